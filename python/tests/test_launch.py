@@ -15,6 +15,7 @@ import unittest
 
 import launched
 import ranks
+import test_http
 
 MACHINES, EVERY, SAVED, STEPS, RATE = 2, 4, 6, 10, 1e-2  # it saves in the middle of a round, and ends in one
 
@@ -126,7 +127,7 @@ class LaunchTest(unittest.TestCase):
         path, join = self.folder / "script.py", join or f"127.0.0.1:{free_port()}"
         path.write_text(textwrap.dedent(script))
         words = [[sys.executable, "-B", "-m", "thinwire", "launch", "--join", join, "--workers", MACHINES, "--spec",
-                  f"local:every={EVERY}", *(["--rank", machine] if join.startswith("folder:") else []), *more, *begins, path.stem if "-m" in begins else path, machine, seeds[machine], data[machine], mishaps[machine],
+                  f"local:every={EVERY}", *(["--rank", machine] if join.startswith(("folder:", "http:")) else []), *more, *begins, path.stem if "-m" in begins else path, machine, seeds[machine], data[machine], mishaps[machine],
                   self.folder] for machine in range(MACHINES)]
         environment = launched.environment(THINWIRE_BIND="127.0.0.1")
         environment["PYTHONPATH"] += f":{self.folder}"
@@ -174,6 +175,17 @@ class LaunchTest(unittest.TestCase):
         ended = self.launched(PLAIN, more=("--seal", "--key-file", key), join=f"folder:{shared}")
         self.check(*ended, by_hand(self.left("begin"))[-1])
         self.assertEqual(sorted(path.name for path in shared.iterdir()), ["gone-0", "gone-1", "hello-0", "hello-1"])
+
+    def test_over_a_web_server(self):
+        """As over a folder; the word behind the URL is in no line."""
+        key = self.folder / "group.key"
+        key.write_bytes(bytes(range(32)))
+        key.chmod(0o600)
+        with test_http.Server() as server:
+            ended = self.launched(PLAIN, more=("--seal", "--key-file", key), join=f"{server.url}?sig={test_http.SECRET}")
+            self.check(*ended, by_hand(self.left("begin"))[-1])
+            self.assertNotIn(test_http.SECRET, "".join(ended[1]))
+            self.assertEqual(len(server.files), 4)
 
     def test_begins_with_the_weights_of_one(self):
         codes, said = self.launched(PLAIN, seeds=(1, 2), begins=())

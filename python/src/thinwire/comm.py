@@ -4,7 +4,7 @@ import ctypes
 import functools
 import os
 import threading
-from typing import Any, Callable, Dict, List, TypeVar
+from typing import Any, Callable, Dict, List, TypeVar, Union
 
 from ._library import FOLDER_FUNCTIONS, Traffic, library, load_part
 from ._owned import Owned
@@ -21,7 +21,7 @@ def refuse_no_numbers(**numbers: Any) -> None:
             raise Error(f"{name}={one!r}: want a whole number, such as 2")
 
 
-def bytes_of_path(path: "os.PathLike[str]") -> bytes:
+def bytes_of_path(path: "Union[str, os.PathLike[str]]") -> bytes:
     """C would end it at a zero byte."""
     found = os.fsencode(path) if isinstance(path, (str, bytes, os.PathLike)) else b""
     if not found or b"\0" in found:
@@ -57,11 +57,11 @@ class Comm(Owned):
         return cls(handle)
 
     @classmethod
-    def folder(cls, path: "os.PathLike[str]", workers: int, rank: int, seconds: float = 600.0) -> "Comm":
-        """A collective of `workers` processes that see one folder, such as that of a file server or one that a program
-        keeps alike on several machines, and need not reach each other. Each has a number of its own, from 0. PeerError:
-        the others did not come within `seconds`. Whoever may write there may take part, and read all, unless it is
-        sealed."""
+    def folder(cls, path: "Union[str, os.PathLike[str]]", workers: int, rank: int, seconds: float = 600.0) -> "Comm":
+        """A collective of `workers` processes that see one folder and need not reach each other. It is that of a file
+        server, one that a program keeps alike on several machines, or a URL ("https://host/run") of a server that takes
+        PUT and DELETE. Each has a number of its own, from 0. PeerError: the others did not come within `seconds`. Whoever
+        may write there may take part, and read all, unless it is sealed."""
         refuse_no_numbers(workers=workers, rank=rank)
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= 1e9:
             raise Error(f"seconds={seconds!r}: want a number above 0, at most 1e9")

@@ -146,7 +146,7 @@ static outcome wait_for(transport *me, request *one, double seconds, int *is_los
     *is_lost = 0;
     while ((now = look(me, one)) == PENDING && !*is_lost && tw_clock() < end) {
         *is_lost = me->left || is_gone(me, one->peer); /* it looks once more: a farewell follows the last message */
-        if (!*is_lost) folder_nap(&nap, end);
+        if (!*is_lost) folder_nap(&me->at, &nap, end);
     }
     return now;
 }
@@ -195,6 +195,7 @@ static tw_status folder_start_recv(void *self, int peer, unsigned channel, void 
 
 static tw_status explain(const transport *me, const request *one, outcome now, int is_lost, double timeout)
 {
+    char reason[STORE_REASON];
     if (now == TOO_LONG)
         return tw_fail(TW_ERROR_PACKET, "rank %d sent a message of %zu bytes, for which there is no room", one->peer,
                        one->size);
@@ -203,8 +204,9 @@ static tw_status explain(const transport *me, const request *one, outcome now, i
     if (one->saw_part)
         return tw_fail(TW_ERROR_PEER, "the message of rank %d in %s is not whole after %g seconds", one->peer,
                        me->at.path, timeout);
-    return tw_fail(TW_ERROR_PEER, "no message of rank %d came to %s within %g seconds", one->peer, me->at.path,
-                   timeout);
+    store_tell(&me->at, reason);
+    return tw_fail(TW_ERROR_PEER, "no message of rank %d came to %s within %g seconds%s", one->peer, me->at.path,
+                   timeout, reason);
 }
 
 static tw_status folder_wait(void *self, void *handle, double timeout, size_t *size, uint32_t *check)

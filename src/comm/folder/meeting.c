@@ -9,12 +9,9 @@
 #include <sys/random.h>
 #include <time.h>
 
-#define SHORTEST_NAP 2e-5
-#define LONGEST_NAP 0.2
-
-void folder_nap(double *length, double end)
+void folder_nap(const store *at, double *length, double end)
 {
-    *length = fmin(fmax(1.25 * *length, SHORTEST_NAP), LONGEST_NAP);
+    *length = fmin(fmax(1.25 * *length, at->shortest_nap), at->longest_nap);
     double seconds = fmax(fmin(*length, end - tw_clock()), 0);
     const struct timespec nap = {(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))};
     nanosleep(&nap, NULL);
@@ -72,6 +69,14 @@ static tw_status read_all(meeting *me, int *missing)
     return TW_OK;
 }
 
+static tw_status give_up(const meeting *me, int missing, double seconds)
+{
+    char reason[STORE_REASON];
+    store_tell(me->at, reason);
+    return tw_fail(TW_ERROR_PEER, "rank %d of %d did not come to %s within %g seconds%s", missing, me->size,
+                   me->at->path, seconds, reason);
+}
+
 tw_status folder_meet(const store *at, int rank, int size, double seconds, uint64_t *session)
 {
     meeting me = {.at = at, .rank = rank, .size = size};
@@ -87,10 +92,9 @@ tw_status folder_meet(const store *at, int rank, int size, double seconds, uint6
         if (!told)
             status = say_hello(&me);
         else if (tw_clock() >= end)
-            status = tw_fail(TW_ERROR_PEER, "rank %d of %d did not come to %s within %g seconds", missing, size,
-                             at->path, seconds);
+            status = give_up(&me, missing, seconds);
         else
-            folder_nap(&nap, end);
+            folder_nap(at, &nap, end);
     }
     if (status == TW_OK) *session = me.seen[0]; /* rank 0 completes one group with a number */
     return status;

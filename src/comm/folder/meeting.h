@@ -12,6 +12,6 @@ enum { FOLDER_RANKS = 64 };
 tw_status folder_meet(const store *at, int rank, int size, double seconds, uint64_t *session);
 
 /* A nap, each longer than the one before; it ends at `end` at the latest. Begin with 0. */
-void folder_nap(double *length, double end);
+void folder_nap(const store *at, double *length, double end);
 
 #endif

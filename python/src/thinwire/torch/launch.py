@@ -53,7 +53,7 @@ def parsed(words: List[str]) -> argparse.Namespace:
         "script, as it is: each takes steps of its own, and once in a while all go on from shared weights.")
     parser.add_argument("--join", metavar="HOST:PORT", required=True,
                         help="where the machines meet: an address of one of them, and a port that is free there; or "
-                        "folder:PATH, a folder that all see")
+                        "folder:PATH, a folder that all see, or https://HOST/PATH, one on a web server")
     parser.add_argument("--workers", type=int, metavar="N", required=True, help="how many machines there are")
     parser.add_argument("--rank", type=int, metavar="R", help="with a folder: for each machine another number from 0 on")
     parser.add_argument("--spec", default="local:every=16", help="a method of local updates (default: %(default)s)")

@@ -1,9 +1,9 @@
 """OuterLoop: many steps of each worker's own, and then one meeting."""
 
 import contextlib
+import re
 import sys
 import warnings
-from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Union
 
 import torch
@@ -30,7 +30,7 @@ from .exchange import _exchanges
 from .gossip import GossipDataParallel
 
 OF_A_LOOP = "an OuterLoop"
-FOLDER = "folder:"  # what join= begins with where it is no HOST:PORT
+FOLDER, WEB = "folder:", ("http://", "https://")  # what join= begins with where it is no HOST:PORT
 BETWEEN_PROGRAMS = object()  # a group whose members are not known yet
 
 
@@ -61,7 +61,8 @@ class OuterLoop:
 
         outer = thinwire.torch.OuterLoop(model, optimizer, "diloco:every=50", join="10.0.0.5:7000")
 
-    join          "HOST:PORT", where the processes meet, or "folder:PATH", a folder that all see, with `workers` and `rank`;
+    join          "HOST:PORT", where the processes meet, or "folder:PATH", a folder that all see, or
+                  "https://HOST/PATH", one on a web server, these two with `workers` and `rank`;
                   instead of `group`. `transport` may be a Tcp with a key, and over a folder with a seal as well
     workers       how many processes meet there; None: any number, which come and go
     rank          the number that this one takes among `workers`; None: any
@@ -479,14 +480,14 @@ def refuse_half_joined(group: Any, join: Optional[str], workers: Optional[int], 
                        transport: Any) -> None:
     if join is None and workers is not None:
         raise Error("workers= is how many processes meet, and join= where: give join=\"HOST:PORT\" with it")
-    if isinstance(join, str) and join.startswith(FOLDER) and workers is None:
+    if isinstance(join, str) and is_in_folder(join) and workers is None:
         raise lacks_numbers(join)
     if workers is None and rank is not None:
         raise Error("rank= is a number among workers=N; where members come and go, each has the next that is free")
     if quorum and (join is None or workers is not None):
         raise Error("quorum= is for a group whose members come and go, which join= without workers= makes")
     if join is not None and not isinstance(join, str):
-        raise Error(f'join={join!r}: want a text, "HOST:PORT" or "folder:PATH"')
+        raise Error(f'join={join!r}: want a text, "HOST:PORT", "folder:PATH" or "https://HOST/PATH"')
     refuse_no_numbers(**{name: one for name, one in (("workers", workers), ("rank", rank), ("quorum", quorum)) if one is not None})
     if join is None:
         if group is None and not (dist.is_available() and dist.is_initialized()):
@@ -498,7 +499,7 @@ def refuse_half_joined(group: Any, join: Optional[str], workers: Optional[int], 
 
 
 def lacks_numbers(join: str) -> Error:
-    return Error(f"{join=} needs workers= and rank=: how many processes there are, and for each another number from 0 on")
+    return Error(f"join={without_secrets(join)!r} needs workers= and rank=: how many processes there are, and for each another number from 0 on")
 
 
 def joined_members(join: str, subject: str, transport: Union[str, Tcp, Comm], quorum: int, limits: _transport.Limits) -> Members:
@@ -509,27 +510,36 @@ def joined_members(join: str, subject: str, transport: Union[str, Tcp, Comm], qu
 
 def tell_meeting(join: str, workers: int, limits: _transport.Limits) -> None:
     limits.refuse_wrong()
-    print(f"thinwire: meeting {workers} workers at {join}, for up to {limits.patience:g} seconds", file=sys.stderr, flush=True)
+    print(f"thinwire: meeting {workers} workers at {without_secrets(join)}, for up to {limits.patience:g} seconds", file=sys.stderr, flush=True)
 
 
 def joined_group(join: str, workers: int, rank: Optional[int], transport: Union[str, Tcp, Comm],
                  limits: _transport.Limits) -> Comm:
     limits.refuse_wrong()
     tcp = transport if isinstance(transport, Tcp) else Tcp()
-    if join.startswith(FOLDER):
-        comm = joined_in_folder(join[len(FOLDER):], workers, rank, tcp, limits)
+    if is_in_folder(join):
+        comm = joined_in_folder(join, workers, rank, tcp, limits)
     else:
         comm = tcp.join(join, workers, -1 if rank is None else rank, limits.patience)
     limits.set_on(comm)
     return comm
 
 
-def joined_in_folder(path: str, workers: int, rank: Optional[int], tcp: Tcp, limits: _transport.Limits) -> Comm:
+def is_in_folder(join: str) -> bool:
+    return join.startswith((FOLDER, *WEB))
+
+
+def without_secrets(join: str) -> str:
+    """As a person may see it: what is before the host and behind the path of a URL may be a password."""
+    return re.sub(r"[?].*", "", re.sub(r"://[^/]*@", "://", join)) if "://" in join else join
+
+
+def joined_in_folder(join: str, workers: int, rank: Optional[int], tcp: Tcp, limits: _transport.Limits) -> Comm:
     if rank is None:
-        raise lacks_numbers(FOLDER + path)
+        raise lacks_numbers(join)
     if tcp.seal != bool(tcp.key):
         raise Error("a folder lets everybody in who may write there: what keeps others out is Tcp(key=..., seal=True)")
-    comm = Comm.folder(Path(path), workers, rank, limits.patience)
+    comm = Comm.folder(join[len(FOLDER):] if join.startswith(FOLDER) else join, workers, rank, limits.patience)
     return sealed(comm, tcp.key) if tcp.seal else comm
 
 

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Groups whose folder lies on a web server: one that does what it should, and others that do not. No torch is needed."""
+
+import concurrent.futures
+import http.server
+import os
+import threading
+import unittest
+from unittest import mock
+
+import ranks
+import thinwire
+
+LARGE = 3 << 20
+SECRET = "a-secret-word"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Keeps what is put in a dictionary of the server's, whose `answer` may do something else first."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *what):
+        pass
+
+    def say(self, code, body=b"", **headers):
+        self.send_response(code)
+        for name, value in {"Content_Length": len(body), **headers}.items():
+            self.send_header(name.replace("_", "-"), str(value))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def serve(self, act):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        with self.server.lock:
+            self.server.asked.append((self.command, self.path, dict(self.headers)))
+        if not self.server.answer(self, self.command, self.path):
+            act(body)
+
+    def do_PUT(self):
+        self.serve(self.put)
+
+    def do_GET(self):
+        self.serve(self.get)
+
+    def do_DELETE(self):
+        self.serve(self.delete)
+
+    def put(self, body):
+        with self.server.lock:
+            self.server.files[self.path] = body
+        self.say(201)
+
+    def get(self, _):
+        with self.server.lock:
+            body = self.server.files.get(self.path)
+        self.say(404) if body is None else self.say(200, body)
+
+    def delete(self, _):
+        with self.server.lock:
+            self.server.files.pop(self.path, None)
+        self.say(204)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, answer=lambda handler, method, path: False):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answer, self.files, self.asked, self.lock = answer, {}, [], threading.Lock()
+        self.place = f"127.0.0.1:{self.server_port}/a/run"
+        self.url = f"http://{self.place}"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def __exit__(self, *what):
+        self.shutdown()
+        super().__exit__(*what)
+
+    def handle_error(self, *what):  # who is hung up on
+        pass
+
+    def count(self, method, name):
+        return sum(asked[0] == method and asked[1].split("?")[0].endswith(name) for asked in self.asked)
+
+
+def met(url, rank, size=2, act=lambda comm: comm.barrier()):
+    with thinwire.Comm.folder(url, size, rank, ranks.SECONDS) as comm:
+        return act(comm)
+
+
+def both(url, act=lambda comm: comm.barrier()):
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        members = [threads.submit(met, url, rank, act=act) for rank in range(2)]
+        return [member.result() for member in members]
+
+
+class HttpTest(unittest.TestCase):
+    def refused(self, url, size=2, seconds=0.3):
+        with self.assertRaises(thinwire.Error) as error:
+            thinwire.Comm.folder(url, size, 0, seconds)
+        self.assertNotIn(SECRET, str(error.exception))
+        return str(error.exception)
+
+    def test_messages_are_put_got_and_deleted(self):
+        said = [bytes([65 + rank]) * LARGE for rank in range(2)]
+        with Server() as server:
+            self.assertEqual(both(server.url + "/", lambda comm: comm.allgather(said[comm.rank])), [said, said])
+            self.assertEqual(sorted(server.files), [f"/a/run/{name}" for name in ("gone-0", "gone-1", "hello-0", "hello-1")])
+            both(server.url)  # a second run in the same place
+
+    def test_what_is_secret_goes_with_every_request_and_into_no_text(self):
+        def answer(handler, method, path):
+            right = handler.headers.get("Authorization") == f"Bearer {SECRET}" and handler.headers.get("X-More") == "1"
+            return None if right and path.endswith(f"?sig={SECRET}") else handler.say(401) or True
+        with Server(answer) as server, mock.patch.dict(os.environ):
+            url = f"{server.url}?sig={SECRET}"
+            os.environ["THINWIRE_HTTP_HEADERS"] = f"Authorization: Bearer {SECRET}\nX-More: 1\n"
+            both(url)
+            os.environ["THINWIRE_HTTP_HEADERS"] = f"Authorization: Bearer {SECRET}, not quite"
+            told = f"{server.url}/hello-0 cannot be written: the server answers 401, as to one without the right to"
+            self.assertEqual(self.refused(url), told)
+            del os.environ["THINWIRE_HTTP_HEADERS"]
+            self.assertEqual(self.refused(f"http://{SECRET}:{SECRET}@{server.place}"), told)
+
+    def test_a_server_that_fails_now_and_then(self):
+        counts = {}
+
+        def answer(handler, method, path):
+            counts[method, path] = counts.get((method, path), 0) + 1
+            return handler.say(503) or True if counts[method, path] < 3 else None
+        with Server(answer) as server:
+            both(server.url)
+
+    def test_a_server_that_always_fails(self):
+        with Server(lambda handler, method, path: handler.say(500, b"x" * 1000) or True) as server:
+            self.assertIn("/hello-0 cannot be written: the server answers 500", self.refused(server.url))
+            self.assertEqual(server.count("PUT", "hello-0"), 6)
+        with Server(lambda handler, method, path: method == "GET" and (handler.say(503) or True)) as server:
+            self.assertRegex(self.refused(server.url), "rank 0 of 2 did not come .* seconds .the server answers 503.$")
+        self.assertRegex(self.refused(server.url), "hello-0 cannot be written: .*connect")  # nobody is there any more
+
+    def test_nobody_is_sent_elsewhere(self):
+        with Server() as other:
+            elsewhere = lambda handler, method, path: handler.say(302, Location=other.url) or True
+            with Server(elsewhere) as server:
+                self.assertIn("answers 302 and wants to send this process elsewhere", self.refused(server.url))
+            self.assertEqual(other.asked, [])
+
+    def test_bodies_that_cannot_be(self):
+        """What rank 1 seems to have said has not come: rank 0 goes on waiting, takes no more than fits, and ends."""
+        def too_short(handler):
+            handler.say(200, b"TWF1", Content_Length=1000)
+            handler.close_connection = True
+
+        def endless(handler):
+            handler.say(200, Content_Length=1 << 40)
+            while True:
+                handler.wfile.write(b"TWF1" * 10000)
+
+        def endless_chunks(handler):
+            handler.send_response(200)
+            handler.send_header("Transfer-Encoding", "chunked")
+            handler.end_headers()
+            while True:
+                handler.wfile.write(b"8\r\nTWF1TWF1\r\n" * 1000)
+
+        def endless_redirect(handler):
+            handler.say(302, Location="/", Content_Length=1 << 40)
+            while True:
+                handler.wfile.write(b"elsewhere" * 10000)
+
+        def nothing(handler):
+            handler.say(200)
+
+        def noise(handler):
+            handler.say(200, os.urandom(48))
+
+        for body in (too_short, endless, endless_chunks, endless_redirect, nothing, noise):
+            with self.subTest(body.__name__):
+                is_bad = lambda handler, method, path: method == "GET" and path.endswith("hello-1") and (body(handler) or True)
+                with Server(is_bad) as server:
+                    self.assertIn("rank 1 of 2 did not come", self.refused(server.url))
+        with Server(lambda handler, method, path: method == "PUT" and (endless(handler) or True)) as server:
+            self.assertIn("cannot be written: the server answers and does not end", self.refused(server.url))
+
+    def test_urls_that_cannot_be(self):
+        for url in ("http://", "https:///run", "http://host/a b", "http://host/#here", "http://host/\u00e4"):
+            with self.subTest(url):
+                self.assertIn("want http://HOST/PATH", self.refused(url))
+
+
+if __name__ == "__main__":
+    unittest.main()

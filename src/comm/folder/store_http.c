@@ -1,0 +1,408 @@
+/* Files on a web server that takes PUT and DELETE, such as one for WebDAV. libcurl speaks to it. It is loaded when it is
+ * wanted first, so that nobody else needs it. */
+#include "store.h"
+
+#include <string.h>
+
+int store_is_http(const char *path)
+{
+    return strncmp(path, "http://", 7) == 0 || strncmp(path, "https://", 8) == 0;
+}
+
+#ifndef TW_HAVE_CURL
+
+tw_status store_open_http(const char *url, store *at)
+{
+    (void)url, (void)at;
+    return tw_fail(TW_ERROR_UNSUPPORTED, "this thinwire was built without libcurl, and no folder can lie on a web server: "
+                                         "install libcurl4-openssl-dev and build it again");
+}
+
+#else
+
+#include <curl/curl.h>
+#include <dlfcn.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "bytes.h"
+
+enum { IDLE = 8 /* connections that are kept */, TRIES = 6, TALK = 64 * 1024 /* bytes that an error may have */ };
+
+#define SHORTEST_NAP 0.02
+#define LONGEST_NAP 1.0
+#define FIRST_PAUSE 0.1         /* seconds before a second try, and twice as many before each further one */
+#define CONNECT_SECONDS 10L
+#define SILENT_SECONDS 30L      /* in which fewer than SLOWEST bytes a second come or go: it is given up */
+#define SLOWEST 1024L
+#define ANSWER_SECONDS 60.0     /* and as many seconds as its bytes take at SLOWEST */
+
+/* --- the library --------------------------------------------------------------------------------------------- */
+
+/* What is used of it. */
+static struct {
+    void *library;
+    CURLcode (*global_init)(long);
+    CURL *(*init)(void);
+    CURLcode (*setopt)(CURL *, CURLoption, ...);
+    CURLcode (*perform)(CURL *);
+    CURLcode (*getinfo)(CURL *, CURLINFO, ...);
+    void (*reset)(CURL *);
+    void (*cleanup)(CURL *);
+    const char *(*strerror)(CURLcode);
+    struct curl_slist *(*slist_append)(struct curl_slist *, const char *);
+    void (*slist_free_all)(struct curl_slist *);
+} curl;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static int find(const char *name, void *function)
+{
+    void *symbol = dlsym(curl.library, name);
+    memcpy(function, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+static void load_curl(void)
+{
+    curl.library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+    if (!curl.library) curl.library = dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
+    if (!curl.library) return;
+    int has_all = find("curl_global_init", &curl.global_init) && find("curl_easy_init", &curl.init) &&
+                  find("curl_easy_setopt", &curl.setopt) && find("curl_easy_perform", &curl.perform) &&
+                  find("curl_easy_getinfo", &curl.getinfo) && find("curl_easy_reset", &curl.reset) &&
+                  find("curl_easy_cleanup", &curl.cleanup) && find("curl_easy_strerror", &curl.strerror) &&
+                  find("curl_slist_append", &curl.slist_append) && find("curl_slist_free_all", &curl.slist_free_all);
+    if (!has_all || curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) curl.library = NULL;
+}
+
+/* --- a place ------------------------------------------------------------------------------------------------- */
+
+typedef struct place {
+    char *base, *query; /* "https://host/path" and "?what is behind it", or "" */
+    struct curl_slist *headers;
+    pthread_mutex_t lock; /* of what follows */
+    CURL *idle[IDLE];
+    int idle_count;
+    char why[STORE_REASON]; /* the last look found nothing; "": there is nothing to say */
+} place;
+
+/* One request, and what has come of it. */
+typedef struct request {
+    store_pieces *pieces; /* to go or to come; NULL: neither */
+    uint64_t done;        /* bytes of them, and of an answer that nobody wants */
+    int is_overflow;
+    long code; /* the server's; 0: it gave none */
+    CURLcode outcome;
+} request;
+
+static CURL *take_idle(place *me)
+{
+    pthread_mutex_lock(&me->lock);
+    CURL *one = me->idle_count ? me->idle[--me->idle_count] : NULL;
+    pthread_mutex_unlock(&me->lock);
+    return one ? one : curl.init();
+}
+
+static void give_idle(place *me, CURL *one)
+{
+    curl.reset(one);
+    pthread_mutex_lock(&me->lock);
+    int keeps = me->idle_count < IDLE;
+    if (keeps) me->idle[me->idle_count++] = one;
+    pthread_mutex_unlock(&me->lock);
+    if (!keeps) curl.cleanup(one);
+}
+
+/* The part of both pieces that begins at `at`; returns how long it is. */
+static size_t find_part(store_pieces *pieces, uint64_t at, unsigned char **part)
+{
+    int in_head = at < STORE_HEADER;
+    *part = in_head ? pieces->head + at : (unsigned char *)pieces->bytes + (at - STORE_HEADER);
+    return in_head ? (size_t)(STORE_HEADER - at) : (size_t)(STORE_HEADER + pieces->size - at);
+}
+
+static size_t give_some(char *into, size_t one, size_t room, void *context)
+{
+    request *all = context;
+    unsigned char *part;
+    size_t bytes = find_part(all->pieces, all->done, &part);
+    if (bytes > one * room) bytes = one * room;
+    if (bytes) memcpy(into, part, bytes);
+    all->done += bytes;
+    return bytes;
+}
+
+/* curl may have to say it once more, where a connection that was kept is gone. */
+static int begin_again(void *context, curl_off_t offset, int origin)
+{
+    request *all = context;
+    if (origin != SEEK_SET || offset < 0) return CURL_SEEKFUNC_FAIL;
+    all->done = (uint64_t)offset;
+    return CURL_SEEKFUNC_OK;
+}
+
+static size_t take_some(char *bytes, size_t one, size_t count, void *context)
+{
+    request *all = context;
+    size_t size = one * count;
+    for (size_t taken = 0; taken < size;) {
+        unsigned char *part;
+        size_t room = find_part(all->pieces, all->done, &part);
+        if (room > size - taken) room = size - taken;
+        all->is_overflow = room == 0;
+        if (all->is_overflow) return 0;
+        memcpy(part, bytes + taken, room);
+        taken += room;
+        all->done += room;
+    }
+    return size;
+}
+
+/* An answer that nobody wants. */
+static size_t pass_over(char *bytes, size_t one, size_t count, void *context)
+{
+    request *all = context;
+    (void)bytes;
+    all->is_overflow = (all->done += one * count) > TALK;
+    return all->is_overflow ? 0 : one * count;
+}
+
+static void set_up(const place *me, CURL *one, const char *url, size_t size, request *all)
+{
+    curl.setopt(one, CURLOPT_URL, url);
+    curl.setopt(one, CURLOPT_HTTPHEADER, me->headers);
+    curl.setopt(one, CURLOPT_NOSIGNAL, 1L);
+    curl.setopt(one, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
+    curl.setopt(one, CURLOPT_LOW_SPEED_LIMIT, SLOWEST);
+    curl.setopt(one, CURLOPT_LOW_SPEED_TIME, SILENT_SECONDS);
+    curl.setopt(one, CURLOPT_TIMEOUT, (long)(ANSWER_SECONDS + (double)size / (double)SLOWEST));
+    curl.setopt(one, CURLOPT_WRITEFUNCTION, pass_over);
+    curl.setopt(one, CURLOPT_WRITEDATA, all);
+}
+
+static void ask(place *me, const char *name, void (*finish)(CURL *one, request *all), request *all)
+{
+    size_t room = strlen(me->base) + strlen(me->query) + STORE_NAME + 2;
+    char *url = malloc(room);
+    CURL *one = take_idle(me);
+    all->outcome = CURLE_OUT_OF_MEMORY;
+    if (url && one) {
+        snprintf(url, room, "%s/%s%s", me->base, name, me->query);
+        set_up(me, one, url, all->pieces ? all->pieces->size : 0, all);
+        finish(one, all);
+        all->outcome = curl.perform(one);
+        curl.getinfo(one, CURLINFO_RESPONSE_CODE, &all->code);
+        curl_off_t length = -1;
+        if (all->is_overflow) curl.getinfo(one, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+        if (all->is_overflow && length > 0) all->done = (uint64_t)length;
+    }
+    if (one) give_idle(me, one);
+    free(url);
+}
+
+static int is_welcome(const request *all)
+{
+    return all->code >= 200 && all->code < 300;
+}
+
+static void explain(const request *all, char reason[STORE_REASON])
+{
+    if (all->code >= 300 && all->code < 400)
+        snprintf(reason, STORE_REASON, "the server answers %ld and wants to send this process elsewhere, where it does not go",
+                 all->code);
+    else if (all->code >= 300)
+        snprintf(reason, STORE_REASON, "the server answers %ld%s", all->code,
+                 all->code == 401 || all->code == 403 ? ", as to one without the right to" : "");
+    else if (all->is_overflow)
+        snprintf(reason, STORE_REASON, "the server answers and does not end");
+    else
+        snprintf(reason, STORE_REASON, "%s", curl.strerror(all->outcome));
+}
+
+/* --- what is done there -------------------------------------------------------------------------------------- */
+
+static void finish_put(CURL *one, request *all)
+{
+    curl.setopt(one, CURLOPT_UPLOAD, 1L);
+    curl.setopt(one, CURLOPT_INFILESIZE_LARGE, (curl_off_t)(STORE_HEADER + all->pieces->size));
+    curl.setopt(one, CURLOPT_READFUNCTION, give_some);
+    curl.setopt(one, CURLOPT_READDATA, all);
+    curl.setopt(one, CURLOPT_SEEKFUNCTION, begin_again);
+    curl.setopt(one, CURLOPT_SEEKDATA, all);
+}
+
+/* What another try may mend: no answer, a server that is busy or that has failed. */
+static int is_worth_another(const request *all)
+{
+    if (all->is_overflow) return 0;
+    return all->code < 300 || all->code == 408 || all->code == 429 || all->code >= 500;
+}
+
+static void pause_before(int attempt)
+{
+    double seconds = FIRST_PAUSE * (double)(1 << attempt);
+    nanosleep(&(struct timespec){(time_t)seconds, (long)((seconds - floor(seconds)) * 1e9)}, NULL);
+}
+
+static int http_put(void *self, const char *name, const store_pieces *pieces, char reason[STORE_REASON])
+{
+    store_pieces copy = *pieces;
+    for (int attempt = 0;; attempt++) {
+        request all = {.pieces = &copy};
+        ask(self, name, finish_put, &all);
+        if (all.outcome == CURLE_OK && is_welcome(&all)) return 1;
+        explain(&all, reason);
+        if (attempt + 1 == TRIES || !is_worth_another(&all)) return 0;
+        pause_before(attempt);
+    }
+}
+
+static void finish_get(CURL *one, request *all)
+{
+    (void)all;
+    curl.setopt(one, CURLOPT_HTTPGET, 1L);
+    curl.setopt(one, CURLOPT_FAILONERROR, 1L);
+    curl.setopt(one, CURLOPT_WRITEFUNCTION, take_some);
+}
+
+static void note_why(place *me, const request *all)
+{
+    char reason[STORE_REASON] = "", text[STORE_REASON] = "";
+    if (all->code != 404 && all->code != 410) explain(all, reason);
+    if (*reason) snprintf(text, sizeof text, " (%.*s)", STORE_REASON - 4, reason);
+    pthread_mutex_lock(&me->lock);
+    memcpy(me->why, text, sizeof text);
+    pthread_mutex_unlock(&me->lock);
+}
+
+/* A server may say "403" of what is not there. Whoever waits looks again. */
+static store_found http_get(void *self, const char *name, store_pieces *pieces)
+{
+    request all = {.pieces = pieces};
+    ask(self, name, finish_get, &all);
+    pieces->there = all.done;
+    if (!is_welcome(&all)) {
+        note_why(self, &all);
+        return STORE_ABSENT;
+    }
+    int is_longer = all.is_overflow && all.done > STORE_HEADER + pieces->size;
+    return all.outcome == CURLE_OK || is_longer ? STORE_WHOLE : STORE_PARTIAL;
+}
+
+static void finish_remove(CURL *one, request *all)
+{
+    (void)all;
+    curl.setopt(one, CURLOPT_CUSTOMREQUEST, "DELETE");
+}
+
+/* What stays is passed over by the next session. */
+static void http_remove(void *self, const char *name)
+{
+    request all = {.pieces = NULL};
+    ask(self, name, finish_remove, &all);
+}
+
+static void http_remove_all(void *self, const char *prefix)
+{
+    (void)self, (void)prefix; /* nothing is listed */
+}
+
+static void http_tell(void *self, char reason[STORE_REASON])
+{
+    place *me = self;
+    pthread_mutex_lock(&me->lock);
+    memcpy(reason, me->why, STORE_REASON);
+    pthread_mutex_unlock(&me->lock);
+}
+
+static void http_close(void *self)
+{
+    place *me = self;
+    while (me->idle_count) curl.cleanup(me->idle[--me->idle_count]);
+    curl.slist_free_all(me->headers);
+    pthread_mutex_destroy(&me->lock);
+    free(me->base);
+    free(me->query);
+    free(me);
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------- */
+
+/* The URL as people may see it, without a name and a password before the host, and without what is behind a "?". */
+static char *cut_secrets(const char *base)
+{
+    char *shown = strdup(base), *host = shown ? strstr(shown, "://") + 3 : NULL;
+    char *at = host ? strpbrk(host, "@/") : NULL, *last = at && *at == '@' ? at : NULL;
+    for (char *more = last; more && (more = strpbrk(more + 1, "@/")) && *more == '@';) last = more;
+    if (last) memmove(host, last + 1, strlen(last + 1) + 1);
+    return shown;
+}
+
+static int is_possible(const char *url)
+{
+    const char *host = strstr(url, "://") + 3;
+    for (const char *c = url; *c; c++)
+        if ((unsigned char)*c <= ' ' || (unsigned char)*c >= 127 || *c == '#') return 0;
+    return *host && !strchr("/?:@", *host);
+}
+
+static int add_header(place *me, const char *text, size_t length)
+{
+    char *line = strndup(text, length);
+    struct curl_slist *longer = line ? curl.slist_append(me->headers, line) : NULL;
+    free(line);
+    if (longer) me->headers = longer;
+    return longer != NULL;
+}
+
+/* What the environment says goes with every request, a line each, such as "Authorization: Bearer ...". */
+static int add_headers(place *me)
+{
+    const char *text = getenv("THINWIRE_HTTP_HEADERS");
+    int added = add_header(me, "Expect:", 7) && add_header(me, "Cache-Control: no-cache", 23);
+    for (size_t length; added && text && *text; text += length + (text[length] == '\n')) {
+        length = strcspn(text, "\n");
+        if (length) added = add_header(me, text, length);
+    }
+    return added;
+}
+
+static tw_status make_place(const char *url, store *at)
+{
+    place *me = at->self;
+    size_t length = strcspn(url, "?"), path = length;
+    while (url[path - 1] == '/') path--;
+    me->base = strndup(url, path);
+    me->query = strdup(url + length);
+    at->path = me->base ? cut_secrets(me->base) : NULL;
+    if (me->query && at->path && add_headers(me)) return TW_OK;
+    return tw_fail(TW_ERROR_MEMORY, "no memory for a folder on a web server");
+}
+
+tw_status store_open_http(const char *url, store *at)
+{
+    static const store_ops ops = {.put = http_put,
+                                  .get = http_get,
+                                  .remove = http_remove,
+                                  .remove_all = http_remove_all,
+                                  .tell = http_tell,
+                                  .close = http_close};
+    if (!is_possible(url))
+        return tw_fail(TW_ERROR_ARGUMENT, "what begins with http is no URL: want http://HOST/PATH or https://HOST/PATH, in "
+                                          "which other characters than letters, digits and signs are written as %%20");
+    pthread_once(&once, load_curl);
+    if (!curl.library)
+        return tw_fail(TW_ERROR_UNSUPPORTED, "a folder on a web server needs libcurl, and this machine has none: install "
+                                             "libcurl4");
+    *at = (store){&ops, calloc(1, sizeof(place)), NULL, SHORTEST_NAP, LONGEST_NAP};
+    if (!at->self) return tw_fail(TW_ERROR_MEMORY, "no memory for a folder on a web server");
+    pthread_mutex_init(&((place *)at->self)->lock, NULL);
+    tw_status status = make_place(url, at);
+    if (status != TW_OK) store_close(at);
+    return status;
+}
+
+#endif
