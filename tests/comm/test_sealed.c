@@ -1,6 +1,7 @@
 /* A sealed comm over a line that somebody else holds: whatever he does to a message is noticed, and nothing that he
  * sees says anything twice. */
 #include <pthread.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -515,6 +516,38 @@ static void test_what_was_sent_in_another_session_is_refused(void **state)
     free(all);
 }
 
+/* What the key and all that was ever on the line give, but for what the pair alone knows: the key that would open the
+ * first message from rank 0 to rank 1 if there were no such thing. Written beside the library's, not after it. */
+static void key_from_what_was_said(const line *all, unsigned char opens[32])
+{
+    unsigned char master[32], secret[32], session[32], said[RANKS * 32];
+    for (int rank = 0; rank < RANKS; rank++)
+        for (int i = all->count; i-- > 0;)
+            if (all->seen[i].from == rank && all->seen[i].size == HELLO) memcpy(said + rank * 32, all->seen[i].bytes + 20, 32);
+    crypto_generichash(master, 32, key, sizeof key, (const unsigned char *)"thinwire seal, 1", 16);
+    crypto_kdf_derive_from_key(secret, 32, 2, "tw-sessn", master);
+    crypto_generichash(session, 32, said, sizeof said, secret, 32);
+    crypto_kdf_derive_from_key(opens, 32, 0 * RANKS + 1, "tw-pairs", session);
+}
+
+/* Neither a member that carries messages for others nor one who records them, and has the key, can read them. */
+static void test_the_key_alone_opens_nothing_that_was_recorded(void **state)
+{
+    (void)state;
+    line *all = calloc(1, sizeof *all);
+    member members[RANKS];
+    unsigned char opens[32], nonce[24] = {CHANNEL}, plain[SEALED];
+    open_sound_group(RANKS, all, members);
+    assert_int_equal(pass(members, 0, 1, CHANNEL, 0), TW_OK);
+    key_from_what_was_said(all, opens);
+    const letter *first = find(all, 0, 1, CHANNEL, 0);
+    assert_int_not_equal(crypto_aead_xchacha20poly1305_ietf_decrypt(plain, NULL, NULL, first->bytes, SEALED, NULL, 0, nonce,
+                                                                    opens),
+                         0);
+    close_group(RANKS, all, members);
+    free(all);
+}
+
 /* ---- beginning a session ------------------------------------------------------------------------------------- */
 
 /* Nobody has a comm; what each rank says holds both words. */
@@ -681,6 +714,7 @@ int main(void)
         cmocka_unit_test(test_what_was_sent_before_is_refused),
         cmocka_unit_test(test_what_was_sent_elsewhere_is_refused),
         cmocka_unit_test(test_what_was_sent_in_another_session_is_refused),
+        cmocka_unit_test(test_the_key_alone_opens_nothing_that_was_recorded),
         cmocka_unit_test(test_a_swallowed_message_is_missed),
         cmocka_unit_test(test_swapped_messages_are_refused),
         cmocka_unit_test(test_a_receive_that_is_taken_back_leaves_its_message_to_the_next),

@@ -11,12 +11,12 @@
         if (try_status != TW_OK) return try_status;                                                                    \
     } while (0)
 
-enum { RANDOM = 32, SIGNATURE = 32, PROOF = 32, REASON = 512, CHANNEL = 0 };
+enum { RANDOM = crypto_scalarmult_BYTES, SIGNATURE = 32, PROOF = 32, REASON = 512, CHANNEL = 0 };
 
 /* What a rank says first. Numbers are written with their low byte first. */
 enum { MAGIC_AT = 0, FROM_AT = 8, TO_AT = 12, SIZE_AT = 16, RANDOM_AT = 20, SIGNATURE_AT = 52, HELLO = 84 };
 _Static_assert(RANDOM_AT + RANDOM == SIGNATURE_AT && SIGNATURE_AT + SIGNATURE == HELLO, "a hello has no gaps");
-static const unsigned char magic[FROM_AT] = "twseal1";
+static const unsigned char magic[FROM_AT] = "twseal2";
 
 /* What comes straight from the key. */
 typedef struct secrets {
@@ -28,8 +28,10 @@ typedef struct secrets {
 typedef struct opening {
     const tw_beneath *beneath;
     secrets secret;
+    unsigned char own[crypto_scalarmult_SCALARBYTES]; /* what nobody is told */
     unsigned char random[RANDOM], session[TW_SEAL_KEY];
     unsigned char *out, *in, *randoms;
+    unsigned char (*pairs)[TW_SEAL_KEY]; /* with each rank */
     void **requests; /* a receive and a send for each rank; NULL: none */
     double deadline;
 } opening;
@@ -158,7 +160,8 @@ static tw_status session_judge(const opening *all)
 static tw_status say_hello(opening *all)
 {
     int size = all->beneath->size, rank = all->beneath->rank;
-    randombytes_buf(all->random, RANDOM);
+    randombytes_buf(all->own, sizeof all->own);
+    crypto_scalarmult_base(all->random, all->own);
     for (int to = 0; to < size; to++) write_hello(all, rank, to, all->random, all->out + (size_t)to * HELLO);
     TRY(run_round(all, HELLO));
     return session_judge(all);
@@ -169,7 +172,7 @@ static tw_status say_hello(opening *all)
 static void derive(unsigned char out[TW_SEAL_KEY], const opening *all, const char context[8], int from, int to)
 {
     uint64_t pair = (uint64_t)from * (uint64_t)all->beneath->size + (uint64_t)to;
-    crypto_kdf_derive_from_key(out, TW_SEAL_KEY, pair, context, all->session);
+    crypto_kdf_derive_from_key(out, TW_SEAL_KEY, pair, context, all->pairs[from == all->beneath->rank ? to : from]);
 }
 
 static void make_session_key(opening *all)
@@ -180,6 +183,20 @@ static void make_session_key(opening *all)
                RANDOM);
     crypto_generichash(all->session, sizeof all->session, all->randoms, (size_t)size * RANDOM, all->secret.session,
                        TW_SEAL_KEY);
+}
+
+/* Of numbers that are none a pair would get what everybody knows. */
+static tw_status make_pairs(opening *all)
+{
+    unsigned char shared[crypto_scalarmult_BYTES];
+    int size = all->beneath->size, rank = all->beneath->rank;
+    for (int other = 0; other < size; other++) {
+        if (other == rank) continue;
+        if (crypto_scalarmult(shared, all->own, all->randoms + (size_t)other * RANDOM) != 0) return refuse_foreign(other);
+        crypto_generichash(all->pairs[other], TW_SEAL_KEY, shared, sizeof shared, all->session, TW_SEAL_KEY);
+    }
+    sodium_memzero(shared, sizeof shared);
+    return TW_OK;
 }
 
 /* What the two ends say differs, so that neither can be given its own words back. */
@@ -223,6 +240,7 @@ static tw_status session_agree(opening *all, tw_session *session)
 {
     TRY(say_hello(all));
     make_session_key(all);
+    TRY(make_pairs(all));
     TRY(session_prove(all));
     make_keys(all, session);
     return TW_OK;
@@ -237,8 +255,10 @@ static tw_status session_make_room(opening *all, tw_session *session)
     all->out = calloc(size, HELLO);
     all->in = calloc(size, HELLO);
     all->randoms = calloc(size, RANDOM);
+    all->pairs = calloc(size, sizeof *all->pairs);
     all->requests = calloc(2 * size, sizeof *all->requests);
-    if (session->to && session->from && all->out && all->in && all->randoms && all->requests) return TW_OK;
+    if (session->to && session->from && all->out && all->in && all->randoms && all->pairs && all->requests)
+        return TW_OK;
     return tw_fail(TW_ERROR_MEMORY, "no memory for the keys of %d ranks", session->size);
 }
 
@@ -247,6 +267,8 @@ static void session_release(opening *all)
     free(all->out);
     free(all->in);
     free(all->randoms);
+    if (all->pairs) sodium_memzero(all->pairs, (size_t)all->beneath->size * sizeof *all->pairs);
+    free(all->pairs);
     free(all->requests);
     sodium_memzero(all, sizeof *all);
 }
