@@ -8,7 +8,8 @@
  * TW_ERROR_PACKET, and the text names the sender.
  *
  * Not hidden: who sends how many bytes to whom, and when. Not prevented: that somebody cuts the line. Not protected
- * against: a member, since all members know the key; and somebody who records today and gets the key later. */
+ * against: a member that poses as another, since all members know the key. Whoever records today and gets the key later
+ * reads nothing: each pair of ranks draws keys of its own (X25519), and forgets them with the session. */
 #ifndef THINWIRE_SEALED_H
 #define THINWIRE_SEALED_H
 
@@ -35,7 +36,7 @@ extern "C" {
  * is NULL): TW_ERROR_PACKET when another rank does not know the key, or somebody stands in between: every rank gets it,
  * and the text says whose key is wrong; TW_ERROR_PEER when a rank does not answer within inner's timeout, because it is
  * gone or does not seal; TW_ERROR_ARGUMENT, TW_ERROR_MEMORY, TW_ERROR_SYSTEM. What ranks tell each other first are
- * random numbers, fresh for each session, from which, with the key, all other keys come: nothing of another session
+ * public keys, fresh for each session, from which, with the key, all other keys come: nothing of another session
  * fits.
  *
  * A message of n bytes becomes one of n + 20: its checksum travels inside the seal, and the seal has 16.
