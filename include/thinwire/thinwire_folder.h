@@ -3,8 +3,8 @@
  *
  * EXPERIMENTAL: it works and is tested as the rest is, and may still change with a release (docs/abi.md).
  *
- * The folder may lie on a file server, or a program keeps it alike on all machines, or it is a place on a web server that
- * takes PUT, GET and DELETE. Every message is a file there, with a checksum, which its receiver removes.
+ * The folder may lie on a file server, or a program keeps it alike on all machines, or it is a place on a web server
+ * that takes PUT, GET and DELETE. Every message is a file there, with a checksum, which its receiver removes.
  * docs/transports.md says when not to take it. */
 #ifndef THINWIRE_FOLDER_H
 #define THINWIRE_FOLDER_H
@@ -16,13 +16,13 @@ extern "C" {
 #endif
 
 /* A collective of `size` processes, at most 64, each with a `rank` of its own from 0 on, in the folder `path`, which is
- * there, or at a URL ("https://host/path?what each request has behind its name"), with the headers that
- * THINWIRE_HTTP_HEADERS has in the environment, a line each. Waits up to `seconds` for the others, at most 1e9. What an earlier group of this rank left there is removed.
- * Whoever may write to the folder may take part, and read all, unless the comm is sealed (thinwire_sealed.h).
- * TW_ERROR_PEER: the others did not come in time, or another process has this rank. TW_ERROR_IO: there is no such
- * folder, or nothing can be written there. TW_ERROR_UNSUPPORTED: URLs need libcurl, and it is missing.
- * tw_comm_open("folder", &comm) does the same with what the environment says:
- * THINWIRE_FOLDER, THINWIRE_RANK, THINWIRE_SIZE and THINWIRE_JOIN_SECONDS. */
+ * there; or at a URL, "https://host/path" or "http://host/path?what is behind each name", with the headers of
+ * THINWIRE_HTTP_HEADERS in the environment, a line each. Waits up to `seconds` for the others, at most 1e9. What an
+ * earlier group of this rank left in a folder is removed. Whoever may write there may take part, and read all, unless
+ * the comm is sealed (thinwire_sealed.h). TW_ERROR_PEER: the others did not come in time, or another process has this
+ * rank. TW_ERROR_IO: there is no such folder, or nothing can be written there. TW_ERROR_UNSUPPORTED: URLs need libcurl,
+ * and it is missing. tw_comm_open("folder", &comm) does the same with what the environment says: THINWIRE_FOLDER,
+ * THINWIRE_RANK, THINWIRE_SIZE and THINWIRE_JOIN_SECONDS. */
 TW_API tw_status tw_folder_join(const char *path, int rank, int size, double seconds, tw_comm **comm);
 
 #ifdef __cplusplus

@@ -19,9 +19,9 @@
  * leaves a majority, the one that opened it included. A thread of its own answers for each process, whatever its
  * program does: one that computes for minutes stays a member, and the others wait for it.
  *
- * A process that nobody can connect to, as behind a router, finds that out within 3 seconds and takes part even so: what
- * it says to another of its kind goes through a member that both can connect to. If that one is lost, it goes through
- * another in the next generation. */
+ * A process that nobody can connect to, as behind a router, finds that out within 3 seconds and takes part even so:
+ * what it says to another of its kind goes through a member that both can connect to. If that one is lost, it goes
+ * through another in the next generation. */
 #ifndef THINWIRE_MEMBERS_H
 #define THINWIRE_MEMBERS_H
 

@@ -523,7 +523,8 @@ static void key_from_what_was_said(const line *all, unsigned char opens[32])
     unsigned char master[32], secret[32], session[32], said[RANKS * 32];
     for (int rank = 0; rank < RANKS; rank++)
         for (int i = all->count; i-- > 0;)
-            if (all->seen[i].from == rank && all->seen[i].size == HELLO) memcpy(said + rank * 32, all->seen[i].bytes + 20, 32);
+            if (all->seen[i].from == rank && all->seen[i].size == HELLO)
+                memcpy(said + rank * 32, all->seen[i].bytes + 20, 32);
     crypto_generichash(master, 32, key, sizeof key, (const unsigned char *)"thinwire seal, 1", 16);
     crypto_kdf_derive_from_key(secret, 32, 2, "tw-sessn", master);
     crypto_generichash(session, 32, said, sizeof said, secret, 32);
@@ -541,9 +542,8 @@ static void test_the_key_alone_opens_nothing_that_was_recorded(void **state)
     assert_int_equal(pass(members, 0, 1, CHANNEL, 0), TW_OK);
     key_from_what_was_said(all, opens);
     const letter *first = find(all, 0, 1, CHANNEL, 0);
-    assert_int_not_equal(crypto_aead_xchacha20poly1305_ietf_decrypt(plain, NULL, NULL, first->bytes, SEALED, NULL, 0, nonce,
-                                                                    opens),
-                         0);
+    assert_int_not_equal(
+        crypto_aead_xchacha20poly1305_ietf_decrypt(plain, NULL, NULL, first->bytes, SEALED, NULL, 0, nonce, opens), 0);
     close_group(RANKS, all, members);
     free(all);
 }

@@ -77,7 +77,7 @@ static store_found read_open(int fd, store_pieces *pieces)
     uint64_t behind = pieces->there - STORE_HEADER;
     if (behind > pieces->size) behind = 0; /* it is too long, and none of it is wanted */
     return read_bytes(fd, pieces->head, STORE_HEADER) && read_bytes(fd, pieces->bytes, (size_t)behind) ? STORE_WHOLE
-                                                                                                    : STORE_PARTIAL;
+                                                                                                       : STORE_PARTIAL;
 }
 
 static store_found directory_get(void *self, const char *name, store_pieces *pieces)

@@ -14,8 +14,9 @@ int store_is_http(const char *path)
 tw_status store_open_http(const char *url, store *at)
 {
     (void)url, (void)at;
-    return tw_fail(TW_ERROR_UNSUPPORTED, "this thinwire was built without libcurl, and no folder can lie on a web server: "
-                                         "install libcurl4-openssl-dev and build it again");
+    return tw_fail(TW_ERROR_UNSUPPORTED,
+                   "this thinwire was built without libcurl, and no folder can lie on a web server: "
+                   "install libcurl4-openssl-dev and build it again");
 }
 
 #else
@@ -34,11 +35,11 @@ enum { IDLE = 8 /* connections that are kept */, TRIES = 6, TALK = 64 * 1024 /* 
 
 #define SHORTEST_NAP 0.02
 #define LONGEST_NAP 1.0
-#define FIRST_PAUSE 0.1         /* seconds before a second try, and twice as many before each further one */
+#define FIRST_PAUSE 0.1 /* seconds before a second try, and twice as many before each further one */
 #define CONNECT_SECONDS 10L
-#define SILENT_SECONDS 30L      /* in which fewer than SLOWEST bytes a second come or go: it is given up */
+#define SILENT_SECONDS 30L /* in which fewer than SLOWEST bytes a second come or go: it is given up */
 #define SLOWEST 1024L
-#define ANSWER_SECONDS 60.0     /* and as many seconds as its bytes take at SLOWEST */
+#define ANSWER_SECONDS 60.0 /* and as many seconds as its bytes take at SLOWEST */
 
 /* --- the library --------------------------------------------------------------------------------------------- */
 
@@ -211,8 +212,8 @@ static int is_welcome(const request *all)
 static void explain(const request *all, char reason[STORE_REASON])
 {
     if (all->code >= 300 && all->code < 400)
-        snprintf(reason, STORE_REASON, "the server answers %ld and wants to send this process elsewhere, where it does not go",
-                 all->code);
+        snprintf(reason, STORE_REASON,
+                 "the server answers %ld and wants to send this process elsewhere, where it does not go", all->code);
     else if (all->code >= 300)
         snprintf(reason, STORE_REASON, "the server answers %ld%s", all->code,
                  all->code == 401 || all->code == 403 ? ", as to one without the right to" : "");
@@ -391,12 +392,14 @@ tw_status store_open_http(const char *url, store *at)
                                   .tell = http_tell,
                                   .close = http_close};
     if (!is_possible(url))
-        return tw_fail(TW_ERROR_ARGUMENT, "what begins with http is no URL: want http://HOST/PATH or https://HOST/PATH, in "
-                                          "which other characters than letters, digits and signs are written as %%20");
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "what begins with http is no URL: want http://HOST/PATH or https://HOST/PATH, in "
+                       "which other characters than letters, digits and signs are written as %%20");
     pthread_once(&once, load_curl);
     if (!curl.library)
-        return tw_fail(TW_ERROR_UNSUPPORTED, "a folder on a web server needs libcurl, and this machine has none: install "
-                                             "libcurl4");
+        return tw_fail(TW_ERROR_UNSUPPORTED,
+                       "a folder on a web server needs libcurl, and this machine has none: install "
+                       "libcurl4");
     *at = (store){&ops, calloc(1, sizeof(place)), NULL, SHORTEST_NAP, LONGEST_NAP};
     if (!at->self) return tw_fail(TW_ERROR_MEMORY, "no memory for a folder on a web server");
     pthread_mutex_init(&((place *)at->self)->lock, NULL);

@@ -32,7 +32,7 @@ typedef struct opening {
     unsigned char random[RANDOM], session[TW_SEAL_KEY];
     unsigned char *out, *in, *randoms;
     unsigned char (*pairs)[TW_SEAL_KEY]; /* with each rank */
-    void **requests; /* a receive and a send for each rank; NULL: none */
+    void **requests;                     /* a receive and a send for each rank; NULL: none */
     double deadline;
 } opening;
 
@@ -192,7 +192,8 @@ static tw_status make_pairs(opening *all)
     int size = all->beneath->size, rank = all->beneath->rank;
     for (int other = 0; other < size; other++) {
         if (other == rank) continue;
-        if (crypto_scalarmult(shared, all->own, all->randoms + (size_t)other * RANDOM) != 0) return refuse_foreign(other);
+        if (crypto_scalarmult(shared, all->own, all->randoms + (size_t)other * RANDOM) != 0)
+            return refuse_foreign(other);
         crypto_generichash(all->pairs[other], TW_SEAL_KEY, shared, sizeof shared, all->session, TW_SEAL_KEY);
     }
     sodium_memzero(shared, sizeof shared);

@@ -24,7 +24,7 @@ typedef struct meeting {
     struct addrinfo **lists; /* of the ranks that it calls */
     tcp_dial *dials;
     size_t dial_count, missing;
-    int *fds; /* [rank * TCP_MOST_STREAMS + stream] */
+    int *fds;         /* [rank * TCP_MOST_STREAMS + stream] */
     tcp_relay *relay; /* NULL: no two others need this rank between them */
     unsigned char *far;
     double *round_trips; /* the shortest, of each rank */
@@ -244,8 +244,9 @@ static tw_status make_dials_for(meeting *all, int peer)
     int called = called_for(all, peer);
     all->missing += (size_t)streams_with(all, peer);
     if (called < 0 && is_behind(all, all->rank))
-        return tw_fail(TW_ERROR_PEER, "ranks %d and %d, and all others, cannot be called: one that can has to take part",
-                       all->rank, peer);
+        return tw_fail(TW_ERROR_PEER,
+                       "ranks %d and %d, and all others, cannot be called: one that can has to take part", all->rank,
+                       peer);
     if (called < 0) return TW_OK;
     const tcp_address *there = &all->addresses[called];
     if (!all->lists[called]) TRY(tcp_resolve(there->host, there->port, 0, &all->lists[called]));

@@ -393,9 +393,13 @@ tw_status tcp_group_create(int rank, int size, int *fds, const unsigned char *fa
     tcp_group *group = calloc(1, sizeof *group);
     tw_status status = TW_ERROR_MEMORY;
     if (group) {
-        *group = (tcp_group){
-            .rank = rank, .size = size, .poller = -1, .stop = -1, .parting = PARTING, .latecomers = latecomers,
-            .relay = relay};
+        *group = (tcp_group){.rank = rank,
+                             .size = size,
+                             .poller = -1,
+                             .stop = -1,
+                             .parting = PARTING,
+                             .latecomers = latecomers,
+                             .relay = relay};
         status = group_begin(group, fds, far);
         if (status != TW_OK) group_destroy(group);
     }

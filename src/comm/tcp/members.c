@@ -80,7 +80,8 @@ static void tell_difference(tw_members *me, const char *theirs)
 static int comes_too_early(tw_members *me, const council_message *message)
 {
     tcp_address address;
-    if (message->kind != COUNCIL_JOIN || memcmp(message->topic, me->council.settings.topic, COUNCIL_TOPIC) != 0) return 0;
+    if (message->kind != COUNCIL_JOIN || memcmp(message->topic, me->council.settings.topic, COUNCIL_TOPIC) != 0)
+        return 0;
     return tcp_address_read(message->seat.name, "a newcomer", &address) == TW_OK && !address.behind &&
            !tcp_lines_keep(&me->lines, message->seat.name);
 }

@@ -12,8 +12,8 @@
 
 enum {
     TCP_LINES = 2 * COUNCIL_MOST,
-    TCP_LETTERS = 8, /* that wait to be sent to one; the oldest are dropped */
-    TCP_TRIALS = 12, /* proofs that are turned away one after the other, in some ten seconds */
+    TCP_LETTERS = 8,          /* that wait to be sent to one; the oldest are dropped */
+    TCP_TRIALS = 12,          /* proofs that are turned away one after the other, in some ten seconds */
     TCP_PASSED_ON = 64 * 1024 /* bytes of a word that goes by a third member, at most */
 };
 
@@ -70,7 +70,7 @@ typedef struct tcp_lines {
     double met;                    /* when the meeting point was reached first; 0: it was not */
     unsigned turn;                 /* of those that pass words on */
     const tcp_line_there *hearing; /* is not closed */
-    council_message heard;                                       /* the last word; it is large */
+    council_message heard;         /* the last word; it is large */
     struct pollfd polls[1 + TCP_ACCEPTOR_POLLS + 2 * TCP_LINES]; /* the bell first */
     void (*hear)(void *context, const council_message *message, const char *text);
     void (*lose)(void *context, const char *name); /* nobody listens there any more; "": the meeting point turns away */

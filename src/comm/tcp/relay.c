@@ -56,8 +56,8 @@ static int has_failed(ssize_t bytes)
 
 static void pass_on(tcp_relay *me, way *one, int to)
 {
-    ssize_t bytes = is_empty(one) ? 0 : send(to, one->bytes + one->first, one->last - one->first,
-                                             MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t bytes =
+        is_empty(one) ? 0 : send(to, one->bytes + one->first, one->last - one->first, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (bytes > 0) {
         one->first += (size_t)bytes;
         me->carried += (uint64_t)bytes;

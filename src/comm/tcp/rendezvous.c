@@ -39,8 +39,7 @@ static int list_lines(char *text, const char **lines, int size)
 }
 
 /* What tw_tcp_connect takes for its caller's mistake was said by the server. */
-static tw_status check_group(const tcp_rendezvous *rendezvous, tw_tcp *tcp, int rank,
-                             const char *const *addresses)
+static tw_status check_group(const tcp_rendezvous *rendezvous, tw_tcp *tcp, int rank, const char *const *addresses)
 {
     tcp_address address;
     int bad = rank >= rendezvous->size || !tcp_listener_is_at(tcp, addresses[rank]);

@@ -25,8 +25,8 @@ typedef struct client {
     size_t size, heard;
     int turned_away;
     int was_called; /* at its own address, by the server */
-    int put_off;   /* and that is told */
-    int may_serve; /* the meeting point is on this machine */
+    int put_off;    /* and that is told */
+    int may_serve;  /* the meeting point is on this machine */
 } client;
 
 static tw_status rendezvous_client_give_up(const client *me)
