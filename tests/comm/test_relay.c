@@ -1,4 +1,4 @@
-/* Ranks that cannot be called: how it is found out, what is carried for them, by whom, and who may not have it carried. */
+/* Ranks that cannot be called: how that is found out, what is carried for them, by whom, and for whom nothing is. */
 #include <arpa/inet.h>
 #include <group.h> /* the transport's, not the one beside this file */
 #include <netinet/in.h>

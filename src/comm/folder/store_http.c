@@ -1,5 +1,5 @@
-/* Files on a web server that takes PUT and DELETE, such as one for WebDAV. libcurl speaks to it. It is loaded when it is
- * wanted first, so that nobody else needs it. */
+/* Files on a web server that takes PUT and DELETE, such as one for WebDAV. libcurl speaks to it, and is loaded when it
+ * is wanted first, so that nobody else needs it. */
 #include "store.h"
 
 #include <string.h>

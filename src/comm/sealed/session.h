@@ -1,7 +1,7 @@
 /* session.h - how ranks that know a key agree on the keys of a session.
  *
- * Each rank draws a key of its own for X25519 and tells its public half to every other one, signed with the key that all
- * know, with both ranks and the size. The public halves of all, in order of rank, and the common key make the session's
+ * Each rank draws a key of its own for X25519 and tells its public half to every other one, signed with the key that
+ * all know, with both ranks and the size. The public halves of all, in order of rank, and the common key make the session's
  * key. What a pair alone can compute of its own two halves makes the pair's, and each direction has one derived from
  * that. As each rank has drawn its part just now, nothing that was recorded in another session fits this one; and as it
  * forgets what it has drawn, the common key alone opens nothing that was recorded, neither for a member that carried it
