@@ -127,14 +127,13 @@ tw_status store_open_directory(const char *path, store *at)
     if (fd < 0)
         return tw_fail(TW_ERROR_IO, "%s cannot be opened: %s; want a folder that all machines share", path,
                        strerror(errno));
-    directory *me = malloc(sizeof *me);
-    *at = (store){&ops, me, strdup(path), SHORTEST_NAP, LONGEST_NAP};
-    if (me && at->path) {
-        me->fd = fd;
+    *at = (store){&ops, malloc(sizeof(directory)), strdup(path), SHORTEST_NAP, LONGEST_NAP};
+    if (at->self && at->path) {
+        ((directory *)at->self)->fd = fd;
         return TW_OK;
     }
     close(fd);
-    free(me);
+    free(at->self);
     free(at->path);
     return tw_fail(TW_ERROR_MEMORY, "no memory for the name of a folder");
 }
