@@ -31,7 +31,7 @@ help:
 # What building, running and testing need; tools/install-packages asks apt only for what is not there.
 deps:
 	@tools/install-packages build-essential cmake ninja-build pkg-config python3 \
-		libdnnl-dev libopenmpi-dev openmpi-bin libsodium-dev libcjson-dev libyaml-dev zlib1g-dev libcmocka-dev \
+		libdnnl-dev libopenmpi-dev openmpi-bin libsodium-dev libcurl4-openssl-dev libcjson-dev libyaml-dev zlib1g-dev libcmocka-dev \
 		libsndfile1-dev libsamplerate0-dev libkissfft-dev libjpeg-dev libpng-dev \
 		dataset-fashion-mnist gnuplot-nox
 

@@ -176,6 +176,7 @@ class LaunchTest(unittest.TestCase):
         self.check(*ended, by_hand(self.left("begin"))[-1])
         self.assertEqual(sorted(path.name for path in shared.iterdir()), ["gone-0", "gone-1", "hello-0", "hello-1"])
 
+    @unittest.skipIf(test_http.what_is_missing(), test_http.what_is_missing())
     def test_over_a_web_server(self):
         """As over a folder; the word behind the URL is in no line."""
         key = self.folder / "group.key"
