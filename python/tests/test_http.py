@@ -2,6 +2,7 @@
 """Groups whose folder lies on a web server: one that does what it should, and others that do not. No torch is needed."""
 
 import concurrent.futures
+import ctypes
 import http.server
 import os
 import sys
@@ -117,6 +118,16 @@ class HttpTest(unittest.TestCase):
             self.assertEqual(both(server.url + "/", lambda comm: comm.allgather(said[comm.rank])), [said, said])
             self.assertEqual(sorted(server.files), [f"/a/run/{name}" for name in ("gone-0", "gone-1", "hello-0", "hello-1")])
             both(server.url)  # a second run in the same place
+
+    def test_a_message_for_which_there_is_no_room(self):
+        def told(comm):
+            room = ctypes.create_string_buffer(LARGE if comm.rank == 0 else 100)
+            try:
+                comm.broadcast(0, ctypes.addressof(room), len(room))
+            except thinwire.Error as error:
+                return str(error)
+        with Server() as server:
+            self.assertRegex(both(server.url, told)[1], "rank 0 sent a message of [0-9]+ bytes, for which there is no room")
 
     def test_what_is_secret_goes_with_every_request_and_into_no_text(self):
         def answer(handler, method, path):
