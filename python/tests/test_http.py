@@ -51,7 +51,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def put(self, body):
         with self.server.lock:
             self.server.files[self.path] = body
-        self.say(201)
+        self.say(201, b"it is here")
 
     def get(self, _):
         with self.server.lock:

@@ -93,7 +93,8 @@ typedef struct place {
 /* One request, and what has come of it. */
 typedef struct request {
     store_pieces *pieces; /* to go or to come; NULL: neither */
-    uint64_t done;        /* bytes of them, and of an answer that nobody wants */
+    uint64_t done;        /* bytes of them */
+    size_t passed;        /* bytes of an answer that nobody wants */
     int is_overflow;
     long code; /* the server's; 0: it gave none */
     CURLcode outcome;
@@ -140,7 +141,8 @@ static size_t give_some(char *into, size_t one, size_t room, void *context)
 static int begin_again(void *context, curl_off_t offset, int origin)
 {
     request *all = context;
-    if (origin != SEEK_SET || offset < 0) return CURL_SEEKFUNC_FAIL;
+    if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > STORE_HEADER + all->pieces->size)
+        return CURL_SEEKFUNC_FAIL;
     all->done = (uint64_t)offset;
     return CURL_SEEKFUNC_OK;
 }
@@ -167,7 +169,7 @@ static size_t pass_over(char *bytes, size_t one, size_t count, void *context)
 {
     request *all = context;
     (void)bytes;
-    all->is_overflow = (all->done += one * count) > TALK;
+    all->is_overflow = (all->passed += one * count) > TALK;
     return all->is_overflow ? 0 : one * count;
 }
 
