@@ -154,11 +154,11 @@ class ChangingTest(unittest.TestCase):
                 "NaN": {"theta/w": Entry("float32", (WEIGHTS,), nan)}, "want at most": {"more": Entry("uint8", (1 << 25,), bytes(1 << 25))}}
         honest, lie = changing.spread, {}
 
-        def spread(comm, donor, state, extra, most):
+        def spread(comm, donor, state, extra, most, planes):
             if comm.rank != donor:
-                return honest(comm, donor, state, extra, most)
+                return honest(comm, donor, state, extra, most, planes)
             told = {name: one for name, one in {**state, **lie}.items() if one is not None}
-            honest(comm, donor, told, extra, 1 << 40)
+            honest(comm, donor, told, extra, 1 << 40, planes)
             return state, extra
 
         with mock.patch.object(changing, "spread", spread):
@@ -172,15 +172,16 @@ class ChangingTest(unittest.TestCase):
             self.end(members)
 
     def test_a_table_that_cannot_be(self):
-        for row in (b'["a","float32",[NaN]]', b'["a","float32",[Infinity]]', b'["a","float32",[-1]]', b'["a","float99",[1]]', b'["a",[],[1]]',
-                    b'["a","uint8",[1,1,1,1,1,1,1,1,1]]', b'["\\ud800","uint8",[1]]', b'["a","uint8",3]', b'"abcd"', b"1", b"\xff",
+        for row in (b'["a","float32",[NaN],4]', b'["a","float32",[Infinity],4]', b'["a","float32",[-1],4]', b'["a","float99",[1],4]',
+                    b'["a",[],[1],4]', b'["a","float32",[1],5]', b'["a","float32",[1],-1]', b'["a","float32",[1],"x"]', b'["a","float32",[1]]',
+                    b'["a","uint8",[1,1,1,1,1,1,1,1,1],1]', b'["\\ud800","uint8",[1],1]', b'["a","uint8",3,1]', b'"abcd"', b"1", b"\xff",
                     b"[" * 100000):
             with self.subTest(row[:40]), self.assertRaisesRegex(thinwire.Error, "rank 1 gives what is no table"):
                 changing.read_header(1, b"[[" + row + b"],[]]", 1 << 20)
         for shape in (b"1099511627775", b",".join([b"1099511627775"] * 8), b"1048577"):
             with self.subTest(shape), self.assertRaisesRegex(thinwire.Error, r"rank 1 gives \d+ bytes; want at most 1048576"):
-                changing.read_header(1, b'[[["a","uint8",[' + shape + b"]]],[]]", 1 << 20)
-        self.assertEqual(changing.read_header(1, b'[[["a","uint8",[1048576]]],[]]', 1 << 20), [[("a", "uint8", (1 << 20,), 1 << 20)], []])
+                changing.read_header(1, b'[[["a","uint8",[' + shape + b"],1]],[]]", 1 << 20)
+        self.assertEqual(changing.read_header(1, b'[[["a","uint8",[1048576],1]],[]]', 1 << 20), [[("a", "uint8", (1 << 20,), 1 << 20, 1)], []])
 
 
 if __name__ == "__main__":

@@ -208,7 +208,7 @@ class Members(unittest.TestCase):
         other = torch.nn.Sequential(torch.nn.Linear(8, 20), torch.nn.Tanh(), torch.nn.Linear(20, 1))
         with self.assertRaisesRegex(thinwire.PeerError, r"this process has the parameter 0.weight of \(20, 8\) where the "
                                     r"group at .* has the parameter 0.weight of \(16, 8\)"):
-            thinwire.torch.OuterLoop(other, torch.optim.AdamW(other.parameters()), SPEC, join=self.story.meeting, patience=60)
+            thinwire.torch.OuterLoop(other, torch.optim.AdamW(other.parameters()), SPEC, join=self.story.meeting, patience=60).begin()
         self.story.tell([1], "finish")
 
     def test_what_does_not_go_with_it(self):
