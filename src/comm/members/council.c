@@ -319,7 +319,8 @@ static void hear_join(council *me, const council_message *message)
         say(me, message->seat.name, &answer);
         return;
     }
-    if (council_find(&me->list, message->seat.name) < 0 && (visitor = visitor_of(me, message->seat.name))) {
+    if (message->state == COUNCIL_READY && council_find(&me->list, message->seat.name) < 0 &&
+        (visitor = visitor_of(me, message->seat.name))) {
         note(me, visitor, message);
         visitor->seat.rounds = 0; /* if it was here before, the others have gone on without it */
     }
@@ -398,15 +399,27 @@ void council_tick(council *me, double now)
     if (me->place >= 0) look_around(me);
 }
 
+void council_ask(council *me, double now)
+{
+    look_at_clock(me, now);
+    if (me->place < 0 && now >= me->beat) beat(me);
+}
+
+void council_open(council *me)
+{
+    me->place = 0;
+    me->list.count = 1;
+    me->list.seats[0] = me->own;
+}
+
 void council_begin(council *me, const council_settings *settings, const char *name, int opens, double now)
 {
     memset(me, 0, sizeof *me);
     me->settings = *settings;
     me->now = now;
-    me->place = opens ? 0 : -1;
+    me->place = -1;
     snprintf(me->own.name, COUNCIL_NAME, "%s", name);
-    me->list.count = opens;
-    me->list.seats[0] = me->own;
+    if (opens) council_open(me);
 }
 
 void council_meet(council *me, const char *door, uint64_t rounds, int leaves, double now)

@@ -32,7 +32,7 @@ typedef struct council_list {
 } council_list;
 
 typedef enum council_kind {
-    COUNCIL_JOIN = 1, /* let me in: seat, topic */
+    COUNCIL_JOIN = 1, /* let me in: seat, topic; of one that is busy: is there a group? */
     COUNCIL_REFUSED,  /* no: the topic is another */
     COUNCIL_STATUS,   /* where I am: seat, state; answer, if it asks */
     COUNCIL_PREPARE,  /* do not accept what comes below my ballot */
@@ -113,6 +113,10 @@ typedef struct council {
 /* One that opens a group, which is its first generation's only member; or a newcomer, who finds the group with JOINs to
  * "" until it knows a list. */
 void council_begin(council *me, const council_settings *settings, const char *name, int opens, double now);
+/* A newcomer whose program has not come yet asks whether there is a group, which it knows once it has a list; where there
+ * is none it may open one. */
+void council_ask(council *me, double now);
+void council_open(council *me);
 /* Its program has come to the end of a generation, with so many rounds and 1, or 0: it waits at the door, or leaves. */
 void council_meet(council *me, const char *door, uint64_t rounds, int leaves, double now);
 /* A message has come; a name where nobody listens any more; time has passed. */

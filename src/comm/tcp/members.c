@@ -20,13 +20,14 @@
 #define LEAST_GRACE 5.0
 #define NAP 0.1      /* seconds, after which a thread looks around again */
 #define FAREWELL 1.0 /* that the last words may take */
+#define ANSWER 3.0   /* that a group at another address has to answer before one is opened at one's own */
 
 _Static_assert((int)TW_MEMBERS_MOST == (int)COUNCIL_MOST, "as the header says");
 
 struct tw_members {
     tw_members_options options;
     tw_tcp_options tcp; /* with texts and key of its own */
-    char *bind, *advertise, *subject, refusal[512];
+    char *bind, *advertise, *subject, *meeting, refusal[512];
     char address[TCP_ADDRESS];
     pid_t process;
     int opened, bell, runs, stops;
@@ -68,7 +69,7 @@ static void tell_difference(tw_members *me, const char *theirs)
         theirs += length + (theirs[length] == '\n');
     }
     snprintf(me->refusal, sizeof me->refusal, "this process has %.*s where the group at %.100s has %.*s",
-             (int)fmin((double)length_of_line(own), 150), *own ? own : "nothing more", me->lines.meeting,
+             (int)fmin((double)length_of_line(own), 150), *own ? own : "nothing more", me->meeting,
              (int)fmin((double)length_of_line(theirs), 150), *theirs ? theirs : "nothing more");
     for (char *at = me->refusal; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 127) *at = '?';
@@ -88,7 +89,7 @@ static void members_lose(void *context, const char *name)
     if (*name) return;
     council_turn_away(&me->council);
     snprintf(me->refusal, sizeof me->refusal,
-             "what listens at %s turns this process away: it may have another key, or none", me->lines.meeting);
+             "what listens at %s turns this process away: it may have another key, or none", me->meeting);
 }
 
 static void look_around(tw_members *me, double nap)
@@ -161,24 +162,52 @@ static tw_status keep_tcp(tw_members *me, const tw_tcp_options *given)
     return TW_OK;
 }
 
-/* At the meeting point, as the one that opens the group; or anywhere, and others reach it as it reaches them. */
-static tw_status open_lines(tw_members *me, const char *meeting, char host[TCP_HOST])
+static tw_status read_meetings(const char *text, tcp_lines *lines)
 {
-    tcp_rendezvous at = {.meeting = meeting, .rank = -1};
-    tcp_acceptor *acceptor;
-    struct addrinfo *list;
-    int is_taken, why;
-    TRY(tcp_meeting_read(meeting, &at.at));
-    TRY(tcp_rendezvous_try_to_listen(&at, &acceptor, &is_taken));
-    snprintf(host, TCP_HOST, "%s", at.at.host);
-    if (acceptor) {
+    for (const char *at = text;; at++) {
+        tcp_address address;
+        size_t length = strcspn(at, ",");
+        if (lines->meeting_count == TCP_MEETINGS || length >= TCP_ADDRESS)
+            return tw_fail(TW_ERROR_ARGUMENT, "\"%.100s\" is no meeting point: want HOST:PORT, at most %d of them",
+                           text, TCP_MEETINGS);
+        char *meeting = lines->meetings[lines->meeting_count++];
+        snprintf(meeting, TCP_ADDRESS, "%.*s", (int)length, at);
+        TRY(tcp_meeting_read(meeting, &address));
+        at += length;
+        if (!*at) return TW_OK;
+    }
+}
+
+/* At the first of the meeting points that is this machine's and free, which is none where others are to be met: *own is
+ * its number, or -1. */
+static tw_status listen_at_meeting(tw_members *me, int *own, char host[TCP_HOST])
+{
+    tcp_acceptor *acceptor = NULL;
+    for (*own = 0; *own < me->lines.meeting_count; ++*own) {
+        tcp_rendezvous at = {.meeting = me->lines.meetings[*own], .rank = -1};
+        int is_taken;
+        TRY(tcp_meeting_read(at.meeting, &at.at));
+        TRY(tcp_rendezvous_try_to_listen(&at, &acceptor, &is_taken));
+        if (!acceptor) continue;
+        snprintf(host, TCP_HOST, "%s", at.at.host);
         me->lines.acceptor = *acceptor;
-        me->opened = 1;
         free(acceptor);
+        memmove(me->lines.meetings[*own], me->lines.meetings[*own + 1],
+                (size_t)(--me->lines.meeting_count - *own) * sizeof *me->lines.meetings);
         return TW_OK;
     }
-    snprintf(me->lines.meeting, sizeof me->lines.meeting, "%s", meeting);
-    TRY(tcp_resolve(at.at.host, at.at.port, 0, &list));
+    *own = -1;
+    return TW_OK;
+}
+
+/* Anywhere, and others reach it as it reaches them. */
+static tw_status listen_anywhere(tw_members *me, char host[TCP_HOST])
+{
+    tcp_address at;
+    struct addrinfo *list;
+    int why;
+    TRY(tcp_meeting_read(me->lines.meetings[0], &at));
+    TRY(tcp_resolve(at.host, at.port, 0, &list));
     if (!tcp_way_to(list->ai_addr, host)) tcp_own_address(host);
     freeaddrinfo(list);
     return tcp_acceptor_open(&me->lines.acceptor, me->tcp.bind, me->tcp.first_port, me->tcp.last_port, &why);
@@ -207,7 +236,7 @@ static void begin_council(tw_members *me, const char *host)
     snprintf(quorum, sizeof quorum, "%d", me->options.quorum);
     tcp_secret_make(NULL, 0, "what a group trains", topic, 2, settings.topic);
     draw_name(me, host, name);
-    council_begin(&me->council, &settings, name, me->opened, tw_clock());
+    council_begin(&me->council, &settings, name, 0, tw_clock());
 }
 
 static tw_status begin_thread(tw_members *me)
@@ -226,19 +255,52 @@ static tw_status begin_thread(tw_members *me)
     return me->runs ? TW_OK : tw_fail(TW_ERROR_SYSTEM, "the system has no thread left for a group");
 }
 
+/* The thread has looked around, or it is time to do so here. */
+static void nap(tw_members *me)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)(NAP * 1e9);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&me->looked, &me->mutex, &until);
+}
+
+/* The others of the meeting points are asked first. */
+static void open_unless_answered(tw_members *me)
+{
+    double end = tw_clock() + ANSWER;
+    pthread_mutex_lock(&me->mutex);
+    while (me->lines.meeting_count > 0 && !me->council.list.generation && tw_clock() < end) {
+        council_ask(&me->council, tw_clock());
+        nap(me);
+    }
+    if (!me->council.list.generation) {
+        council_open(&me->council);
+        me->opened = 1;
+    }
+    pthread_mutex_unlock(&me->mutex);
+}
+
 static tw_status come(tw_members *me, const char *meeting, const char *subject, const tw_members_options *options,
                       const tw_tcp_options *tcp)
 {
     char host[TCP_HOST];
+    int own;
     TRY(read_members_options(options, &me->options));
     TRY(keep_tcp(me, tcp));
+    TRY(keep_text(meeting, &me->meeting));
+    TRY(read_meetings(meeting, &me->lines));
     if (strlen(subject) > TCP_SUBJECT)
         return tw_fail(TW_ERROR_ARGUMENT, "a subject of %zu bytes: want at most %d", strlen(subject), TCP_SUBJECT);
     TRY(keep_text(subject, &me->subject));
     if (!tcp_hello_begin()) return tw_fail(TW_ERROR_SYSTEM, "this system has no random numbers");
-    TRY(open_lines(me, meeting, host));
+    TRY(listen_at_meeting(me, &own, host));
+    if (own < 0) TRY(listen_anywhere(me, host));
     begin_council(me, host);
-    return begin_thread(me);
+    TRY(begin_thread(me));
+    if (own == 0) open_unless_answered(me);
+    return TW_OK;
 }
 
 tw_status tw_members_join(const char *meeting, const char *subject, const tw_members_options *options,
@@ -280,6 +342,7 @@ void tw_members_destroy(tw_members *me)
     free(me->bind);
     free(me->advertise);
     free(me->subject);
+    free(me->meeting);
     if (me->bell >= 0) tcp_close(me->bell);
     pthread_cond_destroy(&me->looked);
     pthread_mutex_destroy(&me->mutex);
@@ -310,18 +373,7 @@ static tw_status members_fail(const tw_members *me, council_verdict verdict)
         TW_ERROR_PEER,
         "no member of a group let this process in at %s within %g seconds: start the first one on the machine "
         "with that address, and give all the same key",
-        me->lines.meeting[0] ? me->lines.meeting : me->address, me->options.patience);
-}
-
-/* The thread has looked around, or it is time to do so here. */
-static void nap(tw_members *me)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += (long)(NAP * 1e9);
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&me->looked, &me->mutex, &until);
+        me->meeting, me->options.patience);
 }
 
 /* The council bounds what members wait; a newcomer waits for as long as it has patience. */

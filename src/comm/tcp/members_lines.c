@@ -125,37 +125,36 @@ static void close_mouth(tcp_lines *me, int i)
 }
 
 /* The least used makes room. NULL: it cannot be spoken to. */
-static tcp_mouth *open_mouth(tcp_lines *me, const char *to)
+static tcp_mouth *open_mouth(tcp_lines *me, const char *to, int meets)
 {
     tcp_address address;
     int least = 0;
     for (int i = 1; i < me->mouth_count; i++)
         if (me->mouths[i]->used < me->mouths[least]->used) least = i;
     if (me->mouth_count == TCP_LINES) close_mouth(me, least);
-    if ((*to ? tcp_address_read(to, "a member", &address) : tcp_meeting_read(me->meeting, &address)) != TW_OK)
-        return NULL;
+    if ((meets ? tcp_meeting_read(to, &address) : tcp_address_read(to, "a member", &address)) != TW_OK) return NULL;
     tcp_mouth *mouth = calloc(1, sizeof *mouth);
     if (!mouth || tcp_resolve(address.host, address.port, 0, &mouth->list) != TW_OK) {
         free(mouth);
         return NULL;
     }
     strcpy(mouth->to, to);
+    mouth->meets = meets;
     tcp_dial_create(&mouth->dial, (tcp_place){0}, mouth->list);
     return me->mouths[me->mouth_count++] = mouth;
 }
 
-static tcp_mouth *mouth_to(tcp_lines *me, const char *to)
+static tcp_mouth *mouth_to(tcp_lines *me, const char *to, int meets)
 {
     for (int i = 0; i < me->mouth_count; i++)
         if (strcmp(me->mouths[i]->to, to) == 0) return me->mouths[i];
-    return open_mouth(me, to);
+    return open_mouth(me, to, meets);
 }
 
-void tcp_lines_say(tcp_lines *me, const council_message *message, const char *text)
+static void say_at(tcp_lines *me, const char *to, int meets, const council_message *message, const char *text)
 {
     size_t size;
-    if (!*message->to && !*me->meeting) return;
-    tcp_mouth *mouth = mouth_to(me, message->to);
+    tcp_mouth *mouth = mouth_to(me, to, meets);
     unsigned char *word = mouth ? tcp_word_write(message, text, &size) : NULL;
     unsigned char *bytes = word ? malloc(LENGTH + size + TCP_PROOF) : NULL;
     if (bytes) {
@@ -166,6 +165,12 @@ void tcp_lines_say(tcp_lines *me, const council_message *message, const char *te
         mouth->used = tw_clock();
     }
     free(word);
+}
+
+void tcp_lines_say(tcp_lines *me, const council_message *message, const char *text)
+{
+    if (*message->to) say_at(me, message->to, 0, message, text);
+    for (int i = 0; i < me->meeting_count && !*message->to; i++) say_at(me, me->meetings[i], 1, message, text);
 }
 
 /* 0: the line has gone. */
@@ -204,7 +209,7 @@ static void reach(tcp_lines *me, tcp_mouth *mouth, int happened)
         tcp_keep_from_children(dial->fd);
         tcp_session_make(me->acceptor.secret, dial->challenge, dial->hello, 0, mouth->key);
         mouth->turned_away = 0;
-    } else if (proving && dial->state == TCP_IDLE && ++mouth->turned_away == TCP_TRIALS && !*mouth->to) {
+    } else if (proving && dial->state == TCP_IDLE && ++mouth->turned_away == TCP_TRIALS && mouth->meets) {
         me->lose(me->context, "");
     }
 }
@@ -212,7 +217,7 @@ static void reach(tcp_lines *me, tcp_mouth *mouth, int happened)
 static void serve_mouth(tcp_lines *me, tcp_mouth *mouth, int happened)
 {
     if (mouth->dial.state != TCP_IDLE && mouth->dial.state != TCP_CONNECTED) reach(me, mouth, happened);
-    if (mouth->dial.refused && *mouth->to) me->lose(me->context, mouth->to);
+    if (mouth->dial.refused && !mouth->meets) me->lose(me->context, mouth->to);
     mouth->dial.refused = 0;
     if (mouth->dial.state != TCP_CONNECTED) return;
     if ((happened && is_closed(mouth->dial.fd)) || !say_letters(mouth)) hang_up(mouth);

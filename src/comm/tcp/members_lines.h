@@ -9,8 +9,9 @@
 
 enum {
     TCP_LINES = 2 * COUNCIL_MOST,
-    TCP_LETTERS = 8, /* that wait to be sent to one; the oldest are dropped */
-    TCP_TRIALS = 12  /* proofs that are turned away one after the other, in some ten seconds */
+    TCP_MEETINGS = 16, /* places where a newcomer may know somebody */
+    TCP_LETTERS = 8,   /* that wait to be sent to one; the oldest are dropped */
+    TCP_TRIALS = 12    /* proofs that are turned away one after the other, in some ten seconds */
 };
 
 /* Of another's words. */
@@ -30,7 +31,8 @@ typedef struct tcp_letter {
 } tcp_letter;
 
 typedef struct tcp_mouth {
-    char to[COUNCIL_NAME]; /* "": the meeting point */
+    char to[COUNCIL_NAME];
+    int meets; /* it is a meeting point, and no member's name */
     struct addrinfo *list;
     tcp_dial dial;
     double used;
@@ -44,7 +46,8 @@ typedef struct tcp_mouth {
 
 typedef struct tcp_lines {
     tcp_acceptor acceptor;
-    char meeting[TCP_ADDRESS]; /* where a newcomer knows somebody; "": nowhere */
+    char meetings[TCP_MEETINGS][TCP_ADDRESS]; /* where a newcomer may know somebody; a word to nobody goes there */
+    int meeting_count;
     tcp_ear ears[TCP_LINES];
     tcp_mouth *mouths[TCP_LINES];
     int ear_count, mouth_count;
@@ -52,7 +55,7 @@ typedef struct tcp_lines {
     council_message heard;                                       /* the last word; it is large */
     struct pollfd polls[1 + TCP_ACCEPTOR_POLLS + 2 * TCP_LINES]; /* the bell first */
     void (*hear)(void *context, const council_message *message, const char *text);
-    void (*lose)(void *context, const char *name); /* nobody listens there any more; "": the meeting point turns away */
+    void (*lose)(void *context, const char *name); /* nobody listens there any more; "": a meeting point turns away */
     void *context;
 } tcp_lines;
 
