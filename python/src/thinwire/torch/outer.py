@@ -62,7 +62,8 @@ class OuterLoop:
         outer = thinwire.torch.OuterLoop(model, optimizer, "diloco:every=50", join="10.0.0.5:7000")
 
     join          "HOST:PORT", where the processes meet, or "folder:PATH", a folder that all see, with `workers` and `rank`;
-                  instead of `group`. `transport` may be a Tcp with a key, and over a folder with a seal as well
+                  instead of `group`. `transport` may be a Tcp with a key, and over a folder with a seal as well. Without
+                  `workers` also several, "A:PORT,B:PORT": the first opens the group unless another of them answers
     workers       how many processes meet there; None: any number, which come and go
     rank          the number that this one takes among `workers`; None: any
     quorum        how many of those that come and go have to be there for the others to go on when some are lost; 0: more
@@ -316,6 +317,11 @@ class OuterLoop:
     def address(self) -> str:
         """Where newcomers may join this worker's group, if members come and go."""
         return self._loop.address if isinstance(self._loop, ChangingLoop) else ""
+
+    @property
+    def generation(self) -> int:
+        """Of a group whose members come and go, how often they have changed; else 0."""
+        return self._loop.generation if isinstance(self._loop, ChangingLoop) else 0
 
     @contextlib.contextmanager
     def averaged(self, buffers: bool = True) -> Iterator[nn.Module]:
