@@ -5,6 +5,7 @@
 
 #define STOOD_STILL 1.0 /* seconds between two looks at the clock, in which others may have spoken unheard */
 #define BALLOT 4        /* beats that a ballot has */
+#define INTRODUCED 2    /* beats, in the first of which a newcomer learns who the members are */
 #define BARRED 30.0     /* seconds */
 
 static uint64_t bit(int place)
@@ -282,7 +283,11 @@ static void look_around(council *me)
 
 static void note(council *me, council_peer *peer, const council_message *message)
 {
-    *peer = (council_peer){.heard = me->now, .state = message->state, .seat = message->seat, .barred = peer->barred};
+    *peer = (council_peer){.heard = me->now,
+                           .since = peer->since > 0 ? peer->since : me->now,
+                           .state = message->state,
+                           .seat = message->seat,
+                           .barred = peer->barred};
 }
 
 /* Its own place, or an empty one; NULL: there is none. */
@@ -443,6 +448,7 @@ int council_has_visitors(council *me, double now)
 {
     int waits = 0;
     look_at_clock(me, now);
-    for (int i = 0; i < me->visitor_count; i++) waits |= is_alive(me, &me->visitors[i]);
+    for (int i = 0; i < me->visitor_count; i++)
+        waits |= is_alive(me, &me->visitors[i]) && now - me->visitors[i].since >= INTRODUCED * COUNCIL_BEAT;
     return waits;
 }

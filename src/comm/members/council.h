@@ -82,6 +82,7 @@ typedef enum council_verdict {
 /* Another one, as it was last heard of. */
 typedef struct council_peer {
     double heard;
+    double since; /* it was first heard */
     council_state state;
     council_seat seat; /* a member's name is in the list */
     int gone;          /* nobody listens where it did */
@@ -126,7 +127,7 @@ void council_tick(council *me, double now);
 /* The group turns this newcomer away. */
 void council_turn_away(council *me);
 
-/* Whether somebody waits to be let in. */
+/* Whether somebody waits to be let in, for long enough that whoever proposes the next generation has heard of it, too. */
 int council_has_visitors(council *me, double now);
 /* Whether those whose bits are set may decide for the list. */
 int council_is_quorum(const council_list *list, uint64_t present, int quorum);
