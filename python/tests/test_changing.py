@@ -49,7 +49,7 @@ class Member(threading.Thread):
         self.address, self.spec, self.number = self.members.address, spec, number
         self.weights = (ctypes.c_float * WEIGHTS)(*range(WEIGHTS))
         self.order, self.told = "", threading.Condition()
-        self.size, self.gave, self.error = 0, {}, None
+        self.size, self.round, self.gave, self.error = 0, 0, {}, None
         self.start()
 
     def run(self):
@@ -91,7 +91,7 @@ class Member(threading.Thread):
             self.gave[self.loop.stats()["rounds"]] = self.given
             self.given = 0
             with self.told:
-                self.size = self.loop.size
+                self.size, self.round = self.loop.size, self.loop.stats()["rounds"]
                 self.told.notify_all()
 
     def leave(self, with_it):
@@ -101,9 +101,9 @@ class Member(threading.Thread):
         self.loop.leave(with_it)
         self.gave[self.loop.stats()["rounds"]] = self.given
 
-    def wait(self, size):
+    def wait(self, size, round_=0):
         with self.told:
-            if not self.told.wait_for(lambda: self.size == size or self.error, SECONDS) or self.error:
+            if not self.told.wait_for(lambda: self.size == size and self.round >= round_ or self.error, SECONDS) or self.error:
                 raise AssertionError(f"{self.number}: no generation of {size}, but of {self.size}") from self.error
 
 
@@ -128,7 +128,7 @@ class ChangingTest(unittest.TestCase):
             self.assertFalse(member.is_alive())
 
     def go_and_come(self, spec, tcp):
-        """Three, of whom one crashes and one leaves; the last one takes another in."""
+        """Three, of whom one crashes and one leaves; the last one takes another in, who finishes first."""
         members = self.begin(spec, 3, tcp)
         self.end(members[:1], "crash")
         for member in members[1:]:
@@ -138,6 +138,8 @@ class ChangingTest(unittest.TestCase):
         members.append(Member(members[2].address, spec, 8, tcp))
         for member in members[2:]:
             member.wait(2)
+        members[3].order = "finish"
+        members[2].wait(2, members[2].round + 10)  # to which the other gives nothing
         self.end(members[2:])
         self.assertEqual(len({member.theta for member in members[2:]}), 1)
         self.assertEqual(len({member.rounds for member in members[2:]}), 1)
