@@ -114,8 +114,8 @@ typedef struct council {
 /* One that opens a group, which is its first generation's only member; or a newcomer, who finds the group with JOINs to
  * "" until it knows a list. */
 void council_begin(council *me, const council_settings *settings, const char *name, int opens, double now);
-/* A newcomer whose program has not come yet asks whether there is a group, which it knows once it has a list; where there
- * is none it may open one. */
+/* A newcomer whose program has not come yet asks whether there is a group, which it knows once it has a list;
+ * where there is none it may open one. */
 void council_ask(council *me, double now);
 void council_open(council *me);
 /* Its program has come to the end of a generation, with so many rounds and 1, or 0: it waits at the door, or leaves. */
@@ -127,7 +127,8 @@ void council_tick(council *me, double now);
 /* The group turns this newcomer away. */
 void council_turn_away(council *me);
 
-/* Whether somebody waits to be let in, for long enough that whoever proposes the next generation has heard of it, too. */
+/* Whether somebody waits to be let in, for long enough that whoever proposes the next generation has heard of it,
+ * too. */
 int council_has_visitors(council *me, double now);
 /* Whether those whose bits are set may decide for the list. */
 int council_is_quorum(const council_list *list, uint64_t present, int quorum);
