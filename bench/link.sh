@@ -29,7 +29,7 @@ ip netns add "$name-hub" 2>/dev/null || cannot "this machine lets nobody make a 
 work=$(mktemp -d)
 hosts="" relays=""
 remove() {
-    trap '' INT TERM # a second one would leave half of it
+    trap '' INT TERM PIPE # a second one would leave half of it
     for pid in $relays; do kill "$pid" 2>/dev/null || true; done
     for i in $(seq 0 $((links - 1))) hub; do
         ip netns pids "$name-$i" 2>/dev/null | xargs -r kill -KILL 2>/dev/null || true # a rank that mpirun has lost
@@ -97,7 +97,7 @@ fi
 run=$!
 # mpirun ends its ranks. Should it not, it is ended itself, and remove() ends them.
 end() {
-    trap '' INT TERM
+    trap '' INT TERM PIPE # nobody may read what the shell says of it
     kill -TERM "$run"
     (sleep 10; kill -KILL "$run") >/dev/null 2>&1 &
     wait "$run" || true
