@@ -21,6 +21,7 @@ NUMBERS = "outer/numbers"  # of a state: the round, the steps since it began, an
 SHARED = ("theta/", "outer_momentum/")
 EXCHANGE = "exchange"  # what the names of what it keeps begin with
 COUNT_OF_NUMBERS = 5
+BEHIND, KEPT = 1, 2  # of a Place, as members tell each other
 LARGEST_HEADER = 1 << 24
 TIMES_THETA = 32  # that a state is at most as large: theta, momentum, and what a method and its exchange hold back
 
@@ -206,9 +207,9 @@ class ChangingLoop:
             raise Error("nobody in the group has the shared weights any more", 7, "TW_ERROR_PEER")
         extra: Entries = {}
         theirs: Optional[Entries] = None
-        told = [row[0] for row in comm.allgather(bytes([place.behind + 2 * place.kept]), 1)]
-        self._tell_given_up(comm, sum(one >= 2 for one in told))
-        if any(one & 1 for one in told):
+        told = [row[0] for row in comm.allgather(bytes([BEHIND * place.behind + KEPT * place.kept]), 1)]
+        self._tell_given_up(comm, told.count(KEPT))
+        if any(one & BEHIND for one in told):
             own = self._give()
             given = self._for_newcomers() if comm.rank == place.donor else {}
             theirs, extra = spread(comm, place.donor, given, own, most_of(self.tensors, own), self._planes)
@@ -226,10 +227,10 @@ class ChangingLoop:
         self._loop = loop
         self._kept, self._saved, self._stayed = loop.state(), None, comm.size
 
-    def _tell_given_up(self, comm: Comm, whole: int) -> None:
-        """`whole`: members of the last generation that are here and lack no round."""
-        if comm.rank == 0 and self._stayed > whole and holds_back(self._kept or {}):
-            warnings.warn(f"what the exchange of {self._stayed - whole} of the {self._stayed} members before held back is given up: "
+    def _tell_given_up(self, comm: Comm, complete: int) -> None:
+        """`complete`: members of the last generation that are here and lack no round."""
+        if comm.rank == 0 and self._stayed > complete and holds_back(self._kept or {}):
+            warnings.warn(f"what the exchange of {self._stayed - complete} of the {self._stayed} members before held back is given up: "
                           "they are lost, or lack a round", stacklevel=7)
 
     def _for_newcomers(self) -> Entries:
@@ -376,8 +377,8 @@ def whole(name: str, entry: Entry) -> int:
 
 def cut(entry: Entry, planes: int) -> Entry:
     """As it arrives."""
-    width = BYTES[entry.dtype]
-    return entry if planes == width else entry._replace(data=unpacked(packed(entry.data, width, planes), width, planes, len(entry.data)))
+    width, size = BYTES[entry.dtype], len(entry.data)
+    return entry._replace(data=unpacked(packed(entry.data, width, planes), width, planes, size))
 
 
 def packed(data: bytes, width: int, planes: int) -> bytes:
@@ -391,7 +392,6 @@ def unpacked(data: bytes, width: int, planes: int, size: int) -> bytes:
     for k in range(planes):
         there[width - planes + k::width] = data[k * count:(k + 1) * count]
     return bytes(there)
-
 
 
 def most_of(tensors: Sequence[table.Named], extra: Entries) -> int:
