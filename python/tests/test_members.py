@@ -19,7 +19,7 @@ import unittest
 import ranks
 
 SPEC, EVERY, BATCH, RATE, SECONDS = "local:every=8", 8, 32, 1e-2, 400
-LEAST_GRACE = 5.0  # of a member whose rounds take less, as thinwire_members.h says
+LEAST_GRACE = 10.0  # of a member whose rounds take less, as thinwire_members.h says
 
 
 def problem(seed):
@@ -213,14 +213,14 @@ class Members(unittest.TestCase):
         generation = story.latest[2]["generation"]
         story.say(2, "busy\n")
         story.wait(lambda: 2 in story.busy, "a busy member")
-        time.sleep(2.5 * LEAST_GRACE)
+        time.sleep(1.3 * LEAST_GRACE)
         del story.busy[2]
         story.say(2, ".busy\n")
         story.wait(lambda: 2 in story.busy, "a busy member")
         self.assertEqual({seed: one["generation"] for seed, one in story.latest.items()}, dict.fromkeys((1, 2, 3), generation))
         story.kill(1)
         story.begin(4, story.latest[3]["address"])
-        time.sleep(2.5 * LEAST_GRACE)
+        time.sleep(1.3 * LEAST_GRACE)
         story.say(2, ".")
         story.wait_for_all([2, 3, 4])
         story.tell([2, 3, 4], "finish")

@@ -17,7 +17,8 @@
 
 #include <thinwire/thinwire_members.h>
 
-#define LEAST_GRACE 5.0
+#define LEAST_GRACE 10.0
+#define SILENCE 0.5  /* of a grace: one that is silent so long in a round is asked, for so long again */
 #define NAP 0.1      /* seconds, after which a thread looks around again */
 #define FAREWELL 1.0 /* that the last words may take */
 #define ANSWER 3.0   /* that a group at another address has to answer before one is opened at one's own */
@@ -229,7 +230,7 @@ static void begin_council(tw_members *me, const char *host)
     char name[TCP_ADDRESS], quorum[16];
     const char *const topic[] = {quorum, me->subject};
     council_settings settings = {.quorum = me->options.quorum,
-                                 .grace = me->options.grace,
+                                 .grace = SILENCE * me->options.grace,
                                  .patience = me->options.patience,
                                  .send = members_send,
                                  .context = me};
@@ -451,12 +452,12 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     list = me->council.list;
     int place = me->council.place;
     me->connecting = list.generation;
-    double grace = me->council.settings.grace;
+    double silence = me->council.settings.grace;
     pthread_mutex_unlock(&me->mutex);
     for (int i = 0; i < list.count; i++) doors[i] = list.seats[i].door;
     describe(&list, place, generation);
-    TRY(tw_tcp_connect(door, place, list.count, doors, grace, comm));
-    tw_comm_set_timeout(*comm, grace);
+    TRY(tw_tcp_connect(door, place, list.count, doors, silence / SILENCE, comm));
+    tw_comm_set_timeout(*comm, silence);
     return tw_comm_set_patience(*comm, me->options.patience);
 }
 
@@ -510,7 +511,7 @@ static uint64_t measure_round(tw_members *me)
     double now = tw_clock();
     pthread_mutex_lock(&me->mutex);
     if (me->round_began > 0)
-        me->council.settings.grace = fmin(me->options.grace, fmax(LEAST_GRACE, now - me->round_began));
+        me->council.settings.grace = SILENCE * fmin(me->options.grace, fmax(LEAST_GRACE, now - me->round_began));
     uint64_t waits = (uint64_t)council_has_visitors(&me->council, now);
     pthread_mutex_unlock(&me->mutex);
     me->round_began = now;
