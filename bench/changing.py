@@ -141,7 +141,7 @@ class Story:
             self.programs[number].stdin.flush()
         self.wait(lambda: set(members) <= set(self.ends), "the end")
         ends, self.latest, self.ends = [self.ends[number] for number in members], {}, {}
-        return {"members": members, "rounds": ends[0]["rounds"], "thetas": sorted({one["theta"] for one in ends}),
+        return {"members": list(members), "rounds": ends[0]["rounds"], "thetas": sorted({one["theta"] for one in ends}),
                 "loss": ends[0]["loss"], "lost_the_group": {one["member"]: one["lost"] for one in ends},
                 "bytes_sent": {one["member"]: one["bytes_sent"] for one in ends}}
 
