@@ -25,25 +25,31 @@ FIRST = "10.77.0.1"  # link.sh's first host
 HELD_OUT = 20  # batches
 
 
-def options(words=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ways", nargs="*", default=["alone", "ddp", "local:every=16", "diloco:every=16", "local:every=100000"],
-                        help="alone, ddp, or a spec of OuterLoop's; a period beyond the steps is one average at the end")
+def parser_of(description):
+    """What bench/changing.py takes, too."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base-text", type=Path, required=True)
     parser.add_argument("--text", type=Path, required=True)
-    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rate", type=float, default=0.1, help="of a line, Gbit/s")
     parser.add_argument("--delay", type=float, default=40, help="of a round trip, ms; needs build/bench_relay")
     parser.add_argument("--base-steps", type=int, default=600)
-    parser.add_argument("--steps", type=int, default=320)
-    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=96)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--relay", type=Path, default=Path("build/bench_relay"))
     parser.add_argument("--seconds", type=float, default=1800, help="that one way may take")
-    parser.add_argument("--worker", nargs=3, metavar=("WAY", "SEED", "BASE"), help=argparse.SUPPRESS)
-    return parser.parse_args(words)
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    return parser
+
+
+def options():
+    parser = parser_of(__doc__)
+    parser.add_argument("ways", nargs="*", default=["alone", "ddp", "local:every=16", "diloco:every=16", "local:every=100000"],
+                        help="alone, ddp, or a spec of OuterLoop's; a period beyond the steps is one average at the end")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=320)
+    parser.add_argument("--seeds", type=int, default=3)
+    return parser.parse_args()
 
 
 def tokens(path):
@@ -85,19 +91,33 @@ def sent():
     return 0
 
 
-def work(o):
+def problem(o, base, seed, number, workers):
+    """The base with adapters, its optimizer, a worker's own part of the text, what nobody trains on, and the draws."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import LlamaForCausalLM
     torch.set_num_threads(1)
-    way, seed, base = o.worker[0], int(o.worker[1]), o.worker[2]
-    rank, size = (int(os.environ.get(f"OMPI_COMM_WORLD_{name}", default)) for name, default in (("RANK", 0), ("SIZE", 1)))
     torch.manual_seed(seed)
     model = get_peft_model(LlamaForCausalLM.from_pretrained(base), LoraConfig(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]))
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=o.lr)
     whole = tokens(o.text)
     learnt, unseen = whole[:len(whole) * 9 // 10], whole[len(whole) * 9 // 10:]
-    part = learnt[len(learnt) * rank // o.workers:][:len(learnt) // o.workers]
+    part = learnt[len(learnt) * number // workers:][:len(learnt) // workers]
+    return model, optimizer, part, unseen, torch.Generator().manual_seed(1000 * seed + number)
+
+
+def loss_of(model, unseen, o):
+    import torch
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        return sum(float(model(**batch(unseen, generator, o)).loss) for _ in range(HELD_OUT)) / HELD_OUT
+
+
+def work(o):
+    import torch
+    way, seed, base = o.worker[0], int(o.worker[1]), o.worker[2]
+    rank, size = (int(os.environ.get(f"OMPI_COMM_WORLD_{name}", default)) for name, default in (("RANK", 0), ("SIZE", 1)))
+    model, optimizer, part, unseen, generator = problem(o, base, seed, rank, o.workers)
     loop, trained = None, model
     if way == "ddp":
         torch.distributed.init_process_group("gloo", init_method=f"tcp://{FIRST}:{PORTS['torch']}", rank=rank, world_size=size)
@@ -105,7 +125,6 @@ def work(o):
     elif way != "alone":
         import thinwire.torch
         loop = thinwire.torch.OuterLoop(model, optimizer, way, join=f"{FIRST}:{PORTS['thinwire']}", workers=size, rank=rank)
-    generator = torch.Generator().manual_seed(1000 * seed + rank)
     if loop:
         loop.begin()
     begin, before = time.monotonic(), sent()
@@ -116,13 +135,10 @@ def work(o):
         optimizer.step()
     if loop:
         loop.finish()
-    seconds, bytes_sent = time.monotonic() - begin, sent() - before
-    generator = torch.Generator().manual_seed(7)
-    with torch.no_grad():
-        losses = [float(model(**batch(unseen, generator, o)).loss) for _ in range(HELD_OUT)]
+    seconds, bytes_sent, loss = time.monotonic() - begin, sent() - before, loss_of(model, unseen, o)
     if rank == 0:
         waited = loop.stats()["seconds_wait"] / seconds if loop else None
-        print(json.dumps({"way": way, "seed": seed, "loss": sum(losses) / len(losses), "bytes_sent": bytes_sent,
+        print(json.dumps({"way": way, "seed": seed, "loss": loss, "bytes_sent": bytes_sent,
                           "seconds": round(seconds, 2), "waited": waited,
                           "trained": sum(p.numel() for p in model.parameters() if p.requires_grad)}), flush=True)
 

@@ -5,13 +5,15 @@
 #     sudo bench/link.sh 4 1gbit build/thinwire train image --sync dgc --steps 200
 #     sudo bench/link.sh 4x2 1gbit build/thinwire train image --sync dgc:per_host=2 --steps 200
 #
-# HOSTSxRANKS puts so many ranks behind each link; they talk to each other through the machine's memory. With
+# HOSTSxRANKS puts so many ranks behind each link; they talk to each other through the machine's memory. With MPI=no in
+# the environment the program runs once, in no namespace: it finds their name without the number in LINK, and starts what
+# it wants in there. With
 # DELAY=MILLISECONDS in the environment a round trip takes so long: the cables are bench/relay.c, built as RELAY
 # (build/bench_relay).
 # Needs root, iproute2 (ip, tc) and Open MPI; ends with 77 where they are not to be had. The namespaces, tw-link-PID-0
 # and so on, are removed at the end.
 set -eu
-[ $# -ge 3 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2; }
 links=${1%x*} each=1 rate=$2
 [ "$1" = "$links" ] || each=${1#*x}
 ranks=$((links * each))
@@ -20,14 +22,14 @@ shift 2
 
 cannot() { echo "link.sh: $1" >&2; exit 77; }
 [ "$(id -u)" = 0 ] || cannot "only root may make network namespaces; run it with sudo"
-for tool in ip tc mpirun; do command -v $tool >/dev/null || cannot "$tool is not installed"; done
+for tool in ip tc $([ "${MPI:-yes}" = no ] || echo mpirun); do command -v $tool >/dev/null || cannot "$tool is not installed"; done
 name=tw-link-$$
 ip netns add "$name-hub" 2>/dev/null || cannot "this machine lets nobody make a network namespace (ip netns add)"
 
 work=$(mktemp -d)
 hosts="" relays=""
 remove() {
-    trap '' INT TERM # a second one would leave half of it
+    trap '' INT TERM PIPE # a second one would leave half of it
     for pid in $relays; do kill "$pid" 2>/dev/null || true; done
     for i in $(seq 0 $((links - 1))) hub; do
         ip netns pids "$name-$i" 2>/dev/null | xargs -r kill -KILL 2>/dev/null || true # a rank that mpirun has lost
@@ -83,15 +85,19 @@ shift
 exec ip netns exec "$host" unshare --uts /bin/sh -c "hostname $host; $*"
 EOF
 chmod +x "$work/agent"
-OMP_NUM_THREADS=1 ip netns exec "$name-0" unshare --uts \
-    sh -c 'hostname "$0"; exec mpirun --allow-run-as-root "$@"' "$name-0" \
-    -np "$ranks" --host "$hosts" --bind-to none -x OMP_NUM_THREADS \
-    --mca plm rsh --mca plm_rsh_agent "$work/agent" --mca btl "$btl" --mca pml ob1 \
-    --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --mca mpi_yield_when_idle 1 "$@" &
+if [ "${MPI:-yes}" = no ]; then
+    LINK=$name "$@" &
+else
+    OMP_NUM_THREADS=1 ip netns exec "$name-0" unshare --uts \
+        sh -c 'hostname "$0"; exec mpirun --allow-run-as-root "$@"' "$name-0" \
+        -np "$ranks" --host "$hosts" --bind-to none -x OMP_NUM_THREADS \
+        --mca plm rsh --mca plm_rsh_agent "$work/agent" --mca btl "$btl" --mca pml ob1 \
+        --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --mca mpi_yield_when_idle 1 "$@" &
+fi
 run=$!
 # mpirun ends its ranks. Should it not, it is ended itself, and remove() ends them.
 end() {
-    trap '' INT TERM
+    trap '' INT TERM PIPE # nobody may read what the shell says of it
     kill -TERM "$run"
     (sleep 10; kill -KILL "$run") >/dev/null 2>&1 &
     wait "$run" || true

@@ -42,17 +42,20 @@ typedef struct tw_members_options {
     int quorum;      /* members of a generation that have to agree on the next; 0: more than half. With one below that
                       * a group that is cut in two goes on as two. The same on all, or a newcomer is refused */
     double grace;    /* seconds, 0: 60. A member of which nothing is heard for so long is lost. It is less where rounds
-                      * take less: as long as the last one, and at least 5 */
+                      * take less: as long as the last one, and at least 10 */
     double patience; /* seconds that members wait for one whose program is busy, and a newcomer to be let in; 0: 1800 */
 } tw_members_options;
 
 /* Comes to a group, of which `meeting` ("10.0.0.5:7000") is any member's address. Where it is an address of this
- * machine and its port is free, this process opens the group, as its first member. Returns at once: tw_members_next is
- * what waits. `subject` is what all members have to train alike, such as the spec and a line for each tensor, up to 1
- * MiB: newcomers with another are refused, and told of the first line that differs. `options` may be NULL. `tcp` is as
- * for tw_tcp_join, or NULL; its `refused` is called by the group's own thread. With a key nobody learns anything who
- * does not prove that he knows it, and without one anybody who reaches a member's port can take part.
- * TW_ERROR_ARGUMENT, TW_ERROR_SYSTEM as for tw_tcp_join. */
+ * machine and its port is free, this process opens the group, as its first member. There may be up to 16 addresses,
+ * with commas in between ("10.0.0.5:7000,10.0.0.6:7000"): a process listens at the first of them that is its own,
+ * comes to the group where any other of them answers, and opens one only at the first address, if within 3 seconds no
+ * other answers. So the process that opened a group can be started again by the same words while the group goes on
+ * without it. Else it returns at once: tw_members_next is what waits. `subject` is what all members have to train
+ * alike, such as the spec and a line for each tensor, up to 1 MiB: newcomers with another are refused, and told of the
+ * first line that differs. `options` may be NULL. `tcp` is as for tw_tcp_join, or NULL; its `refused` is called by the
+ * group's own thread. With a key nobody learns anything who does not prove that he knows it, and without one anybody
+ * who reaches a member's port can take part. TW_ERROR_ARGUMENT, TW_ERROR_SYSTEM as for tw_tcp_join. */
 TW_API tw_status tw_members_join(const char *meeting, const char *subject, const tw_members_options *options,
                                  const tw_tcp_options *tcp, tw_members **members);
 /* Leaves without a word, as a crash does, if it has not left before. */

@@ -7,16 +7,19 @@ import socket
 import struct
 import threading
 import unittest
+import warnings
+from fractions import Fraction
 from unittest import mock
 
 import ranks  # noqa: F401: finds the sources
 import thinwire
 from thinwire import changing
 from thinwire.changing import NUMBERS, ChangingLoop
-from thinwire.members import Members
+from thinwire.members import Members, Wish
 from thinwire.table import Entry
 
 WEIGHTS, SECONDS = 64, 120
+SPARSE = ",density=0.1,min_dims=1,min_elements=1"
 KEY = b"what all members know, 32 letters"
 
 
@@ -26,26 +29,46 @@ def meeting():
         return f"127.0.0.1:{free.getsockname()[1]}"
 
 
+def held_back(loop):
+    """The sum of what its exchange has, as it is. Alone, randomk has nothing to hold back."""
+    entry = loop.state().get("exchange0/residual/w", Entry("float32", (0,), b""))
+    return sum(map(Fraction, struct.unpack(f"<{len(entry.data) // 4}f", entry.data)))
+
+
+def theta_of(state):
+    return state["theta/w"].data
+
+
 class Member(threading.Thread):
     """Adds its number to each weight in each step, and notes what it gave to which round."""
 
-    def __init__(self, at, spec, number, tcp):
+    def __init__(self, at, spec, number, tcp, saved=None):
         super().__init__(daemon=True)
+        self.saved = saved
         self.members = Members(at, f"the spec {spec}", tcp, grace=20.0, patience=60.0)
         self.address, self.spec, self.number = self.members.address, spec, number
         self.weights = (ctypes.c_float * WEIGHTS)(*range(WEIGHTS))
         self.order, self.told = "", threading.Condition()
-        self.size, self.gave, self.error = 0, {}, None
+        self.size, self.round, self.gave, self.error = 0, 0, {}, None
         self.start()
 
     def run(self):
         try:
             with_it = [ctypes.addressof(self.weights)]
             self.loop = ChangingLoop(self.members, self.spec, [("w", (WEIGHTS,))])
+            if self.saved:
+                self.loop.load_state(self.saved)
             self.loop.begin(with_it)
-            self.given = 0
+            while self.saved and self.loop.size < 3:  # rounds to which nobody gives anything
+                self.loop._meet(with_it, Wish.STAY)
+            self.began, self.given = self.loop.state(), 0
+            self.began_with = bytes(self.weights)
             while not self.order:
                 self.step(with_it)
+            if isinstance(self.order, int):
+                while self.loop.stats()["rounds"] < self.order:
+                    self.step(with_it)
+                self.saved = self.loop.state()
             if self.order == "leave":
                 self.leave(with_it)
             elif self.order == "finish":
@@ -68,7 +91,7 @@ class Member(threading.Thread):
             self.gave[self.loop.stats()["rounds"]] = self.given
             self.given = 0
             with self.told:
-                self.size = self.loop.size
+                self.size, self.round = self.loop.size, self.loop.stats()["rounds"]
                 self.told.notify_all()
 
     def leave(self, with_it):
@@ -78,23 +101,24 @@ class Member(threading.Thread):
         self.loop.leave(with_it)
         self.gave[self.loop.stats()["rounds"]] = self.given
 
-    def wait(self, size):
+    def wait(self, size, round_=0):
         with self.told:
-            if not self.told.wait_for(lambda: self.size == size or self.error, SECONDS) or self.error:
+            if not self.told.wait_for(lambda: self.size == size and self.round >= round_ or self.error, SECONDS) or self.error:
                 raise AssertionError(f"{self.number}: no generation of {size}, but of {self.size}") from self.error
 
 
 class ChangingTest(unittest.TestCase):
-    def begin(self, spec, count, tcp=thinwire.Tcp(bind="127.0.0.1", key=KEY)):
-        members = [Member(meeting(), spec, 1, tcp)]
+    def begin(self, spec, count, tcp=thinwire.Tcp(bind="127.0.0.1", key=KEY), unit=1):
+        members = [Member(meeting(), spec, unit, tcp)]
         members[0].wait(1)
         for number in range(1, count):
-            members.append(Member(members[-1].address, spec, 2 ** number, tcp))
+            members.append(Member(members[-1].address, spec, unit * 2 ** number, tcp))
             for member in members:
                 member.wait(len(members))
         return members
 
     def end(self, members, order="finish"):
+        """A number: they stop after this round, and keep their state."""
         for member in members:
             member.order = order
         for member in members:
@@ -104,7 +128,7 @@ class ChangingTest(unittest.TestCase):
             self.assertFalse(member.is_alive())
 
     def go_and_come(self, spec, tcp):
-        """Three, of whom one crashes and one leaves; the last one takes another in."""
+        """Three, of whom one crashes and one leaves; the last one takes another in, who finishes first."""
         members = self.begin(spec, 3, tcp)
         self.end(members[:1], "crash")
         for member in members[1:]:
@@ -114,6 +138,8 @@ class ChangingTest(unittest.TestCase):
         members.append(Member(members[2].address, spec, 8, tcp))
         for member in members[2:]:
             member.wait(2)
+        members[3].order = "finish"
+        members[2].wait(2, members[2].round + 10)  # to which the other gives nothing
         self.end(members[2:])
         self.assertEqual(len({member.theta for member in members[2:]}), 1)
         self.assertEqual(len({member.rounds for member in members[2:]}), 1)
@@ -131,10 +157,104 @@ class ChangingTest(unittest.TestCase):
 
     def test_every_method_and_what_may_carry_it(self):
         for spec in ("diloco:every=4", "sparseloco:every=2", "pulseloco:every=2", "streaming:every=6,delay=0",
-                     "local:every=2,merge=rda", "diloco:every=2,exchange=topk,density=0.5",
+                     "local:every=2,merge=rda", "diloco:every=2,exchange=topk" + SPARSE,
                      "diloco:every=2,exchange=qsgd", "local:every=2,exchange=randomk"):
             with self.subTest(spec):
                 self.go_and_come(spec, thinwire.Tcp(bind="127.0.0.1"))
+
+    def test_who_leaves_hands_over_what_its_exchange_holds_back(self):
+        """To the last digit: three is a whole number of thirds and of quarters."""
+        for scheme in ("topk", "randomk"):
+            spec = f"local:every=2,exchange={scheme}" + SPARSE
+            before, after = {}, {}
+            hand_over, take_place = ChangingLoop._hand_over, ChangingLoop._take_place
+
+            def noted(loop, leaves):
+                before.setdefault(loop.generation, []).append((leaves, held_back(loop)))
+                hand_over(loop, leaves)
+
+            def taken(loop, *more):
+                take_place(loop, *more)
+                after.setdefault(loop.generation, []).append(held_back(loop))
+
+            with self.subTest(spec), mock.patch.multiple(ChangingLoop, _hand_over=noted, _take_place=taken):
+                members = self.begin(spec, 4, unit=3)
+                self.end(members[1:2], "leave")
+                for member in members[:1] + members[2:]:
+                    member.wait(3)
+                self.end(members[:1] + members[2:])
+                ended = next(number for number, all_ in before.items() if any(leaves for leaves, _ in all_))
+                leavers = [held for leaves, held in before[ended] if leaves]
+                self.assertEqual((len(leavers), len(before[ended]), len(after[ended + 1])), (1, 4, 3))
+                self.assertNotEqual(sum(leavers), 0)
+                self.assertEqual(sum(held for _, held in before[ended]), sum(after[ended + 1]))
+
+    def test_what_a_crash_takes_with_it_is_told(self):
+        members = self.begin("local:every=2,exchange=topk" + SPARSE, 3)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            self.end(members[:1], "crash")
+            for member in members[1:]:
+                member.wait(2)
+            self.end(members[1:])
+        lines = [str(one.message) for one in told]
+        self.assertEqual(lines, ["what the exchange of 1 of the 3 members before held back is given up: they are lost, or lack a round"])
+
+    def test_all_stop_and_begin_again_from_their_states(self):
+        for spec in ("diloco:every=2,exchange=topk" + SPARSE, "local:every=2", "streaming:every=6,delay=0"):
+            with self.subTest(spec):
+                members = self.begin(spec, 3)
+                self.end(members, max(member.loop.stats()["rounds"] for member in members) + 10)
+                saved = [member.saved for member in members]
+                self.assertEqual(len({theta_of(state) for state in saved}), 1)
+                at = meeting()
+                again = [Member(at, spec, 1, thinwire.Tcp(bind="127.0.0.1"), saved[1])]
+                again += [Member(again[0].address, spec, 2, thinwire.Tcp(bind="127.0.0.1"), saved[k]) for k in (0, 2)]
+                for member in again:
+                    member.wait(3)
+                self.end(again)
+                for member, state in zip(again, (saved[1], saved[0], saved[2])):
+                    self.assertEqual(theta_of(member.began), theta_of(state))
+                    self.assertEqual(member.began_with, theta_of(state))
+                    self.assertEqual(member.began.get("exchange0/residual/w"), state.get("exchange0/residual/w"))
+                self.assertEqual(len({member.theta for member in again}), 1)
+
+    def test_a_state_of_later_than_the_group(self):
+        members = self.begin("local:every=2", 1)
+        self.end(members, 50)
+        late = members[0].saved
+        members = self.begin("local:every=2", 1)
+        newer = Member(members[0].address, "local:every=2", 2, thinwire.Tcp(bind="127.0.0.1", key=KEY),
+                       {**late, NUMBERS: Entry("uint64", (5,), struct.pack("<5Q", 1 << 40, 1, 0, 0, 0))})
+        newer.join(SECONDS)
+        with self.assertRaisesRegex(thinwire.Error, "is of 1099511627776 rounds, and the group has made .* the latest state opens"):
+            raise newer.error or AssertionError("it has come in")
+        self.end(members)
+        with self.assertRaisesRegex(thinwire.Error, "what is loaded is a state without theta/w"):
+            members[0].loop.load_state({NUMBERS: late[NUMBERS]})
+
+    def test_bytes_that_a_newcomer_is_given(self):
+        """The weights in whole, half of the momentum, and nothing of what the donor's exchange holds back."""
+        entry = Entry("float32", (3,), struct.pack("<3f", 1.5, -2.0, 1 + 2 ** -20))
+        self.assertEqual(struct.unpack("<3f", changing.cut(entry, 2).data), (1.5, -2.0, 1.0))
+        self.assertEqual(changing.cut(entry, 4), entry)
+        self.assertEqual(changing.cut(entry, 0).data, bytes(12))
+        for spec, expected in (("local:every=2", 4), ("diloco:every=2", 6), ("diloco:every=2,exchange=topk" + SPARSE, 6)):
+            given, spread = [], changing.spread
+
+            def counted(comm, donor, state, extra, most, planes):
+                if comm.rank == donor:
+                    given.append(sum(planes(name, one) for name, one in state.items() if one.dtype == "float32"))
+                return spread(comm, donor, state, extra, most, planes)
+
+            with self.subTest(spec), mock.patch.object(changing, "spread", counted):
+                members = self.begin(spec, 1)
+                members.append(Member(members[0].address, spec, 2, thinwire.Tcp(bind="127.0.0.1", key=KEY)))
+                for member in members:
+                    member.wait(2)
+                self.end(members)
+                self.assertEqual(len({member.theta for member in members}), 1)
+                self.assertEqual(given, [expected])
 
     def test_two_of_which_the_first_is_lost(self):
         """The second stops with a sentence."""
@@ -154,11 +274,11 @@ class ChangingTest(unittest.TestCase):
                 "NaN": {"theta/w": Entry("float32", (WEIGHTS,), nan)}, "want at most": {"more": Entry("uint8", (1 << 25,), bytes(1 << 25))}}
         honest, lie = changing.spread, {}
 
-        def spread(comm, donor, state, extra, most):
+        def spread(comm, donor, state, extra, most, planes):
             if comm.rank != donor:
-                return honest(comm, donor, state, extra, most)
+                return honest(comm, donor, state, extra, most, planes)
             told = {name: one for name, one in {**state, **lie}.items() if one is not None}
-            honest(comm, donor, told, extra, 1 << 40)
+            honest(comm, donor, told, extra, 1 << 40, planes)
             return state, extra
 
         with mock.patch.object(changing, "spread", spread):
@@ -172,15 +292,16 @@ class ChangingTest(unittest.TestCase):
             self.end(members)
 
     def test_a_table_that_cannot_be(self):
-        for row in (b'["a","float32",[NaN]]', b'["a","float32",[Infinity]]', b'["a","float32",[-1]]', b'["a","float99",[1]]', b'["a",[],[1]]',
-                    b'["a","uint8",[1,1,1,1,1,1,1,1,1]]', b'["\\ud800","uint8",[1]]', b'["a","uint8",3]', b'"abcd"', b"1", b"\xff",
+        for row in (b'["a","float32",[NaN],4]', b'["a","float32",[Infinity],4]', b'["a","float32",[-1],4]', b'["a","float99",[1],4]',
+                    b'["a",[],[1],4]', b'["a","float32",[1],5]', b'["a","float32",[1],-1]', b'["a","float32",[1],"x"]', b'["a","float32",[1]]',
+                    b'["a","uint8",[1,1,1,1,1,1,1,1,1],1]', b'["\\ud800","uint8",[1],1]', b'["a","uint8",3,1]', b'"abcd"', b"1", b"\xff",
                     b"[" * 100000):
             with self.subTest(row[:40]), self.assertRaisesRegex(thinwire.Error, "rank 1 gives what is no table"):
                 changing.read_header(1, b"[[" + row + b"],[]]", 1 << 20)
         for shape in (b"1099511627775", b",".join([b"1099511627775"] * 8), b"1048577"):
             with self.subTest(shape), self.assertRaisesRegex(thinwire.Error, r"rank 1 gives \d+ bytes; want at most 1048576"):
-                changing.read_header(1, b'[[["a","uint8",[' + shape + b"]]],[]]", 1 << 20)
-        self.assertEqual(changing.read_header(1, b'[[["a","uint8",[1048576]]],[]]', 1 << 20), [[("a", "uint8", (1 << 20,), 1 << 20)], []])
+                changing.read_header(1, b'[[["a","uint8",[' + shape + b"],1]],[]]", 1 << 20)
+        self.assertEqual(changing.read_header(1, b'[[["a","uint8",[1048576],1]],[]]', 1 << 20), [[("a", "uint8", (1 << 20,), 1 << 20, 1)], []])
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 """Four programs that train together over TCP while one is killed, the one that opened the group is killed, two come, one is
 stopped for longer than its grace and goes on, and one leaves. Each step of the story is told by the programs themselves."""
 
+import ctypes
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ import unittest
 import ranks
 
 SPEC, EVERY, BATCH, RATE, SECONDS = "local:every=8", 8, 32, 1e-2, 400
+LEAST_GRACE = 10.0  # of a member whose rounds take less, as thinwire_members.h says
 
 
 def problem(seed):
@@ -76,12 +78,16 @@ def work(seed, meeting):
             take_step(model, optimiser, batch)
             if not hasattr(optimiser, "register_step_post_hook"):  # torch 1.13
                 loop.step()
-            if loop._loop.generation != generation:
-                generation = loop._loop.generation
+            if loop.generation != generation:
+                generation = loop.generation
                 say(seed=seed, size=loop.size, rank=loop.rank, generation=generation, address=loop.address)
             time.sleep(0.005)  # there are two cores
             if select.select([sys.stdin], [], [], 0)[0]:
                 order = sys.stdin.readline().strip()
+            if order == "busy":  # in C, with Python's lock held, until there is a letter more
+                say(seed=seed, busy=True)
+                ctypes.PyDLL(None).read(0, ctypes.create_string_buffer(1), 1)
+                order = ""
         loop.leave() if order == "leave" else loop.finish()
     theta = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
     say(seed=seed, order=order, theta=hashlib.sha256(theta).hexdigest(), loss=loss_of(model), rounds=loop.stats()["rounds"],
@@ -101,7 +107,7 @@ class Story:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.meeting = f"127.0.0.1:{free.getsockname()[1]}"
-        self.latest, self.ends, self.errors, self.readers, self.killed = {}, {}, {}, {}, set()
+        self.latest, self.ends, self.busy, self.errors, self.readers, self.killed = {}, {}, {}, {}, {}, set()
 
     def begin(self, seed, meeting=None):
         program = subprocess.Popen([sys.executable, "-B", __file__, str(seed), meeting or self.meeting], stdin=subprocess.PIPE,
@@ -129,7 +135,7 @@ class Story:
                 raise AssertionError(f"{what} did not come: {self.latest} {self.errors}") from None
             seed = one["seed"]
             if "is_over" not in one:
-                (self.ends if "theta" in one else self.latest)[seed] = one
+                (self.ends if "theta" in one else self.busy if "busy" in one else self.latest)[seed] = one
             elif seed not in self.ends and seed not in self.killed:
                 self.readers[seed][0].join(SECONDS)
                 raise AssertionError(f"program {seed} has ended, and {what} did not come: {self.errors.get(seed)}")
@@ -146,10 +152,13 @@ class Story:
         self.programs[seed].kill()
         self.programs[seed].wait()
 
+    def say(self, seed, text):
+        self.programs[seed].stdin.write(text)
+        self.programs[seed].stdin.flush()
+
     def tell(self, seeds, order):
         for seed in seeds:
-            self.programs[seed].stdin.write(order + "\n")
-            self.programs[seed].stdin.flush()
+            self.say(seed, order + "\n")
         self.wait(lambda: set(seeds) <= set(self.ends), f"the end of {seeds}")
 
     def close(self):
@@ -195,6 +204,63 @@ class Members(unittest.TestCase):
         print(f"{ends[0]['rounds']} rounds; loss {ends[0]['loss']:.4g}, undisturbed {beside:.4g}")
         self.assertLess(ends[0]["loss"], 1.5 * beside + 0.02)
 
+    def test_a_member_that_is_busy_for_longer_than_its_grace(self):
+        """The others wait, one that is killed meanwhile is lost, and one that comes meanwhile is let in."""
+        story = self.story
+        for seed in (1, 2, 3):
+            story.begin(seed)
+        story.wait_for_all([1, 2, 3])
+        generation = story.latest[2]["generation"]
+        story.say(2, "busy\n")
+        story.wait(lambda: 2 in story.busy, "a busy member")
+        time.sleep(1.3 * LEAST_GRACE)
+        del story.busy[2]
+        story.say(2, ".busy\n")
+        story.wait(lambda: 2 in story.busy, "a busy member")
+        self.assertEqual({seed: one["generation"] for seed, one in story.latest.items()}, dict.fromkeys((1, 2, 3), generation))
+        story.kill(1)
+        story.begin(4, story.latest[3]["address"])
+        time.sleep(1.3 * LEAST_GRACE)
+        story.say(2, ".")
+        story.wait_for_all([2, 3, 4])
+        story.tell([2, 3, 4], "finish")
+        ends = [story.ends[seed] for seed in (2, 3, 4)]
+        self.assertEqual(len({one["theta"] for one in ends}), 1)
+        self.assertEqual([one["warnings"] for one in ends], [[], [], []])
+
+    def test_a_member_is_saved_and_begun_again(self):
+        """In bf16, too, where the shared weights are more than the model's."""
+        import thinwire.torch
+        import torch
+        for dtype in (torch.float32, torch.bfloat16):
+            states = []
+            for _ in range(2):
+                model, optimiser, batch = problem(1 + len(states))
+                model.to(dtype)
+                with thinwire.torch.OuterLoop(model, optimiser, "diloco:every=4", join=self.story.meeting, hook=False, banner=False) as loop:
+                    if states:
+                        loop.load_state_dict(states[0])
+                        self.assertEqual(loop.shard(range(10)).indices, range(10))  # which begins
+                        with loop.averaged() as shared:
+                            for parameter in shared.parameters():
+                                self.assertTrue(torch.equal(parameter, expected.pop(0)))
+                        with self.assertRaisesRegex(thinwire.Error, "the OuterLoop has begun"):
+                            loop.load_state_dict(states[0])
+                    for _ in range(10):
+                        x, y = (one.to(dtype) for one in batch())
+                        optimiser.zero_grad()
+                        ((model(x) - y) ** 2).mean().backward()
+                        optimiser.step()
+                        loop.step()
+                    states.append(loop.state_dict())
+                    with loop.averaged() as shared:
+                        expected = [parameter.detach().clone() for parameter in shared.parameters()]
+                    if len(states) == 1:
+                        with self.assertRaisesRegex(thinwire.Error, "load_state_dicts is for workers=N|has begun"):
+                            loop.load_state_dicts(states)
+            numbers = [state["outer/numbers"][0].item() for state in states]
+            self.assertGreater(numbers[1], numbers[0])
+
     def test_the_story_ends_with_a_program_that_fails(self):
         self.story.begin(1, "nowhere")
         with self.assertRaisesRegex(AssertionError, "(?s)program 1 has ended, and .*nowhere.* is no meeting point"):
@@ -208,7 +274,7 @@ class Members(unittest.TestCase):
         other = torch.nn.Sequential(torch.nn.Linear(8, 20), torch.nn.Tanh(), torch.nn.Linear(20, 1))
         with self.assertRaisesRegex(thinwire.PeerError, r"this process has the parameter 0.weight of \(20, 8\) where the "
                                     r"group at .* has the parameter 0.weight of \(16, 8\)"):
-            thinwire.torch.OuterLoop(other, torch.optim.AdamW(other.parameters()), SPEC, join=self.story.meeting, patience=60)
+            thinwire.torch.OuterLoop(other, torch.optim.AdamW(other.parameters()), SPEC, join=self.story.meeting, patience=60).begin()
         self.story.tell([1], "finish")
 
     def test_what_does_not_go_with_it(self):

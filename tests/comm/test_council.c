@@ -625,9 +625,31 @@ static void test_half_without_a_busy_first_member_is_no_quorum(void **context)
     free(all);
 }
 
+/* --- newcomers ---------------------------------------------------------------------------------------------------- */
+
+/* A generation that ends before its first member has heard of the newcomer would be followed by one without it. */
+static void test_a_newcomer_is_introduced_before_a_generation_ends(void **context)
+{
+    (void)context;
+    circle *all = begin_circle(2);
+    council *second = &all->members[1];
+    council_message join = {.kind = COUNCIL_JOIN, .state = COUNCIL_BUSY, .seat = {.name = "n2", .door = "door"}};
+    council_hear(second, &join, 1);
+    council_hear(second, &join, 2); /* it asks whether there is a group, and is told */
+    assert_int_equal(second->visitor_count, 0);
+    assert_int_equal(all->post[0].kind, COUNCIL_DECIDED);
+    join.state = COUNCIL_READY;
+    council_hear(second, &join, 3);
+    assert_false(council_has_visitors(second, 3 + 1.5 * COUNCIL_BEAT));
+    council_hear(second, &join, 3 + 1.5 * COUNCIL_BEAT);
+    assert_true(council_has_visitors(second, 3 + 2 * COUNCIL_BEAT));
+    free(all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_schedules),
+                                       cmocka_unit_test(test_a_newcomer_is_introduced_before_a_generation_ends),
                                        cmocka_unit_test(test_others_go_on_without_a_busy_first_member),
                                        cmocka_unit_test(test_half_without_a_busy_first_member_is_no_quorum)};
     return cmocka_run_group_tests(tests, NULL, NULL);

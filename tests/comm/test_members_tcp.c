@@ -226,6 +226,72 @@ static void test_those_behind_routers_outlive_their_founder(void **context)
     for (int n = 1; n < ALL; n++) go(&players[n]);
 }
 
+/* All are started with the same two addresses, of which the first member has the one and the second the other. */
+static void test_the_first_comes_again_by_the_same_words(void **context)
+{
+    (void)context;
+    char first[TCP_ADDRESS], second[TCP_ADDRESS], both[2 * TCP_ADDRESS];
+    player players[MEMBERS];
+    find_meeting(first);
+    do find_meeting(second);
+    while (strcmp(first, second) == 0);
+    snprintf(both, sizeof both, "%s,%s", first, second);
+    for (int n = 0; n < MEMBERS; n++) {
+        come(&players[n], both);
+        assert_int_equal(tw_members_opened(players[n].members), n == 0);
+        if (n < 2) assert_string_equal(tw_members_address(players[n].members), n ? second : first);
+        if (n == 0) players[n].rounds = 0;
+        begin(players, n + 1, n + 1);
+        end(players, n + 1);
+    }
+    go(&players[0]);
+    begin(players + 1, 2, 2);
+    end(players + 1, 2);
+    uint64_t before = players[1].generation.number;
+    come(&players[0], both);
+    assert_false(tw_members_opened(players[0].members));
+    assert_string_equal(tw_members_address(players[0].members), first);
+    begin(players, 3, 3);
+    end(players, 3);
+    assert_true(players[0].generation.number > before);
+    assert_int_equal(players[0].generation.behind, 1);
+    for (int n = 0; n < MEMBERS; n++) go(&players[n]);
+}
+
+/* One that waits to be let in is no group, so that another opens it. */
+static void test_who_waits_is_no_group(void **context)
+{
+    (void)context;
+    char first[TCP_ADDRESS], second[TCP_ADDRESS], nowhere[2 * TCP_ADDRESS], both[2 * TCP_ADDRESS];
+    player players[2];
+    find_meeting(first);
+    do find_meeting(second);
+    while (strcmp(first, second) == 0);
+    snprintf(nowhere, sizeof nowhere, "192.0.2.1:7000,%s", second); /* no machine has the first */
+    snprintf(both, sizeof both, "%s,%s", first, second);
+    come(&players[1], nowhere);
+    come(&players[0], both);
+    assert_string_equal(tw_members_address(players[1].members), second);
+    assert_false(tw_members_opened(players[1].members));
+    assert_true(tw_members_opened(players[0].members));
+    go(&players[0]);
+    go(&players[1]);
+}
+
+static void test_places_that_are_none(void **context)
+{
+    (void)context;
+    char many[17 * sizeof "127.0.0.1:7000"] = "";
+    tw_members *members;
+    for (int i = 0; i < 17; i++)
+        snprintf(many + strlen(many), sizeof many - strlen(many), "%s127.0.0.1:7000", i ? "," : "");
+    const char *const none[] = {"", ",", "127.0.0.1:7000,", ",127.0.0.1:7000", "127.0.0.1:7000,127.0.0.1", many};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        assert_int_equal(tw_members_join(none[i], subject, NULL, NULL, &members), TW_ERROR_ARGUMENT);
+        assert_non_null(strstr(tw_last_error(), "is no meeting point: want HOST:PORT"));
+    }
+}
+
 /* --- those who are not let in ------------------------------------------------------------------------------------ */
 
 static void test_another_key_and_another_subject(void **context)
@@ -437,6 +503,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_generation_after_the_other),
         cmocka_unit_test(test_those_behind_routers_outlive_their_founder),
+        cmocka_unit_test(test_the_first_comes_again_by_the_same_words),
+        cmocka_unit_test(test_who_waits_is_no_group),
+        cmocka_unit_test(test_places_that_are_none),
         cmocka_unit_test(test_another_key_and_another_subject),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_words_with_too_little_and_with_too_many),

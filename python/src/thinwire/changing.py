@@ -19,7 +19,9 @@ from .table import BYTES, Entry
 Entries = Dict[str, Entry]
 NUMBERS = "outer/numbers"  # of a state: the round, the steps since it began, and three that are a rank's own
 SHARED = ("theta/", "outer_momentum/")
+EXCHANGE = "exchange"  # what the names of what it keeps begin with
 COUNT_OF_NUMBERS = 5
+BEHIND, KEPT = 1, 2  # of a Place, as members tell each other
 LARGEST_HEADER = 1 << 24
 TIMES_THETA = 32  # that a state is at most as large: theta, momentum, and what a method and its exchange hold back
 
@@ -46,9 +48,12 @@ class ChangingLoop:
         self._give, self._take = give, take
         settings = settings_of(spec)
         self._period = int(settings["every"]) // int(settings.get("fragments", "1"))
+        self._has_momentum = float(settings.get("outer_momentum", "0")) > 0
         self._since = self._steps = self.generation = 0
         self._weight, self._has_steps = 1.0, False  # since it last had theta
         self._kept: Optional[Entries] = None  # the state between two rounds, which the next one is begun from
+        self._saved: Optional[Entries] = None  # what load_state() took, until a group has been entered
+        self._stayed = 0  # members of the last generation that did not leave it
         self._past: Dict[str, float] = {}
         self._comm: Optional[Comm] = None
         self._loop: Optional[outer.OuterLoop] = None
@@ -74,13 +79,16 @@ class ChangingLoop:
     # ---- the loop ----
 
     def begin(self, weights: Sequence[int]) -> None:
-        """Opens the group with these weights, or waits to be let in, and has the group's."""
-        if self._members.opened:
+        """Opens the group with these weights, or with what was loaded; or waits to be let in, and has the group's."""
+        if self._members.opened and self._saved:
+            self._kept, self._saved = self._before_round(self._saved), None
+        elif self._members.opened:
             with Comm.threads(1)[0] as alone:
                 loop = outer.OuterLoop(alone, self.spec, self.tensors)
                 loop.begin(weights)
                 self._kept = self._before_round(loop.state())
         self._enter(weights)
+        self.read(weights)
         self._meet(weights, Wish.STAY)
 
     @property
@@ -118,6 +126,7 @@ class ChangingLoop:
         self._meet(weights, Wish.STAY)
         try:
             self._members.due(self._there(), Wish.LEAVE)
+            self._hand_over(leaves=True)
         except PeerError:
             pass
         self._close_generation()
@@ -139,11 +148,37 @@ class ChangingLoop:
                     self._since, self._has_steps = 0, False
                 if due is not Due.CHANGE:
                     return due
+                self._hand_over(leaves=False)
             except PeerError:
                 pass
             self._enter(weights)
 
     # ---- from one generation to the next ----
+
+    def _hand_over(self, leaves: bool) -> None:
+        """A collective, the last of a generation: what the exchange of those that leave holds back goes to the next one that
+        stays, whole, since it is in the unit of a sum over any number of members."""
+        comm, kept = self._there(), self._kept or {}
+        leave = [row == b"\1" for row in comm.allgather(bytes([leaves]), 1)]
+        stay = [rank for rank in range(comm.size) if not leave[rank]]
+        for rank in range(comm.size if stay and holds_back(kept) else 0):
+            if rank in stay:
+                continue
+            given = {name: one for name, one in kept.items() if name.startswith(EXCHANGE)}
+            given = spread(comm, rank, given, {}, most_of(self.tensors, {}), whole)[0]
+            if comm.rank == min(stay, key=lambda r: (r - rank) % comm.size):
+                self._take_over({**kept, **given})
+        self._stayed = len(stay)
+
+    def _take_over(self, theirs: Entries) -> None:
+        """Two ranks of twice as many become one."""
+        rank, size = self.rank, self.size
+        try:
+            both = {2 * rank: self._kept, 2 * rank + 1: theirs}
+            self._kept = outer.regrouped(self.spec, self.tensors, both.get, 2 * size, rank, size)
+        except Error as error:
+            warnings.warn(f"what the exchange of a member that leaves held back has no place here, and is given up: {error}",
+                          stacklevel=7)
 
     def _enter(self, weights: Sequence[int]) -> None:
         self._close_generation()
@@ -172,12 +207,15 @@ class ChangingLoop:
             raise Error("nobody in the group has the shared weights any more", 7, "TW_ERROR_PEER")
         extra: Entries = {}
         theirs: Optional[Entries] = None
-        if any(row == b"\1" for row in comm.allgather(bytes([place.behind]), 1)):
+        told = [row[0] for row in comm.allgather(bytes([BEHIND * place.behind + KEPT * place.kept]), 1)]
+        self._tell_given_up(comm, told.count(KEPT))
+        if any(one & BEHIND for one in told):
             own = self._give()
-            theirs, extra = spread(comm, place.donor, self._kept or {}, own, most_of(self.tensors, own))
-            refuse_no_state(place.donor, theirs, self.tensors)
+            given = self._for_newcomers() if comm.rank == place.donor else {}
+            theirs, extra = spread(comm, place.donor, given, own, most_of(self.tensors, own), self._planes)
+            refuse_no_state(f"rank {place.donor} gives", theirs, self.tensors)
         loop = outer.OuterLoop(comm, self.spec, self.tensors)
-        state = self._state_for(comm, loop, place, theirs)
+        state = self._state_for(comm, loop, place.donor, theirs, self._own_beside(theirs, place.behind))
         with said_by(place.donor if place.behind else comm.rank):
             loop.load_state(state)
         loop.begin(weights)  # which compares theta and its momentum, by their hashes
@@ -187,13 +225,51 @@ class ChangingLoop:
                 self._take(extra)
             self._has_steps = False
         self._loop = loop
-        self._kept = loop.state()
+        self._kept, self._saved, self._stayed = loop.state(), None, comm.size
 
-    def _state_for(self, comm: Comm, loop: outer.OuterLoop, place: Place, theirs: Optional[Entries]) -> Entries:
+    def _tell_given_up(self, comm: Comm, complete: int) -> None:
+        """`complete`: members of the last generation that are here and lack no round."""
+        if comm.rank == 0 and self._stayed > complete and holds_back(self._kept or {}):
+            warnings.warn(f"what the exchange of {self._stayed - complete} of the {self._stayed} members before held back is given up: "
+                          "they are lost, or lack a round", stacklevel=7)
+
+    def _for_newcomers(self) -> Entries:
+        """What the exchange holds back counts once, and so it is nothing in there; what is the same for all is there."""
+        kept = self._kept or {}
+        try:
+            return outer.regrouped(self.spec, self.tensors, {0: kept}.get, 2, 1, 2)
+        except Error:  # it has pieces, whose number is that of the members
+            return kept
+
+    def _planes(self, name: str, entry: Entry) -> int:
+        """Bytes of each number that newcomers are given. All members then go on with a momentum of as many bits as they have;
+        without one, it is only what the rounds' cosine is of."""
+        if entry.data.count(0) == len(entry.data):
+            return 0
+        return (2 if self._has_momentum else 0) if name.startswith(SHARED[1]) else BYTES[entry.dtype]
+
+    def _own_beside(self, theirs: Optional[Entries], behind: bool) -> Optional[Entries]:
+        """What this process goes on with of its own. Of a round that the donor has applied and it has not, it is not known."""
+        kept, saved = self._kept, self._saved
+        if not behind:
+            return kept if theirs is None else {name: cut(one, self._planes(name, one)) for name, one in (kept or {}).items()}
+        if theirs is None or saved is None:
+            return None
+        if all(saved[name].data == one.data for name, one in theirs.items() if name.startswith(SHARED[0])):
+            return {**theirs, **{name: one for name, one in saved.items() if name.startswith(EXCHANGE)}}
+        if rounds_of(saved) >= rounds_of(theirs):
+            raise Error(f"the state that was loaded is of {rounds_of(saved)} rounds, and the group has made {rounds_of(theirs)}: the "
+                        "one that has the latest state opens a group, and the others join it", 9, "TW_ERROR_STATE")
+        if holds_back(saved):
+            warnings.warn(f"the group has gone on since the state that was loaded, from {rounds_of(saved)} rounds to "
+                          f"{rounds_of(theirs)}: what the exchange held back in it is given up", stacklevel=8)
+        return None
+
+    def _state_for(self, comm: Comm, loop: outer.OuterLoop, donor: int, theirs: Optional[Entries],
+                   own: Optional[Entries]) -> Entries:
         """What is shared is the donor's. What the exchange holds back is this process's own, if all have a place for
-        theirs; else all begin without. Of a round that the donor has applied and this process has not, it is not known."""
-        own = None if place.behind else self._kept
-        states = {place.donor: theirs, comm.rank: own}
+        theirs; else all begin without."""
+        states = {donor: theirs, comm.rank: own}
         made: Optional[Entries] = None
         try:
             made = outer.regrouped(self.spec, self.tensors, states.get, comm.size, comm.rank, comm.size)
@@ -231,6 +307,20 @@ class ChangingLoop:
         if self._comm is None:
             raise Error("the loop has not begun, or is over", 12, "TW_ERROR_ORDER")
         return self._comm
+
+    # ---- saving ----
+
+    def state(self) -> Entries:
+        """As the last round has left it."""
+        if not self._kept:
+            raise Error("the loop has not begun", 12, "TW_ERROR_ORDER")
+        return self._kept
+
+    def load_state(self, entries: Entries) -> None:
+        """Before begin(). Who opens the group goes on from there. Who joins takes the group's shared weights; where these are
+        the saved ones, what its exchange held back is taken, too."""
+        refuse_no_state("what is loaded is", entries, self.tensors)
+        self._saved = entries
 
     # ---- telling ----
 
@@ -270,7 +360,38 @@ def rounds_of(state: Optional[Entries]) -> int:
     return numbers_of(state)[0] if state else -1
 
 
+def holds_back(state: Entries) -> bool:
+    """Whether its exchange keeps more than its own numbers."""
+    return any(name.startswith(EXCHANGE) and "/scheme/" not in name for name in state)
+
+
 # ---- what the donor has ----
+
+Planes = Callable[[str, Entry], int]  # of an entry, how many bytes of each number travel: the upper ones, and others are 0
+Row = Tuple[str, str, Tuple[int, ...], int, int]  # of an entry: its name, type, shape, bytes and planes
+
+
+def whole(name: str, entry: Entry) -> int:
+    return BYTES[entry.dtype]
+
+
+def cut(entry: Entry, planes: int) -> Entry:
+    """As it arrives."""
+    width, size = BYTES[entry.dtype], len(entry.data)
+    return entry._replace(data=unpacked(packed(entry.data, width, planes), width, planes, size))
+
+
+def packed(data: bytes, width: int, planes: int) -> bytes:
+    return data if planes == width else b"".join(data[k::width] for k in range(width - planes, width))
+
+
+def unpacked(data: bytes, width: int, planes: int, size: int) -> bytes:
+    if planes == width:
+        return data
+    there, count = bytearray(size), size // width
+    for k in range(planes):
+        there[width - planes + k::width] = data[k * count:(k + 1) * count]
+    return bytes(there)
 
 
 def most_of(tensors: Sequence[table.Named], extra: Entries) -> int:
@@ -279,10 +400,10 @@ def most_of(tensors: Sequence[table.Named], extra: Entries) -> int:
     return TIMES_THETA * theta + sum(len(one.data) for one in extra.values()) + LARGEST_HEADER
 
 
-def spread(comm: Comm, donor: int, state: Entries, extra: Entries, most: int) -> Tuple[Entries, Entries]:
+def spread(comm: Comm, donor: int, state: Entries, extra: Entries, most: int, planes: Planes) -> Tuple[Entries, Entries]:
     """A collective: the donor's state, and what else it gives, of at most so many bytes."""
     parts = [state, extra] if comm.rank == donor else [{}, {}]
-    header = json.dumps([[[name, one.dtype, one.shape] for name, one in part.items()] for part in parts]).encode()
+    header = json.dumps([[[name, one.dtype, one.shape, planes(name, one)] for name, one in part.items()] for part in parts]).encode()
     size = ctypes.create_string_buffer(struct.pack("<Q", len(header)), 8)
     comm.broadcast(donor, ctypes.addressof(size), 8)
     length = struct.unpack("<Q", size.raw)[0]
@@ -293,50 +414,53 @@ def spread(comm: Comm, donor: int, state: Entries, extra: Entries, most: int) ->
     return tuple(spread_part(comm, donor, rows, part) for rows, part in zip(read_header(donor, there.raw, most), parts))  # type: ignore
 
 
-def read_header(donor: int, header: bytes, most: int) -> List[List[Tuple[str, str, Tuple[int, ...], int]]]:
-    """Of each part the names, types, shapes and bytes. It is another machine's word."""
+def read_header(donor: int, header: bytes, most: int) -> List[List[Row]]:
+    """It is another machine's word."""
     parts = []
     try:
         for part in json.loads(header):
-            rows = [(str(name), str(dtype), tuple(int(n) for n in shape)) for name, dtype, shape in part]
-            parts.append([(*row, bytes_of(*row)) for row in rows])
+            parts.append([read_row(*row) for row in part])
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         parts = []
     if len(parts) != 2:
         raise Error(f"rank {donor} gives what is no table of a state", 6, "TW_ERROR_PACKET")
-    given = sum(size for part in parts for *_, size in part)
+    given = sum(size for part in parts for *_, size, _ in part)
     if given > most:
         raise Error(f"rank {donor} gives {given} bytes; want at most {most}, for a network of this size", 6, "TW_ERROR_PACKET")
     return parts
 
 
-def bytes_of(name: str, dtype: str, shape: Tuple[int, ...]) -> int:
+def read_row(name: str, dtype: str, dims: Sequence[int], planes: int) -> Row:
+    name, shape, width = str(name), tuple(int(n) for n in dims), BYTES[dtype]
     name.encode()  # which half of a surrogate pair has not
-    if len(shape) > MAX_DIMS or not all(0 <= n < 1 << 40 for n in shape):
-        raise ValueError(shape)
-    return BYTES[dtype] * math.prod(shape)
+    if len(shape) > MAX_DIMS or not all(0 <= n < 1 << 40 for n in shape) or not 0 <= int(planes) <= width:
+        raise ValueError(shape, planes)
+    return name, dtype, shape, width * math.prod(shape), int(planes)
 
 
-def spread_part(comm: Comm, donor: int, rows: List[Tuple[str, str, Tuple[int, ...], int]], own: Entries) -> Entries:
+def spread_part(comm: Comm, donor: int, rows: List[Row], own: Entries) -> Entries:
     found: Entries = {}
-    for name, dtype, shape, size in rows:
+    for name, dtype, shape, size, planes in rows:
+        width = BYTES[dtype]
+        travels = size // width * planes
         try:
-            data = ctypes.create_string_buffer(own[name].data if comm.rank == donor else b"", max(1, size))
-            comm.broadcast(donor, ctypes.addressof(data), size)
-            found[name] = Entry(dtype, shape, ctypes.string_at(data, size))
+            data = ctypes.create_string_buffer(packed(own[name].data, width, planes) if comm.rank == donor else b"", max(1, travels))
+            if travels:
+                comm.broadcast(donor, ctypes.addressof(data), travels)
+            found[name] = Entry(dtype, shape, unpacked(ctypes.string_at(data, travels), width, planes, size))
         except MemoryError:
             raise Error(f"rank {donor} has {size} bytes of {name}, and there is no memory for them here", 3,
                         "TW_ERROR_MEMORY") from None
     return found
 
 
-def refuse_no_state(donor: int, state: Entries, tensors: Sequence[table.Named]) -> None:
-    """What is not in every state the exchange looks at itself."""
+def refuse_no_state(whose: str, state: Entries, tensors: Sequence[table.Named]) -> None:
+    """What is not in every state the exchange looks at itself. `whose`: "rank 1 gives"."""
     wanted: Dict[str, Tuple[str, Tuple[int, ...]]] = {"theta/" + name: ("float32", tuple(shape)) for name, shape in tensors}
     wanted[NUMBERS] = "uint64", (COUNT_OF_NUMBERS,)
     for name, (dtype, shape) in wanted.items():
         if name not in state or (state[name].dtype, state[name].shape) != (dtype, shape):
-            raise Error(f"rank {donor} gives a state without {name} of {shape} in {dtype}", 6, "TW_ERROR_PACKET")
+            raise Error(f"{whose} a state without {name} of {shape} in {dtype}", 6, "TW_ERROR_PACKET")
 
 
 @contextlib.contextmanager

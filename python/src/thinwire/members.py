@@ -39,8 +39,9 @@ class Place(NamedTuple):
 
 
 class Members(Owned):
-    """One process's part in a group that it opens, or joins at any member's HOST:PORT. `subject` is what all have to
-    train alike, line by line; `grace` and `patience` are seconds, as thinwire_members.h tells."""
+    """One process's part in a group that it opens, or joins at any member's HOST:PORT, or at one of several with commas in
+    between. `subject` is what all have to train alike, line by line; `grace` and `patience` are seconds, as
+    thinwire_members.h tells."""
 
     def __init__(self, meeting: str, subject: str, tcp: Tcp, quorum: int = 0, grace: float = 60.0, patience: float = 1800.0):
         if tcp.seal and not tcp.key:

@@ -5,6 +5,7 @@
 
 #define STOOD_STILL 1.0 /* seconds between two looks at the clock, in which others may have spoken unheard */
 #define BALLOT 4        /* beats that a ballot has */
+#define INTRODUCED 2    /* beats, in the first of which a newcomer learns who the members are */
 #define BARRED 30.0     /* seconds */
 
 static uint64_t bit(int place)
@@ -282,7 +283,11 @@ static void look_around(council *me)
 
 static void note(council *me, council_peer *peer, const council_message *message)
 {
-    *peer = (council_peer){.heard = me->now, .state = message->state, .seat = message->seat, .barred = peer->barred};
+    *peer = (council_peer){.heard = me->now,
+                           .since = peer->since > 0 ? peer->since : me->now,
+                           .state = message->state,
+                           .seat = message->seat,
+                           .barred = peer->barred};
 }
 
 /* Its own place, or an empty one; NULL: there is none. */
@@ -319,7 +324,8 @@ static void hear_join(council *me, const council_message *message)
         say(me, message->seat.name, &answer);
         return;
     }
-    if (council_find(&me->list, message->seat.name) < 0 && (visitor = visitor_of(me, message->seat.name))) {
+    if (message->state == COUNCIL_READY && council_find(&me->list, message->seat.name) < 0 &&
+        (visitor = visitor_of(me, message->seat.name))) {
         note(me, visitor, message);
         visitor->seat.rounds = 0; /* if it was here before, the others have gone on without it */
     }
@@ -398,15 +404,27 @@ void council_tick(council *me, double now)
     if (me->place >= 0) look_around(me);
 }
 
+void council_ask(council *me, double now)
+{
+    look_at_clock(me, now);
+    if (me->place < 0 && now >= me->beat) beat(me);
+}
+
+void council_open(council *me)
+{
+    me->place = 0;
+    me->list.count = 1;
+    me->list.seats[0] = me->own;
+}
+
 void council_begin(council *me, const council_settings *settings, const char *name, int opens, double now)
 {
     memset(me, 0, sizeof *me);
     me->settings = *settings;
     me->now = now;
-    me->place = opens ? 0 : -1;
+    me->place = -1;
     snprintf(me->own.name, COUNCIL_NAME, "%s", name);
-    me->list.count = opens;
-    me->list.seats[0] = me->own;
+    if (opens) council_open(me);
 }
 
 void council_meet(council *me, const char *door, uint64_t rounds, int leaves, double now)
@@ -430,6 +448,7 @@ int council_has_visitors(council *me, double now)
 {
     int waits = 0;
     look_at_clock(me, now);
-    for (int i = 0; i < me->visitor_count; i++) waits |= is_alive(me, &me->visitors[i]);
+    for (int i = 0; i < me->visitor_count; i++)
+        waits |= is_alive(me, &me->visitors[i]) && now - me->visitors[i].since >= INTRODUCED * COUNCIL_BEAT;
     return waits;
 }

@@ -32,7 +32,7 @@ typedef struct council_list {
 } council_list;
 
 typedef enum council_kind {
-    COUNCIL_JOIN = 1, /* let me in: seat, topic */
+    COUNCIL_JOIN = 1, /* let me in: seat, topic; of one that is busy: is there a group? */
     COUNCIL_REFUSED,  /* no: the topic is another */
     COUNCIL_STATUS,   /* where I am: seat, state; answer, if it asks */
     COUNCIL_PREPARE,  /* do not accept what comes below my ballot */
@@ -82,6 +82,7 @@ typedef enum council_verdict {
 /* Another one, as it was last heard of. */
 typedef struct council_peer {
     double heard;
+    double since; /* it was first heard */
     council_state state;
     council_seat seat; /* a member's name is in the list */
     int gone;          /* nobody listens where it did */
@@ -113,6 +114,10 @@ typedef struct council {
 /* One that opens a group, which is its first generation's only member; or a newcomer, who finds the group with JOINs to
  * "" until it knows a list. */
 void council_begin(council *me, const council_settings *settings, const char *name, int opens, double now);
+/* A newcomer whose program has not come yet asks whether there is a group, which it knows once it has a list;
+ * where there is none it may open one. */
+void council_ask(council *me, double now);
+void council_open(council *me);
 /* Its program has come to the end of a generation, with so many rounds and 1, or 0: it waits at the door, or leaves. */
 void council_meet(council *me, const char *door, uint64_t rounds, int leaves, double now);
 /* A message has come; a name where nobody listens any more; time has passed. */
@@ -122,7 +127,8 @@ void council_tick(council *me, double now);
 /* The group turns this newcomer away. */
 void council_turn_away(council *me);
 
-/* Whether somebody waits to be let in. */
+/* Whether somebody waits to be let in, for long enough that whoever proposes the next generation has heard of it,
+ * too. */
 int council_has_visitors(council *me, double now);
 /* Whether those whose bits are set may decide for the list. */
 int council_is_quorum(const council_list *list, uint64_t present, int quorum);

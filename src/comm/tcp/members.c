@@ -17,20 +17,23 @@
 
 #include <thinwire/thinwire_members.h>
 
-#define LEAST_GRACE 5.0
+#define LEAST_GRACE 10.0
+#define SILENCE 0.5  /* of a grace: one that is silent so long in a round is asked, for so long again */
 #define NAP 0.1      /* seconds, after which a thread looks around again */
 #define FAREWELL 1.0 /* that the last words may take */
 #define CALL 3.0     /* in which the group reaches a newcomer, or it takes itself for one that cannot be called */
+#define ANSWER 3.0   /* that a group at another address has to answer before one is opened at one's own */
 
 _Static_assert((int)TW_MEMBERS_MOST == (int)COUNCIL_MOST, "as the header says");
 
 struct tw_members {
     tw_members_options options;
     tw_tcp_options tcp; /* with texts and key of its own */
-    char *bind, *advertise, *subject, refusal[512];
+    char *bind, *advertise, *subject, *meeting, refusal[512];
     char host[TCP_HOST], address[TCP_ADDRESS];
     pid_t process;
     int opened, bell, runs, stops;
+    int meets; /* it listens at a meeting point, so that it can be called */
     double round_began;    /* 0: there was none yet */
     uint64_t connecting;   /* the generation whose connections are being made */
     pthread_mutex_t mutex; /* of what follows */
@@ -69,7 +72,7 @@ static void tell_difference(tw_members *me, const char *theirs)
         theirs += length + (theirs[length] == '\n');
     }
     snprintf(me->refusal, sizeof me->refusal, "this process has %.*s where the group at %.100s has %.*s",
-             (int)fmin((double)length_of_line(own), 150), *own ? own : "nothing more", me->lines.meeting,
+             (int)fmin((double)length_of_line(own), 150), *own ? own : "nothing more", me->meeting,
              (int)fmin((double)length_of_line(theirs), 150), *theirs ? theirs : "nothing more");
     for (char *at = me->refusal; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 127) *at = '?';
@@ -101,7 +104,7 @@ static void members_lose(void *context, const char *name)
     if (*name) return;
     council_turn_away(&me->council);
     snprintf(me->refusal, sizeof me->refusal,
-             "what listens at %s turns this process away: it may have another key, or none", me->lines.meeting);
+             "what listens at %s turns this process away: it may have another key, or none", me->meeting);
 }
 
 /* --- a member that cannot be called -------------------------------------------------------------------------- */
@@ -130,7 +133,8 @@ static void look_after_lines(tw_members *me)
     const council_list *list = &me->council.list;
     const tcp_lines *lines = &me->lines;
     tcp_address address;
-    if (!lines->behind && !lines->was_called && lines->met > 0 && tw_clock() > lines->met + CALL) go_behind(me);
+    if (!lines->behind && !me->meets && !lines->was_called && lines->met > 0 && tw_clock() > lines->met + CALL)
+        go_behind(me);
     for (int i = 0; lines->behind && i < list->count; i++)
         if (tcp_address_read(list->seats[i].name, "a member", &address) == TW_OK && !address.behind)
             (void)tcp_lines_keep(&me->lines, list->seats[i].name);
@@ -207,24 +211,52 @@ static tw_status keep_tcp(tw_members *me, const tw_tcp_options *given)
     return TW_OK;
 }
 
-/* At the meeting point, as the one that opens the group; or anywhere, and others reach it as it reaches them. */
-static tw_status open_lines(tw_members *me, const char *meeting)
+static tw_status read_meetings(const char *text, tcp_lines *lines)
 {
-    tcp_rendezvous at = {.meeting = meeting, .rank = -1};
-    tcp_acceptor *acceptor;
-    struct addrinfo *list;
-    int is_taken, why;
-    TRY(tcp_meeting_read(meeting, &at.at));
-    TRY(tcp_rendezvous_try_to_listen(&at, &acceptor, &is_taken));
-    snprintf(me->host, TCP_HOST, "%s", at.at.host);
-    if (acceptor) {
+    for (const char *at = text;; at++) {
+        tcp_address address;
+        size_t length = strcspn(at, ",");
+        if (lines->meeting_count == TCP_MEETINGS || length >= TCP_ADDRESS)
+            return tw_fail(TW_ERROR_ARGUMENT, "\"%.100s\" is no meeting point: want HOST:PORT, at most %d of them",
+                           text, TCP_MEETINGS);
+        char *meeting = lines->meetings[lines->meeting_count++];
+        snprintf(meeting, TCP_ADDRESS, "%.*s", (int)length, at);
+        TRY(tcp_meeting_read(meeting, &address));
+        at += length;
+        if (!*at) return TW_OK;
+    }
+}
+
+/* At the first of the meeting points that is this machine's and free, which is none where others are to be met: *own is
+ * its number, or -1. */
+static tw_status listen_at_meeting(tw_members *me, int *own)
+{
+    tcp_acceptor *acceptor = NULL;
+    for (*own = 0; *own < me->lines.meeting_count; ++*own) {
+        tcp_rendezvous at = {.meeting = me->lines.meetings[*own], .rank = -1};
+        int is_taken;
+        TRY(tcp_meeting_read(at.meeting, &at.at));
+        TRY(tcp_rendezvous_try_to_listen(&at, &acceptor, &is_taken));
+        if (!acceptor) continue;
+        snprintf(me->host, TCP_HOST, "%s", at.at.host);
         me->lines.acceptor = *acceptor;
-        me->opened = 1;
         free(acceptor);
+        memmove(me->lines.meetings[*own], me->lines.meetings[*own + 1],
+                (size_t)(--me->lines.meeting_count - *own) * sizeof *me->lines.meetings);
         return TW_OK;
     }
-    snprintf(me->lines.meeting, sizeof me->lines.meeting, "%s", meeting);
-    TRY(tcp_resolve(at.at.host, at.at.port, 0, &list));
+    *own = -1;
+    return TW_OK;
+}
+
+/* Anywhere, and others reach it as it reaches them. */
+static tw_status listen_anywhere(tw_members *me)
+{
+    tcp_address at;
+    struct addrinfo *list;
+    int why;
+    TRY(tcp_meeting_read(me->lines.meetings[0], &at));
+    TRY(tcp_resolve(at.host, at.port, 0, &list));
     if (!tcp_way_to(list->ai_addr, me->host)) tcp_own_address(me->host);
     freeaddrinfo(list);
     return tcp_acceptor_open(&me->lines.acceptor, me->tcp.bind, me->tcp.first_port, me->tcp.last_port, &why);
@@ -247,15 +279,15 @@ static void begin_council(tw_members *me)
     char name[TCP_ADDRESS], quorum[16];
     const char *const topic[] = {quorum, me->subject};
     council_settings settings = {.quorum = me->options.quorum,
-                                 .grace = me->options.grace,
+                                 .grace = SILENCE * me->options.grace,
                                  .patience = me->options.patience,
                                  .send = members_send,
                                  .context = me};
     snprintf(quorum, sizeof quorum, "%d", me->options.quorum);
     tcp_secret_make(NULL, 0, "what a group trains", topic, 2, settings.topic);
     draw_name(me, name);
-    council_begin(&me->council, &settings, name, me->opened, tw_clock());
-    if (me->tcp.behind && !me->opened) go_behind(me);
+    council_begin(&me->council, &settings, name, 0, tw_clock());
+    if (me->tcp.behind && !me->meets) go_behind(me);
 }
 
 static tw_status begin_thread(tw_members *me)
@@ -274,18 +306,52 @@ static tw_status begin_thread(tw_members *me)
     return me->runs ? TW_OK : tw_fail(TW_ERROR_SYSTEM, "the system has no thread left for a group");
 }
 
+/* The thread has looked around, or it is time to do so here. */
+static void nap(tw_members *me)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)(NAP * 1e9);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&me->looked, &me->mutex, &until);
+}
+
+/* The others of the meeting points are asked first. */
+static void open_unless_answered(tw_members *me)
+{
+    double end = tw_clock() + ANSWER;
+    pthread_mutex_lock(&me->mutex);
+    while (me->lines.meeting_count > 0 && !me->council.list.generation && tw_clock() < end) {
+        council_ask(&me->council, tw_clock());
+        nap(me);
+    }
+    if (!me->council.list.generation) {
+        council_open(&me->council);
+        me->opened = 1;
+    }
+    pthread_mutex_unlock(&me->mutex);
+}
+
 static tw_status come(tw_members *me, const char *meeting, const char *subject, const tw_members_options *options,
                       const tw_tcp_options *tcp)
 {
+    int own;
     TRY(read_members_options(options, &me->options));
     TRY(keep_tcp(me, tcp));
+    TRY(keep_text(meeting, &me->meeting));
+    TRY(read_meetings(meeting, &me->lines));
     if (strlen(subject) > TCP_SUBJECT)
         return tw_fail(TW_ERROR_ARGUMENT, "a subject of %zu bytes: want at most %d", strlen(subject), TCP_SUBJECT);
     TRY(keep_text(subject, &me->subject));
     if (!tcp_hello_begin()) return tw_fail(TW_ERROR_SYSTEM, "this system has no random numbers");
-    TRY(open_lines(me, meeting));
+    TRY(listen_at_meeting(me, &own));
+    me->meets = own >= 0;
+    if (!me->meets) TRY(listen_anywhere(me));
     begin_council(me);
-    return begin_thread(me);
+    TRY(begin_thread(me));
+    if (own == 0) open_unless_answered(me);
+    return TW_OK;
 }
 
 tw_status tw_members_join(const char *meeting, const char *subject, const tw_members_options *options,
@@ -327,6 +393,7 @@ void tw_members_destroy(tw_members *me)
     free(me->bind);
     free(me->advertise);
     free(me->subject);
+    free(me->meeting);
     if (me->bell >= 0) tcp_close(me->bell);
     pthread_cond_destroy(&me->looked);
     pthread_mutex_destroy(&me->mutex);
@@ -338,7 +405,7 @@ const char *tw_members_address(const tw_members *members)
     tw_members *me = (tw_members *)(uintptr_t)members;
     if (!me) return "";
     pthread_mutex_lock(&me->mutex);
-    const char *address = me->lines.behind ? me->lines.meeting : me->address;
+    const char *address = me->lines.behind ? me->lines.meetings[0] : me->address;
     pthread_mutex_unlock(&me->mutex);
     return address;
 }
@@ -362,18 +429,7 @@ static tw_status members_fail(const tw_members *me, council_verdict verdict)
         TW_ERROR_PEER,
         "no member of a group let this process in at %s within %g seconds: start the first one on the machine "
         "with that address, and give all the same key",
-        me->lines.meeting[0] ? me->lines.meeting : me->address, me->options.patience);
-}
-
-/* The thread has looked around, or it is time to do so here. */
-static void nap(tw_members *me)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += (long)(NAP * 1e9);
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&me->looked, &me->mutex, &until);
+        me->meeting, me->options.patience);
 }
 
 /* The council bounds what members wait; a newcomer waits for as long as it has patience. */
@@ -452,13 +508,13 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     list = me->council.list;
     int place = me->council.place;
     me->connecting = list.generation;
-    double grace = me->council.settings.grace;
+    double silence = me->council.settings.grace;
     pthread_mutex_unlock(&me->mutex);
     for (int i = 0; i < list.count; i++) doors[i] = list.seats[i].door;
     describe(&list, place, generation);
     (void)tcp_listener_is_at(door, doors[place]); /* it may have found out meanwhile that it cannot be called */
-    TRY(tw_tcp_connect(door, place, list.count, doors, grace, comm));
-    tw_comm_set_timeout(*comm, grace);
+    TRY(tw_tcp_connect(door, place, list.count, doors, silence / SILENCE, comm));
+    tw_comm_set_timeout(*comm, silence);
     return tw_comm_set_patience(*comm, me->options.patience);
 }
 
@@ -512,7 +568,7 @@ static uint64_t measure_round(tw_members *me)
     double now = tw_clock();
     pthread_mutex_lock(&me->mutex);
     if (me->round_began > 0)
-        me->council.settings.grace = fmin(me->options.grace, fmax(LEAST_GRACE, now - me->round_began));
+        me->council.settings.grace = SILENCE * fmin(me->options.grace, fmax(LEAST_GRACE, now - me->round_began));
     uint64_t waits = (uint64_t)council_has_visitors(&me->council, now);
     pthread_mutex_unlock(&me->mutex);
     me->round_began = now;

@@ -40,6 +40,12 @@ static void put_letter(tcp_mouth *mouth, const unsigned char *word, size_t size)
     mouth->letters[mouth->letter_count++] = (tcp_letter){bytes, LENGTH + size + TCP_PROOF};
 }
 
+void tcp_lines_say(tcp_lines *me, const council_message *message, const char *text)
+{
+    if (*message->to) say_at(me, message->to, 0, message, text);
+    for (int i = 0; i < me->meeting_count && !*message->to; i++) say_at(me, me->meetings[i], 1, message, text);
+}
+
 /* 0: the line has gone. */
 static int say_letters(tcp_mouth *mouth, int fd)
 {
@@ -187,38 +193,38 @@ static void close_there(tcp_lines *me, int i)
 }
 
 /* The least used makes room. NULL: it cannot be spoken to. */
-static tcp_line_there *open_there(tcp_lines *me, const char *to)
+static tcp_line_there *open_there(tcp_lines *me, const char *to, int meets)
 {
     tcp_address address;
     int least = me->there_count && me->there[0] == me->hearing;
     for (int i = least + 1; i < me->there_count; i++)
         if (me->there[i]->used < me->there[least]->used && me->there[i] != me->hearing) least = i;
     if (me->there_count == TCP_LINES) close_there(me, least);
-    if ((*to ? tcp_address_read(to, "a member", &address) : tcp_meeting_read(me->meeting, &address)) != TW_OK)
-        return NULL;
+    if ((meets ? tcp_meeting_read(to, &address) : tcp_address_read(to, "a member", &address)) != TW_OK) return NULL;
     tcp_line_there *line = calloc(1, sizeof *line);
     if (!line || tcp_resolve(address.host, address.port, 0, &line->list) != TW_OK) {
         free(line);
         return NULL;
     }
     strcpy(line->to, to);
+    line->meets = meets;
     tcp_dial_create(&line->dial, (tcp_place){0}, line->list);
     return me->there[me->there_count++] = line;
 }
 
-static tcp_line_there *line_to(tcp_lines *me, const char *to)
+static tcp_line_there *line_to(tcp_lines *me, const char *to, int meets)
 {
     tcp_line_there *line = NULL;
     for (int i = 0; i < me->there_count && !line; i++)
         if (strcmp(me->there[i]->to, to) == 0) line = me->there[i];
-    if (!line) line = open_there(me, to);
+    if (!line) line = open_there(me, to, meets);
     if (line) line->used = tw_clock();
     return line;
 }
 
 int tcp_lines_keep(tcp_lines *me, const char *to)
 {
-    tcp_line_there *line = line_to(me, to);
+    tcp_line_there *line = line_to(me, to, 0);
     if (line) line->kept = tw_clock() + KEPT;
     return line && line->dial.state == TCP_CONNECTED;
 }
@@ -240,20 +246,27 @@ static tcp_mouth *mouth_to(tcp_lines *me, const char *to)
     if (here) return &here->mouth;
     tcp_line_there *there = NULL;
     if (!cannot_be_called(to))
-        there = line_to(me, to);
+        there = line_to(me, to, 0);
     else if (me->behind)
         there = line_by_others(me);
     return there ? &there->mouth : NULL;
 }
 
-void tcp_lines_say(tcp_lines *me, const council_message *message, const char *text)
+static void say_by(tcp_mouth *mouth, const council_message *message, const char *text)
 {
     size_t size;
-    if (!*message->to && !*me->meeting) return;
-    tcp_mouth *mouth = mouth_to(me, message->to);
     unsigned char *word = mouth ? tcp_word_write(message, text, &size) : NULL;
     if (word) put_letter(mouth, word, size);
     free(word);
+}
+
+void tcp_lines_say(tcp_lines *me, const council_message *message, const char *text)
+{
+    if (*message->to) say_by(mouth_to(me, message->to), message, text);
+    for (int i = 0; i < me->meeting_count && !*message->to; i++) {
+        tcp_line_there *line = line_to(me, me->meetings[i], 1);
+        say_by(line ? &line->mouth : NULL, message, text);
+    }
 }
 
 static void begin_line(tcp_lines *me, tcp_line_there *line)
@@ -268,7 +281,7 @@ static void begin_line(tcp_lines *me, tcp_line_there *line)
     tcp_session_make(secret, dial->challenge, dial->hello, 0, line->mouth.key);
     tcp_session_make(secret, dial->challenge, dial->hello, 1, line->ear.key);
     line->turned_away = 0;
-    if (!*line->to && me->met <= 0) me->met = tw_clock();
+    if (line->meets && me->met <= 0) me->met = tw_clock();
 }
 
 static void reach(tcp_lines *me, tcp_line_there *line, int happened)
@@ -278,7 +291,7 @@ static void reach(tcp_lines *me, tcp_line_there *line, int happened)
     tcp_dial_serve(dial, happened, tw_clock(), me->acceptor.secret);
     if (dial->state == TCP_CONNECTED)
         begin_line(me, line);
-    else if (proving && dial->state == TCP_IDLE && ++line->turned_away == TCP_TRIALS && !*line->to)
+    else if (proving && dial->state == TCP_IDLE && ++line->turned_away == TCP_TRIALS && line->meets)
         me->lose(me->context, "");
 }
 
@@ -288,11 +301,11 @@ static void serve_there(tcp_lines *me, tcp_line_there *line, int happened)
         reach(me, line, happened);
         happened = 0; /* that was the proof; what may lie behind it is heard in the next round */
     }
-    if (line->dial.refused && *line->to) me->lose(me->context, line->to);
+    if (line->dial.refused && !line->meets) me->lose(me->context, line->to);
     line->dial.refused = 0;
     if (line->dial.state != TCP_CONNECTED) return;
     me->hearing = line;
-    int goes_on = !happened || hear_some(me, line->dial.fd, &line->ear, *line->to ? line->to : me->meeting, NULL);
+    int goes_on = !happened || hear_some(me, line->dial.fd, &line->ear, line->to, NULL);
     me->hearing = NULL;
     if (!goes_on || !say_letters(&line->mouth, line->dial.fd)) hang_up(line);
 }

@@ -12,6 +12,7 @@
 
 enum {
     TCP_LINES = 2 * COUNCIL_MOST,
+    TCP_MEETINGS = 16,        /* places where a newcomer may know somebody */
     TCP_LETTERS = 8,          /* that wait to be sent to one; the oldest are dropped */
     TCP_TRIALS = 12,          /* proofs that are turned away one after the other, in some ten seconds */
     TCP_PASSED_ON = 64 * 1024 /* bytes of a word that goes by a third member, at most */
@@ -49,7 +50,8 @@ typedef struct tcp_line_here {
 } tcp_line_here;
 
 typedef struct tcp_line_there {
-    char to[COUNCIL_NAME]; /* "": the meeting point */
+    char to[COUNCIL_NAME];
+    int meets; /* it is a meeting point, and no member's name */
     struct addrinfo *list;
     tcp_dial dial;
     double used, kept; /* until then it is begun although there is nothing to say */
@@ -60,20 +62,21 @@ typedef struct tcp_line_there {
 
 typedef struct tcp_lines {
     tcp_acceptor acceptor;
-    char meeting[TCP_ADDRESS]; /* where a newcomer knows somebody; "": nowhere */
+    char meetings[TCP_MEETINGS][TCP_ADDRESS]; /* where a newcomer may know somebody; a word to nobody goes there */
+    int meeting_count;
     tcp_line_here here[TCP_LINES];
     tcp_line_there *there[TCP_LINES];
     int here_count, there_count;
     int polled_here, polled_there;
     int behind;                    /* this member cannot be called */
     int was_called;                /* it has been */
-    double met;                    /* when the meeting point was reached first; 0: it was not */
+    double met;                    /* when a meeting point was reached first; 0: none was */
     unsigned turn;                 /* of those that pass words on */
     const tcp_line_there *hearing; /* is not closed */
     council_message heard;         /* the last word; it is large */
     struct pollfd polls[1 + TCP_ACCEPTOR_POLLS + 2 * TCP_LINES]; /* the bell first */
     void (*hear)(void *context, const council_message *message, const char *text);
-    void (*lose)(void *context, const char *name); /* nobody listens there any more; "": the meeting point turns away */
+    void (*lose)(void *context, const char *name); /* nobody listens there any more; "": a meeting point turns away */
     void *context;
 } tcp_lines;
 

@@ -63,7 +63,8 @@ class OuterLoop:
 
     join          "HOST:PORT", where the processes meet, or "folder:PATH", a folder that all see, or
                   "https://HOST/PATH", one on a web server, these two with `workers` and `rank`;
-                  instead of `group`. `transport` may be a Tcp with a key, and over a folder with a seal as well
+                  instead of `group`. `transport` may be a Tcp with a key, and over a folder with a seal as well. Without
+                  `workers` also several, "A:PORT,B:PORT": the first opens the group unless another of them answers
     workers       how many processes meet there; None: any number, which come and go
     rank          the number that this one takes among `workers`; None: any
     quorum        how many of those that come and go have to be there for the others to go on when some are lost; 0: more
@@ -99,10 +100,9 @@ class OuterLoop:
                 self._make(model, optimizer, spec, group, transport, limits, hook, join, quorum)
             unless_made.pop_all()
         self._owns_comm = self._comm is not transport or join is not None
-        if self._changes:
-            self._come_in()
-        if banner and (self._comm.rank == 0 or self._changes):
-            print(self.banner(), file=sys.stderr, flush=True)
+        self._has_banner = banner
+        if not self._changes:
+            self._tell_banner()
 
     def _make(self, model: nn.Module, optimizer: Any, spec: str, group: Any, transport: Union[str, Tcp, Comm],
               limits: _transport.Limits, hook: Optional[bool], join: Optional[str], quorum: int) -> None:
@@ -165,13 +165,19 @@ class OuterLoop:
 
     @property
     def rank(self) -> int:
-        """This worker's number, from 0."""
+        """This worker's number, from 0. Where members come and go, this and `size` are those of the round, and begin()."""
+        self._number_members()
         return self._comm.rank
 
     @property
     def size(self) -> int:
         """How many workers there are."""
+        self._number_members()
         return self._comm.size
+
+    def _number_members(self) -> None:
+        if self._changes:
+            self.begin()
 
     def shard(self, dataset: Any) -> Any:
         """This worker's part of a dataset that has a length: of every `size` examples one, which no other worker has."""
@@ -180,25 +186,33 @@ class OuterLoop:
     def _come_in(self) -> None:
         """To a group that changes, which makes no difference between its first generation and any other."""
         try:
-            self.begin()
+            self._loop.begin(self._working.addresses())
         except BaseException:
             self.close()
             raise
+        self._working.give()
+        self._begun = True
+        self._ends[0]()
+        self._tell_banner()
+
+    def _tell_banner(self) -> None:
+        if self._has_banner and (self._changes or self._comm.rank == 0):
+            print(self.banner(), file=sys.stderr, flush=True)
 
     # ---- the loop ----
 
     def begin(self) -> None:
         """A collective, which the first forward pass makes unless you do: all ranks have the weights and buffers of
-        rank 0. After load_state_dict each rank keeps its own."""
+        rank 0. After load_state_dict each rank keeps its own. Where members come and go, it waits to be let in."""
         if self._begun or self._finished:
             return
         self._working.begin()
+        if self._changes:
+            self._come_in()
+            return
         self._loop.begin(self._working.addresses())
         self._begun = True
         self._ends[0]()
-        if self._changes:
-            self._working.give()
-            return
         if self._saved is not None:
             self._resume(self._saved)
         elif self._regrouped:
@@ -305,6 +319,11 @@ class OuterLoop:
         """Where newcomers may join this worker's group, if members come and go."""
         return self._loop.address if isinstance(self._loop, ChangingLoop) else ""
 
+    @property
+    def generation(self) -> int:
+        """Of a group whose members come and go, how often they have changed; else 0."""
+        return self._loop.generation if isinstance(self._loop, ChangingLoop) else 0
+
     @contextlib.contextmanager
     def averaged(self, buffers: bool = True) -> Iterator[nn.Module]:
         """The model with the shared weights in it, to evaluate and to save; afterwards each rank has its own again.
@@ -364,20 +383,23 @@ class OuterLoop:
     def state_dict(self) -> Dict[str, Any]:
         """What this rank's loop remembers: the shared weights, their momentum, where in its round it is. Each rank
         saves its own, beside its own model and optimizer. All ranks do so after the same step: a round that is under way is
-        waited for."""
+        waited for. Where members come and go, each may do so at any time: it is as the last round has left it."""
         self._refuse_inside("state_dict()")
         self.begin()
         self._refuse_uncounted()
-        if isinstance(self._loop, ChangingLoop):
-            raise Error("a group whose members come and go keeps what it shares as long as one is there, and state_dict() is "
-                        "for workers=N; save the model inside averaged()")
-        return _state.to_dict(self._loop.state(), {**self._about(), **self._working.state()})
+        about = self._about() if self._changes else {**self._about(), **self._working.state()}
+        return _state.to_dict(self._loop.state(), about)
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Takes that, on all ranks, before the first forward pass. The model and the optimizer are loaded before or
-        after."""
+        after. Where members come and go, the one that opens the group goes on from its state's shared weights, and those who
+        join have them from it."""
         self._refuse_begun()
-        assert isinstance(self._loop, core.OuterLoop)  # a ChangingLoop has begun
+        if isinstance(self._loop, ChangingLoop):
+            whose = {key: state.get(_state.ABOUT + key) for key in ("rank", "size")} if isinstance(state, dict) else {}
+            _state.check(state, {**self._about(), **whose}, OF_A_LOOP)
+            self._loop.load_state(_state.from_dict(state))
+            return
         _state.check(state, self._about(), OF_A_LOOP)
         saved = {key: state.get(_state.ABOUT + key) for key in ("working", "seen", "weights")}
         self._working.refuse_others(saved)
@@ -388,6 +410,9 @@ class OuterLoop:
         """Takes what another number of ranks has saved, before the first forward pass: states[r] is rank r's, or None
         where it is lost. All ranks begin with the shared weights."""
         self._refuse_begun()
+        if not isinstance(self._loop, core.OuterLoop):
+            raise Error("load_state_dicts is for workers=N; where members come and go, each loads its own with load_state_dict, "
+                        "and any number of them goes on")
         about = self._about()
 
         def old(rank: int) -> Optional[Dict[str, Entry]]:
@@ -397,7 +422,6 @@ class OuterLoop:
             _state.check(state, {**about, "rank": rank, "size": len(states)}, OF_A_LOOP)
             return _state.from_dict(state)
 
-        assert isinstance(self._loop, core.OuterLoop)
         self._loop.load_state(core.regrouped(self._loop.spec, self._loop.tensors, old, len(states), about["rank"],
                                              about["size"]))
         self._regrouped = True

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Fine-tuning with LoRA in a group whose members come and go, over slow lines: what happens to it when they do.
+
+    sudo bench/changing.py --base-text shakespeare.txt --text letters.txt > changing.json
+
+The workers are those of bench/apart.py, each a program in a network namespace of its own (bench/link.sh), and meet at six
+addresses, of which each listens at its own. Four begin. One is killed, then the one that opened the group; two come; one
+is stopped for a minute and goes on; a line is cut until the others have gone on, and mended; an address is changed; and
+the one that opened the group begins again. A program that loses the group begins again by the same words. Then as many
+rounds are made by four to whom nothing happens. Prints one JSON object: of each event the seconds until all that are left
+train together, and the longest step of one that is not concerned, which is what it waited; at the end the hash of what
+each has, and the loss on text that nobody trained on, in nats a byte. Needs torch, transformers and peft, and what
+bench/link.sh needs."""
+
+import hashlib
+import json
+import os
+import queue
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import apart
+import link
+
+HOSTS, PORT, SPEC, STOPPED = 6, 7000, "local:every=16", 60.0
+MEETING = ",".join(f"10.77.0.{host + 1}:{PORT}" for host in range(HOSTS))
+SECONDS = 600  # that one event may take
+
+
+def say(**what):
+    print(json.dumps(what), flush=True)
+
+
+# ---- a worker -------------------------------------------------------------------------------------------------------------
+
+
+def joined(model, optimizer, timeout):
+    import thinwire.torch
+    loop = thinwire.torch.OuterLoop(model, optimizer, SPEC, join=MEETING, timeout=timeout, patience=SECONDS, banner=False)
+    loop.begin()
+    return loop
+
+
+def work(o, number, base, rounds):
+    """Until it is told to finish, or there are so many rounds."""
+    import thinwire
+    model, optimizer, part, unseen, generator = apart.problem(o, base, 1, number, HOSTS)
+    loop, generation, lost, waited, before = joined(model, optimizer, o.timeout), 0, 0, 0.0, apart.sent()
+    while not (rounds and loop.stats()["rounds"] >= rounds) and not select.select([sys.stdin], [], [], 0)[0]:
+        optimizer.zero_grad()
+        model(**apart.batch(part, generator, o)).loss.backward()
+        begin = time.monotonic()
+        try:
+            optimizer.step()
+        except thinwire.PeerError as error:
+            print(f"member {number}: {error}", file=sys.stderr, flush=True)
+            loop.close()
+            lost += 1
+            loop, generation = joined(model, optimizer, o.timeout), 0
+        waited = max(waited, time.monotonic() - begin)
+        if loop.generation != generation:
+            generation = loop.generation
+            say(member=number, size=loop.size, generation=generation, rounds=loop.stats()["rounds"], waited=waited)
+            waited = 0.0
+    loop.finish()
+    theta = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in loop.trained().values())).hexdigest()
+    say(member=number, theta=theta, loss=apart.loss_of(model, unseen, o), rounds=loop.stats()["rounds"], lost=lost,
+        bytes_sent=apart.sent() - before)
+
+
+# ---- what happens to them -------------------------------------------------------------------------------------------------
+
+
+class Story:
+    def __init__(self, o, base):
+        self.o, self.base, self.name = o, base, os.environ["LINK"]
+        self.programs, self.news, self.latest, self.ends, self.rows = {}, queue.Queue(), {}, {}, []
+
+    def begin(self, number, rounds=0):
+        words = ["ip", "netns", "exec", f"{self.name}-{number}", sys.executable, __file__, *sys.argv[1:], "--worker", str(number),
+                 self.base, str(rounds)]
+        program = self.programs[number] = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        threading.Thread(target=lambda: [self.news.put(json.loads(line)) for line in program.stdout], daemon=True).start()
+
+    def wait(self, is_so, what):
+        end = time.monotonic() + SECONDS
+        while not is_so():
+            try:
+                one = self.news.get(timeout=max(0.1, end - time.monotonic()))
+            except queue.Empty:
+                raise SystemExit(f"{what} did not come within {SECONDS} s: {self.latest} {self.ends}") from None
+            print(one, file=sys.stderr, flush=True)
+            if "theta" in one:
+                self.ends[one["member"]] = one
+            else:
+                one["longest"] = max(one["waited"], self.latest.get(one["member"], {}).get("longest", 0.0))
+                self.latest[one["member"]] = one
+
+    def happens(self, what, act, left):
+        """Until `left`, and nobody else, are in one generation, and a later one than before."""
+        def are_there():
+            there = [self.latest.get(number, {}) for number in left]
+            later = {one.get("generation", 0) for one in there}
+            return all(one.get("size") == len(left) for one in there) and len(later) == 1 and min(later) > before
+
+        before = max((one["generation"] for one in self.latest.values()), default=0)
+        others = [number for number in left if number in self.latest]
+        for one in self.latest.values():
+            one["longest"] = 0.0
+        begin = time.monotonic()
+        act()
+        self.wait(are_there, what)
+        self.rows.append({"event": what, "members": sorted(left), "seconds": round(time.monotonic() - begin, 2), "waited": {
+            number: round(self.latest[number]["longest"], 2) for number in others}, "rounds": self.latest[left[0]]["rounds"]})
+
+    def signal(self, number, what):
+        for pid in subprocess.run(["ip", "netns", "pids", f"{self.name}-{number}"], stdout=subprocess.PIPE, text=True,
+                                  check=True).stdout.split():
+            os.kill(int(pid), what)
+
+    def kill(self, number):
+        self.signal(number, signal.SIGKILL)
+        self.programs[number].wait()
+        del self.latest[number]
+
+    def network(self, place, *words):
+        subprocess.run(["ip", "-n", f"{self.name}-{place}", *words], check=True)
+
+    def move(self, number):
+        self.network(number, "addr", "del", f"10.77.0.{number + 1}/24", "dev", "eth0")
+        self.network(number, "addr", "add", f"10.77.0.{number + 101}/24", "dev", "eth0")
+
+    def finish(self, members):
+        for number in members:
+            self.programs[number].stdin.write("finish\n")
+            self.programs[number].stdin.flush()
+        self.wait(lambda: set(members) <= set(self.ends), "the end")
+        ends, self.latest, self.ends = [self.ends[number] for number in members], {}, {}
+        return {"members": list(members), "rounds": ends[0]["rounds"], "thetas": sorted({one["theta"] for one in ends}),
+                "loss": ends[0]["loss"], "lost_the_group": {one["member"]: one["lost"] for one in ends},
+                "bytes_sent": {one["member"]: one["bytes_sent"] for one in ends}}
+
+
+def disturbed(story):
+    """Each event only when the one before is over."""
+    story.happens("four begin", lambda: [story.begin(number) for number in range(4)], [0, 1, 2, 3])
+    story.happens("one is killed", lambda: story.kill(3), [0, 1, 2])
+    story.happens("the one that opened the group is killed", lambda: story.kill(0), [1, 2])
+    story.happens("two come", lambda: [story.begin(number) for number in (4, 5)], [1, 2, 4, 5])
+    begin = time.monotonic()
+    story.happens("one is stopped", lambda: story.signal(2, signal.SIGSTOP), [1, 4, 5])
+    time.sleep(max(0.0, begin + STOPPED - time.monotonic()))
+    story.happens("it goes on after a minute", lambda: story.signal(2, signal.SIGCONT), [1, 2, 4, 5])
+    story.happens("a line is cut", lambda: story.network("hub", "link", "set", "port4", "down"), [1, 2, 5])
+    story.happens("it is mended", lambda: story.network("hub", "link", "set", "port4", "up"), [1, 2, 4, 5])
+    story.happens("an address is changed", lambda: story.move(5), [1, 2, 4, 5])
+    story.happens("the one that opened the group begins again", lambda: story.begin(0), [0, 1, 2, 4, 5])
+    return story.finish([0, 1, 2, 4, 5])
+
+
+def undisturbed(story, rounds):
+    for number in range(4):
+        story.begin(number, rounds)
+    story.wait(lambda: len(story.ends) == 4, "the end of the undisturbed")
+    return story.finish(range(4))
+
+
+def main():
+    parser = apart.parser_of(__doc__)
+    parser.add_argument("--timeout", type=float, default=20, help="the longest grace, in seconds")
+    o = parser.parse_args()
+    if o.worker:
+        return work(o, int(o.worker[0]), o.worker[1], int(o.worker[2]))
+    if "LINK" in os.environ:
+        with tempfile.TemporaryDirectory() as folder:
+            apart.train_base(o, folder)
+            story = Story(o, folder)
+            end = disturbed(story)
+            say(gbit=o.rate, ms=o.delay, spec=SPEC, grace=o.timeout, events=story.rows, disturbed=end,
+                undisturbed=undisturbed(story, end["rounds"]))
+        return None
+    os.environ["MPI"] = "no"
+    print(link.run(str(HOSTS), o.rate, [sys.executable, __file__, *sys.argv[1:]], o.seconds, o.delay, o.relay), end="")
+    return None
+
+
+if __name__ == "__main__":
+    main()
