@@ -40,12 +40,6 @@ static void put_letter(tcp_mouth *mouth, const unsigned char *word, size_t size)
     mouth->letters[mouth->letter_count++] = (tcp_letter){bytes, LENGTH + size + TCP_PROOF};
 }
 
-void tcp_lines_say(tcp_lines *me, const council_message *message, const char *text)
-{
-    if (*message->to) say_at(me, message->to, 0, message, text);
-    for (int i = 0; i < me->meeting_count && !*message->to; i++) say_at(me, me->meetings[i], 1, message, text);
-}
-
 /* 0: the line has gone. */
 static int say_letters(tcp_mouth *mouth, int fd)
 {
