@@ -39,6 +39,15 @@ static inline float tw_adam_direction(const tw_adam_step *step, float first, flo
     return fmaxf(fminf(direction, TW_ADAM_LARGEST), -TW_ADAM_LARGEST);
 }
 
+/* What has to be added to the momentum for a direction to be gone in the steps to come, of which each keeps beta1 of the
+ * momentum: fresh / beta1 of it is the inverse of beta1 + beta1^2 + ... */
+static inline float tw_adam_owed(const tw_adam_step *step, float direction, float second)
+{
+    float divisor = step->correct_root * sqrtf(second) + step->epsilon;
+    float owed = direction * (step->fresh / step->beta1) * (divisor / step->correction);
+    return fmaxf(fminf(owed, TW_ADAM_LARGEST), -TW_ADAM_LARGEST);
+}
+
 /* A gradient's direction. The moments are brought up to it. */
 static inline float tw_adam_take(const tw_adam_step *step, float gradient, float *first, float *second)
 {

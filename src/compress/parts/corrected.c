@@ -311,6 +311,27 @@ tw_status tw_corrected_walk(tw_scheme *scheme, tw_walk *walk)
     return tw_velocity_walk(&corrected->velocity, walk);
 }
 
+static void owe(tw_corrected *corrected, size_t tensor)
+{
+    tw_sparse *sparse = &corrected->sparse;
+    tw_adam_step step = tw_adam_begin(&corrected->adam, 0, sparse->scheme.step, 1);
+    tw_kept momentum = momentum_buffer_of(corrected, tensor), residual = tw_sparse_kept(sparse, tensor);
+    tw_noise rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_MOMENTUM), exact = {{0}, 0};
+    const float *second = corrected->second_moment + sparse->offset[tensor];
+    for (size_t i = 0; i < sparse->scheme.tensors[tensor].count; i++) {
+        float owed = tw_adam_owed(&step, tw_kept_get(residual, i), second[i]);
+        tw_kept_put(momentum, i, tw_kept_get(momentum, i) + owed, &rounding);
+        tw_kept_put(residual, i, 0, &exact);
+    }
+}
+
+void tw_corrected_give_moments(tw_scheme *scheme)
+{
+    tw_corrected *corrected = (tw_corrected *)scheme;
+    for (size_t i = 0; corrected->second_moment && i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) owe(corrected, i);
+}
+
 float tw_corrected_momentum(const tw_scheme *scheme, int *nesterov)
 {
     const tw_corrected *corrected = (const tw_corrected *)scheme;

@@ -109,6 +109,8 @@ void tw_corrected_revert(tw_scheme *scheme);
  * "told/NAME", u and the velocity as "momentum/NAME", Adam's squares as "second_moment/NAME", and what the leftovers
  * remember. */
 tw_status tw_corrected_walk(tw_scheme *scheme, tw_walk *walk);
+/* What is held back goes into the momentum, from which Adam's next steps take it; of the scheme's ops->give_moments. */
+void tw_corrected_give_moments(tw_scheme *scheme);
 float tw_corrected_momentum(const tw_scheme *scheme, int *nesterov);
 double tw_corrected_clip(const tw_scheme *scheme);
 void tw_corrected_destroy(tw_scheme *scheme);
