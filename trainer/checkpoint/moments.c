@@ -124,7 +124,8 @@ static tw_status move_by(worker *w, const char *before, const regrouping *from, 
     if (w->rank == 0) status = scheme_adapts(before) ? of_scheme(w, before, from, m) : of_optimiser(w, from, m);
     TW_TRY(agree_status(w, status));
     TW_TRY(hear_moments(w, m));
-    return agree_status(w, scheme_adapts(w->spec) ? to_scheme(w, m) : to_optimiser(w, m));
+    status = scheme_adapts(w->spec) ? to_scheme(w, m) : to_optimiser(w, m);
+    return agree_status(w, status == TW_OK ? TW_OK : regroup_name(w, from, status));
 }
 
 tw_status moments_move(worker *w, const char *before, const regrouping *from)
