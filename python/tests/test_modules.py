@@ -311,14 +311,14 @@ def adam_is_paid_out(rank, size):
         torch.distributed.all_reduce(one)
     there = both[1]["state"][index]
     v = sums["second_moment"].reshape(32, 576)
-    owed = sums["residual"].reshape(32, 576) * ((v / (1 - 0.999 ** 5)).sqrt() + 1e-8) * (1 - 0.9 ** 5) * (0.1 / 0.9)
+    owed = sums["residual"].reshape(32, 576) * ((v / (1 - 0.999 ** 6)).sqrt() + 1e-8) * (1 - 0.9 ** 6) * (0.1 / 0.9)  # as the next step corrects
     worst = float((there["exp_avg"] - sums["momentum"].reshape(32, 576) - owed).abs().max() / owed.abs().max())
     steps, v_is_there = float(there["step"]), bool(torch.allclose(there["exp_avg_sq"], v, rtol=1e-6))
     compressor.close()
     for state in ({"step": torch.tensor(3.0), "exp_avg": torch.zeros(32, 576)}, None):
-        other = thinwire.torch.AdamW(model.parameters(), 0.01)
+        model = models.small()
+        other, ddp = thinwire.torch.AdamW(model.parameters(), 0.01), models.wrapped(model)
         told = {"optimizer": other} if state else {}
-        ddp = models.wrapped(model)
         compressor = thinwire.torch.attach(ddp, "dgc-adam:dense=*,momentum=0.9,beta2=0.999", banner=False, timeout=ranks.SECONDS,
                                            **told)
         other.state[model[4].weight] = state or {"step": torch.tensor(3.0)}

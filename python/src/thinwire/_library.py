@@ -170,7 +170,7 @@ FUNCTIONS = {
     "tw_reducer_state_of_moments": (Status, c_char_p, POINTER(Tensor), c_size_t, c_uint64, POINTER(c_void_p), POINTER(c_void_p),
                                     c_int, c_int, c_char_p, c_void_p),
     "tw_reducer_moments_of_state": (Status, c_char_p, POINTER(Tensor), c_size_t, c_int, Source, c_void_p, c_char_p,
-                                    POINTER(c_uint64), POINTER(c_void_p), POINTER(c_void_p)),
+                                    c_void_p, POINTER(c_void_p), POINTER(c_void_p)),
     "tw_gossip_create": (Status, c_void_p, c_char_p, POINTER(Tensor), c_size_t, POINTER(c_void_p), POINTER(c_void_p)),
     "tw_gossip_destroy": (None, c_void_p),
     "tw_gossip_read": (Status, c_void_p, POINTER(c_void_p)),

@@ -211,7 +211,8 @@ class ShardCompressor(Stepping):
         with contextlib.ExitStack() as while_it_is_asked:
             for compressor in self._compressors.values():
                 while_it_is_asked.enter_context(compressor.moments_in_optimizer())
-            return _adam.owner(self._optimizer()).state_dict()
+            state = _adam.owner(self._optimizer()).state_dict()
+        return state
 
     def _optimizer(self) -> Any:
         return next((one.inner_optimizer() for one in self._compressors.values()), self._given)
