@@ -129,8 +129,8 @@ tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor)
         .nesterov = corrected->nesterov};
 }
 
-/* Leaves zeros, as the kernels' rows do. */
-static void adapt(const tw_correction *t, size_t first, size_t n)
+/* What is kept in bf16 has no kernel. Leaves zeros, as kernels' rows do. */
+static void adapt_halves(const tw_correction *t, size_t first, size_t n)
 {
     for (size_t i = first; i < first + n; i++) {
         float u = tw_kept_get(t->momentum_buffer, i);
@@ -141,15 +141,19 @@ static void adapt(const tw_correction *t, size_t first, size_t n)
     }
 }
 
-static size_t adapt_row(const tw_correction_block *block, tw_moments *moments, size_t at, size_t n, size_t listed,
-                        size_t *done)
+static size_t adapt_row(const tw_correction_block *block, size_t at, size_t n, size_t listed, size_t *done)
 {
     const tw_correction *t = block->of;
     size_t first = block->first + at;
+    float *u = t->momentum_buffer.fp32, *v = t->residual.fp32, *value = block->value + listed;
+    uint32_t *index = block->index + listed;
+    if (v)
+        return tw_kernels_best()->directions->adapt_select(&t->adam, u + first, t->second_moment + first, v + first,
+                                                           t->gradient + first, n, t->scale, block->threshold,
+                                                           (uint32_t)first, index, value, done);
     if (done) *done = n = tw_quiet_before(t->gradient + first, n);
-    adapt(t, first, n);
-    if (moments) tw_kernels_best()->moments->add(moments, t->residual.fp32 + first, n);
-    return tw_kept_look(t->residual, first, n, block->threshold, block->index + listed, block->value + listed);
+    adapt_halves(t, first, n);
+    return tw_kept_look(t->residual, first, n, block->threshold, index, value);
 }
 
 size_t tw_correction_row(const tw_correction_block *block, tw_moments *moments, size_t at, size_t n, size_t listed,
@@ -158,7 +162,7 @@ size_t tw_correction_row(const tw_correction_block *block, tw_moments *moments, 
     const tw_correction *t = block->of;
     const tw_kernels *kernels = tw_kernels_best();
     size_t first = block->first + at;
-    if (t->second_moment) return adapt_row(block, moments, at, n, listed, done);
+    if (t->second_moment) return adapt_row(block, at, n, listed, done);
     tw_kept u = tw_kept_from(t->momentum_buffer, first), v = tw_kept_from(t->residual, first);
     float *g = t->gradient + first, *value = block->value + listed;
     uint32_t *index = block->index + listed;

@@ -90,7 +90,7 @@ typedef struct tw_correction_block {
     float *value;
 } tw_correction_block;
 /* The row of the kernels that does it from element `at` of the block on; the moments of the new residual are added
- * unless they are NULL. With Adam it is no kernel: a root and a division take as long as the memory. */
+ * unless they are NULL, as they are with Adam. */
 size_t tw_correction_row(const tw_correction_block *block, tw_moments *moments, size_t at, size_t n, size_t listed,
                          size_t *done);
 /* Brings n elements of the residual to the rate of this step, and lets the gradient enter by a row of one's own, whose
