@@ -23,20 +23,20 @@ typedef struct tw_adam_step {
 #define TW_ADAM_LARGEST 1e30F
 
 /* The direction of moments. */
-static inline float tw_adam_direction(const tw_adam_step *step, float first, float second)
+static inline float tw_adam_direction(const tw_adam_step *s, float first, float second)
 {
-    float direction = step->correction * first / (step->correct_root * sqrtf(second) + step->epsilon);
+    float direction = s->correction * first / (s->correct_root * sqrtf(second) + s->epsilon);
     return fmaxf(fminf(direction, TW_ADAM_LARGEST), -TW_ADAM_LARGEST);
 }
 
 /* A gradient's direction. The moments are brought up to it. */
-static inline float tw_adam_take(const tw_adam_step *step, float gradient, float *first, float *second)
+static inline float tw_adam_take(const tw_adam_step *s, float gradient, float *first, float *second)
 {
-    float fresh = step->fresh * gradient;
-    *first = step->beta1 * *first + fresh;
-    *second = fminf(step->beta2 * *second + step->fresh_square * (gradient * gradient), TW_ADAM_LARGEST_SQUARE);
-    float ahead = step->nesterov ? step->beta1 * *first + fresh : *first;
-    return tw_adam_direction(step, ahead, *second);
+    float fresh = s->fresh * gradient;
+    *first = s->beta1 * *first + fresh;
+    *second = fminf(s->beta2 * *second + s->fresh_square * (gradient * gradient), TW_ADAM_LARGEST_SQUARE);
+    float ahead = s->nesterov ? s->beta1 * *first + fresh : *first;
+    return tw_adam_direction(s, ahead, *second);
 }
 
 typedef struct tw_directions_rows {

@@ -18,10 +18,10 @@ tw_adam_step tw_adam_begin(const tw_adam *adam, int nesterov, uint64_t before, i
 
 /* What has to be added to the momentum for a direction to be gone in the steps to come, of which each keeps beta1 of the
  * momentum: fresh / beta1 of it is the inverse of beta1 + beta1^2 + ... */
-static inline float tw_adam_owed(const tw_adam_step *step, float direction, float second)
+static inline float tw_adam_owed(const tw_adam_step *s, float direction, float second)
 {
-    float divisor = step->correct_root * sqrtf(second) + step->epsilon;
-    float owed = direction * (step->fresh / step->beta1) * (divisor / step->correction);
+    float divisor = s->correct_root * sqrtf(second) + s->epsilon;
+    float owed = direction * (s->fresh / s->beta1) * (divisor / s->correction);
     return fmaxf(fminf(owed, TW_ADAM_LARGEST), -TW_ADAM_LARGEST);
 }
 

@@ -145,13 +145,13 @@ static size_t adapt_row(const tw_correction_block *block, size_t at, size_t n, s
 {
     const tw_correction *t = block->of;
     size_t first = block->first + at;
-    float *u = t->momentum_buffer.fp32, *v = t->residual.fp32, *value = block->value + listed;
+    tw_kept u = tw_kept_from(t->momentum_buffer, first), v = tw_kept_from(t->residual, first);
+    float *second = t->second_moment + first, *g = t->gradient + first, *value = block->value + listed;
     uint32_t *index = block->index + listed;
-    if (v)
-        return tw_kernels_best()->directions->adapt_select(&t->adam, u + first, t->second_moment + first, v + first,
-                                                           t->gradient + first, n, t->scale, block->threshold,
-                                                           (uint32_t)first, index, value, done);
-    if (done) *done = n = tw_quiet_before(t->gradient + first, n);
+    if (!v.bf16)
+        return tw_kernels_best()->directions->adapt_select(&t->adam, u.fp32, second, v.fp32, g, n, t->scale,
+                                                           block->threshold, (uint32_t)first, index, value, done);
+    if (done) *done = n = tw_quiet_before(g, n);
     adapt_halves(t, first, n);
     return tw_kept_look(t->residual, first, n, block->threshold, index, value);
 }
