@@ -327,6 +327,13 @@ def adam_is_paid_out(rank, size):
         except thinwire.torch.Error as error:
             texts.append(str(error))
         compressor.close()
+    plain = torch.optim.SGD(model.parameters(), 0.01)
+    compressor = thinwire.torch.attach(models.wrapped(model), "dgc-adam:dense=*", banner=False, timeout=ranks.SECONDS, optimizer=plain)
+    try:
+        compressor.optimizer_state_dict()
+    except thinwire.torch.Error as error:
+        texts.append(str(error))
+    compressor.close()
     return worst, steps, v_is_there, float(owed.abs().max()), texts
 
 
@@ -521,6 +528,7 @@ class ModulesTest(unittest.TestCase):
             self.assertEqual((steps, v_is_there), (5, True))
             self.assertGreater(most, 0)
             self.assertIn("no exp_avg_sq of 4.weight", texts[0])
+            self.assertIn("SGD has no place for them: write thinwire.torch.AdamW", texts[-1])
             if hasattr(torch.optim.Optimizer, "register_step_pre_hook"):
                 self.assertIn("dgc-adam has begun without them: give attach() optimizer=", texts[1])
 

@@ -24,9 +24,10 @@ class Moments(NamedTuple):
 
 
 def has_moments(optimiser: Any, rows: List[Row]) -> bool:
-    """An optimiser that has left them to a scheme has some where it has loaded another's state since, and before it left
-    them where it had stepped."""
-    return bool(optimiser.state) and any(optimiser.state.get(row.parameter) for row in rows)
+    """An AdamW that has left them to a scheme has some where it has loaded another's state since, or had stepped before."""
+    if not hasattr(optimiser, "own_moments") or not optimiser.state:
+        return False
+    return any(optimiser.state.get(row.parameter) for row in rows)
 
 
 def of_row(optimiser: Any, row: Row, name: str) -> torch.Tensor:
@@ -99,4 +100,11 @@ def refuse_late(optimiser: Any, rows: List[Row], scheme: str) -> None:
 def owner(optimiser: Optional[Any]) -> Any:
     if optimiser is None:
         raise Error("no optimizer is known yet: give attach() optimizer=")
+    return optimiser
+
+
+def adamw(optimiser: Optional[Any], scheme: str) -> Any:
+    """The one that can have the scheme's moments."""
+    if not hasattr(owner(optimiser), "own_moments"):
+        raise Error(f"{scheme} has AdamW's moments, and {type(optimiser).__name__} has no place for them: write thinwire.torch.AdamW")
     return optimiser

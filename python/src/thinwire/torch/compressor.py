@@ -119,7 +119,8 @@ class Compressor(Stepping):
         if name_of(spec) == "allreduce" or self._comm is None:
             raise Error(f"from {name_of(self.spec)} to {name_of(spec)}: torch itself does the dense exchange; attach anew")
         spec = _optimiser.with_its_momentum(self._optimiser, spec)
-        moments = self.optimizer_state_dict() if self._adapts and name_of(spec) != name_of(self.spec) else None
+        leaves_moments = self._adapts and name_of(spec) != name_of(self.spec) and hasattr(self.inner_optimizer(), "own_moments")
+        moments = self.optimizer_state_dict() if leaves_moments else None
         old, new = self._reducer, self._made(spec)
         if moments is not None:
             self.inner_optimizer().load_state_dict(moments)  # a scheme that has moments itself takes them with its first step
@@ -212,7 +213,7 @@ class Compressor(Stepping):
     def _take_moments(self, reducer: Reducer) -> None:
         """Those that the optimiser had before it left them to the scheme, or has loaded since."""
         inner = self.inner_optimizer()
-        if self._adapts and inner is not None and _adam.has_moments(inner, self._rows):
+        if self._adapts and _adam.has_moments(inner, self._rows):
             comm = self._connected()
             _adam.move_in(inner, self._rows, reducer, comm.rank, comm.size)
 
@@ -372,23 +373,23 @@ class Compressor(Stepping):
         return _optimiser.innermost(self._optimiser)
 
     @contextlib.contextmanager
-    def moments_in_optimizer(self) -> Iterator[None]:
-        """The optimiser has a copy of the moments that the scheme has: a collective."""
-        inner = _adam.owner(self.inner_optimizer())
+    def moments_in_optimizer(self) -> Iterator[Any]:
+        """The optimiser, which has a copy of the moments that the scheme has: a collective."""
         if self._comm is None or not self._adapts:
-            yield
+            yield _adam.owner(self.inner_optimizer())
             return
+        inner = _adam.adamw(self.inner_optimizer(), name_of(self.spec))
         self._take_moments(self._live())
         with _adam.lent(inner, self._rows, _adam.moments_of(self._live(), self._group)):
-            yield
+            yield inner
 
     def optimizer_state_dict(self) -> Dict[str, Any]:
         """The optimizer's state_dict(), with what a scheme has of it that owns AdamW's moments: torch.optim.AdamW goes on
         with it, and so does thinwire.torch.AdamW, with any scheme. What the ranks held back is in the first moments, from
         which it is paid out. A collective, between steps; nothing changes here. To go on as if nothing had happened
         save the optimizer's own state_dict() and state_dict() of this object instead."""
-        with self.moments_in_optimizer():
-            return self.inner_optimizer().state_dict()
+        with self.moments_in_optimizer() as inner:
+            return inner.state_dict()
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Takes what state_dict() gave on the same rank of as many. The run then goes on bit for bit: compressed or by

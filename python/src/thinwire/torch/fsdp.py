@@ -208,14 +208,12 @@ class ShardCompressor(Stepping):
 
     def optimizer_state_dict(self) -> Dict[str, Any]:
         """As Compressor.optimizer_state_dict(), of this rank's shards: a collective of all ranks of all sites."""
+        inner = self._given
         with contextlib.ExitStack() as while_it_is_asked:
             for compressor in self._compressors.values():
-                while_it_is_asked.enter_context(compressor.moments_in_optimizer())
-            state = _adam.owner(self._optimizer()).state_dict()
+                inner = while_it_is_asked.enter_context(compressor.moments_in_optimizer())
+            state: Dict[str, Any] = _adam.owner(inner).state_dict()
         return state
-
-    def _optimizer(self) -> Any:
-        return next((one.inner_optimizer() for one in self._compressors.values()), self._given)
 
     def _refuse_other_shards(self, state: Dict[str, Any]) -> None:
         there, here = state.get(_state.ABOUT + "shard"), self._about()["shard"]
