@@ -21,8 +21,11 @@ from torch.nn.parallel import DistributedDataParallel
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "pytorch"))
 import gpt  # noqa: E402
 import thinwire.torch  # noqa: E402
+from thinwire.spec import defaults_of, name_of, options_of, with_option  # noqa: E402
 
-SCHEMES = ("fp8", "qsgd", "powersgd:rank=16", "powersgd:rank=4", "topk:density=0.01")
+SCHEMES = ("fp8", "qsgd", "powersgd:rank=16", "powersgd:rank=4", "topk:density=0.01", "onebit-adam", "dgc-adam",
+           "dgc-adam:density=0.01,warmup_density=0.1", "dgc-adam:density=0.01,warmup_density=0.1,momentum=0.7")
+CLIP = 1.0  # of the gradient's norm
 HELD_OUT = 16  # batches
 
 
@@ -46,15 +49,20 @@ def trained(o, scheme, seed, symbols, text):
     torch.manual_seed(seed)
     model = gpt.GPT(symbols, o.length, o.width, o.layers, 4)
     ddp = DistributedDataParallel(model, gradient_as_bucket_view=True)
-    optimizer = torch.optim.AdamW(ddp.parameters(), lr=o.rate, betas=(0.9, 0.99), weight_decay=0.1)
-    compressor = scheme and thinwire.torch.attach(ddp, scheme, optimizer=optimizer, fallback=False, banner=False)
+    spec = scheme and thinwire.for_run(scheme, o.steps)
+    own = options_of(spec) if spec else {}
+    optimizer = thinwire.torch.AdamW(ddp.parameters(), lr=o.rate, betas=(float(own.get("momentum", 0.9)), 0.99), weight_decay=0.1)
+    if spec and "beta2" in defaults_of(name_of(spec)) and "clip" in defaults_of(name_of(spec)):
+        spec = with_option(spec, "clip", str(CLIP))  # what comes out is no gradient to clip
+    compressor = spec and thinwire.torch.attach(ddp, spec, optimizer=optimizer, fallback=False, banner=False)
     for step in range(o.steps):
         for group in optimizer.param_groups:
             group["lr"] = gpt.rate_at(step, o)
         generator = torch.Generator().manual_seed((seed * 1_000_000 + step) * 1000 + rank)
         optimizer.zero_grad()
         gpt.loss_of(ddp, *gpt.drawn(learnt, generator, o.batch, o.length)).backward()
-        torch.nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)
+        if not optimizer.takes_directions:
+            torch.nn.utils.clip_grad_norm_(ddp.parameters(), CLIP)
         optimizer.step()
     counts = compressor.stats() if compressor else {"ratio": 1.0, "ratio_traffic": 1.0}
     if compressor:

@@ -97,6 +97,27 @@ TW_API float tw_scheme_momentum(const tw_scheme *scheme, int *nesterov);
 TW_API const char *tw_scheme_plan(const tw_scheme *scheme, size_t index);
 TW_API uint64_t tw_scheme_state_bytes(const tw_scheme *scheme);
 
+/* ---- Adam's moments ------------------------------------------------------------------------------------------------
+ * A scheme that divides by Adam's moments before it sends (dgc-adam, onebit-adam) keeps what an AdamW without it keeps
+ * of each parameter: m = beta1*m + (1 - beta1)*g and v = beta2*v + (1 - beta2)*g^2, of the mean gradient, and the count
+ * of steps; torch.optim.AdamW calls them exp_avg, exp_avg_sq and step. first[i] and second[i] are tensor i's. Nobody
+ * need be there: spec and table tell what is remembered. */
+
+/* What rank `rank` of `size` of a reducer begins with that goes on where an AdamW stands after `steps` steps: puts into
+ * `state`, under `prefix`, what tw_reducer_load_state takes. Nothing is held back. TW_ERROR_SPEC: the scheme has no
+ * such moments. TW_ERROR_STATE: one of them is not finite or beyond 1e36, or a second one is below 0. */
+TW_API tw_status tw_reducer_state_of_moments(const char *spec, const tw_tensor *tensors, size_t count, uint64_t steps,
+                                             const float *const *first, const float *const *second, int rank, int size,
+                                             const char *prefix, tw_state *state);
+/* The other way: where an AdamW stands that goes on from what `old_size` ranks have saved, with `source` as
+ * tw_reducer_regroup_state has it. The first moments are the sums of the ranks'. What the ranks held back is added to
+ * them, in such a measure that AdamW's next steps apply it, all in all, as the scheme would have sooner or later. Where
+ * each rank has squares of its own gradients (dgc-adam), the second moments are what the scheme takes for those of the
+ * mean. What a leftover's rounding to 16 bits lost last is dropped. */
+TW_API tw_status tw_reducer_moments_of_state(const char *spec, const tw_tensor *tensors, size_t count, int old_size,
+                                             tw_state_source source, void *context, const char *prefix, uint64_t *steps,
+                                             float *const *first, float *const *second);
+
 /* What this rank's side of the last step weighed. Set struct_size = sizeof(tw_cost) before the call. */
 typedef struct tw_cost {
     size_t struct_size;

@@ -11,7 +11,9 @@ if not ranks.torch_is_missing():
 
 
 POWERSGD = "powersgd:rank=2,min_elements=1,leftovers=fp32"
-BY_HAND = ("qsgd:min_elements=1,leftovers=fp32", "topk:density=0.05", "dgc:density=0.1,warmup_steps=0,masking=off")
+BY_HAND = ("qsgd:min_elements=1,leftovers=fp32", "topk:density=0.05", "dgc:density=0.1,warmup_steps=0,masking=off",
+           "dgc-adam:density=0.1,warmup_steps=0", "onebit-adam:warmup_steps=1,min_elements=1")
+EXACT = "topk:dense=*,leftovers=fp32"
 EVERYTHING = "topk:density=1,values=fp32,min_elements=1,min_dims=1"
 
 
@@ -128,6 +130,31 @@ def beside_ddp(rank, size):
     model, group = sharded(size, 1)
     plan = thinwire.torch.attach_fsdp2(model, POWERSGD, group, timeout=ranks.SECONDS).plan()
     return plan, thinwire.torch.attach(models.wrapped(layers()), POWERSGD, timeout=ranks.SECONDS).plan()
+
+
+def adamw(rank, size):
+    """How far nine steps of torch's AdamW are from those of which a scheme takes three in the middle, with shards of both
+    moments; and whether all ranks took as many."""
+    import thinwire.torch
+    ends, more = [], {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1}
+    for spec in (EXACT, "dgc-adam:dense=*,leftovers=fp32,nesterov=off",
+                 "onebit-adam:leftovers=fp32,warmup_steps=99"):
+        model, group = sharded(size // 2, 2, make=uneven)
+        state = None
+        for part, of_part in enumerate((EXACT, spec, EXACT)):
+            kind = thinwire.torch.AdamW if part == 1 else torch.optim.AdamW
+            optimiser = kind(model.parameters(), **more)
+            if state:
+                optimiser.load_state_dict(state)
+            with thinwire.torch.attach_fsdp2(model, of_part, group, optimizer=optimiser, banner=False, timeout=ranks.SECONDS) as one:
+                for step in range(3 * part, 3 * part + 3):
+                    optimiser.zero_grad()
+                    model(inputs(rank, step)).square().mean().backward()
+                    optimiser.step()
+                state = one.optimizer_state_dict()
+        ends.append(torch.cat([full(p.detach()).reshape(-1) for p in model.parameters()]))
+        steps = {float(one["step"]) for one in state["state"].values() if one["exp_avg"].to_local().numel()}
+    return [float((end - ends[0]).abs().max()) for end in ends[1:]], steps
 
 
 def skipped(rank, size, nonfinite):
@@ -280,7 +307,7 @@ CALLS = {  # what each number of ranks does, in one start of theirs
         ("refusals",)),
     4: (("compare", 2, "allreduce"), ("compare", 2, "allreduce", "uneven"), ("compare", 2, EVERYTHING, "uneven"),
         ("by_hand", 2, POWERSGD), ("by_hand", 2, POWERSGD, "uneven"), *((("by_hand", 2, spec)) for spec in BY_HAND),
-        *(("skipped", nonfinite) for nonfinite in ("skip", "scaler", "raise")), ("skipped_for_good",), ("told",))}
+        *(("skipped", nonfinite) for nonfinite in ("skip", "scaler", "raise")), ("skipped_for_good",), ("told",), ("adamw",))}
 
 
 def in_turn(rank, size):
@@ -337,6 +364,11 @@ class FsdpTest(unittest.TestCase):
             with self.subTest(spec=spec):
                 for equal, *_ in on_ranks(4, "by_hand", 2, spec):
                     self.assertTrue(equal)
+
+    def test_adamws_shards_are_left_to_a_scheme_and_taken_back(self):
+        for differences, steps in on_ranks(4, "adamw"):
+            self.assertLess(max(differences), 2e-6, differences)
+            self.assertEqual(steps, {9.0})
 
     def test_uneven_and_empty_pieces_have_the_bits_of_the_scheme_by_hand(self):
         found = on_ranks(4, "by_hand", 2, POWERSGD, "uneven")

@@ -15,7 +15,7 @@ from thinwire import _library, errors, outer, table
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = pathlib.Path(os.environ.get("THINWIRE_INCLUDE", ROOT / "include" / "thinwire"))
 HEADERS = [f"thinwire{part}.h" for part in ("", "_gossip", "_outer", "_clusters", "_tcp", "_members", "_folder", "_sealed", "_sim",
-                                       "_plan")]
+                                       "_plan", "_by_hand")]
 PLAIN = {"int": c_int, "size_t": c_size_t, "uint64_t": c_uint64, "double": c_double, "float": c_float, "tw_dtype": c_int,
          "tw_status": c_int, "tw_memory_kind": c_int,
          "tw_option_kind": c_int, "int64_t": c_int64, "tw_members_wish": c_int, "tw_plan_optimizer": c_int, "tw_plan_kind": c_int,

@@ -251,6 +251,92 @@ def adam_in_the_place_of_torchs(rank, size):
     return [float((ends[0] - end).abs().max()) for end in ends[1:]]
 
 
+def adam_goes_on(rank, size):
+    """How far from torch's AdamW of ten steps one is that is left after four to a scheme which sends all, and taken back after
+    seven: by loading its state before the scheme is there, after it is, or by another scheme for the same model."""
+    import models
+    import thinwire.torch
+    more = {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1}
+    spec = "dgc-adam:dense=*,leftovers=fp32,nesterov=off"
+    start = models.small().eval().to(memory_format=torch.channels_last)
+    whole, half = copy.deepcopy(start), copy.deepcopy(start)
+    models.train(models.wrapped(whole), torch.optim.AdamW(whole.parameters(), **more), rank, range(10))
+    first = torch.optim.AdamW(half.parameters(), **more)
+    models.train(models.wrapped(half), first, rank, range(4))
+    differences = []
+    for way in ("before", "after", "scheme", "asked"):
+        model = copy.deepcopy(half)
+        optimiser, ddp = thinwire.torch.AdamW(model.parameters(), **more), models.wrapped(model)
+        if way != "after":
+            optimiser.load_state_dict(copy.deepcopy(first.state_dict()))
+        begin = "dgc-adam:dense=*" if way == "scheme" else spec
+        compressor = thinwire.torch.attach(ddp, begin, optimizer=optimiser, banner=False, timeout=ranks.SECONDS)
+        if way == "after":
+            optimiser.load_state_dict(copy.deepcopy(first.state_dict()))
+        if way == "scheme":
+            compressor.set_scheme("onebit-adam:leftovers=fp32,warmup_steps=99")
+        models.train(ddp, optimiser, rank, range(4, 7))
+        assert not optimiser.state
+        if way == "scheme":
+            compressor.set_scheme("topk:dense=*,leftovers=fp32")
+        moved = compressor.optimizer_state_dict()
+        assert bool(optimiser.state) == (way == "scheme")
+        if way in ("scheme", "asked"):
+            models.train(ddp, optimiser, rank, range(7, 10))
+        compressor.close()
+        if way not in ("scheme", "asked"):
+            optimiser = torch.optim.AdamW(model.parameters(), **more)
+            optimiser.load_state_dict(moved)
+            models.train(models.wrapped(model), optimiser, rank, range(7, 10))
+        differences.append(max(float((a - b).detach().abs().max()) for a, b in zip(model.parameters(), whole.parameters())))
+    return differences
+
+
+def adam_is_paid_out(rank, size):
+    """What a scheme held back is in the moments that it gives back, the same on all ranks; what is not AdamW's is refused,
+    and moments that come too late."""
+    import models
+    import thinwire.torch
+    texts, model = [], models.small()
+    optimiser, ddp = thinwire.torch.AdamW(model.parameters(), 0.01), models.wrapped(model)
+    compressor = thinwire.torch.attach(ddp, "dgc-adam:density=0.05,warmup_steps=0", optimizer=optimiser, banner=False,
+                                       timeout=ranks.SECONDS)
+    models.train(ddp, optimiser, rank, range(5))
+    both = compressor.state_dict(), compressor.optimizer_state_dict()
+    for name, value in both[0].items():
+        assert not isinstance(value, torch.Tensor) or torch.equal(value, compressor.state_dict()[name])
+    index = [name for name, _ in model.named_parameters()].index("4.weight")
+    sums = {kind: both[0][f"{kind}/4.weight"].clone() for kind in ("momentum", "second_moment", "residual")}
+    for one in sums.values():
+        torch.distributed.all_reduce(one)
+    there = both[1]["state"][index]
+    v = sums["second_moment"].reshape(32, 576)
+    owed = sums["residual"].reshape(32, 576) * ((v / (1 - 0.999 ** 6)).sqrt() + 1e-8) * (1 - 0.9 ** 6) * (0.1 / 0.9)  # as the next step corrects
+    worst = float((there["exp_avg"] - sums["momentum"].reshape(32, 576) - owed).abs().max() / owed.abs().max())
+    steps, v_is_there = float(there["step"]), bool(torch.allclose(there["exp_avg_sq"], v, rtol=1e-6))
+    compressor.close()
+    for state in ({"step": torch.tensor(3.0), "exp_avg": torch.zeros(32, 576)}, None):
+        model = models.small()
+        other, ddp = thinwire.torch.AdamW(model.parameters(), 0.01), models.wrapped(model)
+        told = {"optimizer": other} if state else {}
+        compressor = thinwire.torch.attach(ddp, "dgc-adam:dense=*,momentum=0.9,beta2=0.999", banner=False, timeout=ranks.SECONDS,
+                                           **told)
+        other.state[model[4].weight] = state or {"step": torch.tensor(3.0)}
+        try:
+            models.train(ddp, other, rank, range(1))
+        except thinwire.torch.Error as error:
+            texts.append(str(error))
+        compressor.close()
+    plain = torch.optim.SGD(model.parameters(), 0.01)
+    compressor = thinwire.torch.attach(models.wrapped(model), "dgc-adam:dense=*", banner=False, timeout=ranks.SECONDS, optimizer=plain)
+    try:
+        compressor.optimizer_state_dict()
+    except thinwire.torch.Error as error:
+        texts.append(str(error))
+    compressor.close()
+    return worst, steps, v_is_there, float(owed.abs().max()), texts
+
+
 def after_a_scheme(rank, size):
     """When a scheme that had the momentum or the moments is over, the optimiser has its own again, from zero: alone, after
     another scheme took its place, and under "allreduce"."""
@@ -431,6 +517,20 @@ class ModulesTest(unittest.TestCase):
     def test_moments_in_the_scheme_are_moments_in_the_optimiser(self):
         for differences in ranks.on_ranks(2, adam_in_the_place_of_torchs):
             self.assertLess(max(differences), 1e-5, differences)
+
+    def test_torchs_adamw_is_left_to_a_scheme_and_taken_back(self):
+        for differences in ranks.on_ranks(2, adam_goes_on):
+            self.assertLess(max(differences), 2e-6, differences)
+
+    def test_what_a_scheme_held_back_is_in_the_moments_that_it_gives(self):
+        for worst, steps, v_is_there, most, texts in ranks.on_ranks(2, adam_is_paid_out):
+            self.assertLess(worst, 1e-5)
+            self.assertEqual((steps, v_is_there), (5, True))
+            self.assertGreater(most, 0)
+            self.assertIn("no exp_avg_sq of 4.weight", texts[0])
+            self.assertIn("SGD has no place for them: write thinwire.torch.AdamW", texts[-1])
+            if hasattr(torch.optim.Optimizer, "register_step_pre_hook"):
+                self.assertIn("dgc-adam has begun without them: give attach() optimizer=", texts[1])
 
     def test_an_optimiser_has_its_momentum_again_when_a_scheme_is_over(self):
         for differences in ranks.on_ranks(2, after_a_scheme):

@@ -26,6 +26,11 @@ TW_INLINE __m256 smaller(__m256 a, __m256 b)
     return _mm256_min_ps(a, b);
 }
 
+TW_INLINE __m256 roots(__m256 x)
+{
+    return _mm256_sqrt_ps(x);
+}
+
 TW_INLINE void store_fp16(uint16_t *dst, __m256 x)
 {
     _mm_storeu_si128((__m128i *)dst, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));

@@ -25,6 +25,11 @@ TW_INLINE __m512 smaller(__m512 a, __m512 b)
     return _mm512_min_ps(a, b);
 }
 
+TW_INLINE __m512 roots(__m512 x)
+{
+    return _mm512_sqrt_ps(x);
+}
+
 TW_INLINE void store_fp16(uint16_t *dst, __m512 x)
 {
     _mm256_storeu_si256((__m256i *)dst, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));

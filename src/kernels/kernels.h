@@ -9,6 +9,7 @@
 #include "averaging.h"
 #include "chunks.h"
 #include "cpu.h"
+#include "directions.h"
 #include "halves.h"
 #include "lowrank.h"
 #include "moments.h"
@@ -69,6 +70,7 @@ typedef struct tw_kernels {
     const tw_averaging_rows *averaging;
     const tw_moments_rows *moments;
     const tw_chunks_rows *chunks;
+    const tw_directions_rows *directions;
     const tw_quantise_rows *quantise;
     const tw_lowrank_rows *lowrank;
     const tw_rounded_rows *rounded;

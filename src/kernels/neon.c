@@ -27,6 +27,11 @@ TW_INLINE float32x4_t smaller(float32x4_t a, float32x4_t b)
     return vbslq_f32(vcltq_f32(a, b), a, b);
 }
 
+TW_INLINE float32x4_t roots(float32x4_t x)
+{
+    return vsqrtq_f32(x);
+}
+
 TW_INLINE void store_fp16(uint16_t *dst, float32x4_t x)
 {
     vst1_u16(dst, vreinterpret_u16_f16(vcvt_f16_f32(x)));

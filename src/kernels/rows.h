@@ -9,6 +9,8 @@
  *       The first WIDTH / 2 floats of src as doubles.
  *   VECTOR larger(VECTOR a, VECTOR b), smaller(VECTOR a, VECTOR b)
  *       Lane by lane a > b ? a : b, and a < b ? a : b.
+ *   VECTOR roots(VECTOR x)
+ *       Square roots, rounded to nearest.
  *   void store_fp16(uint16_t *dst, VECTOR x), VECTOR load_fp16(const uint16_t *src)
  *       Conversions as in half.h.
  *   void stream(float *dst, VECTOR x), void drain(void)
@@ -303,6 +305,7 @@ static size_t select_only(const float *v, size_t n, float threshold, uint32_t fi
 
 #include "rows_averaging.h"
 #include "rows_chunks.h"
+#include "rows_directions.h"
 #include "rows_halves.h"
 #include "rows_lowrank.h"
 #include "rows_moments.h"
@@ -313,6 +316,7 @@ const tw_kernels TABLE = {
     .averaging = &averaging_rows,
     .moments = &moments_rows,
     .chunks = &chunks_rows,
+    .directions = &directions_rows,
     .quantise = &quantise_rows,
     .lowrank = &lowrank_rows,
     .rounded = &rounded_rows,

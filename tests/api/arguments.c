@@ -315,6 +315,33 @@ static int begin_with_all(void)
     return status == TW_OK;
 }
 
+static void test_moments(void **state)
+{
+    (void)state;
+    uint64_t steps;
+    NEEDED(tw_reducer_state_of_moments, spec, NULL, table, 1, 1, starts, starts, 0, 1, "", saved);
+    NEEDED(tw_reducer_state_of_moments, tensors, "dgc-adam", NULL, 1, 1, starts, starts, 0, 1, "", saved);
+    NEEDED(tw_reducer_state_of_moments, first, "dgc-adam", table, 1, 1, NULL, starts, 0, 1, "", saved);
+    NEEDED(tw_reducer_state_of_moments, first, "dgc-adam", table, 1, 1, gaps, starts, 0, 1, "", saved);
+    NEEDED(tw_reducer_state_of_moments, second, "dgc-adam", table, 1, 1, starts, NULL, 0, 1, "", saved);
+    NEEDED(tw_reducer_state_of_moments, second, "dgc-adam", table, 1, 1, starts, gaps, 0, 1, "", saved);
+    NEEDED(tw_reducer_state_of_moments, prefix, "dgc-adam", table, 1, 1, starts, starts, 0, 1, NULL, saved);
+    NEEDED(tw_reducer_state_of_moments, state, "dgc-adam", table, 1, 1, starts, starts, 0, 1, "", NULL);
+    NEEDED(tw_reducer_moments_of_state, spec, NULL, table, 1, 1, no_state, NULL, "", &steps, buffers, buffers);
+    NEEDED(tw_reducer_moments_of_state, tensors, "dgc-adam", NULL, 1, 1, no_state, NULL, "", &steps, buffers, buffers);
+    NEEDED(tw_reducer_moments_of_state, source, "dgc-adam", table, 1, 1, NULL, NULL, "", &steps, buffers, buffers);
+    WITHOUT(tw_reducer_moments_of_state, context,
+            tw_reducer_moments_of_state("dgc-adam", table, 1, 1, no_state, NULL, "", &steps, buffers, buffers) ==
+                TW_ERROR_IO);
+    NEEDED(tw_reducer_moments_of_state, prefix, "dgc-adam", table, 1, 1, no_state, NULL, NULL, &steps, buffers,
+           buffers);
+    NEEDED(tw_reducer_moments_of_state, steps, "dgc-adam", table, 1, 1, no_state, NULL, "", NULL, buffers, buffers);
+    NEEDED(tw_reducer_moments_of_state, first, "dgc-adam", table, 1, 1, no_state, NULL, "", &steps, NULL, buffers);
+    NEEDED(tw_reducer_moments_of_state, first, "dgc-adam", table, 1, 1, no_state, NULL, "", &steps, holes, buffers);
+    NEEDED(tw_reducer_moments_of_state, second, "dgc-adam", table, 1, 1, no_state, NULL, "", &steps, buffers, NULL);
+    NEEDED(tw_reducer_moments_of_state, second, "dgc-adam", table, 1, 1, no_state, NULL, "", &steps, buffers, holes);
+}
+
 static void test_scheme(void **state)
 {
     (void)state;
@@ -701,6 +728,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_outer, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_clusters, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_state, make_all, free_all),
+        cmocka_unit_test_setup_teardown(test_moments, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_scheme, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_world, make_all, free_all),
         cmocka_unit_test_setup_teardown(test_plan, make_all, free_all),

@@ -442,6 +442,17 @@ class SmokeTest(unittest.TestCase):
         call("tw_state_destroy", state)
         call("tw_scheme_destroy", scheme)
 
+    def test_8_moments(self):
+        first, second, steps = floats(*[1] * COUNT), floats(*[4] * COUNT), ctypes.c_uint64()
+        got_first, got_second = floats(*[0] * COUNT), floats(*[0] * COUNT)
+        state = made("tw_state_create")
+        source = binding.types["tw_state_source"](lambda _, old, where: self.hand_over(state, where))
+        ok("tw_reducer_state_of_moments", b"dgc-adam", tensors(), 1, 7, pointers(first), pointers(second), 0, 1, b"", state)
+        ok("tw_reducer_moments_of_state", b"dgc-adam", tensors(), 1, 1, source, None, b"", ctypes.byref(steps),
+           pointers(got_first), pointers(got_second))
+        self.assertEqual((list(got_first), list(got_second), steps.value), (list(first), list(second), 7))
+        call("tw_state_destroy", state)
+
     def with_rounds_of_its_own(self, fields):
         """A scheme that adds gradients up, counts its steps and skips the second."""
         one = binding.constants["TW_F32"]

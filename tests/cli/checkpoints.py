@@ -51,6 +51,45 @@ class ResumeTest(CommandLineTest):
         self.refuse_training(2, ["model.safetensors was written with what is in the training data pixels", "must be as they were"],
                              "--data", data, "--steps", 4, "--out", out, "--resume")
 
+    def go_on(self, out, sync, steps, workers=2, told="the moments of AdamW go on with", others=()):
+        job = self.run_program(*self.train_words("--quiet", "--json", "-", "--out", out, "--resume", "--sync", sync, "--steps", steps,
+                                                 "--workers", workers, *others))
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertIn(told, job.stderr)
+        return json.loads(job.stdout)
+
+    def test_an_adamw_run_goes_on_with_the_scheme_that_owns_its_moments_and_back(self):
+        """Bit for bit, as long as the powers of these betas are exact in double."""
+        sends_all = "dgc-adam:density=1,values=fp32,nesterov=off,warmup_steps=0"
+        sends_means = "dgc-adam:dense=*,leftovers=fp32,nesterov=off"
+        adamw = ("--optimizer", "adamw", "--lr", 0.01, "--momentum", 0.75, "--beta2", 0.9375, "--epsilon", 2**-20,
+                 "--weight-decay", 0.1, "--schedule", "constant")
+        for sync, workers in ((f"{sends_all},momentum=0.75", 1), (f"{sends_means},momentum=0.75", 2),
+                              (f"{sends_means},momentum=0.75", 4), ("onebit-adam:momentum=0.75,leftovers=fp32,warmup_steps=99", 2)):
+            with self.subTest(sync=sync, workers=workers):
+                out = self.folder / f"{sync[:12]}-{workers}"
+                whole = self.train(*adamw, "--workers", workers, "--steps", 12)
+                self.train(*adamw, "--workers", workers, "--steps", 4, "--out", out)
+                self.go_on(out, sync, 8, workers)
+                self.assertEqual(self.go_on(out, "allreduce", 12, workers)["weights_crc32c"], whole["weights_crc32c"])
+
+    def test_moments_go_on_among_more_and_fewer_workers(self):
+        out = self.folder / "run"
+        self.train("--optimizer", "adamw", "--lr", 0.01, "--workers", 2, "--steps", 3, "--out", out)
+        self.go_on(out, "dgc-adam", 6, 4, "is of a run with --sync allreduce: the moments of AdamW go on with --sync dgc-adam")
+        for sync, steps, workers in (("onebit-adam:warmup_steps=2", 8, 3), ("dgc-adam:state=bf16", 10, 4), ("allreduce", 12, 1)):
+            self.assertEqual(self.go_on(out, sync, steps, workers)["steps"], steps)
+        self.refuse_training(2, ["has --sync allreduce, which stays as it is"], "--out", out, "--resume", "--sync", "topk")
+
+    def test_moments_of_a_lost_worker_are_missed(self):
+        out = self.folder / "run"
+        self.train("--optimizer", "adamw", "--lr", 0.01, "--workers", 2, "--steps", 3, "--sync", "dgc-adam", "--out", out)
+        lost = out / "checkpoints/step-00000003/worker-1.safetensors"
+        lost.unlink()
+        self.refuse_training(2, ["worker-1.safetensors is missing", "--forget-lost"], "--out", out, "--resume", "--sync", "allreduce",
+                             "--steps", 6)
+        self.assertEqual(self.go_on(out, "allreduce", 6, others=("--forget-lost",))["steps"], 6)
+
     def test_a_named_checkpoint(self):
         options = ("--out", self.folder / "run", "--checkpoint-every", 2, "--schedule", "constant")
         whole = self.train(*options, "--steps", 6)

@@ -6,6 +6,7 @@
 #include "error.h"
 #include "exchange.h"
 #include "model_file.h"
+#include "moments.h"
 #include "regroup.h"
 #include "regular_file.h"
 #include "tensor_table.h"
@@ -85,6 +86,23 @@ static tw_status pack_model(worker *w, uint64_t step, tw_state *state)
     return tensor_table_put(state, "", l->buffer_tensors, kept_buffers(l), w->mean_buffers);
 }
 
+/* A checkpoint, and what all ranks learn of its model file. */
+typedef struct place {
+    char folder[FOLDER_PATH]; /* on this rank's disk */
+    size_t newer;             /* checkpoints of the run */
+    uint64_t number;          /* in the folder's name */
+    int has_model, has_older; /* the model file is there; so is an older checkpoint */
+    int forgets;              /* what is lost does not keep the run from going on */
+    uint64_t step;            /* to go on from; */
+    uint64_t written;         /* the file's own: as many epochs, of so many steps each, may be other steps here */
+    uint64_t steps_per_epoch;
+    char moves[SYNC_MOST]; /* the --sync that kept Adam's moments elsewhere: see moments.h; "": they stay */
+    int unseen;
+    schedule schedule;
+    best_checkpoint best;
+    stamp stamp;
+} place;
+
 /* Where the file does not say what its text meant, it means what it does today. */
 static tw_status check_setting(const setting_text *wanted, const tw_state *state, const char *path)
 {
@@ -110,16 +128,29 @@ static bool may_differ(const setting_text *setting, const tw_state *state)
     return strcmp(setting->key, "workers") == 0;
 }
 
-static tw_status check_identity(const worker *w, const tw_state *state, const char *path)
+static int moves(const worker *w, const setting_text *wanted, const tw_state *state, place *found)
+{
+    const char *before = tw_state_text(state, wanted->key);
+    int is_sync = before && wanted->row && wanted->row->offset == offsetof(train_settings, sync);
+    if (!is_sync || strlen(before) >= SYNC_MOST) return 0;
+    if (!moments_may_move(w->settings.optimizer, before, wanted->value)) return 0;
+    snprintf(found->moves, sizeof found->moves, "%s", before);
+    return 1;
+}
+
+static tw_status check_identity(const worker *w, const tw_state *state, const char *path, place *found)
 {
     setting_text identity[IDENTITY];
     size_t count = checkpoint_identify(w, identity);
-    for (size_t i = 0; i < count; i++)
-        if (!may_differ(&identity[i], state)) TW_TRY(check_setting(&identity[i], state, path));
+    for (size_t i = 0; i < count; i++) {
+        if (may_differ(&identity[i], state)) continue;
+        tw_status status = check_setting(&identity[i], state, path);
+        if (status != TW_OK && !moves(w, &identity[i], state, found)) return status;
+    }
     return TW_OK;
 }
 
-static tw_status unpack_model(worker *w, const tw_state *state)
+static tw_status unpack_model(worker *w, const tw_state *state, const place *found)
 {
     learner *l = w->learner;
     double plateau[2];
@@ -131,7 +162,7 @@ static tw_status unpack_model(worker *w, const tw_state *state)
     TW_TRY(base_get(w, state));
     w->unseen = tw_state_get(state, UNSEEN, TW_U64, 1, &(uint64_t){0}) == TW_OK;
     TW_TRY(tensor_table_get(state, "", l->tensors, l->tensor_count, l->parameters));
-    return w->exchange->replicas ? optimiser_load(w->optimiser, state) : TW_OK;
+    return w->exchange->replicas && !*found->moves ? optimiser_load(w->optimiser, state) : TW_OK;
 }
 
 static tw_status pack_own(worker *w, tw_state *state)
@@ -140,8 +171,9 @@ static tw_status pack_own(worker *w, tw_state *state)
     return w->exchange->save ? w->exchange->save(w, WORKER_FILE_SCHEME, state) : TW_OK;
 }
 
-static tw_status unpack_own(worker *w, const tw_state *state)
+static tw_status unpack_own(worker *w, const tw_state *state, const place *found)
 {
+    if (*found->moves) return TW_OK;
     if (!w->exchange->replicas) TW_TRY(optimiser_load(w->optimiser, state));
     return w->exchange->load ? w->exchange->load(w, WORKER_FILE_SCHEME, state) : TW_OK;
 }
@@ -161,22 +193,6 @@ static tw_status pack_worker(worker *w, tw_state *state)
     if (w->task->ops->save) TW_TRY(w->task->ops->save(l, TASK, state));
     return pack_own(w, state);
 }
-
-/* A checkpoint, and what all ranks learn of its model file. */
-typedef struct place {
-    char folder[FOLDER_PATH]; /* on this rank's disk */
-    size_t newer;             /* checkpoints of the run */
-    uint64_t number;          /* in the folder's name */
-    int has_model, has_older; /* the model file is there; so is an older checkpoint */
-    int forgets;              /* what is lost does not keep the run from going on */
-    uint64_t step;            /* to go on from; */
-    uint64_t written;         /* the file's own: as many epochs, of so many steps each, may be other steps here */
-    uint64_t steps_per_epoch;
-    int unseen;
-    schedule schedule;
-    best_checkpoint best;
-    stamp stamp;
-} place;
 
 /* The step of this run that comes as late in its epoch as that step of the checkpoint's. A run whose length is given in
  * steps counts steps. */
@@ -202,7 +218,7 @@ static tw_status unpack_worker(worker *w, const tw_state *state, const place *fo
     TW_TRY(tensor_table_get(state, "", l->buffer_tensors, kept_buffers(l), l->buffers));
     if (w->task->ops->restore) TW_TRY(w->task->ops->restore(l, TASK, state));
     worker_file_resume_epoch(w, epoch);
-    return unpack_own(w, state);
+    return unpack_own(w, state, found);
 }
 
 /* --- writing -------------------------------------------------------------------------------------------------- */
@@ -360,8 +376,8 @@ static tw_status load_model(worker *w, place *found)
     char path[CHECKPOINT_PATH];
     tw_state *state;
     TW_TRY(checksum_load(folder_model(found->folder, path), &state));
-    tw_status status = check_identity(w, state, path);
-    if (status == TW_OK) status = model_file_named(path, unpack_model(w, state));
+    tw_status status = check_identity(w, state, path, found);
+    if (status == TW_OK) status = model_file_named(path, unpack_model(w, state, found));
     stamp_read(state, w->size, &found->stamp);
     if (status == TW_OK) status = check_workers(&found->stamp, path);
     if (status == TW_OK) found->steps_per_epoch = read_epoch(w, state, found->stamp.workers);
@@ -469,7 +485,7 @@ static tw_status gather_files(worker *w, const place *found, const checkpoint_fi
 {
     char path[CHECKPOINT_PATH];
     int own = file_of(w, found, files), lacks = files->is_scattered;
-    if (!takes_over(w, found, files) && own >= 0) lacks = !path_exists(folder_worker(found->folder, own, path));
+    if (!takes_over(w, found, files) && !*found->moves && own >= 0) lacks = !path_exists(folder_worker(found->folder, own, path));
     TW_TRY(agree_any(w->comm, &lacks));
     return lacks ? checkpoint_files_share(w, files) : TW_OK;
 }
@@ -540,15 +556,25 @@ static void tell_regrouping(const worker *w, const place *found, const checkpoin
             (double)found->step / (double)w->steps_per_epoch);
 }
 
-static tw_status load_files(worker *w, const place *found, const checkpoint_files *files)
+static tw_status take_files(worker *w, const place *found, const checkpoint_files *files, const regrouping *from)
 {
     int own = file_of(w, found, files);
-    if (w->rank == 0 && (files->lost > 0 || w->size != found->stamp.workers)) tell_regrouping(w, found, files);
     if (!takes_over(w, found, files))
         return agree_status(w, own >= 0 ? load_worker(w, found, own) : join_late(w, found->folder));
     TW_TRY(agree_status(w, join_late(w, found->folder)));
-    regrouping from = {found->folder, &found->stamp, found->written, files};
-    return regroup_run(w, &from);
+    return regroup_run(w, from);
+}
+
+static tw_status load_files(worker *w, const place *found, const checkpoint_files *files)
+{
+    const regrouping from = {found->folder, &found->stamp, found->written, files, *found->moves != 0};
+    if (w->rank == 0 && (files->lost > 0 || w->size != found->stamp.workers)) tell_regrouping(w, found, files);
+    TW_TRY(take_files(w, found, files, &from));
+    if (!*found->moves) return TW_OK;
+    if (w->rank == 0)
+        fprintf(stderr, "thinwire: %s is of a run with --sync %s: the moments of AdamW go on with --sync %s\n",
+                found->folder, found->moves, w->settings.sync);
+    return moments_move(w, found->moves, &from);
 }
 
 static tw_status resume(worker *w, place *found, checkpoint_files *files)

@@ -33,15 +33,9 @@ static tw_status open_file(const regrouping *from, int old, tw_state **out)
 
 /* ---- what the scheme held back ----------------------------------------------------------------------------------- */
 
-/* One old state at a time. */
-typedef struct reader {
-    const regrouping *from;
-    tw_state *open;
-} reader;
-
-static tw_status read_next(void *context, int rank, const tw_state **state)
+tw_status regroup_read(void *context, int rank, const tw_state **state)
 {
-    reader *self = context;
+    regroup_reader *self = context;
     tw_state_destroy(self->open);
     self->open = NULL;
     if (!is_lost(self->from, rank)) TW_TRY(open_file(self->from, rank, &self->open));
@@ -49,18 +43,23 @@ static tw_status read_next(void *context, int rank, const tw_state **state)
     return TW_OK;
 }
 
-static tw_status take_scheme(worker *w, const regrouping *from)
+tw_status regroup_name(const worker *w, const regrouping *from, tw_status status)
 {
     char text[1024];
-    reader files = {from, NULL};
-    tw_state *state;
-    TW_TRY(tw_state_create(&state));
-    tw_status status = w->exchange->regroup(w, from->stamp->workers, WORKER_FILE_SCHEME, read_next, &files, state);
-    tw_state_destroy(state);
-    tw_state_destroy(files.open);
-    if (status == TW_OK) return TW_OK;
     snprintf(text, sizeof text, "%s", tw_last_error());
     return tw_fail(status, "%s cannot be taken over by %d workers: %s", from->folder, w->size, text);
+}
+
+static tw_status take_scheme(worker *w, const regrouping *from)
+{
+    regroup_reader files = {from, NULL};
+    tw_state *state;
+    if (from->without_scheme) return TW_OK;
+    TW_TRY(tw_state_create(&state));
+    tw_status status = w->exchange->regroup(w, from->stamp->workers, WORKER_FILE_SCHEME, regroup_read, &files, state);
+    tw_state_destroy(state);
+    tw_state_destroy(files.open);
+    return status == TW_OK ? TW_OK : regroup_name(w, from, status);
 }
 
 /* ---- the sums ---------------------------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include "folder.h"
 #include "launcher.h"
 #include "model_file.h"
+#include "moments.h"
 #include "regular_file.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,6 +90,11 @@ static bool is_left_to_run(const option_row *row, const train_settings *s)
     return row->offset == offsetof(train_settings, sync) && strcmp(s->sync, SYNC_AUTO) == 0;
 }
 
+static bool may_move(const option_row *row, const train_settings *past, const char *value, const char *own)
+{
+    return row->offset == offsetof(train_settings, sync) && value && moments_may_move(past->optimizer, value, own);
+}
+
 /* One row of the run's, which it was told. */
 static tw_status inherit(const options *past, size_t index, options *set, const char *path)
 {
@@ -100,6 +106,7 @@ static tw_status inherit(const options *past, size_t index, options *set, const 
         return value && !is_overruled(row, set->target) ? options_inherit(set, index, value) : TW_OK;
     const char *own = options_value(row, set->target, own_space);
     if (!row->binding || options_same(row, value, own) || !is_understood(row, value)) return TW_OK;
+    if (may_move(row, past->target, value, own)) return TW_OK;
     describe_past(row, value, text);
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--%s %s: the run in %s has %s, which stays as it is when a run goes on; leave the option out, or "

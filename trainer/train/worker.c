@@ -16,24 +16,24 @@
 #define SKIPPED_LIMIT 10
 
 /* A scheme that gives Adam's direction has the run's beta2 and epsilon, unless --sync speaks of them. */
-static tw_status hand_over(worker *w, const char *option, double value)
+static void hand_over(char **spec, const char *option, double value)
 {
-    char text[32], *before = w->spec;
-    if (scheme_sets(before, option)) return TW_OK;
+    char text[32], *before = *spec;
+    if (!before || scheme_sets(before, option)) return;
     snprintf(text, sizeof text, "%.9g", value);
-    w->spec = scheme_with(before, option, text);
+    *spec = scheme_with(before, option, text);
     free(before);
-    return w->spec ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
 }
 
-static tw_status write_spec(worker *w)
+tw_status worker_spec(const worker *w, const char *sync, char **spec)
 {
     const train_settings *s = &w->settings;
-    w->spec = scheme_for_run(s->sync, w->steps);
-    if (!w->spec) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
-    if (s->optimizer == OPTIMISER_SGD || !scheme_adapts(w->spec)) return TW_OK;
-    TW_TRY(hand_over(w, "beta2", s->beta2));
-    return hand_over(w, "epsilon", s->epsilon);
+    *spec = scheme_for_run(sync, w->steps);
+    if (*spec && s->optimizer != OPTIMISER_SGD && scheme_adapts(*spec)) {
+        hand_over(spec, "beta2", s->beta2);
+        hand_over(spec, "epsilon", s->epsilon);
+    }
+    return *spec ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
 }
 
 static tw_status plan_steps(worker *w)
@@ -44,7 +44,7 @@ static tw_status plan_steps(worker *w)
     TW_TRY(slowdown_parse(s->slow, s->pause, w->rank, w->size, w->steps, &w->slowdown));
     /* Where neither a person, nor the task, nor the model has a wish. */
     const char *wish = s->schedule ? s->schedule : "constant";
-    TW_TRY(write_spec(w));
+    TW_TRY(worker_spec(w, s->sync, &w->spec));
     w->scheme_warmup = fmax(0, scheme_number(w->spec, "warmup_steps")); /* without one: not a number */
     return schedule_parse(wish, s->lr, (uint64_t)s->warmup, w->steps, w->steps_per_epoch, &w->schedule);
 }

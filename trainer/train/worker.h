@@ -153,6 +153,9 @@ tw_status worker_average_buffers(worker *w);
 /* Whether the learner may add up over all workers: see learner.sum. */
 void worker_let_sum(worker *w, int allowed);
 
+/* What a --sync is for this run, malloc'd: with what follows from its length, and with its optimiser's moments. */
+tw_status worker_spec(const worker *w, const char *sync, char **spec);
+
 /* This worker's sums up to now. */
 tw_status worker_totals(const worker *w, totals *sums);
 

@@ -12,6 +12,14 @@ def regrouped(regroup: Callable, spec: str, tensors: Sequence[table.Named], old:
               old_size: int, rank: int, size: int) -> Dict[str, table.Entry]:
     """What the C function `regroup` makes for rank `rank` of `size` of the states old(0) to old(old_size - 1), of which
     some may be lost: None."""
+    with table.State() as new:
+        asking(old, lambda source: regroup(spec.encode(), table.table_of(tensors), len(tensors), old_size, source, None, rank,
+                                           size, b"", new.handle))
+        return new.entries()
+
+
+def asking(old: Callable[[int], Optional[Dict[str, table.Entry]]], call: Callable[[Any], Any]) -> None:
+    """Has call(source) ask for what old(rank) gives."""
     failures: List[BaseException] = []
     with contextlib.ExitStack() as states:
         def give(context: Any, old_rank: int, state: Any) -> int:
@@ -26,13 +34,9 @@ def regrouped(regroup: Callable, spec: str, tensors: Sequence[table.Named], old:
                 failures.append(error)
                 return 9  # TW_ERROR_STATE
 
-        new = states.enter_context(table.State())
         try:
-            regroup(spec.encode(), table.table_of(tensors), len(tensors), old_size, Source(give), None, rank, size, b"",
-                    new.handle)
+            call(Source(give))
         except Error:
             if failures:
                 raise failures[0] from None
             raise
-        entries = new.entries()
-    return entries

@@ -98,6 +98,28 @@ def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Op
     return _regroup.regrouped(library.tw_reducer_regroup_state, spec, tensors, old, old_size, rank, size)
 
 
+def state_of_moments(spec: str, tensors: Sequence[table.Named], steps: int, first: Sequence[int], second: Sequence[int],
+                     rank: int, size: int) -> Dict[str, table.Entry]:
+    """What rank `rank` of `size` goes on with, as load_state() takes it, where an AdamW stands after `steps` steps. Its two
+    moments of each tensor, in fp32, lie at the addresses `first` and `second`."""
+    with table.State() as new:
+        library.tw_reducer_state_of_moments(spec.encode(), table.table_of(tensors), len(tensors), steps,
+                                            table.addresses(first, len(tensors)), table.addresses(second, len(tensors)), rank,
+                                            size, b"", new.handle)
+        return new.entries()
+
+
+def moments_of_state(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Optional[Dict[str, table.Entry]]],
+                     old_size: int, first: Sequence[int], second: Sequence[int]) -> int:
+    """The other way: where an AdamW stands that goes on from what `old_size` ranks have saved, whose state() old(r) is.
+    What they held back is in the first moments, from which it is paid out. Gives the number of steps."""
+    steps = ctypes.c_uint64()
+    places = [table.addresses(places, len(tensors)) for places in (first, second)]
+    _regroup.asking(old, lambda source: library.tw_reducer_moments_of_state(
+        spec.encode(), table.table_of(tensors), len(tensors), old_size, source, None, b"", ctypes.byref(steps), *places))
+    return steps.value
+
+
 NOTHING_TO_KEEP, ONE_NUMBER = "allreduce", [("w", (1,))]
 
 

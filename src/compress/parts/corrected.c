@@ -129,8 +129,8 @@ tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor)
         .nesterov = corrected->nesterov};
 }
 
-/* Leaves zeros, as the kernels' rows do. */
-static void adapt(const tw_correction *t, size_t first, size_t n)
+/* What is kept in bf16 has no kernel. Leaves zeros, as kernels' rows do. */
+static void adapt_halves(const tw_correction *t, size_t first, size_t n)
 {
     for (size_t i = first; i < first + n; i++) {
         float u = tw_kept_get(t->momentum_buffer, i);
@@ -141,15 +141,19 @@ static void adapt(const tw_correction *t, size_t first, size_t n)
     }
 }
 
-static size_t adapt_row(const tw_correction_block *block, tw_moments *moments, size_t at, size_t n, size_t listed,
-                        size_t *done)
+static size_t adapt_row(const tw_correction_block *block, size_t at, size_t n, size_t listed, size_t *done)
 {
     const tw_correction *t = block->of;
     size_t first = block->first + at;
-    if (done) *done = n = tw_quiet_before(t->gradient + first, n);
-    adapt(t, first, n);
-    if (moments) tw_kernels_best()->moments->add(moments, t->residual.fp32 + first, n);
-    return tw_kept_look(t->residual, first, n, block->threshold, block->index + listed, block->value + listed);
+    tw_kept u = tw_kept_from(t->momentum_buffer, first), v = tw_kept_from(t->residual, first);
+    float *second = t->second_moment + first, *g = t->gradient + first, *value = block->value + listed;
+    uint32_t *index = block->index + listed;
+    if (!v.bf16)
+        return tw_kernels_best()->directions->adapt_select(&t->adam, u.fp32, second, v.fp32, g, n, t->scale,
+                                                           block->threshold, (uint32_t)first, index, value, done);
+    if (done) *done = n = tw_quiet_before(g, n);
+    adapt_halves(t, first, n);
+    return tw_kept_look(t->residual, first, n, block->threshold, index, value);
 }
 
 size_t tw_correction_row(const tw_correction_block *block, tw_moments *moments, size_t at, size_t n, size_t listed,
@@ -158,7 +162,7 @@ size_t tw_correction_row(const tw_correction_block *block, tw_moments *moments, 
     const tw_correction *t = block->of;
     const tw_kernels *kernels = tw_kernels_best();
     size_t first = block->first + at;
-    if (t->second_moment) return adapt_row(block, moments, at, n, listed, done);
+    if (t->second_moment) return adapt_row(block, at, n, listed, done);
     tw_kept u = tw_kept_from(t->momentum_buffer, first), v = tw_kept_from(t->residual, first);
     float *g = t->gradient + first, *value = block->value + listed;
     uint32_t *index = block->index + listed;
@@ -309,6 +313,27 @@ tw_status tw_corrected_walk(tw_scheme *scheme, tw_walk *walk)
                                    (tw_kept){.fp32 = corrected->second_moment}));
     if (corrected->rate) TW_TRY(walk_rates(corrected, walk));
     return tw_velocity_walk(&corrected->velocity, walk);
+}
+
+static void owe(tw_corrected *corrected, size_t tensor)
+{
+    tw_sparse *sparse = &corrected->sparse;
+    tw_adam_step step = tw_adam_begin(&corrected->adam, 0, sparse->scheme.step, 1);
+    tw_kept momentum = momentum_buffer_of(corrected, tensor), residual = tw_sparse_kept(sparse, tensor);
+    tw_noise rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_MOMENTUM), exact = {{0}, 0};
+    const float *second = corrected->second_moment + sparse->offset[tensor];
+    for (size_t i = 0; i < sparse->scheme.tensors[tensor].count; i++) {
+        float owed = tw_adam_owed(&step, tw_kept_get(residual, i), second[i]);
+        tw_kept_put(momentum, i, tw_kept_get(momentum, i) + owed, &rounding);
+        tw_kept_put(residual, i, 0, &exact);
+    }
+}
+
+void tw_corrected_give_moments(tw_scheme *scheme)
+{
+    tw_corrected *corrected = (tw_corrected *)scheme;
+    for (size_t i = 0; corrected->second_moment && i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) owe(corrected, i);
 }
 
 float tw_corrected_momentum(const tw_scheme *scheme, int *nesterov)

@@ -90,7 +90,7 @@ typedef struct tw_correction_block {
     float *value;
 } tw_correction_block;
 /* The row of the kernels that does it from element `at` of the block on; the moments of the new residual are added
- * unless they are NULL. With Adam it is no kernel: a root and a division take as long as the memory. */
+ * unless they are NULL, as they are with Adam. */
 size_t tw_correction_row(const tw_correction_block *block, tw_moments *moments, size_t at, size_t n, size_t listed,
                          size_t *done);
 /* Brings n elements of the residual to the rate of this step, and lets the gradient enter by a row of one's own, whose
@@ -109,6 +109,8 @@ void tw_corrected_revert(tw_scheme *scheme);
  * "told/NAME", u and the velocity as "momentum/NAME", Adam's squares as "second_moment/NAME", and what the leftovers
  * remember. */
 tw_status tw_corrected_walk(tw_scheme *scheme, tw_walk *walk);
+/* What is held back goes into the momentum, from which Adam's next steps take it; of the scheme's ops->give_moments. */
+void tw_corrected_give_moments(tw_scheme *scheme);
 float tw_corrected_momentum(const tw_scheme *scheme, int *nesterov);
 double tw_corrected_clip(const tw_scheme *scheme);
 void tw_corrected_destroy(tw_scheme *scheme);

@@ -355,9 +355,10 @@ static void velocity_advance(const tw_velocity *velocity, const velocity_rule *r
                              size_t n)
 {
     float *now = velocity->now + at;
-    if (!rule->adam) tw_kernels_best()->velocity(now, gradient, n, rule->momentum, rule->nesterov);
-    for (size_t i = 0; rule->adam && i < n; i++)
-        gradient[i] = tw_adam_take(rule->adam, gradient[i], &now[i], &velocity->squares_now[at + i]);
+    if (rule->adam)
+        tw_kernels_best()->directions->adapt(rule->adam, now, velocity->squares_now + at, gradient, n);
+    else
+        tw_kernels_best()->velocity(now, gradient, n, rule->momentum, rule->nesterov);
 }
 
 static void velocity_step(const tw_velocity *velocity, const velocity_rule *rule)

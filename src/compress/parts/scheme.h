@@ -136,7 +136,12 @@ struct tw_scheme_ops {
     void (*settle)(tw_scheme *scheme);
     tw_status (*walk)(tw_scheme *scheme, tw_walk *walk); /* (optional) what it remembers; changes nothing itself */
     float (*momentum)(const tw_scheme *scheme, int *nesterov); /* (optional) the momentum it owns */
-    double (*clip)(const tw_scheme *scheme);                   /* (optional) its clipping threshold */
+    /* (optional) Of one that owns Adam's moments, where they mean something else here: turns those of an Adam that has
+     * done as many steps, which were put in their place, into the scheme's own; and on one rank the scheme's into such
+     * an Adam's, with all that is held back. */
+    void (*take_moments)(tw_scheme *scheme);
+    void (*give_moments)(tw_scheme *scheme);
+    double (*clip)(const tw_scheme *scheme); /* (optional) its clipping threshold */
     /* What happens to a compressed tensor, for the banner; NULL: nothing is compressed. */
     void (*plan)(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);
     void (*destroy)(tw_scheme *scheme); /* (optional) */

@@ -54,7 +54,8 @@ static tw_status dgc_create(tw_scheme *scheme)
     .one_pass = 1, .floor_bytes = (bytes), .struct_size = sizeof(dgc), .options = options,                             \
     .option_count = sizeof options / sizeof *options, .create = dgc_create, .next = tw_corrected_next,                 \
     .revert = tw_corrected_revert, .walk = tw_corrected_walk, .momentum = tw_corrected_momentum,                       \
-    .clip = tw_corrected_clip, .plan = tw_sparse_plan, .destroy = tw_corrected_destroy
+    .give_moments = tw_corrected_give_moments, .clip = tw_corrected_clip, .plan = tw_sparse_plan,                      \
+    .destroy = tw_corrected_destroy
 
 const tw_scheme_ops tw_scheme_dgc = {
     .name = "dgc",

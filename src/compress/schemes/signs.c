@@ -361,6 +361,36 @@ static tw_status onebit_adam_walk(tw_scheme *scheme, tw_walk *walk)
     return tw_velocity_walk(&self->leftovers, walk);
 }
 
+/* The corrections of squares that stand still stand still, too. An Adam's are those of its own count of steps. */
+static void rescale_squares(onebit_adam *self, int to_adam)
+{
+    uint64_t done = self->signs.quantised.scheme.step, last = steps_of_adam(self);
+    if (self->adam.beta2 == 0 || done <= last) return;
+    float frozen = step_of_frozen(self).correct_root, adams = tw_adam_begin(&self->adam, 0, done - 1, 1).correct_root;
+    float factor = to_adam ? frozen / adams : adams / frozen;
+    for (size_t i = 0; i < self->compressed.dense->count; i++) self->compressed.squares_now[i] *= factor * factor;
+}
+
+static void onebit_adam_take_moments(tw_scheme *scheme)
+{
+    rescale_squares((onebit_adam *)scheme, 0);
+}
+
+/* The residual would have entered the next momentum, beside beta1 of the last. */
+static void onebit_adam_give_moments(tw_scheme *scheme)
+{
+    onebit_adam *self = (onebit_adam *)scheme;
+    tw_quantised *quantised = &self->signs.quantised;
+    tw_adam_step frozen = step_of_frozen(self);
+    float beta1 = (float)self->adam.beta1, most = TW_ADAM_LARGEST;
+    for (size_t i = 0; beta1 > 0 && i < self->compressed.dense->count; i++) {
+        float owed = quantised->residual[i] * divisor(self, &frozen, i) / beta1;
+        self->compressed.now[i] += fmaxf(fminf(owed, most), -most);
+        quantised->residual[i] = 0;
+    }
+    rescale_squares(self, 1);
+}
+
 static tw_status onebit_adam_create(tw_scheme *scheme)
 {
     static const tw_quantised_ops momentum = {SECTIONS, .fill = add_shares_of_absent};
@@ -424,6 +454,8 @@ const tw_scheme_ops tw_scheme_onebit_adam = {
     .settle = signs_settle,
     .walk = onebit_adam_walk,
     .momentum = onebit_adam_momentum,
+    .take_moments = onebit_adam_take_moments,
+    .give_moments = onebit_adam_give_moments,
     .plan = tw_quantised_plan,
     .destroy = onebit_adam_destroy,
 };

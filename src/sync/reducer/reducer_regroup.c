@@ -1,9 +1,9 @@
 /* What a reducer of another number of workers goes on with. Neither the old workers nor the new ones need to be there:
  * schemes are made for one of each at a time, to know what is remembered and what it means. */
+#include "reducer_regroup.h"
 #include "error.h"
 #include "hosts.h"
 #include "memory.h"
-#include "regroup.h"
 
 /* Whose schemes are made, of the ranks that act for themselves or for their host. */
 typedef struct regrouper {
@@ -50,17 +50,19 @@ static tw_status reducer_regroup_take(regrouper *self, int per_host, tw_state_so
     return self->is_lost ? tw_regrouping_each(&self->to, 1, per_host, source, context, take_over, self) : TW_OK;
 }
 
-static tw_status regroup(regrouper *self, int per_host, tw_state_source source, void *context, tw_state *state)
+static tw_status regroup(regrouper *self, int per_host, tw_state_source source, void *context, tw_scheme **scheme)
 {
     TW_TRY(make(self, self->to.rank, self->to.size, &self->scheme));
     tw_status status = reducer_regroup_take(self, per_host, source, context);
     if (status == TW_OK) status = tw_scheme_check_remembered(self->scheme, self->prefix);
-    if (status == TW_OK) status = tw_scheme_save_state(self->scheme, self->prefix, state);
-    tw_scheme_destroy(self->scheme);
+    if (status == TW_OK)
+        *scheme = self->scheme;
+    else
+        tw_scheme_destroy(self->scheme);
     return status;
 }
 
-static tw_status read_per_host(const char *spec, int *per_host)
+tw_status tw_reducer_read_per_host(const char *spec, int *per_host)
 {
     const tw_scheme_ops *ops;
     tw_common_options options = {0};
@@ -70,19 +72,30 @@ static tw_status read_per_host(const char *spec, int *per_host)
     return TW_OK;
 }
 
+tw_status tw_reducer_regroup_hosts(const char *spec, const tw_tensor *tensors, size_t count, tw_regrouping to,
+                                   int per_host, tw_state_source source, void *context, const char *prefix,
+                                   tw_scheme **scheme)
+{
+    regrouper self = {spec, prefix, tensors, count, to, NULL, -1, 0};
+    return regroup(&self, per_host, source, context, scheme);
+}
+
 tw_status tw_reducer_regroup_state(const char *spec, const tw_tensor *tensors, size_t count, int old_size,
                                    tw_state_source source, void *context, int rank, int size, const char *prefix,
                                    tw_state *state)
 {
     int per_host;
+    tw_scheme *scheme;
     tw_regrouping to = {old_size, rank, size};
     TW_TRY(tw_regrouping_check_call(spec, source, prefix, state));
     TW_TRY(tw_regrouping_check(&to));
-    TW_TRY(read_per_host(spec, &per_host));
+    TW_TRY(tw_reducer_read_per_host(spec, &per_host));
     TW_TRY(tw_hosts_check(old_size, per_host));
     TW_TRY(tw_hosts_check(size, per_host));
     if (rank % per_host != 0) return TW_OK;
-    regrouper self = {spec, prefix, tensors, count, {old_size / per_host, rank / per_host, size / per_host},
-                      NULL, -1,     0};
-    return regroup(&self, per_host, source, context, state);
+    to = (tw_regrouping){old_size / per_host, rank / per_host, size / per_host};
+    TW_TRY(tw_reducer_regroup_hosts(spec, tensors, count, to, per_host, source, context, prefix, &scheme));
+    tw_status status = tw_scheme_save_state(scheme, prefix, state);
+    tw_scheme_destroy(scheme);
+    return status;
 }

@@ -27,6 +27,12 @@ class Row(NamedTuple):
         return math.prod(self.shape)
 
 
+def local(values: Any) -> torch.Tensor:
+    """This rank's piece of it, where it lies."""
+    with torch.no_grad():
+        return values.to_local() if hasattr(values, "to_local") else values
+
+
 def row_of(name: str, parameter: torch.Tensor) -> Row:
     order = order_in_memory(parameter)
     return Row(name, parameter, order, tuple(parameter.shape[i] for i in order))

@@ -92,12 +92,12 @@ def is_outcome(there: Any) -> bool:
     return there[1] is None or (isinstance(there[1], list) and [type(one) for one in there[1]] == [str, str, int, str])
 
 
-def broadcast_first(tensor: torch.Tensor, group: Any) -> None:
-    """The contiguous tensor, on device_of(group), becomes that of the group's rank 0."""
+def broadcast_first(tensor: torch.Tensor, group: Any, first: int = 0) -> None:
+    """The contiguous tensor, on device_of(group), becomes that of the group's rank `first`."""
     if isinstance(group, Comm):
-        group.broadcast(0, tensor.data_ptr(), tensor.numel() * tensor.element_size())
+        group.broadcast(first, tensor.data_ptr(), tensor.numel() * tensor.element_size())
     else:
-        dist.broadcast(tensor, dist.get_global_rank(group, 0) if group is not None else 0, group=group)
+        dist.broadcast(tensor, dist.get_global_rank(group, first) if group is not None else first, group=group)
 
 
 def rows_of_all(flat: torch.Tensor, group: Any) -> List[torch.Tensor]:

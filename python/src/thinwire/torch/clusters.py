@@ -11,7 +11,7 @@ from ..comm import Comm
 from ..errors import Error
 from ..tcp import Tcp
 from . import _transport
-from .fsdp import local
+from ._parameters import local
 
 
 class Clusters:

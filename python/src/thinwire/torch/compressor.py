@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 
@@ -13,7 +13,7 @@ from ..planning import DOORS, UPDATES, WEIGHTS
 from ..reducer import Reducer, regrouped
 from ..spec import adapts, gives_signs, minds_rates, name_of, options_of
 from ..table import Entry, listed
-from . import _costs, _counts, _optimiser, _state, _transport
+from . import _adam, _costs, _counts, _optimiser, _state, _transport
 from ._bucket import spans
 from ._fallback import Fallback
 from ._parameters import Row, orders_of
@@ -84,6 +84,7 @@ class Compressor(Stepping):
         self._keeper = object()  # of what an optimiser leaves to the scheme; no reference to this object, which may end first
         self._failure: Optional[BaseException] = None
         self._missing: Optional[Set[int]] = None  # of the step under way
+        self._adapts = False  # whether the scheme has AdamW's moments
         self._rates: List[float] = []
         self.alone = False  # whether this is the only process
         self._group, self._may_fall_back = group, may_fall_back
@@ -109,7 +110,7 @@ class Compressor(Stepping):
         except Error:
             reducer.close()
             raise
-        self._momentum, self._minds_rates = reducer.momentum, minds_rates(spec)
+        self._momentum, self._minds_rates, self._adapts = reducer.momentum, minds_rates(spec), adapts(spec)
         return reducer
 
     def set_scheme(self, spec: str) -> None:
@@ -118,7 +119,11 @@ class Compressor(Stepping):
         if name_of(spec) == "allreduce" or self._comm is None:
             raise Error(f"from {name_of(self.spec)} to {name_of(spec)}: torch itself does the dense exchange; attach anew")
         spec = _optimiser.with_its_momentum(self._optimiser, spec)
+        leaves_moments = self._adapts and name_of(spec) != name_of(self.spec) and hasattr(self.inner_optimizer(), "own_moments")
+        moments = self.optimizer_state_dict() if leaves_moments else None
         old, new = self._reducer, self._made(spec)
+        if moments is not None:
+            self.inner_optimizer().load_state_dict(moments)  # a scheme that has moments itself takes them with its first step
         if old is not None and name_of(spec) == name_of(self.spec):
             with contextlib.ExitStack() as unless_it_fits:
                 unless_it_fits.callback(new.close)
@@ -199,10 +204,18 @@ class Compressor(Stepping):
         reducer = self._live()
         if self._optimiser is not None and self._minds_rates:
             self._tell_rates(reducer)
+        self._take_moments(reducer)
         if self._scaler is not None:
             reducer.set_gradient_scale(self._scale)
         self._missing = set(range(len(self._rows)))
         return self._missing
+
+    def _take_moments(self, reducer: Reducer) -> None:
+        """Those that the optimiser had before it left them to the scheme, or has loaded since."""
+        inner = self.inner_optimizer()
+        if self._adapts and _adam.has_moments(inner, self._rows):
+            comm = self._connected()
+            _adam.move_in(inner, self._rows, reducer, comm.rank, comm.size)
 
     def _tell_rates(self, reducer: Reducer) -> None:
         rates = _optimiser.rates_of(self._optimiser, [row.parameter for row in self._rows])
@@ -281,6 +294,8 @@ class Compressor(Stepping):
     def _notice(self, optimiser: torch.optim.Optimizer) -> None:
         """An optimiser is about to step. The first that steps these parameters is theirs."""
         if self._optimiser is None and _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows]):
+            if adapts(self.spec):
+                _adam.refuse_late(optimiser, self._rows, name_of(self.spec))
             _optimiser.settle(optimiser, self.spec, *self.momentum, self._keeper)
             self._optimiser = optimiser
 
@@ -352,6 +367,29 @@ class Compressor(Stepping):
         if self._comm is None:
             return {}
         return _state.to_dict((self._fallback or self._live()).state(), self._about())
+
+    def inner_optimizer(self) -> Any:
+        """Of these parameters, without a framework's wrapping; None while none is known."""
+        return _optimiser.innermost(self._optimiser)
+
+    @contextlib.contextmanager
+    def moments_in_optimizer(self) -> Iterator[Any]:
+        """The optimiser, which has a copy of the moments that the scheme has: a collective."""
+        if self._comm is None or not self._adapts:
+            yield _adam.owner(self.inner_optimizer())
+            return
+        inner = _adam.adamw(self.inner_optimizer(), name_of(self.spec))
+        self._take_moments(self._live())
+        with _adam.lent(inner, self._rows, _adam.moments_of(self._live(), self._group)):
+            yield inner
+
+    def optimizer_state_dict(self) -> Dict[str, Any]:
+        """The optimizer's state_dict(), with what a scheme has of it that owns AdamW's moments: torch.optim.AdamW goes on
+        with it, and so does thinwire.torch.AdamW, with any scheme. What the ranks held back is in the first moments, from
+        which it is paid out. A collective, between steps; nothing changes here. To go on as if nothing had happened
+        save the optimizer's own state_dict() and state_dict() of this object instead."""
+        with self.moments_in_optimizer() as inner:
+            return inner.state_dict()
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Takes what state_dict() gave on the same rank of as many. The run then goes on bit for bit: compressed or by

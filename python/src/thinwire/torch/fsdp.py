@@ -11,8 +11,8 @@ from ..comm import Comm
 from ..errors import Error
 from ..spec import with_option
 from ..tcp import Tcp
-from . import _counts, _optimiser, _state, _transport
-from ._parameters import DTYPES, Row
+from . import _adam, _counts, _optimiser, _state, _transport
+from ._parameters import DTYPES, Row, local
 from ._passes import at_the_end, this_pass
 from ._steps import Stepping
 from .compressor import RATIO_IS_KNOWN, Compressor, announce, dtype_of, refuse_options
@@ -60,6 +60,7 @@ class ShardCompressor(Stepping):
         self._shards, self._comm, self._owns_comm = shards, comm, owns_comm
         self._group, self._inside, self._expect_ratio = group, inside, expect_ratio
         self._pass, self._good = -1, True
+        self._given = _optimiser.innermost(optimizer)
         self._passes = self._passes_skipped = 0
         with contextlib.ExitStack() as unless_all_do:
             self._compressors: Dict[str, Compressor] = {}
@@ -205,6 +206,15 @@ class ShardCompressor(Stepping):
             agreed(self._group, self._inside, load)
             unless_all_do.pop_all()
 
+    def optimizer_state_dict(self) -> Dict[str, Any]:
+        """As Compressor.optimizer_state_dict(), of this rank's shards: a collective of all ranks of all sites."""
+        inner = self._given
+        with contextlib.ExitStack() as while_it_is_asked:
+            for compressor in self._compressors.values():
+                inner = while_it_is_asked.enter_context(compressor.moments_in_optimizer())
+            state: Dict[str, Any] = _adam.owner(inner).state_dict()
+        return state
+
     def _refuse_other_shards(self, state: Dict[str, Any]) -> None:
         there, here = state.get(_state.ABOUT + "shard"), self._about()["shard"]
         if there != here:
@@ -233,12 +243,6 @@ class ShardCompressor(Stepping):
 
     def __exit__(self, *what: Any) -> None:
         self.close()
-
-
-def local(gradient: Any) -> torch.Tensor:
-    """This rank's piece of it, where it lies."""
-    with torch.no_grad():
-        return gradient.to_local() if hasattr(gradient, "to_local") else gradient
 
 
 def agreed(group: Any, inside: Any, make: Callable[[], Any]) -> Any:

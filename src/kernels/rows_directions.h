@@ -1,0 +1,75 @@
+/* rows_directions.h - the rows of directions.h for a vector level; see rows.h, which includes it. */
+
+TW_INLINE vector taken(const tw_adam_step *step, int nesterov, vector gradient, float *first, float *second)
+{
+    vector fresh = step->fresh * gradient, m = step->beta1 * load(first) + fresh;
+    vector squares = step->beta2 * load(second) + step->fresh_square * (gradient * gradient);
+    vector v = smaller(squares, broadcast(TW_ADAM_LARGEST_SQUARE));
+    store(first, m);
+    store(second, v);
+    vector ahead = nesterov ? step->beta1 * m + fresh : m;
+    vector direction = step->correction * ahead / (step->correct_root * (vector)roots(v) + step->epsilon);
+    return larger(smaller(direction, broadcast(TW_ADAM_LARGEST)), broadcast(-TW_ADAM_LARGEST));
+}
+
+TW_INLINE void adapt_whole(const tw_adam_step *step, int nesterov, float *first, float *second, float *g, size_t n)
+{
+    for (size_t i = 0; i < n; i += WIDTH) store(g + i, taken(step, nesterov, load(g + i), first + i, second + i));
+}
+
+static void adapt(const tw_adam_step *step, float *first, float *second, float *g, size_t n)
+{
+    const tw_adam_step s = *step; /* a copy, so that no store is thought to change it */
+    size_t whole = n / WIDTH * WIDTH;
+    if (s.nesterov)
+        adapt_whole(&s, 1, first, second, g, whole);
+    else
+        adapt_whole(&s, 0, first, second, g, whole);
+    tw_directions_scalar.adapt(step, first + whole, second + whole, g + whole, n - whole);
+}
+
+TW_INLINE uint64_t adapt_block(const tw_adam_step *step, int nesterov, float *first, float *second, float *v, float *g,
+                               float a, float threshold)
+{
+    uint64_t hits = 0;
+    for (size_t k = 0; k < BLOCK; k += WIDTH) {
+        vector sum = load(v + k) + taken(step, nesterov, a * load(g + k), first + k, second + k);
+        store(v + k, sum);
+        store(g + k, (vector){0});
+        hits |= above(sum, threshold) << k;
+    }
+    return hits;
+}
+
+TW_INLINE size_t adapt_and_select(const tw_adam_step *step, int nesterov, float *first, float *second, float *v,
+                                  float *g, size_t n, float a, float threshold, uint32_t number, uint32_t *index,
+                                  float *value, size_t *done)
+{
+    const uint32_t loud = loud_pattern(done);
+    size_t count = 0, i = 0;
+    for (; i < n && is_quiet(g + i, loud); i += BLOCK) {
+        fetch_update(TW_MOMENTUM, first + i, v + i, g + i);
+        fetch_later(second + i, BLOCK * sizeof *second);
+        uint64_t hits = adapt_block(step, nesterov, first + i, second + i, v + i, g + i, a, threshold);
+        if (hits) count += append(hits, v + i, number + (uint32_t)i, index + count, value + count);
+    }
+    if (done) *done = i;
+    return count;
+}
+
+static size_t adapt_select(const tw_adam_step *step, float *first, float *second, float *v, float *g, size_t n, float a,
+                           float threshold, uint32_t number, uint32_t *index, float *value, size_t *done)
+{
+    const tw_adam_step s = *step;
+    size_t whole = n / BLOCK * BLOCK;
+    size_t count = s.nesterov
+                       ? adapt_and_select(&s, 1, first, second, v, g, whole, a, threshold, number, index, value, done)
+                       : adapt_and_select(&s, 0, first, second, v, g, whole, a, threshold, number, index, value, done);
+    if (stopped(done, whole)) return count;
+    count += tw_directions_scalar.adapt_select(step, first + whole, second + whole, v + whole, g + whole, n - whole, a,
+                                               threshold, number + (uint32_t)whole, index + count, value + count, done);
+    if (done) *done += whole;
+    return count;
+}
+
+static const tw_directions_rows directions_rows = {.adapt = adapt, .adapt_select = adapt_select};
