@@ -21,6 +21,7 @@ typedef struct train_settings {
     char *sync_in_full; /* the same with every option written out; the worker's */
     char *link;         /* of --sync auto: see network.h; NULL: it is measured */
     char *planned_link; /* the line that --sync auto has chosen for; NULL: a person chose */
+    char *planned_changes; /* what it chose later: see changes.h. NULL: nothing */
     int transport;      /* transport_choice */
     char *plugin;       /* see plugins_load */
     char *schedule;     /* see schedule_parse */
