@@ -1,11 +1,11 @@
 /* When a line is said to be another one: by times that are written down, with noise, and over a line of virtual time. */
-#include "random.h"
 #include "support/assert.h"
 #include "world.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <thinwire/thinwire_plan.h>
+#include <thinwire/thinwire_plugin.h>
 
 enum { RANKS = 4, WINDOW = 32, BYTES = 1000000 };
 

@@ -56,9 +56,11 @@ const char *changes_before(const run_changes *changes, const char *first, uint64
     return spec;
 }
 
-const char *changes_at(const run_changes *changes, uint64_t step)
+int changes_add(run_changes *changes, uint64_t step, const char *spec)
 {
-    for (size_t i = 0; i < changes->count; i++)
-        if (changes->all[i].step == step) return changes->all[i].spec;
-    return NULL;
+    if (changes->count == CHANGES_MOST) return 0;
+    run_change *next = &changes->all[changes->count++];
+    next->step = step;
+    snprintf(next->spec, sizeof next->spec, "%s", spec);
+    return 1;
 }

@@ -24,7 +24,7 @@ char *changes_text(const run_changes *changes);
 
 /* The spec that made the step before `step`; `first` is that of the run's beginning. */
 const char *changes_before(const run_changes *changes, const char *first, uint64_t step);
-/* The one that `step` is to go on with where it is another; NULL where it is not. */
-const char *changes_at(const run_changes *changes, uint64_t step);
+/* One more, from `step` on; 0: there is no room for it. */
+int changes_add(run_changes *changes, uint64_t step, const char *spec);
 
 #endif

@@ -191,6 +191,7 @@ void worker_release(worker *w)
     release_way(w);
     pager_destroy(w->pager);
     free(w->sync_in_full);
+    free(w->changes_text);
     free(w->pending);
     free(w->chosen_out);
     optimiser_destroy(w->optimiser);

@@ -77,7 +77,8 @@ typedef struct worker {
     void *way;                       /* what that keeps */
     pager *pager;                    /* of --memory-budget; NULL: all is in memory */
     char *sync_in_full;              /* see scheme_in_full; settings.sync_in_full */
-    run_changes changes;             /* settings.planned_changes */
+    run_changes changes;             /* settings.planned_changes; */
+    char *changes_text;              /* that text, where this worker wrote it */
     const char *sync;                /* the spec in force: settings.sync, or one of the changes */
     char *spec;                      /* the same as the run's length has it: see scheme_for_run */
     float *pending;                  /* what goes into the next step's gradients: see worker_switch. NULL: nothing */
