@@ -99,6 +99,12 @@ TW_API size_t tw_plan_text(const tw_plan *plan, char *text, size_t capacity);
  * TW_ERROR_SPEC where there is none of that name. */
 TW_API tw_status tw_plan_can_switch(const char *spec);
 
+/* What a reducer has not sent yet of this rank's gradients: adds it to gradients[i], tw_tensor_count() floats, for each
+ * tensor i, in the measure of a gradient, not of a mean. Whoever adds that to the gradients of the next step, on every
+ * rank and by any other spec, loses nothing. Between steps only (TW_ERROR_ORDER); the reducer is as before, and to be
+ * destroyed. TW_ERROR_UNSUPPORTED where the scheme applies momentum. */
+TW_API tw_status tw_reducer_hand_over(tw_reducer *reducer, float *const *gradients);
+
 /* ---- a line that changes ----------------------------------------------------------------------------------------- */
 
 /* Says when a line has become another, by the time of exchanges that happen anyway; it measures nothing itself. Each

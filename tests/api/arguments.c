@@ -452,6 +452,8 @@ static void test_plan(void **state)
     WITHOUT(tw_plan_text, text, tw_plan_text(plan, NULL, 0) > 0);
     tw_plan_destroy(plan);
     NEEDED(tw_plan_can_switch, spec, NULL);
+    NEEDED(tw_reducer_hand_over, reducer, NULL, buffers);
+    NEEDED(tw_reducer_hand_over, gradients, reducer, NULL);
     NEEDED(tw_watch_create, watch, 3, NULL);
     NOTHING(tw_watch_destroy, watch, NULL);
     assert_int_equal(tw_watch_create(3, &watch), TW_OK);

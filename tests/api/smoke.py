@@ -545,6 +545,13 @@ class SmokeTest(unittest.TestCase):
         call("tw_plan_destroy", plan)
         ok("tw_plan_can_switch", b"bf16")
 
+        def hand_over(rank, comm):
+            reducer = made("tw_reducer_create", comm, b"allreduce", tensors(), 1)
+            held = (ctypes.c_float * COUNT)()
+            ok("tw_reducer_hand_over", reducer, (ctypes.c_void_p * 1)(ctypes.addressof(held)))
+            call("tw_reducer_destroy", reducer)
+        on_threads(hand_over)
+
         watch, middle = made("tw_watch_create", 3), (ctypes.c_double * 2)()
         self.assertEqual([call("tw_watch_add", watch, 8, 1, middle) for _ in range(3)], [0, 0, 1])
         self.assertEqual((*middle, call("tw_watch_judge", watch, middle, 1)), (8, 1, 1))

@@ -5,7 +5,7 @@
 #include "exchange.h"
 #include "scheme.h"
 #include <stdlib.h>
-#include <string.h>
+#include <thinwire/thinwire_plan.h>
 
 static gradients_way *exchange_gradients_way_of(const worker *w)
 {
@@ -89,42 +89,9 @@ static tw_status exchange_gradients_add_totals(const worker *w, totals *sums)
     return TW_OK;
 }
 
-typedef struct hand {
-    const worker *worker;
-    float *pending;
-} hand;
-
-static size_t place_of(const learner *l, const char *tensor)
+static tw_status exchange_gradients_hand_over(worker *w, float *const *gradients)
 {
-    size_t at = 0, i = 0;
-    for (; i < l->tensor_count && strcmp(l->tensors[i].name, tensor) != 0; i++) at += tw_tensor_count(&l->tensors[i]);
-    return at;
-}
-
-static float held_at(const tw_remembered *entry, size_t i)
-{
-    float value;
-    if (entry->dtype == TW_F64) return (float)((const double *)entry->data)[i];
-    if (entry->dtype != TW_BF16) return ((const float *)entry->data)[i];
-    const uint32_t bits = (uint32_t)((const uint16_t *)entry->data)[i] << 16;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* Schemes hold parts of a mean. */
-static tw_status take_held(void *context, const tw_remembered *entry)
-{
-    const hand *to = context;
-    if (entry->kind != TW_STATE_ADDS) return TW_OK;
-    float *dst = to->pending + place_of(to->worker->learner, entry->tensor) + entry->first;
-    for (size_t i = 0; i < entry->count; i++) dst[i] += (float)to->worker->size * held_at(entry, i);
-    return TW_OK;
-}
-
-static tw_status exchange_gradients_hand_over(worker *w, float *pending)
-{
-    hand to = {w, pending};
-    return tw_reducer_visit_state(exchange_gradients_way_of(w)->reducer, take_held, &to);
+    return tw_reducer_hand_over(exchange_gradients_way_of(w)->reducer, gradients);
 }
 
 static tw_status exchange_gradients_save(worker *w, const char *prefix, tw_state *state)

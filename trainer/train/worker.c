@@ -7,6 +7,7 @@
 #include "folder.h"
 #include "interrupt.h"
 #include "scheme.h"
+#include "tensor_table.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -242,9 +243,16 @@ static tw_status average_moments(worker *w)
 static tw_status collect_pending(worker *w)
 {
     if (!w->exchange->hand_over) return TW_OK;
-    if (!w->pending) w->pending = calloc(w->learner->parameter_count, sizeof *w->pending);
-    return w->pending ? w->exchange->hand_over(w, w->pending)
-                      : tw_fail(TW_ERROR_MEMORY, "no memory for what --sync %s has held back", w->sync);
+    const learner *l = w->learner;
+    if (!w->pending) w->pending = calloc(l->parameter_count, sizeof *w->pending);
+    float **tensors = calloc(l->tensor_count, sizeof *tensors);
+    tw_status status = w->pending && tensors
+                           ? TW_OK
+                           : tw_fail(TW_ERROR_MEMORY, "no memory for what --sync %s has held back", w->sync);
+    if (status == TW_OK) tensor_table_place(l->tensors, l->tensor_count, w->pending, tensors);
+    if (status == TW_OK) status = w->exchange->hand_over(w, tensors);
+    free(tensors);
+    return status;
 }
 
 static tw_status can_switch(worker *w, const char *sync)
