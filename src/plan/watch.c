@@ -51,7 +51,7 @@ static double take_middle(double *values, size_t count)
     return values[count / 2];
 }
 
-int tw_watch_add(tw_watch *watch, double bytes, double seconds, double middle[2])
+int tw_watch_add(tw_watch *watch, double bytes, double seconds, double *middle)
 {
     if (!watch || !middle || !(bytes >= 0 && seconds >= 0)) return 0;
     watch->bytes[watch->count] = bytes;
