@@ -21,7 +21,7 @@ static const tw_candidate candidates[] = {
     {"qsgd", LIKE_DENSE(3905, "schemes.md"), LIKE_DENSE(600, "planning.md")},
     {"powersgd:rank=16", LIKE_DENSE(4685, "schemes.md"), LIKE_DENSE(600, "planning.md")},
     {"dgc", LIKE_DENSE(300, "schemes.md"), UNKNOWN},
-    {"dgc-adam", UNKNOWN, {600, 0.24, "24 % more steps", "planning.md"}},
+    {"dgc-adam", UNKNOWN, LIKE_DENSE(600, "planning.md")},
     {"adpsgd-random", {4685, 0, "0.1 points less", "training.md"}, UNKNOWN},
     {"diloco:every=20", {1000, 0.08, "8 % more steps", "planning.md"}, {600, 0.62, "62 % more steps", "planning.md"}},
     {"diloco:every=50", {1000, 0.15, "15 % more steps", "planning.md"}, {600, 1.02, "102 % more steps", "planning.md"}},
