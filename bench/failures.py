@@ -20,9 +20,10 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-WORKERS, LIMIT = 4, 900  # seconds, for any wait
+WORKERS, SEED, LIMIT = 4, 1, 900  # seconds, for any wait
 TASK = ["lm", "--model", "transformer", "--unit", "char", "--hidden", "48", "--layers", "1", "--bptt", "48", "--batch", "8"]
 ARMS = [("dense", "allreduce", 0.024), ("dgc-adam", "dgc-adam", 0.024), ("adpsgd-random", "adpsgd-random", 0.012)]
+GO = "go"  # a file whose coming is the start
 LOCAL, LOCAL_RATE = "diloco:every=20", 0.012
 
 
@@ -76,7 +77,7 @@ class Trainer:
 
     def __init__(self, options, folder, spec, lr, steps):
         self.program, self.folder, self.steps, self.processes = options.program, folder, steps, []
-        self.words = [*TASK, "--data", options.text, "--steps", steps, "--lr", f"{lr:g}", "--seed", options.seed, "--sync", spec,
+        self.words = [*TASK, "--data", options.text, "--steps", steps, "--lr", f"{lr:g}", "--seed", SEED, "--sync", spec,
                       "--checkpoint-every", checkpoint_every(steps), "--evaluate-every", 1000000, "--out", folder, "--quiet"]
 
     def begin(self, workers, *more):
@@ -167,12 +168,17 @@ class Members:
     def add(self, steps):
         number = len(self.processes)
         words = [options_python(), __file__, "--member", self.folder / f"{number}.jsonl", "--text", self.options.text, "--place", self.place,
-                 "--steps", steps, "--seed", self.options.seed, "--number", number]
+                 "--steps", steps, "--seed", SEED, "--number", number]
         env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python" / "src"),
                "THINWIRE_LIBRARY": str(pathlib.Path(self.options.program).resolve().with_name("libthinwire.so"))}
         self.processes.append(subprocess.Popen([str(word) for word in words], env=env, stderr=subprocess.PIPE, text=True))
-        if number == 0:
-            wait_until("the first member", self.step, self.processes)
+
+    def begin(self):
+        """All at once, when PyTorch is loaded everywhere: the first opens the group."""
+        for _ in range(WORKERS):
+            self.add(self.options.steps)
+        wait_until("the members", lambda: len(list(self.folder.glob("*.jsonl"))) == WORKERS, self.processes)
+        (self.folder / GO).touch()
 
     def step(self):
         return last_step(self.folder / "0.jsonl")
@@ -192,8 +198,7 @@ def options_python():
 
 def members(options, folder, fails):
     group, lost = Members(options, folder), {}
-    for _ in range(WORKERS):
-        group.add(options.steps)
+    group.begin()
     if fails:
         at(group, between_checkpoints(options.steps, 1 / 3))
         begun = time.monotonic()
@@ -229,13 +234,16 @@ def member(options):
 
     network = Network()
     optimizer = torch.optim.AdamW(network.parameters(), lr=LOCAL_RATE)
+    path = pathlib.Path(options.member)
+    path.touch()
+    wait_until("the start", (path.parent / GO).exists)
     outer = thinwire.torch.OuterLoop(network, optimizer, LOCAL, join=options.place, banner=False)
     drawn = torch.Generator().manual_seed(1000 * options.seed + options.number)
 
     def loss_of(rows):
         return torch.nn.functional.cross_entropy(network(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
 
-    with open(options.member, "w") as file:
+    with path.open("w") as file:
         for step in range(1, options.steps + 1):
             begins = torch.randint(len(train) - 49, (8,), generator=drawn)
             optimizer.zero_grad()
