@@ -76,12 +76,12 @@ tw_status tw_plan_can_switch(const char *spec)
                        "another way",
                        spec);
     if (kind == TW_PLAN_UPDATES && strcmp(carrier, DENSE) != 0)
-        return tw_fail(TW_ERROR_UNSUPPORTED,
-                       "%s holds back some of what local steps came to, which goes nowhere else", spec);
+        return tw_fail(TW_ERROR_UNSUPPORTED, "%s holds back some of what local steps came to, which goes nowhere else",
+                       spec);
     if (kind == TW_PLAN_GRADIENTS) TW_TRY(momentum_of(spec, &momentum));
     if (momentum == 0 && !(tw_spec_number(spec, "beta2") > 0)) return TW_OK;
-    return tw_fail(TW_ERROR_UNSUPPORTED, "%s has moments of its own, which no optimiser takes over in the midst of a run",
-                   spec);
+    return tw_fail(TW_ERROR_UNSUPPORTED,
+                   "%s has moments of its own, which no optimiser takes over in the midst of a run", spec);
 }
 
 static tw_status suits_length(const tw_plan_question *q, const tw_plan_row *row)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <thinwire/thinwire_plan.h>
 
-#define CHANGED 2 /* times as slow or as fast: another line */
+#define CHANGED 2  /* times as slow or as fast: another line */
 #define ALIKE 1.25 /* exchanges whose bytes differ by more are not compared */
 enum { WINDOW_LEAST = 3, WINDOW_MOST = 1000, CONFIRMED = 2 /* windows in a row that say the same */ };
 

@@ -200,7 +200,8 @@ static void test_a_virtual_line(void **state)
     assert_int_equal(t.changes, 2);
     assert_true(t.said[0][0] == (double)FALL / WINDOW + 1);
     assert_true(t.said[1][0] == (double)RISE / WINDOW + 1);
-    if (t.said[0][1] < 5 || t.said[0][1] > 11) fail_msg("it fell to a tenth, and is said to be %g slower", t.said[0][1]);
+    if (t.said[0][1] < 5 || t.said[0][1] > 11)
+        fail_msg("it fell to a tenth, and is said to be %g slower", t.said[0][1]);
     assert_true(fabs(t.said[0][1] * t.said[1][1] - 1) < 0.1);
 }
 

@@ -17,8 +17,8 @@ enum { RANKS = 3 };
 
 static void test_changes_in_words(void **state)
 {
-    static const char *const wrong[] = {"",      "5",          "5 ",          "x bf16",      "-1 bf16",        "5 bf16;",
-                                        "5  b",  "5 bf16 6",   "5 a; 5 b",    "6 a; 5 b",    "5 a;; 6 b",      "5 bf16;7"};
+    static const char *const wrong[] = {"",     "5",        "5 ",       "x bf16",   "-1 bf16",   "5 bf16;",
+                                        "5  b", "5 bf16 6", "5 a; 5 b", "6 a; 5 b", "5 a;; 6 b", "5 bf16;7"};
     char longest[CHANGES_SPEC + 8] = "5 ";
     run_changes changes;
     (void)state;
@@ -55,8 +55,9 @@ static const path paths[] = {
     {{"randomk:density=0.2,min_elements=1,leftovers=fp32", "allreduce"}, {7, 2}},
     {{"local:every=4", "allreduce"}, {6, 3}},
     {{"topk:density=0.1,min_elements=1,min_sent=1,leftovers=fp32", "local:every=4", "allreduce"}, {5, 6, 1}},
-    {{"powersgd:rank=1,min_elements=1,leftovers=fp32", "topk:density=0.1,min_elements=1,leftovers=fp32", "local:every=2",
-      "allreduce"}, {3, 3, 3, 1}},
+    {{"powersgd:rank=1,min_elements=1,leftovers=fp32", "topk:density=0.1,min_elements=1,leftovers=fp32",
+      "local:every=2", "allreduce"},
+     {3, 3, 3, 1}},
 };
 
 static double mean_gradients(uint64_t steps, size_t element)
@@ -350,12 +351,9 @@ static void test_it_goes_on_by_what_suits_the_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_changes_in_words),
-        cmocka_unit_test(test_nothing_of_a_gradient_is_lost),
-        cmocka_unit_test(test_moments_become_their_mean),
-        cmocka_unit_test(test_what_cannot_be_left),
-        cmocka_unit_test(test_a_record_is_repeated),
-        cmocka_unit_test(test_it_goes_on_by_what_suits_the_line),
+        cmocka_unit_test(test_changes_in_words),          cmocka_unit_test(test_nothing_of_a_gradient_is_lost),
+        cmocka_unit_test(test_moments_become_their_mean), cmocka_unit_test(test_what_cannot_be_left),
+        cmocka_unit_test(test_a_record_is_repeated),      cmocka_unit_test(test_it_goes_on_by_what_suits_the_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

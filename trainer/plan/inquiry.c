@@ -52,8 +52,8 @@ void plan_ask_of_run(const worker *w, plan_inquiry *inquiry)
     ask(&w->settings, w->size, w->steps, inquiry);
     q->goes_on = 1;
     q->pass_seconds = now[TOTAL_SECONDS_PASS] / taken;
-    inquiry->tensors = (layout){.tensors = (tw_tensor *)(uintptr_t)w->learner->tensors,
-                                .count = w->learner->tensor_count};
+    inquiry->tensors =
+        (layout){.tensors = (tw_tensor *)(uintptr_t)w->learner->tensors, .count = w->learner->tensor_count};
 }
 
 void plan_forget(plan_inquiry *inquiry)

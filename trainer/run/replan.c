@@ -9,9 +9,13 @@
 #include <string.h>
 
 #define EXACT "allreduce"
-#define LITTLE 0.05 /* of a pass: whoever exchanges for so long has nothing to gain */
+#define LITTLE 0.05   /* of a pass: whoever exchanges for so long has nothing to gain */
 #define PATIENCE 3600 /* seconds that the others wait while rank 0 plans */
-enum { STEPS = 32, ROUNDS = 8 /* whose middle one counts */, REST = 64 /* steps after the first plan, then twice as many */ };
+enum {
+    STEPS = 32,
+    ROUNDS = 8 /* whose middle one counts */,
+    REST = 64 /* steps after the first plan, then twice as many */
+};
 
 /* ---- watching ---------------------------------------------------------------------------------------------------- */
 

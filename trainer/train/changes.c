@@ -6,10 +6,11 @@
 
 static tw_status changes_refuse(const char *text)
 {
-    return tw_fail(TW_ERROR_ARGUMENT,
-                   "planned-changes: %s: want STEP SPEC, and more of them behind semicolons, each with a later step, %d "
-                   "at most",
-                   text, CHANGES_MOST);
+    return tw_fail(
+        TW_ERROR_ARGUMENT,
+        "planned-changes: %s: want STEP SPEC, and more of them behind semicolons, each with a later step, %d "
+        "at most",
+        text, CHANGES_MOST);
 }
 
 /* "STEP SPEC", up to a semicolon or the end. */

@@ -246,9 +246,8 @@ static tw_status collect_pending(worker *w)
     const learner *l = w->learner;
     if (!w->pending) w->pending = calloc(l->parameter_count, sizeof *w->pending);
     float **tensors = calloc(l->tensor_count, sizeof *tensors);
-    tw_status status = w->pending && tensors
-                           ? TW_OK
-                           : tw_fail(TW_ERROR_MEMORY, "no memory for what --sync %s has held back", w->sync);
+    tw_status status =
+        w->pending && tensors ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for what --sync %s has held back", w->sync);
     if (status == TW_OK) tensor_table_place(l->tensors, l->tensor_count, w->pending, tensors);
     if (status == TW_OK) status = w->exchange->hand_over(w, tensors);
     free(tensors);

@@ -5,8 +5,8 @@ import math
 import time
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ._owned import Owned
 from ._library import PlanQuestion, PlanRow, Tensor, WorldOptions, library
+from ._owned import Owned
 from .comm import Comm
 from .errors import Error
 from .table import Named, table_of
