@@ -20,7 +20,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-WORKERS, SEED, LIMIT = 4, 1, 900  # seconds, for any wait
+WORKERS, STEPS, SEED, LIMIT = 4, 600, 1, 900  # seconds, for any wait
 TASK = ["lm", "--model", "transformer", "--unit", "char", "--hidden", "48", "--layers", "1", "--bptt", "48", "--batch", "8"]
 ARMS = [("dense", "allreduce", 0.024), ("dgc-adam", "dgc-adam", 0.024), ("adpsgd-random", "adpsgd-random", 0.012)]
 GO = "go"  # a file whose coming is the start
@@ -132,22 +132,22 @@ def after(run, begun):
 
 
 def undisturbed(options, folder, spec, lr):
-    run = Trainer(options, folder, spec, lr, options.steps)
+    run = Trainer(options, folder, spec, lr, STEPS)
     run.begin(WORKERS)
     return run.result()
 
 
 def disturbed(options, folder, spec, lr):
-    run, redone, gossips = Trainer(options, folder, spec, lr, options.steps), 0, spec.startswith("adpsgd")
+    run, redone, gossips = Trainer(options, folder, spec, lr, STEPS), 0, spec.startswith("adpsgd")
     run.begin(WORKERS)
-    at(run, between_checkpoints(options.steps, 1 / 3))
+    at(run, between_checkpoints(STEPS, 1 / 3))
     begun = time.monotonic()
     run.lose()
     if not gossips:
         run.end(3)
         redone += run.resume(WORKERS - 1, "--forget-lost")
     lost = [after(run, begun)]
-    at(run, between_checkpoints(options.steps, 2 / 3))
+    at(run, between_checkpoints(STEPS, 2 / 3))
     begun = time.monotonic()
     run.stop()
     redone += run.resume(WORKERS, *(["--forget-lost"] if gossips else []))
@@ -176,7 +176,7 @@ class Members:
     def begin(self):
         """All at once, when PyTorch is loaded everywhere: the first opens the group."""
         for _ in range(WORKERS):
-            self.add(self.options.steps)
+            self.add(self.STEPS)
         wait_until("the members", lambda: len(list(self.folder.glob("*.jsonl"))) == WORKERS, self.processes)
         (self.folder / GO).touch()
 
@@ -189,7 +189,7 @@ class Members:
             if one.returncode not in (0, -signal.SIGKILL):
                 sys.exit(f"failures: a member ended with {one.returncode}: {told.strip()[-1000:]}")
         row = json.loads((self.folder / "0.jsonl").read_text().splitlines()[-1])
-        return {"loss": row["loss"], "sent": row["sent"], "steps": self.options.steps}
+        return {"loss": row["loss"], "sent": row["sent"], "steps": self.STEPS}
 
 
 def options_python():
@@ -200,13 +200,13 @@ def members(options, folder, fails):
     group, lost = Members(options, folder), {}
     group.begin()
     if fails:
-        at(group, between_checkpoints(options.steps, 1 / 3))
+        at(group, between_checkpoints(STEPS, 1 / 3))
         begun = time.monotonic()
         group.processes[WORKERS - 1].kill()
         lost["lost_dying"] = after(group, begun)
-        at(group, between_checkpoints(options.steps, 2 / 3))
+        at(group, between_checkpoints(STEPS, 2 / 3))
         begun = time.monotonic()
-        group.add(options.steps // 3)
+        group.add(STEPS // 3)
         lost["lost_coming"] = after(group, begun)
         lost["redone"] = 0
     return {**group.result(), **lost}

@@ -22,6 +22,7 @@ static const tw_candidate candidates[] = {
     {"powersgd:rank=16", LIKE_DENSE(4685, "schemes.md"), LIKE_DENSE(600, "planning.md")},
     {"dgc", LIKE_DENSE(300, "schemes.md"), UNKNOWN},
     {"dgc-adam", UNKNOWN, LIKE_DENSE(600, "planning.md")},
+    {"dgc-adam:density=0.01,warmup_density=0.1", UNKNOWN, {600, 0.16, "16 % more steps", "planning.md"}},
     {"adpsgd-random", {4685, 0, "0.1 points less", "training.md"}, UNKNOWN},
     {"diloco:every=20", {1000, 0.08, "8 % more steps", "planning.md"}, {600, 0.62, "62 % more steps", "planning.md"}},
     {"diloco:every=50", {1000, 0.15, "15 % more steps", "planning.md"}, {600, 1.02, "102 % more steps", "planning.md"}},
