@@ -20,7 +20,8 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-WORKERS, STEPS, SEED, LIMIT = 4, 600, 1, 900  # seconds, for any wait
+WORKERS, STEPS, EVERY, SEED = 4, 600, 50, 1
+LIMIT = 900  # seconds, for any wait
 TASK = ["lm", "--model", "transformer", "--unit", "char", "--hidden", "48", "--layers", "1", "--bptt", "48", "--batch", "8"]
 ARMS = [("dense", "allreduce", 0.024), ("dgc-adam", "dgc-adam", 0.024), ("adpsgd-random", "adpsgd-random", 0.012)]
 GO = "go"  # a file whose coming is the start
@@ -62,23 +63,19 @@ def last_step(path):
     return 0
 
 
-def checkpoint_every(steps):
-    return max(1, steps // 12)
-
-
-def between_checkpoints(steps, share):
+def between_checkpoints(share):
     """The step at that share of the run, and half of what there is from one checkpoint to the next: by gossip the workers meet
     for one, and who dies then ends the run."""
-    return round(share * steps) + checkpoint_every(steps) // 2
+    return round(share * STEPS) + EVERY // 2
 
 
 class Trainer:
     """Processes of thinwire train that join each other."""
 
-    def __init__(self, options, folder, spec, lr, steps):
-        self.program, self.folder, self.steps, self.processes = options.program, folder, steps, []
-        self.words = [*TASK, "--data", options.text, "--steps", steps, "--lr", f"{lr:g}", "--seed", SEED, "--sync", spec,
-                      "--checkpoint-every", checkpoint_every(steps), "--evaluate-every", 1000000, "--out", folder, "--quiet"]
+    def __init__(self, options, folder, spec, lr):
+        self.program, self.folder, self.processes = options.program, folder, []
+        self.words = [*TASK, "--data", options.text, "--steps", STEPS, "--lr", f"{lr:g}", "--seed", SEED, "--sync", spec,
+                      "--checkpoint-every", EVERY, "--evaluate-every", 1000000, "--out", folder, "--quiet"]
 
     def begin(self, workers, *more):
         place = free_place()
@@ -117,7 +114,7 @@ class Trainer:
     def result(self):
         self.end(0)
         summary = json.loads((self.folder / "summary.json").read_text())
-        return {"loss": summary["loss"], "sent": summary["bytes"]["sent"], "steps": summary["steps"]}
+        return {"loss": summary["loss"], "sent": summary["bytes"]["sent"]}
 
 
 def at(run, step):
@@ -132,22 +129,22 @@ def after(run, begun):
 
 
 def undisturbed(options, folder, spec, lr):
-    run = Trainer(options, folder, spec, lr, STEPS)
+    run = Trainer(options, folder, spec, lr)
     run.begin(WORKERS)
     return run.result()
 
 
 def disturbed(options, folder, spec, lr):
-    run, redone, gossips = Trainer(options, folder, spec, lr, STEPS), 0, spec.startswith("adpsgd")
+    run, redone, gossips = Trainer(options, folder, spec, lr), 0, spec.startswith("adpsgd")
     run.begin(WORKERS)
-    at(run, between_checkpoints(STEPS, 1 / 3))
+    at(run, between_checkpoints(1 / 3))
     begun = time.monotonic()
     run.lose()
     if not gossips:
         run.end(3)
         redone += run.resume(WORKERS - 1, "--forget-lost")
     lost = [after(run, begun)]
-    at(run, between_checkpoints(STEPS, 2 / 3))
+    at(run, between_checkpoints(2 / 3))
     begun = time.monotonic()
     run.stop()
     redone += run.resume(WORKERS, *(["--forget-lost"] if gossips else []))
@@ -167,8 +164,8 @@ class Members:
 
     def add(self, steps):
         number = len(self.processes)
-        words = [options_python(), __file__, "--member", self.folder / f"{number}.jsonl", "--text", self.options.text, "--place", self.place,
-                 "--steps", steps, "--seed", SEED, "--number", number]
+        words = [os.environ.get("THINWIRE_PYTHON", sys.executable), __file__, "--member", self.folder / f"{number}.jsonl",
+                 "--text", self.options.text, "--place", self.place, "--steps", steps, "--seed", SEED, "--number", number]
         env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python" / "src"),
                "THINWIRE_LIBRARY": str(pathlib.Path(self.options.program).resolve().with_name("libthinwire.so"))}
         self.processes.append(subprocess.Popen([str(word) for word in words], env=env, stderr=subprocess.PIPE, text=True))
@@ -176,7 +173,7 @@ class Members:
     def begin(self):
         """All at once, when PyTorch is loaded everywhere: the first opens the group."""
         for _ in range(WORKERS):
-            self.add(self.STEPS)
+            self.add(STEPS)
         wait_until("the members", lambda: len(list(self.folder.glob("*.jsonl"))) == WORKERS, self.processes)
         (self.folder / GO).touch()
 
@@ -189,22 +186,18 @@ class Members:
             if one.returncode not in (0, -signal.SIGKILL):
                 sys.exit(f"failures: a member ended with {one.returncode}: {told.strip()[-1000:]}")
         row = json.loads((self.folder / "0.jsonl").read_text().splitlines()[-1])
-        return {"loss": row["loss"], "sent": row["sent"], "steps": self.STEPS}
-
-
-def options_python():
-    return os.environ.get("THINWIRE_PYTHON", sys.executable)
+        return {"loss": row["loss"], "sent": row["sent"]}
 
 
 def members(options, folder, fails):
     group, lost = Members(options, folder), {}
     group.begin()
     if fails:
-        at(group, between_checkpoints(STEPS, 1 / 3))
+        at(group, between_checkpoints(1 / 3))
         begun = time.monotonic()
         group.processes[WORKERS - 1].kill()
         lost["lost_dying"] = after(group, begun)
-        at(group, between_checkpoints(STEPS, 2 / 3))
+        at(group, between_checkpoints(2 / 3))
         begun = time.monotonic()
         group.add(STEPS // 3)
         lost["lost_coming"] = after(group, begun)
