@@ -13,7 +13,7 @@ the difference between two runs with one seed, with a 95 % interval. Controls: o
 once, at the end.
 
 Bytes are counted by the transport. Times are predicted: the simulator runs each arm's own code on the tensors, over three
-lines and with one worker half as fast (docs/simulator.md). A failed line or a killed worker is not tried.
+lines and with one worker half as fast (docs/simulator.md). With --failures a worker dies and another comes: see failures.py.
 
 A finished run is kept in --out. It is not made again as long as program, library, text and plug-in have the same bytes. There lie compare.json, curves.svg and report.html as well. --json FILE writes
 the JSON there, too; tools/figures makes tables of documents out of it."""
@@ -32,6 +32,7 @@ import subprocess
 import sys
 
 import chart
+import failures
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINES = {"gigabit": "1Gbit,0.1ms", "fast": "100Mbit,1ms", "slow": "10Mbit,5ms"}
@@ -254,6 +255,8 @@ def compare(options):
             table = table or table_of(folders[0], row["parameters"])
         add_means(arms)
         results["tasks"][task] = {"step_seconds": add_times(options, arms, table), "arms": arms}
+    if options.failures:
+        results["failures"] = failures.measure(options, progress)
     draw(options, results, curves)
     subprocess.run([options.program, "report", *first, "--out", options.out / "report.html"], check=True, stdout=subprocess.DEVNULL)
     return results
@@ -279,6 +282,7 @@ def main():
     parser.add_argument("--grid", help="times the rate of the task, with commas (default: 0.5,1,2,4; with --quick 1)")
     parser.add_argument("--step-time", type=float, default=0, help="seconds of a pass (default: what the one worker alone takes here)")
     parser.add_argument("--also", action="append", default=[], metavar="PLUGIN:SPEC", help="one more arm; without PLUGIN one of ours")
+    parser.add_argument("--failures", action="store_true", help="lose a worker and take in another one, too; needs --text")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--program", default=str(ROOT / "build" / "thinwire"))
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("compare"), help="a folder for the runs")
@@ -290,6 +294,8 @@ def main():
             parser.error(f"--tasks {task}: there are {', '.join(TASKS)}")
     if "transformer" in options.tasks and not options.text:
         parser.error("the transformer needs a text: --text FILE")
+    if options.failures and not options.text:
+        parser.error("--failures needs a text: --text FILE")
     for also in options.also:
         if ":" not in also:
             parser.error(f"--also {also}: want PLUGIN:SPEC, such as ./libmine.so:mine, or :SPEC for a scheme of the library")

@@ -67,6 +67,16 @@ class FiguresTest(unittest.TestCase):
         self.write()
         self.assertEqual(self.figures("--check", self.page).returncode, 1)
 
+    def test_a_text_is_a_form_of_its_entry(self):
+        self.rows[0]["name"] = "{half:.2f} of {loss[mean]}"
+        self.write()
+        self.figures(self.page)
+        self.assertIn("| `0.20 of 1.5` | 1.50 | +0.2 |", self.page.read_text())
+        self.rows[0]["name"] = "{name}"
+        self.write()
+        done = self.figures(self.page)
+        self.assertEqual((done.returncode, "Traceback" in done.stderr), (1, False), done.stderr)
+
     def test_what_cannot_be_made(self):
         right = self.page.read_text()
         for wrong, words in ((right.replace("end of figures", "end"), "marker"), (right.replace("tasks.rows", "tasks.none"), "none"),

@@ -54,6 +54,7 @@ typedef struct tw_plan_question {
     size_t elements;       /* a larger table is thinned out to some so many; 0: 4 million */
     void (*told)(void *context, const char *line); /* gets a line for each candidate; NULL: none does */
     void *context;
+    int goes_on; /* 1: a run under way would go on with it, and what tw_plan_can_switch refuses is left out */
 } tw_plan_question;
 
 typedef struct tw_plan tw_plan;
@@ -91,6 +92,44 @@ TW_API size_t tw_plan_choice(const tw_plan *plan);
 TW_API const char *tw_plan_why(const tw_plan *plan);
 /* All of it, as lines of a table and a sentence. Returns what snprintf would. */
 TW_API size_t tw_plan_text(const tw_plan *plan, char *text, size_t capacity);
+
+/* Whether a run can leave this spec between two steps, or come to it, with nothing lost: TW_OK where all that it
+ * remembers of a rank is what it has not sent yet of gradients (TW_STATE_ADDS), or nothing. TW_ERROR_UNSUPPORTED says
+ * why not: the scheme has moments of its own, or the workers are at steps of their own, or local updates are held back.
+ * TW_ERROR_SPEC where there is none of that name. */
+TW_API tw_status tw_plan_can_switch(const char *spec);
+
+/* What a reducer has not sent yet of this rank's gradients: adds it to gradients[i], tw_tensor_count() floats, for each
+ * tensor i, in the measure of a gradient, not of a mean. Whoever adds that to the gradients of the next step, on every
+ * rank and by any other spec, loses nothing. Between steps only (TW_ERROR_ORDER); the reducer is as before, and to be
+ * destroyed. TW_ERROR_UNSUPPORTED where the scheme applies momentum. */
+TW_API tw_status tw_reducer_hand_over(tw_reducer *reducer, float *const *gradients);
+
+/* ---- a line that changes ----------------------------------------------------------------------------------------- */
+
+/* Says when a line has become another, by the time of exchanges that happen anyway; it measures nothing itself. Each
+ * rank has one, and tells it of each exchange. Once in a window of them the ranks gather the middle ones, and all judge
+ * alike.
+ *
+ *     if (tw_watch_add(watch, bytes, seconds, own)) {
+ *         tw_comm_allgather(comm, own, sizeof own, all);
+ *         slower = tw_watch_judge(watch, all, size);
+ *     }
+ */
+typedef struct tw_watch tw_watch;
+
+/* `window`: exchanges, 3 to 1000. */
+TW_API tw_status tw_watch_create(size_t window, tw_watch **watch);
+TW_API void tw_watch_destroy(tw_watch *watch);
+/* An exchange in which this rank has sent so many bytes, and was on the wire, or waiting for peers, for so many
+ * seconds: what a reducer counts as seconds_exchange. 1: the window is full, and `middle`, of two numbers, has the
+ * median of the bytes and that of the seconds. */
+TW_API int tw_watch_add(tw_watch *watch, double bytes, double seconds, double *middle);
+/* Of all ranks' middles, rank after rank: how many times as slow as before the line is, where two windows in a row say
+ * that it is twice as slow or as fast, or more; from then on that is what it was before. Else 1. The rank that waits
+ * least counts, as it waits for no other rank. The first window is only to warm up, and the second has what is compared;
+ * where the bytes of an exchange change by a quarter, that begins anew. */
+TW_API double tw_watch_judge(tw_watch *watch, const double *middles, int ranks);
 
 /* ---- a worker without a network ---------------------------------------------------------------------------------- */
 

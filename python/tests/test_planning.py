@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
 import ranks
 import thinwire
@@ -17,6 +18,7 @@ from thinwire import planning
 
 if not ranks.torch_is_missing():
     import torch
+    from thinwire.torch import _auto, _replan
 
 SHAPES = [("first.weight", (400, 200)), ("first.bias", (400,)), ("scalar", ())]
 LINE = "10Mbit/100Mbit,5ms"
@@ -156,6 +158,94 @@ def walks_through(rank, size, kind, spec):
     ddp, optimizer = torch.nn.parallel.DistributedDataParallel(model), torch.optim.SGD(model.parameters(), lr=0.1)
     with contextlib.closing(eval(planning.DOORS[kind].format(spec), {**globals(), **locals()})) as made:
         return type(made).__name__
+
+
+FALL, RISE, LONG = 160, 320, 480  # steps
+
+
+def gradients_of_inputs(rank, size, spec, steps, at):
+    """A run whose gradients are its inputs, which goes on by other specs at some steps: what it ends with, what it would if
+    all of them had arrived, and the compressor's changes."""
+    torch.manual_seed(3)
+    model = torch.nn.Linear(40, 30, bias=False)
+    ddp = torch.nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    expected = model.weight.detach().clone()
+    made = thinwire.torch.attach(ddp, spec, optimizer=optimizer, fallback=False)
+    inputs = [torch.Generator().manual_seed(one) for one in range(size)]
+    changes = []
+    for step in range(steps):
+        if step in at:
+            made.go_on_by(at[step])
+        gradients = [torch.randn(30, 40, generator=one) for one in inputs]
+        optimizer.zero_grad()
+        before = made.spec
+        (ddp(torch.eye(40)) * gradients[rank].t()).sum().backward()
+        optimizer.step()
+        expected -= 0.1 * sum(gradients) / size
+        if made.spec != before:
+            changes.append((step, made.spec))
+    state = made.state_dict()
+    made.close()
+    return model.weight.detach(), expected, changes, state
+
+
+def travels(rank, size, folder):
+    """A line that falls by ten and comes back, with 40 % of noise: what is done by itself, and by hand."""
+    step, noise = [0], torch.Generator().manual_seed(rank)
+
+    class Line(planning.LineWatch):
+        def add(self, sent, seconds):
+            step[0] += 1
+            factor = 0.6 + 0.8 * float(torch.rand(1, generator=noise))
+            return super().add(1e6, (10 if FALL < step[0] <= RISE else 1) * factor)
+
+    def choose(settled, rows, optimizer, kind, size, line):
+        return ("powersgd:rank=2" if line[0] < 0.5e6 / 8 * 1e3 else "bf16"), "as the test has it"
+
+    with unittest.mock.patch.object(_replan, "LineWatch", Line), unittest.mock.patch.object(_auto.Settled, "choose", choose):
+        text = io.StringIO()
+        with contextlib.redirect_stderr(text):
+            auto = f"auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms,keep={folder}/kept"
+            pathlib.Path(folder, "kept").unlink(missing_ok=True) if rank == 0 else None
+            torch.distributed.barrier()
+            by_itself = gradients_of_inputs(rank, size, auto, LONG, {})
+    first = pathlib.Path(folder, "kept").read_text().strip()
+    by_hand = gradients_of_inputs(rank, size, first, LONG, dict(by_itself[2]))
+    return first, by_itself, by_hand, text.getvalue()
+
+
+def follows(rank, size, folder, state):
+    """A run of auto that goes on from a state of another scheme, which it had gone on by."""
+    ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 30, bias=False))
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    with thinwire.torch.attach(ddp, f"auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms,keep={folder}/kept", optimizer=optimizer,
+                               fallback=False) as made:
+        made.load_state_dict(state[rank])
+        return made.spec, made.replanner is None
+
+
+class ChangeTest(unittest.TestCase):
+    def test_nothing_is_lost_on_the_way(self):
+        for spec, at in (("powersgd:rank=1,leftovers=fp32", {7: "allreduce"}),
+                         ("topk:density=0.05", {4: "powersgd:rank=2", 9: "allreduce"})):
+            with self.subTest(spec):
+                for weights, expected, changes, _ in ranks.on_ranks(2, gradients_of_inputs, spec, 12, at):
+                    self.assertEqual(changes, list(at.items()))
+                    self.assertTrue(torch.allclose(weights, expected, atol=1e-4), (weights - expected).abs().max())
+
+    def test_it_goes_on_by_what_suits_the_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            results = ranks.on_ranks(2, travels, folder)
+            for rank, (first, (weights, _, changes, _), (by_hand, _, _, _), text) in enumerate(results):
+                self.assertEqual([spec for _, spec in changes], ["powersgd:rank=2", "bf16"], (first, text))
+                for (step, _), begun in zip(changes, (FALL, RISE)):
+                    self.assertTrue(begun + 32 < step <= begun + 4 * 32, changes)
+                self.assertTrue(torch.equal(weights, by_hand))
+                self.assertEqual(text.count("goes on with"), 2 * (1 - rank), text)
+            pathlib.Path(folder, "kept").write_text("powersgd:rank=4\n")
+            states = [by_itself[3] for _, by_itself, _, _ in results]
+            self.assertEqual(ranks.on_ranks(2, follows, folder, states), [("bf16", True)] * 2)
 
 
 class AutoTest(unittest.TestCase):

@@ -11,6 +11,7 @@
 
 #define NEARLY 1.05 /* so much slower is as fast, and the simpler one is better */
 #define RATE_MOST 1e15
+#define DENSE "allreduce"
 enum { ELEMENTS = 4000000, KINDS = TW_PLAN_GRADIENTS | TW_PLAN_WEIGHTS | TW_PLAN_UPDATES };
 
 /* What all rows are made with. */
@@ -40,6 +41,7 @@ static tw_status momentum_of(const char *spec, float *momentum)
 static tw_status suits_optimizer(const tw_plan_question *q, const tw_plan_row *row)
 {
     float momentum = 0;
+    if (q->goes_on) TW_TRY(tw_plan_can_switch(row->spec));
     if (row->kind != TW_PLAN_GRADIENTS) return TW_OK; /* weights, and what steps came to, have none */
     TW_TRY(momentum_of(row->spec, &momentum));
     if (momentum > 0 && q->keeps_momentum)
@@ -58,6 +60,28 @@ static tw_status suits_optimizer(const tw_plan_question *q, const tw_plan_row *r
         "scheme %s applies momentum before it sends, so what arrives is a direction for SGD, and no gradient "
         "to take moments of",
         row->spec);
+}
+
+tw_status tw_plan_can_switch(const char *spec)
+{
+    float momentum = 0;
+    tw_plan_kind kind;
+    const char *carrier;
+    TW_TRY(tw_need(spec, "spec"));
+    TW_TRY(tw_spec_kind(spec, &kind));
+    TW_TRY(tw_spec_carrier(spec, &carrier));
+    if (!carrier)
+        return tw_fail(TW_ERROR_UNSUPPORTED,
+                       "with %s each worker is at a step of its own, and there is none at which all could go on with "
+                       "another way",
+                       spec);
+    if (kind == TW_PLAN_UPDATES && strcmp(carrier, DENSE) != 0)
+        return tw_fail(TW_ERROR_UNSUPPORTED, "%s holds back some of what local steps came to, which goes nowhere else",
+                       spec);
+    if (kind == TW_PLAN_GRADIENTS) TW_TRY(momentum_of(spec, &momentum));
+    if (momentum == 0 && !(tw_spec_number(spec, "beta2") > 0)) return TW_OK;
+    return tw_fail(TW_ERROR_UNSUPPORTED,
+                   "%s has moments of its own, which no optimiser takes over in the midst of a run", spec);
 }
 
 static tw_status suits_length(const tw_plan_question *q, const tw_plan_row *row)

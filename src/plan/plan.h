@@ -49,6 +49,8 @@ tw_status tw_trial_take(const tw_thin *thin, const float *noise, const char *spe
 
 /* spec_words.c: what a spec's scheme or method exchanges; TW_ERROR_SPEC where there is none of that name. */
 tw_status tw_spec_kind(const char *spec, tw_plan_kind *kind);
+/* The name of the scheme that carries what the spec exchanges; NULL where a gossip carries weights. */
+tw_status tw_spec_carrier(const char *spec, const char **name);
 /* A number among its options, given or not; NaN where there is no such option. */
 double tw_spec_number(const char *spec, const char *option);
 /* The spec with that value of an option. tw_free releases it. */

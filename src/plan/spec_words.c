@@ -101,6 +101,14 @@ static tw_status carrier_of(const char *spec, const tw_scheme_ops **ops)
     return status;
 }
 
+tw_status tw_spec_carrier(const char *spec, const char **name)
+{
+    const tw_scheme_ops *ops;
+    TW_TRY(carrier_of(spec, &ops));
+    *name = ops ? ops->name : NULL;
+    return TW_OK;
+}
+
 tw_status tw_spec_with_smaller_messages(const char *spec, const tw_tensor *tensors, size_t count, double times,
                                         char **with)
 {

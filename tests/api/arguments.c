@@ -449,9 +449,11 @@ static void test_plan(void **state)
     (void)state;
     static const float noise[2 * COUNT + TW_NOISE_MARGIN];
     float written[COUNT];
+    double middle[2] = {1, 1};
     tw_world_options line = {.struct_size = sizeof line};
     tw_phantom *phantom = NULL;
     tw_plan *plan = NULL;
+    tw_watch *watch = NULL;
     const tw_plan_question question = {.struct_size = sizeof question,
                                        .tensors = table,
                                        .tensor_count = 1,
@@ -476,6 +478,17 @@ static void test_plan(void **state)
     WITHOUT(tw_plan_text, plan, tw_plan_text(NULL, NULL, 0) == 0);
     WITHOUT(tw_plan_text, text, tw_plan_text(plan, NULL, 0) > 0);
     tw_plan_destroy(plan);
+    NEEDED(tw_plan_can_switch, spec, NULL);
+    NEEDED(tw_reducer_hand_over, reducer, NULL, buffers);
+    NEEDED(tw_reducer_hand_over, gradients, reducer, NULL);
+    NEEDED(tw_watch_create, watch, 3, NULL);
+    NOTHING(tw_watch_destroy, watch, NULL);
+    assert_int_equal(tw_watch_create(3, &watch), TW_OK);
+    WITHOUT(tw_watch_add, watch, tw_watch_add(NULL, 1, 1, middle) == 0);
+    WITHOUT(tw_watch_add, middle, tw_watch_add(watch, 1, 1, NULL) == 0);
+    WITHOUT(tw_watch_judge, watch, tw_watch_judge(NULL, middle, 1) == 1);
+    WITHOUT(tw_watch_judge, middles, tw_watch_judge(watch, NULL, 1) == 1);
+    tw_watch_destroy(watch);
     NEEDED(tw_phantom_noise, noise, NULL, COUNT, 1);
     assert_int_equal(tw_phantom_noise(written, COUNT, 1), TW_OK);
     NEEDED(tw_phantom_create, comm, NULL, "topk", table, 1, noise, 1, &phantom);

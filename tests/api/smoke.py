@@ -554,6 +554,19 @@ class SmokeTest(unittest.TestCase):
         self.assertEqual(row.spec, b"allreduce")
         self.assertGreater(call("tw_plan_text", plan, text, 4096), len(call("tw_plan_why", plan)))
         call("tw_plan_destroy", plan)
+        ok("tw_plan_can_switch", b"bf16")
+
+        def hand_over(rank, comm):
+            reducer = made("tw_reducer_create", comm, b"allreduce", tensors(), 1)
+            held = (ctypes.c_float * COUNT)()
+            ok("tw_reducer_hand_over", reducer, (ctypes.c_void_p * 1)(ctypes.addressof(held)))
+            call("tw_reducer_destroy", reducer)
+        on_threads(hand_over)
+
+        watch, middle = made("tw_watch_create", 3), (ctypes.c_double * 2)()
+        self.assertEqual([call("tw_watch_add", watch, 8, 1, middle) for _ in range(3)], [0, 0, 1])
+        self.assertEqual((*middle, call("tw_watch_judge", watch, middle, 1)), (8, 1, 1))
+        call("tw_watch_destroy", watch)
 
         noise, ready = (ctypes.c_float * (2 * COUNT + binding.constants["TW_NOISE_MARGIN"]))(), []
         ok("tw_phantom_noise", noise, len(noise), 1)

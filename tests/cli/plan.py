@@ -115,6 +115,21 @@ class AutomaticTest(CommandLineTest):
         self.assertEqual(*ends)
         self.assertEqual(self.settled(out), (sync, link))
 
+    def test_a_run_that_goes_on_repeats_its_changes(self):
+        """From a checkpoint before one and from one behind it; and a record that is none is refused."""
+        config = self.folder / "changes.yaml"
+        config.write_text('planned-changes: "4 powersgd:rank=2; 9 local:every=2; 14 qsgd"\n')
+        words = ("--workers", 2, *ADAM, "--sync", "bf16", "--config", config)
+        whole = self.train(*words, "--steps", 18, "--out", self.folder / "whole")["weights_crc32c"]
+        for stop in (3, 4, 11):
+            out = self.folder / f"cut{stop}"
+            self.train(*words, "--steps", stop, "--out", out)
+            self.assertEqual(self.train("--batch", 4, "--steps", 18, "--out", out, "--resume")["weights_crc32c"], whole)
+        config.write_text('planned-changes: "4"\n')
+        self.refuse_training(2, ["planned-changes: 4: want STEP SPEC"], "--workers", 2, "--config", config)
+        config.write_text('planned-changes: "0 dgc"\n')
+        self.refuse_training(2, ["dgc has moments of its own"], "--workers", 2, "--steps", 2, "--config", config)
+
     def test_threads_have_no_line(self):
         done = self.run_program(*self.train_words("--workers", 2, "--steps", 2, "--sync", "auto"))
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -88,10 +88,11 @@ static void test_closed_forms(void **state)
     layout_release(&t);
 }
 
-static void check_choice(const layout *t, double rate, double latency, const char *const *among)
+static void check_choice_with(const layout *t, double rate, double latency, double pass, uint64_t steps,
+                              const char *const *among)
 {
-    tw_plan_question q = ask(t, rate, latency, TW_PLAN_ADAMW, 3000);
-    q.pass_seconds = 10 * PASS;
+    tw_plan_question q = ask(t, rate, latency, TW_PLAN_ADAMW, steps);
+    q.pass_seconds = pass;
     tw_plan *plan = make(&q);
     char chosen[PLAN_SPEC];
     snprintf(chosen, sizeof chosen, "%s", plan_chosen(plan).spec);
@@ -101,16 +102,36 @@ static void check_choice(const layout *t, double rate, double latency, const cha
     fail_msg("%s was chosen at %g Mbit/s", chosen, rate / MBIT);
 }
 
+static void check_choice(const layout *t, double rate, double latency, const char *const *among)
+{
+    check_choice_with(t, rate, latency, 10 * PASS, 3000, among);
+}
+
 static void test_the_choice_follows_the_line(void **state)
 {
-    static const char *const dense[] = {"allreduce", NULL}, *const local[] = {"diloco", "streaming", "sparse", NULL},
+    static const char *const dense[] = {"allreduce", NULL},
+                             *const least[] = {"diloco", "streaming", "sparse", "dgc-adam:density", NULL},
                              *const compressed[] = {"bf16", "fp8", "qsgd", "powersgd", NULL};
     layout t;
     (void)state;
     assert_ok(layout_create("250k", &t));
     check_choice(&t, 2500 * MBIT, 5e-5, dense);
     check_choice(&t, 25 * MBIT, 2e-4, compressed);
-    check_choice(&t, 2.5 * MBIT, 0.02, local);
+    check_choice(&t, 2.5 * MBIT, 0.02, least);
+    layout_release(&t);
+}
+
+/* Four workers, AdamW, a pass of 20 ms: where the line is slow, compression behind the moments is better than local
+ * steps, which take more of them, and than what sends more. At 1 Gbit/s the simpler ones are as fast. */
+static void test_what_adamw_takes_over_slow_lines(void **state)
+{
+    static const char *const adam[] = {"dgc-adam", NULL}, *const simple[] = {"bf16", "qsgd", NULL};
+    layout t;
+    (void)state;
+    assert_ok(layout_create("115136", &t));
+    check_choice_with(&t, 10 * MBIT, 5e-3, PASS, 2000, adam);
+    check_choice_with(&t, 100 * MBIT, 1e-3, PASS, 2000, adam);
+    check_choice_with(&t, 1000 * MBIT, 1e-4, PASS, 2000, simple);
     layout_release(&t);
 }
 
@@ -371,6 +392,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_closed_forms),
         cmocka_unit_test(test_the_choice_follows_the_line),
+        cmocka_unit_test(test_what_adamw_takes_over_slow_lines),
         cmocka_unit_test(test_who_stays_in),
         cmocka_unit_test(test_a_warmup_is_averaged),
         cmocka_unit_test(test_a_thinned_table_predicts_what_the_whole_does),

@@ -162,7 +162,7 @@ static tw_status unpack_model(worker *w, const tw_state *state, const place *fou
     TW_TRY(base_get(w, state));
     w->unseen = tw_state_get(state, UNSEEN, TW_U64, 1, &(uint64_t){0}) == TW_OK;
     TW_TRY(tensor_table_get(state, "", l->tensors, l->tensor_count, l->parameters));
-    return w->exchange->replicas && !*found->moves ? optimiser_load(w->optimiser, state) : TW_OK;
+    return worker_way_before(w, w->step)->replicas && !*found->moves ? optimiser_load(w->optimiser, state) : TW_OK;
 }
 
 static tw_status pack_own(worker *w, tw_state *state)
@@ -585,6 +585,7 @@ static tw_status resume(worker *w, place *found, checkpoint_files *files)
     w->best = found->best;
     w->unseen = found->unseen;
     memcpy(w->run, found->stamp.run, sizeof w->run);
+    TW_TRY(worker_take_spec(w, changes_before(&w->changes, w->settings.sync, found->written)));
     TW_TRY(gather_files(w, found, files));
     return load_files(w, found, files);
 }

@@ -114,12 +114,18 @@ static tw_status inherit(const options *past, size_t index, options *set, const 
                    row->name, or_nothing(own), path, text);
 }
 
+/* What each run finds out by itself. */
+static bool is_written_anew(const option_row *row)
+{
+    return row->file_only && row->offset != offsetof(train_settings, planned_link) &&
+           row->offset != offsetof(train_settings, planned_changes);
+}
+
 static tw_status inherit_all(const options *past, options *set, const char *path)
 {
     for (size_t i = 0; i < set->page->count; i++) {
         const option_row *row = &set->page->rows[i];
-        bool is_written = row->file_only && row->offset != offsetof(train_settings, planned_link); /* anew by each */
-        if (!row->name || row->line_only || is_written || row->of_start) continue;
+        if (!row->name || row->line_only || is_written_anew(row) || row->of_start) continue;
         if (past->sources[i] == OPTION_FROM_FILE) TW_TRY(inherit(past, i, set, path));
     }
     return TW_OK;

@@ -44,6 +44,18 @@ tw_status plan_ask_of_table(const train_settings *s, const char *table, int work
     return layout_create(table, &inquiry->tensors);
 }
 
+void plan_ask_of_run(const worker *w, plan_inquiry *inquiry)
+{
+    tw_plan_question *q = &inquiry->question;
+    const double *now = w->now.values;
+    const double taken = w->step > 0 ? (double)w->step : 1;
+    ask(&w->settings, w->size, w->steps, inquiry);
+    q->goes_on = 1;
+    q->pass_seconds = now[TOTAL_SECONDS_PASS] / taken;
+    inquiry->tensors =
+        (layout){.tensors = (tw_tensor *)(uintptr_t)w->learner->tensors, .count = w->learner->tensor_count};
+}
+
 void plan_forget(plan_inquiry *inquiry)
 {
     layout_release(&inquiry->tensors);

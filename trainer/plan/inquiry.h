@@ -4,7 +4,7 @@
 #define TRAINER_INQUIRY_H
 
 #include "layout.h"
-#include "settings.h"
+#include "worker.h"
 #include <thinwire/thinwire_plan.h>
 
 enum { PLAN_SPEC = 128, PLAN_RANKS = 64 /* between which lines can be measured */ };
@@ -21,6 +21,9 @@ tw_status plan_ask(const train_settings *settings, const task *work, int workers
 /* And for one that is nothing but a table, which layout_create reads. */
 tw_status plan_ask_of_table(const train_settings *settings, const char *table, int workers, plan_inquiry *inquiry);
 void plan_forget(plan_inquiry *inquiry);
+/* And for a run under way, with the passes that this worker has measured so far. The tensors stay the worker's:
+ * plan_forget is not for them. What a run cannot go on with is left out. */
+void plan_ask_of_run(const worker *w, plan_inquiry *inquiry);
 
 /* Measures the pass of a step and what there is beside it. All ranks of `comm` measure at once, as they will
  * compute, and the slowest counts; NULL: this process alone. A collective. */

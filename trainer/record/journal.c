@@ -154,6 +154,14 @@ tw_status journal_share(journal *j, const worker *w)
     return TW_OK;
 }
 
+tw_status journal_reconfigure(const worker *w)
+{
+    char path[FOLDER_PATH];
+    const train_settings *s = &w->settings;
+    if (!s->out || (w->rank > 0 && !w->first_on_disk)) return TW_OK;
+    return settings_write(s, in_folder(s->out, CONFIGURATION, path));
+}
+
 void journal_close(journal *j)
 {
     const bool was_refused = !j->metrics && !j->shares;

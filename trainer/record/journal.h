@@ -29,6 +29,8 @@ tw_status journal_open(journal *j, const worker *w);
 /* For the first rank on each disk but rank 0's: leaves the configuration there, so that the run can go on from there.
  */
 tw_status journal_share(journal *j, const worker *w);
+/* Where this worker has written the configuration, it is written anew, as its settings are now. */
+tw_status journal_reconfigure(const worker *w);
 void journal_close(journal *j);
 tw_status journal_step(journal *j, const worker *w, double loss);
 tw_status journal_epoch(journal *j, const worker *w, const evaluation *result);

@@ -10,6 +10,7 @@
 #include "init_from.h"
 #include "interrupt.h"
 #include "journal.h"
+#include "replan.h"
 #include "summary.h"
 #include <math.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@ typedef struct run {
     worker worker;
     journal journal;
     stop_vote vote;
+    replan replan;
     uint64_t saved_step; /* of the newest checkpoint */
     evaluation looks[TASK_SPLITS];
     uint64_t looked[TASK_SPLITS]; /* the steps that they speak of */
@@ -305,9 +307,12 @@ static tw_status train_together(run *r, int *interrupted)
 {
     worker *w = &r->worker;
     if (w->unseen) TW_TRY(after_step(r)); /* of the run that goes on */
+    TW_TRY(replan_begin(&r->replan, w));
     while (w->step < w->steps && !w->unseen) {
-        if (!w->exchange->meets || w->exchange->meets(w)) TW_TRY(agree_to_stop(w, &r->vote, interrupted));
+        const int meets = !w->exchange->meets || w->exchange->meets(w);
+        if (meets) TW_TRY(agree_to_stop(w, &r->vote, interrupted));
         if (*interrupted) break;
+        if (meets) TW_TRY(replan_before_step(&r->replan, w));
         TW_TRY(run_step(r));
     }
     *interrupted |= w->unseen;
@@ -334,6 +339,7 @@ tw_status run_worker(const train_settings *settings, const task *work, tw_comm *
     if (status == TW_OK) status = run_train(&r, &result->interrupted);
     result->agreed = r.worker.agreed;
     result->diverged = r.worker.diverged;
+    replan_end(&r.replan);
     journal_close(&r.journal);
     worker_release(&r.worker);
     return status;

@@ -71,6 +71,10 @@ typedef struct exchange {
     /* Adds what is counted and not yet in worker.now. */
     tw_status (*add_totals)(const worker *w, totals *sums);
 
+    /* Between two steps: adds to the gradients, one array a tensor, what of this worker's has not been sent yet. NULL:
+     * nothing is held back. */
+    tw_status (*hand_over)(worker *w, float *const *gradients);
+
     /* What is a worker's own beside its optimiser, into and out of its file of a checkpoint. */
     tw_status (*save)(worker *w, const char *prefix, tw_state *state);
     tw_status (*load)(worker *w, const char *prefix, const tw_state *state);

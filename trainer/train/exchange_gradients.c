@@ -5,6 +5,7 @@
 #include "exchange.h"
 #include "scheme.h"
 #include <stdlib.h>
+#include <thinwire/thinwire_plan.h>
 
 static gradients_way *exchange_gradients_way_of(const worker *w)
 {
@@ -88,6 +89,11 @@ static tw_status exchange_gradients_add_totals(const worker *w, totals *sums)
     return TW_OK;
 }
 
+static tw_status exchange_gradients_hand_over(worker *w, float *const *gradients)
+{
+    return tw_reducer_hand_over(exchange_gradients_way_of(w)->reducer, gradients);
+}
+
 static tw_status exchange_gradients_save(worker *w, const char *prefix, tw_state *state)
 {
     return tw_reducer_save_state(exchange_gradients_way_of(w)->reducer, prefix, state);
@@ -128,6 +134,7 @@ const exchange gradients_exchange = {
     .apply = exchange_gradients_apply,
     .plan = exchange_gradients_plan,
     .add_totals = exchange_gradients_add_totals,
+    .hand_over = exchange_gradients_hand_over,
     .save = exchange_gradients_save,
     .load = exchange_gradients_load,
     .regroup = exchange_gradients_regroup,

@@ -39,6 +39,7 @@ static const option_row rows[] = {
              "10Mbit/100Mbit,80ms. Units are kbit, Mbit, Gbit; us, ms, s",
      .line_only = true},
     {"planned-link", NULL, OPTION_TEXT, AT(planned_link), .file_only = true, .alike = true},
+    {"planned-changes", NULL, OPTION_TEXT, AT(planned_changes), .file_only = true, .alike = true},
     PLUGINS_ROW(AT(plugin)),
     {"transport", NULL, OPTION_CHOICE, AT(transport), "auto", .choices = "auto|threads|mpi|tcp",
      .help = "How workers reach each other. auto takes tcp with --join, mpi under mpirun, and else threads",

@@ -17,19 +17,20 @@ typedef struct train_settings {
     bool momentum_given, nesterov_given;
     char *task_name; /* the same task */
 
-    char *sync;         /* a reducer's or a gossip's spec */
-    char *sync_in_full; /* the same with every option written out; the worker's */
-    char *link;         /* of --sync auto: see network.h; NULL: it is measured */
-    char *planned_link; /* the line that --sync auto has chosen for; NULL: a person chose */
-    int transport;      /* transport_choice */
-    char *plugin;       /* see plugins_load */
-    char *schedule;     /* see schedule_parse */
-    char *slow, *pause; /* see slowdown_parse */
-    char *join;         /* see join.h; NULL: the workers are threads, or MPI's */
-    char *key_file;     /* see join.h and seal.h */
-    char *out;          /* the run folder; NULL writes nothing; "": the first worker chooses one */
-    char *resume;       /* NULL: begin anew; "": the newest checkpoint in `out`; else a checkpoint, or a run's folder */
-    char *init_from;    /* NULL: random weights; else a checkpoint or a run's folder to begin with */
+    char *sync;            /* a reducer's or a gossip's spec */
+    char *sync_in_full;    /* the same with every option written out; the worker's */
+    char *link;            /* of --sync auto: see network.h; NULL: it is measured */
+    char *planned_link;    /* the line that --sync auto has chosen for; NULL: a person chose */
+    char *planned_changes; /* what it chose later: see changes.h. NULL: nothing */
+    int transport;         /* transport_choice */
+    char *plugin;          /* see plugins_load */
+    char *schedule;        /* see schedule_parse */
+    char *slow, *pause;    /* see slowdown_parse */
+    char *join;            /* see join.h; NULL: the workers are threads, or MPI's */
+    char *key_file;        /* see join.h and seal.h */
+    char *out;             /* the run folder; NULL writes nothing; "": the first worker chooses one */
+    char *resume;    /* NULL: begin anew; "": the newest checkpoint in `out`; else a checkpoint, or a run's folder */
+    char *init_from; /* NULL: random weights; else a checkpoint or a run's folder to begin with */
     char *config;
     char *dump_gradients; /* a folder; NULL keeps none */
     char *dump_steps;     /* see dump_parse */

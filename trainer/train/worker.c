@@ -7,10 +7,12 @@
 #include "folder.h"
 #include "interrupt.h"
 #include "scheme.h"
+#include "tensor_table.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_plan.h>
 
 /* So many skipped steps in a row mean that the run has diverged and will not come back. */
 #define SKIPPED_LIMIT 10
@@ -36,6 +38,13 @@ tw_status worker_spec(const worker *w, const char *sync, char **spec)
     return *spec ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
 }
 
+static tw_status write_spec(worker *w)
+{
+    TW_TRY(worker_spec(w, w->sync, &w->spec));
+    w->scheme_warmup = fmax(0, scheme_number(w->spec, "warmup_steps")); /* without one: not a number */
+    return TW_OK;
+}
+
 static tw_status plan_steps(worker *w)
 {
     const train_settings *s = &w->settings;
@@ -44,24 +53,30 @@ static tw_status plan_steps(worker *w)
     TW_TRY(slowdown_parse(s->slow, s->pause, w->rank, w->size, w->steps, &w->slowdown));
     /* Where neither a person, nor the task, nor the model has a wish. */
     const char *wish = s->schedule ? s->schedule : "constant";
-    TW_TRY(worker_spec(w, s->sync, &w->spec));
-    w->scheme_warmup = fmax(0, scheme_number(w->spec, "warmup_steps")); /* without one: not a number */
+    TW_TRY(write_spec(w));
     return schedule_parse(wish, s->lr, (uint64_t)s->warmup, w->steps, w->steps_per_epoch, &w->schedule);
+}
+
+static tw_status choose_way(worker *w)
+{
+    size_t scheme;
+    TW_TRY(scheme_check(w->sync));
+    w->exchange = exchange_find(w->sync, &scheme);
+    /* Who steps along its own gradient has clipped that, and nothing else. */
+    w->own_clip = w->exchange->side_by_side || scheme_is_exact(w->sync) ? 0 : w->settings.clip * sqrt(w->size);
+    w->synchronous = exchange_is_synchronous(w->exchange, scheme);
+    w->way = calloc(1, w->exchange->bytes);
+    return w->way ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for what --sync %s keeps", w->sync);
 }
 
 static tw_status choose_scheme(worker *w)
 {
     train_settings *s = &w->settings;
-    TW_TRY(scheme_check(s->sync));
+    TW_TRY(changes_read(s->planned_changes, &w->changes));
+    w->sync = s->sync;
+    TW_TRY(choose_way(w));
     s->sync_in_full = w->sync_in_full = scheme_in_full(s->sync);
-    if (!w->sync_in_full) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
-    size_t scheme;
-    w->exchange = exchange_find(s->sync, &scheme);
-    /* Who steps along its own gradient has clipped that, and nothing else. */
-    w->own_clip = w->exchange->side_by_side || scheme_is_exact(s->sync) ? 0 : s->clip * sqrt(w->size);
-    w->synchronous = exchange_is_synchronous(w->exchange, scheme);
-    w->way = calloc(1, w->exchange->bytes);
-    return w->way ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for what --sync %s keeps", s->sync);
+    return w->sync_in_full ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
 }
 
 static tw_status create_learner(worker *w)
@@ -170,19 +185,113 @@ tw_status worker_create(const train_settings *settings, const task *work, tw_com
     return agree_status(w, create_optimiser(w));
 }
 
-void worker_release(worker *w)
+static void release_way(worker *w)
 {
     if (w->way) w->exchange->destroy(w);
-    pager_destroy(w->pager);
     free(w->way);
-    free(w->sync_in_full);
     free(w->spec);
+    w->way = w->spec = NULL;
+}
+
+void worker_release(worker *w)
+{
+    release_way(w);
+    pager_destroy(w->pager);
+    free(w->sync_in_full);
+    free(w->changes_text);
+    free(w->pending);
     free(w->chosen_out);
     optimiser_destroy(w->optimiser);
     task_learner_destroy(w->learner);
     free(w->mean_buffers);
     dump_release(&w->dump);
 }
+
+/* ---- another spec in the midst of a run -------------------------------------------------------------------------- */
+
+const exchange *worker_way_before(const worker *w, uint64_t step)
+{
+    size_t scheme;
+    return exchange_find(changes_before(&w->changes, w->settings.sync, step), &scheme);
+}
+
+static tw_status take_way(worker *w)
+{
+    TW_TRY(choose_way(w));
+    TW_TRY(write_spec(w));
+    worker_let_sum(w, w->exchange->replicas);
+    return TW_OK;
+}
+
+tw_status worker_take_spec(worker *w, const char *sync)
+{
+    if (strcmp(sync, w->sync) == 0) return TW_OK;
+    TW_TRY(w->exchange->add_totals(w, &w->now));
+    release_way(w);
+    w->sync = sync;
+    TW_TRY(agree_status(w, take_way(w)));
+    return w->exchange->create ? w->exchange->create(w) : TW_OK;
+}
+
+/* The moments of local steps are a worker's own. */
+static tw_status average_moments(worker *w)
+{
+    optimiser_buffer buffers[OPTIMISER_BUFFERS];
+    const size_t count = optimiser_buffers(w->optimiser, buffers);
+    for (size_t b = 0; b < count; b++) {
+        TW_TRY(tw_comm_allreduce(w->comm, buffers[b].values, buffers[b].count));
+        for (size_t i = 0; i < buffers[b].count; i++) buffers[b].values[i] /= (float)w->size;
+    }
+    return TW_OK;
+}
+
+/* What is pending already, of a step that was skipped, stays. */
+static tw_status collect_pending(worker *w)
+{
+    if (!w->exchange->hand_over) return TW_OK;
+    const learner *l = w->learner;
+    if (!w->pending) w->pending = calloc(l->parameter_count, sizeof *w->pending);
+    float **tensors = calloc(l->tensor_count, sizeof *tensors);
+    tw_status status =
+        w->pending && tensors ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for what --sync %s has held back", w->sync);
+    if (status == TW_OK) tensor_table_place(l->tensors, l->tensor_count, w->pending, tensors);
+    if (status == TW_OK) status = w->exchange->hand_over(w, tensors);
+    free(tensors);
+    return status;
+}
+
+static tw_status can_switch(worker *w, const char *sync)
+{
+    TW_TRY(tw_plan_can_switch(w->sync));
+    return tw_plan_can_switch(sync);
+}
+
+tw_status worker_switch(worker *w, const char *sync)
+{
+    const int were_apart = w->exchange->side_by_side;
+    TW_TRY(agree_status(w, can_switch(w, sync)));
+    TW_TRY(agree_status(w, collect_pending(w)));
+    TW_TRY(worker_end(w));
+    TW_TRY(worker_take_spec(w, sync));
+    if (were_apart && w->exchange->replicas) TW_TRY(average_moments(w));
+    return worker_begin(w);
+}
+
+/* Where it belongs: a gradient that is handed over stands among the learner's. */
+static void worker_add_pending(const worker *w, size_t index, float *gradient)
+{
+    const float *pending = w->pending + (gradient - w->learner->gradients);
+    const size_t count = tw_tensor_count(&w->learner->tensors[index]);
+    for (size_t i = 0; i < count; i++) gradient[i] += pending[i];
+}
+
+static void worker_forget_pending(worker *w)
+{
+    free(w->pending);
+    w->pending = NULL;
+}
+
+/* ---- a run's stretches ------------------------------------------------------------------------------------------- */
 
 tw_status worker_begin(worker *w)
 {
@@ -277,6 +386,7 @@ static tw_status worker_submit(void *context, size_t index, float *gradient)
 {
     worker *w = context;
     if (w->gradient_ready) w->gradient_ready(w->pace);
+    if (w->pending) worker_add_pending(w, index, gradient);
     if (w->dump.state) TW_TRY(dump_put(&w->dump, &w->learner->tensors[index], gradient));
     return w->exchange->submit ? w->exchange->submit(w, index, gradient) : TW_OK;
 }
@@ -332,6 +442,7 @@ tw_status worker_spoilt(const worker *w)
 static tw_status worker_apply(worker *w, float rate)
 {
     tw_status status = w->exchange->apply(w, rate);
+    if (status == TW_OK) worker_forget_pending(w);
     if (status != TW_SKIPPED) {
         w->skipped_in_a_row = 0;
         return status;

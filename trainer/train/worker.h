@@ -2,6 +2,7 @@
 #ifndef TRAINER_WORKER_H
 #define TRAINER_WORKER_H
 
+#include "changes.h"
 #include "dump_gradients.h"
 #include "optimiser.h"
 #include "pager.h"
@@ -76,7 +77,11 @@ typedef struct worker {
     void *way;                       /* what that keeps */
     pager *pager;                    /* of --memory-budget; NULL: all is in memory */
     char *sync_in_full;              /* see scheme_in_full; settings.sync_in_full */
-    char *spec;                      /* --sync as the run's length has it: see scheme_for_run */
+    run_changes changes;             /* settings.planned_changes; */
+    char *changes_text;              /* that text, where this worker wrote it */
+    const char *sync;                /* the spec in force: settings.sync, or one of the changes */
+    char *spec;                      /* the same as the run's length has it: see scheme_for_run */
+    float *pending;                  /* what goes into the next step's gradients: see worker_switch. NULL: nothing */
     char *chosen_out;                /* settings.out, where the run chose its folder itself */
     /* The length that this worker's own gradient is clipped to, before anything is held back of it, averaged or stepped
      * along. 0: none. Where a scheme sends all there is, the mean is clipped instead, to settings.clip. Gradients of N
@@ -130,6 +135,15 @@ void worker_release(worker *w);
 /* The workers begin from rank 0's weights, and end with the same weights: see exchange.h. */
 tw_status worker_begin(worker *w);
 tw_status worker_end(worker *w);
+/* The way that made the step before `step`. */
+const struct exchange *worker_way_before(const worker *w, uint64_t step);
+/* Goes on by another spec, between two steps at which all meet: a collective. What local steps came to is given to the
+ * others first. What the scheme held back of this worker's gradients goes into the gradients of its next step; where
+ * workers had moments of their own, all go on with their mean. TW_ERROR_UNSUPPORTED where one of the two specs cannot
+ * be left: tw_plan_can_switch. */
+tw_status worker_switch(worker *w, const char *sync);
+/* The same for a worker that has not begun, and loads what the spec remembers. */
+tw_status worker_take_spec(worker *w, const char *sync);
 /* Where each has weights of its own, and all are at the same step: the shared ones, and its own again. */
 tw_status worker_show_shared(worker *w);
 tw_status worker_show_own(worker *w);

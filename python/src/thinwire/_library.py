@@ -90,7 +90,7 @@ class PlanQuestion(Structure):
                 ("optimizer", c_int), ("kinds", c_int), ("unmeasured", c_int), ("keeps_momentum", c_int), ("steps", c_uint64), ("seed", c_uint64),
                 ("pass_seconds", c_double), ("other_seconds", c_double), ("bandwidth", c_double), ("bandwidth_down", c_double),
                 ("latency", c_double), ("codec_rate", c_double), ("factors", c_void_p), ("elements", c_size_t), ("told", Told),
-                ("context", c_void_p)]
+                ("context", c_void_p), ("goes_on", c_int)]
 
 
 class PlanRow(Structure):
@@ -213,6 +213,12 @@ FUNCTIONS = {
     "tw_plan_choice": (c_size_t, c_void_p),
     "tw_plan_why": (c_char_p, c_void_p),
     "tw_plan_text": (c_size_t, c_void_p, c_char_p, c_size_t),
+    "tw_plan_can_switch": (Status, c_char_p),
+    "tw_reducer_hand_over": (Status, c_void_p, POINTER(c_void_p)),
+    "tw_watch_create": (Status, c_size_t, POINTER(c_void_p)),
+    "tw_watch_destroy": (None, c_void_p),
+    "tw_watch_add": (c_int, c_void_p, c_double, c_double, c_void_p),
+    "tw_watch_judge": (c_double, c_void_p, c_void_p, c_int),
     "tw_state_create": (Status, POINTER(c_void_p)),
     "tw_state_destroy": (None, c_void_p),
     "tw_state_put": (Status, c_void_p, c_char_p, c_int, c_size_t, POINTER(c_size_t), c_void_p),

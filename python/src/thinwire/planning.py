@@ -6,6 +6,7 @@ import time
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ._library import PlanQuestion, PlanRow, Tensor, WorldOptions, library
+from ._owned import Owned
 from .comm import Comm
 from .errors import Error
 from .table import Named, table_of
@@ -117,8 +118,9 @@ def rates_of(line: Any) -> Tuple[float, float, float]:
 
 
 def plan_of(tensors: Sequence[Named], optimizer: Any, *, line: Union[str, Tuple[float, float, float]], steps: int, workers: int,
-            step_time: float, kinds: int = 0, unmeasured: bool = False, codec_rate: float = 0) -> Plan:
-    """The plan for a table of (name, shape). `line` is a text, "100Mbit,1ms", or what measured_line() gives."""
+            step_time: float, kinds: int = 0, unmeasured: bool = False, codec_rate: float = 0, goes_on: bool = False) -> Plan:
+    """The plan for a table of (name, shape). `line` is a text, "100Mbit,1ms", or what measured_line() gives. `goes_on`: for a
+    run under way, which cannot go on with everything."""
     refuse_no_count("workers", workers, 2, MOST_WORKERS + 1)
     refuse_no_count("steps", steps, 1, MOST_STEPS)
     optimizer, keeps_momentum = known_optimizer(optimizer)
@@ -130,7 +132,7 @@ def plan_of(tensors: Sequence[Named], optimizer: Any, *, line: Union[str, Tuple[
                             workers=workers, optimizer=OPTIMIZERS.index(optimizer), kinds=kinds, unmeasured=bool(unmeasured),
                             keeps_momentum=keeps_momentum,
                             steps=steps, seed=1, pass_seconds=step_time, bandwidth=up, bandwidth_down=down, latency=latency,
-                            codec_rate=codec_rate)
+                            codec_rate=codec_rate, goes_on=goes_on)
     handle = ctypes.c_void_p()
     library.tw_plan_make(ctypes.byref(question), ctypes.byref(handle))
     try:
@@ -177,6 +179,37 @@ def plan(model: Any, optimizer: Any, *, line: str, steps: int, workers: int, ste
     codec_rate  bytes per second at which schemes pass over memory; 0: each is timed on this machine"""
     return plan_of(tensors_of(model), optimizer, line=line, steps=steps, workers=workers, step_time=seconds_of(step_time),
                    unmeasured=unmeasured, codec_rate=codec_rate)
+
+
+# ---- a line that changes ---------------------------------------------------------------------------------------------
+
+
+def can_switch(spec: str) -> bool:
+    """Whether a run can leave the spec between two steps, or come to it, with nothing lost."""
+    try:
+        library.tw_plan_can_switch(spec.encode())
+    except Error:
+        return False
+    return True
+
+
+class LineWatch(Owned):
+    """Says when a line has become another, by the time of exchanges that happen anyway: tw_watch of thinwire_plan.h."""
+
+    def __init__(self, window: int):
+        handle = ctypes.c_void_p()
+        library.tw_watch_create(window, ctypes.byref(handle))
+        self._own(handle, library.tw_watch_destroy)
+
+    def add(self, sent: float, seconds: float) -> Optional[Tuple[float, float]]:
+        """An exchange. With the last one of a window: the medians of its bytes and seconds."""
+        middle = (ctypes.c_double * 2)()
+        return (middle[0], middle[1]) if library.tw_watch_add(self._handle, sent, seconds, middle) else None
+
+    def judge(self, middles: Sequence[Tuple[float, ...]]) -> float:
+        """Of all ranks' medians: how many times as slow the line is; 1: as it was."""
+        flat = [number for middle in middles for number in middle]
+        return float(library.tw_watch_judge(self._handle, (ctypes.c_double * len(flat))(*flat), len(middles)))
 
 
 # ---- the line between ranks -------------------------------------------------------------------------------------------

@@ -81,6 +81,11 @@ class Reducer(Owned):
         """Steps, bytes and seconds since the reducer was made: the fields of tw_reducer_counts in thinwire.h."""
         return table.counts_of(library.tw_reducer_stats, self._handle, ReducerCounts)
 
+    def hand_over(self, addresses: Sequence[int]) -> None:
+        """Adds to the float32 tensors at the addresses, one for each tensor, what has not been sent yet of this rank's
+        gradients. With that in the gradients of the next step, by whatever scheme, nothing is lost."""
+        library.tw_reducer_hand_over(self._handle, table.addresses(addresses, len(self.tensors)))
+
     def state(self) -> Dict[str, table.Entry]:
         """All that the scheme remembers on this rank."""
         return table.saved(library.tw_reducer_save_state, self._handle)

@@ -4,15 +4,16 @@ import contextlib
 import math
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from ..comm import Comm
 from ..errors import SpecError
-from ..planning import GRADIENTS, line_of, measured_line, plan_of
+from ..planning import GRADIENTS, Plan, line_of, measured_line, plan_of
 from ..spec import name_of, options_of
 from ..tcp import Tcp
 from . import _transport
 from ._parameters import Row
+from ._replan import Line
 
 NAME, EXACT = "auto", "allreduce"
 OPTIONS = ("steps", "pass_ms", "rate", "latency", "keep")
@@ -115,23 +116,39 @@ def keep(path: str, spec: str) -> None:
         raise refuse(f"keep={path}: {error}") from error
 
 
-def chosen(options: Dict[str, str], rows: List[Row], optimizer: Any, kind: int, size: int,
-           line: Tuple[float, float, float]) -> Tuple[str, str]:
+def planned(options: Dict[str, str], rows: List[Row], optimizer: Any, kind: int, size: int, line: Line, goes_on: bool = False) -> Plan:
+    return plan_of([(row.name, row.shape) for row in rows], optimizer, line=line, steps=int(float(options["steps"])), workers=size,
+                   step_time=number(options, "pass_ms") / 1e3, kinds=kind, goes_on=goes_on)
+
+
+def chosen(options: Dict[str, str], rows: List[Row], optimizer: Any, kind: int, size: int, line: Line) -> Tuple[str, str]:
     """The spec, and the line that says so."""
-    plan = plan_of([(row.name, row.shape) for row in rows], optimizer, line=line, steps=int(float(options["steps"])), workers=size,
-                   step_time=number(options, "pass_ms") / 1e3, kinds=kind)
+    plan = planned(options, rows, optimizer, kind, size, line)
     if "keep" in options:
         keep(options["keep"], plan.choice.spec)
     return plan.choice.spec, (f"auto takes {plan.choice.spec} for a line of {8e-6 * min(line[:2]):.4g} Mbit/s with "
                               f"{1e3 * line[2]:.3g} ms. {plan.why}")
 
 
+class Settled(NamedTuple):
+    """What a spec comes to; and of "auto", where it has chosen now, the line and the options."""
+
+    spec: str
+    line: Optional[Line] = None
+    options: Dict[str, str] = {}
+
+    def choose(self, rows: List[Row], optimizer: Any, kind: int, size: int, line: Line) -> Tuple[str, str]:
+        """For a run under way: the spec, and why."""
+        plan = planned(self.options, rows, optimizer, kind, size, line, goes_on=True)
+        return plan.choice.spec, plan.why
+
+
 def settled(spec: str, rows: Callable[[], List[Row]], optimizer: Any, kind: int, *, group: Any,
-            transport: Union[str, Tcp, Comm], limits: _transport.Limits, banner: bool) -> str:
+            transport: Union[str, Tcp, Comm], limits: _transport.Limits, banner: bool) -> Settled:
     """The spec itself, or what "auto" comes to, the same on all ranks. A collective. Rank 0 alone asks for the rows."""
     asked = _transport.gathered_by_all(group, lambda: spec if is_auto(spec) else "")
     if not any(asked):
-        return spec
+        return Settled(spec)
     if any(one != asked[0] for one in asked):
         rank = next(rank for rank, one in enumerate(asked) if one != asked[0])
         raise refuse(f'rank {rank} has "{asked[rank] or "another spec"}", and rank 0 has "{asked[0] or "another spec"}": give all '
@@ -139,13 +156,14 @@ def settled(spec: str, rows: Callable[[], List[Row]], optimizer: Any, kind: int,
     options = _transport.gathered_by_all(group, lambda: wishes(spec, optimizer))[0]
     rank, size = _transport.rank_of(group), _transport.size_of(group)
     if size == 1 and kind == GRADIENTS:
-        return EXACT
+        return Settled(EXACT)
+    line: Optional[Line] = None
     found = _transport.gathered_by_all(group, lambda: kept(options["keep"]) if rank == 0 and "keep" in options else "")[0]
     text = f"auto goes on with {found}, which {options.get('keep')} keeps"
     if not found:
-        line = line_between(options, transport, group, limits)
+        line = between = line_between(options, transport, group, limits)
         found, text = _transport.gathered_by_all(
-            group, lambda: chosen(options, rows(), optimizer, kind, size, line) if rank == 0 else None)[0]
+            group, lambda: chosen(options, rows(), optimizer, kind, size, between) if rank == 0 else None)[0]
     if banner and rank == 0:
         print(f"thinwire {text}", file=sys.stderr, flush=True)
-    return str(found)
+    return Settled(str(found), line, options)

@@ -47,6 +47,12 @@ def from_dict(state: Dict[str, Any]) -> Dict[str, Entry]:
     return {name: from_tensor(t, unsigned.get(name, str(t.dtype).split(".")[1])) for name, t in tensors.items()}
 
 
+def spec_of(state: Any) -> str:
+    """"" where it says none."""
+    spec = state.get(ABOUT + "spec", "") if isinstance(state, dict) else ""
+    return spec if isinstance(spec, str) else ""
+
+
 def is_of_fallback(state: Dict[str, Any]) -> bool:
     """Whether torch did the exchange when it was saved."""
     return bool(state.get(ABOUT + "fallback"))

@@ -9,14 +9,15 @@ import torch
 from .._library import library
 from ..comm import Comm
 from ..errors import Error, NonFinite, SpecError
-from ..planning import DOORS, UPDATES, WEIGHTS
+from ..planning import DOORS, UPDATES, WEIGHTS, can_switch
 from ..reducer import Reducer, regrouped
 from ..spec import adapts, gives_signs, minds_rates, name_of, options_of
 from ..table import Entry, listed
 from . import _adam, _costs, _counts, _optimiser, _state, _transport
-from ._bucket import spans
+from ._bucket import Bucket, spans
 from ._fallback import Fallback
 from ._parameters import Row, orders_of
+from ._replan import Replanner
 from ._steps import FILLED_WITH, Stepping
 
 RATIO_IS_KNOWN = 10  # steps after the warm-up
@@ -91,6 +92,11 @@ class Compressor(Stepping):
         self.costs: Optional[_costs.Costs] = None
         self._on_one_machine = False
         self._fallback: Optional[Fallback] = None
+        self.replanner: Optional[Replanner] = None  # of "auto"
+        self.follows = False  # whether a state may be of another scheme, which "auto" went on by
+        self._next_spec = ""  # to go on by from the next step on
+        self._pending: Dict[int, torch.Tensor] = {}  # of a scheme before this one, to go into the gradients; by row
+        self._given: Set[int] = set()  # of these, in the step under way
         self.spec = spec = _optimiser.with_its_momentum(optimizer, spec)  # a dense exchange torch does itself: at its own speed, and right on any backend
         self._reducer = None if comm is None else self._made(spec)
         self._stop_watching = _optimiser.before_each_step(self._notice)
@@ -132,6 +138,37 @@ class Compressor(Stepping):
         self._reducer, self.spec, self._rates, self._fallback = new, spec, [], None
         if old is not None:
             old.close()
+
+    def go_on_by(self, spec: str) -> None:
+        """From the next step on, by another scheme of which all ranks know. What this one has not sent of this rank's
+        gradients goes into those of that step. Until then its state is what it was."""
+        self._next_spec = spec
+
+    def _go_on(self) -> None:
+        spec, self._next_spec, old = self._next_spec, "", self._live()
+        held = [torch.zeros(row.elements, device="cpu") for row in self._rows]
+        old.hand_over([one.data_ptr() for one in held])
+        for i, one in enumerate(held):
+            if one.any():
+                self._pending[i] = one + self._pending.get(i, 0)
+        self._reducer, self.spec, self._rates = self._made(spec), spec, []
+        old.close()
+
+    def add_pending(self, bucket: Bucket) -> None:
+        """To the gradients of a bucket, before they are handed over."""
+        if not self._begin() or not self._pending:
+            return
+        for parameter, values in bucket.slices():
+            index = self._index_of(parameter)
+            if index in self._pending:
+                values.add_(self._pending[index])
+                self._given.add(index)
+
+    def _count_pending(self, good: bool) -> None:
+        """Of a step that is skipped nothing has arrived."""
+        for index in self._given if good else ():
+            del self._pending[index]
+        self._given.clear()
 
     @property
     def spec_is_dense(self) -> bool:
@@ -201,6 +238,8 @@ class Compressor(Stepping):
         """Tells what the scheme has to know of the step, when it is another than in the last. Gives what is missing."""
         if self._missing is not None:
             return self._missing
+        if self._next_spec:
+            self._go_on()
         reducer = self._live()
         if self._optimiser is not None and self._minds_rates:
             self._tell_rates(reducer)
@@ -262,7 +301,10 @@ class Compressor(Stepping):
             good = self._live().wait()
             self._missing = None
             self.count(good)
+            self._count_pending(good)
             self._look_at_ratio()
+            if self.replanner is not None:
+                self.replanner.hear(self)
             return good
         except BaseException as error:
             self._break_off(error)
@@ -401,6 +443,8 @@ class Compressor(Stepping):
         if self._comm is None:
             raise Error(NOWHERE)
 
+        self._follow(state)
+
         def read() -> Loaded:
             _state.check(state, self._about())
             return Loaded(_state.is_of_fallback(state), _state.from_dict(state))
@@ -418,6 +462,7 @@ class Compressor(Stepping):
             return
         if self._comm is None:
             raise Error(NOWHERE)
+        self._follow(states[0] if len(states) else None)
         about = self._about()
 
         def whole(rank: int) -> Optional[Dict[str, Any]]:
@@ -443,6 +488,19 @@ class Compressor(Stepping):
             return Loaded(False, regrouped(self.spec, tensors, old, len(states), about["rank"], about["size"]))
 
         self._load(read)
+
+    def _follow(self, state: Any) -> None:
+        """A run of "auto" may have gone on by another scheme before it saved: that is the one to go on with. A collective.
+        What does not fit is for the load to refuse."""
+        if not self.follows:
+            return
+        specs = _transport.gathered_by_all(self._group, lambda: _state.spec_of(state))
+        if any(spec != specs[0] for spec in specs) or specs[0] == self.spec or not can_switch(specs[0]):
+            return
+        if self._fallback is None:
+            old, self._reducer = self._live(), self._made(specs[0])
+            old.close()
+        self.spec, self._rates = specs[0], []
 
     def _load(self, read: Callable[[], Loaded]) -> None:
         """All ranks take what read() gives, or none of them does."""

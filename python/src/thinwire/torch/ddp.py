@@ -11,11 +11,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..comm import Comm
 from ..errors import Error, SpecError
-from ..planning import GRADIENTS
+from ..planning import GRADIENTS, can_switch
 from ..spec import name_of, options_of
 from ..tcp import Tcp
 from . import _auto, _optimiser, _parameters, _transport
 from ._bucket import Bucket, Pinned, for_the_scheme
+from ._replan import Replanner
 from .compressor import Compressor, announce, dtype_of, refuse_options
 
 # DDP takes a hook once. The next attach() to the same module gives the hook that is there another compressor.
@@ -98,6 +99,7 @@ class _Bridge:
             self._submit(bucket)
 
     def _submit(self, bucket: Bucket) -> None:
+        self.compressor.add_pending(bucket)
         layout, dtype = self.compressor.layout_of(bucket.parameters), dtype_of(bucket.values)
         if self._used is None:  # to make a tensor of each takes longer than all else here
             self.compressor.submit_all(layout.indices, bucket.addresses(layout.begins), dtype)
@@ -166,8 +168,9 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     group = ddp.process_group
     rows, left_out = _parameters.table_of(ddp.module, ddp.parameters_to_ignore)
     limits = _transport.Limits(timeout, patience)
-    asked, spec = spec, _auto.settled(spec, lambda: rows, optimizer, GRADIENTS, group=group, transport=transport, limits=limits,
-                                      banner=banner)
+    asked = spec
+    settled = _auto.settled(spec, lambda: rows, optimizer, GRADIENTS, group=group, transport=transport, limits=limits, banner=banner)
+    spec = settled.spec
 
     def made(comm: Optional[Comm]) -> Compressor:
         return Compressor(rows, left_out, spec, comm, optimizer=optimizer, scaler=scaler, nonfinite=nonfinite,
@@ -186,9 +189,21 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     if ddp in _bridges:
         _bridges[ddp].serve(compressor)
     compressor.alone = dist.get_world_size(group) == 1
+    if _auto.is_auto(asked):
+        _watch(compressor, settled, rows, optimizer, group, banner)
     if banner:
         announce(compressor, dist.get_rank(group))
     return compressor
+
+
+def _watch(compressor: Compressor, settled: _auto.Settled, rows: List[_parameters.Row], optimizer: Any, group: Any, banner: bool) -> None:
+    """Where torch does the exchange nobody can see how long it takes; and what was chosen in an earlier run stays."""
+    compressor.follows = not compressor.spec_is_dense and can_switch(compressor.spec)
+    if compressor.dense or not compressor.follows or settled.line is None or compressor._scaler is not None:
+        return
+    size = dist.get_world_size(group)
+    compressor.replanner = Replanner(settled.line, lambda line: settled.choose(rows, optimizer, GRADIENTS, size, line),
+                                     dist.get_rank(group), banner)
 
 
 def attach_alone(module: torch.nn.Module, spec: str, *, banner: bool = True, **more: Any) -> Compressor:

@@ -93,7 +93,7 @@ class OuterLoop:
             if not self._changes:
                 last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
                 spec = _auto.settled(spec, lambda: rows_of(unwrapped(model)), last, UPDATES, group=group, transport=transport,
-                                     limits=limits, banner=banner)
+                                     limits=limits, banner=banner).spec
             elif _auto.is_auto(spec):
                 raise _auto.refuse("it chooses for as many as there are at the start: give workers=, or name a spec")
             with _auto.naming_file(asked):

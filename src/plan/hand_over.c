@@ -1,0 +1,53 @@
+/* What a reducer holds back, in the measure of gradients. */
+#include "error.h"
+#include "half.h"
+#include "plan.h"
+#include "reducer.h"
+
+#include <string.h>
+
+typedef struct hand {
+    const tw_reducer *reducer;
+    float *const *gradients;
+} hand;
+
+/* Where the tensor of that name is; the count of all where it is none. */
+static size_t index_of(const tw_reducer *reducer, const char *tensor)
+{
+    for (size_t m = 0; m < reducer->message_count; m++)
+        for (size_t i = 0; i < reducer->messages[m].count; i++)
+            if (strcmp(reducer->messages[m].scheme->tensors[i].name, tensor) == 0)
+                return reducer->messages[m].first + i;
+    return reducer->count;
+}
+
+static float held_at(const tw_remembered *entry, size_t i)
+{
+    if (entry->dtype == TW_F64) return (float)((const double *)entry->data)[i];
+    if (entry->dtype == TW_BF16) return tw_from_bf16(((const uint16_t *)entry->data)[i]);
+    return ((const float *)entry->data)[i];
+}
+
+/* Schemes hold parts of a mean over the hosts. */
+static tw_status hand_over_one(void *context, const tw_remembered *entry)
+{
+    const hand *self = context;
+    if (entry->kind != TW_STATE_ADDS) return TW_OK;
+    const size_t index = index_of(self->reducer, entry->tensor);
+    const float parts = (float)(self->reducer->size / self->reducer->host.size);
+    if (index == self->reducer->count || (entry->dtype != TW_F32 && entry->dtype != TW_BF16 && entry->dtype != TW_F64))
+        return tw_fail(TW_ERROR_UNSUPPORTED, "%s/%s is no part of a gradient", entry->what, entry->tensor);
+    float *dst = self->gradients[index] + entry->first;
+    for (size_t i = 0; i < entry->count; i++) dst[i] += parts * held_at(entry, i);
+    return TW_OK;
+}
+
+tw_status tw_reducer_hand_over(tw_reducer *reducer, float *const *gradients)
+{
+    hand self = {reducer, gradients};
+    TW_TRY(tw_reducer_need(reducer));
+    TW_TRY(tw_need(gradients, "gradients"));
+    if (tw_reducer_momentum(reducer, NULL) > 0)
+        return tw_fail(TW_ERROR_UNSUPPORTED, "the scheme has moments of its own, and what it holds is no gradient");
+    return tw_reducer_visit_state(reducer, hand_over_one, &self);
+}
