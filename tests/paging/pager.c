@@ -18,6 +18,7 @@ typedef struct net {
     pager *pager;
     float *values, *gradients, *states[STATES];
     float twin_values[ALL], twin_states[STATES][ALL];
+    float scale;
     int count, stays;
 } net;
 
@@ -29,11 +30,12 @@ static void advance(float *value, float *first, float *second, float gradient)
     *value -= 0.125f * *first + 0.0625f * *second;
 }
 
-static void update(void *context, size_t begin, size_t end, float scale)
+static tw_status update(void *context, size_t begin, size_t end, int todo)
 {
     net *n = context;
-    for (size_t i = begin; i < end; i++)
-        advance(&n->values[i], &n->states[0][i], &n->states[1][i], n->gradients[i] * scale);
+    for (size_t i = begin; i < end && todo & PAGER_TAKE; i++)
+        advance(&n->values[i], &n->states[0][i], &n->states[1][i], n->gradients[i] * n->scale);
+    return TW_OK;
 }
 
 static float gradient_of(float value, size_t i, int step)
@@ -108,7 +110,8 @@ static void step(net *n, int number, float scale, int taken)
         for (size_t i = begin_of(n, u); i < begin_of(n, u + 1); i++)
             n->gradients[i] = gradient_of(n->values[i], i, number);
     }
-    assert_int_equal(pager_step(n->pager, scale, taken), TW_OK);
+    n->scale = scale;
+    assert_int_equal(pager_step(n->pager, taken ? PAGER_TAKE : 0), TW_OK);
     for (size_t i = 0; taken && i < (size_t)n->count * SIZE; i++)
         advance(&n->twin_values[i], &n->twin_states[0][i], &n->twin_states[1][i],
                 gradient_of(n->twin_values[i], i, number) * scale);
