@@ -1,6 +1,5 @@
 /* Preloaded into a program: it is killed as it reads or writes a piece of a file at a place, as KILL_AT says, once the
  * file KILL_AFTER is there. */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -61,7 +61,8 @@ struct pager {
     /* Measuring. */
     group_times *times;
     size_t timed; /* the unit that computes; unit_count: none */
-    double since;
+    double since; /* it does, or could */
+    double moved; /* when what moves groups had nothing else to do */
     size_t steps;
     double began;   /* the pass forward */
     size_t last;    /* element that was used of those that come and go */
@@ -143,10 +144,13 @@ static tw_status page_out(pager *p, size_t array, stretch s, int writes)
     return TW_OK;
 }
 
-static void keep_pace(group_pace *kept, double since, stretch s)
+/* Since what was moved before it, or since it could have begun. */
+static void keep_pace(pager *p, group_pace *kept, stretch s)
 {
-    kept->seconds += tw_clock() - since;
+    const double now = tw_clock();
+    kept->seconds += now - p->moved;
     kept->bytes += (double)(s.end - s.begin);
+    p->moved = now;
 }
 
 /* ---- groups in and out; by the thread, or while it rests ---- */
@@ -221,24 +225,22 @@ static tw_status leave_values(pager *p, group *g)
 
 static tw_status leave(pager *p, group *g)
 {
-    const double since = tw_clock();
     const int graded = g->graded;
     TW_TRY(leave_values(p, g));
     TW_TRY(drop_gradients(p, g, 1));
-    if (graded) keep_pace(&p->times->store, since, stretch_of_group(g));
+    if (graded) keep_pace(p, &p->times->store, stretch_of_group(g));
     return TW_OK;
 }
 
 static tw_status come(pager *p, group *g)
 {
-    const double since = tw_clock();
     const int waits = g->waits;
     g->here = 1;
     TW_TRY(page_in(p, VALUES, stretch_of_group(g), 1));
     if (waits) TW_TRY(settle(p, g));
     TW_TRY(write_changed(p, g));
     p->counts.loads++;
-    keep_pace(waits ? &p->times->load : &p->times->load_back, since, stretch_of_group(g));
+    keep_pace(p, waits ? &p->times->load : &p->times->load_back, stretch_of_group(g));
     return TW_OK;
 }
 
@@ -280,7 +282,8 @@ static tw_status rest(pager *p)
     pthread_mutex_lock(&p->lock);
     while (p->busy) pthread_cond_wait(&p->news, &p->lock);
     pthread_mutex_unlock(&p->lock);
-    p->counts.seconds_wait += tw_clock() - since;
+    p->since = p->moved = tw_clock();
+    p->counts.seconds_wait += p->since - since;
     return p->failed ? tw_fail(p->failed, "%s", p->why) : TW_OK;
 }
 
@@ -288,6 +291,7 @@ static void give(pager *p, group *leaves, group *comes)
 {
     if (!leaves && !comes) return;
     pthread_mutex_lock(&p->lock);
+    p->moved = tw_clock();
     p->given = (job){leaves, comes};
     p->busy = 1;
     pthread_cond_broadcast(&p->news);
@@ -333,13 +337,25 @@ static tw_status fetch(pager *p, group *g)
         TW_TRY(leave(p, old));
         old = NULL;
     }
-    if (!g->here) TW_TRY(come(p, g));
+    if (!g->here) {
+        TW_TRY(come(p, g));
+        p->since = tw_clock();
+    }
     p->now = g;
     if (p->pass == PAGER_BACKWARD) {
         if (old) TW_TRY(leave_values(p, old)); /* its gradients go while this one computes */
         TW_TRY(grade(p, g));
     }
     give(p, old, next_of(p));
+    return TW_OK;
+}
+
+static tw_status settle_now(pager *p, group *g)
+{
+    if (!g->waits) return TW_OK;
+    TW_TRY(rest(p)); /* one at a time: see groups_find */
+    TW_TRY(settle(p, g));
+    p->since = tw_clock();
     return TW_OK;
 }
 
@@ -352,7 +368,7 @@ static tw_status go_on(pager *p, group *g, int turned)
     }
     if (!turned && !g->waits) return TW_OK;
     TW_TRY(rest(p));
-    if (g->waits) TW_TRY(settle(p, g));
+    TW_TRY(settle_now(p, g));
     if (p->pass != PAGER_BACKWARD) TW_TRY(drop_gradients(p, g, 0));
     group *next = next_of(p);
     TW_TRY(clear_for(p, next));
@@ -361,12 +377,15 @@ static tw_status go_on(pager *p, group *g, int turned)
     return TW_OK;
 }
 
+/* A unit computes from when nothing is waited for to when the next is used: what is done for it here, too. */
 static void stop_clock(pager *p)
 {
-    const double seconds = tw_clock() - p->since;
-    if (p->timed < p->unit_count && p->pass == PAGER_BACKWARD) p->times->units[p->timed].backward += seconds;
-    if (p->timed < p->unit_count && p->pass != PAGER_BACKWARD) p->times->units[p->timed].forward += seconds;
+    const double now = tw_clock();
+    if (p->timed < p->unit_count)
+        *(p->pass == PAGER_BACKWARD ? &p->times->units[p->timed].backward : &p->times->units[p->timed].forward) +=
+            now - p->since;
     p->timed = p->unit_count;
+    p->since = now;
 }
 
 static void start_clock(pager *p, size_t begin)
@@ -374,14 +393,6 @@ static void start_clock(pager *p, size_t begin)
     if (p->steps < 1 || p->steps > MEASURED) return;
     p->timed = 0;
     while (begin >= p->units[p->timed].end) p->timed++;
-    p->since = tw_clock();
-}
-
-static tw_status use_staying(pager *p, group *g)
-{
-    if (!g->waits) return TW_OK;
-    TW_TRY(rest(p)); /* one step at a time: see kept_bytes */
-    return settle(p, g);
 }
 
 static tw_status use_moving(pager *p, group *g, size_t begin, pager_pass pass)
@@ -407,7 +418,7 @@ tw_status pager_use(pager *p, size_t begin, size_t end, pager_pass pass)
     if (end > g->end)
         return tw_fail(TW_ERROR_STATE, "--memory-budget: elements %zu to %zu stand in no group", begin, end);
     stop_clock(p);
-    TW_TRY(g->stays ? use_staying(p, g) : use_moving(p, g, begin, pass));
+    TW_TRY(g->stays ? settle_now(p, g) : use_moving(p, g, begin, pass));
     start_clock(p, begin);
     return TW_OK;
 }
@@ -575,7 +586,7 @@ tw_status pager_step(pager *p, int waits)
     TW_TRY(rest(p));
     if (!is_settled(p)) return tw_fail(TW_ERROR_STATE, "--memory-budget: a step has not reached every layer");
     for (size_t g = 0; g < p->group_count; g++) p->groups[g].waits = waits;
-    if (++p->steps > 1 + MEASURED) p->seconds += tw_clock() - p->began;
+    if (++p->steps > 2 + MEASURED) p->seconds += tw_clock() - p->began; /* the first has no step to take */
     if (p->steps == 1) memset(p->times, 0, times_bytes(p));
     return p->steps == 1 + MEASURED ? choose_again(p) : TW_OK;
 }
@@ -705,7 +716,7 @@ void pager_count(pager *p, pager_counts *counts)
 {
     (void)rest(p);
     *counts = p->counts;
-    if (p->steps > 1 + MEASURED) counts->measured = p->seconds / (double)(p->steps - 1 - MEASURED);
+    if (p->steps > 2 + MEASURED) counts->measured = p->seconds / (double)(p->steps - 2 - MEASURED);
     counts->budget = p->options.budget;
     counts->resident = atomic_load(&p->resident);
 }

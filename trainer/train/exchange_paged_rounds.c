@@ -214,7 +214,7 @@ static tw_status paged_rounds_add_totals(const worker *w, totals *sums)
     const paged_rounds *way = paged_rounds_of(w);
     double *v = sums->values;
     v[TOTAL_STEPS_SKIPPED] += way->skipped;
-    v[TOTAL_BYTES_DENSE] += 8.0 * (w->size - 1) / w->size * (double)w->learner->parameter_count * way->steps;
+    v[TOTAL_BYTES_DENSE] += floor(8.0 * (w->size - 1) / w->size * (double)w->learner->parameter_count * way->steps);
     v[TOTAL_MESSAGE_FP32] += way->met * sizeof(float);
     v[TOTAL_MESSAGE_PACKET] += way->met * sizeof(float);
     v[TOTAL_ELEMENTS_SENT] += way->met;
