@@ -1,5 +1,6 @@
 """--memory-budget with several workers: rounds have the bits of those in memory, over threads and processes; checkpoints
 go on in both directions; and who is killed while a group is loaded, written or exchanged leaves nothing behind."""
+import json
 import sys
 import unittest
 
@@ -90,6 +91,20 @@ class RunTest(Run):
                                    self.folder / f"{out.name}-{step}", *then)
                 self.assertEqual({key: rest[key] for key in SAME[:2]}, {key: whole[key] for key in SAME[:2]})
                 self.assertEqual("memory" in rest, then != fits)
+
+    def test_fewer_and_more_go_on(self):
+        """As in memory."""
+        first = self.folder / "first"
+        self.run_to(6, "--out", first, *self.BUDGET)
+        for workers in (1, 3):
+            ends = []
+            for name, budget in (("paged", self.BUDGET), ("resident", ("--memory-budget", "1GB"))):
+                done = self.run_program(*self.train_words("--quiet", "--json", "-", *self.words(
+                    "--workers", workers, "--steps", 9, "--resume", first / "checkpoints" / "step-00000006", "--out",
+                    self.folder / f"{name}-{workers}", *budget)))
+                self.assertEqual((done.returncode, len(done.stderr.splitlines())), (0, 1), done.stderr)
+                ends.append(json.loads(done.stdout))
+            self.assertEqual(*({key: end[key] for key in SAME[:2]} for end in ends))
 
     def test_a_run_that_diverges_skips_and_ends_alike(self):
         words = self.train_words("--quiet", *self.words("--workers", 2, "--steps", 20, "--optimizer", "sgd", "--lr", 1e6,

@@ -326,11 +326,15 @@ static void a_file_that_fails_ends_the_step(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_those_of_a_twin),          cmocka_unit_test(loads_are_counted),
-        cmocka_unit_test(what_is_away_cannot_be_touched),     cmocka_unit_test(what_was_written_is_taken),
-        cmocka_unit_test(a_small_budget_is_refused),          cmocka_unit_test(what_fits_is_left_alone),
+        cmocka_unit_test(steps_are_those_of_a_twin),
+        cmocka_unit_test(loads_are_counted),
+        cmocka_unit_test(what_is_away_cannot_be_touched),
+        cmocka_unit_test(what_was_written_is_taken),
+        cmocka_unit_test(a_small_budget_is_refused),
+        cmocka_unit_test(what_fits_is_left_alone),
         cmocka_unit_test(values_and_what_is_shared_change_places),
-        cmocka_unit_test(a_full_disk_is_told_before_the_run), cmocka_unit_test(a_file_that_fails_ends_the_step),
+        cmocka_unit_test(a_full_disk_is_told_before_the_run),
+        cmocka_unit_test(a_file_that_fails_ends_the_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,8 +51,7 @@ static tw_status find_moving(const groups_problem *p, moving *m)
     m->count = m->end - m->first;
     m->units = calloc(m->count + 1, sizeof *m->units);
     m->counts = calloc(m->count + 1, sizeof *m->counts);
-    if (!m->units || !m->counts)
-        return tw_fail(TW_ERROR_MEMORY, "--memory-budget: no memory for %zu layers", m->count);
+    if (!m->units || !m->counts) return tw_fail(TW_ERROR_MEMORY, "--memory-budget: no memory for %zu layers", m->count);
     for (size_t i = 0; i < m->count; i++) {
         m->units[i] = measure_unit(p, m->first + i);
         m->counts[i] = 1;

@@ -172,8 +172,7 @@ static tw_status move_piece(pager *p, const group *g, stretch s, int in)
 {
     const size_t first = g->waits & PAGER_TAKE ? STATES : shared_array(p);
     const size_t end = g->waits & PAGER_MEET ? array_count(p) : shared_array(p);
-    if (!g->graded)
-        TW_TRY(in ? page_in(p, GRADIENTS, s, g->waits & PAGER_TAKE) : page_out(p, GRADIENTS, s, 0));
+    if (!g->graded) TW_TRY(in ? page_in(p, GRADIENTS, s, g->waits & PAGER_TAKE) : page_out(p, GRADIENTS, s, 0));
     for (size_t a = first; a < end; a++) TW_TRY(in ? page_in(p, a, s, 1) : page_out(p, a, s, 1));
     return TW_OK;
 }

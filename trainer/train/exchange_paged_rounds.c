@@ -239,8 +239,8 @@ static tw_status paged_rounds_save(worker *w, const char *prefix, tw_state *stat
     const uint64_t numbers[NUMBERS] = {[ROUND] = way->rounds, [SINCE] = way->since, [MOVED] = way->since > 0};
     TW_TRY(tensor_table_put(state, OWN, l->tensors, l->tensor_count, own_weights(w)));
     TW_TRY(tw_state_put(state, name_in(name, prefix, "outer/numbers"), TW_U64, 1, (size_t[]){NUMBERS}, numbers));
-    TW_TRY(tw_state_put(state, name_in(name, prefix, "exchange0/scheme/steps"), TW_U64, 1, (size_t[]){1},
-                        &way->rounds));
+    TW_TRY(
+        tw_state_put(state, name_in(name, prefix, "exchange0/scheme/steps"), TW_U64, 1, (size_t[]){1}, &way->rounds));
     TW_TRY(tensor_table_put(state, name_in(name, prefix, "theta/"), l->tensors, l->tensor_count, shared_weights(w)));
     return tensor_table_put(state, name_in(name, prefix, "outer_momentum/"), l->tensors, l->tensor_count,
                             pager_shared(w->pager, PAGED_MOMENTUM));
@@ -254,11 +254,11 @@ static tw_status read_shared(const worker *w, const char *prefix, const char *wh
     return tensor_table_check_finite(l->tensors, l->tensor_count, read);
 }
 
-static tw_status paged_rounds_load(worker *w, const char *prefix, const tw_state *state)
+/* What all workers have alike. */
+static tw_status load_shared(worker *w, const char *prefix, const tw_state *state)
 {
     char name[256];
     uint64_t numbers[NUMBERS];
-    const learner *l = w->learner;
     paged_rounds *way = paged_rounds_of(w);
     TW_TRY(tw_state_get(state, name_in(name, prefix, "outer/numbers"), TW_U64, NUMBERS, numbers));
     if (numbers[SINCE] >= way->every || numbers[HAS_ARRIVED] || numbers[HEALS])
@@ -266,9 +266,26 @@ static tw_status paged_rounds_load(worker *w, const char *prefix, const tw_state
     way->rounds = numbers[ROUND];
     way->since = numbers[SINCE];
     way->loaded = 1;
-    TW_TRY(tensor_table_get(state, OWN, l->tensors, l->tensor_count, own_weights(w)));
     TW_TRY(read_shared(w, prefix, "theta/", state, shared_weights(w)));
     return read_shared(w, prefix, "outer_momentum/", state, pager_shared(w->pager, PAGED_MOMENTUM));
+}
+
+static tw_status paged_rounds_load(worker *w, const char *prefix, const tw_state *state)
+{
+    const learner *l = w->learner;
+    TW_TRY(tensor_table_get(state, OWN, l->tensors, l->tensor_count, own_weights(w)));
+    return load_shared(w, prefix, state);
+}
+
+/* Its own weights are the checkpoint's, which are the shared ones. */
+static tw_status paged_rounds_regroup(worker *w, int workers, const char *prefix, tw_state_source source, void *context,
+                                      tw_state *state)
+{
+    const tw_state *any = NULL;
+    (void)state;
+    TW_TRY(exchange_take_optimiser(w, workers, source, context));
+    for (int rank = 0; rank < workers && !any; rank++) TW_TRY(source(context, rank, &any));
+    return any ? load_shared(w, prefix, any) : tw_fail(TW_ERROR_ARGUMENT, "no old worker's file is there");
 }
 
 const exchange paged_rounds_exchange = {
@@ -288,4 +305,5 @@ const exchange paged_rounds_exchange = {
     .add_totals = paged_rounds_add_totals,
     .save = paged_rounds_save,
     .load = paged_rounds_load,
+    .regroup = paged_rounds_regroup,
 };
