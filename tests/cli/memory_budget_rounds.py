@@ -60,9 +60,14 @@ class TasksTest(RoundsTest):
         data = self.folder / "corpus"
         w2v_bert.write_speakers(data / "train")
         w2v_bert.write_speakers(data / "test", 2, 2)
-        self.assert_same(lambda *options: self.train_task("w2v-bert", "--data", data, *w2v_bert.SMALL, "--width", 32,
-                                                     "--contrastive-blocks", 12, "--masked-blocks", 12,
-                                                     "--batch", 2, *options), 2, ("diloco:every=3",), 3)
+        self.task = "w2v-bert"
+        words = self.train_words("--quiet", "--json", "-", "--data", data, *w2v_bert.SMALL, "--width", 32,
+                                 "--contrastive-blocks", 12, "--masked-blocks", 12, "--batch", 2)
+        def pretrain(*options):
+            done = self.run_program(*words, *options) # which says that each worker has code statistics of its own
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout)
+        self.assert_same(pretrain, 2, ("diloco:every=3",), 3)
 
 
 class Run(BudgetTest):
