@@ -579,12 +579,12 @@ static tw_status choose_again(pager *p)
     return pager_reload(p);
 }
 
-tw_status pager_step(pager *p, int waits)
+tw_status pager_step(pager *p, int todo)
 {
     stop_clock(p);
     TW_TRY(rest(p));
     if (!is_settled(p)) return tw_fail(TW_ERROR_STATE, "--memory-budget: a step has not reached every layer");
-    for (size_t g = 0; g < p->group_count; g++) p->groups[g].waits = waits;
+    for (size_t g = 0; g < p->group_count; g++) p->groups[g].waits = todo;
     if (++p->steps > 2 + MEASURED) p->seconds += tw_clock() - p->began; /* the first has no step to take */
     if (p->steps == 1) memset(p->times, 0, times_bytes(p));
     return p->steps == 1 + MEASURED ? choose_again(p) : TW_OK;
