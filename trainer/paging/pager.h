@@ -49,7 +49,8 @@ tw_status pager_lay(pager *p, const pager_unit *units, size_t count, float *valu
 int pager_is_needed(const pager *p);
 
 /* What may be done with elements when they are next in memory. PAGER_TAKE: a step, with their gradients and the
- * optimiser's arrays. PAGER_MEET: what goes with a meeting's arrays, after the step; gradients are then room to work in. */
+ * optimiser's arrays. PAGER_MEET: what goes with a meeting's arrays, after the step; gradients are then room to work
+ * in. */
 enum { PAGER_TAKE = 1, PAGER_MEET = 2 };
 
 /* Does so with elements begin .. end. Any thread may call it, one at a time, and all that meet call it in the same
