@@ -10,18 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of one worker. */
-typedef struct paged_alone {
-    paged_way base;
-    double skipped;
-} paged_alone;
-
 static paged_way *paged_way_of(const worker *w)
-{
-    return w->way;
-}
-
-static paged_alone *paged_alone_of(const worker *w)
 {
     return w->way;
 }
@@ -186,7 +175,7 @@ static tw_status paged_apply(worker *w, float rate)
 {
     const double squares = paged_squares(w);
     if (!(sqrt(squares) <= TW_LARGEST_NORM)) {
-        paged_alone_of(w)->skipped++;
+        paged_way_of(w)->skipped++;
         TW_TRY(pager_step(w->pager, 0));
         return tw_fail(TW_SKIPPED, "a gradient held NaN or infinity, or was above %g", TW_LARGEST_NORM);
     }
@@ -202,7 +191,7 @@ static const char *paged_plan(const worker *w, size_t index)
 
 static tw_status paged_add_totals(const worker *w, totals *sums)
 {
-    sums->values[TOTAL_STEPS_SKIPPED] += paged_alone_of(w)->skipped;
+    sums->values[TOTAL_STEPS_SKIPPED] += paged_way_of(w)->skipped;
     return TW_OK;
 }
 
@@ -217,7 +206,7 @@ static tw_status paged_save(worker *w, const char *prefix, tw_state *state)
 
 const exchange paged_exchange = {
     .replicas = 1,
-    .bytes = sizeof(paged_alone),
+    .bytes = sizeof(paged_way),
     .destroy = paged_destroy,
     .begin = paged_begin,
     .submit = paged_submit,

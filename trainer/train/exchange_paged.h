@@ -25,6 +25,7 @@ typedef struct paged_way {
     float *shared[PAGER_SHARED];   /* what a round needs beside them, by PAGED_THETA and PAGED_MOMENTUM */
     double *squares;               /* of each tensor's gradient */
     float scale;                   /* of the gradient whose step waits */
+    double skipped;                /* steps */
 } paged_way;
 
 enum { PAGED_THETA, PAGED_MOMENTUM };
@@ -33,7 +34,7 @@ void paged_destroy(worker *w);
 tw_status paged_submit(worker *w, size_t index, float *gradient);
 /* Of the whole gradient. */
 double paged_squares(const worker *w);
-/* The next step is one with that gradient. */
+/* That gradient's step is the one that groups are to take. */
 void paged_begin_step(worker *w, float rate, double squares);
 
 /* exchange_paged_rounds.c: whether --sync is one that it knows; and what a round does with elements begin .. end. */

@@ -15,7 +15,7 @@
 
 typedef struct paged_rounds {
     paged_way base;
-    double skipped, steps, met; /* counts; the last of elements, in all rounds */
+    double steps, met; /* how many there were, and elements in all rounds */
     float rate, momentum;
     int nesterov;
     uint64_t every, since, rounds; /* steps from one to the next, and since the last; and how many there were */
@@ -124,7 +124,7 @@ static tw_status paged_rounds_apply(worker *w, float rate)
     TW_TRY(pager_step(w->pager, (finite ? PAGER_TAKE : 0) | (meets ? PAGER_MEET : 0)));
     if (finite) return TW_OK;
     if (meets) w->skipped_in_a_row = 0;
-    way->skipped++;
+    way->base.skipped++;
     return TW_SKIPPED;
 }
 
@@ -213,7 +213,7 @@ static tw_status paged_rounds_add_totals(const worker *w, totals *sums)
 {
     const paged_rounds *way = paged_rounds_of(w);
     double *v = sums->values;
-    v[TOTAL_STEPS_SKIPPED] += way->skipped;
+    v[TOTAL_STEPS_SKIPPED] += way->base.skipped;
     v[TOTAL_BYTES_DENSE] += floor(8.0 * (w->size - 1) / w->size * (double)w->learner->parameter_count * way->steps);
     v[TOTAL_MESSAGE_FP32] += way->met * sizeof(float);
     v[TOTAL_MESSAGE_PACKET] += way->met * sizeof(float);
