@@ -316,7 +316,7 @@ def use_layer(copy):
         sys.exit("the build has not found trainer/nn/gain.c")
     (copy / "use.c").write_text(LAYER_USE)
     sources = ["use.c", "trainer/nn/gain.c", "trainer/nn/table.c", "trainer/models/parameters.c",
-               *(f"trainer/paging/{name}.c" for name in ("pages", "pager", "partition"))]
+               *(f"trainer/paging/{name}.c" for name in ("groups", "pages", "pager", "partition"))]
     includes = [f"-I{folder}" for folder in ("include", "trainer", "trainer/nn", "trainer/models", "trainer/paging")]
     compiler = (cached("CMAKE_C_COMPILER") or ["=cc"])[0].partition("=")[2]
     subprocess.run([compiler, "-std=c11", "-D_GNU_SOURCE", *includes, *sources, "-Lbuild", "-lthinwire", "-lm", "-pthread", "-o", "use",

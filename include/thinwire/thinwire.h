@@ -308,13 +308,17 @@ typedef struct tw_gradient {
 /* tw_reducer_submit with all that can be said. TW_ERROR_ARGUMENT for a type that is none of these, too. */
 TW_API tw_status tw_reducer_submit_with(tw_reducer *reducer, size_t index, const tw_gradient *gradient);
 
+/* A gradient with a norm above is taken for an infinite one: training has come apart long before. */
+#define TW_LARGEST_NORM 1e33
+
 /* Ends the step. After TW_OK each buffer holds the mean gradient (or, where the scheme owns the momentum, the
  * direction to step in), the same bits on every rank.
  * TW_SKIPPED, which is no error: some rank's gradient held NaN or infinity, or its norm over all tensors (with
- * per_host, that of the host's mean) is above 1e33, or the sum overflowed. All ranks return it and none may apply this
- * step; the buffers hold nothing of use. No NaN entered any residual. What healthy workers computed for compressed
- * tensors stays in theirs and is sent later; for tensors that travel as fp32 it is dropped. Of the worker with the NaN,
- * what is not among the 64 elements around it may stay, too. The step is counted, and the next one may proceed.
+ * per_host, that of the host's mean) is above TW_LARGEST_NORM, or the sum overflowed. All ranks return it and none may
+ * apply this step; the buffers hold nothing of use. No NaN entered any residual. What healthy workers computed for
+ * compressed tensors stays in theirs and is sent later; for tensors that travel as fp32 it is dropped. Of the worker
+ * with the NaN, what is not among the 64 elements around it may stay, too. The step is counted, and the next one may
+ * proceed.
  * TW_ERROR_ORDER: not every tensor was submitted; the step goes on. TW_ERROR_PACKET, TW_ERROR_PEER, any other: the
  * exchange failed. The reducer is finished, and so that no other rank waits for it, the comm is too: what is called on
  * it from now on returns TW_ERROR_PEER. Destroy both. */

@@ -11,13 +11,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { UNITS = 12, SIZE = 12000, STATES = 2, ALL = UNITS * SIZE };
+enum { UNITS = 12, SIZE = 12000, STATES = 2, SHARED = 1, ALL = UNITS * SIZE };
 
-/* The first and the last unit stay where `stays`. */
+/* The first and the last unit stay where `stays`. The last of the states is a meeting's. */
 typedef struct net {
     pager *pager;
-    float *values, *gradients, *states[STATES];
-    float twin_values[ALL], twin_states[STATES][ALL];
+    float *values, *gradients, *states[STATES + SHARED];
+    float twin_values[ALL], twin_states[STATES + SHARED][ALL];
+    float scale;
     int count, stays;
 } net;
 
@@ -29,11 +30,24 @@ static void advance(float *value, float *first, float *second, float gradient)
     *value -= 0.125f * *first + 0.0625f * *second;
 }
 
-static void update(void *context, size_t begin, size_t end, float scale)
+/* And one that tells whether each met once, and after its step. */
+static void meet(float *value, float *shared)
+{
+    *shared = 0.75f * *shared + 0.5f * *value;
+    *value = *shared;
+}
+
+static tw_status update(void *context, size_t begin, size_t end, int todo)
 {
     net *n = context;
-    for (size_t i = begin; i < end; i++)
-        advance(&n->values[i], &n->states[0][i], &n->states[1][i], n->gradients[i] * scale);
+    for (size_t i = begin; i < end && todo & PAGER_TAKE; i++)
+        advance(&n->values[i], &n->states[0][i], &n->states[1][i], n->gradients[i] * n->scale);
+    for (size_t i = begin; i < end && todo & PAGER_MEET; i++) {
+        n->gradients[i] = n->values[i];
+        meet(&n->gradients[i], &n->states[STATES][i]);
+        n->values[i] = n->gradients[i];
+    }
+    return TW_OK;
 }
 
 static float gradient_of(float value, size_t i, int step)
@@ -43,7 +57,7 @@ static float gradient_of(float value, size_t i, int step)
 
 static tw_status lay(net *n, size_t budget, const char *folder)
 {
-    const pager_options options = {.budget = budget, .states = STATES, .folder = folder};
+    const pager_options options = {.budget = budget, .states = STATES, .shared = SHARED, .folder = folder};
     pager_unit units[UNITS];
     for (int u = 0; u < n->count; u++)
         units[u] = (pager_unit){(size_t)(u + 1) * SIZE - (u + 1 < n->count ? 100 : 0),
@@ -51,7 +65,7 @@ static tw_status lay(net *n, size_t budget, const char *folder)
     assert_int_equal(pager_create(&options, &n->pager), TW_OK);
     n->values = pages_take((size_t)n->count * SIZE);
     n->gradients = pages_take((size_t)n->count * SIZE);
-    for (int s = 0; s < STATES; s++) n->states[s] = pages_take((size_t)n->count * SIZE);
+    for (int s = 0; s < STATES + SHARED; s++) n->states[s] = pages_take((size_t)n->count * SIZE);
     return pager_lay(n->pager, units, (size_t)n->count, n->values, n->gradients);
 }
 
@@ -61,7 +75,7 @@ static void give_up(net *n)
     pager_destroy(n->pager);
     pages_give(n->values, all);
     pages_give(n->gradients, all);
-    for (int s = 0; s < STATES; s++) pages_give(n->states[s], all);
+    for (int s = 0; s < STATES + SHARED; s++) pages_give(n->states[s], all);
     free(n);
 }
 
@@ -100,7 +114,12 @@ static void forward(net *n)
     }
 }
 
-static void step(net *n, int number, float scale, int taken)
+static void meet_twin(net *n)
+{
+    for (size_t i = 0; i < (size_t)n->count * SIZE; i++) meet(&n->twin_values[i], &n->twin_states[STATES][i]);
+}
+
+static void step(net *n, int number, float scale, int todo)
 {
     forward(n);
     for (int u = n->count; u-- > 0;) {
@@ -108,10 +127,12 @@ static void step(net *n, int number, float scale, int taken)
         for (size_t i = begin_of(n, u); i < begin_of(n, u + 1); i++)
             n->gradients[i] = gradient_of(n->values[i], i, number);
     }
-    assert_int_equal(pager_step(n->pager, scale, taken), TW_OK);
-    for (size_t i = 0; taken && i < (size_t)n->count * SIZE; i++)
+    n->scale = scale;
+    assert_int_equal(pager_step(n->pager, todo), TW_OK);
+    for (size_t i = 0; todo & PAGER_TAKE && i < (size_t)n->count * SIZE; i++)
         advance(&n->twin_values[i], &n->twin_states[0][i], &n->twin_states[1][i],
                 gradient_of(n->twin_values[i], i, number) * scale);
+    if (todo & PAGER_MEET) meet_twin(n);
 }
 
 static pager_counts counts_of(const net *n)
@@ -127,6 +148,7 @@ static void assert_twin(net *n)
     assert_int_equal(pager_flush(n->pager), TW_OK);
     assert_memory_equal(pager_values(n->pager), n->twin_values, bytes);
     for (size_t s = 0; s < STATES; s++) assert_memory_equal(pager_state(n->pager, s), n->twin_states[s], bytes);
+    assert_memory_equal(pager_shared(n->pager, 0), n->twin_states[STATES], bytes);
 }
 
 /* The fourth step's groups are those that time has chosen. */
@@ -136,10 +158,11 @@ static void steps_are_those_of_a_twin(void **state)
     static const size_t shares[] = {2, 3, 4, 5};
     for (size_t s = 0; s < sizeof shares / sizeof *shares; s++)
         for (int stays = 0; stays < 2; stays++) {
-            const size_t total = (2 + STATES) * ALL * sizeof(float), budget = total / shares[s];
+            const size_t total = (2 + STATES + SHARED) * ALL * sizeof(float), budget = total / shares[s];
             if (stays && shares[s] > 4) continue; /* two units of twelve are in memory always */
             net *n = make(UNITS, stays, budget);
-            for (int i = 0; i < 6; i++) step(n, i, i % 2 ? 0.5f : 1, i != 2);
+            static const int todo[] = {PAGER_TAKE, PAGER_TAKE | PAGER_MEET, 0, PAGER_MEET, PAGER_TAKE, PAGER_TAKE};
+            for (int i = 0; i < 6; i++) step(n, i, i % 2 ? 0.5f : 1, todo[i]);
             assert_twin(n);
             assert_int_equal(counts_of(n).total, total);
             assert_true(counts_of(n).most_resident <= budget);
@@ -156,7 +179,7 @@ static void loads_are_counted(void **state)
     for (int i = 0; i < 6; i++) {
         const size_t groups = counts_of(n).groups;
         assert_true(groups > 1);
-        step(n, i, 1, 1);
+        step(n, i, 1, PAGER_TAKE);
         if (i == 2) assert_int_equal(pager_reload(n->pager), TW_OK); /* the groups are new */
         if (i == 2) before = counts_of(n).loads;
         if (i == 2) continue;
@@ -193,14 +216,36 @@ static void what_was_written_is_taken(void **state)
 {
     (void)state;
     net *n = make(UNITS, 1, 2 * ALL * sizeof(float));
-    step(n, 0, 1, 1);
+    step(n, 0, 1, PAGER_TAKE);
     assert_twin(n);
     for (size_t i = 0; i < ALL; i++) {
         pager_values(n->pager)[i] = n->twin_values[i] = (float)(i % 13);
         pager_state(n->pager, 1)[i] = n->twin_states[1][i] = (float)(i % 11);
     }
     assert_int_equal(pager_reload(n->pager), TW_OK);
-    step(n, 1, 1, 1);
+    step(n, 1, 1, PAGER_TAKE);
+    assert_twin(n);
+    give_up(n);
+}
+
+/* An evaluation of what is shared, and back; and a last meeting beside the step that waits. */
+static void values_and_what_is_shared_change_places(void **state)
+{
+    (void)state;
+    net *n = make(UNITS, 1, 2 * ALL * sizeof(float));
+    step(n, 0, 1, PAGER_TAKE | PAGER_MEET);
+    step(n, 1, 1, PAGER_TAKE);
+    assert_int_equal(pager_swap(n->pager, 0), TW_OK);
+    assert_memory_equal(pager_values(n->pager), n->twin_states[STATES], sizeof n->twin_values);
+    for (int u = 0; u < n->count; u++) {
+        use(n, u, PAGER_FORWARD);
+        const size_t begin = begin_of(n, u), bytes = (begin_of(n, u + 1) - begin) * sizeof(float);
+        assert_memory_equal(n->values + begin, n->twin_states[STATES] + begin, bytes);
+    }
+    assert_int_equal(pager_swap(n->pager, 0), TW_OK);
+    step(n, 2, 1, PAGER_TAKE);
+    pager_meet(n->pager);
+    meet_twin(n);
     assert_twin(n);
     give_up(n);
 }
@@ -233,7 +278,7 @@ static void what_fits_is_left_alone(void **state)
     net *n = calloc(1, sizeof *n);
     assert_non_null(n);
     n->count = UNITS;
-    assert_int_equal(lay(n, 5 * ALL * sizeof(float), "."), TW_OK);
+    assert_int_equal(lay(n, 6 * ALL * sizeof(float), "."), TW_OK);
     assert_false(pager_is_needed(n->pager));
     give_up(n);
 }
@@ -257,7 +302,7 @@ static void a_full_disk_is_told_before_the_run(void **state)
     tw_status status = lay(n, ALL * sizeof(float), "not/yet/there");
     limit_files(RLIM_INFINITY);
     assert_int_equal(status, TW_ERROR_IO);
-    assert_non_null(strstr(tw_last_error(), "has no room for the 2.4MB of the model and its state"));
+    assert_non_null(strstr(tw_last_error(), "has no room for the 2.9MB of the model and its state"));
     give_up(n);
 }
 
@@ -281,10 +326,15 @@ static void a_file_that_fails_ends_the_step(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_those_of_a_twin),          cmocka_unit_test(loads_are_counted),
-        cmocka_unit_test(what_is_away_cannot_be_touched),     cmocka_unit_test(what_was_written_is_taken),
-        cmocka_unit_test(a_small_budget_is_refused),          cmocka_unit_test(what_fits_is_left_alone),
-        cmocka_unit_test(a_full_disk_is_told_before_the_run), cmocka_unit_test(a_file_that_fails_ends_the_step),
+        cmocka_unit_test(steps_are_those_of_a_twin),
+        cmocka_unit_test(loads_are_counted),
+        cmocka_unit_test(what_is_away_cannot_be_touched),
+        cmocka_unit_test(what_was_written_is_taken),
+        cmocka_unit_test(a_small_budget_is_refused),
+        cmocka_unit_test(what_fits_is_left_alone),
+        cmocka_unit_test(values_and_what_is_shared_change_places),
+        cmocka_unit_test(a_full_disk_is_told_before_the_run),
+        cmocka_unit_test(a_file_that_fails_ends_the_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,6 @@
 #include "launch.h"
 #include "launcher.h"
 #include "network.h"
-#include "pages.h"
 #include "plugins.h"
 #include "resume.h"
 #include "settings.h"
@@ -88,10 +87,7 @@ static tw_status train_complete(options *set, train_settings *settings)
     TW_TRY(plugins_resolve(&settings->plugin));
     const bool automatic = strcmp(settings->sync, SYNC_AUTO) == 0;
     TW_TRY(complete_resume(set, settings));
-    if (settings->memory_budget) {
-        file_memory_install();
-        pages_leave_unreserved();
-    }
+    if (settings->memory_budget) file_memory_install();
     TW_TRY(check_link(settings, automatic));
     TW_TRY(init_from_shape(set, settings));
     TW_TRY(complete_out(settings));

@@ -106,6 +106,7 @@ void file_memory_install(void)
     static const tw_allocator allocator = {
         .struct_size = sizeof allocator, .allocate = file_memory_allocate, .release = file_memory_release};
     (void)tw_set_allocator(&allocator);
+    pages_leave_unreserved();
 }
 
 void file_memory_use(const char *where)

@@ -3,7 +3,8 @@
 #ifndef TRAINER_FILE_MEMORY_H
 #define TRAINER_FILE_MEMORY_H
 
-/* Before the library is called first; later it has no effect. Nothing changes before file_memory_use. */
+/* From now on all may be larger than the memory: pages_leave_unreserved, and file_memory_use can be called. Before the
+ * library is called first, and before there are threads; later it has no effect. */
 void file_memory_install(void);
 /* From now on large blocks lie in files without a name in that folder. NULL: in memory, as before. */
 void file_memory_use(const char *folder);

@@ -1,9 +1,7 @@
 #include "pager.h"
 #include "pages.h"
-#include "partition.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,10 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { VALUES, GRADIENTS, STATES, ARRAYS = STATES + PAGER_STATES };
-
-/* What is brought in at once of an array that passes by: such a share of the budget, and at most so much. */
-enum { PIECES = 256, LARGEST_PIECE = 1 << 20 };
+enum { VALUES, GRADIENTS, STATES, ARRAYS = STATES + PAGER_STATES + PAGER_SHARED };
 
 /* Steps that are measured before groups are chosen by time, behind a first, which is like no other. */
 enum { MEASURED = 2 };
@@ -26,18 +21,13 @@ typedef struct group {
     int here;    /* its weights are in memory, */
     int graded;  /* its gradients, */
     int changed; /* and not yet in the file */
-    int waits;   /* a step is to be taken with it */
+    int waits;   /* what is to be done with it: see pager_step */
 } group;
 
 /* What the thread does: first the one, then the other; NULL: nothing. */
 typedef struct job {
     group *leaves, *comes;
 } job;
-
-/* Seconds, and the bytes that they moved. */
-typedef struct pace {
-    double seconds, bytes;
-} pace;
 
 struct pager {
     pager_options options;
@@ -46,11 +36,11 @@ struct pager {
     pager_unit *units;
     size_t unit_count;
     float *arrays[ARRAYS];
+    size_t slots[ARRAYS]; /* where each stands in the file */
     int file;
     char *view; /* of the file */
     pager_update update;
     void *context;
-    float scale; /* of the step that waits */
 
     group *groups;
     size_t group_count;
@@ -69,11 +59,11 @@ struct pager {
     char why[512];
 
     /* Measuring. */
-    double *forward, *backward; /* seconds of each unit, in all passes that were measured */
-    size_t timed;               /* the unit that computes; unit_count: none */
-    double since;
+    group_times *times;
+    size_t timed; /* the unit that computes; unit_count: none */
+    double since; /* it does, or could */
+    double moved; /* when what moves groups had nothing else to do */
     size_t steps;
-    pace load, load_back, store;
     double began;   /* the pass forward */
     size_t last;    /* element that was used of those that come and go */
     double seconds; /* of all passes since groups were chosen by time */
@@ -81,9 +71,14 @@ struct pager {
 
 /* ---- bytes ---- */
 
-static size_t array_count(const pager *p)
+static size_t shared_array(const pager *p)
 {
     return STATES + p->options.states;
+}
+
+static size_t array_count(const pager *p)
+{
+    return shared_array(p) + p->options.shared;
 }
 
 static size_t stride_of(const pager *p)
@@ -111,7 +106,7 @@ static tw_status told(const pager *p, const char *what)
 static tw_status transfer(const pager *p, size_t array, stretch s, int writes)
 {
     char *at = (char *)p->arrays[array] + s.begin;
-    off_t place = (off_t)(array * stride_of(p) + s.begin);
+    off_t place = (off_t)(p->slots[array] * stride_of(p) + s.begin);
     for (size_t left = s.end - s.begin; left;) {
         ssize_t moved = writes ? pwrite(p->file, at, left, place) : pread(p->file, at, left, place);
         if (moved < 0 && errno == EINTR) continue;
@@ -149,10 +144,13 @@ static tw_status page_out(pager *p, size_t array, stretch s, int writes)
     return TW_OK;
 }
 
-static void keep_pace(pace *kept, double since, stretch s)
+/* Since what was moved before it, or since it could have begun. */
+static void keep_pace(pager *p, group_pace *kept, stretch s)
 {
-    kept->seconds += tw_clock() - since;
+    const double now = tw_clock();
+    kept->seconds += now - p->moved;
     kept->bytes += (double)(s.end - s.begin);
+    p->moved = now;
 }
 
 /* ---- groups in and out; by the thread, or while it rests ---- */
@@ -162,36 +160,31 @@ static stretch stretch_of_group(const group *g)
     return stretch_of(g->begin, g->end);
 }
 
-/* In whole pages, and one at least. */
-static size_t piece_of(const pager *p)
-{
-    size_t bytes = pages_down(p->options.budget / PIECES);
-    if (bytes > LARGEST_PIECE) bytes = LARGEST_PIECE;
-    return bytes ? bytes : pages_up(1);
-}
-
 /* The elements up to `end` that come in with the piece that begins at `begin`. */
 static size_t piece_end(const pager *p, size_t begin, size_t end)
 {
-    const size_t elements = piece_of(p) / sizeof(float), next = (begin / elements + 1) * elements;
+    const size_t elements = groups_piece(p->options.budget) / sizeof(float), next = (begin / elements + 1) * elements;
     return next < end ? next : end;
 }
 
+/* Gradients are read where a step is taken; a meeting has their memory for what is sent. */
 static tw_status move_piece(pager *p, const group *g, stretch s, int in)
 {
-    if (!g->graded) TW_TRY(in ? page_in(p, GRADIENTS, s, 1) : page_out(p, GRADIENTS, s, 0));
-    for (size_t a = STATES; a < array_count(p); a++) TW_TRY(in ? page_in(p, a, s, 1) : page_out(p, a, s, 1));
+    const size_t first = g->waits & PAGER_TAKE ? STATES : shared_array(p);
+    const size_t end = g->waits & PAGER_MEET ? array_count(p) : shared_array(p);
+    if (!g->graded) TW_TRY(in ? page_in(p, GRADIENTS, s, g->waits & PAGER_TAKE) : page_out(p, GRADIENTS, s, 0));
+    for (size_t a = first; a < end; a++) TW_TRY(in ? page_in(p, a, s, 1) : page_out(p, a, s, 1));
     return TW_OK;
 }
 
-/* Its weights are here. Gradients are, or pass by as the optimiser's state does. */
-static tw_status take_step(pager *p, group *g)
+/* Its weights are here. Gradients are, or pass by as the other arrays do. */
+static tw_status settle(pager *p, group *g)
 {
     for (size_t at = g->begin; at < g->end;) {
         const size_t end = piece_end(p, at, g->end);
         const stretch s = stretch_of(at, end);
         TW_TRY(move_piece(p, g, s, 1));
-        p->update(p->context, at, end, p->scale);
+        TW_TRY(p->update(p->context, at, end, g->waits));
         TW_TRY(move_piece(p, g, s, 0));
         at = end;
     }
@@ -231,24 +224,22 @@ static tw_status leave_values(pager *p, group *g)
 
 static tw_status leave(pager *p, group *g)
 {
-    const double since = tw_clock();
     const int graded = g->graded;
     TW_TRY(leave_values(p, g));
     TW_TRY(drop_gradients(p, g, 1));
-    if (graded) keep_pace(&p->store, since, stretch_of_group(g));
+    if (graded) keep_pace(p, &p->times->store, stretch_of_group(g));
     return TW_OK;
 }
 
 static tw_status come(pager *p, group *g)
 {
-    const double since = tw_clock();
     const int waits = g->waits;
     g->here = 1;
     TW_TRY(page_in(p, VALUES, stretch_of_group(g), 1));
-    if (waits) TW_TRY(take_step(p, g));
+    if (waits) TW_TRY(settle(p, g));
     TW_TRY(write_changed(p, g));
     p->counts.loads++;
-    keep_pace(waits ? &p->load : &p->load_back, since, stretch_of_group(g));
+    keep_pace(p, waits ? &p->times->load : &p->times->load_back, stretch_of_group(g));
     return TW_OK;
 }
 
@@ -290,7 +281,8 @@ static tw_status rest(pager *p)
     pthread_mutex_lock(&p->lock);
     while (p->busy) pthread_cond_wait(&p->news, &p->lock);
     pthread_mutex_unlock(&p->lock);
-    p->counts.seconds_wait += tw_clock() - since;
+    p->since = p->moved = tw_clock();
+    p->counts.seconds_wait += p->since - since;
     return p->failed ? tw_fail(p->failed, "%s", p->why) : TW_OK;
 }
 
@@ -298,6 +290,7 @@ static void give(pager *p, group *leaves, group *comes)
 {
     if (!leaves && !comes) return;
     pthread_mutex_lock(&p->lock);
+    p->moved = tw_clock();
     p->given = (job){leaves, comes};
     p->busy = 1;
     pthread_cond_broadcast(&p->news);
@@ -343,13 +336,25 @@ static tw_status fetch(pager *p, group *g)
         TW_TRY(leave(p, old));
         old = NULL;
     }
-    if (!g->here) TW_TRY(come(p, g));
+    if (!g->here) {
+        TW_TRY(come(p, g));
+        p->since = tw_clock();
+    }
     p->now = g;
     if (p->pass == PAGER_BACKWARD) {
         if (old) TW_TRY(leave_values(p, old)); /* its gradients go while this one computes */
         TW_TRY(grade(p, g));
     }
     give(p, old, next_of(p));
+    return TW_OK;
+}
+
+static tw_status settle_now(pager *p, group *g)
+{
+    if (!g->waits) return TW_OK;
+    TW_TRY(rest(p)); /* one at a time: see groups_find */
+    TW_TRY(settle(p, g));
+    p->since = tw_clock();
     return TW_OK;
 }
 
@@ -362,7 +367,7 @@ static tw_status go_on(pager *p, group *g, int turned)
     }
     if (!turned && !g->waits) return TW_OK;
     TW_TRY(rest(p));
-    if (g->waits) TW_TRY(take_step(p, g));
+    TW_TRY(settle_now(p, g));
     if (p->pass != PAGER_BACKWARD) TW_TRY(drop_gradients(p, g, 0));
     group *next = next_of(p);
     TW_TRY(clear_for(p, next));
@@ -371,11 +376,15 @@ static tw_status go_on(pager *p, group *g, int turned)
     return TW_OK;
 }
 
+/* A unit computes from when nothing is waited for to when the next is used: what is done for it here, too. */
 static void stop_clock(pager *p)
 {
-    double *seconds = p->pass == PAGER_BACKWARD ? p->backward : p->forward;
-    if (p->timed < p->unit_count) seconds[p->timed] += tw_clock() - p->since;
+    const double now = tw_clock();
+    if (p->timed < p->unit_count)
+        *(p->pass == PAGER_BACKWARD ? &p->times->units[p->timed].backward : &p->times->units[p->timed].forward) +=
+            now - p->since;
     p->timed = p->unit_count;
+    p->since = now;
 }
 
 static void start_clock(pager *p, size_t begin)
@@ -383,14 +392,6 @@ static void start_clock(pager *p, size_t begin)
     if (p->steps < 1 || p->steps > MEASURED) return;
     p->timed = 0;
     while (begin >= p->units[p->timed].end) p->timed++;
-    p->since = tw_clock();
-}
-
-static tw_status use_staying(pager *p, group *g)
-{
-    if (!g->waits) return TW_OK;
-    TW_TRY(rest(p)); /* one step at a time: see kept_bytes */
-    return take_step(p, g);
 }
 
 static tw_status use_moving(pager *p, group *g, size_t begin, pager_pass pass)
@@ -416,7 +417,7 @@ tw_status pager_use(pager *p, size_t begin, size_t end, pager_pass pass)
     if (end > g->end)
         return tw_fail(TW_ERROR_STATE, "--memory-budget: elements %zu to %zu stand in no group", begin, end);
     stop_clock(p);
-    TW_TRY(g->stays ? use_staying(p, g) : use_moving(p, g, begin, pass));
+    TW_TRY(g->stays ? settle_now(p, g) : use_moving(p, g, begin, pass));
     start_clock(p, begin);
     return TW_OK;
 }
@@ -506,185 +507,86 @@ const char *pager_folder(const pager *p)
     return p->folder;
 }
 
+static float *view_of(const pager *p, size_t array)
+{
+    return (float *)(void *)(p->view + p->slots[array] * stride_of(p));
+}
+
 float *pager_values(const pager *p)
 {
-    return (float *)(void *)(p->view + VALUES * stride_of(p));
+    return view_of(p, VALUES);
 }
 
 float *pager_state(const pager *p, size_t index)
 {
-    return (float *)(void *)(p->view + (STATES + index) * stride_of(p));
+    return view_of(p, STATES + index);
+}
+
+float *pager_shared(const pager *p, size_t index)
+{
+    return view_of(p, shared_array(p) + index);
+}
+
+tw_status pager_swap(pager *p, size_t index)
+{
+    size_t *values = &p->slots[VALUES], *shared = &p->slots[shared_array(p) + index];
+    const size_t slot = *values;
+    TW_TRY(pager_flush(p));
+    *values = *shared;
+    *shared = slot;
+    return pager_reload(p);
+}
+
+void pager_meet(pager *p)
+{
+    for (size_t g = 0; g < p->group_count; g++) p->groups[g].waits |= PAGER_MEET;
 }
 
 /* ---- groups ---- */
 
-/* The units that come and go are those from `first` to before `end`. */
-static void find_moving(const pager *p, size_t *first, size_t *end)
+static void add_group(pager *p, size_t begin, size_t end, int stays)
 {
-    for (*first = 0; *first < p->unit_count && p->units[*first].stays; ++*first) continue;
-    for (*end = p->unit_count; *end > *first && p->units[*end - 1].stays; --*end) continue;
+    if (end > begin) p->groups[p->group_count++] = (group){.begin = begin, .end = end, .stays = stays};
 }
 
-static size_t unit_begin(const pager *p, size_t unit)
+static tw_status choose(pager *p)
 {
-    return unit ? p->units[unit - 1].end : 0;
-}
-
-/* How groups may be chosen: of so many units, joined from those of the model. */
-typedef struct choice {
-    partition_unit units[PARTITION_MOST];
-    size_t counts[PARTITION_MOST], ends[PARTITION_MOST];
-    partition_problem problem;
-    size_t groups, kept; /* bytes that are always in memory */
-    double seconds;
-} choice;
-
-static double per_byte(const pace *moved)
-{
-    return moved->bytes > 0 ? moved->seconds / moved->bytes : 0;
-}
-
-/* Seconds, or before they are known, bytes: the way back computes twice as much as the way forward. */
-static partition_unit measure_unit(const pager *p, size_t u)
-{
-    const size_t bytes = (p->units[u].end - unit_begin(p, u)) * sizeof(float);
-    if (p->steps <= MEASURED) return (partition_unit){bytes, (double)bytes, 2.0 * (double)bytes};
-    return (partition_unit){bytes, p->forward[u] / MEASURED, p->backward[u] / MEASURED};
-}
-
-/* A page at each end of each group belongs to its neighbour, too. */
-static size_t kept_bytes(const pager *p, size_t first, size_t end, size_t groups)
-{
-    const size_t stays = p->count - (p->units[end - 1].end - unit_begin(p, first));
-    return 2 * stays * sizeof(float) + (array_count(p) - 1) * piece_of(p) + (groups + 1) * array_count(p) * pages_up(1);
-}
-
-static tw_status choose_among(const pager *p, size_t most, choice *c)
-{
-    size_t first, end;
-    find_moving(p, &first, &end);
-    partition_unit *units = calloc(end - first + 1, sizeof *units);
-    size_t *counts = calloc(end - first + 1, sizeof *counts), count = end - first;
-    if (!units || !counts) {
-        free(units);
-        free(counts);
-        return tw_fail(TW_ERROR_MEMORY, "--memory-budget: no memory for %zu layers", count);
-    }
-    for (size_t u = 0; u < count; u++) {
-        units[u] = measure_unit(p, first + u);
-        counts[u] = 1;
-    }
-    count = partition_join(units, counts, count, most);
-    memcpy(c->units, units, count * sizeof *units);
-    memcpy(c->counts, counts, count * sizeof *counts);
-    free(units);
-    free(counts);
-    c->kept = kept_bytes(p, first, end, count);
-    c->problem = (partition_problem){c->units,
-                                     count,
-                                     p->options.budget > c->kept ? p->options.budget - c->kept : 0,
-                                     per_byte(&p->load),
-                                     per_byte(&p->load_back),
-                                     per_byte(&p->store)};
-    c->groups = partition_find(&c->problem, c->ends);
-    c->seconds = partition_seconds(&c->problem, c->ends, c->groups);
+    const groups_problem problem = {p->units, p->unit_count, p->times, array_count(p), p->options.budget};
+    groups_found found;
+    TW_TRY(groups_find(&problem, &found));
+    p->group_count = 0;
+    add_group(p, 0, found.begin, 1);
+    for (size_t g = 0, begin = found.begin; g < found.count; begin = found.ends[g++])
+        add_group(p, begin, found.ends[g], 0);
+    add_group(p, found.ends[found.count - 1], p->count, 1);
+    p->counts.groups = found.count;
+    if (p->times->steps > 0) p->counts.predicted = found.seconds;
     return TW_OK;
 }
 
-static const char *text_of(size_t bytes, char text[32])
+static size_t times_bytes(const pager *p)
 {
-    snprintf(text, 32, "%.1fMB", ceil((double)bytes / 1e5) / 10);
-    return text;
+    return sizeof *p->times + p->unit_count * sizeof *p->times->units;
 }
 
-static tw_status refuse(const pager *p, size_t least)
-{
-    char budget[32], total[32], enough[32];
-    least = (least + array_count(p) * pages_up(1)) * PIECES / (PIECES - array_count(p)); /* its pieces are larger */
-    return tw_fail(TW_ERROR_ARGUMENT,
-                   "--memory-budget %s is too small: the model and its state take %s, and its largest layers must "
-                   "be in memory at a time; write --memory-budget %s or more",
-                   text_of(p->options.budget, budget), text_of(p->counts.total, total), text_of(least, enough));
-}
-
-/* The fastest of several finenesses: small groups cost a page or two each, which counts where the budget is small. */
-static tw_status choose(const pager *p, choice *chosen)
-{
-    static const size_t finenesses[] = {PARTITION_MOST, 28, 20, 14, 10, 7, 5, 3, 2, 1};
-    size_t least = SIZE_MAX;
-    *chosen = (choice){.groups = 0};
-    for (size_t i = 0; i < sizeof finenesses / sizeof *finenesses; i++) {
-        choice c;
-        TW_TRY(choose_among(p, finenesses[i], &c));
-        size_t need = partition_least(&c.problem) + c.kept;
-        if (need < least) least = need;
-        if (c.groups && (!chosen->groups || c.seconds < chosen->seconds)) *chosen = c;
-    }
-    return chosen->groups ? TW_OK : refuse(p, least);
-}
-
-static group *add_group(pager *p, size_t begin, size_t end, int stays)
-{
-    group *g = &p->groups[p->group_count];
-    if (end == begin) return g;
-    *g = (group){.begin = begin, .end = end, .stays = stays};
-    p->group_count++;
-    return g;
-}
-
-static void take_choice(pager *p, const choice *c)
-{
-    size_t first, end, unit = 0;
-    find_moving(p, &first, &end);
-    p->group_count = 0;
-    add_group(p, 0, unit_begin(p, first), 1);
-    for (size_t g = 0, u = first; g < c->groups; g++) {
-        const size_t begin = unit_begin(p, u);
-        for (; unit < c->ends[g]; unit++) u += c->counts[unit];
-        add_group(p, begin, unit_begin(p, u), 0);
-    }
-    add_group(p, unit_begin(p, end), p->count, 1);
-    p->counts.groups = c->groups;
-}
-
-/* What stays computes, too. */
-static double seconds_staying(const pager *p)
-{
-    size_t first, end;
-    double seconds = 0;
-    find_moving(p, &first, &end);
-    for (size_t u = 0; u < p->unit_count; u++)
-        if (u < first || u >= end) seconds += (p->forward[u] + p->backward[u]) / MEASURED;
-    return seconds;
-}
-
-/* By the times that were measured. */
+/* By the times that were measured: where several must do alike, by the same times. */
 static tw_status choose_again(pager *p)
 {
-    choice c;
     TW_TRY(pager_flush(p));
-    TW_TRY(choose(p, &c));
-    take_choice(p, &c);
-    p->counts.predicted = c.seconds + seconds_staying(p);
+    p->times->steps = MEASURED;
+    if (p->options.agree) TW_TRY(p->options.agree(p->options.context, p->times, times_bytes(p)));
+    TW_TRY(choose(p));
     return pager_reload(p);
 }
 
-static void forget_times(pager *p)
-{
-    memset(p->forward, 0, p->unit_count * sizeof *p->forward);
-    memset(p->backward, 0, p->unit_count * sizeof *p->backward);
-    p->load = p->load_back = p->store = (pace){0};
-}
-
-tw_status pager_step(pager *p, float scale, int taken)
+tw_status pager_step(pager *p, int todo)
 {
     stop_clock(p);
     TW_TRY(rest(p));
     if (!is_settled(p)) return tw_fail(TW_ERROR_STATE, "--memory-budget: a step has not reached every layer");
-    p->scale = scale;
-    for (size_t g = 0; g < p->group_count; g++) p->groups[g].waits = taken;
-    if (++p->steps > 1 + MEASURED) p->seconds += tw_clock() - p->began;
-    if (p->steps == 1) forget_times(p);
+    for (size_t g = 0; g < p->group_count; g++) p->groups[g].waits = todo;
+    if (++p->steps > 2 + MEASURED) p->seconds += tw_clock() - p->began; /* the first has no step to take */
+    if (p->steps == 1) memset(p->times, 0, times_bytes(p));
     return p->steps == 1 + MEASURED ? choose_again(p) : TW_OK;
 }
 
@@ -718,7 +620,7 @@ static tw_status open_file(pager *p)
     if (errno) {
         char total[32];
         return tw_fail(TW_ERROR_IO, "--memory-budget: %s has no room for the %s of the model and its state: %s",
-                       p->folder, text_of(bytes, total), strerror(errno));
+                       p->folder, groups_bytes_text(bytes, total), strerror(errno));
     }
     void *view = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p->file, 0);
     if (view == MAP_FAILED) return told(p, "mapped");
@@ -735,6 +637,7 @@ tw_status pager_create(const pager_options *options, pager **out)
     }
     p->folder[strlen(options->folder)] = '\0'; /* room for "." */
     p->options = *options;
+    for (size_t a = 0; a < ARRAYS; a++) p->slots[a] = a;
     p->file = -1;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->news, NULL);
@@ -763,8 +666,7 @@ void pager_destroy(pager *p)
     free(p->folder);
     free(p->units);
     free(p->groups);
-    free(p->forward);
-    free(p->backward);
+    free(p->times);
     free(p);
 }
 
@@ -773,9 +675,8 @@ static tw_status keep_units(pager *p, const pager_unit *units, size_t count)
     p->unit_count = p->timed = count;
     p->units = calloc(count, sizeof *units);
     p->groups = calloc(count, sizeof *p->groups);
-    p->forward = calloc(count, sizeof *p->forward);
-    p->backward = calloc(count, sizeof *p->backward);
-    if (!p->units || !p->groups || !p->forward || !p->backward)
+    p->times = calloc(1, times_bytes(p));
+    if (!p->units || !p->groups || !p->times)
         return tw_fail(TW_ERROR_MEMORY, "--memory-budget: no memory for %zu layers", count);
     memcpy(p->units, units, count * sizeof *units);
     return TW_OK;
@@ -783,13 +684,11 @@ static tw_status keep_units(pager *p, const pager_unit *units, size_t count)
 
 tw_status pager_lay(pager *p, const pager_unit *units, size_t count, float *values, float *gradients)
 {
-    choice c;
     p->count = units[count - 1].end;
     p->counts.total = array_count(p) * p->count * sizeof(float);
     if (!pager_is_needed(p)) return TW_OK;
     TW_TRY(keep_units(p, units, count));
-    TW_TRY(choose(p, &c));
-    take_choice(p, &c);
+    TW_TRY(choose(p));
     find_folder(p->folder);
     TW_TRY(open_file(p));
     p->arrays[VALUES] = values;
@@ -807,7 +706,7 @@ tw_status pager_attach(pager *p, float *const *states, pager_update update, void
 {
     p->update = update;
     p->context = context;
-    for (size_t i = 0; i < p->options.states; i++) p->arrays[STATES + i] = states[i];
+    for (size_t a = STATES; a < array_count(p); a++) p->arrays[a] = states[a - STATES];
     TW_TRY(pager_flush(p));
     return pager_reload(p);
 }
@@ -816,7 +715,7 @@ void pager_count(pager *p, pager_counts *counts)
 {
     (void)rest(p);
     *counts = p->counts;
-    if (p->steps > 1 + MEASURED) counts->measured = p->seconds / (double)(p->steps - 1 - MEASURED);
+    if (p->steps > 2 + MEASURED) counts->measured = p->seconds / (double)(p->steps - 2 - MEASURED);
     counts->budget = p->options.budget;
     counts->resident = atomic_load(&p->resident);
 }

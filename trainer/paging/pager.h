@@ -19,52 +19,62 @@
 #ifndef TRAINER_PAGER_H
 #define TRAINER_PAGER_H
 
-#include "error.h"
+#include "groups.h"
 
-#include <stddef.h>
 #include <stdint.h>
 
 typedef struct pager pager;
 
 typedef enum pager_pass { PAGER_FORWARD, PAGER_BACKWARD, PAGER_CHANGE /* of weights, by hand */ } pager_pass;
 
-enum { PAGER_STATES = 2 };
+enum { PAGER_STATES = 2, PAGER_SHARED = 2 };
 
 typedef struct pager_options {
     size_t budget;      /* bytes of weights, gradients and state in memory */
     size_t states;      /* arrays of the optimiser that are as long as the weights: 0 .. PAGER_STATES */
+    size_t shared;      /* and of a meeting: 0 .. PAGER_SHARED */
     const char *folder; /* of the file, which has no name there and goes with the process; or one yet to be made */
+    /* Makes data what it is in a certain process, for all that meet: then groups are the same, and meet in one order. A
+     * collective. NULL: nobody else is there. */
+    tw_status (*agree)(void *context, void *data, size_t bytes);
+    void *context;
 } pager_options;
 
 tw_status pager_create(const pager_options *options, pager **out);
 void pager_destroy(pager *p);
-
-/* Layers that cannot be cut, one after the other; those that stay in memory are the first or the last ones. */
-typedef struct pager_unit {
-    size_t end; /* elements up to here */
-    unsigned char stays;
-} pager_unit;
 
 /* What is paged, zeros up to now, of pages_take, and stays where it is. TW_ERROR_ARGUMENT says which budget is the
  * least that works, TW_ERROR_IO what is wrong with the file. Where all of it fits the budget nothing is paged. */
 tw_status pager_lay(pager *p, const pager_unit *units, size_t count, float *values, float *gradients);
 int pager_is_needed(const pager *p);
 
-/* Takes one step with elements begin .. end, whose gradient is multiplied by `scale` first. Any thread may call it. */
-typedef void (*pager_update)(void *context, size_t begin, size_t end, float scale);
-/* The optimiser's arrays, of pages_take, zeros up to now. */
+/* What may be done with elements when they are next in memory. PAGER_TAKE: a step, with their gradients and the
+ * optimiser's arrays. PAGER_MEET: what goes with a meeting's arrays, after the step; gradients are then room to work
+ * in. */
+enum { PAGER_TAKE = 1, PAGER_MEET = 2 };
+
+/* Does so with elements begin .. end. Any thread may call it, one at a time, and all that meet call it in the same
+ * order. */
+typedef tw_status (*pager_update)(void *context, size_t begin, size_t end, int todo);
+/* The arrays of the optimiser and then of a meeting, of pages_take, zeros up to now. */
 tw_status pager_attach(pager *p, float *const *states, pager_update update, void *context);
 
 /* Before elements begin .. end, which stand in one unit, are used. */
 tw_status pager_use(pager *p, size_t begin, size_t end, pager_pass pass);
-/* The step whose gradients are in memory or in the file is to be taken, or, with `taken` 0, forgotten. */
-tw_status pager_step(pager *p, float scale, int taken);
+/* A way back has ended: its gradients are in memory or in the file. `todo` is then to be done with each group; 0: the
+ * gradients are forgotten. */
+tw_status pager_step(pager *p, int todo);
+/* PAGER_MEET, beside what waits to be done. */
+void pager_meet(pager *p);
 
 /* All of it as it is in the file, for those who do not compute: the values, and the optimiser's arrays. It takes memory
  * of the system's cache of files, that is given back on demand. */
 const char *pager_folder(const pager *p);
 float *pager_values(const pager *p);
 float *pager_state(const pager *p, size_t index);
+float *pager_shared(const pager *p, size_t index);
+/* The values become what that array of a meeting was, and it becomes what they were. */
+tw_status pager_swap(pager *p, size_t index);
 /* Before it is read: every step is taken, and what is in memory is in the file. */
 tw_status pager_flush(pager *p);
 /* What was read of it is given back at once. */

@@ -1,4 +1,5 @@
 #include "exchange.h"
+#include "error.h"
 #include <string.h>
 
 #define DECLARE_EXCHANGE(name) extern const exchange name##_exchange;
@@ -34,4 +35,11 @@ const exchange *exchange_find(const char *spec, size_t *scheme)
 int exchange_is_synchronous(const exchange *e, size_t scheme)
 {
     return !e->schemes.is_synchronous || e->schemes.is_synchronous(scheme);
+}
+
+tw_status exchange_take_optimiser(const worker *w, int workers, tw_state_source source, void *context)
+{
+    const tw_state *state = NULL;
+    TW_TRY(source(context, w->rank % workers, &state));
+    return state ? optimiser_load(w->optimiser, state) : TW_OK;
 }

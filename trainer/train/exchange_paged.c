@@ -4,19 +4,11 @@
 #include "clip.h"
 #include "error.h"
 #include "file_memory.h"
+#include "pages.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A gradient above is no gradient: see tw_reducer_wait. */
-#define LARGEST_NORM 1e33
-
-typedef struct paged_way {
-    float *parameters, *gradients; /* what is paged; the learner shows all of it, in the file */
-    double *squares;               /* of each tensor's gradient */
-    double skipped;
-} paged_way;
 
 static paged_way *paged_way_of(const worker *w)
 {
@@ -46,27 +38,37 @@ tw_status paged_parse(const char *text, size_t *bytes)
 static tw_status check_company(const worker *w)
 {
     const train_settings *s = &w->settings;
-    if (w->size > 1)
-        return tw_fail(TW_ERROR_ARGUMENT,
-                       "--memory-budget goes with one worker, and these are %d: what they exchange is in memory as a "
-                       "whole; leave it out, or train with --workers 1",
-                       w->size);
-    if (strcmp(s->sync, "allreduce") != 0)
-        return tw_fail(TW_ERROR_ARGUMENT,
-                       "--memory-budget goes with --sync allreduce, without options, and not with %s: one worker has "
-                       "nobody to send to",
-                       s->sync);
     if (s->dump_gradients)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--dump-gradients keeps whole gradients in memory: leave out either it or --memory-budget");
+    if (w->exchange->side_by_side) return paged_check_rounds(s->sync);
+    if (strcmp(s->sync, "allreduce") != 0)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--memory-budget goes with --sync local and diloco, or with allreduce and one worker, without "
+                       "options, and not with %s",
+                       s->sync);
+    if (w->size > 1)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--memory-budget: %d workers would exchange gradients as a whole; write --sync diloco:every=30 "
+                       "or local:every=30, or train with --workers 1",
+                       w->size);
     return TW_OK;
+}
+
+static tw_status agree_on(void *context, void *data, size_t bytes)
+{
+    const worker *w = context;
+    return tw_comm_broadcast(w->comm, 0, data, bytes);
 }
 
 tw_status paged_open(worker *w)
 {
     const train_settings *s = &w->settings;
     pager_options paging = {.states = s->optimizer == OPTIMISER_SGD ? 1 : 2,
-                            .folder = s->out && *s->out ? s->out : "."};
+                            .shared = w->exchange->side_by_side ? PAGER_SHARED : 0,
+                            .folder = s->out && *s->out ? s->out : ".",
+                            .agree = w->size > 1 ? agree_on : NULL,
+                            .context = w};
     TW_TRY(paged_parse(s->memory_budget, &paging.budget));
     TW_TRY(check_company(w));
     return pager_create(&paging, &w->pager);
@@ -86,32 +88,47 @@ tw_status paged_choose(worker *w)
     }
     file_memory_use(pager_folder(w->pager));
     free(w->way);
-    w->exchange = &paged_exchange;
-    w->way = calloc(1, sizeof(paged_way));
+    w->exchange = w->exchange->side_by_side ? &paged_rounds_exchange : &paged_exchange;
+    w->way = calloc(1, w->exchange->bytes);
     return w->way ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
 }
 
 /* ---- steps ---- */
 
 /* As clip_norm does it. */
-static void paged_update(void *context, size_t begin, size_t end, float scale)
+static void take_step(worker *w, size_t begin, size_t end)
 {
-    worker *w = context;
     const paged_way *way = paged_way_of(w);
-    for (size_t i = begin; i < end && scale != 1; i++) way->gradients[i] *= scale;
+    for (size_t i = begin; i < end && way->scale != 1; i++) way->gradients[i] *= way->scale;
     optimiser_step_range(w->optimiser, begin, end, way->gradients, way->parameters);
+}
+
+static tw_status paged_update(void *context, size_t begin, size_t end, int todo)
+{
+    if (todo & PAGER_TAKE) take_step(context, begin, end);
+    return todo & PAGER_MEET ? paged_meet(context, begin, end) : TW_OK;
+}
+
+static tw_status take_shared(paged_way *way, size_t count)
+{
+    for (size_t i = 0; i < PAGER_SHARED; i++)
+        if (!(way->shared[i] = pages_take(count)))
+            return tw_fail(TW_ERROR_MEMORY, "no memory for what %zu parameters share", count);
+    return TW_OK;
 }
 
 tw_status paged_attach(worker *w)
 {
     paged_way *way = paged_way_of(w);
     learner *l = w->learner;
-    float *arrays[OPTIMISER_BUFFERS] = {0}, *shown[PAGER_STATES];
+    float *arrays[OPTIMISER_BUFFERS + PAGER_SHARED] = {0}, *shown[PAGER_STATES];
     way->parameters = l->parameters;
     way->gradients = l->gradients;
     way->squares = calloc(l->tensor_count, sizeof *way->squares);
     if (!way->squares) return tw_fail(TW_ERROR_MEMORY, "no memory for the norms of %zu tensors", l->tensor_count);
     size_t count = optimiser_arrays(w->optimiser, arrays);
+    if (w->exchange->side_by_side) TW_TRY(take_shared(way, l->parameter_count));
+    memcpy(arrays + count, way->shared, sizeof way->shared);
     TW_TRY(pager_attach(w->pager, arrays, paged_update, w));
     for (size_t i = 0; i < count; i++) shown[i] = pager_state(w->pager, i);
     optimiser_show(w->optimiser, shown);
@@ -119,10 +136,34 @@ tw_status paged_attach(worker *w)
     return TW_OK;
 }
 
-static void paged_destroy(worker *w)
+void paged_destroy(worker *w)
 {
-    free(paged_way_of(w)->squares);
+    paged_way *way = paged_way_of(w);
+    for (size_t i = 0; i < PAGER_SHARED; i++) pages_give(way->shared[i], w->learner->parameter_count);
+    free(way->squares);
 }
+
+tw_status paged_submit(worker *w, size_t index, float *gradient)
+{
+    paged_way_of(w)->squares[index] = clip_squares(gradient, tw_tensor_count(&w->learner->tensors[index]));
+    return TW_OK;
+}
+
+double paged_squares(const worker *w)
+{
+    double squares = 0;
+    for (size_t i = 0; i < w->learner->tensor_count; i++) squares += paged_way_of(w)->squares[i];
+    return squares;
+}
+
+void paged_begin_step(worker *w, float rate, double squares)
+{
+    const double limit = w->settings.clip;
+    paged_way_of(w)->scale = limit > 0 ? clip_scale(squares, limit) : 1;
+    optimiser_begin(w->optimiser, rate);
+}
+
+/* ---- one worker ---- */
 
 /* What a checkpoint brought is in the file. */
 static tw_status paged_begin(worker *w)
@@ -130,25 +171,16 @@ static tw_status paged_begin(worker *w)
     return pager_reload(w->pager);
 }
 
-static tw_status paged_submit(worker *w, size_t index, float *gradient)
-{
-    paged_way_of(w)->squares[index] = clip_squares(gradient, tw_tensor_count(&w->learner->tensors[index]));
-    return TW_OK;
-}
-
 static tw_status paged_apply(worker *w, float rate)
 {
-    const double limit = w->settings.clip;
-    paged_way *way = paged_way_of(w);
-    double squares = 0;
-    for (size_t i = 0; i < w->learner->tensor_count; i++) squares += way->squares[i];
-    if (!(sqrt(squares) <= LARGEST_NORM)) {
-        way->skipped++;
-        TW_TRY(pager_step(w->pager, 1, 0));
-        return tw_fail(TW_SKIPPED, "a gradient held NaN or infinity, or was above %g", LARGEST_NORM);
+    const double squares = paged_squares(w);
+    if (!(sqrt(squares) <= TW_LARGEST_NORM)) {
+        paged_way_of(w)->skipped++;
+        TW_TRY(pager_step(w->pager, 0));
+        return tw_fail(TW_SKIPPED, "a gradient held NaN or infinity, or was above %g", TW_LARGEST_NORM);
     }
-    optimiser_begin(w->optimiser, rate);
-    return pager_step(w->pager, limit > 0 ? clip_scale(squares, limit) : 1, 1);
+    paged_begin_step(w, rate, squares);
+    return pager_step(w->pager, PAGER_TAKE);
 }
 
 static const char *paged_plan(const worker *w, size_t index)

@@ -166,20 +166,12 @@ static tw_status exchange_updates_load(worker *w, const char *prefix, const tw_s
     return TW_OK;
 }
 
-/* The optimiser of the worker in whose place this one is, where that is there; without it, it begins anew. */
-static tw_status take_optimiser(const worker *w, int workers, tw_state_source source, void *context)
-{
-    const tw_state *state = NULL;
-    TW_TRY(source(context, w->rank % workers, &state));
-    return state ? optimiser_load(w->optimiser, state) : TW_OK;
-}
-
 static tw_status exchange_updates_regroup(worker *w, int workers, const char *prefix, tw_state_source source,
                                           void *context, tw_state *state)
 {
     const learner *l = w->learner;
     updates_way *way = exchange_updates_way_of(w);
-    TW_TRY(take_optimiser(w, workers, source, context));
+    TW_TRY(exchange_take_optimiser(w, workers, source, context));
     TW_TRY(tw_outer_regroup_state(w->spec, l->tensors, l->tensor_count, workers, source, context, w->rank, w->size,
                                   prefix, state));
     TW_TRY(tw_outer_load_state(way->outer, prefix, state));

@@ -92,12 +92,21 @@ int scheme_adapts(const char *spec)
     return scheme_number(spec, "beta2") > 0;
 }
 
+static int value_is(const char *spec, const char *name, const char *text)
+{
+    size_t length;
+    const char *value = value_of(spec, name, &length);
+    return value && length == strlen(text) && strncmp(value, text, length) == 0;
+}
+
+int scheme_is_on(const char *spec, const char *option)
+{
+    return value_is(spec, option, "on");
+}
+
 int scheme_gives_signs(const char *spec)
 {
-    static const char sign[] = "sign";
-    size_t length;
-    const char *value = value_of(spec, "map", &length);
-    return value && length == strlen(sign) && strncmp(value, sign, length) == 0;
+    return value_is(spec, "map", "sign");
 }
 
 char *scheme_with(const char *spec, const char *option, const char *value)

@@ -15,6 +15,8 @@ int scheme_is_exact(const char *spec);
 int scheme_sets(const char *spec, const char *option);
 /* What a number among its options is, given or not; NaN where the scheme has no such option. */
 double scheme_number(const char *spec, const char *option);
+/* Whether a switch among them is, likewise. */
+int scheme_is_on(const char *spec, const char *option);
 /* Whether it gives Adam's direction, to which AdamW has only to add the decay. */
 int scheme_adapts(const char *spec);
 /* Whether it gives the sign of each element of its momentum: a whole step, but for the rate and the decay. */

@@ -118,7 +118,7 @@ static const option_row rows[] = {
      .help =
          "Hold no more than BYTES, such as 200MB or 2GiB, of weights, gradients and the optimiser's state in memory. "
          "The rest is in a file on the disk of --out. Layers come in while others compute. The result is the same to "
-         "the last bit. It goes with one worker"},
+         "the last bit. Several workers exchange by --sync local or diloco"},
     {"seed", "N", OPTION_INTEGER, AT(seed), "1", 0, 1e15, .simulated = true,
      .help = "The seed of initial weights, order and augmentation", .binding = true},
 

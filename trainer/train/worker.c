@@ -90,8 +90,7 @@ static tw_status create_learner(worker *w)
     return w->mean_buffers ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the running statistics");
 }
 
-/* Nothing else of this worker is on its way: the reducer's messages follow, when gradients are ready. */
-static tw_status sum_over_workers(void *context, float *values, size_t count)
+tw_status worker_sum(void *context, float *values, size_t count)
 {
     worker *w = context;
     tw_traffic before = {.struct_size = sizeof before}, after = before;
@@ -105,7 +104,7 @@ static tw_status sum_over_workers(void *context, float *values, size_t count)
 
 void worker_let_sum(worker *w, int allowed)
 {
-    w->learner->sum = allowed ? sum_over_workers : NULL;
+    w->learner->sum = allowed ? worker_sum : NULL;
     w->learner->sum_context = w;
 }
 

@@ -121,7 +121,7 @@ typedef struct worker {
     int stops;          /* this worker wants all to save and stop: rank 0, when it cannot write its journal */
     char run[RUN_NAME]; /* which run the checkpoints are of; "" before the first */
     totals before;      /* brought from the checkpoint */
-    double summed_sent, summed_received; /* bytes of what learners added up over all workers, in this process */
+    double summed_sent, summed_received; /* bytes of what worker_sum added up, in this process */
     totals now;                          /* since this process began, without what the exchange under way counts */
     double started;
     int agreed;   /* the failure is known to every rank; rank 0 tells it */
@@ -164,7 +164,10 @@ tw_status worker_plan_dump(worker *w);
  * checkpoint, their mean over the workers stands. Leaves it in w->mean_buffers, on every rank. */
 tw_status worker_average_buffers(worker *w);
 
-/* Whether the learner may add up over all workers: see learner.sum. */
+/* Adds up over all workers, and counts the bytes: `context` is a worker. Nothing else of it is on its way meanwhile: a
+ * reducer's messages follow, when gradients are ready. */
+tw_status worker_sum(void *context, float *values, size_t count);
+/* Whether the learner may do so: see learner.sum. */
 void worker_let_sum(worker *w, int allowed);
 
 /* What a --sync is for this run, malloc'd: with what follows from its length, and with its optimiser's moments. */

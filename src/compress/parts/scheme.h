@@ -36,10 +36,8 @@ typedef struct tw_account {
     uint64_t exact_bytes;   /* that carried the others */
 } tw_account;
 
-/* A gradient whose norm is above the first is taken for an infinite one: training has come apart long before. What a
- * scheme remembers stays below the second unless a thousand such gradients are kept back, and a state that says
- * otherwise is not loaded: the next step could overflow. */
-#define TW_LARGEST_NORM 1e33
+/* What a scheme remembers stays below unless a thousand gradients of TW_LARGEST_NORM are kept back, and a state that
+ * says otherwise is not loaded: the next step could overflow. */
 #define TW_LARGEST_KEPT 1e36
 
 typedef struct tw_scheme_ops tw_scheme_ops;

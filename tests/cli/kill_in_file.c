@@ -1,0 +1,38 @@
+/* Preloaded into a program: it is killed as it reads or writes a piece of a file at a place, as KILL_AT says, once the
+ * file KILL_AFTER is there. */
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+/* "pwrite 3 4000": in the third pwrite at byte 4000 or behind. */
+static void count(const char *call, off_t place)
+{
+    static atomic_int calls;
+    char name[16];
+    int number;
+    long least;
+    const char *when = getenv("KILL_AT"), *after = getenv("KILL_AFTER");
+    if (!when || !after || access(after, F_OK) != 0 || sscanf(when, "%15s %d %ld", name, &number, &least) != 3) return;
+    if (strcmp(name, call) == 0 && place >= least && atomic_fetch_add(&calls, 1) + 1 == number) kill(getpid(), SIGKILL);
+}
+
+__attribute__((visibility("default"))) ssize_t pread(int file, void *data, size_t bytes, off_t place)
+{
+    static ssize_t (*next)(int, void *, size_t, off_t);
+    if (!next) next = (ssize_t(*)(int, void *, size_t, off_t))dlsym(RTLD_NEXT, "pread");
+    count("pread", place);
+    return next(file, data, bytes, place);
+}
+
+__attribute__((visibility("default"))) ssize_t pwrite(int file, const void *data, size_t bytes, off_t place)
+{
+    static ssize_t (*next)(int, const void *, size_t, off_t);
+    if (!next) next = (ssize_t(*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite");
+    count("pwrite", place);
+    return next(file, data, bytes, place);
+}
