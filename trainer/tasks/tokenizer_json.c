@@ -205,13 +205,32 @@ static tw_status read_model(const char *path, vocabulary **out)
     return status;
 }
 
+static tw_status read_pieces(const char *path, vocabulary **out)
+{
+    uint8_t *bytes;
+    size_t size;
+    piece_set *model = NULL;
+    TW_TRY(file_read(path, &bytes, &size));
+    tw_status status = pieces_read(bytes, size, &model);
+    free(bytes);
+    if (status == TW_OK) status = vocabulary_of_pieces(model, out);
+    return status == TW_OK ? TW_OK : tw_fail(status, "%s: %s", path, tw_last_error());
+}
+
+/* Folders of a published Llama have both, of which tokenizer.json is then one that is not read. */
+static tw_status read_folder(const char *path, vocabulary **out)
+{
+    char file[FILE_PATH_MOST];
+    if (file_exists(path, TOKENIZER_MODEL)) return read_pieces(file_path(file, path, TOKENIZER_MODEL), out);
+    return read_json(file_path(file, path, "tokenizer.json"), out);
+}
+
 tw_status tokenizer_file_read(const char *path, vocabulary **out)
 {
     struct stat about;
-    char file[4096];
     const char *ending = strrchr(path, '.');
     const bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
-    snprintf(file, sizeof file, "%s/tokenizer.json", path);
-    if (folder) return read_json(file, out);
+    if (folder) return read_folder(path, out);
+    if (ending && strcmp(ending, ".model") == 0) return read_pieces(path, out);
     return ending && strcmp(ending, ".json") == 0 ? read_json(path, out) : read_model(path, out);
 }

@@ -9,12 +9,6 @@
 
 /* ---- config.json ---- */
 
-static uint32_t end_of_line(const vocabulary *v)
-{
-    const char *end = vocabulary_unit(v) == TEXT_WORDS ? TOKEN_END_OF_LINE : "\n";
-    return vocabulary_find(v, end, strlen(end));
-}
-
 static void add_sizes(const lm_predictor *p, cJSON *config)
 {
     const language_model_config *c = &p->config;
@@ -45,7 +39,7 @@ static double shortest(float value)
 static void describe_config(const lm_predictor *p, cJSON *config)
 {
     const language_model_config *c = &p->config;
-    const uint32_t begins = end_of_line(p->vocabulary);
+    const uint32_t begins = vocabulary_begin(p->vocabulary);
     cJSON *architectures = cJSON_AddArrayToObject(config, "architectures");
     cJSON_AddItemToArray(architectures, cJSON_CreateString("LlamaForCausalLM"));
     cJSON_AddStringToObject(config, "model_type", "llama");
