@@ -39,8 +39,9 @@ static void add_units(cJSON *tokenizer, text_unit unit)
 }
 
 /* Words are joined by spaces where there is no decoder; characters are not. */
-void tokenizer_json_describe(const vocabulary *v, cJSON *tokenizer)
+tw_status tokenizer_json_describe(const vocabulary *v, cJSON *tokenizer)
 {
+    if (vocabulary_pieces(v)) return tokenizer_pieces_describe(v, tokenizer);
     cJSON_AddStringToObject(tokenizer, "version", "1.0");
     cJSON_AddArrayToObject(tokenizer, "added_tokens");
     add_units(tokenizer, vocabulary_unit(v));
@@ -52,6 +53,7 @@ void tokenizer_json_describe(const vocabulary *v, cJSON *tokenizer)
     cJSON *all = cJSON_AddObjectToObject(model, "vocab");
     for (uint32_t i = 0; i < vocabulary_count(v); i++)
         cJSON_AddItemToObject(all, vocabulary_token(v, i), cJSON_CreateNumber(i));
+    return TW_OK;
 }
 
 /* ---- reading ---- */
@@ -209,12 +211,15 @@ static tw_status read_pieces(const char *path, vocabulary **out)
 {
     uint8_t *bytes;
     size_t size;
+    char why[512];
     piece_set *model = NULL;
     TW_TRY(file_read(path, &bytes, &size));
     tw_status status = pieces_read(bytes, size, &model);
     free(bytes);
     if (status == TW_OK) status = vocabulary_of_pieces(model, out);
-    return status == TW_OK ? TW_OK : tw_fail(status, "%s: %s", path, tw_last_error());
+    if (status == TW_OK) return TW_OK;
+    snprintf(why, sizeof why, "%s", tw_last_error());
+    return tw_fail(status, "%s: %s", path, why);
 }
 
 /* Folders of a published Llama have both, of which tokenizer.json is then one that is not read. */
