@@ -197,9 +197,10 @@ class TorchTest(TransformerTest):
 
     def test_pytorch_loses_what_thinwire_loses(self):
         told = {"lr": 0.003, "betas": (0.9, 0.95), "weight_decay": 0.1, "clip": 0.5}
-        for tied in ((), ("--tied",)):
-            with self.subTest(tied=tied):
-                options = (*tied, "--lr", told["lr"], "--clip", told["clip"], "--schedule", "constant", "--warmup", 0)
+        for form in ((), ("--tied",), ("--optimizer", "muon", "--momentum", 0.9)):
+            with self.subTest(form=form):
+                told["optimizer"] = "muon" if "muon" in form else "adamw"
+                options = (*form, "--lr", told["lr"], "--clip", told["clip"], "--schedule", "constant", "--warmup", 0)
                 here, there = self.losses_here(options), self.losses_there(options, told)
                 self.assertLess(there[-1], there[0] - 0.05)
                 worst = max(abs(a - b) for a, b in zip(here, there, strict=True))

@@ -56,6 +56,10 @@ static tw_status check_company(const worker *w)
                        "--memory-budget goes with --sync allreduce, without options, and not with %s: one worker has "
                        "nobody to send to",
                        s->sync);
+    if (s->optimizer == OPTIMISER_MUON)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--memory-budget takes a step in parts, and --optimizer muon needs whole matrices; write "
+                       "--optimizer adamw, or leave --memory-budget out");
     if (s->dump_gradients)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--dump-gradients keeps whole gradients in memory: leave out either it or --memory-budget");
@@ -99,7 +103,7 @@ static void paged_update(void *context, size_t begin, size_t end, float scale)
     worker *w = context;
     const paged_way *way = paged_way_of(w);
     for (size_t i = begin; i < end && scale != 1; i++) way->gradients[i] *= scale;
-    optimiser_step_range(w->optimiser, begin, end, way->gradients, way->parameters);
+    (void)optimiser_step_range(w->optimiser, begin, end, way->gradients, way->parameters); /* Muon alone can fail */
 }
 
 tw_status paged_attach(worker *w)

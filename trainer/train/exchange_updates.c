@@ -129,7 +129,7 @@ static tw_status exchange_updates_apply(worker *w, float rate)
     TW_TRY(tw_outer_average(way->outer, way->gradients));
     int finite = tensor_table_is_finite(l->gradients, l->parameter_count);
     if (finite && w->settings.clip > 0) clip_norm(l->tensors, l->tensor_count, l->gradients, w->settings.clip);
-    if (finite) optimiser_step(w->optimiser, rate, l->gradients, l->parameters);
+    if (finite) TW_TRY(optimiser_step(w->optimiser, rate, l->gradients, l->parameters));
     TW_TRY(tw_outer_step(way->outer, way->weights, &event));
     if (finite) return TW_OK;
     if (event == TW_OUTER_APPLIED) w->skipped_in_a_row = 0; /* the weights have been healed */
