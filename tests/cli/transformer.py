@@ -73,10 +73,11 @@ class TrainingTest(TransformerTest):
 
 class ResumingTest(TransformerTest):
     def test_resumed_equals_uninterrupted(self):
-        for sync in ("allreduce", "powersgd:rank=2", "dgc-adam", "dpsgd"):
+        for sync, optimizer in (("allreduce", "adamw"), ("powersgd:rank=2", "adamw"), ("dgc-adam", "adamw"),
+                                ("dpsgd", "adamw"), ("fp16", "muon"), ("diloco:every=9", "muon")):
             with self.subTest(sync=sync):
                 out = self.folder / sync[:3]
-                options = ("--sync", sync, "--workers", 2, "--batch", 2, "--dropout", 0.2, "--warmup", 20)
+                options = ("--sync", sync, "--optimizer", optimizer, "--workers", 2, "--batch", 2, "--dropout", 0.2, "--warmup", 20)
                 whole = self.train(*options, "--steps", 130, "--checkpoint-every", 65, "--out", f"{out}-whole")
                 self.train(*options, "--steps", 130, "--checkpoint-every", 65, "--out", out)
                 for path in sorted((out / "checkpoints").iterdir())[1:]:
