@@ -159,7 +159,7 @@ build-fuzz: deps-dev
 mutations: deps
 	@tests/mutations/run.py --folder $(BUILD)-mutations --jobs $(JOBS) --report $(BUILD)-mutations/report.md
 
-SOURCES = $(shell git ls-files '*.c' '*.h')
+SOURCES = $(shell git ls-files '*.c' '*.cc' '*.h')
 format: deps-dev
 	@clang-format -i --style=file $(SOURCES)
 

@@ -60,11 +60,11 @@ typedef enum tw_outer_event {
  * comm. */
 TW_API tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *event);
 
-/* With per_host=G: gradients[i], of tensor i, becomes the mean of those of this rank's host, before the optimiser's step.
- * The ranks of a host then have the same weights in every step, and hosts are what a rank is without the option: H hosts
- * of G ranks do what H ranks do with batches G times as large. A collective of the host, which all its ranks call in each
- * step or in none. NaN and infinity come to all of them alike. Without per_host nothing happens. TW_ERROR_PEER and
- * TW_ERROR_PACKET as everywhere. */
+/* With per_host=G: gradients[i], of tensor i, becomes the mean of those of this rank's host, before the optimiser's
+ * step. The ranks of a host then have the same weights in every step, and hosts are what a rank is without the option:
+ * H hosts of G ranks do what H ranks do with batches G times as large. A collective of the host, which all its ranks
+ * call in each step or in none. NaN and infinity come to all of them alike. Without per_host nothing happens.
+ * TW_ERROR_PEER and TW_ERROR_PACKET as everywhere. */
 TW_API tw_status tw_outer_average(tw_outer *outer, float *const *gradients);
 
 /* 1 when the next tw_outer_step reads `weights` or changes them: in all others it counts, and they may lie where the

@@ -154,6 +154,23 @@ class LlamaTest(unittest.TestCase):
                 self.assertEqual(other.encode(line), numbers, line)
         self.assertEqual(tokenizer.convert_tokens_to_ids("<s>"), model.config.bos_token_id)
         self.check_text(run, model, tokenizer, "the", 15)
+        self.begin_with_the_tokens(expected, len(tokenizer))
+
+    def begin_with_the_tokens(self, expected, types):
+        """A network of transformers beside nothing but a tokenizer.model."""
+        import torch
+        import transformers
+        folder, begun = self.folder / "random", self.folder / "begun"
+        config = transformers.LlamaConfig(vocab_size=types, hidden_size=24, num_attention_heads=2,
+                                          intermediate_size=48, num_hidden_layers=1, max_position_embeddings=CONTEXT,
+                                          rms_norm_eps=1e-5, initializer_range=0.3)
+        torch.manual_seed(3)
+        transformers.LlamaForCausalLM(config).save_pretrained(folder)
+        (folder / "tokenizer.model").write_bytes((self.folder / "llama.model").read_bytes())
+        self.succeed("train", "lm", "--data", self.folder / "text.txt", "--init-from", folder, "--batch", 4, "--lr", 0,
+                     "--warmup", 0, "--steps", 1, "--quiet", "--out", begun)
+        self.assertEqual(self.numbers_of(begun), expected)
+        self.check_logits(begun, transformers.AutoModelForCausalLM.from_pretrained(folder).eval())
 
     def test_a_run_begins_with_a_network_of_transformers(self):
         """Random weights and grouped heads, in fp32 and bf16, in one file and in several."""

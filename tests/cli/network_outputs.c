@@ -1,7 +1,7 @@
 /* What a recurrent network of a checkpoint gives for inputs that anybody can make again: `network_outputs
  * model.safetensors` prints its outputs for STEPS steps of BATCH sequences, a number a line. The test of thinwire
- * export compares them with PyTorch's. `network_outputs model.safetensors pieces` prints the numbers of the pieces of each
- * line of the standard input, a line each. */
+ * export compares them with PyTorch's. `network_outputs model.safetensors pieces` prints the numbers of the pieces of
+ * each line of the standard input, a line each. */
 #include "asr_network.h"
 #include "lm_network.h"
 
@@ -79,7 +79,7 @@ int main(int argc, char **argv)
     if (task_find(tw_state_text(state, "task"), &ops) != TW_OK || ops->predictor_open(state, SIZE_MAX, &p) != TW_OK)
         return 2;
     copy_weights(state, p);
-    tw_status status = argc > 2           ? print_pieces(vocabulary_pieces(((lm_predictor *)p)->vocabulary))
+    tw_status status = argc > 2          ? print_pieces(vocabulary_pieces(((lm_predictor *)p)->vocabulary))
                        : ops == &lm_task ? run_text((lm_predictor *)p)
                                          : run_frames((asr_predictor *)p);
     ops->predictor_close(p);

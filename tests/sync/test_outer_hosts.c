@@ -135,10 +135,14 @@ static host_scene *make_plain(const char *spec, int hosts, int per_host)
     return all;
 }
 
-static const char *const specs[] = {
-    "diloco:every=4", "local:every=4", "diloco:every=4,exchange=topk,density=0.1,min_elements=1",
-    "streaming:every=6,fragments=3,delay=1", "diloco:every=4,eager=on", "pulseloco:every=4",
-    "sparseloco:every=4,min_elements=1,k=4", "diloco:every=4,merge=rda"};
+static const char *const specs[] = {"diloco:every=4",
+                                    "local:every=4",
+                                    "diloco:every=4,exchange=topk,density=0.1,min_elements=1",
+                                    "streaming:every=6,fragments=3,delay=1",
+                                    "diloco:every=4,eager=on",
+                                    "pulseloco:every=4",
+                                    "sparseloco:every=4,min_elements=1,k=4",
+                                    "diloco:every=4,merge=rda"};
 
 static double farthest(const host_scene *one, int rank, const host_scene *other, int host)
 {

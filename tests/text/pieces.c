@@ -1,12 +1,13 @@
-/* SentencePiece models: what they make of a text and back, as the library makes it of the whole; models that are learnt;
- * and models from anybody, of which none does harm. */
+/* SentencePiece models: what they make of a text and back, as the library makes it of the whole; models that are
+ * learnt; and models from anybody, of which none does harm. */
 #include "sentencepiece.h"
 #include "support.h"
 
 /* A message is added to by what stands behind it: this changes the model it is appended to (protobuf's rule). */
 #define PREFIX_ON "\x1a\x02\x18\x01"
 
-static const char text[] = "The cat sat on the mat.\n  The \xE2\x9D\xA4 cat  ate,\tand the cat sat.\n\n\xF0\x9F\x99\x82 the end";
+static const char text[] =
+    "The cat sat on the mat.\n  The \xE2\x9D\xA4 cat  ate,\tand the cat sat.\n\n\xF0\x9F\x99\x82 the end";
 
 static piece_set *learn(size_t count)
 {
@@ -44,7 +45,8 @@ static void assert_comes_back(const piece_set *p, const char *words, size_t size
 
 static void every_text_comes_back(void **state)
 {
-    static const char *const texts[] = {text, "", "\n", "\n\n\n", " ", "  x", "x  ", "a\n b\n", "\n\xC3\xA9", "zebra <s> <0x0A> <unk>"};
+    static const char *const texts[] = {text,  "",    "\n",      "\n\n\n",     " ",
+                                        "  x", "x  ", "a\n b\n", "\n\xC3\xA9", "zebra <s> <0x0A> <unk>"};
     (void)state;
     piece_set *own = learn(300), *prefixed = changed(own, PREFIX_ON, 4);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -94,7 +96,9 @@ static void what_is_frequent_becomes_a_piece(void **state)
     const uint8_t *bytes = pieces_bytes(one, &size), *bytes_again = pieces_bytes(again, &size_again);
     const piece_table *t = pieces_table(one);
     bool found = false;
-    for (size_t i = 0; i < t->count; i++) found |= strcmp(t->pieces[i].text, "\xE2\x96\x81" "cat") == 0;
+    for (size_t i = 0; i < t->count; i++)
+        found |= strcmp(t->pieces[i].text, "\xE2\x96\x81"
+                                           "cat") == 0;
     assert_true(found);
     assert_int_equal(t->count, 300);
     assert_int_equal(t->begin, PIECE_NONE);
@@ -126,7 +130,8 @@ static void a_number_of_pieces_has_to_fit_the_text(void **state)
 {
     piece_set *p;
     (void)state;
-    assert_fails(pieces_train(text, strlen(text), 100000, &p), TW_ERROR_ARGUMENT, "too high (100000). Please set it to");
+    assert_fails(pieces_train(text, strlen(text), 100000, &p), TW_ERROR_ARGUMENT,
+                 "too high (100000). Please set it to");
     assert_fails(pieces_train(text, strlen(text), 100, &p), TW_ERROR_ARGUMENT, "smaller than required_chars. 100 vs");
 }
 
@@ -161,7 +166,14 @@ static void put_piece(model *m, const char *name, float score, uint8_t kind)
 /* A model of words, as most are: it ends a text with </s>, trims, and has not heard of lines. */
 static model words(void)
 {
-    static const char *const all[] = {"\xE2\x96\x81", "\xE2\x96\x81" "a", "\xE2\x96\x81" "b", "a", "b", "ab"};
+    static const char *const all[] = {"\xE2\x96\x81",
+                                      "\xE2\x96\x81"
+                                      "a",
+                                      "\xE2\x96\x81"
+                                      "b",
+                                      "a",
+                                      "b",
+                                      "ab"};
     model m = {.size = 0};
     put_piece(&m, "<unk>", 0, PIECE_UNKNOWN);
     put_piece(&m, "<s>", 0, PIECE_CONTROL);

@@ -1,6 +1,6 @@
 /* The optimiser against its recursions worked out in double. SGD's numbers are dyadic, so that both are exact. */
-#include "muon.h"
 #include "optimiser.h"
+#include "muon.h"
 #include "support.h"
 #include <math.h>
 
@@ -278,7 +278,8 @@ static double reflection(size_t size, int number, size_t row, size_t column)
 {
     double squares = 0;
     for (size_t i = 0; i < size; i++) squares += pow((double)((i * 7 + (size_t)number) % 11) - 4.5, 2);
-    const double u = (double)((row * 7 + (size_t)number) % 11) - 4.5, v = (double)((column * 7 + (size_t)number) % 11) - 4.5;
+    const double u = (double)((row * 7 + (size_t)number) % 11) - 4.5,
+                 v = (double)((column * 7 + (size_t)number) % 11) - 4.5;
     return (row == column) - 2 * u * v / squares;
 }
 
@@ -345,7 +346,8 @@ static void muon_takes_matrices_between_layers(void **state)
 static void muon_follows_its_recursion(void **state)
 {
     static const float steps[][2] = {{1, 0}, {0, 2}, {0, 0}, {-3, 1}};
-    const optimiser_settings settings = {.momentum = 0.5f, .weight_decay = 0.25f, .kind = OPTIMISER_MUON, .beta2 = 0.99f};
+    const optimiser_settings settings = {
+        .momentum = 0.5f, .weight_decay = 0.25f, .kind = OPTIMISER_MUON, .beta2 = 0.99f};
     static const tw_tensor table = {"layers.0.weight", 2, {1, 2}};
     float w[2] = {1, -2};
     double expected[2] = {1, -2}, mean[2] = {0, 0};

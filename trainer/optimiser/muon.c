@@ -19,7 +19,7 @@ static bool ends_with(const char *name, const char *end)
 bool muon_takes(const tw_tensor *tensor)
 {
     static const char *const others[] = {"embed_tokens.weight", "lm_head.weight", "encoder.weight", "decoder.weight",
-                                         "output.weight",       "fc.weight", "fc2.weight"};
+                                         "output.weight",       "fc.weight",      "fc2.weight"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (ends_with(tensor->name, others[i])) return false;
     return tensor->dims == 2;
@@ -31,7 +31,8 @@ tw_status muon_create(const tw_tensor *tensors, size_t count, muon *out)
     *out = (muon){0};
     for (size_t i = 0; i < count; i++) {
         if (!muon_takes(&tensors[i])) continue;
-        const size_t rows = tensors[i].shape[0], columns = tensors[i].shape[1], shorter = rows < columns ? rows : columns;
+        const size_t rows = tensors[i].shape[0], columns = tensors[i].shape[1],
+                     shorter = rows < columns ? rows : columns;
         if (rows * columns > elements) elements = rows * columns;
         if (shorter > side) side = shorter;
     }

@@ -1,7 +1,8 @@
 /* muon.h - Muon's step for a matrix: its momentum, made nearly orthogonal. Inside this folder.
  *
- * Jordan et al. 2024 (kellerjordan.github.io/posts/muon), with the length of Liu et al. 2025 (arXiv 2502.16982): 0.2 times
- * the root of the longer side, so that a step is about as long as one of AdamW and has the same rate and decay. */
+ * Jordan et al. 2024 (kellerjordan.github.io/posts/muon), with the length of Liu et al. 2025 (arXiv 2502.16982): 0.2
+ * times the root of the longer side, so that a step is about as long as one of AdamW and has the same rate and
+ * decay. */
 #ifndef TRAINER_MUON_H
 #define TRAINER_MUON_H
 

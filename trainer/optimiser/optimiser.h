@@ -1,4 +1,4 @@
-/* optimiser.h - from gradients to steps, over a flat array of parameters: stochastic gradient descent, Adam and Muon. */
+/* optimiser.h - from gradients to steps, over a flat array of parameters: SGD, Adam and Muon. */
 #ifndef TRAINER_OPTIMISER_H
 #define TRAINER_OPTIMISER_H
 
@@ -8,7 +8,7 @@ typedef struct optimiser optimiser;
 
 typedef enum optimiser_kind {
     OPTIMISER_SGD,
-    OPTIMISER_ADAM, /* Kingma and Ba, ICLR 2015 */
+    OPTIMISER_ADAM,  /* Kingma and Ba, ICLR 2015 */
     OPTIMISER_ADAMW, /* Loshchilov and Hutter, ICLR 2019: weights decay beside Adam's step, not through its moments */
     OPTIMISER_MUON   /* muon.h; AdamW for what is not its own */
 } optimiser_kind;
@@ -43,8 +43,8 @@ void optimiser_hold(optimiser *o, size_t tensors);
  *     added beside the buffer.
  * Adam: m = beta1 * m + (1 - beta1) * force, v = beta2 * v + (1 - beta2) * force^2, both corrected for their start at
  *     zero; w -= rate * m / (sqrt(v) + epsilon). AdamW: force = gradient, and w -= rate * lambda * w beside it.
- * Muon, of a matrix: m likewise, not corrected; w -= rate * (0.2 * sqrt(longer side) * orthogonal((1 - beta1) * gradient +
- *     beta1 * m) + lambda * w).
+ * Muon, of a matrix: m likewise, not corrected; u = beta1 * m + (1 - beta1) * gradient;
+ *     w -= rate * (0.2 * sqrt(longer side) * orthogonal(u) + lambda * w).
  * Only Muon's products can fail. */
 tw_status optimiser_step(optimiser *o, float rate, const float *gradients, float *parameters);
 

@@ -48,11 +48,11 @@ static const option_row rows[] = {
      .binding = true},
     {"vocabulary", "N", OPTION_INTEGER, AT(vocabulary), "0", 0, 1e9,
      .help = "Keep the N most frequent words or characters, <unk> for the others among them. Of pieces, make N",
-     .stands_for = "all, and 4,096 pieces",
-     .binding = true},
+     .stands_for = "all, and 4,096 pieces", .binding = true},
     {"tokenizer", "FILE", OPTION_TEXT, AT(tokenizer),
-     .help = "Take the tokens of FILE, and not the training text's: a tokenizer.json as thinwire export --transformers "
-             "writes it, the model.safetensors of a language model, or a SentencePiece model, whose name ends in .model",
+     .help =
+         "Take the tokens of FILE, and not the training text's: a tokenizer.json as thinwire export --transformers "
+         "writes it, the model.safetensors of a language model, or a SentencePiece model, whose name ends in .model",
      .stands_for = "those of --init-from, where it is given", .path = true},
     {"memory", "MB", OPTION_INTEGER, AT(memory_mb), "4096", 1, 1e7,
      .help = "Texts of more than a fifth of it stay in their files and are read a little at a time; the run's bits are "

@@ -83,10 +83,11 @@ static tw_status take_tokens(options *set, const tw_state *state, vocabulary **v
     if (options_given(set, "tokenizer"))
         return take_named(options_value(find_row(set, "tokenizer"), set->target, space), text, v);
     if (!text)
-        return tw_fail(TW_ERROR_UNSUPPORTED,
-                       "its tokens are not known, for it has neither a tokenizer.model nor a tokenizer.json of whole words "
-                       "or characters; "
-                       "--tokenizer FILE names one with a token for each row of its embedding");
+        return tw_fail(
+            TW_ERROR_UNSUPPORTED,
+            "its tokens are not known, for it has neither a tokenizer.model nor a tokenizer.json of whole words "
+            "or characters; "
+            "--tokenizer FILE names one with a token for each row of its embedding");
     TW_TRY(options_default(set, "tokenizer", tw_state_text(state, TASK_FILE)));
     return vocabulary_read(text, v);
 }

@@ -171,8 +171,7 @@ static tw_status add_model(const vocabulary *v, const piece_table *t, cJSON *tok
     cJSON_AddBoolToObject(model, "fuse_unk", 1);
     cJSON_AddBoolToObject(model, "byte_fallback", 1);
     cJSON *all = cJSON_AddObjectToObject(model, "vocab");
-    for (size_t i = 0; i < t->count; i++)
-        cJSON_AddItemToObject(all, t->pieces[i].text, cJSON_CreateNumber((double)i));
+    for (size_t i = 0; i < t->count; i++) cJSON_AddItemToObject(all, t->pieces[i].text, cJSON_CreateNumber((double)i));
     return add_merges(v, model);
 }
 

@@ -15,8 +15,8 @@ enum { MOMENTS = 2 }; /* the first buffers of an optimiser */
 typedef struct updates_way {
     tw_outer *outer;
     float **weights, **gradients; /* the learner's, by tensor */
-    float **moments[MOMENTS]; /* the optimiser's, likewise; NULL: it has none */
-    float *own;               /* this worker's weights while the learner has the shared ones, and as they were loaded */
+    float **moments[MOMENTS];     /* the optimiser's, likewise; NULL: it has none */
+    float *own; /* this worker's weights while the learner has the shared ones, and as they were loaded */
     int loaded, ended;
 } updates_way;
 
@@ -32,7 +32,8 @@ static tw_status exchange_updates_make_room(worker *w)
     way->weights = calloc(l->tensor_count, sizeof *way->weights);
     way->gradients = calloc(l->tensor_count, sizeof *way->gradients);
     way->own = calloc(l->parameter_count, sizeof *way->own);
-    if (!way->weights || !way->gradients || !way->own) return tw_fail(TW_ERROR_MEMORY, "no memory for a second copy of the weights");
+    if (!way->weights || !way->gradients || !way->own)
+        return tw_fail(TW_ERROR_MEMORY, "no memory for a second copy of the weights");
     tensor_table_place(l->tensors, l->tensor_count, l->parameters, way->weights);
     tensor_table_place(l->tensors, l->tensor_count, l->gradients, way->gradients);
     return TW_OK;

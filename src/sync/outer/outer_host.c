@@ -16,8 +16,7 @@ static tw_comm *outer_host_of(const tw_outer *outer)
 static size_t outer_host_run(const tw_outer *outer, float *const *gradients, size_t first)
 {
     size_t next = first + 1;
-    while (next < outer->count &&
-           gradients[next] == gradients[first] + (outer->places[next] - outer->places[first]))
+    while (next < outer->count && gradients[next] == gradients[first] + (outer->places[next] - outer->places[first]))
         next++;
     return next - first;
 }

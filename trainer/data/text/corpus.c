@@ -321,7 +321,8 @@ tw_status corpus_load(const char *path, const corpus_options *options, corpus *o
     if (stays && options->unit == TEXT_PIECES)
         return tw_fail(TW_ERROR_UNSUPPORTED,
                        "%s: a text in pieces is held in memory, and this one is too large for --memory; five times its "
-                       "size would do", path);
+                       "size would do",
+                       path);
     tw_status (*const load[2][2])(const char *, const corpus_options *,
                                   corpus *) = {{load_file, load_folder}, {load_long_file, load_long_folder}};
     *out = (corpus){.vocabulary = options->vocabulary};

@@ -168,8 +168,8 @@ static tw_status read_piece(message m, size_t number, word_piece *p, char **text
 
 typedef struct reader {
     piece_table *table;
-    char *text;           /* where the next piece's begins */
-    message begin, end;   /* what <s> and </s> are called */
+    char *text;         /* where the next piece's begins */
+    message begin, end; /* what <s> and </s> are called */
 } reader;
 
 static tw_status read_training(message m, reader *r)
@@ -244,8 +244,8 @@ tw_status piece_table_read(const uint8_t *bytes, size_t size, piece_table *out)
     TW_TRY(count_pieces(all, &count));
     out->pieces = malloc(count * sizeof *out->pieces);
     r.text = out->texts = malloc(size + count); /* a zero byte behind each */
-    tw_status status = out->pieces && out->texts ? read_parts(all, &r)
-                                                 : tw_fail(TW_ERROR_MEMORY, "no memory for %zu pieces", count);
+    tw_status status =
+        out->pieces && out->texts ? read_parts(all, &r) : tw_fail(TW_ERROR_MEMORY, "no memory for %zu pieces", count);
     if (status != TW_OK) piece_table_release(out);
     return status;
 }

@@ -9,12 +9,12 @@
 #include <thinwire/thinwire.h>
 
 typedef enum piece_kind { /* the format's numbers */
-    PIECE_NORMAL = 1,
-    PIECE_UNKNOWN = 2,
-    PIECE_CONTROL = 3,
-    PIECE_USER = 4,
-    PIECE_UNUSED = 5,
-    PIECE_BYTE = 6 /* "<0x0A>" */
+                          PIECE_NORMAL = 1,
+                          PIECE_UNKNOWN = 2,
+                          PIECE_CONTROL = 3,
+                          PIECE_USER = 4,
+                          PIECE_UNUSED = 5,
+                          PIECE_BYTE = 6 /* "<0x0A>" */
 } piece_kind;
 
 typedef struct word_piece {
@@ -31,17 +31,17 @@ typedef struct piece_table {
     char *texts;
     size_t count;
     uint64_t way;
-    bool bytes;      /* stand for what has no piece */
-    bool normalises; /* characters, before a text is cut */
-    bool prefix;     /* a text gets a space in front */
-    bool trims;      /* spaces beyond one, and those at the ends */
-    bool escapes;    /* a space is U+2581 */
-    bool suffix;     /* spaces end a word */
+    bool bytes;                   /* stand for what has no piece */
+    bool normalises;              /* characters, before a text is cut */
+    bool prefix;                  /* a text gets a space in front */
+    bool trims;                   /* spaces beyond one, and those at the ends */
+    bool escapes;                 /* a space is U+2581 */
+    bool suffix;                  /* spaces end a word */
     uint32_t begin, end, unknown; /* <s>, </s> and <unk> by whatever name, or PIECE_NONE */
 } piece_table;
 
-/* Of bytes that are not trusted. TW_ERROR_FORMAT says what is wrong with them. What this accepts libsentencepiece 0.1.97
- * reads without harm: that version trusts the tries of normalisation and the names of bytes. */
+/* Of bytes that are not trusted. TW_ERROR_FORMAT says what is wrong with them. What this accepts libsentencepiece
+ * 0.1.97 reads without harm: that version trusts the tries of normalisation and the names of bytes. */
 tw_status piece_table_read(const uint8_t *bytes, size_t size, piece_table *out);
 void piece_table_release(piece_table *t);
 

@@ -16,7 +16,8 @@ struct piece_model {
     sentencepiece::SentencePieceProcessor processor;
 };
 
-namespace {
+namespace
+{
 
 // Its sentences stand behind the place in its source and what was checked there.
 tw_status translate(const sentencepiece::util::Status &status)
@@ -47,7 +48,8 @@ template <typename Value> tw_status copy_out(const void *from, size_t count, Val
     return TW_OK;
 }
 
-class Source : public sentencepiece::SentenceIterator {
+class Source : public sentencepiece::SentenceIterator
+{
   public:
     Source(piece_source next, void *context) : next_(next), context_(context)
     {

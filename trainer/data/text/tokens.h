@@ -7,7 +7,7 @@
 #include <thinwire/thinwire.h>
 
 typedef enum text_unit {
-    TEXT_WORDS,     /* what stands between spaces (ASCII's); the end of a line is a token of its own */
+    TEXT_WORDS,      /* what stands between spaces (ASCII's); the end of a line is a token of its own */
     TEXT_CHARACTERS, /* Unicode code points, the ends of lines among them */
     TEXT_PIECES      /* of a SentencePiece model (pieces.h), which alone can cut a text into them */
 } text_unit;

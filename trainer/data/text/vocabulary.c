@@ -9,7 +9,7 @@
 struct vocabulary {
     text_unit unit;
     piece_set *model; /* of pieces */
-    char *bytes; /* every token with a zero byte behind it */
+    char *bytes;      /* every token with a zero byte behind it */
     size_t byte_count, byte_capacity;
     size_t *offsets; /* of the tokens in `bytes` */
     size_t count, capacity;

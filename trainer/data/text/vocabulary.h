@@ -41,8 +41,8 @@ tw_status vocabulary_rank(const vocabulary *met, const uint64_t *often, size_t m
 /* As a text for a checkpoint: a line "words" or "characters", then a token a line, "\n" and "\\" for newline and
  * backslash. Or a line "pieces", and the bytes of the SentencePiece model in hexadecimal. For free(). */
 tw_status vocabulary_write(const vocabulary *v, char **text);
-/* The same back, of a text that is not trusted: TW_ERROR_FORMAT says which line is wrong. Of pieces TW_ERROR_UNSUPPORTED,
- * too, as pieces_read. */
+/* The same back, of a text that is not trusted: TW_ERROR_FORMAT says which line is wrong. Of pieces
+ * TW_ERROR_UNSUPPORTED, too, as pieces_read. */
 tw_status vocabulary_read(const char *text, vocabulary **out);
 
 #endif
