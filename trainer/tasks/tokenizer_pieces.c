@@ -16,11 +16,6 @@ typedef struct pair {
     float score;
 } pair;
 
-typedef struct pairs {
-    pair *all;
-    size_t count;
-} pairs;
-
 /* ---- whether it can be one --------------------------------------------------------------------------------------- */
 
 static const char *find_other_kind(const piece_table *t)
@@ -92,17 +87,17 @@ static int by_score(const void *one, const void *other)
 
 static tw_status add_merges(const vocabulary *v, cJSON *model)
 {
-    pairs p = {.count = split_all(v, NULL)};
+    const size_t count = split_all(v, NULL);
     cJSON *merges = cJSON_AddArrayToObject(model, "merges");
-    p.all = malloc((p.count + 1) * sizeof *p.all);
-    if (!p.all) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu pairs of pieces", p.count);
-    split_all(v, p.all);
-    qsort(p.all, p.count, sizeof *p.all, by_score);
-    for (size_t i = 0; i < p.count; i++) {
-        const char *const parts[] = {vocabulary_token(v, p.all[i].left), vocabulary_token(v, p.all[i].right)};
+    pair *pairs = malloc((count + 1) * sizeof *pairs);
+    if (!pairs) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu pairs of pieces", count);
+    split_all(v, pairs);
+    qsort(pairs, count, sizeof *pairs, by_score);
+    for (size_t i = 0; i < count; i++) {
+        const char *const parts[] = {vocabulary_token(v, pairs[i].left), vocabulary_token(v, pairs[i].right)};
         cJSON_AddItemToArray(merges, cJSON_CreateStringArray(parts, 2));
     }
-    free(p.all);
+    free(pairs);
     return TW_OK;
 }
 

@@ -313,20 +313,24 @@ static tw_status load_folder(const char *path, const corpus_options *options, co
     return status;
 }
 
+static tw_status refuse_long_in_pieces(const char *path)
+{
+    return tw_fail(TW_ERROR_UNSUPPORTED,
+                   "%s: a text in pieces is held in memory, and this one is too large for --memory; five times its "
+                   "size would do",
+                   path);
+}
+
 tw_status corpus_load(const char *path, const corpus_options *options, corpus *out)
 {
     struct stat about;
     bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
     bool stays = is_long(path, folder, options->most_bytes);
-    if (stays && options->unit == TEXT_PIECES)
-        return tw_fail(TW_ERROR_UNSUPPORTED,
-                       "%s: a text in pieces is held in memory, and this one is too large for --memory; five times its "
-                       "size would do",
-                       path);
     tw_status (*const load[2][2])(const char *, const corpus_options *,
                                   corpus *) = {{load_file, load_folder}, {load_long_file, load_long_folder}};
     *out = (corpus){.vocabulary = options->vocabulary};
-    tw_status status = load[stays][folder](path, options, out);
+    tw_status status =
+        stays && options->unit == TEXT_PIECES ? refuse_long_in_pieces(path) : load[stays][folder](path, options, out);
     if (status != TW_OK) corpus_release(out);
     return status;
 }
