@@ -32,7 +32,7 @@ help:
 deps:
 	@tools/install-packages build-essential cmake ninja-build pkg-config python3 \
 		libdnnl-dev libopenmpi-dev openmpi-bin libsodium-dev libcurl4-openssl-dev libcjson-dev libyaml-dev zlib1g-dev libcmocka-dev \
-		libsndfile1-dev libsamplerate0-dev libkissfft-dev libjpeg-dev libpng-dev \
+		libsndfile1-dev libsamplerate0-dev libkissfft-dev libjpeg-dev libpng-dev libsentencepiece-dev \
 		dataset-fashion-mnist gnuplot-nox
 
 # What the tests of other processors (tests/processors) and of the interface need besides; where it is missing they are
@@ -159,7 +159,7 @@ build-fuzz: deps-dev
 mutations: deps
 	@tests/mutations/run.py --folder $(BUILD)-mutations --jobs $(JOBS) --report $(BUILD)-mutations/report.md
 
-SOURCES = $(shell git ls-files '*.c' '*.h')
+SOURCES = $(shell git ls-files '*.c' '*.cc' '*.h')
 format: deps-dev
 	@clang-format -i --style=file $(SOURCES)
 

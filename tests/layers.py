@@ -50,7 +50,7 @@ MAY_SEE = {
     "trainer/data/text": ["trainer/data", "trainer"],
     "trainer/tasks/speech": ["trainer"],
     "trainer/tasks": ["trainer/models", "trainer/nn", "trainer/paging", "trainer/data", "trainer/data/image", "trainer/data/speech", "trainer/data/text", "trainer/tasks/speech", "trainer/options", "trainer/words", "trainer"],
-    "trainer/optimiser": ["trainer/files", "trainer/paging", "trainer"],
+    "trainer/optimiser": ["trainer/files", "trainer/nn", "trainer/paging", "trainer"],
     "trainer/train": ["trainer/optimiser", "trainer/files", *TASKS],
     "trainer/simulation": ["trainer/train", "trainer/optimiser", "trainer/files", *TASKS],
     "trainer/lines": ["trainer"],

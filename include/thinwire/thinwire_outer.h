@@ -36,7 +36,8 @@ typedef struct tw_outer tw_outer;
 /* A collective, with the same promises as tw_reducer_create. The spec is "method:option=value,..."; tw_outers_count()
  * and its kin list the methods. `exchange` is the scheme that carries the pseudo-gradients, any that tw_reducer_create
  * takes and that applies no momentum of its own; its options may stand beside the method's:
- * "diloco:every=50,exchange=topk,density=0.01". per_host=G is such an option: the mean inside a host is exact. */
+ * "diloco:every=50,exchange=topk,density=0.01". per_host=G is such an option: the mean inside a host is exact, that of
+ * what the steps came to, and, with tw_outer_average, that of each step's gradients. */
 TW_API tw_status tw_outer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
                                  tw_outer **outer);
 /* Frees. Before finish the others get TW_ERROR_PEER when this rank destroys its comm, or at their deadline. */
@@ -58,6 +59,13 @@ typedef enum tw_outer_event {
  * differs between ranks. TW_ERROR_PEER and TW_ERROR_PACKET as everywhere. After an error it is finished, and so is the
  * comm. */
 TW_API tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *event);
+
+/* With per_host=G: gradients[i], of tensor i, becomes the mean of those of this rank's host, before the optimiser's
+ * step. The ranks of a host then have the same weights in every step, and hosts are what a rank is without the option:
+ * H hosts of G ranks do what H ranks do with batches G times as large. A collective of the host, which all its ranks
+ * call in each step or in none. NaN and infinity come to all of them alike. Without per_host nothing happens.
+ * TW_ERROR_PEER and TW_ERROR_PACKET as everywhere. */
+TW_API tw_status tw_outer_average(tw_outer *outer, float *const *gradients);
 
 /* 1 when the next tw_outer_step reads `weights` or changes them: in all others it counts, and they may lie where the
  * library does not reach, or have another type. 0 before begin. */
@@ -91,7 +99,7 @@ typedef struct tw_outer_counts {
     uint64_t rounds;         /* ended, of any fragment; those of a state that was loaded come first */
     uint64_t rounds_empty;   /* of them, that changed nothing: nobody gave anything, or their sum was not finite */
     uint64_t offers_dropped; /* that this rank did not give, for NaN or infinity */
-    uint64_t bytes_sent;     /* in rounds, counted in the transport */
+    uint64_t bytes_sent;     /* in rounds and by tw_outer_average, counted in the transport */
     uint64_t bytes_received; /* likewise */
     uint64_t bytes_between;  /* of bytes_sent, to other hosts: see per_host */
     uint64_t bytes_dense;    /* what an fp32 ring all-reduce of gradients would have sent in as many steps */
@@ -102,7 +110,7 @@ typedef struct tw_outer_counts {
     uint64_t message_fp32;
     uint64_t message_packet;
     double seconds_codec, seconds_exchange; /* as a reducer's */
-    double seconds_wait;                    /* that step and finish blocked their caller in rounds */
+    double seconds_wait;                    /* that step and finish blocked their caller in rounds, and average */
     double cosine; /* of the last mean with the momentum before it; without momentum, with the mean before. Negative in
                     * many rounds: the outer step is too long */
 } tw_outer_counts;

@@ -104,6 +104,74 @@ class LlamaTest(unittest.TestCase):
         tokenizer = self.load(run)[1]
         self.assertEqual(tokenizer.decode(tokenizer.encode("zebra")), "<unk>")
 
+    def write_mixed_text(self):
+        """Lines of words, spaces, tabs and characters of all lengths."""
+        generator = random.Random(5)
+        parts = ["the", "of", "running", "12345", " ", "  ", "\t", "é", "日本", "🙂", "x" * 30, "\u2581", "'", "Don't"]
+        self.lines = ["".join(generator.choice(parts) + generator.choice(("", " ")) for _ in range(12)) for _ in range(1000)]
+        (self.folder / "text.txt").write_text("".join(f"{line}\n" for line in self.lines))
+
+    def numbers_of(self, run):
+        newest = sorted((run / "checkpoints").iterdir())[-1] / "model.safetensors"
+        done = subprocess.run([str(NETWORK_OUTPUTS), str(newest), "pieces"], input="".join(f"{line}\n" for line in self.lines),
+                              stdout=subprocess.PIPE, text=True, check=True)
+        return [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
+
+    def train_pieces(self, name, *options):
+        done = self.run_program("train", "lm", "--unit", "piece", "--data", self.folder / "text.txt", "--steps", 0)
+        if "without SentencePiece" in done.stderr:
+            self.skipTest("there is no SentencePiece here")
+        return self.train(name, "--unit", "piece", *options)
+
+    def test_pieces(self):
+        self.write_mixed_text()
+        run = self.train_pieces("pieces", "--vocabulary", 320)
+        model, tokenizer = self.load(run)
+        self.check_logits(run, model)
+        self.assertEqual([tokenizer.encode(line) for line in self.lines], self.numbers_of(run))
+        whole = "\n".join(self.lines)
+        self.assertEqual(tokenizer.decode(tokenizer.encode(whole)), whole.replace("\u2581", " "))
+        self.check_text(run, model, tokenizer, "the", 15)
+
+    def test_a_model_with_a_space_in_front(self):
+        """As Llama's is, and with its special tokens: what LlamaTokenizer of transformers makes of it, too."""
+        import transformers
+        self.write_mixed_text()
+        first = self.train_pieces("pieces", "--vocabulary", 320)
+        self.load(first)
+        model = (first.with_suffix(".llama") / "tokenizer.model").read_bytes()
+        for name in (b"<s>", b"</s>"):  # a piece, a control token
+            piece = b"\x0a" + bytes([len(name)]) + name + b"\x15" + bytes(4) + b"\x18\x03"
+            model += b"\x0a" + bytes([len(piece)]) + piece
+        (self.folder / "llama.model").write_bytes(model + b"\x1a\x02\x18\x01")  # add_dummy_prefix
+        run = self.train("prefixed", "--unit", "piece", "--tokenizer", self.folder / "llama.model")
+        model, tokenizer = self.load(run)
+        expected = self.numbers_of(run)
+        self.assertEqual([tokenizer.encode(line) for line in self.lines], expected)
+        other = transformers.LlamaTokenizer.from_pretrained(run.with_suffix(".llama"), add_bos_token=False)
+        for line, numbers in zip(self.lines, expected):
+            if not line.startswith((" ", "\u2581")):  # before these it puts no other
+                self.assertEqual(other.encode(line), numbers, line)
+        self.assertEqual(tokenizer.convert_tokens_to_ids("<s>"), model.config.bos_token_id)
+        self.check_text(run, model, tokenizer, "the", 15)
+        self.begin_with_the_tokens(expected, len(tokenizer))
+
+    def begin_with_the_tokens(self, expected, types):
+        """A network of transformers beside nothing but a tokenizer.model."""
+        import torch
+        import transformers
+        folder, begun = self.folder / "random", self.folder / "begun"
+        config = transformers.LlamaConfig(vocab_size=types, hidden_size=24, num_attention_heads=2,
+                                          intermediate_size=48, num_hidden_layers=1, max_position_embeddings=CONTEXT,
+                                          rms_norm_eps=1e-5, initializer_range=0.3)
+        torch.manual_seed(3)
+        transformers.LlamaForCausalLM(config).save_pretrained(folder)
+        (folder / "tokenizer.model").write_bytes((self.folder / "llama.model").read_bytes())
+        self.succeed("train", "lm", "--data", self.folder / "text.txt", "--init-from", folder, "--batch", 4, "--lr", 0,
+                     "--warmup", 0, "--steps", 1, "--quiet", "--out", begun)
+        self.assertEqual(self.numbers_of(begun), expected)
+        self.check_logits(begun, transformers.AutoModelForCausalLM.from_pretrained(folder).eval())
+
     def test_a_run_begins_with_a_network_of_transformers(self):
         """Random weights and grouped heads, in fp32 and bf16, in one file and in several."""
         import torch

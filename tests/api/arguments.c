@@ -226,6 +226,9 @@ static void test_outer(void **state)
     NEEDED(tw_outer_step, weights, outer, holes, &event);
     NEEDED(tw_outer_step, event, outer, buffers, NULL);
     NEEDED(tw_outer_set_weight, outer, NULL, 1);
+    NEEDED(tw_outer_average, outer, NULL, buffers);
+    NEEDED(tw_outer_average, gradients, outer, NULL);
+    NEEDED(tw_outer_average, gradients, outer, holes);
     NEEDED(tw_outer_show_moments, outer, NULL, buffers, buffers);
     WITHOUT(tw_outer_show_moments, first, tw_outer_show_moments(outer, NULL, buffers) == TW_ERROR_ORDER);
     WITHOUT(tw_outer_show_moments, second, tw_outer_show_moments(outer, buffers, NULL) == TW_ERROR_ORDER);

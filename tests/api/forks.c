@@ -131,6 +131,7 @@ static void try_outer(tw_outer *outer, float *values, tw_state *state)
     REFUSED(tw_outer_begin(outer, parts));
     REFUSED(tw_outer_step(outer, parts, &event));
     REFUSED(tw_outer_set_weight(outer, 1));
+    REFUSED(tw_outer_average(outer, parts));
     REFUSED(tw_outer_show_moments(outer, parts, parts));
     REFUSED(tw_outer_read(outer, parts));
     REFUSED(tw_outer_finish(outer, parts));

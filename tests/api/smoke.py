@@ -351,6 +351,7 @@ class SmokeTest(unittest.TestCase):
             ok("tw_outer_begin", outer, pointers(weights))
             self.assertEqual(list(weights), [0] * COUNT)
             ok("tw_outer_set_weight", outer, 1)
+            ok("tw_outer_average", outer, pointers(weights))
             state = made("tw_state_create")
             ok("tw_outer_save_state", outer, b"", state)
             for step in range(2):

@@ -28,6 +28,15 @@ class LocalUpdatesTest(CommandLineTest):
         apart = self.train(*options, "--sync", "local:every=4")
         self.assertGreater(abs(apart["loss"] - dense["loss"]), 1e-4)
 
+    def test_hosts_are_workers_with_larger_batches(self):
+        for spec, form in (("diloco:every=3", ("--momentum", 0.9)), ("streaming:every=4,fragments=2,delay=1", ADAM), (EAGER, ())):
+            options = ("--steps", 14, "--warmup", 0, *form, "--sync")
+            two = self.train("--workers", 2, "--batch", 16, *options, spec)
+            hosts = self.train("--workers", 4, "--batch", 8, *options, f"{spec},per_host=2")
+            apart = self.train("--workers", 4, "--batch", 8, *options, spec)
+            self.assertAlmostEqual(hosts["loss"], two["loss"], places=4)
+            self.assertGreater(abs(apart["loss"] - two["loss"]), 5e-4)
+
     def test_bytes_fall_with_the_steps_between(self):
         sent = {every: self.train("--workers", 4, "--steps", 24, "--sync", f"diloco:every={every}") for every in (4, 12)}
         for every, summary in sent.items():

@@ -135,6 +135,7 @@ class RunTest(BudgetTest):
                 (("--memory-budget -1MB", "such as 200MB"), ("--memory-budget=-1MB",)),
                 (("--memory-budget 0.1MB", "is too small", "or more"), ("--memory-budget", "10kB")),
                 (("allreduce and one worker", "not with fp16"), ("--memory-budget", "2MB", "--sync", "fp16")),
+                (("muon", "--optimizer adamw"), ("--memory-budget", "2MB", "--optimizer", "muon")),
                 (("--dump-gradients",), ("--memory-budget", "2MB", "--dump-gradients", self.folder / "gradients"))):
             with self.subTest(options):
                 self.refuse_training(2, culprits, *shape, *options)

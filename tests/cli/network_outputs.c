@@ -1,6 +1,7 @@
 /* What a recurrent network of a checkpoint gives for inputs that anybody can make again: `network_outputs
  * model.safetensors` prints its outputs for STEPS steps of BATCH sequences, a number a line. The test of thinwire
- * export compares them with PyTorch's. */
+ * export compares them with PyTorch's. `network_outputs model.safetensors pieces` prints the numbers of the pieces of
+ * each line of the standard input, a line each. */
 #include "asr_network.h"
 #include "lm_network.h"
 
@@ -38,6 +39,23 @@ static tw_status run_text(const lm_predictor *p)
     return status;
 }
 
+static tw_status print_pieces(const piece_set *model)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t length;
+    tw_status status = TW_OK;
+    while (status == TW_OK && (length = getline(&line, &room, stdin)) > 0) {
+        piece_ids ids = {0};
+        status = pieces_encode(model, line, (size_t)length - (line[length - 1] == '\n'), &ids);
+        for (size_t i = 0; i < ids.count; i++) printf("%u ", ids.ids[i]);
+        putchar('\n');
+        free(ids.ids);
+    }
+    free(line);
+    return status;
+}
+
 static tw_status run_frames(const asr_predictor *p)
 {
     size_t count = rows * p->config.features;
@@ -57,11 +75,13 @@ int main(int argc, char **argv)
     tw_state *state;
     const task_ops *ops;
     task_predictor *p;
-    if (argc != 2 || tw_state_load(argv[1], &state) != TW_OK) return 2;
+    if (argc < 2 || tw_state_load(argv[1], &state) != TW_OK) return 2;
     if (task_find(tw_state_text(state, "task"), &ops) != TW_OK || ops->predictor_open(state, SIZE_MAX, &p) != TW_OK)
         return 2;
     copy_weights(state, p);
-    tw_status status = ops == &lm_task ? run_text((lm_predictor *)p) : run_frames((asr_predictor *)p);
+    tw_status status = argc > 2          ? print_pieces(vocabulary_pieces(((lm_predictor *)p)->vocabulary))
+                       : ops == &lm_task ? run_text((lm_predictor *)p)
+                                         : run_frames((asr_predictor *)p);
     ops->predictor_close(p);
     tw_state_destroy(state);
     return status == TW_OK ? 0 : 2;

@@ -73,10 +73,11 @@ class TrainingTest(TransformerTest):
 
 class ResumingTest(TransformerTest):
     def test_resumed_equals_uninterrupted(self):
-        for sync in ("allreduce", "powersgd:rank=2", "dgc-adam", "dpsgd"):
+        for sync, optimizer in (("allreduce", "adamw"), ("powersgd:rank=2", "adamw"), ("dgc-adam", "adamw"),
+                                ("dpsgd", "adamw"), ("fp16", "muon"), ("diloco:every=9", "muon")):
             with self.subTest(sync=sync):
                 out = self.folder / sync[:3]
-                options = ("--sync", sync, "--workers", 2, "--batch", 2, "--dropout", 0.2, "--warmup", 20)
+                options = ("--sync", sync, "--optimizer", optimizer, "--workers", 2, "--batch", 2, "--dropout", 0.2, "--warmup", 20)
                 whole = self.train(*options, "--steps", 130, "--checkpoint-every", 65, "--out", f"{out}-whole")
                 self.train(*options, "--steps", 130, "--checkpoint-every", 65, "--out", out)
                 for path in sorted((out / "checkpoints").iterdir())[1:]:
@@ -197,9 +198,10 @@ class TorchTest(TransformerTest):
 
     def test_pytorch_loses_what_thinwire_loses(self):
         told = {"lr": 0.003, "betas": (0.9, 0.95), "weight_decay": 0.1, "clip": 0.5}
-        for tied in ((), ("--tied",)):
-            with self.subTest(tied=tied):
-                options = (*tied, "--lr", told["lr"], "--clip", told["clip"], "--schedule", "constant", "--warmup", 0)
+        for form in ((), ("--tied",), ("--optimizer", "muon", "--momentum", 0.9)):
+            with self.subTest(form=form):
+                told["optimizer"] = "muon" if "muon" in form else "adamw"
+                options = (*form, "--lr", told["lr"], "--clip", told["clip"], "--schedule", "constant", "--warmup", 0)
                 here, there = self.losses_here(options), self.losses_there(options, told)
                 self.assertLess(there[-1], there[0] - 0.05)
                 worst = max(abs(a - b) for a, b in zip(here, there, strict=True))

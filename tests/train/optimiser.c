@@ -1,5 +1,6 @@
 /* The optimiser against its recursions worked out in double. SGD's numbers are dyadic, so that both are exact. */
 #include "optimiser.h"
+#include "muon.h"
 #include "support.h"
 #include <math.h>
 
@@ -75,6 +76,7 @@ static const optimiser_settings kinds[] = {
     {.momentum = 0.9f, .weight_decay = 0.1f},
     {.momentum = 0.9f, .weight_decay = 0.1f, .kind = OPTIMISER_ADAM, .beta2 = 0.999f},
     {.momentum = 0.8f, .weight_decay = 0.1f, .kind = OPTIMISER_ADAMW, .beta2 = 0.95f},
+    {.momentum = 0.8f, .weight_decay = 0.1f, .kind = OPTIMISER_MUON, .beta2 = 0.95f},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -262,6 +264,117 @@ static void adamw_decays_beside_the_moments(void **state)
 }
 
 /* One step of plain SGD at rate 1 shows the gradient as it was taken. */
+/* ---- Muon -------------------------------------------------------------------------------------------------------- */
+
+/* What five rounds make of a singular value. */
+static double polished(double x)
+{
+    for (int round = 0; round < 5; round++) x = 3.4445 * x - 4.775 * pow(x, 3) + 2.0315 * pow(x, 5);
+    return x;
+}
+
+/* Column `column` of a reflection, I - 2 u u', of a unit vector that is different for each size and number. */
+static double reflection(size_t size, int number, size_t row, size_t column)
+{
+    double squares = 0;
+    for (size_t i = 0; i < size; i++) squares += pow((double)((i * 7 + (size_t)number) % 11) - 4.5, 2);
+    const double u = (double)((row * 7 + (size_t)number) % 11) - 4.5,
+                 v = (double)((column * 7 + (size_t)number) % 11) - 4.5;
+    return (row == column) - 2 * u * v / squares;
+}
+
+/* Singular vectors by hand, and values from 1 down to 0. */
+static void check_orthogonal(size_t rows, size_t columns)
+{
+    const size_t side = rows < columns ? rows : columns;
+    const tw_tensor table = {"layers.0.weight", 2, {rows, columns}};
+    double norm = 0;
+    muon m;
+    assert_ok(muon_create(&table, 1, &m));
+    for (size_t s = 0; s < side; s++) norm += pow(1 - (double)s / (double)side, 2);
+    double *expected = calloc(rows * columns, sizeof *expected);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < columns; j++) {
+            double sum = 0;
+            for (size_t s = 0; s < side; s++) {
+                const double value = 1 - (double)s / (double)side;
+                const double vectors = reflection(rows, 3, i, s) * reflection(columns, 5, j, s);
+                sum += 37 * value * vectors;
+                expected[i * columns + j] += polished(value / sqrt(norm)) * vectors;
+            }
+            m.matrix[i * columns + j] = (float)sum;
+        }
+    assert_ok(muon_orthogonalise(&m, rows, columns));
+    for (size_t i = 0; i < rows * columns; i++)
+        assert_true(fabs((double)m.matrix[i] - expected[i]) < 2e-5); /* rounding, which the rounds enlarge */
+    assert_true(polished(1 / sqrt(norm)) > 0.6 && polished(1 / sqrt(norm)) < 1.3);
+    free(expected);
+    muon_free(&m);
+}
+
+static void muon_makes_singular_values_one(void **state)
+{
+    (void)state;
+    check_orthogonal(8, 8);
+    check_orthogonal(5, 19);
+    check_orthogonal(19, 5);
+    check_orthogonal(1, 7);
+    check_orthogonal(1, 1);
+}
+
+/* A step of a matrix has the length that is published, whatever the gradient's; other tensors have AdamW's. */
+static void muon_takes_matrices_between_layers(void **state)
+{
+    static const tw_tensor table[] = {{"model.embed_tokens.weight", 2, {2, 1}},
+                                      {"model.layers.0.weight", 2, {1, 4}},
+                                      {"model.norm.weight", 1, {2}},
+                                      {"conv.weight", 4, {1, 1, 1, 2}},
+                                      {"lm_head.weight", 2, {2, 1}}};
+    const optimiser_settings settings = {.momentum = 0.9f, .kind = OPTIMISER_MUON, .beta2 = 0.99f};
+    const double one = 0.2 * sqrt(4) * polished(1) / 2; /* of four alike */
+    float w[12] = {0}, first[12];
+    optimiser *o;
+    (void)state;
+    for (int i = 0; i < 12; i++) first[i] = 1e3f;
+    assert_ok(optimiser_create(&settings, table, 5, &o));
+    assert_ok(optimiser_step(o, 0.5f, first, w));
+    for (int i = 0; i < 12; i++) assert_float_equal(w[i], -0.5 * (i >= 2 && i < 6 ? one : 1), 1e-5);
+    optimiser_destroy(o);
+}
+
+/* Twice the gradient is the same matrix, and zeros are none. */
+static void muon_follows_its_recursion(void **state)
+{
+    static const float steps[][2] = {{1, 0}, {0, 2}, {0, 0}, {-3, 1}};
+    const optimiser_settings settings = {
+        .momentum = 0.5f, .weight_decay = 0.25f, .kind = OPTIMISER_MUON, .beta2 = 0.99f};
+    static const tw_tensor table = {"layers.0.weight", 2, {1, 2}};
+    float w[2] = {1, -2};
+    double expected[2] = {1, -2}, mean[2] = {0, 0};
+    optimiser *o;
+    (void)state;
+    assert_ok(optimiser_create(&settings, &table, 1, &o));
+    for (size_t t = 0; t < sizeof steps / sizeof *steps; t++) {
+        double x[2];
+        for (int i = 0; i < 2; i++) {
+            mean[i] = 0.5 * mean[i] + 0.5 * (double)steps[t][i];
+            x[i] = 0.5 * (double)steps[t][i] + 0.5 * mean[i];
+        }
+        const double length = 0.2 * sqrt(2) * polished(1) / hypot(x[0], x[1]);
+        for (int i = 0; i < 2; i++) expected[i] -= 0.125 * (length * x[i] + 0.25 * expected[i]);
+        assert_ok(optimiser_step(o, 0.125f, steps[t], w));
+        for (int i = 0; i < 2; i++) assert_float_equal(w[i], expected[i], 1e-6);
+    }
+    const float none[2] = {0, 0};
+    optimiser *fresh;
+    float still[2] = {0, 0};
+    assert_ok(optimiser_create(&settings, &table, 1, &fresh));
+    assert_ok(optimiser_step(fresh, 0.125f, none, still));
+    assert_true(still[0] == 0 && still[1] == 0);
+    optimiser_destroy(fresh);
+    optimiser_destroy(o);
+}
+
 static void what_does_not_go_together_is_refused(void **state)
 {
     optimiser_settings s = adam;
@@ -282,6 +395,11 @@ static void what_does_not_go_together_is_refused(void **state)
     s.kind = OPTIMISER_ADAMW;
     s.nesterov = 1;
     assert_fails(optimiser_check(&s, "allreduce"), TW_ERROR_ARGUMENT, "--optimizer adamw");
+    s.kind = OPTIMISER_MUON;
+    assert_fails(optimiser_check(&s, "allreduce"), TW_ERROR_ARGUMENT, "--optimizer muon");
+    s.nesterov = 0;
+    s.directed = s.adapted = 1;
+    assert_fails(optimiser_check(&s, "dgc-adam"), TW_ERROR_ARGUMENT, "--optimizer muon: scheme dgc-adam ");
 }
 
 int main(void)
@@ -296,6 +414,9 @@ int main(void)
         cmocka_unit_test(adams_first_step_is_the_rate_against_the_sign),
         cmocka_unit_test(adam_does_not_see_the_gradients_scale),
         cmocka_unit_test(adamw_decays_beside_the_moments),
+        cmocka_unit_test(muon_makes_singular_values_one),
+        cmocka_unit_test(muon_takes_matrices_between_layers),
+        cmocka_unit_test(muon_follows_its_recursion),
         cmocka_unit_test(what_does_not_go_together_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include "json_file.h"
 #include "regular_file.h"
 #include "tensor_table.h"
+#include "whole_file.h"
 
 tw_status export_tensors(const trained *t, tw_state *state)
 {
@@ -15,7 +16,7 @@ tw_status export_tensors(const trained *t, tw_state *state)
     return tensor_table_put(state, "", p->buffer_tensors, p->buffer_tensor_count, p->buffers);
 }
 
-static tw_status export_folder_describe(const trained *t, const task_folder *folder)
+static tw_status export_folder_describe(const trained *t, task_folder *folder)
 {
     if (!t->ops->describe_folder)
         return tw_fail(TW_ERROR_UNSUPPORTED,
@@ -54,12 +55,28 @@ static tw_status write_tensors(const trained *t, const char *folder)
     return status;
 }
 
-static tw_status write_folder(const trained *t, const task_folder *folder, const char *path)
+static tw_status write_bytes(void *context, FILE *file)
+{
+    const task_folder *folder = context;
+    if (fwrite(folder->pieces, 1, folder->pieces_size, file) == folder->pieces_size) return TW_OK;
+    return tw_fail(TW_ERROR_IO, "tokenizer.model: cannot write it: %s", strerror(errno));
+}
+
+static tw_status write_pieces(task_folder *folder, const char *name)
+{
+    char path[FOLDERS_PATH];
+    if (!folder->pieces) return TW_OK;
+    snprintf(path, sizeof path, "%s/tokenizer.model", name);
+    return whole_file_write(path, write_bytes, folder);
+}
+
+static tw_status write_folder(const trained *t, task_folder *folder, const char *path)
 {
     TW_TRY(export_folder_describe(t, folder));
     TW_TRY(export_make_folder(path, "transformers"));
     TW_TRY(write_json(path, "tokenizer.json", folder->tokenizer));
     TW_TRY(write_json(path, "tokenizer_config.json", folder->tokenizer_config));
+    TW_TRY(write_pieces(folder, path));
     TW_TRY(write_tensors(t, path));
     return write_json(path, "config.json", folder->config);
 }
@@ -69,7 +86,7 @@ tw_status export_folder(const trained *t, const char *loader, const char *path)
     if (loader)
         return tw_fail(TW_ERROR_ARGUMENT, "--loader %s: transformers has a loader of its own; leave out --loader",
                        loader);
-    const task_folder folder = {cJSON_CreateObject(), cJSON_CreateObject(), cJSON_CreateObject()};
+    task_folder folder = {cJSON_CreateObject(), cJSON_CreateObject(), cJSON_CreateObject()};
     tw_status status = folder.config && folder.tokenizer && folder.tokenizer_config
                            ? write_folder(t, &folder, path)
                            : tw_fail(TW_ERROR_MEMORY, "no memory for the description of a network");

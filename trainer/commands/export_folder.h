@@ -11,7 +11,7 @@
 tw_status export_tensors(const trained *t, tw_state *state);
 
 /* Makes a new folder of config.json, tokenizer.json, tokenizer_config.json and model.safetensors. `loader`, what
- * --loader says, must be NULL: transformers has its own. */
+ * --loader says, must be NULL: transformers has its own. A network of SentencePiece pieces has tokenizer.model, too. */
 tw_status export_folder(const trained *t, const char *loader, const char *path);
 
 /* Makes the folder for option --`whose`. It is new: nothing of anybody's is lost, and no file of another network

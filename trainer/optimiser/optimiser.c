@@ -1,5 +1,6 @@
 #include "optimiser.h"
 #include "error.h"
+#include "muon.h"
 #include "pages.h"
 #include "tensor_table.h"
 #include <math.h>
@@ -28,6 +29,7 @@ struct optimiser {
     float *shown[2];                 /* where they stand for others */
     float steps;                     /* of Adam; exact up to 2^24, when the corrections are long 1 */
     pass now;
+    muon muon; /* room, with it */
 };
 
 /* A run of parameters that decay alike. */
@@ -38,7 +40,7 @@ typedef struct stretch {
 
 static const char *optimiser_name_of(optimiser_kind kind)
 {
-    static const char *const names[] = {"sgd", "adam", "adamw"};
+    static const char *const names[] = {"sgd", "adam", "adamw", "muon"};
     return names[kind];
 }
 
@@ -78,8 +80,12 @@ tw_status optimiser_create(const optimiser_settings *settings, const tw_tensor *
         optimiser_destroy(o);
         return status;
     }
-    *out = o;
-    return TW_OK;
+    tw_status status = settings->kind == OPTIMISER_MUON ? muon_create(tensors, count, &o->muon) : TW_OK;
+    if (status == TW_OK)
+        *out = o;
+    else
+        optimiser_destroy(o);
+    return status;
 }
 
 void optimiser_destroy(optimiser *o)
@@ -87,6 +93,7 @@ void optimiser_destroy(optimiser *o)
     if (!o) return;
     pages_give(o->momentum, o->parameter_count);
     pages_give(o->second_moment, o->parameter_count);
+    muon_free(&o->muon);
     free(o);
 }
 
@@ -149,6 +156,25 @@ static inline void run_adam(const optimiser *o, const pass p, stretch all, const
     }
 }
 
+/* All of a matrix. */
+static tw_status run_muon(optimiser *o, const pass p, stretch all, const tw_tensor *tensor, const float *parameters,
+                          float *dst, int taken)
+{
+    const size_t rows = tensor->shape[0], columns = tensor->shape[1];
+    const float length = muon_length(rows, columns);
+    for (size_t i = all.begin; i < all.end; i++) {
+        float *first = &o->momentum[i];
+        *first = p.settings.momentum * *first + p.fresh * p.gradients[i];
+        o->muon.matrix[i - all.begin] = p.fresh * p.gradients[i] + p.settings.momentum * *first;
+    }
+    TW_TRY(muon_orthogonalise(&o->muon, rows, columns));
+    for (size_t i = all.begin; i < all.end; i++) {
+        const float w = parameters[i], step = p.rate * (length * o->muon.matrix[i - all.begin] + all.decay * w);
+        dst[i] = taken ? w - step : -step;
+    }
+    return TW_OK;
+}
+
 /* What of a tensor is in the range. */
 static stretch cut(const optimiser *o, size_t tensor, size_t first, const stretch *range)
 {
@@ -158,8 +184,8 @@ static stretch cut(const optimiser *o, size_t tensor, size_t first, const stretc
                      .decay = o->tensors[tensor].dims >= 2 ? o->settings.weight_decay : 0.0f};
 }
 
-static inline void optimiser_run(optimiser *o, const pass p, const stretch *range, const float *parameters, float *dst,
-                                 int taken)
+static inline tw_status optimiser_run(optimiser *o, const pass p, const stretch *range, const float *parameters,
+                                      float *dst, int taken)
 {
     size_t first = 0;
     for (size_t t = 0; t < o->tensor_count && first < range->end; first += tw_tensor_count(&o->tensors[t++])) {
@@ -167,9 +193,12 @@ static inline void optimiser_run(optimiser *o, const pass p, const stretch *rang
         if (t < o->held || all.begin >= all.end) continue;
         if (p.settings.kind == OPTIMISER_SGD)
             run_sgd(o, p, all, parameters, dst, taken);
+        else if (p.settings.kind == OPTIMISER_MUON && muon_takes(&o->tensors[t]))
+            TW_TRY(run_muon(o, p, all, &o->tensors[t], parameters, dst, taken));
         else
             run_adam(o, p, all, parameters, dst, taken);
     }
+    return TW_OK;
 }
 
 static pass pass_with(const optimiser *o, const float *gradients)
@@ -179,23 +208,23 @@ static pass pass_with(const optimiser *o, const float *gradients)
     return p;
 }
 
-void optimiser_step_range(optimiser *o, size_t begin, size_t end, const float *gradients, float *parameters)
+tw_status optimiser_step_range(optimiser *o, size_t begin, size_t end, const float *gradients, float *parameters)
 {
     const stretch range = {.begin = begin, .end = end};
-    optimiser_run(o, pass_with(o, gradients), &range, parameters, parameters, 1);
+    return optimiser_run(o, pass_with(o, gradients), &range, parameters, parameters, 1);
 }
 
-void optimiser_step(optimiser *o, float rate, const float *gradients, float *parameters)
+tw_status optimiser_step(optimiser *o, float rate, const float *gradients, float *parameters)
 {
     optimiser_begin(o, rate);
-    optimiser_step_range(o, 0, o->parameter_count, gradients, parameters);
+    return optimiser_step_range(o, 0, o->parameter_count, gradients, parameters);
 }
 
-void optimiser_propose(optimiser *o, float rate, const float *parameters, float *gradients)
+tw_status optimiser_propose(optimiser *o, float rate, const float *parameters, float *gradients)
 {
     const stretch range = {.end = o->parameter_count};
     optimiser_begin(o, rate);
-    optimiser_run(o, pass_with(o, gradients), &range, parameters, gradients, 0);
+    return optimiser_run(o, pass_with(o, gradients), &range, parameters, gradients, 0);
 }
 
 size_t optimiser_arrays(optimiser *o, float *arrays[OPTIMISER_BUFFERS])

@@ -1,4 +1,4 @@
-/* optimiser.h - from gradients to steps, over a flat array of parameters: stochastic gradient descent, and Adam. */
+/* optimiser.h - from gradients to steps, over a flat array of parameters: SGD, Adam and Muon. */
 #ifndef TRAINER_OPTIMISER_H
 #define TRAINER_OPTIMISER_H
 
@@ -8,8 +8,9 @@ typedef struct optimiser optimiser;
 
 typedef enum optimiser_kind {
     OPTIMISER_SGD,
-    OPTIMISER_ADAM, /* Kingma and Ba, ICLR 2015 */
-    OPTIMISER_ADAMW /* Loshchilov and Hutter, ICLR 2019: weights decay beside Adam's step, not through its moments */
+    OPTIMISER_ADAM,  /* Kingma and Ba, ICLR 2015 */
+    OPTIMISER_ADAMW, /* Loshchilov and Hutter, ICLR 2019: weights decay beside Adam's step, not through its moments */
+    OPTIMISER_MUON   /* muon.h; AdamW for what is not its own */
 } optimiser_kind;
 
 typedef struct optimiser_settings {
@@ -41,16 +42,19 @@ void optimiser_hold(optimiser *o, size_t tensors);
  *     w -= rate * (nesterov ? force + momentum * buffer : buffer). Directed: force = lambda * w, and the direction is
  *     added beside the buffer.
  * Adam: m = beta1 * m + (1 - beta1) * force, v = beta2 * v + (1 - beta2) * force^2, both corrected for their start at
- *     zero; w -= rate * m / (sqrt(v) + epsilon). AdamW: force = gradient, and w -= rate * lambda * w beside it. */
-void optimiser_step(optimiser *o, float rate, const float *gradients, float *parameters);
+ *     zero; w -= rate * m / (sqrt(v) + epsilon). AdamW: force = gradient, and w -= rate * lambda * w beside it.
+ * Muon, of a matrix: m likewise, not corrected; u = beta1 * m + (1 - beta1) * gradient;
+ *     w -= rate * (0.2 * sqrt(longer side) * orthogonal(u) + lambda * w).
+ * Only Muon's products can fail. */
+tw_status optimiser_step(optimiser *o, float rate, const float *gradients, float *parameters);
 
 /* The same in parts, in any order: a step begins, and reaches parameters begin .. end, a range at a time, with their
- * gradients. The rate is the step's until the next begins. */
+ * gradients. The rate is the step's until the next begins. Muon's matrices have to be whole in a range. */
 void optimiser_begin(optimiser *o, float rate);
-void optimiser_step_range(optimiser *o, size_t begin, size_t end, const float *gradients, float *parameters);
+tw_status optimiser_step_range(optimiser *o, size_t begin, size_t end, const float *gradients, float *parameters);
 
 /* The same step, not taken: what would be added to the parameters stands in `gradients` afterwards. */
-void optimiser_propose(optimiser *o, float rate, const float *parameters, float *gradients);
+tw_status optimiser_propose(optimiser *o, float rate, const float *parameters, float *gradients);
 
 /* Part of what an optimiser remembers, as a table of tensors that stand one after the other in `values`. */
 typedef struct optimiser_buffer {

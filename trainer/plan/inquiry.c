@@ -9,7 +9,7 @@
 
 static tw_plan_optimizer optimizer_of(const train_settings *s)
 {
-    return s->optimizer == OPTIMISER_SGD ? TW_PLAN_SGD : s->optimizer == OPTIMISER_ADAM ? TW_PLAN_ADAM : TW_PLAN_ADAMW;
+    return s->optimizer == OPTIMISER_SGD ? TW_PLAN_SGD : s->optimizer == OPTIMISER_ADAMW ? TW_PLAN_ADAMW : TW_PLAN_ADAM;
 }
 
 static void ask(const train_settings *s, int workers, uint64_t steps, plan_inquiry *inquiry)

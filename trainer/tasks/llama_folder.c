@@ -359,9 +359,9 @@ static tw_status put_vocabulary(const llama_folder *f)
 {
     vocabulary *v;
     char *text;
-    if (!file_exists(f->path, "tokenizer.json")) return TW_OK;
+    if (!file_exists(f->path, "tokenizer.json") && !file_exists(f->path, TOKENIZER_MODEL)) return TW_OK;
     tw_status status = tokenizer_file_read(f->path, &v);
-    if (status == TW_ERROR_UNSUPPORTED) return TW_OK;
+    if (status == TW_ERROR_UNSUPPORTED && !file_exists(f->path, TOKENIZER_MODEL)) return TW_OK;
     TW_TRY(status);
     status = vocabulary_write(v, &text);
     vocabulary_destroy(v);

@@ -43,14 +43,16 @@ static const option_row rows[] = {
          "A folder of texts with names like ptb.train.txt, ptb.valid.txt and ptb.test.txt, or one text file, of which "
          "90 % train, 5 % validate and 5 % test",
      .path = true},
-    {"unit", NULL, OPTION_CHOICE, AT(unit), "word", .choices = "word|char", .help = "What the model predicts",
+    {"unit", NULL, OPTION_CHOICE, AT(unit), "word", .choices = "word|char|piece",
+     .help = "What the model predicts. Pieces of words are SentencePiece's, learnt from the training text",
      .binding = true},
     {"vocabulary", "N", OPTION_INTEGER, AT(vocabulary), "0", 0, 1e9,
-     .help = "Keep the N most frequent words or characters, <unk> for the others among them", .stands_for = "all",
-     .binding = true},
+     .help = "Keep the N most frequent words or characters, <unk> for the others among them. Of pieces, make N",
+     .stands_for = "all, and 4,096 pieces", .binding = true},
     {"tokenizer", "FILE", OPTION_TEXT, AT(tokenizer),
-     .help = "Take the tokens of FILE, and not the training text's: a tokenizer.json as thinwire export --transformers "
-             "writes it, or the model.safetensors of a language model",
+     .help =
+         "Take the tokens of FILE, and not the training text's: a tokenizer.json as thinwire export --transformers "
+         "writes it, the model.safetensors of a language model, or a SentencePiece model, whose name ends in .model",
      .stands_for = "those of --init-from, where it is given", .path = true},
     {"memory", "MB", OPTION_INTEGER, AT(memory_mb), "4096", 1, 1e7,
      .help = "Texts of more than a fifth of it stay in their files and are read a little at a time; the run's bits are "
@@ -99,7 +101,7 @@ static const option_row rows[] = {
 static const option_row use_rows[] = {
     {"prompt", "TEXT", OPTION_TEXT, USE(prompt), .help = "What the text begins with", .stands_for = "a new line"},
     {"tokens", "N", OPTION_INTEGER, USE(tokens), "200", 0, 1e9,
-     .help = "Add N words, or characters. Ends of lines count"},
+     .help = "Add N words, characters or pieces. Ends of lines count"},
     {"temperature", "T", OPTION_REAL, USE(temperature), "1", 0, 100,
      .help = "Below 1 the likely becomes likelier. 0 always takes the likeliest"},
     {"top-k", "K", OPTION_INTEGER, USE(top_k), "0", 0, 1e9, .help = "Draw from the K likeliest only",
@@ -243,7 +245,7 @@ static void describe_text(const lm_settings *s, lm_data *d)
 {
     task *t = &d->base;
     const corpus *c = &d->corpus;
-    const char *unit = s->unit == TEXT_WORDS ? "words" : "characters";
+    const char *unit = text_unit_name((text_unit)s->unit);
     size_t unknown = c->train.unknown + c->valid.unknown + c->test.unknown;
     int used =
         snprintf(t->description, sizeof t->description, "%zu, %zu and %zu %s to train, validate and test, %zu types",
@@ -258,10 +260,10 @@ static tw_status read_tokenizer(const lm_settings *s, vocabulary **v)
 {
     TW_TRY(tokenizer_file_read(s->tokenizer, v));
     if (vocabulary_unit(*v) == (text_unit)s->unit) return TW_OK;
+    const text_unit unit = vocabulary_unit(*v);
     vocabulary_destroy(*v);
-    const bool words = s->unit == TEXT_WORDS;
     return tw_fail(TW_ERROR_ARGUMENT, "--unit %s, but the tokens of %s are %s; write --unit %s",
-                   words ? "word" : "char", s->tokenizer, words ? "characters" : "words", words ? "char" : "word");
+                   lm_unit_name((text_unit)s->unit), s->tokenizer, text_unit_name(unit), lm_unit_name(unit));
 }
 
 static tw_status fill_data(const lm_settings *s, lm_data *d)
@@ -526,11 +528,12 @@ static tw_status lm_describe(const learner *base, tw_state *state)
 
 const task_ops lm_task = {
     .name = "lm",
-    .summary = "model language: the next word or character of a plain text",
+    .summary = "model language: the next word, character or piece of a word of a plain text",
     .examples = "  thinwire train lm --data ptb --out runs/ptb\n"
                 "  thinwire train lm --data ptb --workers 4 --batch 5 --sync dgc\n"
                 "  thinwire train lm --data shakespeare.txt --unit char --bptt 64 --out runs/shakespeare\n"
                 "  thinwire train lm --model transformer --data shakespeare.txt --unit char --out runs/llama\n"
+                "  thinwire train lm --model transformer --data shakespeare.txt --unit piece --vocabulary 2000\n"
                 "  thinwire generate runs/shakespeare\n",
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,

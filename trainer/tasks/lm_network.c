@@ -102,6 +102,7 @@ typedef struct author {
     FILE *out;
     const char *whose; /* text it goes on with, for messages: a file's name, or --prompt */
     bool in_line;      /* words: something stands in the line already */
+    piece_ids written; /* pieces, which are printed at the end: some characters take several */
 } author;
 
 /* The model reads a token. */
@@ -110,6 +111,13 @@ static tw_status lm_network_hear(author *a, uint32_t token)
     int32_t id = (int32_t)token;
     language_model_text text = {.tokens = &id, .steps = 1};
     return language_model_evaluate(a->p->model, &text, NULL);
+}
+
+const char *lm_unit_name(text_unit unit)
+{
+    static const char *const names[TEXT_UNITS] = {
+        [TEXT_WORDS] = "word", [TEXT_CHARACTERS] = "char", [TEXT_PIECES] = "piece"};
+    return names[unit];
 }
 
 /* Prints a token, words with spaces between them. */
@@ -124,17 +132,32 @@ static void print_token(author *a, uint32_t token)
     a->in_line = !ends;
 }
 
+static tw_status print_pieces(author *a)
+{
+    char *text;
+    size_t size;
+    const piece_set *model = vocabulary_pieces(a->p->vocabulary);
+    if (!model) return TW_OK;
+    TW_TRY(pieces_decode(model, a->written.ids, a->written.count, &text, &size));
+    fwrite(text, 1, size, a->out);
+    a->in_line = size > 0 && text[size - 1] != '\n';
+    free(text);
+    return TW_OK;
+}
+
 static tw_status say(author *a, uint32_t token)
 {
-    print_token(a, token);
+    if (vocabulary_pieces(a->p->vocabulary))
+        TW_TRY(piece_ids_add(&a->written, &token, 1));
+    else
+        print_token(a, token);
     return lm_network_hear(a, token);
 }
 
 /* Every text begins a line; a model without lines begins with what is most frequent. */
 static tw_status begin_line(author *a)
 {
-    const char *end = vocabulary_unit(a->p->vocabulary) == TEXT_WORDS ? TOKEN_END_OF_LINE : "\n";
-    uint32_t token = vocabulary_find(a->p->vocabulary, end, strlen(end));
+    const uint32_t token = vocabulary_begin(a->p->vocabulary);
     TW_TRY(language_model_start_writing(a->p->model));
     return lm_network_hear(a, token == VOCABULARY_NONE ? 0 : token);
 }
@@ -146,11 +169,20 @@ static tw_status check_prompt(const author *a, token_reader reader)
     size_t length;
     if (utf8_prefix(reader.at, (size_t)(reader.end - reader.at)) != (size_t)(reader.end - reader.at))
         return tw_fail(TW_ERROR_FORMAT, "%s is not UTF-8", a->whose);
-    while (token_next(&reader, &token, &length))
+    while (!vocabulary_pieces(a->p->vocabulary) && token_next(&reader, &token, &length))
         if (vocabulary_find_or_unknown(a->p->vocabulary, token, length) == VOCABULARY_NONE)
             return tw_fail(TW_ERROR_FORMAT, "%s: \"%s\" is not in the model's vocabulary, and there is no <unk>",
                            a->whose, code_point_show(token, length, shown, TOKEN_SHOWN));
     return TW_OK;
+}
+
+static tw_status read_in_pieces(author *a, const piece_set *model, token_reader reader)
+{
+    piece_ids ids = {0};
+    tw_status status = pieces_encode(model, reader.at, (size_t)(reader.end - reader.at), &ids);
+    for (size_t i = 0; status == TW_OK && i < ids.count; i++) status = say(a, ids.ids[i]);
+    free(ids.ids);
+    return status;
 }
 
 static tw_status read_prompt(author *a, token_reader reader)
@@ -158,6 +190,7 @@ static tw_status read_prompt(author *a, token_reader reader)
     const char *token;
     size_t length;
     TW_TRY(begin_line(a));
+    if (vocabulary_pieces(a->p->vocabulary)) return read_in_pieces(a, vocabulary_pieces(a->p->vocabulary), reader);
     while (token_next(&reader, &token, &length))
         TW_TRY(say(a, vocabulary_find_or_unknown(a->p->vocabulary, token, length)));
     return TW_OK;
@@ -172,6 +205,7 @@ static tw_status go_on(author *a, const lm_use *use)
         TW_TRY(sample_token(&how, language_model_logits(a->p->model), types, (uint64_t)i, &token));
         TW_TRY(say(a, token));
     }
+    TW_TRY(print_pieces(a));
     if (a->in_line) fputc('\n', a->out);
     return TW_OK;
 }
@@ -216,10 +250,11 @@ tw_status lm_predict(task_predictor *base, const void *use_of_it, const char *pa
     size_t size;
     if (path && use->prompt)
         return tw_fail(TW_ERROR_ARGUMENT, "--prompt begins a text, and so does %s: one of the two is enough", path);
-    if (!path) return answer_text(&a, use, prompt, strlen(prompt), answer);
-    TW_TRY(file_read(path, &bytes, &size));
-    tw_status status = answer_text(&a, use, (const char *)bytes, size, answer);
-    free(bytes);
+    if (path) TW_TRY(file_read(path, &bytes, &size));
+    tw_status status = path ? answer_text(&a, use, (const char *)bytes, size, answer)
+                            : answer_text(&a, use, prompt, strlen(prompt), answer);
+    if (path) free(bytes);
+    free(a.written.ids);
     return status;
 }
 
@@ -247,14 +282,13 @@ static void describe_heads(const lm_predictor *p, cJSON *network)
 tw_status lm_describe_network(const task_predictor *base, cJSON *network, tw_state *tensors)
 {
     const lm_predictor *p = (const lm_predictor *)base;
-    bool words = vocabulary_unit(p->vocabulary) == TEXT_WORDS;
     cJSON_AddStringToObject(network, "architecture", p->config.heads ? "transformer" : "language model");
     if (p->config.heads > 0) describe_heads(p, network);
     cJSON_AddNumberToObject(network, "layers", (double)p->config.layers);
     cJSON_AddNumberToObject(network, "hidden", (double)p->config.hidden);
     cJSON_AddNumberToObject(network, "embedding", (double)p->config.embedding);
     cJSON_AddBoolToObject(network, "tied", p->config.tied);
-    cJSON_AddStringToObject(network, "unit", words ? "word" : "char");
+    cJSON_AddStringToObject(network, "unit", lm_unit_name(vocabulary_unit(p->vocabulary)));
     cJSON *all = cJSON_AddArrayToObject(network, "vocabulary");
     for (uint32_t i = 0; i < vocabulary_count(p->vocabulary); i++)
         cJSON_AddItemToArray(all, cJSON_CreateString(vocabulary_token(p->vocabulary, i)));

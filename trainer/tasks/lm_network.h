@@ -21,6 +21,9 @@ typedef struct lm_use {
     double temperature;
 } lm_use;
 
+/* As --unit has it. */
+const char *lm_unit_name(text_unit unit);
+
 /* The task's slots. */
 tw_status lm_predictor_open(const tw_state *state, size_t elements, task_predictor **out);
 void lm_predictor_close(task_predictor *p);

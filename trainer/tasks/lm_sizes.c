@@ -83,9 +83,11 @@ static tw_status take_tokens(options *set, const tw_state *state, vocabulary **v
     if (options_given(set, "tokenizer"))
         return take_named(options_value(find_row(set, "tokenizer"), set->target, space), text, v);
     if (!text)
-        return tw_fail(TW_ERROR_UNSUPPORTED,
-                       "its tokens are not known, for it has no tokenizer.json of whole words or characters; "
-                       "--tokenizer FILE names one with a token for each row of its embedding");
+        return tw_fail(
+            TW_ERROR_UNSUPPORTED,
+            "its tokens are not known, for it has neither a tokenizer.model nor a tokenizer.json of whole words "
+            "or characters; "
+            "--tokenizer FILE names one with a token for each row of its embedding");
     TW_TRY(options_default(set, "tokenizer", tw_state_text(state, TASK_FILE)));
     return vocabulary_read(text, v);
 }
@@ -106,7 +108,7 @@ tw_status lm_take_sizes(options *set, const void *settings, const tw_state *stat
     if (transformer) TW_TRY(take_transformer(set, state, &types));
     TW_TRY(take_tokens(set, state, &v));
     tw_status status = transformer ? check_tokens(v, types) : TW_OK;
-    if (status == TW_OK) status = take_value(set, "unit", vocabulary_unit(v) == TEXT_WORDS ? "word" : "char");
+    if (status == TW_OK) status = take_value(set, "unit", lm_unit_name(vocabulary_unit(v)));
     vocabulary_destroy(v);
     return status;
 }

@@ -146,6 +146,8 @@ typedef struct task_answer {
 /* Objects to fill, which become files of these names and .json, beside a network's weights. */
 typedef struct task_folder {
     cJSON *config, *tokenizer, *tokenizer_config;
+    const uint8_t *pieces; /* what tokenizer.model is to hold, the network's own; NULL: there is to be none */
+    size_t pieces_size;
 } task_folder;
 
 struct task_ops {
@@ -215,7 +217,7 @@ struct task_ops {
     tw_status (*describe_network)(const task_predictor *p, cJSON *network, tw_state *tensors);
     /* For Hugging Face's transformers, which has a network like this under these names of tensors. NULL, or
      * TW_ERROR_UNSUPPORTED with a sentence, where it has none. */
-    tw_status (*describe_folder)(const task_predictor *p, const task_folder *folder);
+    tw_status (*describe_folder)(const task_predictor *p, task_folder *folder);
     /* The other way: such a folder, of which nothing is trusted, as the task's checkpoint. NULL where there is none. */
     tw_status (*read_folder)(const char *folder, tw_state **state);
 

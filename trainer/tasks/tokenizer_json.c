@@ -39,8 +39,9 @@ static void add_units(cJSON *tokenizer, text_unit unit)
 }
 
 /* Words are joined by spaces where there is no decoder; characters are not. */
-void tokenizer_json_describe(const vocabulary *v, cJSON *tokenizer)
+tw_status tokenizer_json_describe(const vocabulary *v, cJSON *tokenizer)
 {
+    if (vocabulary_pieces(v)) return tokenizer_pieces_describe(v, tokenizer);
     cJSON_AddStringToObject(tokenizer, "version", "1.0");
     cJSON_AddArrayToObject(tokenizer, "added_tokens");
     add_units(tokenizer, vocabulary_unit(v));
@@ -52,6 +53,7 @@ void tokenizer_json_describe(const vocabulary *v, cJSON *tokenizer)
     cJSON *all = cJSON_AddObjectToObject(model, "vocab");
     for (uint32_t i = 0; i < vocabulary_count(v); i++)
         cJSON_AddItemToObject(all, vocabulary_token(v, i), cJSON_CreateNumber(i));
+    return TW_OK;
 }
 
 /* ---- reading ---- */
@@ -205,13 +207,35 @@ static tw_status read_model(const char *path, vocabulary **out)
     return status;
 }
 
+static tw_status read_pieces(const char *path, vocabulary **out)
+{
+    uint8_t *bytes;
+    size_t size;
+    char why[512];
+    piece_set *model = NULL;
+    TW_TRY(file_read(path, &bytes, &size));
+    tw_status status = pieces_read(bytes, size, &model);
+    free(bytes);
+    if (status == TW_OK) status = vocabulary_of_pieces(model, out);
+    if (status == TW_OK) return TW_OK;
+    snprintf(why, sizeof why, "%s", tw_last_error());
+    return tw_fail(status, "%s: %s", path, why);
+}
+
+/* Folders of a published Llama have both, of which tokenizer.json is then one that is not read. */
+static tw_status read_folder(const char *path, vocabulary **out)
+{
+    char file[FILE_PATH_MOST];
+    if (file_exists(path, TOKENIZER_MODEL)) return read_pieces(file_path(file, path, TOKENIZER_MODEL), out);
+    return read_json(file_path(file, path, "tokenizer.json"), out);
+}
+
 tw_status tokenizer_file_read(const char *path, vocabulary **out)
 {
     struct stat about;
-    char file[4096];
     const char *ending = strrchr(path, '.');
     const bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
-    snprintf(file, sizeof file, "%s/tokenizer.json", path);
-    if (folder) return read_json(file, out);
+    if (folder) return read_folder(path, out);
+    if (ending && strcmp(ending, ".model") == 0) return read_pieces(path, out);
     return ending && strcmp(ending, ".json") == 0 ? read_json(path, out) : read_model(path, out);
 }

@@ -7,11 +7,20 @@
 
 #include <cJSON.h>
 
-/* Fills an empty object. */
-void tokenizer_json_describe(const vocabulary *v, cJSON *tokenizer);
+#define TOKENIZER_MODEL "tokenizer.model" /* a SentencePiece model */
 
-/* The vocabulary in a file that is not trusted: a tokenizer.json like the above, a folder that has one, or the
- * model.safetensors of a language model. The text of a failure names the file. */
+/* Fills an empty object. TW_ERROR_UNSUPPORTED says what a SentencePiece model has that LlamaTokenizer has not. */
+tw_status tokenizer_json_describe(const vocabulary *v, cJSON *tokenizer);
+
+/* In tokenizer_pieces.c: the same of pieces alone; and the names of its special ones, for tokenizer_config.json. */
+tw_status tokenizer_pieces_describe(const vocabulary *v, cJSON *tokenizer);
+void tokenizer_pieces_describe_use(const vocabulary *v, cJSON *config);
+/* Whether the tokens of such a model are those that LlamaTokenizer makes: TW_ERROR_UNSUPPORTED says why not. */
+tw_status tokenizer_pieces_check(const vocabulary *v);
+
+/* The vocabulary in a file that is not trusted: a tokenizer.json like the above, a SentencePiece model, whose name ends
+ * in .model, a folder that has the one or, before that, the other, or the model.safetensors of a language model. The
+ * text of a failure names the file. */
 tw_status tokenizer_file_read(const char *path, vocabulary **out);
 
 #endif

@@ -9,12 +9,6 @@
 
 /* ---- config.json ---- */
 
-static uint32_t end_of_line(const vocabulary *v)
-{
-    const char *end = vocabulary_unit(v) == TEXT_WORDS ? TOKEN_END_OF_LINE : "\n";
-    return vocabulary_find(v, end, strlen(end));
-}
-
 static void add_sizes(const lm_predictor *p, cJSON *config)
 {
     const language_model_config *c = &p->config;
@@ -45,7 +39,7 @@ static double shortest(float value)
 static void describe_config(const lm_predictor *p, cJSON *config)
 {
     const language_model_config *c = &p->config;
-    const uint32_t begins = end_of_line(p->vocabulary);
+    const uint32_t begins = vocabulary_begin(p->vocabulary);
     cJSON *architectures = cJSON_AddArrayToObject(config, "architectures");
     cJSON_AddItemToArray(architectures, cJSON_CreateString("LlamaForCausalLM"));
     cJSON_AddStringToObject(config, "model_type", "llama");
@@ -69,15 +63,18 @@ static void describe_tokenizer_config(const lm_predictor *p, cJSON *config)
     cJSON_AddStringToObject(config, "tokenizer_class", "PreTrainedTokenizerFast");
     cJSON_AddNumberToObject(config, "model_max_length", (double)p->context);
     cJSON_AddBoolToObject(config, "clean_up_tokenization_spaces", 0);
+    if (vocabulary_pieces(p->vocabulary)) tokenizer_pieces_describe_use(p->vocabulary, config);
 }
 
-tw_status lm_describe_folder(const task_predictor *base, const task_folder *folder)
+tw_status lm_describe_folder(const task_predictor *base, task_folder *folder)
 {
     const lm_predictor *p = (const lm_predictor *)base;
     if (p->config.heads == 0)
         return tw_fail(TW_ERROR_UNSUPPORTED, "transformers has no LSTMs like this network's; leave out --transformers");
     describe_config(p, folder->config);
-    tokenizer_json_describe(p->vocabulary, folder->tokenizer);
+    TW_TRY(tokenizer_json_describe(p->vocabulary, folder->tokenizer));
     describe_tokenizer_config(p, folder->tokenizer_config);
+    if (vocabulary_pieces(p->vocabulary))
+        folder->pieces = pieces_bytes(vocabulary_pieces(p->vocabulary), &folder->pieces_size);
     return TW_OK;
 }

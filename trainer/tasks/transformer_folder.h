@@ -6,7 +6,7 @@
 #include "lm_network.h"
 
 /* The task's slot. TW_ERROR_UNSUPPORTED where the network is one of LSTMs. */
-tw_status lm_describe_folder(const task_predictor *p, const task_folder *folder);
+tw_status lm_describe_folder(const task_predictor *p, task_folder *folder);
 
 /* The task's slot, in llama_folder.c: config.json, model.safetensors or what model.safetensors.index.json lists, in
  * fp32, fp16 or bf16, and tokenizer.json where it is one that thinwire export writes. Nothing of it is trusted.

@@ -71,8 +71,7 @@ static tw_status exchange_gradients_apply(worker *w, float rate)
     TW_TRY(tw_reducer_wait(exchange_gradients_way_of(w)->reducer));
     if (w->settings.clip > 0 && w->own_clip == 0)
         clip_norm(w->learner->tensors, w->learner->tensor_count, w->learner->gradients, w->settings.clip);
-    optimiser_step(w->optimiser, rate, w->learner->gradients, w->learner->parameters);
-    return TW_OK;
+    return optimiser_step(w->optimiser, rate, w->learner->gradients, w->learner->parameters);
 }
 
 static const char *exchange_gradients_plan(const worker *w, size_t index)

@@ -38,6 +38,10 @@ tw_status paged_parse(const char *text, size_t *bytes)
 static tw_status check_company(const worker *w)
 {
     const train_settings *s = &w->settings;
+    if (s->optimizer == OPTIMISER_MUON)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--memory-budget takes a step in parts, and --optimizer muon needs whole matrices; write "
+                       "--optimizer adamw, or leave --memory-budget out");
     if (s->dump_gradients)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--dump-gradients keeps whole gradients in memory: leave out either it or --memory-budget");
@@ -96,16 +100,16 @@ tw_status paged_choose(worker *w)
 /* ---- steps ---- */
 
 /* As clip_norm does it. */
-static void take_step(worker *w, size_t begin, size_t end)
+static tw_status take_step(worker *w, size_t begin, size_t end)
 {
     const paged_way *way = paged_way_of(w);
     for (size_t i = begin; i < end && way->scale != 1; i++) way->gradients[i] *= way->scale;
-    optimiser_step_range(w->optimiser, begin, end, way->gradients, way->parameters);
+    return optimiser_step_range(w->optimiser, begin, end, way->gradients, way->parameters);
 }
 
 static tw_status paged_update(void *context, size_t begin, size_t end, int todo)
 {
-    if (todo & PAGER_TAKE) take_step(context, begin, end);
+    if (todo & PAGER_TAKE) TW_TRY(take_step(context, begin, end));
     return todo & PAGER_MEET ? paged_meet(context, begin, end) : TW_OK;
 }
 

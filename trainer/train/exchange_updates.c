@@ -14,9 +14,9 @@ enum { MOMENTS = 2 }; /* the first buffers of an optimiser */
 
 typedef struct updates_way {
     tw_outer *outer;
-    float **weights;          /* the learner's, by tensor */
-    float **moments[MOMENTS]; /* the optimiser's, likewise; NULL: it has none */
-    float *own;               /* this worker's weights while the learner has the shared ones, and as they were loaded */
+    float **weights, **gradients; /* the learner's, by tensor */
+    float **moments[MOMENTS];     /* the optimiser's, likewise; NULL: it has none */
+    float *own; /* this worker's weights while the learner has the shared ones, and as they were loaded */
     int loaded, ended;
 } updates_way;
 
@@ -30,9 +30,12 @@ static tw_status exchange_updates_make_room(worker *w)
     updates_way *way = exchange_updates_way_of(w);
     const learner *l = w->learner;
     way->weights = calloc(l->tensor_count, sizeof *way->weights);
+    way->gradients = calloc(l->tensor_count, sizeof *way->gradients);
     way->own = calloc(l->parameter_count, sizeof *way->own);
-    if (!way->weights || !way->own) return tw_fail(TW_ERROR_MEMORY, "no memory for a second copy of the weights");
+    if (!way->weights || !way->gradients || !way->own)
+        return tw_fail(TW_ERROR_MEMORY, "no memory for a second copy of the weights");
     tensor_table_place(l->tensors, l->tensor_count, l->parameters, way->weights);
+    tensor_table_place(l->tensors, l->tensor_count, l->gradients, way->gradients);
     return TW_OK;
 }
 
@@ -63,6 +66,7 @@ static void exchange_updates_destroy(worker *w)
     tw_outer_destroy(way->outer);
     for (int i = 0; i < MOMENTS; i++) free(way->moments[i]);
     free(way->weights);
+    free(way->gradients);
     free(way->own);
 }
 
@@ -123,9 +127,10 @@ static tw_status exchange_updates_apply(worker *w, float rate)
     const learner *l = w->learner;
     updates_way *way = exchange_updates_way_of(w);
     tw_outer_event event;
+    TW_TRY(tw_outer_average(way->outer, way->gradients));
     int finite = tensor_table_is_finite(l->gradients, l->parameter_count);
     if (finite && w->settings.clip > 0) clip_norm(l->tensors, l->tensor_count, l->gradients, w->settings.clip);
-    if (finite) optimiser_step(w->optimiser, rate, l->gradients, l->parameters);
+    if (finite) TW_TRY(optimiser_step(w->optimiser, rate, l->gradients, l->parameters));
     TW_TRY(tw_outer_step(way->outer, way->weights, &event));
     if (finite) return TW_OK;
     if (event == TW_OUTER_APPLIED) w->skipped_in_a_row = 0; /* the weights have been healed */

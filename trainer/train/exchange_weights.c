@@ -141,7 +141,7 @@ static tw_status exchange_weights_apply(worker *w, float rate)
     /* A gradient of NaN would stay in the momentum for ever. As a step it is refused, counted and, where the others
      * expect a step, replaced by zeros. */
     if (tensor_table_is_finite(gradients, w->learner->parameter_count))
-        optimiser_propose(w->optimiser, rate, w->learner->parameters, gradients);
+        TW_TRY(optimiser_propose(w->optimiser, rate, w->learner->parameters, gradients));
     TW_TRY(notice_losses(w));
     return tell_divergence(w, tw_gossip_add(exchange_weights_way_of(w)->gossip,
                                             (const float *const *)exchange_weights_way_of(w)->gradients));

@@ -91,12 +91,13 @@ static const option_row rows[] = {
      .stands_for = "the model's own"},
     {"warmup", "STEPS", OPTION_INTEGER, AT(warmup), "400", 0, 1e15, .simulated = true,
      .help = "Let the learning rate rise to --lr over so many steps"},
-    {"optimizer", NULL, OPTION_CHOICE, AT(optimizer), "sgd", .choices = "sgd|adam|adamw", .binding = true,
+    {"optimizer", NULL, OPTION_CHOICE, AT(optimizer), "sgd", .choices = "sgd|adam|adamw|muon", .binding = true,
      .simulated = true,
      .help =
-         "The optimiser. sgd goes with every scheme but dgc-adam and onebit-adam, which are for adamw. adam and adamw "
-         "do not go with another that applies momentum itself, but demo, which goes with sgd and adamw; with them "
-         "--lr is 0.001 and --momentum 0.9 by default"},
+         "The optimiser. sgd goes with every scheme but dgc-adam and onebit-adam, which are for adamw. adam, adamw and "
+         "muon do not go with another that applies momentum itself, but demo, which goes with sgd and adamw; with them "
+         "--lr is 0.001 and --momentum 0.9 by default, with muon 0.95. muon takes the matrices between layers, and "
+         "adamw the rest"},
     {"momentum", "M", OPTION_REAL, AT(momentum), "0.9", 0, 0.9999, .simulated = true,
      .help = "The momentum of sgd, unless the scheme applies its own; beta1 of adam", .binding = true},
     {"beta2", "B", OPTION_REAL, AT(beta2), "0.999", 0, 0.999999, .simulated = true,
@@ -247,6 +248,7 @@ static bool suits_adam(const task_ops *ops, const train_settings *s)
 /* Those of SGD are of another scale than Adam's steps. */
 static const char *suits_optimiser(const task_ops *ops, const train_settings *s, const char *option)
 {
+    if (s->optimizer == OPTIMISER_MUON && strcmp(option, "momentum") == 0) return "0.95";
     if (s->optimizer == OPTIMISER_SGD || suits_adam(ops, s)) return NULL;
     if (strcmp(option, "lr") == 0) return "0.001";
     return strcmp(option, "momentum") == 0 ? "0.9" : NULL;

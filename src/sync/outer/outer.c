@@ -151,6 +151,7 @@ tw_status tw_outer_create(tw_comm *comm, const char *spec, const tw_tensor *tens
     outer->rank = tw_comm_rank(comm);
     outer->size = tw_comm_size(comm);
     outer->weight = 1;
+    outer->alike = 1;
     status = outer_build(outer, comm, spec, tensors, count, out);
     if (status != TW_OK) {
         tw_outer_destroy(outer);
@@ -219,10 +220,10 @@ tw_status tw_outer_stats(const tw_outer *outer, tw_outer_counts *stats)
     tw_outer_counts now = outer->stats;
     for (size_t f = 0; f < outer->fragment_count && outer->fragments[f].reducer; f++)
         TW_TRY(add_reducer(outer->fragments[f].reducer, &now));
-    tw_traffic words = tw_channel_traffic(outer->channel);
-    now.bytes_sent += words.bytes_sent - outer->start.bytes_sent;
+    const tw_traffic words = tw_channel_traffic(outer->channel), inside = tw_outer_host_traffic(outer);
+    now.bytes_sent += words.bytes_sent - outer->start.bytes_sent + inside.bytes_sent;
     now.bytes_between += words.bytes_sent - outer->start.bytes_sent;
-    now.bytes_received += words.bytes_received - outer->start.bytes_received;
+    now.bytes_received += words.bytes_received - outer->start.bytes_received + inside.bytes_received;
     now.rounds = outer->round;
     now.bytes_dense = (uint64_t)(8.0 * (outer->size - 1) / outer->size * (double)outer->elements * (double)now.steps);
     return tw_copy_sized(stats, &now, sizeof now, "tw_outer_counts");

@@ -64,6 +64,7 @@ struct tw_outer {
     tw_outer_options options;
     tw_channel *channel;
     int rank, size;
+    int alike; /* ranks whose gradients are averaged in each step, this one among them: they give the same */
     size_t count, elements;
     tw_tensor *tensors;
     size_t *places; /* of each in the flat arrays; one more at the end */
@@ -125,6 +126,9 @@ tw_status tw_outer_check_arrays(const tw_outer *outer, float *const *arrays, con
 tw_status tw_outer_check_moments(const tw_outer *outer);
 tw_status tw_outer_average_moments(tw_outer *outer);
 
+/* outer_host.c: what averaging inside the host has cost this rank. */
+tw_traffic tw_outer_host_traffic(const tw_outer *outer);
+
 /* outer_merge.c, with merge=rda: this rank's part, if it gives one, becomes as long as all ranks' are on the mean; and
  * so does D. `weights` is what those of the ranks add up to. The first is a collective. */
 tw_status tw_outer_give_directions(tw_outer *outer, double weights);
@@ -138,8 +142,8 @@ typedef struct tw_outer_sums {
 } tw_outer_sums;
 void tw_outer_descend(const tw_outer_options *options, const float *mean, size_t count, float *v, float *theta,
                       uint32_t digests[2], tw_outer_sums *sums);
-/* As the part, one of so many ranks', would take theta. */
-void tw_outer_go_on(const tw_outer_options *options, int size, const float *part, const float *theta, size_t count,
+/* As the part, one of so many, would take theta. */
+void tw_outer_go_on(const tw_outer_options *options, int parts, const float *part, const float *theta, size_t count,
                     float *own_v, float *began);
 void tw_outer_mix(float mixing, const float *theta, size_t count, float *weights);
 /* Of all tensors, as they are now. */

@@ -138,8 +138,8 @@ static void copy_out(const tw_outer *outer, const float *from, float *const *wei
 static void go_on(tw_outer *outer, float *const *weights)
 {
     if (outer->given > 0) memcpy(outer->own_part, outer->delta, outer->elements * sizeof *outer->delta);
-    tw_outer_go_on(&outer->options, outer->size, outer->own_part, outer->theta, outer->elements, outer->own_v,
-                   outer->began);
+    tw_outer_go_on(&outer->options, outer->size / outer->alike, outer->own_part, outer->theta, outer->elements,
+                   outer->own_v, outer->began);
     copy_out(outer, outer->began, weights);
 }
 

@@ -57,10 +57,10 @@ void tw_outer_descend(const tw_outer_options *options, const float *mean, size_t
     }
 }
 
-void tw_outer_go_on(const tw_outer_options *options, int size, const float *part, const float *theta, size_t count,
+void tw_outer_go_on(const tw_outer_options *options, int parts, const float *part, const float *theta, size_t count,
                     float *own_v, float *began)
 {
-    float rate = (float)(options->rate / size);
+    float rate = (float)(options->rate / parts);
     for (size_t start = 0; start < count; start += BLOCK) {
         size_t block = block_at(start, count);
         memcpy(began + start, theta + start, block * sizeof *began);

@@ -10,8 +10,6 @@
 
 enum { LIMIT = 1 << 22 };
 
-static const char *const unit_names[] = {[TEXT_WORDS] = "words", [TEXT_CHARACTERS] = "characters"};
-
 /* A file's bytes, or a part of them: [at, end). Lines and offsets in messages count from `start`. */
 typedef struct piece {
     const char *path, *start, *at, *end;
@@ -65,15 +63,19 @@ static tw_status corpus_read_text(const char *path, piece *p, char **space)
 
 /* ---- tokens ---- */
 
+static tw_status refuse_empty(const piece *p)
+{
+    return tw_fail(TW_ERROR_FORMAT, "%s: line %zu, byte offset %zu: no text from there on", p->path, line_at(p, p->at),
+                   (size_t)(p->at - p->start));
+}
+
 static tw_status allocate_tokens(const piece *p, text_unit unit, token_stream *stream)
 {
     token_reader reader = {p->at, p->end, unit};
     const char *token;
     size_t length, count = 0;
     while (token_next(&reader, &token, &length)) count++;
-    if (count == 0)
-        return tw_fail(TW_ERROR_FORMAT, "%s: line %zu, byte offset %zu: no text from there on", p->path,
-                       line_at(p, p->at), (size_t)(p->at - p->start));
+    if (count == 0) return refuse_empty(p);
     stream->tokens = malloc(count * sizeof *stream->tokens);
     if (!stream->tokens) return tw_fail(TW_ERROR_MEMORY, "%s: no memory for its %zu tokens", p->path, count);
     return TW_OK;
@@ -91,7 +93,7 @@ static tw_status meet_tokens(const piece *p, size_t limit, vocabulary *met, toke
         TW_TRY(vocabulary_add(met, token, length, &stream->tokens[stream->count++]));
         if (vocabulary_count(met) > limit)
             return tw_fail(TW_ERROR_FORMAT, "%s: line %zu: more than %zu different %s up to there; is it a text?",
-                           p->path, line_at(p, reader.at - 1), limit, unit_names[unit]);
+                           p->path, line_at(p, reader.at - 1), limit, text_unit_name(unit));
     }
     return TW_OK;
 }
@@ -114,12 +116,25 @@ static tw_status rank_tokens(const vocabulary *met, size_t most, token_stream *s
     return status;
 }
 
+static tw_status encode_in_pieces(const piece *p, const piece_set *model, token_stream *stream)
+{
+    piece_ids ids = {0};
+    tw_status status = pieces_encode(model, p->at, (size_t)(p->end - p->at), &ids);
+    stream->tokens = ids.ids;
+    stream->count = ids.count;
+    if (status == TW_OK && ids.count == 0) return refuse_empty(p);
+    for (size_t i = 0; status == TW_OK && i < ids.count; i++)
+        stream->unknown += ids.ids[i] == pieces_table(model)->unknown;
+    return status;
+}
+
 /* Numbers the tokens by a vocabulary. */
 static tw_status corpus_encode(const piece *p, const vocabulary *v, token_stream *stream)
 {
     token_reader reader = {p->at, p->end, vocabulary_unit(v)};
     const char *token;
     size_t length;
+    if (vocabulary_pieces(v)) return encode_in_pieces(p, vocabulary_pieces(v), stream);
     TW_TRY(allocate_tokens(p, reader.unit, stream));
     while (token_next(&reader, &token, &length)) {
         uint32_t id = vocabulary_find(v, token, length);
@@ -134,9 +149,17 @@ static tw_status corpus_encode(const piece *p, const vocabulary *v, token_stream
     return TW_OK;
 }
 
+static tw_status learn_pieces(const piece *p, size_t count, vocabulary **out)
+{
+    piece_set *model;
+    TW_TRY(pieces_train(p->at, (size_t)(p->end - p->at), count ? count : PIECES_USUAL, &model));
+    return vocabulary_of_pieces(model, out);
+}
+
 static tw_status encode_training(const piece *p, const corpus_options *options, corpus *c)
 {
     vocabulary *met;
+    if (!c->vocabulary && options->unit == TEXT_PIECES) TW_TRY(learn_pieces(p, options->most, &c->vocabulary));
     if (c->vocabulary) return corpus_encode(p, c->vocabulary, &c->train);
     TW_TRY(vocabulary_create(options->unit, &met));
     tw_status status = meet_tokens(p, options->limit ? options->limit : LIMIT, met, &c->train);
@@ -290,6 +313,14 @@ static tw_status load_folder(const char *path, const corpus_options *options, co
     return status;
 }
 
+static tw_status refuse_long_in_pieces(const char *path)
+{
+    return tw_fail(TW_ERROR_UNSUPPORTED,
+                   "%s: a text in pieces is held in memory, and this one is too large for --memory; five times its "
+                   "size would do",
+                   path);
+}
+
 tw_status corpus_load(const char *path, const corpus_options *options, corpus *out)
 {
     struct stat about;
@@ -298,7 +329,8 @@ tw_status corpus_load(const char *path, const corpus_options *options, corpus *o
     tw_status (*const load[2][2])(const char *, const corpus_options *,
                                   corpus *) = {{load_file, load_folder}, {load_long_file, load_long_folder}};
     *out = (corpus){.vocabulary = options->vocabulary};
-    tw_status status = load[stays][folder](path, options, out);
+    tw_status status =
+        stays && options->unit == TEXT_PIECES ? refuse_long_in_pieces(path) : load[stays][folder](path, options, out);
     if (status != TW_OK) corpus_release(out);
     return status;
 }

@@ -18,10 +18,12 @@ typedef struct corpus {
     uint32_t sum; /* of the training tokens */
 } corpus;
 
+enum { PIECES_USUAL = 4096 }; /* that are learnt where nobody says how many */
+
 typedef struct corpus_options {
     text_unit unit;         /* the vocabulary's, where there is one */
     vocabulary *vocabulary; /* what to number the text by, the corpus's from now on; NULL: that of the training text */
-    size_t most;            /* tokens of the training text's, <unk> for the rarest beyond; 0: all */
+    size_t most;       /* tokens of the training text's, <unk> for the rarest beyond; 0: all. Of pieces: how many */
     size_t most_bytes; /* of texts and their tokens in memory, where larger ones stay in their files; 0: no limit */
     size_t limit;      /* different tokens from which on a text is refused; 0: 4,194,304 */
 } corpus_options;
@@ -32,6 +34,9 @@ typedef struct corpus_options {
  *
  * Texts that would take more than `most_bytes` stay in their files (long_text.h); their tokens are the same. Such files
  * are not packed, no token has more than a MiB, and they must not change while they are in use.
+ *
+ * Where the unit is pieces and there is no vocabulary, they are learnt from the training text. Such texts do not stay
+ * in their files: TW_ERROR_UNSUPPORTED.
  *
  * TW_ERROR_IO or TW_ERROR_FORMAT name the file and the line: one that is missing, there twice, empty, not UTF-8, of too
  * many different tokens; a token that the vocabulary lacks, where it has no <unk>. */

@@ -288,11 +288,6 @@ static tw_status visit_all(long_text *t, token_visitor visitor, void *context)
     return status;
 }
 
-static const char *unit_name(const text_window *w)
-{
-    return vocabulary_unit(w->text->known) == TEXT_WORDS ? "words" : "characters";
-}
-
 typedef struct meeting {
     vocabulary *met;
     uint64_t *often;
@@ -306,7 +301,8 @@ static tw_status meet(void *context, const text_window *w, const char *token, si
     TW_TRY(vocabulary_add(m->met, token, length, &id));
     if (id >= m->limit)
         return tw_fail(TW_ERROR_FORMAT, "%s: line %llu: more than %zu different %s up to there; is it a text?",
-                       w->text->path, (unsigned long long)line_before(w), m->limit, unit_name(w));
+                       w->text->path, (unsigned long long)line_before(w), m->limit,
+                       text_unit_name(vocabulary_unit(w->text->known)));
     if (id >= m->room) {
         uint64_t *often = realloc(m->often, (2 * (size_t)id + 64) * sizeof *often);
         if (!often) return tw_fail(TW_ERROR_MEMORY, "no memory to count %u different tokens", id);

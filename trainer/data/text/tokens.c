@@ -6,6 +6,13 @@
 #include <stdint.h>
 #include <string.h>
 
+const char *text_unit_name(text_unit unit)
+{
+    static const char *const names[TEXT_UNITS] = {
+        [TEXT_WORDS] = "words", [TEXT_CHARACTERS] = "characters", [TEXT_PIECES] = "pieces"};
+    return names[unit];
+}
+
 static bool is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
@@ -62,6 +69,6 @@ tw_status token_refuse_unknown(const char *path, unsigned long long line, const 
         TW_ERROR_FORMAT,
         "%s: line %llu: \"%s\" is not in the vocabulary, and there is no <unk> to stand for it; leave it out, or make "
         "one of the rarest where the vocabulary is made, by --vocabulary N, with N below the number of different %s%s",
-        path, line, code_point_show(token, length, shown, TOKEN_SHOWN), unit == TEXT_WORDS ? "words" : "characters",
+        path, line, code_point_show(token, length, shown, TOKEN_SHOWN), text_unit_name(unit),
         unit == TEXT_WORDS ? ", or take characters with --unit char" : "");
 }

@@ -1,4 +1,4 @@
-/* tokens.h - what a language model reads one at a time: words, or characters. */
+/* tokens.h - what a language model reads one at a time: words, characters, or pieces of words. */
 #ifndef TRAINER_TOKENS_H
 #define TRAINER_TOKENS_H
 
@@ -7,14 +7,18 @@
 #include <thinwire/thinwire.h>
 
 typedef enum text_unit {
-    TEXT_WORDS,     /* what stands between spaces (ASCII's); the end of a line is a token of its own */
-    TEXT_CHARACTERS /* Unicode code points, the ends of lines among them */
+    TEXT_WORDS,      /* what stands between spaces (ASCII's); the end of a line is a token of its own */
+    TEXT_CHARACTERS, /* Unicode code points, the ends of lines among them */
+    TEXT_PIECES      /* of a SentencePiece model (pieces.h), which alone can cut a text into them */
 } text_unit;
 
 #define TOKEN_END_OF_LINE "<eos>" /* what TEXT_WORDS makes of a newline */
 #define TOKEN_UNKNOWN "<unk>"     /* what stands for tokens that a vocabulary lacks */
 
-/* A text in UTF-8 without zero bytes, read from `at` on. */
+enum { TEXT_UNITS = 3 };
+const char *text_unit_name(text_unit unit); /* "words" */
+
+/* A text in UTF-8 without zero bytes, read from `at` on: of words, or characters. */
 typedef struct token_reader {
     const char *at, *end;
     text_unit unit;

@@ -8,7 +8,8 @@
 
 struct vocabulary {
     text_unit unit;
-    char *bytes; /* every token with a zero byte behind it */
+    piece_set *model; /* of pieces */
+    char *bytes;      /* every token with a zero byte behind it */
     size_t byte_count, byte_capacity;
     size_t *offsets; /* of the tokens in `bytes` */
     size_t count, capacity;
@@ -48,6 +49,7 @@ tw_status vocabulary_create(text_unit unit, vocabulary **out)
 void vocabulary_destroy(vocabulary *v)
 {
     if (!v) return;
+    pieces_destroy(v->model);
     free(v->bytes);
     free(v->offsets);
     free(v->slots);
@@ -141,4 +143,45 @@ uint32_t vocabulary_find_or_unknown(const vocabulary *v, const char *token, size
 {
     uint32_t id = vocabulary_find(v, token, length);
     return id != VOCABULARY_NONE ? id : vocabulary_find(v, TOKEN_UNKNOWN, strlen(TOKEN_UNKNOWN));
+}
+
+/* ---- pieces ------------------------------------------------------------------------------------------------------ */
+
+static tw_status add_pieces(const piece_table *table, vocabulary *v)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        uint32_t id;
+        TW_TRY(vocabulary_add(v, table->pieces[i].text, strlen(table->pieces[i].text), &id));
+        if (id != i) return tw_fail(TW_ERROR_FORMAT, "its pieces %u and %zu are the same", id, i);
+    }
+    return TW_OK;
+}
+
+tw_status vocabulary_of_pieces(piece_set *model, vocabulary **out)
+{
+    vocabulary *v;
+    tw_status status = vocabulary_create(TEXT_PIECES, &v);
+    if (status != TW_OK) {
+        pieces_destroy(model);
+        return status;
+    }
+    v->model = model;
+    status = add_pieces(pieces_table(model), v);
+    if (status == TW_OK)
+        *out = v;
+    else
+        vocabulary_destroy(v);
+    return status;
+}
+
+const piece_set *vocabulary_pieces(const vocabulary *v)
+{
+    return v->model;
+}
+
+uint32_t vocabulary_begin(const vocabulary *v)
+{
+    if (v->model) return pieces_begin(v->model);
+    const char *end = v->unit == TEXT_WORDS ? TOKEN_END_OF_LINE : "\n";
+    return vocabulary_find(v, end, strlen(end));
 }

@@ -2,6 +2,7 @@
 #ifndef TRAINER_VOCABULARY_H
 #define TRAINER_VOCABULARY_H
 
+#include "pieces.h"
 #include "tokens.h"
 #include <stdint.h>
 #include <thinwire/thinwire.h>
@@ -12,10 +13,16 @@ typedef struct vocabulary vocabulary;
 #define VOCABULARY_NONE UINT32_MAX /* no token has this id */
 
 tw_status vocabulary_create(text_unit unit, vocabulary **out);
+/* The pieces of a model, which is the vocabulary's from now on, also when this fails. */
+tw_status vocabulary_of_pieces(piece_set *model, vocabulary **out);
 void vocabulary_destroy(vocabulary *v);
 
 text_unit vocabulary_unit(const vocabulary *v);
 size_t vocabulary_count(const vocabulary *v);
+const piece_set *vocabulary_pieces(const vocabulary *v); /* NULL: its tokens are words, or characters */
+/* What a text begins with where a network is to write one: the end of a line, and of pieces what pieces_begin says. Or
+ * VOCABULARY_NONE. */
+uint32_t vocabulary_begin(const vocabulary *v);
 
 /* The token's id; a new one is added. A token has at least one byte and no zero byte. */
 tw_status vocabulary_add(vocabulary *v, const char *token, size_t length, uint32_t *id);
@@ -32,9 +39,10 @@ const char *vocabulary_token(const vocabulary *v, uint32_t id);
 tw_status vocabulary_rank(const vocabulary *met, const uint64_t *often, size_t most, vocabulary **out, uint32_t *id_of);
 
 /* As a text for a checkpoint: a line "words" or "characters", then a token a line, "\n" and "\\" for newline and
- * backslash. For free(). */
+ * backslash. Or a line "pieces", and the bytes of the SentencePiece model in hexadecimal. For free(). */
 tw_status vocabulary_write(const vocabulary *v, char **text);
-/* The same back, of a text that is not trusted: TW_ERROR_FORMAT says which line is wrong. */
+/* The same back, of a text that is not trusted: TW_ERROR_FORMAT says which line is wrong. Of pieces
+ * TW_ERROR_UNSUPPORTED, too, as pieces_read. */
 tw_status vocabulary_read(const char *text, vocabulary **out);
 
 #endif

@@ -6,8 +6,6 @@
 
 #include "error.h"
 
-static const char *const unit_names[] = {[TEXT_WORDS] = "words", [TEXT_CHARACTERS] = "characters"};
-
 /* Appends a token and the end of its line. `dst` may take two bytes for one. */
 static char *escape(char *dst, const char *token)
 {
@@ -19,9 +17,26 @@ static char *escape(char *dst, const char *token)
     return dst;
 }
 
+static tw_status write_pieces(const piece_set *model, char **text)
+{
+    static const char digits[] = "0123456789abcdef";
+    size_t size;
+    const uint8_t *bytes = pieces_bytes(model, &size);
+    *text = malloc(2 * size + 16);
+    if (!*text) return tw_fail(TW_ERROR_MEMORY, "no memory to write the vocabulary: %zu bytes", 2 * size);
+    char *end = escape(*text, text_unit_name(TEXT_PIECES));
+    for (size_t i = 0; i < size; i++) {
+        *end++ = digits[bytes[i] >> 4];
+        *end++ = digits[bytes[i] & 15];
+    }
+    *end = 0;
+    return TW_OK;
+}
+
 tw_status vocabulary_write(const vocabulary *v, char **text)
 {
-    const char *unit = unit_names[vocabulary_unit(v)];
+    const char *unit = text_unit_name(vocabulary_unit(v));
+    if (vocabulary_pieces(v)) return write_pieces(vocabulary_pieces(v), text);
     size_t room = strlen(unit) + 2;
     for (uint32_t id = 0; id < vocabulary_count(v); id++) room += 2 * strlen(vocabulary_token(v, id)) + 1;
     *text = malloc(room);
@@ -77,15 +92,46 @@ static tw_status read_tokens(const char *text, char *token, vocabulary *v)
 
 static tw_status read_unit(const char **text, text_unit *unit)
 {
-    for (int i = 0; i < 2; i++) {
-        size_t length = strlen(unit_names[i]);
-        if (strncmp(*text, unit_names[i], length) != 0 || (*text)[length] != '\n') continue;
+    for (int i = 0; i < TEXT_UNITS; i++) {
+        const char *name = text_unit_name((text_unit)i);
+        size_t length = strlen(name);
+        if (strncmp(*text, name, length) != 0 || (*text)[length] != '\n') continue;
         *unit = (text_unit)i;
         *text += length + 1;
         return TW_OK;
     }
     return tw_fail(TW_ERROR_FORMAT,
-                   "the vocabulary is damaged: it begins neither with \"words\" nor with \"characters\"");
+                   "the vocabulary is damaged: it begins neither with \"words\" nor with \"characters\" nor with "
+                   "\"pieces\"");
+}
+
+/* Below 0 where it is none. */
+static int digit_of(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static tw_status read_bytes(const char *text, uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        const int high = digit_of(text[2 * i]), low = high < 0 ? -1 : digit_of(text[2 * i + 1]);
+        if (low < 0) return tw_fail(TW_ERROR_FORMAT, "the vocabulary is damaged: byte %zu is not hexadecimal", i);
+        bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    if (!text[2 * size]) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "the vocabulary is damaged: byte %zu is not hexadecimal", size);
+}
+
+static tw_status read_pieces(const char *text, vocabulary **out)
+{
+    const size_t size = strlen(text) / 2;
+    piece_set *model = NULL;
+    uint8_t *bytes = malloc(size + 1);
+    tw_status status = bytes ? read_bytes(text, bytes, size) : tw_fail(TW_ERROR_MEMORY, "no memory for the vocabulary");
+    if (status == TW_OK) status = pieces_read(bytes, size, &model);
+    free(bytes);
+    return status == TW_OK ? vocabulary_of_pieces(model, out) : status;
 }
 
 tw_status vocabulary_read(const char *text, vocabulary **out)
@@ -93,6 +139,7 @@ tw_status vocabulary_read(const char *text, vocabulary **out)
     text_unit unit = TEXT_WORDS;
     vocabulary *v;
     TW_TRY(read_unit(&text, &unit));
+    if (unit == TEXT_PIECES) return read_pieces(text, out);
     TW_TRY(vocabulary_create(unit, &v));
     char *token = malloc(strlen(text) + 1);
     tw_status status = token ? read_tokens(text, token, v) : tw_fail(TW_ERROR_MEMORY, "no memory for the vocabulary");
