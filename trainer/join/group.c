@@ -11,9 +11,11 @@
 
 enum { MOST_REFUSED = 20 }; /* strangers that a person is told of */
 
+/* A run that goes on may have been one worker's: then it opens a group. */
 int group_is_wished(const train_settings *s)
 {
-    return s->join && s->workers == 0;
+    int told = options_source(s->set, "workers") > OPTION_FROM_RUN;
+    return s->join && (s->workers == 0 || (s->workers == 1 && !told));
 }
 
 /* ---- what goes with it ------------------------------------------------------------------------------------------- */
@@ -108,19 +110,14 @@ static char *describe(const train_settings *s, const task *work)
 
 tw_status group_open(const train_settings *s, const task *work, group *g)
 {
-    *g = (group){.quiet = s->quiet, .seals = s->seal, .place = {.struct_size = sizeof g->place}};
+    *g = (group){.quiet = s->quiet, .meeting = s->join, .seals = s->seal, .place = {.struct_size = sizeof g->place}};
     TW_TRY(group_check(s));
     char *subject = describe(s, work);
     if (!subject) return tw_fail(TW_ERROR_MEMORY, "no memory to describe the run");
     tw_status status = join_members(s, subject, g);
     free(subject);
     g->has_weights = tw_members_opened(g->members);
-    if (status != TW_OK || s->quiet) return status;
-    if (tw_members_opened(g->members))
-        fprintf(stderr, "thinwire: this worker opens a group at %s; others come with the same command\n", s->join);
-    else
-        fprintf(stderr, "thinwire: coming to the group at %s, which lets newcomers in between two rounds\n", s->join);
-    return TW_OK;
+    return status;
 }
 
 void group_close(group *g)
@@ -131,7 +128,16 @@ void group_close(group *g)
 
 /* ---- generations ------------------------------------------------------------------------------------------------- */
 
-/* What a generation has in common with the one before is no news. */
+/* Each has a terminal of its own. Rank 0 tells of the generations. */
+static void tell_coming(const group *g)
+{
+    if (g->quiet || g->was_in) return;
+    if (g->has_weights)
+        fprintf(stderr, "thinwire: this worker opens a group at %s; others come with the same command\n", g->meeting);
+    else
+        fprintf(stderr, "thinwire: coming to the group at %s, which lets newcomers in between two rounds\n", g->meeting);
+}
+
 static void note_generation(group *g)
 {
     int size = g->place.size;
@@ -146,6 +152,7 @@ static void note_generation(group *g)
 tw_status group_next(group *g, uint64_t rounds, int leaves, tw_comm **comm)
 {
     tw_status status;
+    tell_coming(g);
     do {
         tw_comm *plain;
         TW_TRY(tw_members_next(g->members, g->has_weights ? (int64_t)rounds : -1, leaves, &g->place, &plain));

@@ -256,6 +256,7 @@ static int launch_changing(const train_settings *settings)
     run_result result = {0};
     train_settings s = *settings;
     s.changing = true;
+    s.workers = 0;
     warn_of_exposed_key(&s);
     interrupt_listen();
     tw_status status = run_changing(&s, &work, &result);

@@ -150,6 +150,7 @@ static tw_status exchange_updates_end(worker *w)
 {
     updates_way *way = exchange_updates_way_of(w);
     double begun = tw_clock();
+    int any = w->taken > 0 || scheme_number(w->spec, "fragments") > 1; /* else all stand at theta already */
     tw_status status = tw_outer_finish(way->outer, way->weights);
     if (status == TW_SKIPPED)
         return worker_diverged(w, "the last round came to nothing, as what was to be sent was too large");
@@ -157,7 +158,7 @@ static tw_status exchange_updates_end(worker *w)
     w->now.values[TOTAL_SECONDS_TRAINING] += tw_clock() - begun;
     exchange_updates_copy(w, w->learner->parameters, way->own);
     way->ended = 1;
-    return end_round(w);
+    return any ? end_round(w) : TW_OK;
 }
 
 static tw_status show_shared(worker *w)
