@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WEIGHTS "own/" /* where the exchange saves none, they stand under the same names */
+#define WEIGHTS "own/" /* as an exchange saves them, where it does */
 #define BASE_BUFFERS "base/"
-#define THETA WORKER_FILE_SCHEME "theta/"
 enum { LARGEST_NAME = 512 };
 
 void carry_release(carry *c)
@@ -215,15 +214,9 @@ static tw_status become_donors(const worker *w, tw_state *given, const carry *c)
 {
     const learner *l = w->learner;
     TW_TRY(keep_sums(c, given));
-    if (l->based) { /* which is the same */
-        TW_TRY(tensor_table_get(c->own, BASE_BUFFERS, l->buffer_tensors, l->buffer_tensor_count, l->buffers));
-        TW_TRY(tensor_table_put(given, BASE_BUFFERS, l->buffer_tensors, l->buffer_tensor_count, l->buffers));
-    }
-    if (w->exchange->save) {
-        TW_TRY(tensor_table_get(given, THETA, l->tensors, l->tensor_count, l->parameters));
-        TW_TRY(tensor_table_put(given, WEIGHTS, l->tensors, l->tensor_count, l->parameters));
-    }
-    return TW_OK;
+    if (!l->based) return TW_OK; /* the base is the same */
+    TW_TRY(tensor_table_get(c->own, BASE_BUFFERS, l->buffer_tensors, l->buffer_tensor_count, l->buffers));
+    return tensor_table_put(given, BASE_BUFFERS, l->buffer_tensors, l->buffer_tensor_count, l->buffers);
 }
 
 /* Of the old states this worker's own; who is behind has none, but the donor's. */
@@ -246,9 +239,8 @@ static tw_status unpack(worker *w, const tw_generation *place, const tw_state *s
     tw_state *made;
     TW_TRY(checkpoint_unpack_worker(w, state));
     if (l->based) TW_TRY(tensor_table_get(state, BASE_BUFFERS, l->buffer_tensors, l->buffer_tensor_count, l->buffers));
-    TW_TRY(tensor_table_get(state, WEIGHTS, l->tensors, l->tensor_count, l->parameters));
     TW_TRY(optimiser_load(w->optimiser, state));
-    if (!w->exchange->regroup) return TW_OK;
+    if (!w->exchange->regroup) return tensor_table_get(state, WEIGHTS, l->tensors, l->tensor_count, l->parameters);
     TW_TRY(tw_state_create(&made));
     tw_status status = w->exchange->regroup(w, w->size, WORKER_FILE_SCHEME, find_old, &old, made);
     tw_state_destroy(made);

@@ -332,6 +332,20 @@ static tw_status settle(worker *w, tw_status regrouped, tw_state_source source, 
     return put_since(prefix, w->owes ? (uint64_t)period(w) - 1 : 0, state);
 }
 
+/* All go on from the shared weights; in a group that changes, who was there before goes on from its own. */
+static tw_status take_own(const worker *w, tw_state_source source, void *context, const char *prefix,
+                          const tw_state *made)
+{
+    const learner *l = w->learner;
+    const tw_state *old = NULL;
+    float *own = exchange_updates_way_of(w)->own;
+    char name[1024];
+    if (w->settings.changing) TW_TRY(source(context, w->rank, &old));
+    if (old) return tensor_table_get(old, OWN, l->tensors, l->tensor_count, own);
+    TW_TRY(join_name(prefix, "theta/", name));
+    return tensor_table_get(made, name, l->tensors, l->tensor_count, own);
+}
+
 static tw_status exchange_updates_regroup(worker *w, int workers, const char *prefix, tw_state_source source,
                                           void *context, tw_state *state)
 {
@@ -343,9 +357,8 @@ static tw_status exchange_updates_regroup(worker *w, int workers, const char *pr
     if (w->settings.changing) status = settle(w, status, source, context, prefix, state);
     TW_TRY(status);
     TW_TRY(tw_outer_load_state(way->outer, prefix, state));
-    exchange_updates_copy(w, l->parameters, way->own); /* the checkpoint's, which are the shared ones */
     way->loaded = 1;
-    return TW_OK;
+    return take_own(w, source, context, prefix, state);
 }
 
 const exchange updates_exchange = {
