@@ -171,7 +171,7 @@ class ChangingTest(CommandLineTest):
         first = self.open_group(*LOCAL, *SELDOM, *LONG)
         for options, culprits in (((*LOCAL, *SELDOM, *LONG, "--lr", 0.1), ("--lr 0.1", "--lr 0.03")),
                                   ((*TOPK, *SELDOM, *LONG), ("exchange=topk",)),
-                                  ((*LOCAL, *SELDOM, *LONG, "--limit", 100), ("--limit 100",))):
+                                  ((*LOCAL, *SELDOM, *LONG, "--limit-train", 100), ("--limit-train 100",))):
             stranger = self.come(*options).finish(3)
             for culprit in culprits:
                 self.assertTrue(stranger.said(re.escape(culprit)), stranger.path.read_text())
