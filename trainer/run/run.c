@@ -1,7 +1,6 @@
-#include "run.h"
+#include "run_state.h"
 #include "agree.h"
 #include "best.h"
-#include "carry.h"
 #include "checkpoint.h"
 #include "disk.h"
 #include "error.h"
@@ -10,38 +9,10 @@
 #include "folder.h"
 #include "init_from.h"
 #include "interrupt.h"
-#include "journal.h"
 #include "summary.h"
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* What a run keeps between its steps, beside the worker. */
-typedef struct run {
-    worker worker;
-    journal journal;
-    stop_vote vote;
-    uint64_t saved_step; /* of the newest checkpoint */
-    evaluation looks[TASK_SPLITS];
-    uint64_t looked[TASK_SPLITS]; /* the steps that they speak of */
-    tw_status unwritten;          /* what became of rank 0's journal, and how that was told */
-    char unwritten_text[512];
-    /* Where workers come and go: */
-    group *group;            /* NULL: they stay */
-    tw_comm *alone;          /* of this worker alone */
-    train_settings settings; /* in the next generation; its folder may be this run's choice */
-    char *chosen_out;
-    carry carry;
-    int tells;  /* it has been rank 0, and the journal is open */
-    int begun;  /* what the worker has is worth carrying on */
-    int cut;    /* what stands to be done after a step is not done yet */
-    int leaves; /* asked to stop, and has kept what there is */
-} run;
-
-#define NEVER UINT64_MAX
-
-static char empty[] = ""; /* of --resume: what is in --out */
 
 /* A journal that cannot be written any more ends the run, but only when all ranks have saved where they are. */
 static tw_status note(run *r, tw_status written)
@@ -53,7 +24,7 @@ static tw_status note(run *r, tw_status written)
     return TW_OK;
 }
 
-static tw_status tell_unwritten(const run *r)
+tw_status run_tell_unwritten(const run *r)
 {
     const worker *w = &r->worker;
     if (r->unwritten == TW_OK) return TW_OK;
@@ -79,27 +50,11 @@ static tw_status run_evaluate(run *r, task_split split)
     return worker_diverged(&r->worker, "the loss over unseen data is NaN or infinite");
 }
 
-/* What a group would do together, this worker does as one that has nobody beside it. */
-static tw_status by_itself(run *r, tw_status (*act)(worker *w))
-{
-    worker *w = &r->worker;
-    tw_comm *comm = w->comm;
-    int rank = w->rank, size = w->size;
-    w->comm = r->alone;
-    w->rank = 0;
-    w->size = 1;
-    tw_status status = act(w);
-    w->comm = comm;
-    w->rank = rank;
-    w->size = size;
-    return status;
-}
-
 /* A checkpoint of workers that come and go is rank 0's alone, with which a group, or one worker, can go on. */
 static tw_status write_checkpoint(run *r)
 {
     if (!r->group) return checkpoint_write(&r->worker);
-    return r->worker.rank == 0 ? by_itself(r, checkpoint_write) : TW_OK;
+    return r->worker.rank == 0 ? member_by_itself(r, checkpoint_write) : TW_OK;
 }
 
 static tw_status run_save(run *r)
@@ -197,7 +152,7 @@ static tw_status judge(run *r)
 /* Before the end, and after a checkpoint. */
 static tw_status stop(run *r)
 {
-    TW_TRY(agree_status(&r->worker, tell_unwritten(r)));
+    TW_TRY(agree_status(&r->worker, run_tell_unwritten(r)));
     journal_interrupted(&r->journal, &r->worker);
     return TW_OK;
 }
@@ -213,13 +168,11 @@ static tw_status run_finish(run *r, int *interrupted)
     TW_TRY(summary_gather(&r->worker, &mean));
     const evaluation *validation = t->has_validation ? &r->looks[TASK_VALIDATION] : NULL;
     tw_status ended = journal_end(&r->journal, &r->worker, &r->looks[task_final(t)], validation, &mean);
-    TW_TRY(agree_status(&r->worker, r->unwritten != TW_OK ? tell_unwritten(r) : ended));
+    TW_TRY(agree_status(&r->worker, r->unwritten != TW_OK ? run_tell_unwritten(r) : ended));
     return expect_ratio_check(&r->worker, &mean);
 }
 
-/* A run that was given no folder takes a new one. Where machines have disks of their own, the folder must not be
- * another run's on any of them. */
-static tw_status choose_folder(worker *w)
+tw_status run_choose_folder(worker *w)
 {
     char out[FOLDER_PATH] = "";
     int taken = 0;
@@ -256,19 +209,23 @@ static tw_status open_journals(run *r)
     return agree_status(w, w->first_on_disk && w->rank > 0 ? journal_share(&r->journal, w) : TW_OK);
 }
 
+tw_status run_take_start(run *r, int resumes)
+{
+    worker *w = &r->worker;
+    if (!resumes) return w->settings.init_from || w->learner->based ? init_from_take(w) : TW_OK;
+    TW_TRY(checkpoint_resume(w));
+    r->saved_step = w->unseen ? NEVER : w->step;
+    tell_finished(w);
+    return TW_OK;
+}
+
 static tw_status run_begin(run *r)
 {
     worker *w = &r->worker;
     const train_settings *s = &w->settings;
     TW_TRY(agree_status(w, w->rank == 0 ? journal_lock(&r->journal, w) : TW_OK));
-    if (s->resume) {
-        TW_TRY(checkpoint_resume(w));
-        r->saved_step = w->unseen ? NEVER : w->step;
-        tell_finished(w);
-    } else if (s->init_from || w->learner->based) {
-        TW_TRY(init_from_take(w));
-    }
-    TW_TRY(choose_folder(w));
+    TW_TRY(run_take_start(r, s->resume != NULL));
+    TW_TRY(run_choose_folder(w));
     TW_TRY(agree_status(w, worker_plan_dump(w)));
     TW_TRY(worker_begin(w));
     return open_journals(r);
@@ -329,44 +286,6 @@ static tw_status next_meeting(run *r, uint64_t *target)
     return TW_OK;
 }
 
-/* ---- workers that come and go ------------------------------------------------------------------------------------ */
-
-/* The folder of this worker's own, where it has something to keep. */
-static tw_status have_folder(run *r)
-{
-    worker *w = &r->worker;
-    if (!w->settings.out || r->journal.shares) return TW_OK;
-    if (!*w->settings.out) {
-        TW_TRY(by_itself(r, choose_folder));
-        r->chosen_out = r->settings.out = w->settings.out;
-        w->chosen_out = NULL; /* it is the run's, which outlives the worker */
-        if (!w->settings.quiet) fprintf(stderr, "thinwire: this run is kept in %s\n", r->chosen_out);
-    }
-    return journal_share(&r->journal, w);
-}
-
-static tw_status keep_alone(run *r)
-{
-    worker *w = &r->worker;
-    if (!w->settings.out) return TW_OK;
-    TW_TRY(have_folder(r));
-    TW_TRY(worker_show_shared(w));
-    TW_TRY(by_itself(r, checkpoint_write));
-    return worker_show_own(w);
-}
-
-/* Between two rounds. Whoever was asked to stop keeps what there is, and leaves; TW_ERROR_PEER: there is a change. */
-static tw_status look_for_change(run *r)
-{
-    worker *w = &r->worker;
-    int asked = interrupt_asked();
-    if (w->spoilt) return worker_spoilt(w);
-    if (asked || w->stops) TW_TRY(keep_alone(r));
-    TW_TRY(tell_unwritten(r));
-    r->leaves = asked;
-    return group_look(r->group, w->comm, r->leaves);
-}
-
 /* Each at a step of its own. */
 static tw_status train_apart(run *r, int *interrupted)
 {
@@ -384,7 +303,7 @@ static tw_status train_apart(run *r, int *interrupted)
         *interrupted |= w->unseen;
         if (*interrupted) return stop(r);
         if (last) return run_finish(r, interrupted);
-        if (r->group) TW_TRY(look_for_change(r));
+        if (r->group) TW_TRY(member_look(r));
         TW_TRY(worker_begin(w));
     }
 }
@@ -401,7 +320,7 @@ static tw_status train_together(run *r, int *interrupted)
         if (meets && !r->group) TW_TRY(agree_to_stop(w, &r->vote, interrupted));
         if (*interrupted) break;
         TW_TRY(run_step(r));
-        if (meets && r->group && w->step < w->steps) TW_TRY(look_for_change(r));
+        if (meets && r->group && w->step < w->steps) TW_TRY(member_look(r));
     }
     *interrupted |= w->unseen;
     if (!*interrupted) return run_finish(r, interrupted);
@@ -412,7 +331,7 @@ static tw_status train_together(run *r, int *interrupted)
     return stop(r);
 }
 
-static tw_status run_on(run *r, int *interrupted)
+tw_status run_on(run *r, int *interrupted)
 {
     const exchange *way = r->worker.exchange;
     return way->replicas || way->side_by_side ? train_together(r, interrupted) : train_apart(r, interrupted);
@@ -429,179 +348,5 @@ tw_status run_worker(const train_settings *settings, const task *work, tw_comm *
     result->diverged = r.worker.diverged;
     journal_close(&r.journal);
     worker_release(&r.worker);
-    return status;
-}
-
-/* ---- a member of a group ----------------------------------------------------------------------------------------- */
-
-/* What it would be if nobody came: the one that opens the group gives that to the others. */
-static tw_status begin_alone(run *r)
-{
-    worker *w = &r->worker;
-    const train_settings *s = &w->settings;
-    if (s->out && *s->out) TW_TRY(journal_lock(&r->journal, w));
-    if (s->resume && r->group->has_weights) {
-        TW_TRY(checkpoint_resume(w));
-        tell_finished(w);
-    } else if (s->init_from || w->learner->based) {
-        TW_TRY(init_from_take(w));
-    }
-    if (s->out && *s->out) TW_TRY(have_folder(r));
-    r->settings.resume = empty; /* from here on, what is in the folder is this run's */
-    TW_TRY(worker_begin(w));
-    return carry_pack(w, 0, &r->carry);
-}
-
-static tw_status make_carry(run *r, const task *work)
-{
-    tw_comm *comm;
-    TW_TRY(tw_comm_create_threads(1, &comm));
-    tw_status status = worker_create(&r->settings, work, comm, &r->worker);
-    if (status == TW_OK) status = begin_alone(r);
-    worker_release(&r->worker);
-    tw_comm_destroy(comm);
-    return status;
-}
-
-/* Of more members than the data have room for the last go. */
-static tw_status check_room(const run *r, const task *work)
-{
-    learner_place place = {.size = r->group->place.size, .batch = (size_t)r->settings.batch};
-    while (place.size > 1 && work->ops->fits(work, &place) != TW_OK) place.size--;
-    if (place.size == r->group->place.size) return TW_OK;
-    return tw_fail(r->group->place.rank >= place.size ? TW_ERROR_ARGUMENT : TW_ERROR_PEER,
-                   "the training data are too few for a step of %d workers with --batch %ld each; they are enough for "
-                   "%d",
-                   r->group->place.size, r->settings.batch, place.size);
-}
-
-/* Rank 0 tells of the run and keeps it, until it goes; then another is rank 0. */
-static tw_status tell_generation(run *r)
-{
-    worker *w = &r->worker;
-    if (w->rank > 0) return TW_OK;
-    if (!r->tells) {
-        TW_TRY(have_folder(r));
-        TW_TRY(journal_open(&r->journal, w));
-        r->tells = 1;
-    }
-    progress_say(&r->journal.progress, "%d worker%s from step %llu on", w->size, w->size > 1 ? "s" : "",
-                 (unsigned long long)w->step);
-    return TW_OK;
-}
-
-static tw_status enter(run *r, const tw_generation *place)
-{
-    worker *w = &r->worker;
-    TW_TRY(carry_take(w, place, &r->carry));
-    w->unseen |= w->step == w->steps;
-    r->saved_step = r->looked[TASK_VALIDATION] = r->looked[TASK_TEST] = NEVER;
-    r->cut = 0;
-    TW_TRY(worker_begin(w));
-    r->begun = r->group->has_weights = 1;
-    return TW_OK;
-}
-
-static tw_status tell_member(run *r)
-{
-    worker *w = &r->worker;
-    totals sums;
-    char sent[BYTES_TEXT];
-    TW_TRY(worker_totals(w, &sums));
-    if (w->settings.quiet) return TW_OK;
-    fprintf(stderr, "thinwire: %llu rounds among %d to %d workers; this one sent %s; weights %08x\n",
-            (unsigned long long)w->rounds, r->group->least, r->group->most,
-            bytes_text(sums.values[TOTAL_BYTES_SENT], sent), w->judged ? w->last_checksum : worker_checksum(w));
-    return TW_OK;
-}
-
-static tw_status live(run *r, run_result *result)
-{
-    TW_TRY(enter(r, &r->group->place));
-    TW_TRY(tell_generation(r));
-    TW_TRY(run_on(r, &result->interrupted));
-    return tell_member(r);
-}
-
-/* With what is needed to go on, where somebody came, left or was lost: TW_ERROR_PEER. */
-static tw_status live_in(run *r, const task *work, tw_comm *comm, run_result *result)
-{
-    char text[512];
-    r->begun = 0;
-    tw_status status = check_room(r, work);
-    if (status == TW_OK) status = worker_create(&r->settings, work, comm, &r->worker);
-    if (status == TW_OK) status = live(r, result);
-    snprintf(text, sizeof text, "%s", status == TW_OK ? "" : tw_last_error());
-    result->diverged = r->worker.diverged;
-    tw_status packed = status == TW_ERROR_PEER && r->begun ? carry_pack(&r->worker, r->cut, &r->carry) : TW_OK;
-    worker_release(&r->worker);
-    r->worker = (worker){0};
-    tw_comm_destroy(comm);
-    if (packed != TW_OK) return packed;
-    return status == TW_OK ? TW_OK : tw_fail(status, "%s", text);
-}
-
-/* The group is no more, and what this worker has is not lost with it: its last steps count alone. */
-static tw_status keep_rest(run *r, const task *work)
-{
-    tw_comm *comm;
-    const tw_generation place = {.size = 1};
-    if (!r->group->was_in || !r->settings.out) return TW_OK;
-    TW_TRY(tw_comm_create_threads(1, &comm));
-    tw_status status = worker_create(&r->settings, work, comm, &r->worker);
-    if (status == TW_OK) status = enter(r, &place);
-    if (status == TW_OK) status = keep_alone(r);
-    worker_release(&r->worker);
-    r->worker = (worker){0};
-    tw_comm_destroy(comm);
-    return status;
-}
-
-static tw_status fall_alone(run *r, const task *work, tw_status status, run_result *result)
-{
-    char text[512];
-    snprintf(text, sizeof text, "%s", tw_last_error());
-    result->interrupted = interrupt_asked() && !r->group->was_in;
-    if (result->interrupted) return TW_OK;
-    TW_TRY(keep_rest(r, work));
-    if (!r->group->was_in || !r->settings.out) return tw_fail(status, "%s", text);
-    return tw_fail(status, "%s; what this worker has is kept: thinwire train --resume %s goes on with it", text,
-                   r->settings.out);
-}
-
-static void tell_left(const run *r)
-{
-    if (r->settings.quiet) return;
-    fprintf(stderr, "thinwire: left the group after step %llu%s%s%s\n", (unsigned long long)r->carry.moment.step,
-            r->settings.out ? "; thinwire train --resume " : "", r->settings.out ? r->settings.out : "",
-            r->settings.out ? " goes on with what it had" : "");
-}
-
-static tw_status live_on(run *r, const task *work, run_result *result)
-{
-    for (;;) {
-        tw_comm *comm;
-        tw_status status = group_next(r->group, r->carry.rounds, r->leaves, &comm);
-        if (status != TW_OK) return fall_alone(r, work, status, result);
-        if (!comm) break;
-        status = live_in(r, work, comm, result);
-        if (status != TW_ERROR_PEER) return status;
-    }
-    result->interrupted = 1;
-    tell_left(r);
-    return TW_OK;
-}
-
-tw_status run_member(const train_settings *settings, const task *work, group *g, run_result *result)
-{
-    run r = {.group = g, .settings = *settings};
-    *result = (run_result){0};
-    TW_TRY(tw_comm_create_threads(1, &r.alone));
-    tw_status status = make_carry(&r, work);
-    if (status == TW_OK) status = live_on(&r, work, result);
-    journal_close(&r.journal);
-    carry_release(&r.carry);
-    tw_comm_destroy(r.alone);
-    free(r.chosen_out);
     return status;
 }
