@@ -1,5 +1,5 @@
-/* What workers take from one generation of a group to the next: those that stay have to the bit what they had, who is new
- * has what the donor gives, and steps that no round had yet are in the first one, by how many they are. */
+/* What workers take from one generation of a group to the next: those that stay have to the bit what they had, and who is
+ * new has what the donor gives. Steps that no round had yet are in the first one, by how many they are. */
 #include "carry.h"
 #include "crew.h"
 #include "error.h"
@@ -235,16 +235,13 @@ static void test_what_cannot_be_is_refused(void **state)
     static const struct {
         int64_t dtype;
         uint64_t dims, shape[TW_MAX_DIMS];
-    } lies[] = {{TW_F32, 1, {1ULL << 40}},
-                {TW_F32, 9, {0}},
-                {TW_F32, 2, {1ULL << 32, 1ULL << 32}},
-                {TW_F32, UINT64_MAX, {0}},
-                {77, 1, {4}},
-                {-1, 1, {4}}};
+    } lies[] = {{TW_F32, 1, {1ULL << 40}}, {TW_F32, 9, {0}}, {TW_F32, 2, {1ULL << 32, 1ULL << 32}},
+                {TW_F32, UINT64_MAX, {0}}, {77, 1, {4}},     {-1, 1, {4}}};
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         small_run run;
         crew_member crew[OLD];
-        story s = {.behind = {0, 1}, .size = OLD, .carries = {{.moment.steps_per_epoch = 2}, {.moment.steps_per_epoch = 2}}};
+        story s = {
+            .behind = {0, 1}, .size = OLD, .carries = {{.moment.steps_per_epoch = 2}, {.moment.steps_per_epoch = 2}}};
         strcpy(lie.name, "scheme.theta/conv1.weight");
         lie.dtype = lies[i].dtype;
         lie.dims = lies[i].dims;

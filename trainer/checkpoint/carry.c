@@ -186,8 +186,8 @@ static tw_status take_moment(worker *w, const tw_generation *place, const carry 
     m.base.sum[sizeof m.base.sum - 1] = m.run[sizeof m.run - 1] = 0;
     if (w->learner->based && strcmp(m.base.sum, c->moment.base.sum) != 0)
         return tw_fail(TW_ERROR_STATE,
-                       "--init-from has weights of checksum %s, and the group trains beside those of %s", c->moment.base.sum,
-                       m.base.sum);
+                       "--init-from has weights of checksum %s, and the group trains beside those of %s",
+                       c->moment.base.sum, m.base.sum);
     w->base = c->moment.base;
     w->schedule.best_loss = m.best_loss;
     w->schedule.falls = m.falls;

@@ -44,8 +44,9 @@ static tw_status group_check(const train_settings *s)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--slow, --pause, --memory-budget and --dump-gradients need --workers N: they are of one rank, "
                        "and where workers come and go it is not always the same");
-    return s->seal && !s->key_file ? tw_fail(TW_ERROR_ARGUMENT, "--seal needs --key-file FILE, the same on all machines")
-                                   : TW_OK;
+    return s->seal && !s->key_file
+               ? tw_fail(TW_ERROR_ARGUMENT, "--seal needs --key-file FILE, the same on all machines")
+               : TW_OK;
 }
 
 #ifdef TRAINER_HAS_GROUPS
@@ -135,7 +136,8 @@ static void tell_coming(const group *g)
     if (g->has_weights)
         fprintf(stderr, "thinwire: this worker opens a group at %s; others come with the same command\n", g->meeting);
     else
-        fprintf(stderr, "thinwire: coming to the group at %s, which lets newcomers in between two rounds\n", g->meeting);
+        fprintf(stderr, "thinwire: coming to the group at %s, which lets newcomers in between two rounds\n",
+                g->meeting);
 }
 
 static void note_generation(group *g)

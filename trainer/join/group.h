@@ -11,8 +11,8 @@ typedef struct group {
     tw_members *members;
     tw_generation place; /* in the generation under way */
     const char *meeting;
-    int least, most;     /* members that a generation had */
-    int has_weights;     /* this worker has the run's, and can give them to others */
+    int least, most; /* members that a generation had */
+    int has_weights; /* this worker has the run's, and can give them to others */
     int was_in, quiet, refused;
     int seals;
     unsigned char key[TW_SEAL_KEY_BYTES];

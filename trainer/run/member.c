@@ -1,4 +1,4 @@
-/* A member of a group whose workers come and go: each generation is a run of its own, which goes on where the one before
+/* A member of a group whose workers come and go: each generation is a run of its own, which goes on where the last one
  * ended. */
 #include "best.h"
 #include "checkpoint.h"

@@ -1,4 +1,3 @@
-#include "run_state.h"
 #include "agree.h"
 #include "best.h"
 #include "checkpoint.h"
@@ -9,6 +8,7 @@
 #include "folder.h"
 #include "init_from.h"
 #include "interrupt.h"
+#include "run_state.h"
 #include "summary.h"
 #include <math.h>
 #include <stdio.h>
@@ -279,7 +279,7 @@ static tw_status next_meeting(run *r, uint64_t *target)
 {
     const worker *w = &r->worker;
     uint64_t step = w->step, every = w->settings.out ? (uint64_t)w->settings.checkpoint_every : 0;
-    if (r->group && !every) every = w->steps_per_epoch; /* so that newcomers come in */
+    if (r->group && !every) every = w->steps_per_epoch;        /* so that newcomers come in */
     TW_TRY(tw_comm_broadcast(w->comm, 0, &step, sizeof step)); /* after an interruption it is not the same on all */
     *target = every > 0 ? (step / every + 1) * every : w->steps;
     if (*target > w->steps) *target = w->steps;

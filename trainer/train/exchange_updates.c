@@ -262,7 +262,8 @@ static tw_status exchange_updates_save(worker *w, const char *prefix, tw_state *
 {
     const learner *l = w->learner;
     const updates_way *way = exchange_updates_way_of(w);
-    TW_TRY(tensor_table_put(state, OWN, l->tensors, l->tensor_count, way->shown || way->ended ? way->own : l->parameters));
+    TW_TRY(
+        tensor_table_put(state, OWN, l->tensors, l->tensor_count, way->shown || way->ended ? way->own : l->parameters));
     return way->kept ? save_kept(w, prefix, state) : tw_outer_save_state(way->outer, prefix, state);
 }
 
