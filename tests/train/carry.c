@@ -1,5 +1,5 @@
-/* What workers take from one generation of a group to the next: those that stay have to the bit what they had, and who is
- * new has what the donor gives. Steps that no round had yet are in the first one, by how many they are. */
+/* What workers take from one generation of a group to the next: those that stay have to the bit what they had, and who
+ * is new has what the donor gives. Steps that no round had yet are in the first one, by how many they are. */
 #include "carry.h"
 #include "crew.h"
 #include "error.h"
