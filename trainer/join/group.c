@@ -80,8 +80,8 @@ static tw_status read_port(const char *name, int *port)
 
 static tw_status join_members(const train_settings *s, const char *subject, group *g)
 {
-    tw_members_options limits = {
-        .struct_size = sizeof limits, .grace = s->timeout, .patience = s->patience > 0 ? s->patience : 0};
+    int told = options_source(s->set, "timeout") > OPTION_FROM_RUN; /* else the group's own, which is shorter */
+    tw_members_options limits = {.struct_size = sizeof limits, .grace = told ? s->timeout : 0, .patience = s->patience};
     tw_tcp_options tcp = {.struct_size = sizeof tcp,
                           .bind = getenv("THINWIRE_BIND"),
                           .advertise = getenv("THINWIRE_ADVERTISE"),
