@@ -140,10 +140,8 @@ class JoinTest(Joining):
     def test_a_join_waits_as_long_as_asked(self):
         self.assert_refused([self.start_joined("--timeout", 0.5, workers=2)], 3, "1 of 2 ranks came", "within 0.5 seconds")
 
-    def test_nobody_is_told_of_no_workers(self):
-        done = self.run_program("train", "image", "--data", self.data, "--join", self.meeting, "--out", "none")
-        self.assertEqual((done.returncode, done.stderr),
-                         (2, "thinwire: --join needs --workers N: how many processes are started in all\n"))
+    def test_gradients_need_a_number_of_workers(self):
+        self.refuse_training(2, ["--join without --workers", "give --workers N"], "--join", self.meeting)
 
     def test_nobody_joins_alone(self):
         self.refuse_training(2, ["--workers 1", "nobody to meet", "all machines"], "--join", self.meeting, "--workers", 1)

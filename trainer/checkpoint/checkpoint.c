@@ -178,7 +178,7 @@ static tw_status unpack_own(worker *w, const tw_state *state, const place *found
     return w->exchange->load ? w->exchange->load(w, WORKER_FILE_SCHEME, state) : TW_OK;
 }
 
-static tw_status pack_worker(worker *w, tw_state *state)
+tw_status checkpoint_pack_worker(worker *w, tw_state *state)
 {
     const learner *l = w->learner;
     const task_score *e = &w->epoch_score;
@@ -194,30 +194,34 @@ static tw_status pack_worker(worker *w, tw_state *state)
     return pack_own(w, state);
 }
 
-/* The step of this run that comes as late in its epoch as that step of the checkpoint's. A run whose length is given in
- * steps counts steps. */
-static uint64_t find_step(const worker *w, uint64_t written, uint64_t steps_per_epoch)
+uint64_t checkpoint_find_step(const worker *w, uint64_t written, uint64_t steps_per_epoch)
 {
     uint64_t rest = written % steps_per_epoch;
     if (w->settings.steps > 0 || steps_per_epoch == w->steps_per_epoch) return written;
     return written / steps_per_epoch * w->steps_per_epoch + rest * w->steps_per_epoch / steps_per_epoch;
 }
 
-static tw_status unpack_worker(worker *w, const tw_state *state, const place *found)
+tw_status checkpoint_unpack_worker(worker *w, const tw_state *state)
 {
-    uint64_t step;
     double epoch[EPOCH_COUNT];
     learner *l = w->learner;
-    TW_TRY(tw_state_get(state, "step", TW_U64, 1, &step));
-    if (!w->exchange->replicas)
-        w->step = find_step(w, step, found->steps_per_epoch);
-    else if (step != w->step)
-        return tw_fail(TW_ERROR_STATE, "it is of step %llu, the model beside it of step %llu", (unsigned long long)step,
-                       (unsigned long long)w->step);
     TW_TRY(worker_file_get_sums(state, &w->before, epoch));
     TW_TRY(tensor_table_get(state, "", l->buffer_tensors, kept_buffers(l), l->buffers));
     if (w->task->ops->restore) TW_TRY(w->task->ops->restore(l, TASK, state));
     worker_file_resume_epoch(w, epoch);
+    return TW_OK;
+}
+
+static tw_status unpack_worker(worker *w, const tw_state *state, const place *found)
+{
+    uint64_t step;
+    TW_TRY(tw_state_get(state, "step", TW_U64, 1, &step));
+    if (!w->exchange->replicas)
+        w->step = checkpoint_find_step(w, step, found->steps_per_epoch);
+    else if (step != w->step)
+        return tw_fail(TW_ERROR_STATE, "it is of step %llu, the model beside it of step %llu", (unsigned long long)step,
+                       (unsigned long long)w->step);
+    TW_TRY(checkpoint_unpack_worker(w, state));
     return unpack_own(w, state, found);
 }
 
@@ -236,7 +240,7 @@ static tw_status complete_model(worker *w, uint64_t step, tw_state **out, stamp 
 
 static tw_status pack_and_save_worker(worker *w, const stamp *s, tw_state *state, const char *path)
 {
-    TW_TRY(pack_worker(w, state));
+    TW_TRY(checkpoint_pack_worker(w, state));
     TW_TRY(stamp_put(s, w->rank, state));
     TW_TRY(checksum_put(state));
     return tw_state_save(state, path);
@@ -384,7 +388,7 @@ static tw_status load_model(worker *w, place *found)
     tw_state_destroy(state);
     TW_TRY(status);
     found->written = w->step;
-    found->step = w->step = find_step(w, found->written, found->steps_per_epoch);
+    found->step = w->step = checkpoint_find_step(w, found->written, found->steps_per_epoch);
     found->schedule = w->schedule;
     best_check(w);
     found->best = w->best;

@@ -23,4 +23,12 @@ tw_status checkpoint_write(worker *w);
  * files are there. Every rank calls it. TW_ERROR_STATE and TW_ERROR_FORMAT name the file and what does not fit. */
 tw_status checkpoint_resume(worker *w);
 
+/* What is in a worker's file, for who keeps it in memory: carry.h. The second leaves what the optimiser and the
+ * exchange have saved to others. */
+tw_status checkpoint_pack_worker(worker *w, tw_state *state);
+tw_status checkpoint_unpack_worker(worker *w, const tw_state *state);
+/* The step of this run that comes as late in its epoch as that step of one with epochs of so many steps. A run whose
+ * length is given in steps counts steps. */
+uint64_t checkpoint_find_step(const worker *w, uint64_t written, uint64_t steps_per_epoch);
+
 #endif

@@ -46,8 +46,6 @@ static tw_status join_check(const train_settings *s)
 {
     if (s->transport == TRANSPORT_THREADS || s->transport == TRANSPORT_MPI)
         return tw_fail(TW_ERROR_ARGUMENT, "--join goes with --transport tcp, which it implies; leave --transport out");
-    if (s->workers == 0)
-        return tw_fail(TW_ERROR_ARGUMENT, "--join needs --workers N: how many processes are started in all");
     if (s->workers == 1)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--join with --workers 1 has nobody to meet: N of --workers N counts the processes of all "
@@ -115,14 +113,14 @@ static int has_to_agree(const option_row *row)
  * with them. So do all in measuring a line that nobody has told. */
 static void list_presence(FILE *stream, const train_settings *s)
 {
+    if (s->changing) return; /* nothing is done with them together */
     fprintf(stream, "--out %s\n", !s->out ? "none" : *s->out ? "DIR" : "(nothing)");
     fprintf(stream, "--resume %s\n", s->resume ? "(given)" : "(nothing)");
     fprintf(stream, "--init-from %s\n", s->init_from ? "RUN" : "(nothing)");
     fprintf(stream, "--link %s\n", s->link ? s->link : "(nothing)");
 }
 
-/* A line each: "--lr 0.03". NULL: no memory. */
-static char *list_options(const train_settings *s)
+char *join_list_options(const train_settings *s)
 {
     const option_page *page = s->set->page;
     char *text = NULL, space[OPTION_TEXT_MOST];
@@ -164,7 +162,7 @@ static tw_status compare(const char *own, const char *first, int rank)
 tw_status join_compare(const train_settings *settings, tw_comm *comm)
 {
     int rank = tw_comm_rank(comm);
-    char *own = list_options(settings);
+    char *own = join_list_options(settings);
     uint64_t size = own ? strlen(own) + 1 : 0;
     tw_status status = tw_comm_broadcast(comm, 0, &size, sizeof size);
     char *first = status == TW_OK && size && size < 1 << 20 ? calloc(1, (size_t)size) : NULL;

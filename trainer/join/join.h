@@ -20,6 +20,9 @@ void join_tell_begin(const train_settings *settings);
 void join_tell_joined(const train_settings *settings, const tw_comm *comm);
 void join_tell_end(const train_settings *settings, int rank, int interrupted);
 
+/* What has to be the same on all, a line each: "--lr 0.03". The caller's to free; NULL: no memory. */
+char *join_list_options(const train_settings *settings);
+
 /* Nobody but the user says that all were started with the same options: compares those that matter with rank 0's.
  * Called by all ranks; a rank that differs gets TW_ERROR_ARGUMENT, which names the option. */
 tw_status join_compare(const train_settings *settings, tw_comm *comm);

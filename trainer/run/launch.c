@@ -3,6 +3,7 @@
 #include "automatic.h"
 #include "error.h"
 #include "exit.h"
+#include "group.h"
 #include "interrupt.h"
 #include "join.h"
 #include "launcher.h"
@@ -238,6 +239,32 @@ static int run_joined(const train_settings *settings, tw_comm *comm)
     return code;
 }
 
+static tw_status run_changing(const train_settings *s, task **work, run_result *result)
+{
+    group g;
+    TW_TRY(plugins_load(s->plugin));
+    TW_TRY(launch_load(s, work));
+    tw_status status = group_open(s, *work, &g);
+    if (status == TW_OK) status = run_member(s, *work, &g, result);
+    group_close(&g);
+    return status;
+}
+
+static int launch_changing(const train_settings *settings)
+{
+    task *work = NULL;
+    run_result result = {0};
+    train_settings s = *settings;
+    s.changing = true;
+    s.workers = 0;
+    warn_of_exposed_key(&s);
+    interrupt_listen();
+    tw_status status = run_changing(&s, &work, &result);
+    if (status != TW_OK) launch_tell(tw_last_error());
+    s.task->release(work);
+    return exit_code(status, &result);
+}
+
 static int launch_joined(const train_settings *settings)
 {
     tw_comm *comm;
@@ -252,6 +279,7 @@ static int launch_joined(const train_settings *settings)
 
 int launch(const train_settings *settings)
 {
+    if (group_is_wished(settings)) return launch_changing(settings);
     if (join_is_wished(settings)) return launch_joined(settings);
     interrupt_listen();
     if (launcher_has_ranks(settings->transport)) return launch_mpi(settings);

@@ -1,4 +1,3 @@
-#include "run.h"
 #include "agree.h"
 #include "best.h"
 #include "checkpoint.h"
@@ -9,27 +8,11 @@
 #include "folder.h"
 #include "init_from.h"
 #include "interrupt.h"
-#include "journal.h"
-#include "replan.h"
+#include "run_state.h"
 #include "summary.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-/* What a run keeps between its steps, beside the worker. */
-typedef struct run {
-    worker worker;
-    journal journal;
-    stop_vote vote;
-    replan replan;
-    uint64_t saved_step; /* of the newest checkpoint */
-    evaluation looks[TASK_SPLITS];
-    uint64_t looked[TASK_SPLITS]; /* the steps that they speak of */
-    tw_status unwritten;          /* what became of rank 0's journal, and how that was told */
-    char unwritten_text[512];
-} run;
-
-#define NEVER UINT64_MAX
 
 /* A journal that cannot be written any more ends the run, but only when all ranks have saved where they are. */
 static tw_status note(run *r, tw_status written)
@@ -41,7 +24,7 @@ static tw_status note(run *r, tw_status written)
     return TW_OK;
 }
 
-static tw_status tell_unwritten(const run *r)
+tw_status run_tell_unwritten(const run *r)
 {
     const worker *w = &r->worker;
     if (r->unwritten == TW_OK) return TW_OK;
@@ -67,12 +50,19 @@ static tw_status run_evaluate(run *r, task_split split)
     return worker_diverged(&r->worker, "the loss over unseen data is NaN or infinite");
 }
 
+/* A checkpoint of workers that come and go is rank 0's alone, with which a group, or one worker, can go on. */
+static tw_status write_checkpoint(run *r)
+{
+    if (!r->group) return checkpoint_write(&r->worker);
+    return r->worker.rank == 0 ? member_by_itself(r, checkpoint_write) : TW_OK;
+}
+
 static tw_status run_save(run *r)
 {
     if (r->saved_step == r->worker.step) return TW_OK;
     worker *w = &r->worker;
     TW_TRY(agree_status(w, w->rank == 0 ? journal_keep(&r->journal, w) : TW_OK));
-    TW_TRY(checkpoint_write(w));
+    TW_TRY(write_checkpoint(r));
     r->saved_step = r->worker.step;
     return TW_OK;
 }
@@ -111,7 +101,7 @@ static tw_status do_duties(run *r, const duties *due)
     return due->save || w->best.step == w->step ? run_save(r) : TW_OK;
 }
 
-static tw_status after_step(run *r)
+static tw_status do_due(run *r)
 {
     worker *w = &r->worker;
     duties due = find_duties(w);
@@ -123,6 +113,15 @@ static tw_status after_step(run *r)
     TW_TRY(worker_show_shared(w));
     TW_TRY(do_duties(r, &due));
     return worker_show_own(w);
+}
+
+/* Where it fails, the next generation does it again. */
+static tw_status after_step(run *r)
+{
+    r->cut = 1;
+    TW_TRY(do_due(r));
+    r->cut = 0;
+    return TW_OK;
 }
 
 static tw_status run_step(run *r)
@@ -153,7 +152,7 @@ static tw_status judge(run *r)
 /* Before the end, and after a checkpoint. */
 static tw_status stop(run *r)
 {
-    TW_TRY(agree_status(&r->worker, tell_unwritten(r)));
+    TW_TRY(agree_status(&r->worker, run_tell_unwritten(r)));
     journal_interrupted(&r->journal, &r->worker);
     return TW_OK;
 }
@@ -169,13 +168,11 @@ static tw_status run_finish(run *r, int *interrupted)
     TW_TRY(summary_gather(&r->worker, &mean));
     const evaluation *validation = t->has_validation ? &r->looks[TASK_VALIDATION] : NULL;
     tw_status ended = journal_end(&r->journal, &r->worker, &r->looks[task_final(t)], validation, &mean);
-    TW_TRY(agree_status(&r->worker, r->unwritten != TW_OK ? tell_unwritten(r) : ended));
+    TW_TRY(agree_status(&r->worker, r->unwritten != TW_OK ? run_tell_unwritten(r) : ended));
     return expect_ratio_check(&r->worker, &mean);
 }
 
-/* A run that was given no folder takes a new one. Where machines have disks of their own, the folder must not be
- * another run's on any of them. */
-static tw_status choose_folder(worker *w)
+tw_status run_choose_folder(worker *w)
 {
     char out[FOLDER_PATH] = "";
     int taken = 0;
@@ -212,19 +209,23 @@ static tw_status open_journals(run *r)
     return agree_status(w, w->first_on_disk && w->rank > 0 ? journal_share(&r->journal, w) : TW_OK);
 }
 
+tw_status run_take_start(run *r, int resumes)
+{
+    worker *w = &r->worker;
+    if (!resumes) return w->settings.init_from || w->learner->based ? init_from_take(w) : TW_OK;
+    TW_TRY(checkpoint_resume(w));
+    r->saved_step = w->unseen ? NEVER : w->step;
+    tell_finished(w);
+    return TW_OK;
+}
+
 static tw_status run_begin(run *r)
 {
     worker *w = &r->worker;
     const train_settings *s = &w->settings;
     TW_TRY(agree_status(w, w->rank == 0 ? journal_lock(&r->journal, w) : TW_OK));
-    if (s->resume) {
-        TW_TRY(checkpoint_resume(w));
-        r->saved_step = w->unseen ? NEVER : w->step;
-        tell_finished(w);
-    } else if (s->init_from || w->learner->based) {
-        TW_TRY(init_from_take(w));
-    }
-    TW_TRY(choose_folder(w));
+    TW_TRY(run_take_start(r, s->resume != NULL));
+    TW_TRY(run_choose_folder(w));
     TW_TRY(agree_status(w, worker_plan_dump(w)));
     TW_TRY(worker_begin(w));
     return open_journals(r);
@@ -269,7 +270,7 @@ static tw_status run_meet(run *r, int *stopped)
     worker *w = &r->worker;
     TW_TRY(worker_end(w));
     TW_TRY(agree_status(w, w->spoilt ? worker_spoilt(w) : TW_OK));
-    TW_TRY(agree_any(w->comm, stopped));
+    if (!r->group) TW_TRY(agree_any(w->comm, stopped));
     return agree_replicas(w);
 }
 
@@ -278,6 +279,7 @@ static tw_status next_meeting(run *r, uint64_t *target)
 {
     const worker *w = &r->worker;
     uint64_t step = w->step, every = w->settings.out ? (uint64_t)w->settings.checkpoint_every : 0;
+    if (r->group && !every) every = w->steps_per_epoch;        /* so that newcomers come in */
     TW_TRY(tw_comm_broadcast(w->comm, 0, &step, sizeof step)); /* after an interruption it is not the same on all */
     *target = every > 0 ? (step / every + 1) * every : w->steps;
     if (*target > w->steps) *target = w->steps;
@@ -293,12 +295,15 @@ static tw_status train_apart(run *r, int *interrupted)
         TW_TRY(next_meeting(r, &target));
         TW_TRY(walk(r, target, interrupted));
         TW_TRY(run_meet(r, interrupted));
-        int last = target == w->steps;
+        if (r->group) *interrupted = 0; /* who was asked to stop leaves, and the others go on */
+        if (r->group && !w->synchronous) w->step = target;
+        int last = r->group ? w->step == w->steps : target == w->steps;
         if (!*interrupted && (last || w->task->has_validation)) TW_TRY(run_evaluate(r, task_watched(w->task)));
-        TW_TRY(checkpoint_write(w));
+        TW_TRY(write_checkpoint(r));
         *interrupted |= w->unseen;
         if (*interrupted) return stop(r);
         if (last) return run_finish(r, interrupted);
+        if (r->group) TW_TRY(member_look(r));
         TW_TRY(worker_begin(w));
     }
 }
@@ -306,14 +311,18 @@ static tw_status train_apart(run *r, int *interrupted)
 static tw_status train_together(run *r, int *interrupted)
 {
     worker *w = &r->worker;
-    if (w->unseen) TW_TRY(after_step(r)); /* of the run that goes on */
-    TW_TRY(replan_begin(&r->replan, w));
+    if (w->unseen) { /* of the run that goes on */
+        w->unseen = 0;
+        TW_TRY(after_step(r));
+    }
+    if (!r->group) TW_TRY(replan_begin(&r->replan, w));
     while (w->step < w->steps && !w->unseen) {
         const int meets = !w->exchange->meets || w->exchange->meets(w);
-        if (meets) TW_TRY(agree_to_stop(w, &r->vote, interrupted));
+        if (meets && !r->group) TW_TRY(agree_to_stop(w, &r->vote, interrupted));
         if (*interrupted) break;
-        if (meets) TW_TRY(replan_before_step(&r->replan, w));
+        if (meets && !r->group) TW_TRY(replan_before_step(&r->replan, w));
         TW_TRY(run_step(r));
+        if (meets && r->group && w->step < w->steps) TW_TRY(member_look(r));
     }
     *interrupted |= w->unseen;
     if (!*interrupted) return run_finish(r, interrupted);
@@ -324,10 +333,9 @@ static tw_status train_together(run *r, int *interrupted)
     return stop(r);
 }
 
-static tw_status run_train(run *r, int *interrupted)
+tw_status run_on(run *r, int *interrupted)
 {
     const exchange *way = r->worker.exchange;
-    TW_TRY(run_begin(r));
     return way->replicas || way->side_by_side ? train_together(r, interrupted) : train_apart(r, interrupted);
 }
 
@@ -336,7 +344,8 @@ tw_status run_worker(const train_settings *settings, const task *work, tw_comm *
     run r = {.saved_step = NEVER, .looked = {NEVER, NEVER}};
     *result = (run_result){0};
     tw_status status = worker_create(settings, work, comm, &r.worker);
-    if (status == TW_OK) status = run_train(&r, &result->interrupted);
+    if (status == TW_OK) status = run_begin(&r);
+    if (status == TW_OK) status = run_on(&r, &result->interrupted);
     result->agreed = r.worker.agreed;
     result->diverged = r.worker.diverged;
     replan_end(&r.replan);

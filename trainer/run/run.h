@@ -2,6 +2,7 @@
 #ifndef TRAINER_RUN_H
 #define TRAINER_RUN_H
 
+#include "group.h"
 #include "settings.h"
 
 typedef struct run_result {
@@ -12,5 +13,9 @@ typedef struct run_result {
 
 /* Every rank calls it with the same settings; all three are borrowed. */
 tw_status run_worker(const train_settings *settings, const task *work, tw_comm *comm, run_result *result);
+
+/* The same as a member of a group whose workers come and go, to the end of the run, or until it leaves. `settings` are
+ * of such a run: changing. */
+tw_status run_member(const train_settings *settings, const task *work, group *g, run_result *result);
 
 #endif

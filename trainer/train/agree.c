@@ -50,17 +50,24 @@ tw_status agree_ranks(tw_comm *comm, tw_status own, int *agreed)
     return tw_fail(found, "%.*s", (int)sizeof text - 1, text);
 }
 
+/* Who fails in a group whose members come and go ends alone, and the others notice that it is gone. */
 tw_status agree_status(worker *w, tw_status own)
 {
+    if (w->settings.changing) return own;
     return agree_ranks(w->comm, own, &w->agreed);
+}
+
+const char *agree_data_text(const task *work, char text[AGREE_DATA_TEXT])
+{
+    snprintf(text, AGREE_DATA_TEXT, "%s: training data %s%s%s", work->description, work->identity,
+             *work->content ? ", " : "", work->content);
+    return text;
 }
 
 tw_status agree_data(tw_comm *comm, const task *work)
 {
-    char own[sizeof work->description + sizeof work->identity + sizeof work->content + 32], first[sizeof own];
-    snprintf(own, sizeof own, "%s: training data %s%s%s", work->description, work->identity, *work->content ? ", " : "",
-             work->content);
-    memcpy(first, own, sizeof own);
+    char own[AGREE_DATA_TEXT], first[sizeof own];
+    memcpy(first, agree_data_text(work, own), sizeof own);
     TW_TRY(tw_comm_broadcast(comm, 0, first, sizeof first));
     first[sizeof first - 1] = 0;
     if (strcmp(own, first) == 0) return TW_OK;

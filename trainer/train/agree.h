@@ -7,9 +7,12 @@
 /* Every rank brings how it fared; if any failed, all return the lowest failing rank's status and text, and set *agreed:
  * rank 0 alone need tell it. */
 tw_status agree_ranks(tw_comm *comm, tw_status own, int *agreed);
-/* The same, noted in w->agreed. */
+/* The same, noted in w->agreed. Where workers come and go each has its own failures, and no other hears of them. */
 tw_status agree_status(worker *w, tw_status own);
 
+/* What a worker has read, in a line. */
+enum { AGREE_DATA_TEXT = 512 };
+const char *agree_data_text(const task *work, char text[AGREE_DATA_TEXT]);
 /* TW_ERROR_ARGUMENT, on the rank that has read other data than rank 0, says what both have. */
 tw_status agree_data(tw_comm *comm, const task *work);
 

@@ -1,28 +1,53 @@
 /* exchange_updates.c - each worker takes steps of its own, and once in a while all take the mean of what these came to
  * as the gradient of an outer step on weights that they share. */
+#include "agree.h"
 #include "clip.h"
 #include "error.h"
 #include "exchange.h"
+#include "scheme.h"
 #include "tensor_table.h"
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_outer.h>
 
 #define OWN "own/"
+#define NUMBERS "outer/numbers" /* of a loop's state: the rounds, the steps since the last, and what is a rank's own */
 
 enum { MOMENTS = 2 }; /* the first buffers of an optimiser */
+enum { NUMBER_SINCE = 1, NUMBER_COUNT = 5 };
 
 typedef struct updates_way {
     tw_outer *outer;
     float **weights, **gradients; /* the learner's, by tensor */
     float **moments[MOMENTS];     /* the optimiser's, likewise; NULL: it has none */
     float *own; /* this worker's weights while the learner has the shared ones, and as they were loaded */
-    int loaded, ended;
+    int loaded, ended, shown;
+    tw_state *kept; /* where workers come and go: what the last round left, from which one that fails is made again */
 } updates_way;
 
 static updates_way *exchange_updates_way_of(const worker *w)
 {
     return w->way;
+}
+
+/* Between two rounds a group may change, and in them nothing else is under way. */
+static tw_status exchange_updates_check(const worker *w)
+{
+    static const char *const unfit[] = {"delay", "first_moment", "second_moment"};
+    const char *sync = w->settings.sync;
+    if (!w->settings.changing) return TW_OK;
+    for (size_t i = 0; i < sizeof unfit / sizeof *unfit; i++)
+        if (scheme_number(sync, unfit[i]) > 0)
+            return tw_fail(TW_ERROR_ARGUMENT,
+                           "--sync %s: where workers come and go it takes %s=0; or give --workers N, who stay", sync,
+                           unfit[i]);
+    if (!scheme_sets(sync, "per_host") && !strstr(w->settings.sync_in_full, "eager=on")) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--sync %s: where workers come and go it takes no per_host and no eager=on; or give --workers N, "
+                   "who stay",
+                   sync);
 }
 
 static tw_status exchange_updates_make_room(worker *w)
@@ -64,6 +89,7 @@ static void exchange_updates_destroy(worker *w)
 {
     updates_way *way = exchange_updates_way_of(w);
     tw_outer_destroy(way->outer);
+    tw_state_destroy(way->kept);
     for (int i = 0; i < MOMENTS; i++) free(way->moments[i]);
     free(way->weights);
     free(way->gradients);
@@ -77,19 +103,58 @@ static void exchange_updates_copy(const worker *w, const float *from, float *to)
     memcpy(to, from, w->learner->parameter_count * sizeof *to);
 }
 
+static tw_status keep(const worker *w)
+{
+    updates_way *way = exchange_updates_way_of(w);
+    if (!w->settings.changing) return TW_OK;
+    tw_state_destroy(way->kept);
+    way->kept = NULL;
+    TW_TRY(tw_state_create(&way->kept));
+    return tw_outer_save_state(way->outer, "", way->kept);
+}
+
+static double period(const worker *w)
+{
+    const double fragments = scheme_number(w->spec, "fragments");
+    return scheme_number(w->spec, "every") / (fragments > 0 ? fragments : 1);
+}
+
+static tw_status end_round(worker *w)
+{
+    w->taken = 0;
+    w->rounds++;
+    return keep(w);
+}
+
+/* In the generation before, a round did not come about, or was cut off: each gives what it has for it. */
+static tw_status give_owed(worker *w)
+{
+    updates_way *way = exchange_updates_way_of(w);
+    tw_outer_event event;
+    if (!w->owes) return TW_OK;
+    TW_TRY(tw_outer_set_weight(way->outer, (double)w->taken / period(w)));
+    TW_TRY(tw_outer_step(way->outer, way->weights, &event));
+    w->owes = 0;
+    TW_TRY(tw_outer_set_weight(way->outer, 1));
+    return end_round(w);
+}
+
 static tw_status exchange_updates_begin(worker *w)
 {
     updates_way *way = exchange_updates_way_of(w);
     if (way->loaded) exchange_updates_copy(w, way->own, w->learner->parameters);
     way->loaded = way->ended = 0;
     TW_TRY(show_moments(w));
-    return tw_outer_begin(way->outer, way->weights);
+    TW_TRY(tw_outer_begin(way->outer, way->weights));
+    TW_TRY(keep(w));
+    return give_owed(w);
 }
 
 static tw_status exchange_updates_end(worker *w)
 {
     updates_way *way = exchange_updates_way_of(w);
     double begun = tw_clock();
+    int any = w->taken > 0 || scheme_number(w->spec, "fragments") > 1; /* else all stand at theta already */
     tw_status status = tw_outer_finish(way->outer, way->weights);
     if (status == TW_SKIPPED)
         return worker_diverged(w, "the last round came to nothing, as what was to be sent was too large");
@@ -97,7 +162,7 @@ static tw_status exchange_updates_end(worker *w)
     w->now.values[TOTAL_SECONDS_TRAINING] += tw_clock() - begun;
     exchange_updates_copy(w, w->learner->parameters, way->own);
     way->ended = 1;
-    return TW_OK;
+    return any ? end_round(w) : TW_OK;
 }
 
 static tw_status show_shared(worker *w)
@@ -105,12 +170,15 @@ static tw_status show_shared(worker *w)
     updates_way *way = exchange_updates_way_of(w);
     if (way->ended) return TW_OK;
     exchange_updates_copy(w, w->learner->parameters, way->own);
+    way->shown = 1;
     return tw_outer_read(way->outer, way->weights);
 }
 
 static tw_status show_own(worker *w)
 {
-    exchange_updates_copy(w, exchange_updates_way_of(w)->own, w->learner->parameters);
+    updates_way *way = exchange_updates_way_of(w);
+    if (way->shown) exchange_updates_copy(w, way->own, w->learner->parameters);
+    way->shown = 0;
     return TW_OK;
 }
 
@@ -121,17 +189,28 @@ static int meets(const worker *w)
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
+/* A step whose round does not come about is taken all the same: the next generation makes the round again. */
+static tw_status meet(worker *w, tw_outer_event *event)
+{
+    updates_way *way = exchange_updates_way_of(w);
+    int ends = meets(w);
+    w->taken++;
+    tw_status status = tw_outer_step(way->outer, way->weights, event);
+    if (status == TW_ERROR_PEER && w->settings.changing) w->step++;
+    TW_TRY(status);
+    return ends ? end_round(w) : TW_OK;
+}
+
 /* A step that is skipped is counted all the same: the others do not wait for one more. */
 static tw_status exchange_updates_apply(worker *w, float rate)
 {
     const learner *l = w->learner;
-    updates_way *way = exchange_updates_way_of(w);
     tw_outer_event event;
     TW_TRY(tw_outer_average(way->outer, way->gradients));
     int finite = tensor_table_is_finite(l->gradients, l->parameter_count);
     if (finite && w->settings.clip > 0) clip_norm(l->tensors, l->tensor_count, l->gradients, w->settings.clip);
     if (finite) TW_TRY(optimiser_step(w->optimiser, rate, l->gradients, l->parameters));
-    TW_TRY(tw_outer_step(way->outer, way->weights, &event));
+    TW_TRY(meet(w, &event));
     if (finite) return TW_OK;
     if (event == TW_OUTER_APPLIED) w->skipped_in_a_row = 0; /* the weights have been healed */
     w->now.values[TOTAL_STEPS_SKIPPED]++;
@@ -153,12 +232,55 @@ static tw_status exchange_updates_add_totals(const worker *w, totals *sums)
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
+static tw_status join_name(const char *prefix, const char *name, char text[1024])
+{
+    int length = snprintf(text, 1024, "%s%s", prefix, name);
+    return length < 1024 ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "the name %.100s... is too long", name);
+}
+
+/* So many steps since the last round, as all ranks have to say alike. */
+static tw_status put_since(const char *prefix, uint64_t since, tw_state *state)
+{
+    char name[1024];
+    uint64_t numbers[NUMBER_COUNT];
+    TW_TRY(join_name(prefix, NUMBERS, name));
+    TW_TRY(tw_state_get(state, name, TW_U64, NUMBER_COUNT, numbers));
+    numbers[NUMBER_SINCE] = since;
+    return tw_state_put(state, name, TW_U64, 1, (size_t[]){NUMBER_COUNT}, numbers);
+}
+
+/* As the loop would save it, if it did not stand in a round that does not come about. */
+static tw_status save_kept(const worker *w, const char *prefix, tw_state *state)
+{
+    char name[1024];
+    tw_state_entry entry;
+    const tw_state *kept = exchange_updates_way_of(w)->kept;
+    for (size_t i = 0; i < tw_state_count(kept); i++) {
+        TW_TRY(tw_state_at(kept, i, &entry));
+        TW_TRY(join_name(prefix, entry.name, name));
+        TW_TRY(tw_state_put(state, name, entry.dtype, entry.dims, entry.shape, entry.data));
+    }
+    return put_since(prefix, (uint64_t)fmin((double)w->taken, period(w) - 1), state);
+}
+
 static tw_status exchange_updates_save(worker *w, const char *prefix, tw_state *state)
 {
     const learner *l = w->learner;
     const updates_way *way = exchange_updates_way_of(w);
-    TW_TRY(tensor_table_put(state, OWN, l->tensors, l->tensor_count, way->own));
-    return tw_outer_save_state(way->outer, prefix, state);
+    TW_TRY(
+        tensor_table_put(state, OWN, l->tensors, l->tensor_count, way->shown || way->ended ? way->own : l->parameters));
+    return way->kept ? save_kept(w, prefix, state) : tw_outer_save_state(way->outer, prefix, state);
+}
+
+static tw_status take_since(worker *w, const char *prefix, const tw_state *state)
+{
+    char name[1024];
+    uint64_t numbers[NUMBER_COUNT];
+    TW_TRY(join_name(prefix, NUMBERS, name));
+    TW_TRY(tw_state_get(state, name, TW_U64, NUMBER_COUNT, numbers));
+    w->rounds = numbers[0];
+    w->taken = numbers[NUMBER_SINCE];
+    return TW_OK;
 }
 
 static tw_status exchange_updates_load(worker *w, const char *prefix, const tw_state *state)
@@ -168,7 +290,58 @@ static tw_status exchange_updates_load(worker *w, const char *prefix, const tw_s
     TW_TRY(tensor_table_get(state, OWN, l->tensors, l->tensor_count, way->own));
     TW_TRY(tw_outer_load_state(way->outer, prefix, state));
     way->loaded = 1;
+    return take_since(w, prefix, state);
+}
+
+static int is_held_back(const char *name, const char *prefix)
+{
+    static const char held[] = "exchange";
+    return strncmp(name + strlen(prefix), held, sizeof held - 1) == 0;
+}
+
+/* What is shared, out of an old state; what the exchange holds back is what a new loop's does. */
+static tw_status take_shared(const worker *w, const tw_state *from, const char *prefix, tw_state *state)
+{
+    tw_state_entry entry;
+    TW_TRY(tw_outer_save_state(exchange_updates_way_of(w)->outer, prefix, state));
+    for (size_t i = 0; i < tw_state_count(from); i++) {
+        TW_TRY(tw_state_at(from, i, &entry));
+        if (strncmp(entry.name, prefix, strlen(prefix)) != 0 || is_held_back(entry.name, prefix)) continue;
+        TW_TRY(tw_state_put(state, entry.name, entry.dtype, entry.dims, entry.shape, entry.data));
+    }
     return TW_OK;
+}
+
+/* In a group that changes each keeps what it held back, if that has a place with all of them; else all begin without.
+ * The round that they owe is due in the next step. */
+static tw_status settle(worker *w, tw_status regrouped, tw_state_source source, void *context, const char *prefix,
+                        tw_state *state)
+{
+    const tw_state *from = NULL;
+    int misfit = regrouped != TW_OK;
+    TW_TRY(agree_any(w->comm, &misfit));
+    if (misfit) {
+        if (w->rank == 0)
+            fprintf(stderr, "thinwire: what the exchange held back has no place among %d workers, and is dropped\n",
+                    w->size);
+        for (int old = 0; !from && old < w->size; old++) TW_TRY(source(context, old, &from));
+        TW_TRY(take_shared(w, from, prefix, state));
+    }
+    return put_since(prefix, w->owes ? (uint64_t)period(w) - 1 : 0, state);
+}
+
+/* All go on from the shared weights; in a group that changes, who was there before goes on from its own. */
+static tw_status take_own(const worker *w, tw_state_source source, void *context, const char *prefix,
+                          const tw_state *made)
+{
+    const learner *l = w->learner;
+    const tw_state *old = NULL;
+    float *own = exchange_updates_way_of(w)->own;
+    char name[1024];
+    if (w->settings.changing) TW_TRY(source(context, w->rank, &old));
+    if (old) return tensor_table_get(old, OWN, l->tensors, l->tensor_count, own);
+    TW_TRY(join_name(prefix, "theta/", name));
+    return tensor_table_get(made, name, l->tensors, l->tensor_count, own);
 }
 
 static tw_status exchange_updates_regroup(worker *w, int workers, const char *prefix, tw_state_source source,
@@ -177,12 +350,13 @@ static tw_status exchange_updates_regroup(worker *w, int workers, const char *pr
     const learner *l = w->learner;
     updates_way *way = exchange_updates_way_of(w);
     TW_TRY(exchange_take_optimiser(w, workers, source, context));
-    TW_TRY(tw_outer_regroup_state(w->spec, l->tensors, l->tensor_count, workers, source, context, w->rank, w->size,
-                                  prefix, state));
+    tw_status status = tw_outer_regroup_state(w->spec, l->tensors, l->tensor_count, workers, source, context, w->rank,
+                                              w->size, prefix, state);
+    if (w->settings.changing) status = settle(w, status, source, context, prefix, state);
+    TW_TRY(status);
     TW_TRY(tw_outer_load_state(way->outer, prefix, state));
-    exchange_updates_copy(w, l->parameters, way->own); /* the checkpoint's, which are the shared ones */
     way->loaded = 1;
-    return TW_OK;
+    return take_own(w, source, context, prefix, state);
 }
 
 const exchange updates_exchange = {
@@ -196,6 +370,7 @@ const exchange updates_exchange = {
     .side_by_side = 1,
     .counts_hosts = 1,
     .bytes = sizeof(updates_way),
+    .check = exchange_updates_check,
     .create = exchange_updates_create,
     .destroy = exchange_updates_destroy,
     .begin = exchange_updates_begin,

@@ -95,8 +95,25 @@ static tw_status exchange_weights_prepare(const worker *w, char **spec)
     return choose_spec(w, spec);
 }
 
+/* Where one generation ended before its workers met, each has weights of its own: the next begins with their mean. Who
+ * has taken no step has weights that another one had. */
+static tw_status meet_half_way(worker *w)
+{
+    learner *l = w->learner;
+    float gives = w->taken > 0, givers = gives;
+    if (!w->owes) return TW_OK;
+    TW_TRY(tw_comm_allreduce(w->comm, &givers, 1));
+    for (size_t i = 0; i < l->parameter_count; i++) l->parameters[i] *= gives / givers;
+    TW_TRY(tw_comm_allreduce(w->comm, l->parameters, l->parameter_count));
+    w->owes = 0;
+    w->taken = 0;
+    w->rounds++;
+    return TW_OK;
+}
+
 static tw_status exchange_weights_begin(worker *w)
 {
+    TW_TRY(meet_half_way(w));
     const learner *l = w->learner;
     weights_way *way = exchange_weights_way_of(w);
     char *spec = NULL;
@@ -143,6 +160,7 @@ static tw_status exchange_weights_apply(worker *w, float rate)
     if (tensor_table_is_finite(gradients, w->learner->parameter_count))
         TW_TRY(optimiser_propose(w->optimiser, rate, w->learner->parameters, gradients));
     TW_TRY(notice_losses(w));
+    w->taken++;
     return tell_divergence(w, tw_gossip_add(exchange_weights_way_of(w)->gossip,
                                             (const float *const *)exchange_weights_way_of(w)->gradients));
 }
@@ -194,6 +212,10 @@ static tw_status exchange_weights_end(worker *w)
     w->now.values[TOTAL_SECONDS_TRAINING] += tw_clock() - begun;
     TW_TRY(exchange_weights_add_totals(w, &w->now));
     TW_TRY(notice_losses(w));
+    w->rounds++;
+    w->taken = 0;
+    if (way->lost > 0 && w->settings.changing)
+        return tw_fail(TW_ERROR_PEER, "%llu workers are lost", (unsigned long long)way->lost);
     if (way->lost > 0) TW_TRY(narrow(w));
     tw_gossip_destroy(way->gossip);
     way->gossip = NULL;

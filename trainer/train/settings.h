@@ -44,7 +44,8 @@ typedef struct train_settings {
     double lr, momentum, beta2, epsilon, weight_decay, clip, timeout, patience;
     double expect_ratio; /* 0: nothing is expected */
     bool nesterov, quiet, seal;
-    bool forget_lost;                                          /* with resume: see checkpoint_files.h */
+    bool changing;    /* no option: the workers come and go, see group.h. Each knows of its own failures alone */
+    bool forget_lost; /* with resume: see checkpoint_files.h */
     max_align_t own[TASK_SETTINGS_MOST / sizeof(max_align_t)]; /* the task's */
 } train_settings;
 

@@ -112,7 +112,7 @@ static void tell_learner(worker *w)
 {
     w->learner->steps = w->steps;
     w->learner->warmup = w->schedule.warmup;
-    w->learner->stops = interrupt_asked;
+    w->learner->stops = w->settings.changing ? NULL : interrupt_asked; /* one that leaves does not stop the others */
     worker_let_sum(w, w->exchange->replicas);
 }
 
@@ -178,7 +178,7 @@ tw_status worker_create(const train_settings *settings, const task *work, tw_com
     *w = (worker){.settings = *settings, .task = work, .comm = comm, .started = tw_clock()};
     w->rank = tw_comm_rank(comm);
     w->size = tw_comm_size(comm);
-    w->settings.workers = w->size;
+    if (!settings->changing) w->settings.workers = w->size;
     TW_TRY(agree_status(w, create_local(w)));
     if (w->exchange->create) TW_TRY(w->exchange->create(w));
     return agree_status(w, create_optimiser(w));

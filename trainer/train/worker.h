@@ -93,7 +93,11 @@ typedef struct worker {
     slowdown slowdown;
 
     uint64_t steps_per_epoch, steps;
-    uint64_t step;       /* how many are done: the next step's number */
+    uint64_t step; /* how many are done: the next step's number */
+    /* Where workers come and go: rounds that have come about, by all workers; steps of its own that no round has yet;
+     * and whether some worker has such steps, so that the exchange begins with a round. */
+    uint64_t rounds, taken;
+    int owes;
     float *mean_buffers; /* the learner's buffers, averaged over the workers: see worker_average_buffers */
 
     /* In a simulation: what lets time pass as a gradient becomes ready. NULL: it passes by itself. */

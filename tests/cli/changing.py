@@ -1,0 +1,197 @@
+"""--join without --workers: a run whose workers come and go, and every way for them to do so."""
+import json
+import re
+import signal
+import socket
+
+from gradients import read_tensors
+from support import CommandLineTest, kill_session, run_tests, wait_until
+
+LOCAL = ("--sync", "diloco:every=4")
+TOPK = ("--sync", "diloco:every=4,exchange=topk,density=0.05")
+GOSSIP = ("--sync", "adpsgd-random", "--checkpoint-every", 40)
+PLAIN = ("--schedule", "constant", "--warmup", 0)
+SELDOM = ("--evaluate-every", 10 ** 6)
+LONG = ("--steps", 10 ** 7)  # such a run ends because its workers leave
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Member:
+    """One process, and what it has said so far."""
+    def __init__(self, test, number, meeting, options):
+        self.test, self.path = test, test.folder / f"said-{number}"
+        self.out = test.folder / f"run-{number}"
+        with open(self.path, "w") as said:
+            words = ["train", "image", "--data", test.data, "--batch", 8, "--join", meeting, "--out", self.out, *options]
+            self.job = test.start_program(*words, stdout=said, stderr=said)
+
+    def said(self, pattern):
+        """What is found of it, each time that it is said."""
+        return re.findall(pattern, self.path.read_text())
+
+    def await_word(self, pattern):
+        wait_until(lambda: self.said(pattern), pattern, self.job)
+        return self.said(pattern)[-1]
+
+    def sizes(self):
+        return [(int(size), int(step)) for size, step in self.said(r"(\d+) workers? from step (\d+) on")]
+
+    def await_size(self, size):
+        wait_until(lambda: self.sizes() and self.sizes()[-1][0] == size, f"{size} workers", self.job)
+
+    def address(self):
+        return self.await_word(r"others may come to (\S+)")
+
+    def kill(self):
+        kill_session(self.job.pid)
+        self.job.wait()
+
+    def ask(self):
+        self.job.send_signal(signal.SIGTERM)
+
+    def finish(self, code=0):
+        self.test.finish(self.job)
+        self.test.assertEqual(self.job.returncode, code, self.path.read_text())
+        return self
+
+    def end(self):
+        """Rounds, and the weights' hash."""
+        (rounds, least, most, weights), = self.finish().said(
+            r"(\d+) rounds among (\d+) to (\d+) workers; this one sent .*; weights (\w{8})")
+        return int(rounds), int(least), int(most), weights
+
+
+class ChangingTest(CommandLineTest):
+    def setUp(self):
+        super().setUp()
+        self.meeting, self.count = f"127.0.0.1:{free_port()}", 0
+
+    def come(self, *options, meeting=None):
+        self.count += 1
+        return Member(self, self.count, meeting or self.meeting, options)
+
+    def open_group(self, *options):
+        first = self.come(*options)
+        first.await_size(1)
+        return first
+
+    # ---- nobody is lost ----
+
+    def test_it_is_the_run_that_more_and_more_threads_resume(self):
+        """For the same number of workers from the same steps on: with the bits of checkpoints that threads resume."""
+        shared = (*LOCAL, *PLAIN, *SELDOM, "--crop", 2)
+        options = (*shared, "--steps", 1200)
+        first = self.open_group(*options)
+        others = [self.come(*options) for _ in range(2)]
+        rounds, _, _, weights = first.end()
+        self.assertEqual({other.end()[3] for other in others}, {weights})
+        self.assertEqual(rounds, 1200 // 4)
+        spans, out = first.sizes(), self.folder / "threads"
+        self.assertEqual((spans[0], spans[-1][0]), ((1, 0), 3))
+        for number, (size, _) in enumerate(spans):
+            until = spans[number + 1][1] if number + 1 < len(spans) else 1200
+            resumes = ("--resume",) if number else ()
+            done = self.run_program(*self.train_words("--quiet", "--json", "-", *shared, "--steps", until, "--workers", size,
+                                                      "--out", out, *resumes))
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["weights_crc32c"], weights)
+
+    # ---- somebody is ----
+
+    def assert_survives(self, *options):
+        """Four, of whom one is killed, then the one that opened the group; two come to another's address; one leaves."""
+        options = (*options, *SELDOM, "--steps", 4000, "--check-every", 40)
+        first = self.open_group(*options)
+        others = [self.come(*options) for _ in range(3)]
+        first.await_size(4)
+        addresses = [other.address() for other in others]
+        others[0].kill()
+        first.await_size(3)
+        first.kill()
+        wait_until(lambda: any(other.sizes() for other in others[1:]), "another one is rank 0")
+        new = [self.come(*options, meeting=addresses[2]) for _ in range(2)]
+        teller, leaver = sorted(others[1:], key=lambda other: not other.sizes())
+        teller.await_size(4)
+        leaver.ask()
+        leaver.finish(130)
+        ends = [one.end() for one in (teller, *new)]
+        self.assertEqual(len({weights for *_, weights in ends}), 1)
+        self.assertEqual({rounds for rounds, *_ in ends}, {ends[0][0]})
+        self.assertEqual({most for _, _, most, _ in ends}, {4})
+        return leaver
+
+    def test_a_run_outlives_whoever_is_lost(self):
+        leaver = self.assert_survives(*TOPK)
+        step, = leaver.said(r"left the group after step (\d+); thinwire train --resume \S+ goes on")
+        resumed = self.open_group(*TOPK, *SELDOM, "--steps", int(step) + 40, "--check-every", 40, "--resume", leaver.out)
+        resumed.end()
+        self.assertEqual(resumed.sizes(), [(1, int(step))])
+
+    def test_so_does_a_gossip(self):
+        self.assert_survives(*GOSSIP)
+
+    def test_half_of_a_group_without_its_first_stops(self):
+        """It cannot know that it is not the other half that is cut off. What it has is kept."""
+        options = (*LOCAL, *SELDOM, *LONG, "--timeout", 2)
+        first = self.open_group(*options)
+        other = self.come(*options)
+        other.address()
+        first.kill()
+        (out,), = [other.finish(3).said(r"too few of the 2 members .*; what this worker has is kept: thinwire train --resume (\S+)")]
+        step, = (self.folder / out / "checkpoints").iterdir()
+        self.assertTrue(read_tensors(step / "model.safetensors"))
+        alone = self.open_group(*LOCAL, *SELDOM, "--resume", out, "--steps", int(step.name[5:]) + 8, "--timeout", 2)
+        alone.end()
+        self.assertEqual(alone.sizes(), [(1, int(step.name[5:]))])
+
+    def test_all_may_leave(self):
+        members = [self.open_group(*LOCAL, *SELDOM, *LONG), self.come(*LOCAL, *SELDOM, *LONG)]
+        members[0].await_size(2)
+        for member in members:
+            member.ask()
+        for member in members:
+            member.finish(130)
+            self.assertEqual(len(list((member.out / "checkpoints").iterdir())), 1)
+
+    def test_who_waits_may_go(self):
+        """A process whose own address the meeting point is opens a group; any other waits."""
+        waits = self.come(*LOCAL, meeting="192.0.2.1:29400")
+        waits.await_word("coming to the group")
+        waits.ask()
+        waits.finish(130)
+
+    # ---- who does not come in ----
+
+    def test_what_differs_is_named(self):
+        first = self.open_group(*LOCAL, *SELDOM, *LONG)
+        for options, culprits in (((*LOCAL, *SELDOM, *LONG, "--lr", 0.1), ("--lr 0.1", "--lr 0.03")),
+                                  ((*TOPK, *SELDOM, *LONG), ("exchange=topk",)),
+                                  ((*LOCAL, *SELDOM, *LONG, "--limit-train", 100), ("--limit-train 100",))):
+            stranger = self.come(*options).finish(3)
+            for culprit in culprits:
+                self.assertTrue(stranger.said(re.escape(culprit)), stranger.path.read_text())
+            self.assertFalse(stranger.out.joinpath("checkpoints").exists())
+        first.ask()
+        self.assertEqual(first.finish(130).sizes()[1:], [])
+
+    def test_what_does_not_go_with_it_is_refused(self):
+        for options, culprit in ((("--sync", "dgc"), "give --workers N, who stay, for --sync dgc"),
+                                 (("--sync", "auto"), "for --sync auto"),
+                                 (("--sync", "streaming:every=4,fragments=2,delay=1"), "delay=0"),
+                                 (("--sync", "diloco:every=4,eager=on"), "no eager=on"),
+                                 (("--sync", "local:every=4,first_moment=1"), "first_moment=0"),
+                                 (("--sync", "local:every=4,per_host=2"), "no per_host"),
+                                 ((*LOCAL, "--rank", 0), "--rank 0 needs --workers N"),
+                                 ((*LOCAL, "--slow", "0:2"), "--slow"),
+                                 ((*LOCAL, "--seal"), "--key-file"),
+                                 ((*LOCAL, "--transport", "threads"), "--transport")):
+            self.refuse(2, [culprit], *self.train_words("--join", self.meeting, *options))
+
+
+if __name__ == "__main__":
+    run_tests()

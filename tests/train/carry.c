@@ -1,0 +1,272 @@
+/* What workers take from one generation of a group to the next: those that stay have to the bit what they had, and who
+ * is new has what the donor gives. Steps that no round had yet are in the first one, by how many they are. */
+#include "carry.h"
+#include "crew.h"
+#include "error.h"
+#include "small_run.h"
+#include "tensor_table.h"
+
+#include <math.h>
+
+enum { OLD = 2, NEW = 3, NEWCOMER = 2, PERIOD = 4, MOST_VALUES = 1 << 19 };
+
+/* What a worker has, as floats one after the other. */
+typedef struct possession {
+    float *weights, *held, *optimiser;
+    size_t weight_count, held_count, optimiser_count;
+    uint64_t step, rounds, taken;
+    double items;
+} possession;
+
+typedef struct story {
+    carry carries[NEW];
+    uint64_t steps[NEW]; /* to take before the change */
+    int behind[NEW], donor, size;
+    possession before[NEW], after[NEW];
+} story;
+
+static void collect(const tw_state *state, const char *part, float **values, size_t *count)
+{
+    *values = calloc(MOST_VALUES, sizeof **values);
+    for (size_t i = 0; i < tw_state_count(state); i++) {
+        tw_state_entry entry;
+        if (tw_state_at(state, i, &entry) != TW_OK || entry.dtype != TW_F32 || !strstr(entry.name, part)) continue;
+        if (*count + entry.bytes / sizeof(float) > MOST_VALUES) return;
+        memcpy(*values + *count, entry.data, entry.bytes);
+        *count += entry.bytes / sizeof(float);
+    }
+}
+
+static void possess(const worker *w, const carry *c, possession *p)
+{
+    totals sums;
+    *p = (possession){.step = w->step, .rounds = w->rounds, .taken = w->taken};
+    if (worker_totals(w, &sums) == TW_OK) p->items = sums.values[TOTAL_ITEMS];
+    collect(c->own, "own/", &p->weights, &p->weight_count);
+    collect(c->own, "exchange", &p->held, &p->held_count);
+    collect(c->own, "optimiser.", &p->optimiser, &p->optimiser_count);
+}
+
+static tw_status take_steps(crew_member *self)
+{
+    double loss;
+    worker *w = &self->worker;
+    story *s = self->context;
+    carry *c = &s->carries[self->rank];
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(worker_begin(w));
+    for (uint64_t i = 0; i < s->steps[self->rank]; i++) TW_TRY(worker_step(w, &loss));
+    TW_TRY(carry_pack(w, 0, c));
+    possess(w, c, &s->before[self->rank]);
+    return TW_OK;
+}
+
+/* Nobody is beside it, and it has not begun. */
+static tw_status come_new(crew_member *self)
+{
+    story *s = self->context;
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(worker_begin(&self->worker));
+    return carry_pack(&self->worker, 0, &s->carries[NEWCOMER]);
+}
+
+static tw_status go_on(crew_member *self)
+{
+    worker *w = &self->worker;
+    story *s = self->context;
+    carry after = {0};
+    const tw_generation place = {
+        .rank = self->rank, .size = s->size, .donor = s->donor, .behind = s->behind[self->rank], .kept = 1};
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(carry_take(w, &place, &s->carries[self->rank]));
+    TW_TRY(worker_begin(w));
+    TW_TRY(worker_read(w));
+    TW_TRY(carry_pack(w, 0, &after));
+    possess(w, &after, &s->after[self->rank]);
+    carry_release(&after);
+    return TW_OK;
+}
+
+static void tell_story(story *s, const char *sync)
+{
+    small_run run;
+    crew_member crew[NEW];
+    small_run_begin(&run, NULL, "cnn");
+    train_settings settings = run.settings;
+    settings.sync = (char *)(uintptr_t)sync;
+    settings.steps = 12;
+    settings.changing = true;
+    crew_member first = {.play = take_steps, .settings = &settings, .work = run.work, .context = s};
+    crew_run(crew, OLD, first);
+    crew_must_succeed(crew, OLD);
+    first.play = come_new;
+    crew_run(crew, 1, first);
+    crew_must_succeed(crew, 1);
+    first.play = go_on;
+    crew_run(crew, s->size, first);
+    crew_must_succeed(crew, s->size);
+    small_run_end(&run);
+}
+
+static void end_story(story *s)
+{
+    for (int r = 0; r < NEW; r++) {
+        carry_release(&s->carries[r]);
+        for (possession *p = &s->before[r], *last = &s->after[r];; p = last) {
+            free(p->weights);
+            free(p->held);
+            free(p->optimiser);
+            if (p == last) break;
+        }
+    }
+}
+
+static void assert_same(const float *a, const float *b, size_t count)
+{
+    assert_true(count > 0);
+    assert_memory_equal(a, b, count * sizeof *a);
+}
+
+static double sum_of_squares(const float *values, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += (double)values[i] * (double)values[i];
+    return sum;
+}
+
+/* After a round all have theta, and each has held back something of its own. */
+static void test_who_stays_has_what_it_had_and_who_comes_has_the_donors(void **state)
+{
+    (void)state;
+    story s = {.steps = {PERIOD, PERIOD}, .behind = {0, 0, 1}, .donor = 1, .size = NEW};
+    tell_story(&s, "local:every=4,exchange=topk,density=0.1");
+    for (int r = 0; r < OLD; r++) {
+        const possession *before = &s.before[r], *after = &s.after[r];
+        assert_same(after->weights, before->weights, before->weight_count);
+        assert_same(after->held, before->held, before->held_count);
+        assert_true(sum_of_squares(before->held, before->held_count) > 0);
+        assert_same(after->optimiser, before->optimiser, before->optimiser_count);
+        assert_true(after->items == before->items && before->items == 8.0 * PERIOD);
+    }
+    const possession *new = &s.after[NEWCOMER];
+    assert_same(new->weights, s.before[1].weights, s.before[1].weight_count);
+    assert_same(new->optimiser, s.before[1].optimiser, s.before[1].optimiser_count);
+    assert_true(sum_of_squares(new->held, new->held_count) == 0 && new->items == 0);
+    for (int r = 0; r < NEW; r++) {
+        assert_int_equal(s.after[r].step, PERIOD);
+        assert_int_equal(s.after[r].rounds, 1);
+    }
+    end_story(&s);
+}
+
+/* One noticed after a step that somebody was lost, the other after three. */
+static void test_steps_that_no_round_had_are_in_the_first(void **state)
+{
+    (void)state;
+    story s = {.steps = {1, 3}, .behind = {0, 0, 1}, .size = NEW};
+    tell_story(&s, "local:every=4");
+    const float *one = s.before[0].weights, *two = s.before[1].weights, *now = s.after[0].weights;
+    size_t count = s.before[0].weight_count;
+    for (size_t i = 0; i < count; i++) {
+        double wanted = ((double)one[i] + 3 * (double)two[i]) / 4;
+        assert_true(fabs((double)now[i] - wanted) <= 1e-6 * fmax(1, fabs(wanted)));
+    }
+    assert_true(memcmp(one, two, count * sizeof *one) != 0 && memcmp(one, now, count * sizeof *one) != 0);
+    for (int r = 0; r < NEW; r++) {
+        assert_same(s.after[r].weights, now, count);
+        assert_int_equal(s.after[r].step, 3); /* as far as anybody was */
+        assert_int_equal(s.after[r].rounds, 1);
+        assert_int_equal(s.after[r].taken, 0);
+    }
+    end_story(&s);
+}
+
+/* What it gave to the round that it lacks is in there: it gives its steps no second time. */
+static void test_who_lacks_a_round_gives_nothing_twice(void **state)
+{
+    (void)state;
+    story s = {.steps = {3, 1}, .behind = {0, 1}, .size = OLD};
+    tell_story(&s, "local:every=4");
+    const possession *one = &s.before[0];
+    for (size_t i = 0; i < one->weight_count; i++)
+        assert_true(fabsf(s.after[0].weights[i] - one->weights[i]) <= 1e-6f * fmaxf(1, fabsf(one->weights[i])));
+    assert_same(s.after[1].weights, s.after[0].weights, one->weight_count);
+    end_story(&s);
+}
+
+/* A gossip that was cut off: those that had weights of their own begin with the mean of them. */
+static void test_a_gossip_goes_on_with_the_mean(void **state)
+{
+    (void)state;
+    story s = {.steps = {2, 2}, .behind = {0, 0, 1}, .size = NEW};
+    tell_story(&s, "dpsgd");
+    const possession *one = &s.before[0], *two = &s.before[1];
+    assert_true(memcmp(one->weights, two->weights, one->weight_count * sizeof(float)) != 0);
+    for (size_t i = 0; i < one->weight_count; i++) {
+        double wanted = ((double)one->weights[i] + (double)two->weights[i]) / 2;
+        assert_true(fabs((double)s.after[NEWCOMER].weights[i] - wanted) <= 1e-6 * fmax(1, fabs(wanted)));
+    }
+    end_story(&s);
+}
+
+/* ---- a donor that lies ------------------------------------------------------------------------------------------- */
+
+static struct {
+    char name[512];
+    int64_t dtype;
+    uint64_t dims, shape[TW_MAX_DIMS];
+} lie;
+
+static tw_status deceive(crew_member *self)
+{
+    uint64_t words[4 * OLD], own[4] = {0};
+    carry_moment moment = {.steps_per_epoch = 4};
+    if (self->rank > 0) return go_on(self);
+    worker *w = &self->worker;
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(tw_comm_allgather(w->comm, own, sizeof own, words));
+    TW_TRY(tw_comm_broadcast(w->comm, 0, &moment, sizeof moment));
+    return tw_comm_broadcast(w->comm, 0, &lie, sizeof lie);
+}
+
+static void test_what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t dtype;
+        uint64_t dims, shape[TW_MAX_DIMS];
+    } lies[] = {{TW_F32, 1, {1ULL << 40}}, {TW_F32, 9, {0}}, {TW_F32, 2, {1ULL << 32, 1ULL << 32}},
+                {TW_F32, UINT64_MAX, {0}}, {77, 1, {4}},     {-1, 1, {4}}};
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        small_run run;
+        crew_member crew[OLD];
+        story s = {
+            .behind = {0, 1}, .size = OLD, .carries = {{.moment.steps_per_epoch = 2}, {.moment.steps_per_epoch = 2}}};
+        strcpy(lie.name, "scheme.theta/conv1.weight");
+        lie.dtype = lies[i].dtype;
+        lie.dims = lies[i].dims;
+        memcpy(lie.shape, lies[i].shape, sizeof lie.shape);
+        small_run_begin(&run, NULL, "cnn");
+        train_settings settings = run.settings;
+        settings.sync = (char[]){"local:every=4"};
+        settings.changing = true;
+        crew_member first = {.play = deceive, .settings = &settings, .work = run.work, .context = &s};
+        crew_run(crew, OLD, first);
+        assert_int_equal(crew[1].status, TW_ERROR_PACKET);
+        assert_non_null(strstr(crew[1].text, "rank 0 gives scheme.theta/conv1.weight of a size or type"));
+        small_run_end(&run);
+        end_story(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_who_stays_has_what_it_had_and_who_comes_has_the_donors),
+        cmocka_unit_test(test_steps_that_no_round_had_are_in_the_first),
+        cmocka_unit_test(test_who_lacks_a_round_gives_nothing_twice),
+        cmocka_unit_test(test_a_gossip_goes_on_with_the_mean),
+        cmocka_unit_test(test_what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

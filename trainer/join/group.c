@@ -1,0 +1,201 @@
+#include "group.h"
+#include "agree.h"
+#include "error.h"
+#include "exchange.h"
+#include "interrupt.h"
+#include "join.h"
+#include "seal.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_REFUSED = 20 }; /* strangers that a person is told of */
+
+/* A run that goes on may have been one worker's: then it opens a group. */
+int group_is_wished(const train_settings *s)
+{
+    int told = options_source(s->set, "workers") > OPTION_FROM_RUN;
+    return s->join && (s->workers == 0 || (s->workers == 1 && !told));
+}
+
+/* ---- what goes with it ------------------------------------------------------------------------------------------- */
+
+static tw_status check_sync(const train_settings *s)
+{
+    size_t scheme;
+    const exchange *way = exchange_find(s->sync, &scheme);
+    if (strcmp(s->sync, SYNC_AUTO) != 0 && (!way || !way->replicas)) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--join without --workers is a group whose workers come and go: it takes local updates, such as "
+                   "--sync diloco:every=30, or gossip, such as --sync adpsgd-random; or give --workers N, who stay, "
+                   "for --sync %s",
+                   s->sync);
+}
+
+static tw_status group_check(const train_settings *s)
+{
+    TW_TRY(check_sync(s));
+    if (s->transport == TRANSPORT_THREADS || s->transport == TRANSPORT_MPI)
+        return tw_fail(TW_ERROR_ARGUMENT, "--join goes with --transport tcp, which it implies; leave --transport out");
+    if (s->rank >= 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "--rank %ld needs --workers N: where workers come and go, so do ranks",
+                       s->rank);
+    if (s->slow || s->pause || s->memory_budget || s->dump_gradients)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--slow, --pause, --memory-budget and --dump-gradients need --workers N: they are of one rank, "
+                       "and where workers come and go it is not always the same");
+    return s->seal && !s->key_file
+               ? tw_fail(TW_ERROR_ARGUMENT, "--seal needs --key-file FILE, the same on all machines")
+               : TW_OK;
+}
+
+#ifdef TRAINER_HAS_GROUPS
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static void tell_refused(void *context, const char *text)
+{
+    group *g = context;
+    if (!g->quiet && g->refused++ < MOST_REFUSED) fprintf(stderr, "thinwire: %s\n", text);
+}
+
+/* A member does what it was asked to between two rounds; one that waits to be let in has nothing to end well. */
+static int is_stopped(void *context)
+{
+    const group *g = context;
+    return !g->was_in && interrupt_asked();
+}
+
+static tw_status read_port(const char *name, int *port)
+{
+    char *end;
+    const char *text = getenv(name);
+    if (!text) return TW_OK;
+    long value = strtol(text, &end, 10);
+    if (*end || end == text || value < 1 || value > 65535)
+        return tw_fail(TW_ERROR_ARGUMENT, "%s is \"%.40s\"; it must be a port, 1 to 65535", name, text);
+    *port = (int)value;
+    return TW_OK;
+}
+
+static tw_status join_members(const train_settings *s, const char *subject, group *g)
+{
+    int told = options_source(s->set, "timeout") > OPTION_FROM_RUN; /* else the group's own, which is shorter */
+    tw_members_options limits = {.struct_size = sizeof limits, .grace = told ? s->timeout : 0, .patience = s->patience};
+    tw_tcp_options tcp = {.struct_size = sizeof tcp,
+                          .bind = getenv("THINWIRE_BIND"),
+                          .advertise = getenv("THINWIRE_ADVERTISE"),
+                          .refused = tell_refused,
+                          .stopped = is_stopped,
+                          .context = g,
+                          .sealed = s->seal};
+    const char *key_file = s->key_file ? s->key_file : getenv("THINWIRE_KEY_FILE");
+    TW_TRY(read_port("THINWIRE_PORT", &tcp.first_port));
+    TW_TRY(read_port("THINWIRE_LAST_PORT", &tcp.last_port));
+    if (key_file) {
+        TW_TRY(tw_seal_read_key(key_file, g->key, NULL));
+        tcp.key = g->key;
+        tcp.key_size = sizeof g->key;
+    }
+    return tw_members_join(s->join, subject, &limits, &tcp, &g->members);
+}
+
+/* A line for each thing that all have to have alike. */
+static char *describe(const train_settings *s, const task *work)
+{
+    char data[AGREE_DATA_TEXT], *text = NULL, *list = join_list_options(s);
+    if (list && asprintf(&text, "%s%s\n", list, agree_data_text(work, data)) < 0) text = NULL;
+    free(list);
+    return text;
+}
+
+tw_status group_open(const train_settings *s, const task *work, group *g)
+{
+    *g = (group){.quiet = s->quiet, .meeting = s->join, .seals = s->seal, .place = {.struct_size = sizeof g->place}};
+    TW_TRY(group_check(s));
+    char *subject = describe(s, work);
+    if (!subject) return tw_fail(TW_ERROR_MEMORY, "no memory to describe the run");
+    tw_status status = join_members(s, subject, g);
+    free(subject);
+    g->has_weights = tw_members_opened(g->members);
+    return status;
+}
+
+void group_close(group *g)
+{
+    tw_members_destroy(g->members);
+    g->members = NULL;
+}
+
+/* ---- generations ------------------------------------------------------------------------------------------------- */
+
+/* Each has a terminal of its own. Rank 0 tells of the generations. */
+static void tell_coming(const group *g)
+{
+    if (g->quiet || g->was_in) return;
+    if (g->has_weights)
+        fprintf(stderr, "thinwire: this worker opens a group at %s; others come with the same command\n", g->meeting);
+    else
+        fprintf(stderr, "thinwire: coming to the group at %s, which lets newcomers in between two rounds\n",
+                g->meeting);
+}
+
+static void note_generation(group *g)
+{
+    int size = g->place.size;
+    g->least = g->was_in && g->least < size ? g->least : size;
+    g->most = g->most > size ? g->most : size;
+    if (!g->quiet && !g->was_in && g->place.rank > 0)
+        fprintf(stderr, "thinwire: in the group as rank %d of %d; others may come to %s\n", g->place.rank, size,
+                tw_members_address(g->members));
+    g->was_in = 1;
+}
+
+tw_status group_next(group *g, uint64_t rounds, int leaves, tw_comm **comm)
+{
+    tw_status status;
+    tell_coming(g);
+    do {
+        tw_comm *plain;
+        TW_TRY(tw_members_next(g->members, g->has_weights ? (int64_t)rounds : -1, leaves, &g->place, &plain));
+        *comm = plain;
+        status = plain && g->seals ? tw_comm_create_sealed(plain, g->key, sizeof g->key, comm) : TW_OK;
+    } while (status == TW_ERROR_PEER);
+    if (status == TW_OK && *comm) note_generation(g);
+    return status;
+}
+
+tw_status group_look(group *g, tw_comm *comm, int leaves)
+{
+    tw_members_outcome due;
+    TW_TRY(tw_members_due(g->members, comm, leaves ? TW_MEMBERS_LEAVE : TW_MEMBERS_STAY, &due));
+    return due == TW_MEMBERS_SAME ? TW_OK : tw_fail(TW_ERROR_PEER, "somebody comes to the group, or leaves it");
+}
+
+#else
+
+tw_status group_open(const train_settings *s, const task *work, group *g)
+{
+    (void)work, (void)g;
+    TW_TRY(group_check(s));
+    return tw_fail(TW_ERROR_UNSUPPORTED, "this thinwire was built without sockets: workers cannot come and go");
+}
+
+void group_close(group *g)
+{
+    (void)g;
+}
+
+tw_status group_next(group *g, uint64_t rounds, int leaves, tw_comm **comm)
+{
+    (void)g, (void)rounds, (void)leaves, (void)comm;
+    return tw_fail(TW_ERROR_UNSUPPORTED, "no sockets");
+}
+
+tw_status group_look(group *g, tw_comm *comm, int leaves)
+{
+    (void)g, (void)comm, (void)leaves;
+    return tw_fail(TW_ERROR_UNSUPPORTED, "no sockets");
+}
+
+#endif

@@ -1,0 +1,34 @@
+/* group.h - workers that come and go: --join without --workers. A run then is a sequence of generations, each a comm of
+ * those that are there from one change to the next: see thinwire_members.h. */
+#ifndef TRAINER_GROUP_H
+#define TRAINER_GROUP_H
+
+#include "settings.h"
+#include <thinwire/thinwire_members.h>
+#include <thinwire/thinwire_sealed.h>
+
+typedef struct group {
+    tw_members *members;
+    tw_generation place; /* in the generation under way */
+    const char *meeting;
+    int least, most; /* members that a generation had */
+    int has_weights; /* this worker has the run's, and can give them to others */
+    int was_in, quiet, refused;
+    int seals;
+    unsigned char key[TW_SEAL_KEY_BYTES];
+} group;
+
+int group_is_wished(const train_settings *s);
+
+/* Opens the group, or comes to it; returns at once. All have to be told the same options, and to have read the same
+ * data. TW_ERROR_ARGUMENT says what does not go with workers that come and go. */
+tw_status group_open(const train_settings *s, const task *work, group *g);
+void group_close(group *g);
+
+/* The next generation, after so many rounds; its comm, or, where this worker leaves, NULL, when the others go on.
+ * TW_ERROR_PEER: there is none with it, as too few answer, or the group turns it away. */
+tw_status group_next(group *g, uint64_t rounds, int leaves, tw_comm **comm);
+/* A collective between two rounds. TW_ERROR_PEER: the generation is over, since somebody comes or leaves. */
+tw_status group_look(group *g, tw_comm *comm, int leaves);
+
+#endif

@@ -1,0 +1,230 @@
+/* A member of a group whose workers come and go: each generation is a run of its own, which goes on where the last one
+ * ended. */
+#include "best.h"
+#include "checkpoint.h"
+#include "error.h"
+#include "folder.h"
+#include "interrupt.h"
+#include "run_state.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char empty[] = ""; /* of --resume: what is in --out */
+
+tw_status member_by_itself(run *r, tw_status (*act)(worker *w))
+{
+    worker *w = &r->worker;
+    tw_comm *comm = w->comm;
+    int rank = w->rank, size = w->size;
+    w->comm = r->alone;
+    w->rank = 0;
+    w->size = 1;
+    tw_status status = act(w);
+    w->comm = comm;
+    w->rank = rank;
+    w->size = size;
+    return status;
+}
+
+/* The folder of this worker's own, where it has something to keep. */
+static tw_status have_folder(run *r)
+{
+    worker *w = &r->worker;
+    if (!w->settings.out || r->journal.shares) return TW_OK;
+    if (!*w->settings.out) {
+        TW_TRY(member_by_itself(r, run_choose_folder));
+        r->chosen_out = r->settings.out = w->settings.out;
+        w->chosen_out = NULL; /* it is the run's, which outlives the worker */
+        if (!w->settings.quiet) fprintf(stderr, "thinwire: this run is kept in %s\n", r->chosen_out);
+    }
+    return journal_share(&r->journal, w);
+}
+
+static tw_status keep_alone(run *r)
+{
+    worker *w = &r->worker;
+    if (!w->settings.out) return TW_OK;
+    TW_TRY(have_folder(r));
+    TW_TRY(worker_show_shared(w));
+    TW_TRY(member_by_itself(r, checkpoint_write));
+    return worker_show_own(w);
+}
+
+tw_status member_look(run *r)
+{
+    worker *w = &r->worker;
+    int asked = interrupt_asked();
+    if (w->spoilt) return worker_spoilt(w);
+    if (asked || w->stops) TW_TRY(keep_alone(r));
+    TW_TRY(run_tell_unwritten(r));
+    r->leaves = asked;
+    return group_look(r->group, w->comm, r->leaves);
+}
+
+/* What it would be if nobody came: the one that opens the group gives that to the others. */
+static tw_status begin_alone(run *r)
+{
+    worker *w = &r->worker;
+    const train_settings *s = &w->settings;
+    if (s->out && *s->out) TW_TRY(journal_lock(&r->journal, w));
+    TW_TRY(run_take_start(r, s->resume && r->group->has_weights));
+    if (s->out && *s->out) TW_TRY(have_folder(r));
+    r->settings.resume = empty; /* from here on, what is in the folder is this run's */
+    TW_TRY(worker_begin(w));
+    return carry_pack(w, 0, &r->carry);
+}
+
+static tw_status make_carry(run *r, const task *work)
+{
+    tw_comm *comm;
+    TW_TRY(tw_comm_create_threads(1, &comm));
+    tw_status status = worker_create(&r->settings, work, comm, &r->worker);
+    if (status == TW_OK) status = begin_alone(r);
+    worker_release(&r->worker);
+    tw_comm_destroy(comm);
+    return status;
+}
+
+/* Of more members than the data have room for the last go. */
+static tw_status check_room(const run *r, const task *work)
+{
+    learner_place place = {.size = r->group->place.size, .batch = (size_t)r->settings.batch};
+    while (place.size > 1 && work->ops->fits(work, &place) != TW_OK) place.size--;
+    if (place.size == r->group->place.size) return TW_OK;
+    return tw_fail(r->group->place.rank >= place.size ? TW_ERROR_ARGUMENT : TW_ERROR_PEER,
+                   "the training data are too few for a step of %d workers with --batch %ld each; they are enough for "
+                   "%d",
+                   r->group->place.size, r->settings.batch, place.size);
+}
+
+/* Rank 0 tells of the run and keeps it, until it goes; then another is rank 0. */
+static tw_status tell_generation(run *r)
+{
+    worker *w = &r->worker;
+    if (w->rank > 0) return TW_OK;
+    if (!r->tells) {
+        TW_TRY(have_folder(r));
+        TW_TRY(journal_open(&r->journal, w));
+        r->tells = 1;
+    }
+    progress_say(&r->journal.progress, "%d worker%s from step %llu on", w->size, w->size > 1 ? "s" : "",
+                 (unsigned long long)w->step);
+    return TW_OK;
+}
+
+static tw_status enter(run *r, const tw_generation *place)
+{
+    worker *w = &r->worker;
+    TW_TRY(carry_take(w, place, &r->carry));
+    w->unseen |= w->step == w->steps;
+    r->saved_step = r->looked[TASK_VALIDATION] = r->looked[TASK_TEST] = NEVER;
+    r->cut = 0;
+    TW_TRY(worker_begin(w));
+    r->begun = r->group->has_weights = 1;
+    return TW_OK;
+}
+
+static tw_status tell_member(run *r)
+{
+    worker *w = &r->worker;
+    totals sums;
+    char sent[BYTES_TEXT];
+    TW_TRY(worker_totals(w, &sums));
+    if (w->settings.quiet) return TW_OK;
+    fprintf(stderr, "thinwire: %llu rounds among %d to %d workers; this one sent %s; weights %08x\n",
+            (unsigned long long)w->rounds, r->group->least, r->group->most,
+            bytes_text(sums.values[TOTAL_BYTES_SENT], sent), w->judged ? w->last_checksum : worker_checksum(w));
+    return TW_OK;
+}
+
+static tw_status live(run *r, run_result *result)
+{
+    TW_TRY(enter(r, &r->group->place));
+    TW_TRY(tell_generation(r));
+    TW_TRY(run_on(r, &result->interrupted));
+    return tell_member(r);
+}
+
+/* With what is needed to go on, where somebody came, left or was lost: TW_ERROR_PEER. */
+static tw_status live_in(run *r, const task *work, tw_comm *comm, run_result *result)
+{
+    char text[512];
+    r->begun = 0;
+    tw_status status = check_room(r, work);
+    if (status == TW_OK) status = worker_create(&r->settings, work, comm, &r->worker);
+    if (status == TW_OK) status = live(r, result);
+    snprintf(text, sizeof text, "%s", status == TW_OK ? "" : tw_last_error());
+    result->diverged = r->worker.diverged;
+    tw_status packed = status == TW_ERROR_PEER && r->begun ? carry_pack(&r->worker, r->cut, &r->carry) : TW_OK;
+    worker_release(&r->worker);
+    r->worker = (worker){0};
+    tw_comm_destroy(comm);
+    if (packed != TW_OK) return packed;
+    return status == TW_OK ? TW_OK : tw_fail(status, "%s", text);
+}
+
+/* The group is no more, and what this worker has is not lost with it: its last steps count alone. */
+static tw_status keep_rest(run *r, const task *work)
+{
+    tw_comm *comm;
+    const tw_generation place = {.size = 1};
+    if (!r->group->was_in || !r->settings.out) return TW_OK;
+    TW_TRY(tw_comm_create_threads(1, &comm));
+    tw_status status = worker_create(&r->settings, work, comm, &r->worker);
+    if (status == TW_OK) status = enter(r, &place);
+    if (status == TW_OK) status = keep_alone(r);
+    worker_release(&r->worker);
+    r->worker = (worker){0};
+    tw_comm_destroy(comm);
+    return status;
+}
+
+static tw_status fall_alone(run *r, const task *work, tw_status status, run_result *result)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s", tw_last_error());
+    result->interrupted = interrupt_asked() && !r->group->was_in;
+    if (result->interrupted) return TW_OK;
+    TW_TRY(keep_rest(r, work));
+    if (!r->group->was_in || !r->settings.out) return tw_fail(status, "%s", text);
+    return tw_fail(status, "%s; what this worker has is kept: thinwire train --resume %s goes on with it", text,
+                   r->settings.out);
+}
+
+static void tell_left(const run *r)
+{
+    if (r->settings.quiet) return;
+    fprintf(stderr, "thinwire: left the group after step %llu%s%s%s\n", (unsigned long long)r->carry.moment.step,
+            r->settings.out ? "; thinwire train --resume " : "", r->settings.out ? r->settings.out : "",
+            r->settings.out ? " goes on with what it had" : "");
+}
+
+static tw_status live_on(run *r, const task *work, run_result *result)
+{
+    for (;;) {
+        tw_comm *comm;
+        tw_status status = group_next(r->group, r->carry.rounds, r->leaves, &comm);
+        if (status != TW_OK) return fall_alone(r, work, status, result);
+        if (!comm) break;
+        status = live_in(r, work, comm, result);
+        if (status != TW_ERROR_PEER) return status;
+    }
+    result->interrupted = 1;
+    tell_left(r);
+    return TW_OK;
+}
+
+tw_status run_member(const train_settings *settings, const task *work, group *g, run_result *result)
+{
+    run r = {.group = g, .settings = *settings};
+    *result = (run_result){0};
+    TW_TRY(tw_comm_create_threads(1, &r.alone));
+    tw_status status = make_carry(&r, work);
+    if (status == TW_OK) status = live_on(&r, work, result);
+    journal_close(&r.journal);
+    carry_release(&r.carry);
+    tw_comm_destroy(r.alone);
+    free(r.chosen_out);
+    return status;
+}
