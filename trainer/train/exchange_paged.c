@@ -130,6 +130,11 @@ static tw_status paged_begin(worker *w)
     return pager_reload(w->pager);
 }
 
+static tw_status paged_settle(worker *w)
+{
+    return pager_flush(w->pager);
+}
+
 static tw_status paged_submit(worker *w, size_t index, float *gradient)
 {
     paged_way_of(w)->squares[index] = clip_squares(gradient, tw_tensor_count(&w->learner->tensors[index]));
@@ -177,6 +182,8 @@ const exchange paged_exchange = {
     .bytes = sizeof(paged_way),
     .destroy = paged_destroy,
     .begin = paged_begin,
+    .settle = paged_settle,
+    .share = paged_begin,
     .submit = paged_submit,
     .apply = paged_apply,
     .plan = paged_plan,

@@ -89,6 +89,7 @@ typedef struct worker {
 
     uint64_t steps_per_epoch, steps;
     uint64_t step;       /* how many are done: the next step's number */
+    uint64_t rest;       /* the next after which something else is done with the weights */
     float *mean_buffers; /* the learner's buffers, averaged over the workers: see worker_average_buffers */
 
     /* In a simulation: what lets time pass as a gradient becomes ready. NULL: it passes by itself. */
@@ -133,11 +134,12 @@ tw_status worker_end(worker *w);
 /* Where each has weights of its own, and all are at the same step: the shared ones, and its own again. */
 tw_status worker_show_shared(worker *w);
 tw_status worker_show_own(worker *w);
-/* What the learner and the optimiser show, parameters and momentum, becomes what it is now, where a pager has it.
- * Before it is looked at as a whole. */
+/* What the learner and the optimiser show, parameters and momentum, becomes what it is now: before it is looked at as a
+ * whole. A collective; of a pipeline's it is rank 0's. */
 tw_status worker_settle(worker *w);
-/* After it was written as a whole, other than before worker_begin. */
-tw_status worker_take(worker *w);
+/* Rank 0's parameters and running statistics become all workers', after they were written as a whole, other than before
+ * worker_begin. A collective. */
+tw_status worker_share(worker *w);
 /* The checksum of the weights, when they are settled. */
 uint32_t worker_checksum(const worker *w);
 /* The model's weights become what they are now, after what others' have done to them. */
