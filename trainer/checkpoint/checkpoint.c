@@ -525,6 +525,8 @@ static void tell_heritage(const worker *w, const place *found, const checkpoint_
         const char *kept = w->size < files->workers - files->lost ? "is kept as far as there are workers" : "is kept";
         snprintf(text, room, "the files of %s are lost, so what %s %s is dropped, and what the others %s %s", lost,
                  files->lost == 1 ? "it" : "they", what, what, w->exchange->regroup ? "is shared out" : kept);
+    } else if (w->exchange->staged) {
+        snprintf(text, room, "the network is cut anew");
     } else if (w->exchange->regroup) {
         snprintf(text, room, "what they held back is shared out");
     } else {

@@ -93,7 +93,7 @@ tw_status nn_net_append(nn_net *net, size_t size, const nn_layer_ops *ops, nn_te
         .dst = dst,
         .parameters = {parameters_so_far(net), net->parameters.count},
         .buffers = net->buffers.count,
-        .inside = net->fork != NULL};
+        .inside = net->fork && net->fork != *layer};
     net->layers[net->layer_count++] = *layer;
     net->current = dst;
     return nn_table_end_unit(&net->parameters, 0);
