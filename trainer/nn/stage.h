@@ -24,7 +24,7 @@ typedef struct nn_stage {
     /* The stage behind gets y. In training *back may become 1, and dy the gradient of y; else the call ends here. In an
      * evaluation both are NULL. */
     tw_status (*send)(void *context, const float *y, size_t count, float *dy, int *back);
-    /* The stage before gets the gradient of x. */
+    /* The stage before gets the gradient of x, which stays as it is until the next call. */
     tw_status (*send_back)(void *context, const float *dx, size_t count);
 } nn_stage;
 
