@@ -29,7 +29,7 @@
 /* A worker's way is this one from now on, if --pipeline asks for it: checks what goes with it, and measures the layers
  * unless `cut` says where to cut. */
 tw_status pipeline_open(worker *w);
-/* Agrees where the network is cut. A collective; nothing without --pipeline. */
+/* With --pipeline: agrees where the network is cut. A collective. */
 tw_status pipeline_agree(worker *w);
 /* Before the learner is made: which part it is. Nothing without --pipeline. */
 void pipeline_place(const worker *w, learner_place *place);

@@ -166,15 +166,22 @@ static tw_status create_optimiser(worker *w)
     return w->pager ? paged_attach(w) : TW_OK;
 }
 
+/* Which part of the network a learner is, all ranks have to know before they make it. */
+static tw_status agree_cut(worker *w, tw_status chosen)
+{
+    TW_TRY(agree_status(w, chosen));
+    return agree_status(w, pipeline_agree(w));
+}
+
 tw_status worker_create(const train_settings *settings, const task *work, tw_comm *comm, worker *w)
 {
     *w = (worker){.settings = *settings, .task = work, .comm = comm, .started = tw_clock()};
     w->rank = tw_comm_rank(comm);
     w->size = tw_comm_size(comm);
     w->settings.workers = w->size;
-    TW_TRY(agree_status(w, choose_scheme(w)));
-    TW_TRY(agree_status(w, pipeline_agree(w)));
-    TW_TRY(agree_status(w, create_local(w)));
+    tw_status chosen = choose_scheme(w);
+    if (settings->pipeline) TW_TRY(agree_cut(w, chosen));
+    TW_TRY(agree_status(w, chosen == TW_OK ? create_local(w) : chosen));
     if (w->exchange->create) TW_TRY(w->exchange->create(w));
     return agree_status(w, create_optimiser(w));
 }
