@@ -3,15 +3,10 @@
 #include "error.h"
 #include "interrupt.h"
 #include "pages.h"
-#include "pairs.h"
-#include "pipeline_cut.h"
-#include "stage_line.h"
-#include "words.h"
+#include "pipeline_plan.h"
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* A gradient above is no gradient: see tw_reducer_wait. */
 #define LARGEST_NORM 1e33
@@ -32,13 +27,7 @@ typedef struct range {
 
 typedef struct pipeline_way {
     nn_stage stage;
-    size_t stages;
-    stage_values values;
-    size_t ends[PIPELINE_STAGES]; /* units; 0: not known yet */
-    size_t units, cut;            /* of the network, and of the ends, as `cut` has them */
-    pipeline_machine *machine;    /* as it was measured */
-    size_t *elements;
-    char *text; /* --pipeline with all that was chosen */
+    pipeline_plan plan;
 
     stage_wire wire;
     stage_line forth_in, forth_out, back_in, back_out;
@@ -68,233 +57,30 @@ static int is_piped(const worker *w)
     return w->exchange == &pipeline_exchange;
 }
 
-/* ---- the option ---- */
-
-static tw_status refuse(const char *text, const char *why)
-{
-    return tw_fail(TW_ERROR_ARGUMENT,
-                   "--pipeline %s: %s; it is stages=P, and may have values=fp32 or values=fp16, and cut=A+B+..., how "
-                   "many layers each stage has",
-                   text, why);
-}
-
-static tw_status parse_cut(const char *text, const char *value, const char *end, pipeline_way *way)
-{
-    while (value < end) {
-        char *behind;
-        const unsigned long count = strtoul(value, &behind, 10);
-        if (behind == value || count == 0 || count > PIPELINE_UNITS || way->cut == PIPELINE_STAGES || *value == '-')
-            return refuse(text, "a stage has one layer or more");
-        const size_t before = way->cut ? way->ends[way->cut - 1] : 0;
-        way->ends[way->cut++] = before + count;
-        value = behind + (behind < end && *behind == '+');
-        if (behind < end && *behind != '+') return refuse(text, "there is + between the stages of a cut");
-    }
-    return TW_OK;
-}
-
-static int is_value(const pair *p, const char *value)
-{
-    return p->value && p->value_length == strlen(value) && memcmp(p->value, value, p->value_length) == 0;
-}
-
-static tw_status parse_pair(const char *text, const pair *p, pipeline_way *way)
-{
-    char *end = NULL;
-    if (pair_has_key(p, "stages") && p->value) {
-        way->stages = strtoul(p->value, &end, 10);
-        const int whole = end == p->value + p->value_length && *p->value != '-';
-        if (whole && way->stages >= 1 && way->stages <= PIPELINE_STAGES) return TW_OK;
-        return refuse(text, "there are 1 to 64 stages");
-    }
-    if (pair_has_key(p, "cut") && p->value) return parse_cut(text, p->value, p->value + p->value_length, way);
-    if (!pair_has_key(p, "values")) return refuse(text, "there is no such key");
-    way->values = is_value(p, "fp16") ? STAGE_FP16 : STAGE_FP32;
-    return is_value(p, "fp16") || is_value(p, "fp32") ? TW_OK : refuse(text, "values are fp32 or fp16");
-}
-
-static tw_status parse(const char *text, pipeline_way *way)
-{
-    pair p;
-    TW_TRY(words_check_printed(TW_ERROR_ARGUMENT, "--pipeline", text));
-    for (const char *left = text; pair_next(&left, &p);) TW_TRY(parse_pair(text, &p, way));
-    if (way->stages == 0) return refuse(text, "it does not say how many stages");
-    if (way->cut > 0 && way->cut != way->stages) return refuse(text, "cut has another number of stages");
-    return TW_OK;
-}
-
-static tw_status check_company(const worker *w, size_t stages)
-{
-    const train_settings *s = &w->settings;
-    if ((size_t)w->size != stages)
-        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline has %zu stages and goes with as many workers, and these are %d",
-                       stages, w->size);
-    if (strcmp(s->sync, "allreduce") != 0)
-        return tw_fail(TW_ERROR_ARGUMENT,
-                       "--pipeline goes with --sync allreduce, without options, and not with %s: there is one network, "
-                       "and nobody to agree with",
-                       s->sync);
-    if (s->memory_budget || s->dump_gradients)
-        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline does not go with --%s: leave out one of them",
-                       s->memory_budget ? "memory-budget" : "dump-gradients");
-    return TW_OK;
-}
-
-/* ---- measuring ---- */
-
-static tw_status receive_any(void *context, float *x, size_t count)
-{
-    (void)context;
-    for (size_t i = 0; i < count; i++) x[i] = 0.25f * (float)(i % 7) - 0.75f;
-    return TW_OK;
-}
-
-static tw_status send_nowhere(void *context, const float *y, size_t count, float *dy, int *back)
-{
-    (void)context;
-    for (size_t i = 0; i < count; i++) dy[i] = 1e-3f * y[i];
-    *back = 1;
-    return TW_OK;
-}
-
-static tw_status send_back_nowhere(void *context, const float *dx, size_t count)
-{
-    (void)context, (void)dx, (void)count;
-    return TW_OK;
-}
-
-/* The faster of two steps: the first of all is like no other. */
-static tw_status time_steps(learner *l, double *seconds)
-{
-    task_score score;
-    *seconds = INFINITY;
-    for (uint64_t step = 0; step < 3; step++) {
-        const double begun = tw_clock();
-        TW_TRY(l->task->ops->step(l, step % l->steps_per_epoch, NULL, NULL, &score));
-        if (step > 0) *seconds = fmin(*seconds, tw_clock() - begun);
-    }
-    return TW_OK;
-}
-
-static tw_status learn_units(const worker *w, const learner *l, pipeline_way *way)
-{
-    if (l->unit_count == 0)
-        return tw_fail(TW_ERROR_UNSUPPORTED, "--pipeline: task %s has a network that cannot be cut into stages",
-                       w->task->ops->name);
-    if (l->unit_count > PIPELINE_UNITS)
-        return tw_fail(TW_ERROR_UNSUPPORTED, "--pipeline: a network of %zu layers is cut into stages; this one has %zu",
-                       (size_t)PIPELINE_UNITS, l->unit_count);
-    if (l->unit_count < way->stages)
-        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline: this network has %zu layers, too few for %zu stages",
-                       l->unit_count, way->stages);
-    way->units = l->unit_count;
-    if (way->cut > 0 && way->ends[way->cut - 1] != way->units)
-        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline: the cut is of %zu layers, and this network has %zu",
-                       way->ends[way->cut - 1], way->units);
-    return TW_OK;
-}
-
-static void count_elements(const learner *l, pipeline_way *way)
-{
-    for (size_t u = 0; u < l->unit_count; u++)
-        way->elements[u] = l->units[u].parameters - (u ? l->units[u - 1].parameters : 0);
-}
-
-/* A learner of one unit alone. */
-static tw_status measure_unit(const worker *w, size_t unit, pipeline_way *way)
-{
-    const nn_stage alone = {unit, unit + 1, NULL, receive_any, send_nowhere, send_back_nowhere};
-    const train_settings *s = &w->settings;
-    learner_place place = {.size = 1,
-                           .batch = (size_t)s->batch,
-                           .seed = (uint64_t)s->seed,
-                           .precision = (nn_precision)s->compute,
-                           .stage = &alone};
-    learner *l = NULL;
-    TW_TRY(task_learner_create(w->task, &place, &l));
-    tw_status status = learn_units(w, l, way);
-    if (status == TW_OK) count_elements(l, way);
-    if (status == TW_OK && way->cut == 0) status = time_steps(l, &way->machine->seconds[unit]);
-    task_learner_destroy(l);
-    return status;
-}
-
-static tw_status measure(const worker *w, pipeline_way *way)
-{
-    const int shared = strcmp(tw_comm_transport(w->comm), "threads") == 0;
-    way->machine->room = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (shared ? w->size : 1);
-    TW_TRY(measure_unit(w, 0, way));
-    for (size_t u = 1; way->cut == 0 && u < way->units; u++) TW_TRY(measure_unit(w, u, way));
-    return TW_OK;
-}
-
-tw_status pipeline_open(worker *w)
-{
-    const train_settings *s = &w->settings;
-    pipeline_way *way = calloc(1, sizeof *way);
-    if (!s->pipeline || !way) {
-        free(way);
-        return s->pipeline ? tw_fail(TW_ERROR_MEMORY, "no memory for a worker") : TW_OK;
-    }
-    free(w->way);
-    w->exchange = &pipeline_exchange;
-    w->way = way;
-    TW_TRY(parse(s->pipeline, way));
-    TW_TRY(check_company(w, way->stages));
-    way->machine = calloc(1, sizeof *way->machine);
-    way->elements = calloc(PIPELINE_UNITS, sizeof *way->elements);
-    if (!way->machine || !way->elements) return tw_fail(TW_ERROR_MEMORY, "no memory for a list of layers");
-    return measure(w, way);
-}
-
-/* ---- cutting ---- */
-
-static tw_status choose_cut(const worker *w, pipeline_way *way, const pipeline_machine *machines)
-{
-    const size_t states = w->settings.optimizer == OPTIMISER_SGD ? 1 : 2;
-    const pipeline_problem problem = {way->units, way->stages, machines, way->elements, states};
-    if (isfinite(pipeline_cut(&problem, way->ends))) return TW_OK;
-    return tw_fail(TW_ERROR_MEMORY, "--pipeline: the stages fit the memory of their machines in no cut of %zu layers",
-                   way->units);
-}
-
-/* Rank 0's answer counts: machines may add up in another way. */
-static tw_status agree_cut(worker *w, pipeline_way *way)
-{
-    pipeline_machine *machines = calloc((size_t)w->size, sizeof *machines);
-    if (!machines) return tw_fail(TW_ERROR_MEMORY, "no memory to hear %d workers", w->size);
-    tw_status status = tw_comm_allgather(w->comm, way->machine, sizeof *machines, machines);
-    if (status == TW_OK) status = choose_cut(w, way, machines);
-    free(machines);
-    TW_TRY(status);
-    return tw_comm_broadcast(w->comm, 0, way->ends, sizeof way->ends);
-}
-
-/* What was chosen is what a resumed run has, and what --pipeline may be told. */
-static tw_status write_out(worker *w, pipeline_way *way)
-{
-    size_t size;
-    FILE *stream = open_memstream(&way->text, &size);
-    if (!stream) return tw_fail(TW_ERROR_MEMORY, "no memory for the text of --pipeline");
-    fprintf(stream, "stages=%zu,values=%s,cut=", way->stages, way->values == STAGE_FP16 ? "fp16" : "fp32");
-    for (size_t s = 0; s < way->stages; s++)
-        fprintf(stream, "%s%zu", s ? "+" : "", way->ends[s] - (s ? way->ends[s - 1] : 0));
-    if (fclose(stream) != 0) return tw_fail(TW_ERROR_MEMORY, "no memory for the text of --pipeline");
-    w->settings.pipeline = way->text;
-    return TW_OK;
-}
+/* ---- making ---- */
 
 static tw_status on_receive(void *context, float *x, size_t count);
 static tw_status on_send(void *context, const float *y, size_t count, float *dy, int *back);
 static tw_status on_send_back(void *context, const float *dx, size_t count);
 
+tw_status pipeline_open(worker *w)
+{
+    pipeline_way *way = w->settings.pipeline ? calloc(1, sizeof *way) : NULL;
+    if (!w->settings.pipeline) return TW_OK;
+    if (!way) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
+    free(w->way);
+    w->exchange = &pipeline_exchange;
+    w->way = way;
+    return pipeline_plan_open(w, &way->plan);
+}
+
 tw_status pipeline_agree(worker *w)
 {
     pipeline_way *way = way_of(w);
-    if (way->cut == 0) TW_TRY(agree_cut(w, way));
-    const size_t first = w->rank ? way->ends[w->rank - 1] : 0;
-    way->stage = (nn_stage){first, way->ends[w->rank], w, on_receive, on_send, on_send_back};
-    return write_out(w, way);
+    const size_t *ends = way->plan.ends;
+    TW_TRY(pipeline_plan_agree(w, &way->plan));
+    way->stage = (nn_stage){w->rank ? ends[w->rank - 1] : 0, ends[w->rank], w, on_receive, on_send, on_send_back};
+    return TW_OK;
 }
 
 void pipeline_place(const worker *w, learner_place *place)
@@ -305,8 +91,6 @@ void pipeline_place(const worker *w, learner_place *place)
     place->stage = &way_of(w)->stage;
 }
 
-/* ---- making ---- */
-
 static stage_line line_to(pipeline_way *way, int peer, unsigned channel)
 {
     return (stage_line){.wire = &way->wire, .peer = peer, .channel = channel};
@@ -314,14 +98,14 @@ static stage_line line_to(pipeline_way *way, int peer, unsigned channel)
 
 static range parameters_of(const worker *w, int stage)
 {
-    const size_t *ends = way_of(w)->ends;
+    const size_t *ends = way_of(w)->plan.ends;
     const nn_unit *units = w->learner->units;
     return (range){stage ? units[ends[stage - 1] - 1].parameters : 0, units[ends[stage] - 1].parameters};
 }
 
 static range buffers_of(const worker *w, int stage)
 {
-    const size_t *ends = way_of(w)->ends;
+    const size_t *ends = way_of(w)->plan.ends;
     const nn_unit *units = w->learner->units;
     return (range){stage ? units[ends[stage - 1] - 1].buffers : 0, units[ends[stage] - 1].buffers};
 }
@@ -367,9 +151,7 @@ static void pipeline_destroy(worker *w)
     pipeline_way *way = way_of(w);
     stage_line *lines[] = {&way->forth_in, &way->forth_out, &way->back_in, &way->back_out};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) stage_line_close(lines[i]);
-    free(way->machine);
-    free(way->elements);
-    free(way->text);
+    pipeline_plan_close(&way->plan);
     free(way->stash);
     free(way->now);
     free(way->inputs);
@@ -402,9 +184,9 @@ static tw_status on_receive(void *context, float *x, size_t count)
         memcpy(x, slot_of(way, way->inputs, count), count * sizeof *x);
         return TW_OK;
     }
-    TW_TRY(stage_line_receive(&way->forth_in, way->values, x, count, &note));
+    TW_TRY(stage_line_receive(&way->forth_in, way->plan.values, x, count, &note));
     way->ended = note.ends != 0;
-    if (!way->ended) TW_TRY(stage_line_ask(&way->forth_in, way->values, count));
+    if (!way->ended) TW_TRY(stage_line_ask(&way->forth_in, way->plan.values, count));
     return way->turn == FORWARD ? keep_input(way, x, count) : TW_OK;
 }
 
@@ -417,9 +199,10 @@ static tw_status on_send(void *context, const float *y, size_t count, float *dy,
     }
     *back = way->turn == AGAIN;
     if (!*back)
-        return stage_line_send(&way->forth_out, way->values, y, count, &(stage_note){.ends = (uint64_t)way->ended});
-    TW_TRY(stage_line_receive(&way->back_in, way->values, dy, count, &way->back));
-    return way->batch + 1 < way->forwarded ? stage_line_ask(&way->back_in, way->values, count) : TW_OK;
+        return stage_line_send(&way->forth_out, way->plan.values, y, count,
+                               &(stage_note){.ends = (uint64_t)way->ended});
+    TW_TRY(stage_line_receive(&way->back_in, way->plan.values, dy, count, &way->back));
+    return way->batch + 1 < way->forwarded ? stage_line_ask(&way->back_in, way->plan.values, count) : TW_OK;
 }
 
 static int wants_stop(const worker *w)
@@ -443,7 +226,7 @@ static tw_status send_back(worker *w)
     way->back.ends |= (uint64_t)wants_stop(w);
     way->stops |= way->back.ends;
     if (w->rank == 0) return TW_OK;
-    return stage_line_send(&way->back_out, way->values, way->gradient, way->input_count, &way->back);
+    return stage_line_send(&way->back_out, way->plan.values, way->gradient, way->input_count, &way->back);
 }
 
 /* ---- a step ---- */
@@ -651,7 +434,7 @@ static tw_status pipeline_begin(worker *w)
     return w->settings.resume || w->settings.init_from ? pipeline_share(w) : TW_OK;
 }
 
-static const char *pipeline_plan(const worker *w, size_t index)
+static const char *plan_of(const worker *w, size_t index)
 {
     (void)w, (void)index;
     return "stays in its stage";
@@ -694,7 +477,7 @@ const exchange pipeline_exchange = {
     .meets = pipeline_meets,
     .pass = pipeline_pass,
     .apply = pipeline_apply,
-    .plan = pipeline_plan,
+    .plan = plan_of,
     .add_totals = pipeline_add_totals,
     .regroup = pipeline_regroup,
 };
