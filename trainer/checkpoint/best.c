@@ -100,9 +100,7 @@ static tw_status best_load(worker *w, const char *folder)
     TW_TRY(worker_settle(w));
     w->last_checksum = worker_checksum(w);
     TW_TRY(agree_status(w, w->rank == 0 ? read_file(w, folder) : TW_OK));
-    TW_TRY(tw_comm_broadcast(w->comm, 0, l->parameters, l->parameter_count * sizeof(float)));
-    if (l->buffer_count > 0) TW_TRY(tw_comm_broadcast(w->comm, 0, l->buffers, l->buffer_count * sizeof(float)));
-    TW_TRY(worker_take(w));
+    TW_TRY(worker_share(w));
     l->buffers_stand = true;
     w->judged = w->best.step;
     return TW_OK;

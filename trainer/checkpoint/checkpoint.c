@@ -278,7 +278,7 @@ static tw_status save_files(worker *w, tw_state *model, const stamp *s, uint64_t
     TW_TRY(save_worker(w, s, folder));
     folder_model(folder, path);
     if (model) return tw_state_save(model, path);
-    return w->first_on_disk ? copy_model(w, s, step, path) : TW_OK;
+    return w->first_on_disk && !w->exchange->staged ? copy_model(w, s, step, path) : TW_OK;
 }
 
 static tw_status write_files(worker *w, uint64_t step, const char *folder)
@@ -411,9 +411,10 @@ static tw_status load_worker(worker *w, const place *found, int old)
 }
 
 /* A worker that had no part in the run yet begins with its weights, which come by gossip, and its running statistics.
- */
+ * Stages get both from rank 0. */
 static tw_status join_late(worker *w, const char *folder)
 {
+    if (w->exchange->staged && w->rank > 0) return TW_OK;
     char path[CHECKPOINT_PATH];
     tw_state *state;
     const learner *l = w->learner;
@@ -544,6 +545,8 @@ static void tell_heritage(const worker *w, const place *found, const checkpoint_
         const char *kept = w->size < files->workers - files->lost ? "is kept as far as there are workers" : "is kept";
         snprintf(text, room, "the files of %s are lost, so what %s %s is dropped, and what the others %s %s", lost,
                  files->lost == 1 ? "it" : "they", what, what, w->exchange->regroup ? "is shared out" : kept);
+    } else if (w->exchange->staged) {
+        snprintf(text, room, "the network is cut anew");
     } else if (w->exchange->regroup) {
         snprintf(text, room, "what they held back is shared out");
     } else {
@@ -563,8 +566,11 @@ static void tell_regrouping(const worker *w, const place *found, const checkpoin
 static tw_status take_files(worker *w, const place *found, const checkpoint_files *files, const regrouping *from)
 {
     int own = file_of(w, found, files);
-    if (!takes_over(w, found, files))
-        return agree_status(w, own >= 0 ? load_worker(w, found, own) : join_late(w, found->folder));
+    if (!takes_over(w, found, files)) {
+        TW_TRY(agree_status(w, own >= 0 ? load_worker(w, found, own) : join_late(w, found->folder)));
+        /* With another cut a stage has read others' statistics. */
+        return w->exchange->staged ? agree_status(w, join_late(w, found->folder)) : TW_OK;
+    }
     TW_TRY(agree_status(w, join_late(w, found->folder)));
     return regroup_run(w, from);
 }

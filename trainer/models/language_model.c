@@ -70,6 +70,7 @@ struct language_model {
     nn_buffer embedded;        /* and, in backward, their gradients */
     nn_buffer hidden_gradient; /* of the stack's output */
     nn_buffer logits;          /* and, in a training step, their gradients */
+    nn_unit *units;            /* where it can be cut */
 };
 
 const language_model_definition *language_model_find(const char *name)
@@ -202,11 +203,67 @@ static tw_status allocate_parameters(language_model *m)
     return TW_OK;
 }
 
+/* ---- a stage ---- */
+
+/* After the embedding come the transformer's blocks and norm, and then the last product. */
+static size_t units_of(const language_model *m)
+{
+    return m->config.layers + 3;
+}
+
+static int is_cuttable(const language_model *m)
+{
+    return m->config.heads > 0 && !m->config.tied && m->config.lora.rank == 0;
+}
+
+static int is_first(const language_model *m)
+{
+    return !m->shape.stage || m->shape.stage->first == 0;
+}
+
+static int is_last(const language_model *m)
+{
+    return !m->shape.stage || m->shape.stage->end == units_of(m);
+}
+
+static size_t first_tensor(const nn_table *table, size_t element)
+{
+    size_t i = 0;
+    while (i < table->count && table->offsets[i] < element) i++;
+    return i;
+}
+
+static tw_status list_units(language_model *m)
+{
+    if (!is_cuttable(m)) return TW_OK;
+    TW_TRY(nn_table_end_unit(&m->table, 0));
+    m->units = calloc(units_of(m), sizeof *m->units);
+    if (!m->units) return tw_fail(TW_ERROR_MEMORY, "no memory for a list of %zu layers", units_of(m));
+    for (size_t i = 0; i < units_of(m); i++) m->units[i].parameters = m->table.units[i].end;
+    return TW_OK;
+}
+
+static tw_status take_stage(language_model *m)
+{
+    const nn_stage *s = m->shape.stage;
+    TW_TRY(list_units(m));
+    if (!s) return TW_OK;
+    if (!is_cuttable(m))
+        return tw_fail(TW_ERROR_ARGUMENT, "a language model is cut into stages where it is a transformer whose "
+                                          "matrices are apart and all learn: write --model transformer, without --tied "
+                                          "and --lora");
+    m->table.held.first = s->first ? first_tensor(&m->table, m->units[s->first - 1].parameters) : 0;
+    m->table.held.end = first_tensor(&m->table, m->units[s->end - 1].parameters);
+    transformer_hold(m->blocks, s->first ? s->first - 1 : 0, s->end - 1);
+    return TW_OK;
+}
+
 static tw_status language_model_fill(language_model *m)
 {
     TW_TRY(nn_engine_create(m->shape.precision, &m->engine));
     m->lora.options = m->config.lora;
     TW_TRY(language_model_declare(m));
+    TW_TRY(take_stage(m));
     TW_TRY(allocate_parameters(m));
     return allocate_state(&m->config, m->shape.batch, &m->training);
 }
@@ -252,10 +309,17 @@ void language_model_destroy(language_model *m)
     free(m->training.values);
     free(m->evaluation.values);
     free(m->written);
+    free(m->units);
     nn_buffer_free(&m->embedded);
     nn_buffer_free(&m->hidden_gradient);
     nn_buffer_free(&m->logits);
     free(m);
+}
+
+const nn_unit *language_model_units(const language_model *m, size_t *count)
+{
+    *count = m->units ? units_of(m) : 0;
+    return m->units;
 }
 
 const parameter_set *language_model_parameters(const language_model *m)
@@ -370,21 +434,30 @@ static tw_status forward_layers(language_model *m, pass *p)
                      : recurrent_forward(m->stack, values, &lstms, &p->hidden);
 }
 
+static tw_status forward_first(language_model *m, const pass *p)
+{
+    const nn_stage *stage = m->shape.stage;
+    if (!is_first(m)) return stage->receive(stage->context, m->embedded.values, p->rows * m->config.embedding);
+    TW_TRY(nn_table_use(&m->table, m->encoder, PAGER_FORWARD));
+    nn_embedding_forward(m->parameters.values, m->config.embedding, p->text->tokens, p->rows, m->embedded.values);
+    drop_embedded(m, p);
+    return TW_OK;
+}
+
+/* Up to what the last product makes, or what goes to the next stage. */
 static tw_status language_model_forward(language_model *m, pass *p)
 {
-    const float *values = m->parameters.values;
     p->rows = p->text->steps * p->state->batch;
     m->lora.noise = p->noise;
     m->lora.keep = p->adapter_keep;
     TW_TRY(check_tokens(m, p));
     TW_TRY(language_model_reserve(m, p));
     nn_engine_enter();
-    TW_TRY(nn_table_use(&m->table, m->encoder, PAGER_FORWARD));
-    nn_embedding_forward(values, m->config.embedding, p->text->tokens, p->rows, m->embedded.values);
-    drop_embedded(m, p);
+    TW_TRY(forward_first(m, p));
     TW_TRY(forward_layers(m, p));
+    if (!is_last(m)) return TW_OK;
     TW_TRY(nn_table_use(&m->table, m->decoder.parameters, PAGER_FORWARD));
-    return nn_affine_forward(&m->decoder, values, p->rows, p->hidden, m->logits.values);
+    return nn_affine_forward(&m->decoder, m->parameters.values, p->rows, p->hidden, m->logits.values);
 }
 
 static tw_status backward_layers(language_model *m, nn_gradient_ready ready, void *context)
@@ -396,16 +469,24 @@ static tw_status backward_layers(language_model *m, nn_gradient_ready ready, voi
                      : recurrent_backward(m->stack, m->parameters.values, &lstms);
 }
 
-/* Both uses of a tied matrix add to its gradient, which is complete only at the very end. */
-static tw_status backward_all(language_model *m, const pass *p, nn_gradient_ready ready, void *context)
+static tw_status backward_decoder(language_model *m, const pass *p, nn_gradient_ready ready, void *context)
 {
     float *gradients = m->parameters.gradients;
     const float *values = m->parameters.values;
     TW_TRY(nn_table_use(&m->table, m->decoder.parameters, PAGER_BACKWARD));
     TW_TRY(nn_affine_backward_parameters(&m->decoder, p->rows, p->hidden, m->logits.values, gradients));
     TW_TRY(nn_table_announce(&m->table, m->decoder.parameters, gradients, ready, context));
-    TW_TRY(nn_affine_backward_source(&m->decoder, values, p->rows, m->logits.values, m->hidden_gradient.values));
+    return nn_affine_backward_source(&m->decoder, values, p->rows, m->logits.values, m->hidden_gradient.values);
+}
+
+/* Both uses of a tied matrix add to its gradient, which is complete only at the very end. */
+static tw_status backward_all(language_model *m, const pass *p, nn_gradient_ready ready, void *context)
+{
+    float *gradients = m->parameters.gradients;
+    const nn_stage *stage = m->shape.stage;
+    if (is_last(m)) TW_TRY(backward_decoder(m, p, ready, context));
     TW_TRY(backward_layers(m, ready, context));
+    if (!is_first(m)) return stage->send_back(stage->context, m->embedded.values, p->rows * m->config.embedding);
     drop_embedded(m, p);
     TW_TRY(nn_table_use(&m->table, m->encoder, PAGER_BACKWARD));
     if (!m->config.tied) memset(gradients, 0, nn_table_elements(&m->table, 0) * sizeof *gradients);
@@ -428,6 +509,20 @@ static tw_status language_model_backward(language_model *m, const pass *p, nn_gr
     return m->config.lora.rank ? backward_adapters(m, p, ready, context) : backward_all(m, p, ready, context);
 }
 
+/* What the last product makes is judged; what another stage goes on with is sent. *back: whether the call goes on. */
+static tw_status judge(language_model *m, const pass *p, language_model_result *result, int *back)
+{
+    const nn_stage *stage = m->shape.stage;
+    *result = (language_model_result){0};
+    *back = is_last(m);
+    if (!*back)
+        return stage->send(stage->context, p->hidden, p->rows * m->config.hidden, m->hidden_gradient.values, back);
+    nn_loss loss =
+        nn_cross_entropy(m->logits.values, p->text->targets, p->rows, m->shape.vocabulary, m->logits.values);
+    *result = (language_model_result){loss.sum, loss.counted};
+    return TW_OK;
+}
+
 tw_status language_model_step(language_model *m, const language_model_text *text, const nn_noise *noise,
                               nn_gradient_ready ready, void *context, language_model_result *result)
 {
@@ -440,10 +535,10 @@ tw_status language_model_step(language_model *m, const language_model_text *text
         return tw_fail(TW_ERROR_ARGUMENT, "the language model was made for %zu steps a call, not %zu", m->shape.steps,
                        text->steps);
     end_writing(m); /* of a training step */
+    int back;
     TW_TRY(language_model_forward(m, &p));
-    nn_loss loss = nn_cross_entropy(m->logits.values, text->targets, p.rows, m->shape.vocabulary, m->logits.values);
-    *result = (language_model_result){loss.sum, loss.counted};
-    return language_model_backward(m, &p, ready, context);
+    TW_TRY(judge(m, &p, result, &back));
+    return back ? language_model_backward(m, &p, ready, context) : TW_OK;
 }
 
 /* The tokens that stay are read again. */
@@ -479,6 +574,11 @@ tw_status language_model_evaluate(language_model *m, const language_model_text *
         return tw_fail(TW_ERROR_ORDER, "language_model_start_evaluation comes before language_model_evaluate");
     if (m->written) TW_TRY(language_model_make_room(m, text));
     TW_TRY(language_model_forward(m, &p));
+    if (!is_last(m)) {
+        const nn_stage *stage = m->shape.stage;
+        *result = (language_model_result){0};
+        return stage->send(stage->context, p.hidden, p.rows * m->config.hidden, NULL, NULL);
+    }
     if (!text->targets || !result) return TW_OK;
     nn_loss loss = nn_cross_entropy(m->logits.values, text->targets, p.rows, m->shape.vocabulary, NULL);
     *result = (language_model_result){loss.sum, loss.counted};

@@ -16,6 +16,7 @@
 #include "lora.h"
 #include "parameters.h"
 #include "precision.h"
+#include "stage.h"
 
 typedef struct language_model language_model;
 
@@ -53,6 +54,7 @@ typedef struct language_model_shape {
     size_t steps; /* the most of a training call */
     size_t batch; /* strips of a training call */
     nn_precision precision;
+    const nn_stage *stage; /* of a transformer that is cut; NULL: all of it */
 } language_model_shape;
 
 /* TW_ERROR_ARGUMENT says which size or option cannot be; TW_ERROR_UNSUPPORTED, that the precision cannot. */
@@ -62,6 +64,10 @@ void language_model_destroy(language_model *m);
 /* The tensors that such a model has, into an empty table, without one that has weights. Fails as its making would; the
  * table is the caller's to free all the same. */
 tw_status language_model_tensors(const language_model_config *config, size_t vocabulary, nn_table *table);
+
+/* Where it can be cut: ends of the embedding, of each block, of the last norm and of the last product. NULL, and *count
+ * is 0: nowhere. The array is the model's. */
+const nn_unit *language_model_units(const language_model *m, size_t *count);
 
 /* Its gradients are NULL where adapters learn in their place. */
 const parameter_set *language_model_parameters(const language_model *m);
@@ -86,7 +92,7 @@ typedef struct language_model_result {
 } language_model_result;
 
 /* Forward and backward; carries the training state on. Gradients of the MEAN loss over the counted tokens are written
- * (not added): those of the adapters, where there are some. `ready` may be NULL. */
+ * (not added): those of the adapters, where there are some. `ready` may be NULL. The loss is the last stage's alone. */
 tw_status language_model_step(language_model *m, const language_model_text *text, const nn_noise *noise,
                               nn_gradient_ready ready, void *context, language_model_result *result);
 

@@ -68,7 +68,8 @@ static tw_status model_build(const model *m, size_t images, nn_net **net)
     if (nn_net_outputs(*net) != m->shape.classes)
         return tw_fail(TW_ERROR_ARGUMENT, "model %s needs an output for each of %zu classes; its last layer has %zu",
                        m->definition->name, m->shape.classes, nn_net_outputs(*net));
-    return nn_net_finish(*net);
+    TW_TRY(nn_net_finish(*net));
+    return nn_net_hold(*net, m->shape.stage);
 }
 
 static tw_status model_check_size(const model *m)
@@ -128,6 +129,11 @@ const tw_tensor *model_tensors(const model *m, size_t *count)
 {
     *count = nn_net_parameters(m->full)->count;
     return nn_net_parameters(m->full)->tensors;
+}
+
+const nn_unit *model_units(const model *m, size_t *count)
+{
+    return nn_net_units(m->full, count);
 }
 
 float *model_parameters(model *m)
@@ -223,12 +229,16 @@ static tw_status take_labels(model *m, const uint16_t *labels, size_t count)
     return TW_OK;
 }
 
+/* Forward. *back: whether a training call goes back. */
 static tw_status model_run(model *m, const float *images, const uint16_t *labels, size_t count, int training,
-                           nn_net **net, model_result *result)
+                           nn_net **net, model_result *result, int *back)
 {
     TW_TRY(take_net(m, count, net));
     TW_TRY(take_labels(m, labels, count));
     TW_TRY(nn_net_forward(*net, images, training));
+    *back = 1;
+    *result = (model_result){0};
+    if (nn_net_goes_on(*net)) return nn_net_send(*net, training, back);
     float *gradient = training ? nn_net_output_gradient(*net) : NULL;
     nn_loss loss = nn_cross_entropy(nn_net_output(*net), m->targets, count, m->shape.classes, gradient);
     *result = (model_result){loss.sum, loss.correct, count};
@@ -239,14 +249,16 @@ tw_status model_step(model *m, const float *images, const uint16_t *labels, size
                      void *context, model_result *result)
 {
     nn_net *net = NULL;
-    TW_TRY(model_run(m, images, labels, count, 1, &net, result));
-    return nn_net_backward(net, ready, context);
+    int back;
+    TW_TRY(model_run(m, images, labels, count, 1, &net, result, &back));
+    return back ? nn_net_backward(net, ready, context) : TW_OK;
 }
 
 tw_status model_evaluate(model *m, const float *images, const uint16_t *labels, size_t count, model_result *result)
 {
     nn_net *net = NULL;
-    return model_run(m, images, labels, count, 0, &net, result);
+    int back;
+    return model_run(m, images, labels, count, 0, &net, result, &back);
 }
 
 tw_status model_predict(model *m, const float *images, size_t count, double *probabilities)

@@ -7,6 +7,7 @@
 
 #include "pager.h"
 #include "precision.h"
+#include "stage.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,13 +22,14 @@ typedef struct model_shape {
     size_t batch; /* the most images a call brings */
     nn_precision precision;
     size_t most_parameters; /* a larger network is TW_ERROR_FORMAT, before there is memory for it; 0: any */
+    const nn_stage *stage;  /* the part of it that is computed; NULL: all of it */
 } model_shape;
 
 /* Called by model_step when tensor `index`'s gradient is complete (backward order); the gradient will not be touched
  * again before the next model_step. A failure ends the step and is passed on. */
 typedef tw_status (*model_gradient_ready)(void *context, size_t index, float *gradient);
 
-/* Sums over the images of a call. */
+/* Sums over the images of a call; zeros where they are the last stage's. */
 typedef struct model_result {
     double loss; /* sum of cross-entropies, natural logarithm */
     size_t correct;
@@ -56,6 +58,9 @@ float *model_parameters(model *m);
 float *model_gradients(model *m);
 size_t model_offset(const model *m, size_t index);
 size_t model_parameter_count(const model *m);
+
+/* Where it can be cut; the model's. */
+const nn_unit *model_units(const model *m, size_t *count);
 
 /* What is not trained but belongs to the model (running means and variances), in one flat array, with its own table. */
 const tw_tensor *model_buffer_tensors(const model *m, size_t *count);

@@ -12,6 +12,8 @@ struct transformer {
     const nn_table *table;
     transformer_options options;
     decoder_block *blocks;
+    size_t first, end; /* of the blocks, those that are computed; and */
+    int normed;        /* whether the norm is */
     nn_heard *heard; /* of each block; room for `remembered` steps stands in one array */
     float *memory;
     size_t remembered;
@@ -61,6 +63,7 @@ tw_status transformer_create(const transformer_options *options, nn_table *table
     if (!made) return tw_fail(TW_ERROR_MEMORY, "no memory for a transformer");
     made->table = table;
     made->options = *options;
+    transformer_hold(made, 0, options->layers + 1);
     made->rotary.width = options->width / options->heads;
     made->rotary.base = options->theta;
     tw_status status = transformer_fill(made, table);
@@ -84,6 +87,14 @@ void transformer_destroy(transformer *t)
     nn_buffer_free(&t->gradient);
     decoder_room_free(&t->room);
     free(t);
+}
+
+void transformer_hold(transformer *t, size_t first, size_t end)
+{
+    const size_t layers = t->options.layers;
+    t->first = first < layers ? first : layers;
+    t->end = end < layers ? end : layers;
+    t->normed = first <= layers && end > layers;
 }
 
 /* ---- memory ---- */
@@ -118,10 +129,10 @@ static decoder_pass pass_of(const transformer *t, const float *values, size_t in
                           .keep = b->keep};
 }
 
-/* What block `index` reads; that after the last is the norm. */
+/* What block `index` reads; what is after the last is the norm. */
 static const float *input_of(const transformer *t, size_t index)
 {
-    return index ? t->blocks[index - 1].y.values : t->batch.x;
+    return index > t->first ? t->blocks[index - 1].y.values : t->batch.x;
 }
 
 static tw_status check_memory(const transformer *t, const transformer_batch *batch)
@@ -132,36 +143,52 @@ static tw_status check_memory(const transformer *t, const transformer_batch *bat
                    batch->steps, batch->batch, count, t->remembered);
 }
 
+static tw_status forward_norm(transformer *t, const float *values)
+{
+    const size_t rows = t->batch.steps * t->batch.batch;
+    TW_TRY(nn_buffer_reserve(&t->scales, rows));
+    TW_TRY(nn_buffer_reserve(&t->y, rows * t->options.width));
+    TW_TRY(nn_table_use(t->table, t->norm.parameters, PAGER_FORWARD));
+    nn_rms_norm_forward(&t->norm, values, rows, input_of(t, t->end), t->y.values, t->scales.values);
+    return TW_OK;
+}
+
 tw_status transformer_forward(transformer *t, const float *values, const transformer_batch *batch, const float **y)
 {
-    const size_t rows = batch->steps * batch->batch, width = t->options.width;
     TW_TRY(check_memory(t, batch));
     t->batch = *batch;
     TW_TRY(nn_rotary_prepare(&t->rotary, t->remembered ? t->remembered : batch->steps));
-    for (size_t i = 0; i < t->options.layers; i++) {
+    for (size_t i = t->first; i < t->end; i++) {
         const decoder_pass pass = pass_of(t, values, i);
         TW_TRY(nn_table_use(t->table, t->blocks[i].parameters, PAGER_FORWARD));
         TW_TRY(decoder_forward(&t->blocks[i], &pass, t->remembered ? &t->heard[i] : NULL, input_of(t, i)));
     }
-    TW_TRY(nn_buffer_reserve(&t->scales, rows));
-    TW_TRY(nn_buffer_reserve(&t->y, rows * width));
-    TW_TRY(nn_table_use(t->table, t->norm.parameters, PAGER_FORWARD));
-    nn_rms_norm_forward(&t->norm, values, rows, input_of(t, t->options.layers), t->y.values, t->scales.values);
-    *y = t->y.values;
+    if (t->normed) TW_TRY(forward_norm(t, values));
+    *y = t->normed ? t->y.values : input_of(t, t->end);
     return TW_OK;
+}
+
+static tw_status backward_norm(transformer *t, const float *values, const transformer_gradients *g)
+{
+    const size_t rows = t->batch.steps * t->batch.batch;
+    TW_TRY(nn_table_use(t->table, t->norm.parameters, PAGER_BACKWARD));
+    nn_rms_norm_backward(&t->norm, values, rows, input_of(t, t->end), t->scales.values, g->y, g->parameters,
+                         t->gradient.values);
+    return nn_table_announce(t->table, t->norm.parameters, g->parameters, g->ready, g->context);
 }
 
 tw_status transformer_backward(transformer *t, const float *values, const transformer_gradients *g)
 {
-    const size_t rows = t->batch.steps * t->batch.batch, count = rows * t->options.width;
+    const size_t count = t->batch.steps * t->batch.batch * t->options.width;
     TW_TRY(nn_buffer_reserve(&t->gradient, count));
     float *gradient = t->gradient.values;
-    memset(gradient, 0, count * sizeof *gradient);
-    TW_TRY(nn_table_use(t->table, t->norm.parameters, PAGER_BACKWARD));
-    nn_rms_norm_backward(&t->norm, values, rows, input_of(t, t->options.layers), t->scales.values, g->y, g->parameters,
-                         gradient);
-    TW_TRY(nn_table_announce(t->table, t->norm.parameters, g->parameters, g->ready, g->context));
-    for (size_t i = t->options.layers; i-- > 0;) {
+    if (t->normed) {
+        memset(gradient, 0, count * sizeof *gradient);
+        TW_TRY(backward_norm(t, values, g));
+    } else {
+        memcpy(gradient, g->y, count * sizeof *gradient);
+    }
+    for (size_t i = t->end; i-- > t->first;) {
         const decoder_pass pass = pass_of(t, values, i);
         TW_TRY(nn_table_use(t->table, t->blocks[i].parameters, PAGER_BACKWARD));
         TW_TRY(decoder_backward(&t->blocks[i], &pass, input_of(t, i), gradient, g->parameters, &t->room));

@@ -28,6 +28,10 @@ void transformer_destroy(transformer *stack);
  * remembered before is forgotten. 0: nothing is remembered, and every forward is a text by itself. */
 tw_status transformer_remember(transformer *stack, size_t room);
 
+/* Of what the blocks and the norm are, in order, those from `first` to before `end` alone: a part of a network that is
+ * cut. Where it is none of them, what comes in goes out. */
+void transformer_hold(transformer *stack, size_t first, size_t end);
+
 typedef struct transformer_batch {
     size_t steps, batch; /* while something is remembered: a batch of 1, and steps that there is room for */
     const float *x;      /* (steps, batch, width); stays until backward */

@@ -31,7 +31,26 @@ struct nn_layer {
     const nn_layer_ops *ops;
     nn_tensor *src, *dst;
     nn_range parameters; /* in the net's table */
+    size_t buffers;      /* tensors in the other table, up to this layer */
+    int inside;          /* a residual branch: the chain cannot be cut before it */
 };
+
+/* What goes in or out where a net is cut; a count of 0: it is not cut there. */
+typedef struct nn_edge {
+    nn_memory *plain;
+    size_t count;
+    nn_op *out, *in; /* from the net to the array, and back */
+} nn_edge;
+
+/* The units of a finished net, and, of a stage, what it computes of them. */
+typedef struct nn_cut {
+    nn_unit *units;
+    size_t *ends; /* of each unit: the layer behind it */
+    size_t count;
+    const nn_stage *stage; /* NULL: all */
+    size_t first, end;     /* layers */
+    nn_edge entrance, exit;
+} nn_cut;
 
 struct nn_net {
     nn_engine *engine;
@@ -43,6 +62,7 @@ struct nn_net {
     nn_layer *fork;      /* the open residual branch */
     nn_region join_slot; /* kept free for the gradient that waits for the shortcut; NN_REGIONS outside a branch */
     nn_table parameters, buffers;
+    nn_cut cut;
 };
 
 /* Appends a layer of `size` bytes, zeroed, from the current tensor to `dst`, which becomes the current one. Parameters

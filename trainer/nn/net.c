@@ -1,5 +1,5 @@
 /* net.c - the chain: building, placing, running. */
-#include "layer.h"
+#include "cut.h"
 
 #include <stdlib.h>
 
@@ -88,7 +88,12 @@ tw_status nn_net_append(nn_net *net, size_t size, const nn_layer_ops *ops, nn_te
     if (larger) net->layers = larger;
     if (!larger || !(*layer = calloc(1, size))) return tw_fail(TW_ERROR_MEMORY, "no memory for a %s layer", ops->name);
     **layer = (nn_layer){
-        .ops = ops, .src = net->current, .dst = dst, .parameters = {parameters_so_far(net), net->parameters.count}};
+        .ops = ops,
+        .src = net->current,
+        .dst = dst,
+        .parameters = {parameters_so_far(net), net->parameters.count},
+        .buffers = net->buffers.count,
+        .inside = net->fork && net->fork != *layer};
     net->layers[net->layer_count++] = *layer;
     net->current = dst;
     return nn_table_end_unit(&net->parameters, 0);
@@ -133,6 +138,7 @@ void nn_net_destroy(nn_net *net)
     }
     nn_table_free(&net->parameters);
     nn_table_free(&net->buffers);
+    nn_cut_free(net);
     nn_engine_destroy(net->engine);
     free(net);
 }
@@ -148,7 +154,7 @@ tw_status nn_net_finish(nn_net *net)
     TW_TRY(nn_flatten(net));
     for (nn_tensor *t = net->tensors; t; t = t->next)
         if (t->diff) nn_memory_append(t->diff, t->slot);
-    return TW_OK;
+    return nn_cut_list(net);
 }
 
 /* ---- running ---- */
@@ -188,7 +194,8 @@ tw_status nn_net_forward(nn_net *net, const float *images, int training)
 {
     nn_engine_enter();
     TW_TRY(nn_engine_bind(net->engine, NN_INPUT, (void *)images));
-    for (size_t i = 0; i < net->layer_count; i++) {
+    TW_TRY(nn_cut_receive(net));
+    for (size_t i = net->cut.first; i < net->cut.end; i++) {
         nn_layer *layer = net->layers[i];
         TW_TRY(nn_table_use(&net->parameters, layer->parameters, PAGER_FORWARD));
         if (layer->ops->forward) TW_TRY(layer->ops->forward(layer, training));
@@ -210,11 +217,11 @@ tw_status nn_net_backward(nn_net *net, nn_gradient_ready ready, void *context)
 {
     float *gradients = nn_engine_bound(net->engine, NN_GRADIENTS);
     nn_engine_enter();
-    for (size_t i = net->layer_count; i-- > 0;) {
+    for (size_t i = net->cut.end; i-- > net->cut.first;) {
         nn_layer *layer = net->layers[i];
         TW_TRY(nn_table_use(&net->parameters, layer->parameters, PAGER_BACKWARD));
         if (layer->ops->backward) TW_TRY(layer->ops->backward(layer));
         TW_TRY(nn_table_announce(&net->parameters, layer->parameters, gradients, ready, context));
     }
-    return TW_OK;
+    return nn_cut_send_back(net);
 }

@@ -16,6 +16,7 @@
 #define NN_NET_H
 
 #include "precision.h"
+#include "stage.h"
 #include "table.h"
 
 typedef struct nn_net nn_net;
@@ -67,6 +68,17 @@ size_t nn_net_outputs(const nn_net *net);
 
 /* Nothing can be appended afterwards. */
 tw_status nn_net_finish(nn_net *net);
+
+/* ---- stages ---- */
+
+/* Where a finished net can be cut. */
+const nn_unit *nn_net_units(const nn_net *net, size_t *count);
+/* The net is finished and not bound yet: from now on it is a stage, which lives as long. NULL: it stays whole. */
+tw_status nn_net_hold(nn_net *net, const nn_stage *stage);
+/* Whether another stage goes on after this one; then, after nn_net_forward: what goes there goes there. *back: whether
+ * nn_net_backward is to follow. */
+int nn_net_goes_on(const nn_net *net);
+tw_status nn_net_send(nn_net *net, int training, int *back);
 
 /* ---- parameters ---- */
 

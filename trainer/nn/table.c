@@ -126,7 +126,8 @@ static void initialise(const nn_table *table, size_t index, uint64_t seed, float
 
 tw_status nn_table_initialise(const nn_table *table, uint64_t seed, float *values)
 {
-    for (size_t i = 0; i < table->count; i++) {
+    const size_t end = table->held.end ? table->held.end : table->count;
+    for (size_t i = table->held.first; i < end; i++) {
         TW_TRY(nn_table_use(table, (nn_range){i, i + 1}, PAGER_CHANGE));
         initialise(table, i, seed, values + table->offsets[i]);
     }

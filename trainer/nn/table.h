@@ -42,7 +42,8 @@ typedef struct nn_table {
     size_t elements;
     pager_unit *units; /* layers that are used as one */
     size_t unit_count;
-    pager *pager; /* NULL: all values are in memory */
+    pager *pager;  /* NULL: all values are in memory */
+    nn_range held; /* the tensors that are there, of a stage: stage.h; {0}: all */
 } nn_table;
 
 /* Appends a tensor; the strings are copied. */
@@ -50,7 +51,7 @@ tw_status nn_table_declare(nn_table *table, const nn_declaration *declaration);
 void nn_table_free(nn_table *table);
 
 size_t nn_table_elements(const nn_table *table, size_t index);
-/* Draws every tensor's initial values. They depend on the seed and on the tensor's place in the table alone. */
+/* Draws the initial values of every tensor that is there. They depend on the seed and on the tensor's place in the table alone. */
 tw_status nn_table_initialise(const nn_table *table, uint64_t seed, float *values);
 
 /* Called in a backward pass when the gradient of tensor `index` is complete; nothing touches it again before the next

@@ -32,6 +32,12 @@ float *pages_take(size_t count)
     return at == MAP_FAILED ? NULL : at;
 }
 
+void pages_forget(float *values, size_t begin, size_t end)
+{
+    const size_t from = pages_up(begin * sizeof *values), to = pages_down(end * sizeof *values);
+    if (from < to) madvise((char *)values + from, to - from, MADV_DONTNEED);
+}
+
 void pages_give(float *values, size_t count)
 {
     if (values) munmap(values, room_for(count));

@@ -11,6 +11,8 @@ void pages_leave_unreserved(void);
 /* `count` floats, zero; NULL without memory. */
 float *pages_take(size_t count);
 /* What was taken, with the same count; NULL is nothing. */
+/* Elements from `begin` to before `end`, as far as they fill pages, become zeros that take no memory. */
+void pages_forget(float *values, size_t begin, size_t end);
 void pages_give(float *values, size_t count);
 
 /* Up to whole pages. */

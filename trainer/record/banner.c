@@ -156,9 +156,10 @@ void banner_print(FILE *stream, const worker *w)
     print_rates(stream, s);
     if (*w->task->note) fprintf(stream, "%s\n", w->task->note);
     print_memory(stream, w);
+    if (s->pipeline) fprintf(stream, "one network in stages, --pipeline %s\n", s->pipeline);
     print_tensors(stream, w);
-    fprintf(stream, "a dense fp32 step would send %s a worker; ", bytes_text(dense, text));
-    fprintf(stream, "%llu steps of %d x %ld %s, %llu an epoch", (unsigned long long)w->steps, w->size, s->batch,
+    if (!w->exchange->staged) fprintf(stream, "a dense fp32 step would send %s a worker; ", bytes_text(dense, text));
+    fprintf(stream, "%llu steps of %d x %ld %s, %llu an epoch", (unsigned long long)w->steps, l->place.size, s->batch,
             w->task->batch_of, (unsigned long long)w->steps_per_epoch);
     if (strcmp(w->spec, s->sync) != 0) fprintf(stream, ", with --sync %s", w->spec);
     if (w->step > 0) fprintf(stream, "; resumed after step %llu", (unsigned long long)w->step);
@@ -166,7 +167,7 @@ void banner_print(FILE *stream, const worker *w)
     if (!w->exchange->replicas && !w->exchange->side_by_side && w->size > 1)
         fprintf(stream,
                 "each worker trains weights of its own; figures are rank 0's until all are averaged at the end\n");
-    if (l->buffer_count > 0 && !l->buffers_stand && w->size > 1)
+    if (l->buffer_count > 0 && !l->buffers_stand && l->place.size > 1)
         fprintf(stream, "running statistics are each worker's own; evaluation uses their mean over the workers\n");
     print_warmups(stream, w);
     fflush(stream);

@@ -99,7 +99,7 @@ static tw_status make_seats(const train_settings *settings, const task *work, in
 
 static int seat_all(const train_settings *settings, const task *work, int count)
 {
-    learner_place place = {.size = count, .batch = (size_t)settings->batch};
+    learner_place place = {.size = settings->pipeline ? 1 : count, .batch = (size_t)settings->batch};
     if (work->ops->fits(work, &place) != TW_OK) return launcher_refuse();
     seat *seats = calloc((size_t)count, sizeof *seats);
     tw_status status = seats ? make_seats(settings, work, count, seats) : tw_fail(TW_ERROR_MEMORY, "no memory");

@@ -91,6 +91,16 @@ static duties find_duties(const worker *w)
     return (duties){is_due(w->step, s->check_every) || last, epoch_ended || last, epoch_ended, save || last};
 }
 
+/* The next step after which there are some. Replicas' checks are not counted: where it matters, there are none. */
+static uint64_t next_rest(const worker *w)
+{
+    const train_settings *s = &w->settings;
+    const uint64_t every = (uint64_t)s->checkpoint_every, epochs = w->steps_per_epoch * (uint64_t)s->evaluate_every;
+    uint64_t rest = (w->step / epochs + 1) * epochs;
+    if (every > 0 && (w->step / every + 1) * every < rest) rest = (w->step / every + 1) * every;
+    return rest < w->steps ? rest : w->steps;
+}
+
 static tw_status do_duties(run *r, const duties *due)
 {
     worker *w = &r->worker;
@@ -127,6 +137,7 @@ static tw_status after_step(run *r)
 static tw_status run_step(run *r)
 {
     double loss;
+    r->worker.rest = next_rest(&r->worker);
     TW_TRY(worker_step(&r->worker, &loss));
     TW_TRY(note(r, journal_step(&r->journal, &r->worker, loss)));
     return after_step(r);

@@ -210,6 +210,7 @@ static void show_arrays(image_learner *l)
     base->buffer_tensors = model_buffer_tensors(l->net, &base->buffer_tensor_count);
     base->buffers = model_buffers(l->net);
     base->buffer_count = model_buffer_count(l->net);
+    base->units = model_units(l->net, &base->unit_count);
 }
 
 static void forget_batches(image_learner *l)
@@ -233,8 +234,14 @@ static tw_status create_batches(image_learner *l, const image_set *set)
 static tw_status create_model(image_learner *l)
 {
     const image_set *set = &image_data_of(l)->train;
-    model_shape shape = {set->channels, set->height,         set->width,
-                         set->classes,  l->base.place.batch, l->base.place.precision};
+    const learner_place *place = &l->base.place;
+    const model_shape shape = {.channels = set->channels,
+                               .height = set->height,
+                               .width = set->width,
+                               .classes = set->classes,
+                               .batch = place->batch,
+                               .precision = place->precision,
+                               .stage = place->stage};
     TW_TRY(model_create(settings_of(l)->model, &shape, &l->net));
     if (l->base.place.pager) TW_TRY(model_page(l->net, l->base.place.pager));
     TW_TRY(model_initialise(l->net, l->base.place.seed));

@@ -379,13 +379,15 @@ static tw_status create_model(lm_learner *l)
 {
     const lm_data *d = lm_data_of(l);
     language_model_config config = configure(l->base.task->settings, d->network);
-    language_model_shape shape = {vocabulary_count(d->corpus.vocabulary), l->bptt, l->base.place.batch,
-                                  l->base.place.precision};
+    const learner_place *place = &l->base.place;
+    language_model_shape shape = {vocabulary_count(d->corpus.vocabulary), l->bptt, place->batch, place->precision,
+                                  place->stage};
     config.lora = d->lora;
     TW_TRY(language_model_create(&config, &shape, &l->net));
     if (l->base.place.pager) TW_TRY(language_model_page(l->net, l->base.place.pager));
     TW_TRY(language_model_initialise(l->net, l->base.place.seed));
     show_network(l, d->recipe->model);
+    l->base.units = language_model_units(l->net, &l->base.unit_count);
     size_t most = l->base.place.batch > EVALUATION_STRIPS ? l->base.place.batch : EVALUATION_STRIPS;
     l->tokens = malloc(l->bptt * most * sizeof *l->tokens);
     l->targets = malloc(l->bptt * most * sizeof *l->targets);

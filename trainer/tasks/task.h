@@ -8,6 +8,7 @@
 #include "options.h"
 #include "pager.h"
 #include "precision.h"
+#include "stage.h"
 
 #include <cJSON.h>
 #include <stdbool.h>
@@ -73,6 +74,7 @@ typedef struct learner_place {
     uint64_t seed;
     nn_precision precision; /* that it computes in */
     pager *pager;           /* brings in what it computes with; NULL: all of it is in memory */
+    const nn_stage *stage;  /* the part of the network that it computes; NULL: all of it */
 } learner_place;
 
 /* One worker's network and its way through the data. All parameters stand in one array and all gradients in another,
@@ -90,6 +92,8 @@ typedef struct learner {
     size_t buffer_tensor_count;
     float *buffers;
     size_t buffer_count;
+    const nn_unit *units; /* where the network can be cut; none: nowhere */
+    size_t unit_count;
     bool based; /* they are another network's, which --init-from names, and the tensors are adapters beside them:
                  * checkpoints say which network, and do not hold them */
     bool buffers_stand;  /* nobody changes them: all workers have the same ones, always */

@@ -1,5 +1,6 @@
 #include "agree.h"
 #include "error.h"
+#include "exchange.h"
 #include "interrupt.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +80,7 @@ tw_status agree_data(tw_comm *comm, const task *work)
 
 tw_status agree_replicas(worker *w)
 {
+    if (w->exchange->staged) return TW_OK;
     TW_TRY(worker_settle(w));
     uint32_t own = worker_checksum(w);
     void *gathered = NULL;

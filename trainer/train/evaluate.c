@@ -14,13 +14,14 @@ typedef struct share {
 static tw_status evaluate_part(worker *w, task_split split, task_score *score)
 {
     learner *l = w->learner;
-    size_t bytes = l->buffer_count * sizeof(float);
-    if (bytes == 0) return w->task->ops->evaluate(l, split, (size_t)w->rank, (size_t)w->size, score);
+    const size_t bytes = l->buffer_count * sizeof(float);
+    const size_t part = w->exchange->staged ? 0 : (size_t)w->rank, parts = w->exchange->staged ? 1 : (size_t)w->size;
+    if (bytes == 0) return w->task->ops->evaluate(l, split, part, parts, score);
     float *own = malloc(bytes);
     if (!own) return tw_fail(TW_ERROR_MEMORY, "no memory for the running statistics");
     memcpy(own, l->buffers, bytes);
     memcpy(l->buffers, w->mean_buffers, bytes);
-    tw_status status = w->task->ops->evaluate(l, split, (size_t)w->rank, (size_t)w->size, score);
+    tw_status status = w->task->ops->evaluate(l, split, part, parts, score);
     memcpy(l->buffers, own, bytes);
     free(own);
     return status;

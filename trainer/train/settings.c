@@ -121,6 +121,10 @@ static const option_row rows[] = {
          "Hold no more than BYTES, such as 200MB or 2GiB, of weights, gradients and the optimiser's state in memory. "
          "The rest is in a file on the disk of --out. Layers come in while others compute. The result is the same to "
          "the last bit. Several workers exchange by --sync local or diloco"},
+    {"pipeline", "SPEC", OPTION_TEXT, AT(pipeline), .alike = true, .stands_for = "each worker has the whole network",
+     .help = "Hold one network together, and train it as an asynchronous pipeline: stages=P, for P workers. With "
+             "values=fp16 halves travel between stages. The layers are measured, and cut so that the slowest stage is "
+             "fast; cut=A+B+... says how many each stage gets. --batch is a micro-batch, and each is a step"},
     {"seed", "N", OPTION_INTEGER, AT(seed), "1", 0, 1e15, .simulated = true,
      .help = "The seed of initial weights, order and augmentation", .binding = true},
 

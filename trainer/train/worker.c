@@ -4,6 +4,7 @@
 #include "error.h"
 #include "exchange.h"
 #include "exchange_paged.h"
+#include "exchange_pipeline.h"
 #include "folder.h"
 #include "interrupt.h"
 #include "scheme.h"
@@ -76,14 +77,21 @@ static tw_status choose_scheme(worker *w)
     w->sync = s->sync;
     TW_TRY(choose_way(w));
     s->sync_in_full = w->sync_in_full = scheme_in_full(s->sync);
-    return w->sync_in_full ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
+    if (!w->sync_in_full) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
+    return pipeline_open(w);
 }
 
 static tw_status create_learner(worker *w)
 {
     const train_settings *s = &w->settings;
     if (s->memory_budget) TW_TRY(paged_open(w));
-    learner_place place = {w->rank, w->size, (size_t)s->batch, (uint64_t)s->seed, (nn_precision)s->compute, w->pager};
+    learner_place place = {.rank = w->rank,
+                           .size = w->size,
+                           .batch = (size_t)s->batch,
+                           .seed = (uint64_t)s->seed,
+                           .precision = (nn_precision)s->compute,
+                           .pager = w->pager};
+    pipeline_place(w, &place);
     TW_TRY(task_learner_create(w->task, &place, &w->learner));
     if (w->pager) TW_TRY(paged_choose(w));
     w->mean_buffers = calloc(w->learner->buffer_count + 1, sizeof *w->mean_buffers);
@@ -118,7 +126,6 @@ static void tell_learner(worker *w)
 
 static tw_status create_local(worker *w)
 {
-    TW_TRY(choose_scheme(w));
     TW_TRY(create_learner(w));
     TW_TRY(plan_steps(w));
     if (w->exchange->check) TW_TRY(w->exchange->check(w));
@@ -173,13 +180,22 @@ static tw_status create_optimiser(worker *w)
     return w->pager ? paged_attach(w) : TW_OK;
 }
 
+/* Which part of the network a learner is, all ranks have to know before they make it. */
+static tw_status agree_cut(worker *w, tw_status chosen)
+{
+    TW_TRY(agree_status(w, chosen));
+    return agree_status(w, pipeline_agree(w));
+}
+
 tw_status worker_create(const train_settings *settings, const task *work, tw_comm *comm, worker *w)
 {
     *w = (worker){.settings = *settings, .task = work, .comm = comm, .started = tw_clock()};
     w->rank = tw_comm_rank(comm);
     w->size = tw_comm_size(comm);
     if (!settings->changing) w->settings.workers = w->size;
-    TW_TRY(agree_status(w, create_local(w)));
+    tw_status chosen = choose_scheme(w);
+    if (settings->pipeline) TW_TRY(agree_cut(w, chosen));
+    TW_TRY(agree_status(w, chosen == TW_OK ? create_local(w) : chosen));
     if (w->exchange->create) TW_TRY(w->exchange->create(w));
     return agree_status(w, create_optimiser(w));
 }
@@ -314,11 +330,16 @@ tw_status worker_show_own(worker *w)
 
 tw_status worker_settle(worker *w)
 {
+    if (w->exchange->settle) return w->exchange->settle(w);
     return w->pager ? pager_flush(w->pager) : TW_OK;
 }
 
-tw_status worker_take(worker *w)
+tw_status worker_share(worker *w)
 {
+    const learner *l = w->learner;
+    if (w->exchange->share) return w->exchange->share(w);
+    TW_TRY(tw_comm_broadcast(w->comm, 0, l->parameters, l->parameter_count * sizeof(float)));
+    if (l->buffer_count > 0) TW_TRY(tw_comm_broadcast(w->comm, 0, l->buffers, l->buffer_count * sizeof(float)));
     return w->pager ? pager_reload(w->pager) : TW_OK;
 }
 
@@ -340,10 +361,21 @@ tw_status worker_read(worker *w)
     return w->exchange->read ? w->exchange->read(w) : TW_OK;
 }
 
+/* Of stages each has its own: a sum with zeros changes no bit. */
+static tw_status gather_buffers(worker *w)
+{
+    size_t begin, end;
+    w->exchange->statistics(w, &begin, &end);
+    memset(w->mean_buffers, 0, w->learner->buffer_count * sizeof(float));
+    memcpy(w->mean_buffers + begin, w->learner->buffers + begin, (end - begin) * sizeof(float));
+    return tw_comm_allreduce(w->comm, w->mean_buffers, w->learner->buffer_count);
+}
+
 tw_status worker_average_buffers(worker *w)
 {
     size_t count = w->learner->buffer_count;
     if (count == 0) return TW_OK;
+    if (w->exchange->staged) return gather_buffers(w);
     memcpy(w->mean_buffers, w->learner->buffers, count * sizeof(float));
     if (w->learner->buffers_stand) return TW_OK; /* and a mean of equals may be another one by a bit */
     TW_TRY(tw_comm_allreduce(w->comm, w->mean_buffers, count));
@@ -417,6 +449,7 @@ static tw_status step_clipped(worker *w, task_score *score)
 static tw_status worker_backward(worker *w, task_score *score)
 {
     int due = dump_is_due(&w->dump, w->step + 1);
+    if (w->exchange->pass) return w->exchange->pass(w, score);
     if (due && w->rank == 0) TW_TRY(dump_begin(&w->dump));
     TW_TRY(w->own_clip > 0 ? step_clipped(w, score) : w->task->ops->step(w->learner, w->step, worker_submit, w, score));
     if (!due) return TW_OK;

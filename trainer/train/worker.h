@@ -94,6 +94,7 @@ typedef struct worker {
 
     uint64_t steps_per_epoch, steps;
     uint64_t step; /* how many are done: the next step's number */
+    uint64_t rest; /* the next after which something else is done with the weights */
     /* Where workers come and go: rounds that have come about, by all workers; steps of its own that no round has yet;
      * and whether some worker has such steps, so that the exchange begins with a round. */
     uint64_t rounds, taken;
@@ -151,11 +152,12 @@ tw_status worker_take_spec(worker *w, const char *sync);
 /* Where each has weights of its own, and all are at the same step: the shared ones, and its own again. */
 tw_status worker_show_shared(worker *w);
 tw_status worker_show_own(worker *w);
-/* What the learner and the optimiser show, parameters and momentum, becomes what it is now, where a pager has it.
- * Before it is looked at as a whole. */
+/* What the learner and the optimiser show, parameters and momentum, becomes what it is now: before it is looked at as a
+ * whole. A collective; of a pipeline's it is rank 0's. */
 tw_status worker_settle(worker *w);
-/* After it was written as a whole, other than before worker_begin. */
-tw_status worker_take(worker *w);
+/* Rank 0's parameters and running statistics become all workers', after they were written as a whole, other than before
+ * worker_begin. A collective. */
+tw_status worker_share(worker *w);
 /* The checksum of the weights, when they are settled. */
 uint32_t worker_checksum(const worker *w);
 /* The model's weights become what they are now, after what others' have done to them. */

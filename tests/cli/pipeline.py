@@ -1,0 +1,172 @@
+"""--pipeline: one stage has the bits of a run without; stages that are threads, processes and ranks of mpirun have the same
+bits; a checkpoint is the whole network, and goes on with any number of stages; what is refused; a stage that dies."""
+import json
+import os
+import random
+import signal
+import socket
+import unittest
+
+import asr
+from support import CommandLineTest, has_stepped, needs_mpi, run_tests, under_mpi, unless_kept, wait_until, write_cifar
+
+SAME = ("weights_crc32c", "loss", "train_loss", "steps_skipped", "metric")
+THREE = ("--workers", 3, "--pipeline", "stages=3,cut=2+2+3")
+
+
+class PipelineTest(CommandLineTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        generator = random.Random(3)
+        cls.text = cls.shared / "text.txt"
+        cls.text.write_text("".join(generator.choice("abcdefg \n") for _ in range(9000)))
+
+    def train_words(self, *options):
+        return ["train", "lm", "--data", self.text, "--unit", "char", "--model", "transformer", "--layers", 4,
+                "--hidden", 32, "--heads", 2, "--batch", 3, "--bptt", 16, "--dropout", "0.2", "--steps", 12, *options,
+                *unless_kept(options)]
+
+    def figures(self, *options, **keywords):
+        summary = self.train(*options, **keywords)
+        return {key: summary[key] for key in SAME}
+
+
+class OneStageTest(PipelineTest):
+    def test_a_transformer(self):
+        for options in (("--optimizer", "sgd", "--lr", 0.1, "--momentum", 0.9), ("--optimizer", "adamw"), ("--clip", 0.1)):
+            with self.subTest(options):
+                self.assertEqual(self.figures(*options, "--pipeline", "stages=1"), self.figures(*options))
+
+
+class ImagesTest(CommandLineTest):
+    def test_one_stage_and_resuming(self):
+        """Running statistics are of their stage, and all of them in the checkpoint, whose figures one worker has, too."""
+        data = write_cifar(self.folder / "cifar")
+        words = ("--data", data, "--model", "resnet20", "--batch", 4, "--steps", 6)
+        plain = self.train(*words)
+        self.assertEqual({key: self.train(*words, "--pipeline", "stages=1")[key] for key in SAME},
+                         {key: plain[key] for key in SAME})
+        run = self.folder / "run"
+        three = self.train(*words, "--workers", 3, "--pipeline", "stages=3,cut=3+4+5", "--checkpoint-every", 3, "--out", run)
+        again = self.train(*words, "--workers", 3, "--pipeline", "stages=3", "--resume", run / "checkpoints/step-00000003",
+                           "--out", "none")
+        self.assertEqual(again["steps"], 6)
+        whole = json.loads(self.run_program(*self.train_words(
+            *words, "--resume", run, "--workers", 1, "--pipeline", "stages=1", "--out", "none", "--quiet", "--json", "-")).stdout)
+        self.assertEqual({key: whole[key] for key in ("weights_crc32c", "loss", "metric")},
+                         {key: three[key] for key in ("weights_crc32c", "loss", "metric")})
+
+
+class StagesTest(PipelineTest):
+    def start_joined(self, *options, meeting, rank):
+        return self.start_program(*self.train_words("--quiet", "--json", "-" if rank == 0 else self.folder / f"{rank}",
+                                                    "--join", meeting, "--rank", rank, *options))
+
+    def start_three(self, *options):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            meeting = f"127.0.0.1:{probe.getsockname()[1]}"
+        return [self.start_joined(*THREE, *options, meeting=meeting, rank=rank) for rank in range(3)]
+
+    def test_threads_and_processes_have_the_same_bits(self):
+        threads = self.figures(*THREE)
+        self.assertEqual(self.figures(*THREE), threads)
+        done = [self.finish(job) for job in self.start_three()]
+        self.assertEqual([one.returncode for one in done], [0, 0, 0], [one.stderr for one in done])
+        summary = json.loads(done[0].stdout)
+        self.assertEqual({key: summary[key] for key in SAME}, threads)
+
+    @needs_mpi
+    def test_ranks_have_them_too(self):
+        threads = self.figures(*THREE)
+        self.assertEqual(self.figures("--pipeline", THREE[-1], **under_mpi(3)), threads)
+
+    def test_halves(self):
+        single, half = self.train(*THREE), self.train("--workers", 3, "--pipeline", THREE[-1] + ",values=fp16")
+        self.assertNotEqual(half["weights_crc32c"], single["weights_crc32c"])
+        self.assertAlmostEqual(half["train_loss"], single["train_loss"], delta=1e-3)
+        self.assertEqual(half["bytes"]["dense"], single["bytes"]["sent"])
+        self.assertLess(half["bytes"]["sent"], single["bytes"]["sent"])
+
+    def test_measured_layers_are_all_there(self):
+        run = self.folder / "run"
+        self.train("--workers", 3, "--pipeline", "stages=3", "--out", run)
+        told = next(line for line in (run / "config.yaml").read_text().splitlines() if line.startswith("pipeline:"))
+        counts = told.rpartition("cut=")[2].strip('"').split("+")
+        self.assertEqual((len(counts), sum(map(int, counts))), (3, 7))
+
+    def test_a_checkpoint_goes_on(self):
+        """From one that both have been drained for, to the last bit; with other numbers of stages; and as any network."""
+        run = self.folder / "run"
+        whole = self.figures(*THREE, "--checkpoint-every", 6, "--out", run)
+        middle = run / "checkpoints" / "step-00000006"
+        again = self.train("--resume", middle, *THREE, "--checkpoint-every", 6, "--out", "none")
+        self.assertEqual(again["weights_crc32c"], whole["weights_crc32c"])
+        told = self.finish(self.start_program(*self.train_words("--resume", middle, "--workers", 2, "--pipeline", "stages=2",
+                                                                "--quiet", "--json", "-", "--out", "none")))
+        self.assertEqual((told.returncode, told.stderr.count("\n")), (0, 1), told.stderr)
+        self.assertIn("the network is cut anew", told.stderr)
+        single = self.finish(self.start_program(*self.train_words("--resume", run, "--workers", 1, "--pipeline", "stages=1",
+                                                                  "--quiet", "--json", "-", "--out", "none")))
+        self.assertEqual(json.loads(single.stdout)["loss"], whole["loss"])
+        written = self.run_program("generate", run, "--tokens", 5)
+        self.assertEqual((written.returncode, written.stderr), (0, ""))
+        self.assertEqual(self.run_program("export", run, self.folder / "net.safetensors").returncode, 0)
+
+    def test_a_stop_drains(self):
+        run = self.folder / "run"
+        job = self.start_program(*self.train_words("--quiet", *THREE, "--steps", 100000, "--out", run))
+        wait_until(lambda: has_stepped(run), "the first step", job)
+        os.kill(job.pid, signal.SIGINT)
+        self.assertEqual(self.finish(job).returncode, 130)
+        step = int(max(os.listdir(run / "checkpoints")).partition("-")[2])
+        done = self.train("--resume", run, *THREE, "--steps", step + 5)
+        self.assertEqual(done["steps"], step + 5)
+
+    def test_a_stage_that_dies_ends_the_others(self):
+        for victim in range(3):
+            with self.subTest(victim):
+                run = self.folder / f"run{victim}"
+                jobs = self.start_three("--steps", 1000000, "--out", run, "--timeout", 20, "--checkpoint-every", 8)
+                wait_until(lambda: (run / "checkpoints" / "step-00000008").exists(), "a checkpoint", jobs[0])
+                jobs[victim].kill()
+                for rank, job in enumerate(jobs):
+                    done = self.finish(job)
+                    if rank == victim:
+                        continue
+                    self.assertEqual((done.returncode, done.stderr.count("\n")), (3, 1), done.stderr)
+                    self.assertIn("rank", done.stderr)
+        saved = int(max(os.listdir(run / "checkpoints")).partition("-")[2])
+        done = self.finish(self.start_program(*self.train_words("--resume", run, "--workers", 2, "--pipeline", "stages=2",
+                                                                "--steps", saved + 4, "--quiet", "--json", "-")))
+        self.assertEqual(json.loads(done.stdout)["steps"], saved + 4, done.stderr)
+
+
+class RefusalsTest(PipelineTest):
+    def test_options(self):
+        for words, culprits in ((("--pipeline", "stages=2"), ("2 stages", "these are 1")),
+                                (("--pipeline", "stages=0"), ("stages=0", "1 to 64")),
+                                (("--pipeline", "cut=3+4"), ("how many stages",)),
+                                (("--pipeline", "stages=1,values=int4"), ("fp32 or fp16",)),
+                                (("--pipeline", "stages=1,speed=2"), ("no such key",)),
+                                (("--pipeline", "stages=1,cut=3+4"), ("another number",)),
+                                (("--pipeline", "stages=1,cut=6"), ("cut is of 6 layers", "has 7")),
+                                (("--pipeline", "stages=1,cut=3x4"), ("there is +",)),
+                                (("--pipeline", "stages=1,cut=-7"), ("one layer or more",)),
+                                (("--workers", 8, "--pipeline", "stages=8"), ("7 layers", "8 stages")),
+                                (("--pipeline", "stages=1", "--tied"), ("without --tied",)),
+                                (("--pipeline", "stages=1", "--model", "small"), ("--model transformer",)),
+                                (("--pipeline", "stages=1", "--sync", "dgc"), ("--sync allreduce", "dgc")),
+                                (("--pipeline", "stages=1", "--memory-budget", "1GB"), ("--memory-budget",))):
+            with self.subTest(words):
+                self.refuse_training(2, culprits, *words)
+
+    def test_a_task_that_is_not_cut(self):
+        speech = asr.write_speech(self.folder / "speech")
+        self.refuse(2, ("task asr", "cannot be cut"), "train", "asr", "--data", speech, "--test", speech, "--features",
+                    "rate=8000,bins=20", "--batch", 2, "--steps", 1, "--pipeline", "stages=1", "--quiet", "--out", "none")
+
+
+if __name__ == "__main__":
+    run_tests()

@@ -1,0 +1,297 @@
+/* A pipeline of stages against a page of arithmetic: a chain of numbers, each a layer that multiplies, whose every weight
+ * after every step follows from which weights each micro-batch has met. And the cut, and halves. */
+#include "crew.h"
+#include "exchange_pipeline.h"
+#include "pipeline_cut.h"
+#include "stage_line.h"
+#include "toy.h"
+
+enum { UNITS = 5, STEPS = 14, REST = 6, MOST_STAGES = 4 };
+
+#define RATE 0.0625f
+
+static float input_of(uint64_t step)
+{
+    return 0.5f + (float)(step * 5 % 7) / 8;
+}
+
+static float target_of(uint64_t step)
+{
+    return (float)(step * 3 % 5) / 4 - 0.5f;
+}
+
+static float start_of(size_t unit)
+{
+    return 0.75f + (float)unit / 16;
+}
+
+/* ---- the chain as a task ---- */
+
+typedef struct chain_learner {
+    learner base;
+    float weights[UNITS], gradients[UNITS], statistics[UNITS], met[UNITS], dx;
+} chain_learner;
+
+static const tw_tensor chain_tensors[] = {{"a", 1, {1}}, {"b", 1, {1}}, {"c", 1, {1}}, {"d", 1, {1}}, {"e", 1, {1}}};
+static const nn_unit chain_units[] = {{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}};
+
+static tw_status chain_open(learner *base)
+{
+    chain_learner *l = (chain_learner *)base;
+    base->model = "chain";
+    base->tensors = base->buffer_tensors = chain_tensors;
+    base->tensor_count = base->buffer_tensor_count = base->unit_count = UNITS;
+    base->parameter_count = base->buffer_count = UNITS;
+    base->parameters = l->weights;
+    base->gradients = l->gradients;
+    base->buffers = l->statistics;
+    base->units = chain_units;
+    base->steps_per_epoch = STEPS;
+    for (size_t u = base->place.stage->first; u < base->place.stage->end; u++) l->weights[u] = start_of(u);
+    return TW_OK;
+}
+
+static void chain_close(learner *base)
+{
+    (void)base;
+}
+
+/* The statistics count what goes forward. */
+static tw_status chain_step(learner *base, uint64_t step, learner_gradient_ready ready, void *context,
+                            task_score *score)
+{
+    chain_learner *l = (chain_learner *)base;
+    const nn_stage *stage = base->place.stage;
+    float x = input_of(step), dy = 0;
+    int back = 1;
+    (void)ready, (void)context;
+    if (stage->first > 0) TW_TRY(stage->receive(stage->context, &x, 1));
+    for (size_t u = stage->first; u < stage->end; u++) {
+        l->met[u] = x;
+        l->statistics[u] += 1;
+        x = l->weights[u] * x;
+    }
+    *score = (task_score){0};
+    if (stage->end < UNITS) {
+        TW_TRY(stage->send(stage->context, &x, 1, &dy, &back));
+        if (!back) return TW_OK;
+    } else {
+        dy = x - target_of(step);
+        *score = (task_score){.loss = (double)(dy * dy) / 2, .count = 1};
+    }
+    for (size_t u = stage->end; u-- > stage->first;) {
+        l->gradients[u] = dy * l->met[u];
+        dy = dy * l->weights[u];
+    }
+    l->dx = dy;
+    return stage->first > 0 ? stage->send_back(stage->context, &l->dx, 1) : TW_OK;
+}
+
+static const task_ops chain_task = {.name = "toy",
+                                    .summary = "a chain of numbers",
+                                    .settings_bytes = sizeof(toy *),
+                                    .load = toy_load,
+                                    .release = toy_release,
+                                    .fits = toy_fits,
+                                    .learner_bytes = sizeof(chain_learner),
+                                    .open = chain_open,
+                                    .close = chain_close,
+                                    .step = chain_step};
+
+/* ---- the page of arithmetic ---- */
+
+typedef struct page {
+    double weights[STEPS + 1][UNITS], loss[STEPS];
+} page;
+
+/* A micro-batch of a stretch that began with step `begin` meets, in a stage with so many behind it, the weights of as
+ * many steps ago, but none older than the stretch. */
+static size_t version_of(size_t batch, size_t behind, size_t begin)
+{
+    return batch - begin < behind ? begin : batch - behind;
+}
+
+static void work_out(size_t stages, const size_t *ends, double momentum, page *p)
+{
+    double speed[UNITS] = {0};
+    for (size_t u = 0; u < UNITS; u++) p->weights[0][u] = (double)start_of(u);
+    for (size_t m = 0; m < STEPS; m++) {
+        double used[UNITS], before[UNITS + 1] = {(double)input_of(m)}, slope;
+        for (size_t u = 0, s = 0; u < UNITS; u++) {
+            if (u == ends[s]) s++;
+            used[u] = p->weights[version_of(m, stages - 1 - s, m < REST ? 0 : REST)][u];
+            before[u + 1] = before[u] * used[u];
+        }
+        slope = before[UNITS] - (double)target_of(m);
+        p->loss[m] = slope * slope / 2;
+        for (size_t u = UNITS; u-- > 0; slope *= used[u]) {
+            speed[u] = momentum * speed[u] + slope * before[u];
+            p->weights[m + 1][u] = p->weights[m][u] - (double)RATE * speed[u];
+        }
+    }
+}
+
+/* ---- both ---- */
+
+typedef struct seen {
+    float weights[MOST_STAGES][STEPS + 1][UNITS], gathered[UNITS], statistics[UNITS];
+    double loss[STEPS];
+    int met[STEPS + 1][MOST_STAGES];
+} seen;
+
+static tw_status play_chain(crew_member *self)
+{
+    worker *w = &self->worker;
+    seen *all = self->context;
+    double loss;
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(worker_begin(w));
+    for (size_t m = 0; m < STEPS; m++) {
+        all->met[m][self->rank] = w->exchange->meets(w);
+        w->rest = m < REST ? REST : STEPS;
+        TW_TRY(worker_step(w, &loss));
+        memcpy(all->weights[self->rank][m + 1], w->learner->parameters, sizeof all->gathered);
+        if (self->rank == 0) all->loss[m] = loss;
+    }
+    TW_TRY(worker_average_buffers(w));
+    TW_TRY(worker_settle(w));
+    if (self->rank == 0) memcpy(all->gathered, w->learner->parameters, sizeof all->gathered);
+    if (self->rank == 0) memcpy(all->statistics, w->mean_buffers, sizeof all->statistics);
+    return TW_OK;
+}
+
+static void compare(const seen *all, const page *p, size_t stages, const size_t *ends)
+{
+    for (size_t m = 0; m < STEPS; m++) {
+        assert_near(all->loss[m], p->loss[m], 1e-6);
+        for (size_t u = 0, s = 0; u < UNITS; u++) {
+            if (u == ends[s]) s++;
+            assert_near((double)all->weights[s][m + 1][u], p->weights[m + 1][u], 1e-5);
+        }
+        for (size_t s = 0; s < stages; s++) assert_int_equal(all->met[m][s], m == 0 || m == REST || stages == 1);
+    }
+    for (size_t u = 0; u < UNITS; u++) {
+        assert_near((double)all->gathered[u], p->weights[STEPS][u], 1e-5);
+        assert_int_equal((int)all->statistics[u], STEPS); /* each micro-batch once, though it is computed again */
+    }
+}
+
+static void run_chain(const char *cut, size_t stages, const size_t *ends, double momentum)
+{
+    static toy_run r;
+    static seen all;
+    static page p;
+    crew_member crew[CREW_MOST];
+    char words[160];
+    r = (toy_run){0};
+    all = (seen){0};
+    snprintf(words, sizeof words, "--lr %g --momentum %g --pipeline stages=%zu,cut=%s", (double)RATE, momentum, stages,
+             cut);
+    toy_begin(&r, &chain_task, NULL, words);
+    crew_run(crew, (int)stages,
+             (crew_member){.play = play_chain, .settings = &r.settings, .work = &r.toy.base, .context = &all});
+    toy_end(&r);
+    crew_must_succeed(crew, (int)stages);
+    work_out(stages, ends, momentum, &p);
+    compare(&all, &p, stages, ends);
+}
+
+static void test_each_weight_follows_from_its_staleness(void **state)
+{
+    (void)state;
+    run_chain("5", 1, (size_t[]){5}, 0);
+    run_chain("2+3", 2, (size_t[]){2, 5}, 0);
+    run_chain("1+2+2", 3, (size_t[]){1, 3, 5}, 0.5);
+    run_chain("2+1+1+1", 4, (size_t[]){2, 3, 4, 5}, 0);
+}
+
+/* ---- the cut ---- */
+
+static double draw(uint64_t stream, uint64_t place)
+{
+    uint32_t words[4];
+    tw_random(11, stream, place, words);
+    return 1 + words[0] % 9;
+}
+
+/* Every way to cut `units` from `first` on into the stages from `stage` on; the least of the slowest. */
+static double try_all(const pipeline_problem *p, size_t stage, size_t first)
+{
+    const double copies = (double)pipeline_copies(stage, p->stages, p->states);
+    double seconds = 0, bytes = 0, least = INFINITY;
+    if (stage == p->stages) return first == p->units ? 0 : INFINITY;
+    for (size_t end = first; end < p->units; end++) {
+        seconds += p->machines[stage].seconds[end];
+        bytes += copies * 4 * (double)p->elements[end];
+        if (bytes > p->machines[stage].room) break;
+        least = fmin(least, fmax(seconds, try_all(p, stage + 1, end + 1)));
+    }
+    return least;
+}
+
+static double slowest(const pipeline_problem *p, const size_t *ends)
+{
+    double worst = 0;
+    for (size_t s = 0; s < p->stages; s++) {
+        double seconds = 0;
+        for (size_t u = s ? ends[s - 1] : 0; u < ends[s]; u++) seconds += p->machines[s].seconds[u];
+        worst = fmax(worst, seconds);
+    }
+    return worst;
+}
+
+static void test_the_cut_is_the_best_of_all(void **state)
+{
+    static pipeline_machine machines[4];
+    size_t elements[9], ends[4], impossible = 0;
+    (void)state;
+    for (uint64_t trial = 0; trial < 300; trial++) {
+        pipeline_problem p = {4 + trial % 6, 1 + trial % 4, machines, elements, 1 + trial % 2};
+        for (size_t u = 0; u < p.units; u++) elements[u] = (size_t)draw(trial, u);
+        for (size_t s = 0; s < p.stages; s++) {
+            machines[s].room = 60 * draw(trial, 100 + s);
+            for (size_t u = 0; u < p.units; u++) machines[s].seconds[u] = draw(trial, 200 + 10 * s + u);
+        }
+        const double least = try_all(&p, 0, 0), found = pipeline_cut(&p, ends);
+        impossible += isinf(least);
+        if (isinf(least)) assert_true(isinf(found));
+        if (isinf(least)) continue;
+        assert_true(found == least);
+        assert_true(slowest(&p, ends) == least);
+        assert_int_equal(ends[p.stages - 1], p.units);
+    }
+    assert_in_range(impossible, 10, 290);
+}
+
+/* ---- halves ---- */
+
+static void test_halves_are_nearest(void **state)
+{
+    (void)state;
+    assert_int_equal(stage_half(70000.0f), 0x7bff);
+    assert_int_equal(stage_half(-1e9f), 0xfbff);
+    assert_int_equal(stage_half(INFINITY), 0x7c00);
+    assert_true(isnan(stage_single(stage_half(NAN))));
+    assert_true(isinf(stage_single(0x7c00)));
+    assert_true(stage_single(0x3c00) == 1.0f && stage_single(0xc000) == -2.0f && stage_single(1) == 0x1p-24f);
+    for (uint32_t h = 0; h < 0x7bff; h++) { /* between neighbours the nearer one, and of two the even one */
+        const double low = (double)stage_single((uint16_t)h), high = (double)stage_single((uint16_t)(h + 1));
+        const float middle = (float)((low + high) / 2);
+        assert_true(low < high);
+        assert_int_equal(stage_half((float)low), h);
+        assert_int_equal(stage_half(-(float)low), h | 0x8000);
+        assert_int_equal(stage_half(middle), h + (h & 1));
+        assert_int_equal(stage_half(nextafterf(middle, 0)), h);
+        assert_int_equal(stage_half(nextafterf(middle, 1e9f)), h + 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_weight_follows_from_its_staleness),
+        cmocka_unit_test(test_the_cut_is_the_best_of_all),
+        cmocka_unit_test(test_halves_are_nearest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,483 @@
+#include "exchange_pipeline.h"
+#include "clip.h"
+#include "error.h"
+#include "interrupt.h"
+#include "pages.h"
+#include "pipeline_plan.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A gradient above is no gradient: see tw_reducer_wait. */
+#define LARGEST_NORM 1e33
+
+enum { FORTH = 1, BACK, GATHER }; /* channels */
+
+/* What a call of the learner is for. */
+typedef enum pipeline_turn {
+    LOOK,    /* an evaluation */
+    FORWARD, /* a micro-batch goes through, and its input is kept */
+    AGAIN,   /* the same from what was kept, and back */
+    THROUGH  /* the last stage: forward and back at once */
+} pipeline_turn;
+
+typedef struct range {
+    size_t begin, end;
+} range;
+
+typedef struct pipeline_way {
+    nn_stage stage;
+    pipeline_plan plan;
+
+    stage_wire wire;
+    stage_line forth_in, forth_out, back_in, back_out;
+
+    range parameters, buffers;  /* that are this stage's */
+    size_t depth;               /* micro-batches between forward and back */
+    float *stash, *now;         /* weights: of each of them, and the current ones while others are in their place */
+    float *inputs, *statistics; /* of each of them; and the running statistics while it is computed again */
+    const float *gradient;      /* of the input, after a call that went back */
+    size_t input_count;
+    uint64_t forwarded; /* the next micro-batch to go forward */
+    int ended;          /* none more of this stretch does */
+    uint64_t stops;     /* a stage behind wants the run to stop */
+    pipeline_turn turn;
+    uint64_t batch;  /* that the call is of */
+    stage_note back; /* of the last gradient that came, or of this stage's own */
+    double skipped, seconds_wait;
+} pipeline_way;
+
+static pipeline_way *way_of(const worker *w)
+{
+    return w->way;
+}
+
+static int is_piped(const worker *w)
+{
+    return w->exchange == &pipeline_exchange;
+}
+
+/* ---- making ---- */
+
+static tw_status on_receive(void *context, float *x, size_t count);
+static tw_status on_send(void *context, const float *y, size_t count, float *dy, int *back);
+static tw_status on_send_back(void *context, const float *dx, size_t count);
+
+tw_status pipeline_open(worker *w)
+{
+    pipeline_way *way = w->settings.pipeline ? calloc(1, sizeof *way) : NULL;
+    if (!w->settings.pipeline) return TW_OK;
+    if (!way) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
+    free(w->way);
+    w->exchange = &pipeline_exchange;
+    w->way = way;
+    return pipeline_plan_open(w, &way->plan);
+}
+
+tw_status pipeline_agree(worker *w)
+{
+    pipeline_way *way = way_of(w);
+    const size_t *ends = way->plan.ends;
+    TW_TRY(pipeline_plan_agree(w, &way->plan));
+    way->stage = (nn_stage){w->rank ? ends[w->rank - 1] : 0, ends[w->rank], w, on_receive, on_send, on_send_back};
+    return TW_OK;
+}
+
+void pipeline_place(const worker *w, learner_place *place)
+{
+    if (!is_piped(w)) return;
+    place->rank = 0;
+    place->size = 1;
+    place->stage = &way_of(w)->stage;
+}
+
+static stage_line line_to(pipeline_way *way, int peer, unsigned channel)
+{
+    return (stage_line){.wire = &way->wire, .peer = peer, .channel = channel};
+}
+
+static range parameters_of(const worker *w, int stage)
+{
+    const size_t *ends = way_of(w)->plan.ends;
+    const nn_unit *units = w->learner->units;
+    return (range){stage ? units[ends[stage - 1] - 1].parameters : 0, units[ends[stage] - 1].parameters};
+}
+
+static range buffers_of(const worker *w, int stage)
+{
+    const size_t *ends = way_of(w)->plan.ends;
+    const nn_unit *units = w->learner->units;
+    return (range){stage ? units[ends[stage - 1] - 1].buffers : 0, units[ends[stage] - 1].buffers};
+}
+
+static size_t length_of(range r)
+{
+    return r.end - r.begin;
+}
+
+static int is_last_stage(const worker *w)
+{
+    return w->rank == w->size - 1;
+}
+
+static tw_status make_stash(pipeline_way *way)
+{
+    const size_t weights = length_of(way->parameters);
+    way->stash = malloc((way->depth * weights + 1) * sizeof *way->stash);
+    way->now = malloc((weights + 1) * sizeof *way->now);
+    way->statistics = malloc((length_of(way->buffers) + 1) * sizeof *way->statistics);
+    return way->stash && way->now && way->statistics
+               ? TW_OK
+               : tw_fail(TW_ERROR_MEMORY, "no memory for %zu versions of %zu weights", way->depth, weights);
+}
+
+static tw_status pipeline_create(worker *w)
+{
+    pipeline_way *way = way_of(w);
+    TW_TRY(stage_wire_open(w->comm, &way->wire));
+    way->parameters = parameters_of(w, w->rank);
+    way->buffers = buffers_of(w, w->rank);
+    way->depth = is_last_stage(w) ? 0 : (size_t)(w->size - w->rank);
+    way->forth_in = line_to(way, w->rank - 1, FORTH);
+    way->forth_out = line_to(way, w->rank + 1, FORTH);
+    way->back_in = line_to(way, w->rank + 1, BACK);
+    way->back_out = line_to(way, w->rank - 1, BACK);
+    w->learner->stops = NULL; /* the stages look at all of a split together */
+    return make_stash(way);
+}
+
+static void pipeline_destroy(worker *w)
+{
+    pipeline_way *way = way_of(w);
+    stage_line *lines[] = {&way->forth_in, &way->forth_out, &way->back_in, &way->back_out};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) stage_line_close(lines[i]);
+    pipeline_plan_close(&way->plan);
+    free(way->stash);
+    free(way->now);
+    free(way->inputs);
+    free(way->statistics);
+}
+
+/* ---- what a call meets ---- */
+
+static float *slot_of(const pipeline_way *way, float *array, size_t count)
+{
+    return array + way->batch % way->depth * count;
+}
+
+/* All batches of a training run are as long. */
+static tw_status keep_input(pipeline_way *way, const float *x, size_t count)
+{
+    if (!way->inputs) way->inputs = malloc(way->depth * count * sizeof *x);
+    if (!way->inputs) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu inputs of a stage", way->depth);
+    memcpy(slot_of(way, way->inputs, count), x, count * sizeof *x);
+    return TW_OK;
+}
+
+/* The figures of an evaluation are those of the whole network: nothing is rounded. */
+static tw_status on_receive(void *context, float *x, size_t count)
+{
+    pipeline_way *way = way_of(context);
+    stage_note note = {.ends = 0};
+    if (way->turn == LOOK) return stage_line_receive(&way->forth_in, STAGE_FP32, x, count, NULL);
+    if (way->turn == AGAIN) {
+        memcpy(x, slot_of(way, way->inputs, count), count * sizeof *x);
+        return TW_OK;
+    }
+    TW_TRY(stage_line_receive(&way->forth_in, way->plan.values, x, count, &note));
+    way->ended = note.ends != 0;
+    if (!way->ended) TW_TRY(stage_line_ask(&way->forth_in, way->plan.values, count));
+    return way->turn == FORWARD ? keep_input(way, x, count) : TW_OK;
+}
+
+static tw_status on_send(void *context, const float *y, size_t count, float *dy, int *back)
+{
+    pipeline_way *way = way_of(context);
+    if (way->turn == LOOK) {
+        TW_TRY(stage_line_send(&way->forth_out, STAGE_FP32, y, count, NULL));
+        return stage_line_flush(&way->forth_out);
+    }
+    *back = way->turn == AGAIN;
+    if (!*back)
+        return stage_line_send(&way->forth_out, way->plan.values, y, count,
+                               &(stage_note){.ends = (uint64_t)way->ended});
+    TW_TRY(stage_line_receive(&way->back_in, way->plan.values, dy, count, &way->back));
+    return way->batch + 1 < way->forwarded ? stage_line_ask(&way->back_in, way->plan.values, count) : TW_OK;
+}
+
+static int wants_stop(const worker *w)
+{
+    return interrupt_asked() || w->stops || way_of(w)->stops;
+}
+
+/* The last stage's score is not known before the call ends; the gradient stays where it is until the next. */
+static tw_status on_send_back(void *context, const float *dx, size_t count)
+{
+    pipeline_way *way = way_of(context);
+    way->gradient = dx;
+    way->input_count = count;
+    return TW_OK;
+}
+
+/* The note goes back to rank 0: what the last stage has seen, and whether anybody wants to stop. */
+static tw_status send_back(worker *w)
+{
+    pipeline_way *way = way_of(w);
+    way->back.ends |= (uint64_t)wants_stop(w);
+    way->stops |= way->back.ends;
+    if (w->rank == 0) return TW_OK;
+    return stage_line_send(&way->back_out, way->plan.values, way->gradient, way->input_count, &way->back);
+}
+
+/* ---- a step ---- */
+
+static tw_status call(worker *w, pipeline_turn turn, uint64_t batch, task_score *score)
+{
+    pipeline_way *way = way_of(w);
+    const double begun = way->wire.seconds;
+    way->turn = turn;
+    way->batch = batch;
+    const tw_status status = w->task->ops->step(w->learner, batch, NULL, NULL, score);
+    way->turn = LOOK;
+    way->seconds_wait += way->wire.seconds - begun;
+    return status;
+}
+
+/* With the weights as they are. Rank 0 says which micro-batch is the last of a stretch. */
+static tw_status go_forward(worker *w)
+{
+    pipeline_way *way = way_of(w);
+    task_score score;
+    const uint64_t batch = way->forwarded++;
+    const float *weights = w->learner->parameters + way->parameters.begin;
+    if (w->rank == 0) way->ended = batch + 1 >= w->rest || wants_stop(w);
+    memcpy(way->stash + batch % way->depth * length_of(way->parameters), weights,
+           length_of(way->parameters) * sizeof *weights);
+    return call(w, FORWARD, batch, &score);
+}
+
+/* With the weights that the micro-batch went forward with. Running statistics have seen it. */
+static tw_status go_back(worker *w)
+{
+    pipeline_way *way = way_of(w);
+    const size_t weight_bytes = length_of(way->parameters) * sizeof(float);
+    const size_t buffer_bytes = length_of(way->buffers) * sizeof(float);
+    float *weights = w->learner->parameters + way->parameters.begin;
+    float *buffers = w->learner->buffers + way->buffers.begin;
+    memcpy(way->now, weights, weight_bytes);
+    memcpy(weights, way->stash + w->step % way->depth * length_of(way->parameters), weight_bytes);
+    if (buffer_bytes) memcpy(way->statistics, buffers, buffer_bytes);
+    task_score score;
+    TW_TRY(call(w, AGAIN, w->step, &score));
+    memcpy(weights, way->now, weight_bytes);
+    if (buffer_bytes) memcpy(buffers, way->statistics, buffer_bytes);
+    return TW_OK;
+}
+
+/* The last stage has nothing under way. */
+static tw_status go_through(worker *w)
+{
+    pipeline_way *way = way_of(w);
+    way->forwarded = w->step + 1;
+    way->back = (stage_note){.ends = 0};
+    return call(w, THROUGH, w->step, &way->back.score);
+}
+
+static tw_status go_forth_and_back(worker *w)
+{
+    pipeline_way *way = way_of(w);
+    if (way->forwarded == w->step) way->ended = 0; /* a new stretch */
+    while (!way->ended && way->forwarded < w->step + way->depth) TW_TRY(go_forward(w));
+    return go_back(w);
+}
+
+/* What is told of a run is rank 0's. */
+static tw_status pipeline_pass(worker *w, task_score *score)
+{
+    pipeline_way *way = way_of(w);
+    TW_TRY(is_last_stage(w) ? go_through(w) : go_forth_and_back(w));
+    TW_TRY(send_back(w));
+    if (w->rank == 0) *score = way->back.score;
+    if (!way->ended || way->forwarded > w->step + 1) return TW_OK;
+    TW_TRY(stage_line_flush(&way->forth_out)); /* collectives may follow */
+    return stage_line_flush(&way->back_out);
+}
+
+static int pipeline_meets(const worker *w)
+{
+    return way_of(w)->ended && way_of(w)->forwarded == w->step;
+}
+
+static size_t first_tensor(const learner *l, size_t element)
+{
+    size_t tensor = 0;
+    for (size_t at = 0; at < element; tensor++) at += tw_tensor_count(&l->tensors[tensor]);
+    return tensor;
+}
+
+/* Each stage clips, skips and steps for itself. */
+static tw_status pipeline_apply(worker *w, float rate)
+{
+    pipeline_way *way = way_of(w);
+    const learner *l = w->learner;
+    const range own = way->parameters;
+    const size_t first = first_tensor(l, own.begin), end = first_tensor(l, own.end);
+    if (!(sqrt(clip_squares(l->gradients + own.begin, length_of(own))) <= LARGEST_NORM)) {
+        way->skipped++;
+        return tw_fail(TW_SKIPPED, "a gradient held NaN or infinity, or was above %g", LARGEST_NORM);
+    }
+    if (w->settings.clip > 0) clip_norm(l->tensors + first, end - first, l->gradients + own.begin, w->settings.clip);
+    optimiser_begin(w->optimiser, rate);
+    optimiser_step_range(w->optimiser, own.begin, own.end, l->gradients, l->parameters);
+    return TW_OK;
+}
+
+/* ---- the network as a whole ---- */
+
+enum { ARRAYS = 1 + OPTIMISER_BUFFERS + 1 };
+
+/* A stage's part of an array. */
+typedef struct part {
+    float *values;
+    range own;
+    size_t count; /* of the whole array */
+} part;
+
+/* Those that are as long as the parameters, then the running statistics. */
+static size_t list_parts(const worker *w, int stage, part parts[ARRAYS])
+{
+    const learner *l = w->learner;
+    optimiser_buffer buffers[OPTIMISER_BUFFERS];
+    const size_t states = optimiser_buffers(w->optimiser, buffers);
+    size_t count = 0;
+    parts[count++] = (part){l->parameters, parameters_of(w, stage), l->parameter_count};
+    for (size_t i = 0; i < states; i++)
+        if (buffers[i].tensors == l->tensors)
+            parts[count++] = (part){buffers[i].values, parameters_of(w, stage), l->parameter_count};
+    parts[count++] = (part){l->buffers, buffers_of(w, stage), l->buffer_count};
+    return count;
+}
+
+static tw_status move_part(stage_line *line, int outgoing, const part *p)
+{
+    enum { PIECE = 1 << 20 };
+    for (size_t at = p->own.begin, count; at < p->own.end; at += count) {
+        count = p->own.end - at < PIECE ? p->own.end - at : PIECE;
+        TW_TRY(outgoing ? stage_line_send(line, STAGE_FP32, p->values + at, count, NULL)
+                        : stage_line_receive(line, STAGE_FP32, p->values + at, count, NULL));
+    }
+    return outgoing ? stage_line_flush(line) : TW_OK;
+}
+
+/* Between rank 0 and the stage. */
+static tw_status move_stage(worker *w, int stage, int outgoing)
+{
+    part parts[ARRAYS];
+    pipeline_way *way = way_of(w);
+    stage_line line = line_to(way, w->rank == 0 ? stage : 0, GATHER);
+    const size_t count = list_parts(w, stage, parts);
+    tw_status status = TW_OK;
+    for (size_t i = 0; i < count && status == TW_OK; i++) status = move_part(&line, outgoing, &parts[i]);
+    stage_line_close(&line);
+    return status;
+}
+
+static tw_status move_all(worker *w, int from_first)
+{
+    const int outgoing = from_first == (w->rank == 0);
+    for (int stage = 1; stage < w->size; stage++)
+        if (w->rank == 0 || w->rank == stage) TW_TRY(move_stage(w, stage, outgoing));
+    return TW_OK;
+}
+
+/* Rank 0 has all of it, for a checkpoint. */
+static tw_status pipeline_settle(worker *w)
+{
+    return move_all(w, 0);
+}
+
+/* What is other stages' takes no memory any more. */
+static tw_status forget_others(worker *w)
+{
+    part parts[ARRAYS];
+    const size_t count = list_parts(w, w->rank, parts) - 1; /* running statistics are few */
+    for (size_t i = 0; i < count; i++) {
+        pages_forget(parts[i].values, 0, parts[i].own.begin);
+        pages_forget(parts[i].values, parts[i].own.end, parts[i].count);
+    }
+    return TW_OK;
+}
+
+/* Rank 0 has all of it, from a checkpoint: each stage gets its part. */
+static tw_status pipeline_share(worker *w)
+{
+    optimiser_buffer buffers[OPTIMISER_BUFFERS];
+    const size_t states = optimiser_buffers(w->optimiser, buffers);
+    TW_TRY(move_all(w, 1));
+    for (size_t i = 0; i < states; i++)
+        if (buffers[i].tensors != w->learner->tensors)
+            TW_TRY(tw_comm_broadcast(w->comm, 0, buffers[i].values, buffers[i].count * sizeof(float)));
+    return forget_others(w);
+}
+
+static void pipeline_statistics(const worker *w, size_t *begin, size_t *end)
+{
+    *begin = way_of(w)->buffers.begin;
+    *end = way_of(w)->buffers.end;
+}
+
+/* Each stage has drawn its own first weights. */
+static tw_status pipeline_begin(worker *w)
+{
+    way_of(w)->forwarded = w->step;
+    way_of(w)->ended = 1;
+    return w->settings.resume || w->settings.init_from ? pipeline_share(w) : TW_OK;
+}
+
+static const char *plan_of(const worker *w, size_t index)
+{
+    (void)w, (void)index;
+    return "stays in its stage";
+}
+
+/* Dense is what the same messages would weigh in fp32. */
+static tw_status pipeline_add_totals(const worker *w, totals *sums)
+{
+    const pipeline_way *way = way_of(w);
+    double *v = sums->values;
+    v[TOTAL_BYTES_DENSE] += way->wire.sent_as_fp32;
+    v[TOTAL_BYTES_SENT] += way->wire.sent;
+    v[TOTAL_BYTES_RECEIVED] += way->wire.received;
+    v[TOTAL_STEPS_SKIPPED] += way->skipped;
+    v[TOTAL_SECONDS_WAIT] += way->seconds_wait;
+    v[TOTAL_SECONDS_COMPUTE] -= way->seconds_wait;
+    v[TOTAL_SECONDS_PASS] -= way->seconds_wait;
+    return TW_OK;
+}
+
+/* Nothing is kept between stretches but what the model's file holds. */
+static tw_status pipeline_regroup(worker *w, int workers, const char *prefix, tw_state_source source, void *context,
+                                  tw_state *state)
+{
+    (void)w, (void)workers, (void)prefix, (void)source, (void)context, (void)state;
+    return TW_OK;
+}
+
+const exchange pipeline_exchange = {
+    .replicas = 1,
+    .staged = 1,
+    .bytes = sizeof(pipeline_way),
+    .create = pipeline_create,
+    .destroy = pipeline_destroy,
+    .begin = pipeline_begin,
+    .show_own = forget_others,
+    .settle = pipeline_settle,
+    .share = pipeline_share,
+    .statistics = pipeline_statistics,
+    .meets = pipeline_meets,
+    .pass = pipeline_pass,
+    .apply = pipeline_apply,
+    .plan = plan_of,
+    .add_totals = pipeline_add_totals,
+    .regroup = pipeline_regroup,
+};

@@ -1,0 +1,232 @@
+#include "pipeline_plan.h"
+#include "error.h"
+#include "pairs.h"
+#include "words.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- the option ---- */
+
+static tw_status refuse(const char *text, const char *why)
+{
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--pipeline %s: %s; it is stages=P, and may have values=fp32 or values=fp16, and cut=A+B+..., how "
+                   "many layers each stage has",
+                   text, why);
+}
+
+static tw_status parse_cut(const char *text, const char *value, const char *end, pipeline_plan *plan)
+{
+    while (value < end) {
+        char *behind;
+        const unsigned long count = strtoul(value, &behind, 10);
+        if (behind == value || count == 0 || count > PIPELINE_UNITS || plan->cut == PIPELINE_STAGES || *value == '-')
+            return refuse(text, "a stage has one layer or more");
+        const size_t before = plan->cut ? plan->ends[plan->cut - 1] : 0;
+        plan->ends[plan->cut++] = before + count;
+        value = behind + (behind < end && *behind == '+');
+        if (behind < end && *behind != '+') return refuse(text, "there is + between the stages of a cut");
+    }
+    return TW_OK;
+}
+
+static int is_value(const pair *p, const char *value)
+{
+    return p->value && p->value_length == strlen(value) && memcmp(p->value, value, p->value_length) == 0;
+}
+
+static tw_status parse_pair(const char *text, const pair *p, pipeline_plan *plan)
+{
+    char *end = NULL;
+    if (pair_has_key(p, "stages") && p->value) {
+        plan->stages = strtoul(p->value, &end, 10);
+        const int whole = end == p->value + p->value_length && *p->value != '-';
+        if (whole && plan->stages >= 1 && plan->stages <= PIPELINE_STAGES) return TW_OK;
+        return refuse(text, "there are 1 to 64 stages");
+    }
+    if (pair_has_key(p, "cut") && p->value) return parse_cut(text, p->value, p->value + p->value_length, plan);
+    if (!pair_has_key(p, "values")) return refuse(text, "there is no such key");
+    plan->values = is_value(p, "fp16") ? STAGE_FP16 : STAGE_FP32;
+    return is_value(p, "fp16") || is_value(p, "fp32") ? TW_OK : refuse(text, "values are fp32 or fp16");
+}
+
+static tw_status parse(const char *text, pipeline_plan *plan)
+{
+    pair p;
+    TW_TRY(words_check_printed(TW_ERROR_ARGUMENT, "--pipeline", text));
+    for (const char *left = text; pair_next(&left, &p);) TW_TRY(parse_pair(text, &p, plan));
+    if (plan->stages == 0) return refuse(text, "it does not say how many stages");
+    if (plan->cut > 0 && plan->cut != plan->stages) return refuse(text, "cut has another number of stages");
+    return TW_OK;
+}
+
+static tw_status check_company(const worker *w, size_t stages)
+{
+    const train_settings *s = &w->settings;
+    if ((size_t)w->size != stages)
+        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline has %zu stages and goes with as many workers, and these are %d",
+                       stages, w->size);
+    if (strcmp(s->sync, "allreduce") != 0)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--pipeline goes with --sync allreduce, without options, and not with %s: there is one network, "
+                       "and nobody to agree with",
+                       s->sync);
+    if (s->memory_budget || s->dump_gradients)
+        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline does not go with --%s: leave out one of them",
+                       s->memory_budget ? "memory-budget" : "dump-gradients");
+    return TW_OK;
+}
+
+/* ---- measuring ---- */
+
+static tw_status receive_any(void *context, float *x, size_t count)
+{
+    (void)context;
+    for (size_t i = 0; i < count; i++) x[i] = 0.25f * (float)(i % 7) - 0.75f;
+    return TW_OK;
+}
+
+static tw_status send_nowhere(void *context, const float *y, size_t count, float *dy, int *back)
+{
+    (void)context;
+    for (size_t i = 0; i < count; i++) dy[i] = 1e-3f * y[i];
+    *back = 1;
+    return TW_OK;
+}
+
+static tw_status send_back_nowhere(void *context, const float *dx, size_t count)
+{
+    (void)context, (void)dx, (void)count;
+    return TW_OK;
+}
+
+/* The faster of two steps: the first of all is like no other. */
+static tw_status time_steps(learner *l, double *seconds)
+{
+    task_score score;
+    *seconds = INFINITY;
+    for (uint64_t step = 0; step < 3; step++) {
+        const double begun = tw_clock();
+        TW_TRY(l->task->ops->step(l, step % l->steps_per_epoch, NULL, NULL, &score));
+        if (step > 0) *seconds = fmin(*seconds, tw_clock() - begun);
+    }
+    return TW_OK;
+}
+
+static tw_status learn_units(const worker *w, const learner *l, pipeline_plan *plan)
+{
+    if (l->unit_count == 0)
+        return tw_fail(TW_ERROR_UNSUPPORTED, "--pipeline: task %s has a network that cannot be cut into stages",
+                       w->task->ops->name);
+    if (l->unit_count > PIPELINE_UNITS)
+        return tw_fail(TW_ERROR_UNSUPPORTED, "--pipeline: a network of %zu layers is cut into stages; this one has %zu",
+                       (size_t)PIPELINE_UNITS, l->unit_count);
+    if (l->unit_count < plan->stages)
+        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline: this network has %zu layers, too few for %zu stages",
+                       l->unit_count, plan->stages);
+    plan->units = l->unit_count;
+    if (plan->cut > 0 && plan->ends[plan->cut - 1] != plan->units)
+        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline: the cut is of %zu layers, and this network has %zu",
+                       plan->ends[plan->cut - 1], plan->units);
+    return TW_OK;
+}
+
+static void count_elements(const learner *l, pipeline_plan *plan)
+{
+    for (size_t u = 0; u < l->unit_count; u++)
+        plan->elements[u] = l->units[u].parameters - (u ? l->units[u - 1].parameters : 0);
+}
+
+/* A learner of one unit alone. */
+static tw_status measure_unit(const worker *w, size_t unit, pipeline_plan *plan)
+{
+    const nn_stage alone = {unit, unit + 1, NULL, receive_any, send_nowhere, send_back_nowhere};
+    const train_settings *s = &w->settings;
+    learner_place place = {.size = 1,
+                           .batch = (size_t)s->batch,
+                           .seed = (uint64_t)s->seed,
+                           .precision = (nn_precision)s->compute,
+                           .stage = &alone};
+    learner *l = NULL;
+    TW_TRY(task_learner_create(w->task, &place, &l));
+    tw_status status = learn_units(w, l, plan);
+    if (status == TW_OK) count_elements(l, plan);
+    if (status == TW_OK && plan->cut == 0) status = time_steps(l, &plan->machine->seconds[unit]);
+    task_learner_destroy(l);
+    return status;
+}
+
+static tw_status measure(const worker *w, pipeline_plan *plan)
+{
+    const int shared = strcmp(tw_comm_transport(w->comm), "threads") == 0;
+    plan->machine->room = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (shared ? w->size : 1);
+    TW_TRY(measure_unit(w, 0, plan));
+    for (size_t u = 1; plan->cut == 0 && u < plan->units; u++) TW_TRY(measure_unit(w, u, plan));
+    return TW_OK;
+}
+
+/* ---- cutting ---- */
+
+static tw_status choose_cut(const worker *w, pipeline_plan *plan, const pipeline_machine *machines)
+{
+    const size_t states = w->settings.optimizer == OPTIMISER_SGD ? 1 : 2;
+    const pipeline_problem problem = {plan->units, plan->stages, machines, plan->elements, states};
+    if (isfinite(pipeline_cut(&problem, plan->ends))) return TW_OK;
+    return tw_fail(TW_ERROR_MEMORY, "--pipeline: the stages fit the memory of their machines in no cut of %zu layers",
+                   plan->units);
+}
+
+/* Rank 0's answer counts: machines may add up in another plan. */
+static tw_status agree_cut(worker *w, pipeline_plan *plan)
+{
+    pipeline_machine *machines = calloc((size_t)w->size, sizeof *machines);
+    if (!machines) return tw_fail(TW_ERROR_MEMORY, "no memory to hear %d workers", w->size);
+    tw_status status = tw_comm_allgather(w->comm, plan->machine, sizeof *machines, machines);
+    if (status == TW_OK) status = choose_cut(w, plan, machines);
+    free(machines);
+    TW_TRY(status);
+    return tw_comm_broadcast(w->comm, 0, plan->ends, sizeof plan->ends);
+}
+
+/* What was chosen is what a resumed run has, and what --pipeline may be told. */
+static tw_status write_out(worker *w, pipeline_plan *plan)
+{
+    size_t size;
+    FILE *stream = open_memstream(&plan->text, &size);
+    if (!stream) return tw_fail(TW_ERROR_MEMORY, "no memory for the text of --pipeline");
+    fprintf(stream, "stages=%zu,values=%s,cut=", plan->stages, plan->values == STAGE_FP16 ? "fp16" : "fp32");
+    for (size_t s = 0; s < plan->stages; s++)
+        fprintf(stream, "%s%zu", s ? "+" : "", plan->ends[s] - (s ? plan->ends[s - 1] : 0));
+    if (fclose(stream) != 0) return tw_fail(TW_ERROR_MEMORY, "no memory for the text of --pipeline");
+    w->settings.pipeline = plan->text;
+    return TW_OK;
+}
+
+/* ---- all of it ---- */
+
+tw_status pipeline_plan_open(const worker *w, pipeline_plan *plan)
+{
+    const char *text = w->settings.pipeline;
+    TW_TRY(parse(text, plan));
+    TW_TRY(check_company(w, plan->stages));
+    plan->machine = calloc(1, sizeof *plan->machine);
+    plan->elements = calloc(PIPELINE_UNITS, sizeof *plan->elements);
+    if (!plan->machine || !plan->elements) return tw_fail(TW_ERROR_MEMORY, "no memory for a list of layers");
+    return measure(w, plan);
+}
+
+tw_status pipeline_plan_agree(worker *w, pipeline_plan *plan)
+{
+    if (plan->cut == 0) TW_TRY(agree_cut(w, plan));
+    return write_out(w, plan);
+}
+
+void pipeline_plan_close(pipeline_plan *plan)
+{
+    free(plan->machine);
+    free(plan->elements);
+    free(plan->text);
+}

@@ -1,0 +1,26 @@
+/* pipeline_plan.h - what --pipeline says, and where the network is cut: as it says, or by layers that are measured. */
+#ifndef TRAINER_PIPELINE_PLAN_H
+#define TRAINER_PIPELINE_PLAN_H
+
+#include "pipeline_cut.h"
+#include "stage_line.h"
+#include "worker.h"
+
+typedef struct pipeline_plan {
+    size_t stages;
+    stage_values values;
+    size_t ends[PIPELINE_STAGES]; /* stage s ends before that unit */
+    size_t units, cut;            /* of the network; and of the ends, those that --pipeline says: none or all */
+    pipeline_machine *machine;    /* this one, as it was measured */
+    size_t *elements;             /* of each unit */
+    char *text;                   /* --pipeline with all that was chosen; the worker's setting from then on */
+} pipeline_plan;
+
+/* Into a plan of zeros: TW_ERROR_ARGUMENT and TW_ERROR_UNSUPPORTED say what does not go with it. Unless --pipeline says
+ * where to cut, each layer is made alone and timed. */
+tw_status pipeline_plan_open(const worker *w, pipeline_plan *plan);
+/* All ranks know the ends. A collective. */
+tw_status pipeline_plan_agree(worker *w, pipeline_plan *plan);
+void pipeline_plan_close(pipeline_plan *plan);
+
+#endif
