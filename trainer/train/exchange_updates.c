@@ -205,6 +205,7 @@ static tw_status meet(worker *w, tw_outer_event *event)
 static tw_status exchange_updates_apply(worker *w, float rate)
 {
     const learner *l = w->learner;
+    updates_way *way = exchange_updates_way_of(w);
     tw_outer_event event;
     TW_TRY(tw_outer_average(way->outer, way->gradients));
     int finite = tensor_table_is_finite(l->gradients, l->parameter_count);
