@@ -174,13 +174,13 @@ static void *connect_player(void *argument)
     return NULL;
 }
 
-/* Those from `first` on cannot be called. */
-static void listen_all(player *players, int size, int first)
+/* Those whose bits are set in `behind` cannot be called. */
+static void listen_all(player *players, int size, unsigned behind)
 {
     note_count = 0;
     for (int r = 0; r < size; r++) {
-        tw_tcp_options options = options_of(r >= first, key);
-        options.behind = r >= first;
+        tw_tcp_options options = options_of(behind >> r & 1, key);
+        options.behind = behind >> r & 1;
         players[r] = (player){.rank = r, .size = size};
         assert_int_equal(tw_tcp_listen(&options, &players[r].tcp), TW_OK);
         addresses[r] = tw_tcp_address(players[r].tcp);
@@ -242,7 +242,7 @@ static void bytes_go_through_the_one_that_can_be_called(void **state)
     for (int turn = 0; turn < 2; turn++) {
         int callable = turn + 1, carrier = (2 + 3) % callable;
         tw_set_log(keep_note, NULL);
-        listen_all(players, RANKS, callable);
+        listen_all(players, RANKS, ~0U << callable);
         assert_non_null(strstr(addresses[3], "/1/behind"));
         begin_all(players, RANKS);
         end_all(players, RANKS);
@@ -270,7 +270,7 @@ static void who_carries_is_missed_as_a_peer_is(void **state)
     void *self, *in;
     size_t got;
     uint32_t check;
-    listen_all(players, 3, 1);
+    listen_all(players, 3, 6);
     begin_all(players, 3);
     end_all(players, 3);
     assert_int_equal(tw_comm_lend(players[1].comm, &ops, &self), TW_OK);
@@ -284,11 +284,23 @@ static void who_carries_is_missed_as_a_peer_is(void **state)
     destroy_all(players, 3);
 }
 
-static void one_of_them_can_be_called(void **state)
+/* It is the higher rank that calls, unless the lower one cannot be called. */
+static void a_lower_rank_may_call(void **state)
 {
     (void)state;
     player players[2];
-    listen_all(players, 2, 0);
+    listen_all(players, 2, 1);
+    begin_all(players, 2);
+    end_all(players, 2);
+    send_one(players, 1, 0, LARGE);
+    destroy_all(players, 2);
+}
+
+static void one_of_them_has_to_be_callable(void **state)
+{
+    (void)state;
+    player players[2];
+    listen_all(players, 2, 3);
     for (int r = 0; r < 2; r++) {
         connect_player(&players[r]);
         assert_int_equal(players[r].status, TW_ERROR_PEER);
@@ -340,7 +352,7 @@ static void strangers_are_carried_nowhere(void **state)
     player players[3];
     pthread_t strangers;
     const char *last;
-    listen_all(players, 3, 1);
+    listen_all(players, 3, 6);
     stranger all = {.port = players[0].tcp->acceptor.port};
     tcp_secret_make(key, strlen(key), "a group's connections", addresses, 3, all.secret);
     tcp_secret_make(other_key, strlen(other_key), "a group's connections", addresses, 3, all.other);
@@ -409,7 +421,8 @@ int main(void)
         cmocka_unit_test(an_end_that_is_gone_holds_up_nobody),
         cmocka_unit_test(bytes_go_through_the_one_that_can_be_called),
         cmocka_unit_test(who_carries_is_missed_as_a_peer_is),
-        cmocka_unit_test(one_of_them_can_be_called),
+        cmocka_unit_test(a_lower_rank_may_call),
+        cmocka_unit_test(one_of_them_has_to_be_callable),
         cmocka_unit_test(strangers_are_carried_nowhere),
         cmocka_unit_test(who_cannot_be_called_finds_out),
     };

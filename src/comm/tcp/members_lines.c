@@ -49,7 +49,10 @@ static int say_letters(tcp_mouth *mouth, int fd)
         if (mouth->said == 0)
             tcp_sign(mouth->key, mouth->count++, first->bytes + LENGTH, length, first->bytes + first->size - TCP_PROOF);
         ssize_t bytes = send(fd, first->bytes + mouth->said, first->size - mouth->said, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (bytes < 0) return errno == EAGAIN || errno == EINTR;
+        if (bytes < 0) {
+            mouth->count -= mouth->said == 0; /* none of it has gone: it is signed anew */
+            return errno == EAGAIN || errno == EINTR;
+        }
         mouth->said += (size_t)bytes;
         if (mouth->said < first->size) return 1;
         mouth->said = 0;

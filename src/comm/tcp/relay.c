@@ -64,7 +64,7 @@ static void pass_on(tcp_relay *me, way *one, int to)
     }
     if (has_failed(bytes)) one->deaf = 1;
     if (one->deaf) one->first = one->last;
-    if (!one->ended || !is_empty(one) || one->over) return;
+    if (!one->ended || one->over) return; /* it has ended with nothing left: take_in comes after all of it has gone */
     shutdown(to, SHUT_WR);
     one->over = 1;
 }
