@@ -490,7 +490,8 @@ static tw_status gather_files(worker *w, const place *found, const checkpoint_fi
 {
     char path[CHECKPOINT_PATH];
     int own = file_of(w, found, files), lacks = files->is_scattered;
-    if (!takes_over(w, found, files) && !*found->moves && own >= 0) lacks = !path_exists(folder_worker(found->folder, own, path));
+    if (!takes_over(w, found, files) && !*found->moves && own >= 0)
+        lacks = !path_exists(folder_worker(found->folder, own, path));
     TW_TRY(agree_any(w->comm, &lacks));
     return lacks ? checkpoint_files_share(w, files) : TW_OK;
 }

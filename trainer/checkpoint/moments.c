@@ -57,7 +57,8 @@ static tw_status read_optimiser(const worker *w, const tw_state *state, moments 
     TW_TRY(tensor_table_get(state, OPTIMISER_PREFIX "momentum.", l->tensors, l->tensor_count, m->values[0]));
     TW_TRY(tensor_table_get(state, OPTIMISER_PREFIX "second_moment.", l->tensors, l->tensor_count, m->values[1]));
     TW_TRY(tw_state_get(state, OPTIMISER_PREFIX "steps", TW_F32, 1, &steps));
-    if (!(steps >= 0 && steps < 1e18F)) return tw_fail(TW_ERROR_FORMAT, "its optimiser has done %g steps", (double)steps);
+    if (!(steps >= 0 && steps < 1e18F))
+        return tw_fail(TW_ERROR_FORMAT, "its optimiser has done %g steps", (double)steps);
     m->steps = (uint64_t)steps;
     return TW_OK;
 }
@@ -91,9 +92,9 @@ static tw_status to_scheme(worker *w, const moments *m)
     const learner *l = w->learner;
     tw_state *state;
     TW_TRY(tw_state_create(&state));
-    tw_status status = tw_reducer_state_of_moments(
-        w->spec, l->tensors, l->tensor_count, m->steps, (const float *const *)m->places[0],
-        (const float *const *)m->places[1], w->rank, w->size, WORKER_FILE_SCHEME, state);
+    tw_status status =
+        tw_reducer_state_of_moments(w->spec, l->tensors, l->tensor_count, m->steps, (const float *const *)m->places[0],
+                                    (const float *const *)m->places[1], w->rank, w->size, WORKER_FILE_SCHEME, state);
     if (status == TW_OK) status = w->exchange->load(w, WORKER_FILE_SCHEME, state);
     tw_state_destroy(state);
     return status;
