@@ -242,7 +242,7 @@ tw_status piece_table_read(const uint8_t *bytes, size_t size, piece_table *out)
     size_t count;
     *out = (piece_table){.way = PIECES_UNIGRAM, .prefix = true, .trims = true, .escapes = true};
     TW_TRY(count_pieces(all, &count));
-    out->pieces = malloc(count * sizeof *out->pieces);
+    out->pieces = calloc(count, sizeof *out->pieces);
     r.text = out->texts = malloc(size + count); /* a zero byte behind each */
     tw_status status =
         out->pieces && out->texts ? read_parts(all, &r) : tw_fail(TW_ERROR_MEMORY, "no memory for %zu pieces", count);

@@ -53,7 +53,7 @@ class Source : public sentencepiece::SentenceIterator
   public:
     Source(piece_source next, void *context) : next_(next), context_(context)
     {
-        Next();
+        Read();
     }
     bool done() const override
     {
@@ -61,10 +61,7 @@ class Source : public sentencepiece::SentenceIterator
     }
     void Next() override
     {
-        size_t size = 0;
-        const char *text = next_(context_, &size);
-        done_ = text == nullptr;
-        value_.assign(done_ ? "" : text, size);
+        Read();
     }
     const std::string &value() const override
     {
@@ -76,6 +73,14 @@ class Source : public sentencepiece::SentenceIterator
     }
 
   private:
+    void Read()
+    {
+        size_t size = 0;
+        const char *text = next_(context_, &size);
+        done_ = text == nullptr;
+        value_.assign(done_ ? "" : text, size);
+    }
+
     piece_source next_;
     void *context_;
     std::string value_;
