@@ -89,7 +89,7 @@ typedef struct pager_counts {
     uint64_t loads;      /* of groups, on either way */
     double seconds_wait; /* for them */
     double predicted;    /* seconds of a pass forward and back, by what was measured before; 0: nothing is yet */
-    double measured;     /* of the passes since then, on average */
+    double measured;     /* of the passes since then that took a step, on average */
 } pager_counts;
 void pager_count(pager *p, pager_counts *counts);
 
