@@ -127,8 +127,8 @@ TW_API void tw_watch_destroy(tw_watch *watch);
 TW_API int tw_watch_add(tw_watch *watch, double bytes, double seconds, double *middle);
 /* Of all ranks' middles, rank after rank: how many times as slow as before the line is, where two windows in a row say
  * that it is twice as slow or as fast, or more; from then on that is what it was before. Else 1. The rank that waits
- * least counts, as it waits for no other rank. The first window is only to warm up, and the second has what is compared;
- * where the bytes of an exchange change by a quarter, that begins anew. */
+ * least counts, as it waits for no other rank. The first window is only to warm up, and the second has what is
+ * compared; where the bytes of an exchange change by a quarter, that begins anew. */
 TW_API double tw_watch_judge(tw_watch *watch, const double *middles, int ranks);
 
 /* ---- a worker without a network ---------------------------------------------------------------------------------- */

@@ -127,6 +127,8 @@ class AutomaticTest(CommandLineTest):
             self.assertEqual(self.train("--batch", 4, "--steps", 18, "--out", out, "--resume")["weights_crc32c"], whole)
         config.write_text('planned-changes: "4"\n')
         self.refuse_training(2, ["planned-changes: 4: want STEP SPEC"], "--workers", 2, "--config", config)
+        config.write_text('planned-changes: "4 nothing"\n')
+        self.refuse_training(2, ["nothing"], "--workers", 2, "--steps", 2, "--config", config)
         config.write_text('planned-changes: "0 dgc"\n')
         self.refuse_training(2, ["dgc has moments of its own"], "--workers", 2, "--steps", 2, "--config", config)
 

@@ -1,4 +1,4 @@
-/* When a line is said to be another one: by times that are written down, with noise, and over a line of virtual time. */
+/* When a line is said to be another one: by times that are written down, with noise, and over a virtual line. */
 #include "support/assert.h"
 #include "world.h"
 

@@ -311,21 +311,22 @@ static tw_status no_step(toy *t, toy_learner *l, uint64_t step)
     return TW_OK;
 }
 
-static void go(journey *j, const char *link)
+static void go(journey *j, char *out)
 {
     static char planned[32];
     const tw_world_options line = {.struct_size = sizeof line, .workers = RANKS, .bandwidth = RATE, .latency = 0.001};
-    snprintf(planned, sizeof planned, "%s", link);
+    snprintf(planned, sizeof planned, "8kbit,1ms");
     travelled = j;
     j->run.toy.before = no_step;
     toy_begin(&j->run, &toy_task, NULL, "--sync allreduce --steps 900 --lr 0.01");
     j->run.settings.planned_link = planned;
+    j->run.settings.out = out;
     assert_ok(tw_world_create(&line, &j->world));
     assert_ok(tw_world_run(j->world, travel, j));
     tw_world_destroy(j->world);
     for (int rank = 0; rank < RANKS; rank++)
         if (j->status[rank] != TW_OK) fail_msg("rank %d: %s", rank, j->text[rank]);
-    j->run.settings.planned_link = NULL;
+    j->run.settings.planned_link = j->run.settings.out = NULL;
     toy_end(&j->run);
 }
 
@@ -336,7 +337,7 @@ static void test_it_goes_on_by_what_suits_the_line(void **state)
     toy_run hand = {.toy.before = no_step};
     crew_member crew[CREW_MOST];
     (void)state;
-    go(&j, "8kbit,1ms");
+    go(&j, NULL);
     assert_int_equal(j.changes.count, 2);
     assert_string_equal(j.changes.all[0].spec, SLOW_SPEC);
     assert_string_equal(j.changes.all[1].spec, "allreduce");
@@ -348,12 +349,27 @@ static void test_it_goes_on_by_what_suits_the_line(void **state)
     assert_memory_equal(hand.toy.log[0].final, j.final[0], sizeof j.final[0]);
 }
 
+/* A run that could not repeat it does not do it. */
+static void test_what_cannot_be_written_down_is_not_done(void **state)
+{
+    static char nowhere[] = "/dev/null/run";
+    journey j = {.noise = 0};
+    (void)state;
+    go(&j, nowhere);
+    assert_int_equal(j.calls, 1);
+    assert_int_equal(j.changes.count, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_changes_in_words),          cmocka_unit_test(test_nothing_of_a_gradient_is_lost),
-        cmocka_unit_test(test_moments_become_their_mean), cmocka_unit_test(test_what_cannot_be_left),
-        cmocka_unit_test(test_a_record_is_repeated),      cmocka_unit_test(test_it_goes_on_by_what_suits_the_line),
+        cmocka_unit_test(test_changes_in_words),
+        cmocka_unit_test(test_nothing_of_a_gradient_is_lost),
+        cmocka_unit_test(test_moments_become_their_mean),
+        cmocka_unit_test(test_what_cannot_be_left),
+        cmocka_unit_test(test_a_record_is_repeated),
+        cmocka_unit_test(test_it_goes_on_by_what_suits_the_line),
+        cmocka_unit_test(test_what_cannot_be_written_down_is_not_done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

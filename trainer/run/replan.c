@@ -12,9 +12,9 @@
 #define LITTLE 0.05   /* of a pass: whoever exchanges for so long has nothing to gain */
 #define PATIENCE 3600 /* seconds that the others wait while rank 0 plans */
 enum {
-    STEPS = 32,
-    ROUNDS = 8 /* whose middle one counts */,
-    REST = 64 /* steps after the first plan, then twice as many */
+    STEPS = 32, /* whose middle one counts; */
+    ROUNDS = 8, /* of local updates */
+    REST = 64   /* steps after the first plan, then twice as many */
 };
 
 /* ---- watching ---------------------------------------------------------------------------------------------------- */
@@ -122,16 +122,24 @@ static void tell_choice(const worker *w, const char *before, const char *link, c
 
 /* ---- going on by it ---------------------------------------------------------------------------------------------- */
 
-/* *written: on all ranks that have a disk of their own. */
-static tw_status write_down(replan *r, worker *w, const replan_choice *choice, int *written)
+static int write_changes(replan *r, worker *w)
 {
-    int failed = !changes_add(&w->changes, w->step, choice->sync);
     free(w->changes_text);
     w->settings.planned_changes = w->changes_text = changes_text(&w->changes);
     w->settings.planned_link = r->link;
-    failed |= !w->changes_text || journal_reconfigure(w) != TW_OK;
+    return w->changes_text && journal_reconfigure(w) == TW_OK;
+}
+
+/* *written: on all ranks that have a disk of their own. Where one cannot, none keeps it. */
+static tw_status write_down(replan *r, worker *w, const replan_choice *choice, int *written)
+{
+    const size_t before = w->changes.count;
+    int failed = !changes_add(&w->changes, w->step, choice->sync) || !write_changes(r, w);
     TW_TRY(agree_any(w->comm, &failed));
     *written = !failed;
+    if (!failed) return TW_OK;
+    w->changes.count = before;
+    (void)write_changes(r, w);
     return TW_OK;
 }
 

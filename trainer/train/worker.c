@@ -70,12 +70,21 @@ static tw_status choose_way(worker *w)
     return w->way ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for what --sync %s keeps", w->sync);
 }
 
+/* What a file says of it may be anybody's. */
+static tw_status read_changes(worker *w)
+{
+    TW_TRY(changes_read(w->settings.planned_changes, &w->changes));
+    if (w->changes.count > 0) TW_TRY(tw_plan_can_switch(w->settings.sync));
+    for (size_t i = 0; i < w->changes.count; i++) TW_TRY(tw_plan_can_switch(w->changes.all[i].spec));
+    return TW_OK;
+}
+
 static tw_status choose_scheme(worker *w)
 {
     train_settings *s = &w->settings;
-    TW_TRY(changes_read(s->planned_changes, &w->changes));
     w->sync = s->sync;
     TW_TRY(choose_way(w));
+    TW_TRY(read_changes(w));
     s->sync_in_full = w->sync_in_full = scheme_in_full(s->sync);
     if (!w->sync_in_full) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
     return pipeline_open(w);
