@@ -179,6 +179,18 @@ class ChangingTest(CommandLineTest):
         first.ask()
         self.assertEqual(first.finish(130).sizes()[1:], [])
 
+    def test_of_more_than_the_data_have_room_for_the_last_goes(self):
+        options = (*LOCAL, *SELDOM, *LONG, "--limit-train", 16)
+        first = self.open_group(*options)
+        other = self.come(*options)
+        first.await_size(2)
+        third = self.come(*options).finish(2)
+        self.assertTrue(third.said("too few for a step of 3 workers with --batch 8 each; they are enough for 2"))
+        for member in (first, other):
+            member.ask()
+        self.assertEqual([size for size, _ in first.finish(130).sizes()][:3], [1, 2, 2])
+        other.finish(130)
+
     def test_what_does_not_go_with_it_is_refused(self):
         for options, culprit in ((("--sync", "dgc"), "give --workers N, who stay, for --sync dgc"),
                                  (("--sync", "auto"), "for --sync auto"),

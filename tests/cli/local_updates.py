@@ -99,6 +99,14 @@ class LocalUpdatesTest(CommandLineTest):
             for key in ("weights_crc32c", "metric", "loss"):
                 self.assertEqual(resumed[key], whole[key], key)
 
+    def test_more_workers_begin_at_the_shared_weights(self):
+        """All of them: steps of no length leave the weights where the checkpoint has them."""
+        options = ("--sync", "local:every=4", "--schedule", "constant", "--warmup", 0, "--out", self.folder / "run")
+        saved = self.train(*options, "--steps", 8)
+        words = self.train_words(*options, "--steps", 16, "--workers", 3, "--lr", 0, "--resume", "--quiet", "--json", "-")
+        resumed = json.loads(self.run_program(*words).stdout)
+        self.assertEqual((resumed["weights_crc32c"], resumed["steps"]), (saved["weights_crc32c"], 16))
+
     def test_other_numbers_of_workers_go_on(self):
         for spec, workers in ((STREAM, 2), (STREAM, 8), (EAGER, 3)):
             out = self.folder / f"run{workers}"

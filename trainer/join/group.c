@@ -4,7 +4,6 @@
 #include "exchange.h"
 #include "interrupt.h"
 #include "join.h"
-#include "seal.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +123,7 @@ tw_status group_open(const train_settings *s, const task *work, group *g)
 void group_close(group *g)
 {
     tw_members_destroy(g->members);
-    g->members = NULL;
+    explicit_bzero(g->key, sizeof g->key);
 }
 
 /* ---- generations ------------------------------------------------------------------------------------------------- */

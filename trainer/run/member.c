@@ -1,9 +1,7 @@
 /* A member of a group whose workers come and go: each generation is a run of its own, which goes on where the last one
  * ended. */
-#include "best.h"
 #include "checkpoint.h"
 #include "error.h"
-#include "folder.h"
 #include "interrupt.h"
 #include "run_state.h"
 #include <stdio.h>
@@ -75,13 +73,20 @@ static tw_status begin_alone(run *r)
     return carry_pack(w, 0, &r->carry);
 }
 
+/* Its comm may go, and another worker come in its place. */
+static void forget_worker(run *r)
+{
+    worker_release(&r->worker);
+    r->worker = (worker){0};
+}
+
 static tw_status make_carry(run *r, const task *work)
 {
     tw_comm *comm;
     TW_TRY(tw_comm_create_threads(1, &comm));
     tw_status status = worker_create(&r->settings, work, comm, &r->worker);
     if (status == TW_OK) status = begin_alone(r);
-    worker_release(&r->worker);
+    forget_worker(r);
     tw_comm_destroy(comm);
     return status;
 }
@@ -157,8 +162,7 @@ static tw_status live_in(run *r, const task *work, tw_comm *comm, run_result *re
     snprintf(text, sizeof text, "%s", status == TW_OK ? "" : tw_last_error());
     result->diverged = r->worker.diverged;
     tw_status packed = status == TW_ERROR_PEER && r->begun ? carry_pack(&r->worker, r->cut, &r->carry) : TW_OK;
-    worker_release(&r->worker);
-    r->worker = (worker){0};
+    forget_worker(r);
     tw_comm_destroy(comm);
     if (packed != TW_OK) return packed;
     return status == TW_OK ? TW_OK : tw_fail(status, "%s", text);
@@ -174,8 +178,7 @@ static tw_status keep_rest(run *r, const task *work)
     tw_status status = worker_create(&r->settings, work, comm, &r->worker);
     if (status == TW_OK) status = enter(r, &place);
     if (status == TW_OK) status = keep_alone(r);
-    worker_release(&r->worker);
-    r->worker = (worker){0};
+    forget_worker(r);
     tw_comm_destroy(comm);
     return status;
 }
