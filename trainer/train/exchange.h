@@ -34,8 +34,8 @@ typedef struct exchange {
     int replicas;
     /* 1: each has weights of its own, but all are at the same step: from begin to end there are shared weights, too. */
     int side_by_side;
-    /* 1: each holds a part of one network, and what it shows of the rest means nothing. They are called replicas all the
-     * same: all are at one step, and after settle rank 0 has what each replica would have. */
+    /* 1: each holds a part of one network, and what it shows of the rest means nothing. They are called replicas all
+     * the same: all are at one step, and after settle rank 0 has what each replica would have. */
     int staged;
     int counts_hosts; /* add_totals knows which bytes went between hosts */
     size_t bytes;     /* of what it keeps in worker.way, which begins as zeros */
@@ -59,9 +59,9 @@ typedef struct exchange {
      * and this worker's own again. Between the two every rank calls nothing else but save. */
     tw_status (*show_shared)(worker *w);
     tw_status (*show_own)(worker *w);
-    /* What the learner and the optimiser show, parameters and momentum, becomes what it is now, where it stands somewhere
-     * else: on each rank, of stages on rank 0. Then rank 0's, running statistics too, become all ranks'; NULL: the
-     * caller broadcasts them. Collectives. */
+    /* What the learner and the optimiser show, parameters and momentum, becomes what it is now, where it stands
+     * somewhere else: on each rank, of stages on rank 0. Then rank 0's, running statistics too, become all ranks';
+     * NULL: the caller broadcasts them. Collectives. */
     tw_status (*settle)(worker *w);
     tw_status (*share)(worker *w);
     /* The running statistics that are a stage's own. */
