@@ -143,6 +143,13 @@ class StagesTest(PipelineTest):
         self.assertEqual(json.loads(done.stdout)["steps"], saved + 4, done.stderr)
 
 
+class DivergenceTest(PipelineTest):
+    def test_it_is_told(self):
+        """By the stage that saw it, whatever the others lose then."""
+        self.refuse_training(4, ("diverged",), *THREE, "--optimizer", "sgd", "--lr", "1e6", "--clip", 0, "--warmup", 0,
+                             "--steps", 200)
+
+
 class RefusalsTest(PipelineTest):
     def test_options(self):
         for words, culprits in ((("--pipeline", "stages=2"), ("2 stages", "these are 1")),

@@ -1,5 +1,5 @@
-/* A network in stages has the gradients of the whole, to the last bit, wherever it is cut; and of what is another stage's
- * nothing is in memory. */
+/* A network in stages has the gradients of the whole, to the last bit, wherever it is cut; and of what is another
+ * stage's nothing is in memory. */
 #include "support/assert.h"
 
 #include "language_model.h"

@@ -1,5 +1,5 @@
-/* A pipeline of stages against a page of arithmetic: a chain of numbers, each a layer that multiplies, whose every weight
- * after every step follows from which weights each micro-batch has met. And the cut, and halves. */
+/* A pipeline of stages against a page of arithmetic: a chain of numbers, each a layer that multiplies, whose every
+ * weight after every step follows from which weights each micro-batch has met. And the cut, and halves. */
 #include "crew.h"
 #include "exchange_pipeline.h"
 #include "pipeline_cut.h"

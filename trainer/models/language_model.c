@@ -517,8 +517,7 @@ static tw_status judge(language_model *m, const pass *p, language_model_result *
     *back = is_last(m);
     if (!*back)
         return stage->send(stage->context, p->hidden, p->rows * m->config.hidden, m->hidden_gradient.values, back);
-    nn_loss loss =
-        nn_cross_entropy(m->logits.values, p->text->targets, p->rows, m->shape.vocabulary, m->logits.values);
+    nn_loss loss = nn_cross_entropy(m->logits.values, p->text->targets, p->rows, m->shape.vocabulary, m->logits.values);
     *result = (language_model_result){loss.sum, loss.counted};
     return TW_OK;
 }

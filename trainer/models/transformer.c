@@ -14,7 +14,7 @@ struct transformer {
     decoder_block *blocks;
     size_t first, end; /* of the blocks, those that are computed; and */
     int normed;        /* whether the norm is */
-    nn_heard *heard; /* of each block; room for `remembered` steps stands in one array */
+    nn_heard *heard;   /* of each block; room for `remembered` steps stands in one array */
     float *memory;
     size_t remembered;
     nn_rms_norm norm;

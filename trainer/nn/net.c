@@ -87,13 +87,12 @@ tw_status nn_net_append(nn_net *net, size_t size, const nn_layer_ops *ops, nn_te
     nn_layer **larger = realloc(net->layers, (net->layer_count + 1) * sizeof *larger);
     if (larger) net->layers = larger;
     if (!larger || !(*layer = calloc(1, size))) return tw_fail(TW_ERROR_MEMORY, "no memory for a %s layer", ops->name);
-    **layer = (nn_layer){
-        .ops = ops,
-        .src = net->current,
-        .dst = dst,
-        .parameters = {parameters_so_far(net), net->parameters.count},
-        .buffers = net->buffers.count,
-        .inside = net->fork && net->fork != *layer};
+    **layer = (nn_layer){.ops = ops,
+                         .src = net->current,
+                         .dst = dst,
+                         .parameters = {parameters_so_far(net), net->parameters.count},
+                         .buffers = net->buffers.count,
+                         .inside = net->fork && net->fork != *layer};
     net->layers[net->layer_count++] = *layer;
     net->current = dst;
     return nn_table_end_unit(&net->parameters, 0);

@@ -51,7 +51,8 @@ tw_status nn_table_declare(nn_table *table, const nn_declaration *declaration);
 void nn_table_free(nn_table *table);
 
 size_t nn_table_elements(const nn_table *table, size_t index);
-/* Draws the initial values of every tensor that is there. They depend on the seed and on the tensor's place in the table alone. */
+/* Draws the initial values of every tensor that is there. They depend on the seed and on the tensor's place in the
+ * table alone. */
 tw_status nn_table_initialise(const nn_table *table, uint64_t seed, float *values);
 
 /* Called in a backward pass when the gradient of tensor `index` is complete; nothing touches it again before the next

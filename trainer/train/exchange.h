@@ -34,8 +34,8 @@ typedef struct exchange {
     int replicas;
     /* 1: each has weights of its own, but all are at the same step: from begin to end there are shared weights, too. */
     int side_by_side;
-    /* 1: each holds a part of one network, and what it shows of the rest means nothing. They are called replicas all the
-     * same: all are at one step, and after settle rank 0 has what each replica would have. */
+    /* 1: each holds a part of one network, and what it shows of the rest means nothing. They are called replicas all
+     * the same: all are at one step, and after settle rank 0 has what each replica would have. */
     int staged;
     int counts_hosts; /* add_totals knows which bytes went between hosts */
     size_t bytes;     /* of what it keeps in worker.way, which begins as zeros */

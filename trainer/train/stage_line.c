@@ -1,6 +1,7 @@
 #include "stage_line.h"
 #include "error.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,7 +102,7 @@ static tw_status take(stage_line *line, stage_slot *slot, size_t *size, uint32_t
     const double begun = tw_clock();
     const tw_status waited = await(line, slot->request);
     w->seconds += tw_clock() - begun;
-    if (waited != TW_OK) strncpy(text, tw_last_error(), sizeof text - 1)[sizeof text - 1] = 0;
+    if (waited != TW_OK) snprintf(text, sizeof text, "%s", tw_last_error());
     const tw_status taken = w->ops.wait(w->self, slot->request, 0, size, check);
     slot->request = NULL;
     return waited != TW_OK ? tw_fail(waited, "%s", text) : taken;
@@ -182,13 +183,22 @@ tw_status stage_line_receive(stage_line *line, stage_values values, float *x, si
     return TW_OK;
 }
 
-void stage_line_close(stage_line *line)
+/* Who closes it after a failure tells of that one. */
+static void take_back(stage_line *line, stage_slot *slot)
 {
+    char told[512];
     size_t size;
     uint32_t check;
+    snprintf(told, sizeof told, "%s", tw_last_error());
+    tw_status status = line->wire->ops.wait(line->wire->self, slot->request, 0, &size, &check);
+    if (status != TW_OK) (void)tw_fail(status, "%s", told);
+}
+
+void stage_line_close(stage_line *line)
+{
     for (size_t i = 0; i < STAGE_SLOTS; i++) {
         stage_slot *slot = &line->slots[i];
-        if (slot->request) line->wire->ops.wait(line->wire->self, slot->request, 0, &size, &check);
+        if (slot->request) take_back(line, slot);
         free(slot->bytes);
         *slot = (stage_slot){0};
     }

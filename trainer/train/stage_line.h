@@ -9,8 +9,8 @@
 #include "task.h"
 #include <thinwire/thinwire_plugin.h>
 
-/* How a value travels. FP16 rounds to nearest; what is beyond its range becomes the largest it has, and infinity and NaN
- * stay what they are. */
+/* How a value travels. FP16 rounds to nearest; what is beyond its range becomes the largest it has, and infinity and
+ * NaN stay what they are. */
 typedef enum stage_values { STAGE_FP32, STAGE_FP16 } stage_values;
 
 /* What a rank has in common for all of its lines. */
