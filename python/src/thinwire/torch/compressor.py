@@ -443,7 +443,7 @@ class Compressor(Stepping):
         if self._comm is None:
             raise Error(NOWHERE)
 
-        self._follow(state)
+        self._follow(lambda: state)
 
         def read() -> Loaded:
             _state.check(state, self._about())
@@ -462,7 +462,7 @@ class Compressor(Stepping):
             return
         if self._comm is None:
             raise Error(NOWHERE)
-        self._follow(states[0] if len(states) else None)
+        self._follow(lambda: states[0] if len(states) else None)
         about = self._about()
 
         def whole(rank: int) -> Optional[Dict[str, Any]]:
@@ -489,12 +489,12 @@ class Compressor(Stepping):
 
         self._load(read)
 
-    def _follow(self, state: Any) -> None:
+    def _follow(self, first: Callable[[], Any]) -> None:
         """A run of "auto" may have gone on by another scheme before it saved: that is the one to go on with. A collective.
         What does not fit is for the load to refuse."""
         if not self.follows:
             return
-        specs = _transport.gathered_by_all(self._group, lambda: _state.spec_of(state))
+        specs = _transport.gathered_by_all(self._group, lambda: _state.spec_of(first()))
         if any(spec != specs[0] for spec in specs) or specs[0] == self.spec or not can_switch(specs[0]):
             return
         if self._fallback is None:
