@@ -194,6 +194,7 @@ class ChangingTest(CommandLineTest):
     def test_what_does_not_go_with_it_is_refused(self):
         for options, culprit in ((("--sync", "dgc"), "give --workers N, who stay, for --sync dgc"),
                                  (("--sync", "auto"), "for --sync auto"),
+                                 (("--sync", "choco"), "or asynchronous gossip"),
                                  (("--sync", "streaming:every=4,fragments=2,delay=1"), "delay=0"),
                                  (("--sync", "diloco:every=4,eager=on"), "no eager=on"),
                                  (("--sync", "local:every=4,first_moment=1"), "first_moment=0"),

@@ -19,15 +19,17 @@ int group_is_wished(const train_settings *s)
 
 /* ---- what goes with it ------------------------------------------------------------------------------------------- */
 
+/* Each worker has to have steps of its own between two meetings. A spec that is none is refused elsewhere. */
 static tw_status check_sync(const train_settings *s)
 {
     size_t scheme;
     const exchange *way = exchange_find(s->sync, &scheme);
-    if (strcmp(s->sync, SYNC_AUTO) != 0 && (!way || !way->replicas)) return TW_OK;
+    int fits = !way || way->side_by_side || !exchange_is_synchronous(way, scheme);
+    if (strcmp(s->sync, SYNC_AUTO) != 0 && fits) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--join without --workers is a group whose workers come and go: it takes local updates, such as "
-                   "--sync diloco:every=30, or gossip, such as --sync adpsgd-random; or give --workers N, who stay, "
-                   "for --sync %s",
+                   "--sync diloco:every=30, or asynchronous gossip, such as --sync adpsgd-random; or give --workers N, "
+                   "who stay, for --sync %s",
                    s->sync);
 }
 

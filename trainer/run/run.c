@@ -307,7 +307,7 @@ static tw_status train_apart(run *r, int *interrupted)
         TW_TRY(walk(r, target, interrupted));
         TW_TRY(run_meet(r, interrupted));
         if (r->group) *interrupted = 0; /* who was asked to stop leaves, and the others go on */
-        if (r->group && !w->synchronous) w->step = target;
+        if (r->group) w->step = target;
         int last = r->group ? w->step == w->steps : target == w->steps;
         if (!*interrupted && (last || w->task->has_validation)) TW_TRY(run_evaluate(r, task_watched(w->task)));
         TW_TRY(write_checkpoint(r));
