@@ -277,7 +277,7 @@ static tw_status paged_rounds_load(worker *w, const char *prefix, const tw_state
     return load_shared(w, prefix, state);
 }
 
-/* Its own weights are the checkpoint's, which are the shared ones. */
+/* All begin at the shared weights. */
 static tw_status paged_rounds_regroup(worker *w, int workers, const char *prefix, tw_state_source source, void *context,
                                       tw_state *state)
 {
@@ -285,7 +285,10 @@ static tw_status paged_rounds_regroup(worker *w, int workers, const char *prefix
     (void)state;
     TW_TRY(exchange_take_optimiser(w, workers, source, context));
     for (int rank = 0; rank < workers && !any; rank++) TW_TRY(source(context, rank, &any));
-    return any ? load_shared(w, prefix, any) : tw_fail(TW_ERROR_ARGUMENT, "no old worker's file is there");
+    if (!any) return tw_fail(TW_ERROR_ARGUMENT, "no old worker's file is there");
+    TW_TRY(load_shared(w, prefix, any));
+    memcpy(own_weights(w), shared_weights(w), w->learner->parameter_count * sizeof(float));
+    return TW_OK;
 }
 
 const exchange paged_rounds_exchange = {
