@@ -124,7 +124,7 @@ wheel: deps
 
 # The tests under sanitizers, with clang. Those labelled slow are left out: they take minutes as they are.
 LEFT_OUT ?= slow
-SANITIZE = -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DTHINWIRE_SANITIZE
+SANITIZE = -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DTHINWIRE_SANITIZE
 
 # Libraries without frame pointers need the slow unwinder, or lsan.supp does not see who allocated.
 asan: export LSAN_OPTIONS = suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0

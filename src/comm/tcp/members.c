@@ -33,7 +33,7 @@ struct tw_members {
     char host[TCP_HOST], address[TCP_ADDRESS];
     pid_t process;
     int opened, bell, runs, stops;
-    int meets; /* it listens at a meeting point, so that it can be called */
+    int meets;             /* it listens at a meeting point, so that it can be called */
     double round_began;    /* 0: there was none yet */
     uint64_t connecting;   /* the generation whose connections are being made */
     pthread_mutex_t mutex; /* of what follows */
