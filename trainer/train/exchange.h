@@ -59,9 +59,9 @@ typedef struct exchange {
      * and this worker's own again. Between the two every rank calls nothing else but save. */
     tw_status (*show_shared)(worker *w);
     tw_status (*show_own)(worker *w);
-    /* What the learner and the optimiser show, parameters and momentum, becomes what it is now, where it stands somewhere
-     * else: on each rank, of stages on rank 0. Then rank 0's, running statistics too, become all ranks'. NULL: they are
-     * the learner's own, or in the file of its pager. Collectives. */
+    /* What the learner and the optimiser show, parameters and momentum, becomes what it is now, where it stands
+     * somewhere else: on each rank, of stages on rank 0. Then rank 0's, running statistics too, become all ranks'.
+     * NULL: they are the learner's own, or in the file of its pager. Collectives. */
     tw_status (*settle)(worker *w);
     tw_status (*share)(worker *w);
     /* The running statistics that are a stage's own. */
