@@ -22,7 +22,7 @@ shift 2
 
 cannot() { echo "link.sh: $1" >&2; exit 77; }
 [ "$(id -u)" = 0 ] || cannot "only root may make network namespaces; run it with sudo"
-for tool in ip tc $([ "${MPI:-yes}" = no ] || echo mpirun); do command -v $tool >/dev/null || cannot "$tool is not installed"; done
+for tool in ip tc $([ "${MPI:-yes}" = no ] || echo mpirun); do command -v "$tool" >/dev/null || cannot "$tool is not installed"; done
 name=tw-link-$$
 ip netns add "$name-hub" 2>/dev/null || cannot "this machine lets nobody make a network namespace (ip netns add)"
 
