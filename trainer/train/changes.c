@@ -30,10 +30,12 @@ static int read_change(const char *text, run_change *change)
 tw_status changes_read(const char *text, run_changes *changes)
 {
     *changes = (run_changes){.count = 0};
-    for (const char *at = text; at; at = strchr(at, ';'), at += at != NULL) {
+    for (const char *at = text; at;) {
         run_change *next = &changes->all[changes->count];
         if (changes->count == CHANGES_MOST || !read_change(at, next)) return changes_refuse(text);
         if (changes->count++ > 0 && next->step <= next[-1].step) return changes_refuse(text);
+        at = strchr(at, ';');
+        if (at) at++;
     }
     return TW_OK;
 }
