@@ -170,6 +170,11 @@ static void test_who_stays_in(void **state)
     assert_left_out(plan, "dgc", "so does the optimiser");
     assert_left_out(plan, "qsgd", NULL);
     tw_plan_destroy(plan);
+    q.optimizer = TW_PLAN_ADAMW;
+    plan = make(&q);
+    assert_left_out(plan, "dgc", "thinwire.torch.SGD, goes with it");
+    assert_left_out(plan, "dgc-adam", "thinwire.torch.AdamW, goes with it");
+    tw_plan_destroy(plan);
     layout_release(&t);
 }
 

@@ -60,6 +60,7 @@ static const option_row rows[] = {
              "port can take part",
      .line_only = true},
     {"timeout", "SECONDS", OPTION_REAL, AT(timeout), "600", 0.001, 1e9,
+     .stands_for = "600, and 60 where workers come and go",
      .help = "Count a worker as lost when nothing has been heard of it for so long. --join waits as long for the "
              "others, and mpirun may take as long to start, and 20 seconds at least"},
     {"patience", "SECONDS", OPTION_REAL, AT(patience), "0", 0, 1e9, .stands_for = "1800 with --join, else --timeout",
