@@ -36,9 +36,10 @@ static tw_status check_sync(const train_settings *s)
 static tw_status group_check(const train_settings *s)
 {
     if (s->pipeline || s->slow || s->pause || s->memory_budget || s->dump_gradients)
-        return tw_fail(TW_ERROR_ARGUMENT,
-                       "--pipeline, --slow, --pause, --memory-budget and --dump-gradients need --workers N: they do not "
-                       "go with workers that come and go");
+        return tw_fail(
+            TW_ERROR_ARGUMENT,
+            "--pipeline, --slow, --pause, --memory-budget and --dump-gradients need --workers N: they do not "
+            "go with workers that come and go");
     TW_TRY(check_sync(s));
     if (s->transport == TRANSPORT_THREADS || s->transport == TRANSPORT_MPI)
         return tw_fail(TW_ERROR_ARGUMENT, "--join goes with --transport tcp, which it implies; leave --transport out");
