@@ -14,7 +14,7 @@ once, at the end.
 
 Bytes are counted by the transport. Times are predicted: the simulator runs each arm's own code on the tensors, over three
 lines and with one worker half as fast (docs/simulator.md). With --failures a worker dies and another comes: see failures.py. That
-needs a text and PyTorch (THINWIRE_PYTHON names another Python that has it), and takes 120 steps at least.
+needs a text and PyTorch (THINWIRE_PYTHON names another Python that has it), and takes 300 steps at least.
 
 A finished run is kept in --out. It is not made again as long as program, library, text and plug-in have the same bytes. There lie compare.json, curves.svg and report.html as well. --json FILE writes
 the JSON there, too; tools/figures makes tables of documents out of it."""
