@@ -47,7 +47,8 @@ static const option_row rows[] = {
     {"join", "HOST:PORT", OPTION_TEXT, AT(join),
      .help = "Be one of --workers processes that meet at HOST:PORT. Start the same command on every machine. The "
              "process on the machine HOST brings them together. Without --workers the processes come and go while the "
-             "others train, and HOST:PORT may be any member's, or a list of them with commas: for local updates and asynchronous gossip",
+             "others train, and HOST:PORT may be any member's, or a list of them with commas: for local updates and "
+             "asynchronous gossip",
      .line_only = true},
     {"rank", "R", OPTION_INTEGER, AT(rank), "-1", -1, WORKERS_MOST - 1, .stands_for = "the order of addresses",
      .help = "With --join, be worker number R, counted from 0. Worker 0 waits at PORT, wherever it runs",
