@@ -13,7 +13,8 @@ the difference between two runs with one seed, with a 95 % interval. Controls: o
 once, at the end.
 
 Bytes are counted by the transport. Times are predicted: the simulator runs each arm's own code on the tensors, over three
-lines and with one worker half as fast (docs/simulator.md). With --failures a worker dies and another comes: see failures.py.
+lines and with one worker half as fast (docs/simulator.md). With --failures a worker dies and another comes: see failures.py. That
+needs a text and PyTorch (THINWIRE_PYTHON names another Python that has it), and takes 300 steps at least.
 
 A finished run is kept in --out. It is not made again as long as program, library, text and plug-in have the same bytes. There lie compare.json, curves.svg and report.html as well. --json FILE writes
 the JSON there, too; tools/figures makes tables of documents out of it."""
@@ -282,7 +283,7 @@ def main():
     parser.add_argument("--grid", help="times the rate of the task, with commas (default: 0.5,1,2,4; with --quick 1)")
     parser.add_argument("--step-time", type=float, default=0, help="seconds of a pass (default: what the one worker alone takes here)")
     parser.add_argument("--also", action="append", default=[], metavar="PLUGIN:SPEC", help="one more arm; without PLUGIN one of ours")
-    parser.add_argument("--failures", action="store_true", help="lose a worker and take in another one, too; needs --text")
+    parser.add_argument("--failures", action="store_true", help="lose a worker and take in another one, too; needs --text and PyTorch")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--program", default=str(ROOT / "build" / "thinwire"))
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("compare"), help="a folder for the runs")
@@ -296,6 +297,8 @@ def main():
         parser.error("the transformer needs a text: --text FILE")
     if options.failures and not options.text:
         parser.error("--failures needs a text: --text FILE")
+    if options.failures and failures.lacks_torch():
+        parser.error(failures.lacks_torch())
     for also in options.also:
         if ":" not in also:
             parser.error(f"--also {also}: want PLUGIN:SPEC, such as ./libmine.so:mine, or :SPEC for a scheme of the library")

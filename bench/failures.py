@@ -20,7 +20,8 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-WORKERS, STEPS, EVERY, SEED = 4, 600, 50, 1
+WORKERS, SEED = 4, 1
+LEAST = 300  # steps, in which there is time for both
 LIMIT = 900  # seconds, for any wait
 TASK = ["lm", "--model", "transformer", "--unit", "char", "--hidden", "48", "--layers", "1", "--bptt", "48", "--batch", "8"]
 ARMS = [("dense", "allreduce", 0.024), ("dgc-adam", "dgc-adam", 0.024), ("adpsgd-random", "adpsgd-random", 0.012)]
@@ -44,7 +45,8 @@ def wait_until(what, done, processes=()):
         if processes and all(one.poll() is not None for one in processes):
             break
         time.sleep(0.02)
-    sys.exit(f"failures: {what} never came: {[one.poll() for one in processes]}")
+    found = done()  # it may have come with the end
+    return found or sys.exit(f"failures: {what} never came: {[one.poll() for one in processes]}")
 
 
 def last_step(path):
@@ -63,10 +65,17 @@ def last_step(path):
     return 0
 
 
-def between_checkpoints(share):
-    """The step at that share of the run, and half of what there is from one checkpoint to the next: by gossip the workers meet
-    for one, and who dies then ends the run."""
-    return round(share * STEPS) + EVERY // 2
+def steps_of(options):
+    """Of the run, and from one checkpoint to the next."""
+    steps = max(LEAST, options.steps)
+    return steps, max(40, steps // 12)
+
+
+def between_checkpoints(options, share):
+    """The step in the middle of two checkpoints at about that share of the run: by gossip the workers meet for one, and who
+    dies then ends the run."""
+    steps, every = steps_of(options)
+    return round(share * steps) // every * every + every // 2
 
 
 class Trainer:
@@ -74,8 +83,9 @@ class Trainer:
 
     def __init__(self, options, folder, spec, lr):
         self.program, self.folder, self.processes = options.program, folder, []
-        self.words = [*TASK, "--data", options.text, "--steps", STEPS, "--lr", f"{lr:g}", "--seed", SEED, "--sync", spec,
-                      "--checkpoint-every", EVERY, "--evaluate-every", 1000000, "--out", folder, "--quiet"]
+        steps, every = steps_of(options)
+        self.words = [*TASK, "--data", options.text, "--steps", steps, "--lr", f"{lr:g}", "--seed", SEED, "--sync", spec,
+                      "--checkpoint-every", every, "--evaluate-every", 1000000, "--out", folder, "--quiet"]
 
     def begin(self, workers, *more):
         place = free_place()
@@ -137,14 +147,14 @@ def undisturbed(options, folder, spec, lr):
 def disturbed(options, folder, spec, lr):
     run, redone, gossips = Trainer(options, folder, spec, lr), 0, spec.startswith("adpsgd")
     run.begin(WORKERS)
-    at(run, between_checkpoints(1 / 3))
+    at(run, between_checkpoints(options, 1 / 3))
     begun = time.monotonic()
     run.lose()
     if not gossips:
         run.end(3)
         redone += run.resume(WORKERS - 1, "--forget-lost")
     lost = [after(run, begun)]
-    at(run, between_checkpoints(2 / 3))
+    at(run, between_checkpoints(options, 2 / 3))
     begun = time.monotonic()
     run.stop()
     redone += run.resume(WORKERS, *(["--forget-lost"] if gossips else []))
@@ -153,6 +163,17 @@ def disturbed(options, folder, spec, lr):
 
 
 # ---- local updates in Python -------------------------------------------------------------------------------------------
+
+
+def python():
+    return os.environ.get("THINWIRE_PYTHON", sys.executable)
+
+
+def lacks_torch():
+    """A sentence, or nothing."""
+    if subprocess.run([python(), "-c", "import torch"], capture_output=True, check=False).returncode == 0:
+        return None
+    return f"--failures needs PyTorch, which {python()} cannot import: name a Python that has it with THINWIRE_PYTHON"
 
 
 class Members:
@@ -164,7 +185,7 @@ class Members:
 
     def add(self, steps):
         number = len(self.processes)
-        words = [os.environ.get("THINWIRE_PYTHON", sys.executable), __file__, "--member", self.folder / f"{number}.jsonl",
+        words = [python(), __file__, "--member", self.folder / f"{number}.jsonl",
                  "--text", self.options.text, "--place", self.place, "--steps", steps, "--seed", SEED, "--number", number]
         env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python" / "src"),
                "THINWIRE_LIBRARY": str(pathlib.Path(self.options.program).resolve().with_name("libthinwire.so"))}
@@ -173,7 +194,7 @@ class Members:
     def begin(self):
         """All at once, when PyTorch is loaded everywhere: the first opens the group."""
         for _ in range(WORKERS):
-            self.add(STEPS)
+            self.add(steps_of(self.options)[0])
         wait_until("the members", lambda: len(list(self.folder.glob("*.jsonl"))) == WORKERS, self.processes)
         (self.folder / GO).touch()
 
@@ -193,13 +214,13 @@ def members(options, folder, fails):
     group, lost = Members(options, folder), {}
     group.begin()
     if fails:
-        at(group, between_checkpoints(1 / 3))
+        at(group, between_checkpoints(options, 1 / 3))
         begun = time.monotonic()
         group.processes[WORKERS - 1].kill()
         lost["lost_dying"] = after(group, begun)
-        at(group, between_checkpoints(2 / 3))
+        at(group, between_checkpoints(options, 2 / 3))
         begun = time.monotonic()
-        group.add(STEPS // 3)
+        group.add(steps_of(options)[0] // 3)
         lost["lost_coming"] = after(group, begun)
         lost["redone"] = 0
     return {**group.result(), **lost}

@@ -40,6 +40,7 @@ static tw_status momentum_of(const char *spec, float *momentum)
 
 static tw_status suits_optimizer(const tw_plan_question *q, const tw_plan_row *row)
 {
+    const int adapts = tw_spec_number(row->spec, "beta2") > 0;
     float momentum = 0;
     if (q->goes_on) TW_TRY(tw_plan_can_switch(row->spec));
     if (row->kind != TW_PLAN_GRADIENTS) return TW_OK; /* weights, and what steps came to, have none */
@@ -48,9 +49,9 @@ static tw_status suits_optimizer(const tw_plan_question *q, const tw_plan_row *r
         return tw_fail(
             TW_ERROR_ARGUMENT,
             "scheme %s applies momentum before it sends, and so does the optimiser; one that leaves it to the "
-            "scheme, such as thinwire.torch.%s, goes with it",
-            row->spec, q->optimizer == TW_PLAN_SGD ? "SGD" : "AdamW");
-    if (tw_spec_number(row->spec, "beta2") > 0)
+            "scheme, thinwire.torch.%s, goes with it",
+            row->spec, adapts ? "AdamW" : "SGD");
+    if (adapts)
         return q->optimizer == TW_PLAN_ADAMW
                    ? TW_OK
                    : tw_fail(TW_ERROR_ARGUMENT, "scheme %s gives Adam's direction, which AdamW alone takes", row->spec);
@@ -160,6 +161,8 @@ static tw_status plan_predict(planner *p, tw_plan_row *row)
     TW_TRY(suits_length(&p->q, row));
     tw_spec_for_run(row->spec, p->q.steps, of_run, sizeof of_run);
     TW_TRY(add_run(p, of_run, row));
+    if (row->kind == TW_PLAN_WEIGHTS && row->bytes_per_step == 0 && p->q.workers > 1)
+        return tw_fail(TW_ERROR_ARGUMENT, "over this line no exchange ended in the steps that were simulated");
     if (row->kind == TW_PLAN_WEIGHTS && !averages_each_step(p, row)) row->seen = NULL;
     row->utilisation = (p->q.pass_seconds + p->q.other_seconds) / row->step_seconds;
     row->target_seconds = row->step_seconds * (1 + (row->seen ? row->extra : 0));

@@ -62,7 +62,7 @@ class Member:
     def end(self):
         """Rounds, and the weights' hash."""
         (rounds, least, most, weights), = self.finish().said(
-            r"(\d+) rounds among (\d+) to (\d+) workers; this one sent .*; weights (\w{8})")
+            r"(\d+) rounds? among (\d+) to (\d+) workers; this one sent .*; weights (\w{8})")
         return int(rounds), int(least), int(most), weights
 
 
@@ -191,6 +191,13 @@ class ChangingTest(CommandLineTest):
         self.assertEqual([size for size, _ in first.finish(130).sizes()][:3], [1, 2, 2])
         other.finish(130)
 
+    def test_the_banner_names_the_key(self):
+        key = self.folder / "key"
+        key.write_bytes(bytes(range(32)))
+        first = self.come(*LOCAL, "--steps", 8, "--key-file", key)
+        self.assertTrue(first.finish().said("over tcp, not encrypted, open to those who know the key,"))
+        self.assertFalse(first.said("whoever reaches the port"))
+
     def test_what_does_not_go_with_it_is_refused(self):
         for options, culprit in ((("--sync", "dgc"), "give --workers N, who stay, for --sync dgc"),
                                  (("--sync", "auto"), "for --sync auto"),
@@ -201,6 +208,8 @@ class ChangingTest(CommandLineTest):
                                  (("--sync", "local:every=4,per_host=2"), "no per_host"),
                                  ((*LOCAL, "--rank", 0), "--rank 0 needs --workers N"),
                                  ((*LOCAL, "--slow", "0:2"), "--slow"),
+                                 (("--pipeline", "stages=2"), "--pipeline"),
+                                 ((*LOCAL, "--memory-budget", "1GB"), "workers that come and go"),
                                  ((*LOCAL, "--seal"), "--key-file"),
                                  ((*LOCAL, "--transport", "threads"), "--transport")):
             self.refuse(2, [culprit], *self.train_words("--join", self.meeting, *options))

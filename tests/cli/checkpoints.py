@@ -71,6 +71,8 @@ class ResumeTest(CommandLineTest):
                 whole = self.train(*adamw, "--workers", workers, "--steps", 12)
                 self.train(*adamw, "--workers", workers, "--steps", 4, "--out", out)
                 self.go_on(out, sync, 8, workers)
+                self.refuse_training(2, ["whose moments go on with allreduce, fp16, bf16, dgc-adam or onebit-adam,"], "--out", out,
+                                     "--resume", "--sync", "powersgd")
                 self.assertEqual(self.go_on(out, "allreduce", 12, workers)["weights_crc32c"], whole["weights_crc32c"])
 
     def test_moments_go_on_among_more_and_fewer_workers(self):
@@ -79,7 +81,7 @@ class ResumeTest(CommandLineTest):
         self.go_on(out, "dgc-adam", 6, 4, "is of a run with --sync allreduce: the moments of AdamW go on with --sync dgc-adam")
         for sync, steps, workers in (("onebit-adam:warmup_steps=2", 8, 3), ("dgc-adam:state=bf16", 10, 4), ("allreduce", 12, 1)):
             self.assertEqual(self.go_on(out, sync, steps, workers)["steps"], steps)
-        self.refuse_training(2, ["has --sync allreduce, which stays as it is"], "--out", out, "--resume", "--sync", "topk")
+        self.refuse_training(2, ["has --sync allreduce, whose moments go on with dgc-adam or onebit-adam,"], "--out", out, "--resume", "--sync", "topk")
 
     def test_moments_of_a_lost_worker_are_missed(self):
         out = self.folder / "run"

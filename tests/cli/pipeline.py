@@ -157,6 +157,7 @@ class RefusalsTest(PipelineTest):
                                 (("--pipeline", "cut=3+4"), ("how many stages",)),
                                 (("--pipeline", "stages=1,values=int4"), ("fp32 or fp16",)),
                                 (("--pipeline", "stages=1,speed=2"), ("no such key",)),
+                                (("--pipeline", "4"), ("needs its key", "stages=P")),
                                 (("--pipeline", "stages=1,cut=3+4"), ("another number",)),
                                 (("--pipeline", "stages=1,cut=6"), ("cut is of 6 layers", "has 7")),
                                 (("--pipeline", "stages=1,cut=3x4"), ("there is +",)),

@@ -170,6 +170,16 @@ static void test_who_stays_in(void **state)
     assert_left_out(plan, "dgc", "so does the optimiser");
     assert_left_out(plan, "qsgd", NULL);
     tw_plan_destroy(plan);
+    q.optimizer = TW_PLAN_ADAMW;
+    plan = make(&q);
+    assert_left_out(plan, "dgc", "thinwire.torch.SGD, goes with it");
+    assert_left_out(plan, "dgc-adam", "thinwire.torch.AdamW, goes with it");
+    assert_left_out(plan, "adpsgd-random", NULL);
+    tw_plan_destroy(plan);
+    q.bandwidth = 1; /* byte a second */
+    plan = make(&q);
+    assert_left_out(plan, "adpsgd-random", "no exchange ended");
+    tw_plan_destroy(plan);
     layout_release(&t);
 }
 

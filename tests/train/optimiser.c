@@ -139,6 +139,17 @@ static void buffers_are_tables_of_tensors(void **state)
     }
 }
 
+/* Those of an image network are a filter and what the classes are read from. */
+static void muon_needs_a_matrix(void **state)
+{
+    const tw_tensor none[] = {{"fc.weight", 2, {4, 4}}, {"conv.weight", 4, {2, 2, 3, 3}}};
+    const optimiser_settings settings = {.momentum = 0.95F, .kind = OPTIMISER_MUON};
+    optimiser *o;
+    (void)state;
+    assert_int_equal(optimiser_create(&settings, none, 2, &o), TW_ERROR_ARGUMENT);
+    assert_non_null(strstr(tw_last_error(), "--optimizer adamw"));
+}
+
 /* On a twin, with the step added by hand: the same parameters and the same memory. */
 static void check_proposal(optimiser_settings settings)
 {
@@ -410,6 +421,7 @@ int main(void)
         cmocka_unit_test(a_proposal_is_the_step_not_taken),
         cmocka_unit_test(buffers_are_all_it_remembers),
         cmocka_unit_test(buffers_are_tables_of_tensors),
+        cmocka_unit_test(muon_needs_a_matrix),
         cmocka_unit_test(adam_follows_the_papers),
         cmocka_unit_test(adams_first_step_is_the_rate_against_the_sign),
         cmocka_unit_test(adam_does_not_see_the_gradients_scale),

@@ -22,6 +22,12 @@ int moments_may_move(int optimizer, const char *before, const char *now)
            (scheme_adapts(before) || scheme_adapts(now));
 }
 
+const char *moments_may_move_to(int optimizer, const char *before)
+{
+    if (optimizer != OPTIMISER_ADAMW || !keeps_moments(before)) return NULL;
+    return scheme_adapts(before) ? "allreduce, fp16, bf16, dgc-adam or onebit-adam" : "dgc-adam or onebit-adam";
+}
+
 /* On their way. */
 typedef struct moments {
     uint64_t steps;

@@ -11,6 +11,9 @@ enum { SYNC_MOST = 1024 }; /* characters of a --sync that it can go on from */
  * same moments, the optimiser's of the mean gradient or the scheme's, and one has a scheme's. */
 int moments_may_move(int optimizer, const char *before, const char *now);
 
+/* The specs that it can go on with, for a person; NULL: none but its own. */
+const char *moments_may_move_to(int optimizer, const char *before);
+
 /* Brings them from where `before` kept them, in a checkpoint whose model file was read, to where this run keeps them.
  * What the workers held back is paid out by the momentum. A collective: all learn whether it succeeded. */
 tw_status moments_move(worker *w, const char *before, const regrouping *from);

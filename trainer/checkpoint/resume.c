@@ -95,6 +95,12 @@ static bool may_move(const option_row *row, const train_settings *past, const ch
     return row->offset == offsetof(train_settings, sync) && value && moments_may_move(past->optimizer, value, own);
 }
 
+/* What else the run may go on with; NULL: nothing. */
+static const char *moves_to(const option_row *row, const train_settings *past, const char *value)
+{
+    return row->offset == offsetof(train_settings, sync) && value ? moments_may_move_to(past->optimizer, value) : NULL;
+}
+
 /* One row of the run's, which it was told. */
 static tw_status inherit(const options *past, size_t index, options *set, const char *path)
 {
@@ -108,6 +114,12 @@ static tw_status inherit(const options *past, size_t index, options *set, const 
     if (!row->binding || options_same(row, value, own) || !is_understood(row, value)) return TW_OK;
     if (may_move(row, past->target, value, own)) return TW_OK;
     describe_past(row, value, text);
+    const char *others = moves_to(row, past->target, value);
+    if (others)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--sync %s: the run in %s has %s, whose moments go on with %s, and with nothing else; leave the "
+                       "option out, or begin another run",
+                       or_nothing(own), path, text, others);
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--%s %s: the run in %s has %s, which stays as it is when a run goes on; leave the option out, or "
                    "begin another run",

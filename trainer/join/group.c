@@ -35,16 +35,17 @@ static tw_status check_sync(const train_settings *s)
 
 static tw_status group_check(const train_settings *s)
 {
+    if (s->pipeline || s->slow || s->pause || s->memory_budget || s->dump_gradients)
+        return tw_fail(
+            TW_ERROR_ARGUMENT,
+            "--pipeline, --slow, --pause, --memory-budget and --dump-gradients need --workers N: they do not "
+            "go with workers that come and go");
     TW_TRY(check_sync(s));
     if (s->transport == TRANSPORT_THREADS || s->transport == TRANSPORT_MPI)
         return tw_fail(TW_ERROR_ARGUMENT, "--join goes with --transport tcp, which it implies; leave --transport out");
     if (s->rank >= 0)
         return tw_fail(TW_ERROR_ARGUMENT, "--rank %ld needs --workers N: where workers come and go, so do ranks",
                        s->rank);
-    if (s->slow || s->pause || s->memory_budget || s->dump_gradients)
-        return tw_fail(TW_ERROR_ARGUMENT,
-                       "--slow, --pause, --memory-budget and --dump-gradients need --workers N: they are of one rank, "
-                       "and where workers come and go it is not always the same");
     return s->seal && !s->key_file
                ? tw_fail(TW_ERROR_ARGUMENT, "--seal needs --key-file FILE, the same on all machines")
                : TW_OK;

@@ -55,7 +55,7 @@ const char *seal_describe(const train_settings *settings, const char *transport)
 {
     if (settings->seal) return ", sealed";
     if (strcmp(transport, "tcp") != 0) return "";
-    if (getenv("THINWIRE_KEY_FILE")) return ", not encrypted, open to those who know the key";
+    if (settings->key_file || getenv("THINWIRE_KEY_FILE")) return ", not encrypted, open to those who know the key";
     return ", open to whoever reaches the port";
 }
 

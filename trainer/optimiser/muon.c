@@ -36,6 +36,9 @@ tw_status muon_create(const tw_tensor *tensors, size_t count, muon *out)
         if (rows * columns > elements) elements = rows * columns;
         if (shorter > side) side = shorter;
     }
+    if (elements == 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "--optimizer muon takes the matrices between layers, and this network has "
+                                          "none; write --optimizer adamw");
     out->matrix = malloc((elements + 1) * sizeof(float));
     out->next = malloc((elements + 1) * sizeof(float));
     out->gram = malloc((side * side + 1) * sizeof(float));

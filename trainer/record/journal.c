@@ -253,18 +253,32 @@ tw_status journal_epoch(journal *j, const worker *w, const evaluation *result)
     return record_split(j, w, result, line);
 }
 
+/* Each stage of a pipeline sends something else, and there is no exchange whose dense form could be named. */
+static tw_status say_end(journal *j, const worker *w, const char *result, const double *mean)
+{
+    char sent[BYTES_TEXT], dense[BYTES_TEXT];
+    unsigned long long steps = w->step;
+    totals own;
+    TW_TRY(worker_totals(w, &own));
+    if (w->settings.pipeline)
+        progress_say(&j->progress, "%s after %llu steps; %s sent %s", result, steps,
+                     bytes_text(own.values[TOTAL_BYTES_SENT], sent), progress_senders(w));
+    else
+        progress_say(&j->progress, "%s after %llu steps; %s sent a worker, dense fp32 would have sent %s", result,
+                     steps, bytes_text(mean[TOTAL_BYTES_SENT], sent), bytes_text(mean[TOTAL_BYTES_DENSE], dense));
+    return TW_OK;
+}
+
 tw_status journal_end(journal *j, const worker *w, const evaluation *result, const evaluation *validation,
                       const totals *mean)
 {
-    const double *v = mean->values;
-    char sent[BYTES_TEXT], dense[BYTES_TEXT], metric[TASK_METRIC_TEXT], chosen[80] = "";
+    char metric[TASK_METRIC_TEXT], chosen[80] = "", text[TASK_METRIC_TEXT + 120];
     if (w->judged)
         snprintf(chosen, sizeof chosen, " with the weights of step %llu, the best by validation,",
                  (unsigned long long)w->judged);
-    progress_say(&j->progress, "%s %s%s after %llu steps; %s sent a worker, dense fp32 would have sent %s",
-                 task_split_name(result->split), task_metric_text(w->task->metrics, &result->score, metric), chosen,
-                 (unsigned long long)w->step, bytes_text(v[TOTAL_BYTES_SENT], sent),
-                 bytes_text(v[TOTAL_BYTES_DENSE], dense));
+    snprintf(text, sizeof text, "%s %s%s", task_split_name(result->split),
+             task_metric_text(w->task->metrics, &result->score, metric), chosen);
+    TW_TRY(say_end(j, w, text, mean->values));
     if (w->rank != 0) return TW_OK;
     cJSON *summary = summary_json(w, result, validation, mean);
     tw_status status = summary_write(&w->settings, summary);

@@ -115,9 +115,10 @@ void progress_step(progress *p, const worker *w, double loss, const totals *sums
     progress_show(p);
 }
 
-/* Whose bytes rank 0's are: with hosts, those of a worker that also speaks for the others of its host. */
-static const char *senders(const worker *w)
+/* With hosts, a worker that also speaks for the others of its host. */
+const char *progress_senders(const worker *w)
 {
+    if (w->settings.pipeline) return "by the first stage";
     return scheme_number(w->settings.sync, "per_host") > 1 ? "by the first worker of a host" : "a worker";
 }
 
@@ -135,7 +136,7 @@ void progress_epoch(progress *p, const worker *w, const evaluation *result, cons
                  (unsigned long long)((w->step + w->steps_per_epoch - 1) / w->steps_per_epoch),
                  (unsigned long long)w->step, result->train_loss, task_split_name(result->split), result->loss,
                  task_metric_text(w->task->metrics, &result->score, metric), progress_whose(w, result, of),
-                 bytes_text(sums->values[TOTAL_BYTES_SENT], sent), senders(w),
+                 bytes_text(sums->values[TOTAL_BYTES_SENT], sent), progress_senders(w),
                  time_text(sums->values[TOTAL_SECONDS_WALL], passed));
     if (!w->task->tell) return;
     char more[256] = "";

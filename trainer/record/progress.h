@@ -22,6 +22,9 @@ void progress_epoch(progress *p, const worker *w, const evaluation *result, cons
 /* A line of its own, under a bar that may stand. */
 void progress_say(progress *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Who sent what rank 0 counts, after "sent ". */
+const char *progress_senders(const worker *w);
+
 /* "1.23 MB": bytes for a person, in powers of 1000. */
 #define BYTES_TEXT 24
 const char *bytes_text(double bytes, char text[BYTES_TEXT]);

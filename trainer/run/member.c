@@ -137,8 +137,8 @@ static tw_status tell_member(run *r)
     char sent[BYTES_TEXT];
     TW_TRY(worker_totals(w, &sums));
     if (w->settings.quiet) return TW_OK;
-    fprintf(stderr, "thinwire: %llu rounds among %d to %d workers; this one sent %s; weights %08x\n",
-            (unsigned long long)w->rounds, r->group->least, r->group->most,
+    fprintf(stderr, "thinwire: %llu round%s among %d to %d workers; this one sent %s; weights %08x\n",
+            (unsigned long long)w->rounds, w->rounds == 1 ? "" : "s", r->group->least, r->group->most,
             bytes_text(sums.values[TOTAL_BYTES_SENT], sent), w->judged ? w->last_checksum : worker_checksum(w));
     return TW_OK;
 }

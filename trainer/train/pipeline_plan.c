@@ -48,7 +48,7 @@ static tw_status parse_pair(const char *text, const pair *p, pipeline_plan *plan
         return refuse(text, "there are 1 to 64 stages");
     }
     if (pair_has_key(p, "cut") && p->value) return parse_cut(text, p->value, p->value + p->value_length, plan);
-    if (!pair_has_key(p, "values")) return refuse(text, "there is no such key");
+    if (!pair_has_key(p, "values")) return refuse(text, p->value ? "there is no such key" : "a value needs its key");
     plan->values = is_value(p, "fp16") ? STAGE_FP16 : STAGE_FP32;
     return is_value(p, "fp16") || is_value(p, "fp32") ? TW_OK : refuse(text, "values are fp32 or fp16");
 }

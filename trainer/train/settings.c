@@ -47,7 +47,8 @@ static const option_row rows[] = {
     {"join", "HOST:PORT", OPTION_TEXT, AT(join),
      .help = "Be one of --workers processes that meet at HOST:PORT. Start the same command on every machine. The "
              "process on the machine HOST brings them together. Without --workers the processes come and go while the "
-             "others train, and HOST:PORT may be any member's: for local updates and asynchronous gossip",
+             "others train, and HOST:PORT may be any member's, or a list of them with commas: for local updates and "
+             "asynchronous gossip",
      .line_only = true},
     {"rank", "R", OPTION_INTEGER, AT(rank), "-1", -1, WORKERS_MOST - 1, .stands_for = "the order of addresses",
      .help = "With --join, be worker number R, counted from 0. Worker 0 waits at PORT, wherever it runs",
@@ -60,6 +61,7 @@ static const option_row rows[] = {
              "port can take part",
      .line_only = true},
     {"timeout", "SECONDS", OPTION_REAL, AT(timeout), "600", 0.001, 1e9,
+     .stands_for = "600, and 60 where workers come and go",
      .help = "Count a worker as lost when nothing has been heard of it for so long. --join waits as long for the "
              "others, and mpirun may take as long to start, and 20 seconds at least"},
     {"patience", "SECONDS", OPTION_REAL, AT(patience), "0", 0, 1e9, .stands_for = "1800 with --join, else --timeout",

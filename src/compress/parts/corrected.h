@@ -32,7 +32,7 @@ typedef struct tw_corrected {
 
 #define TW_OPTION_MOMENTUM(called)                                                                                     \
     TW_OPTION("momentum", TW_OPTION_REAL, offsetof(tw_corrected, momentum), "0.9", 0, 0.9999, NULL,                    \
-              "momentum " called "; the optimiser's own momentum must then be 0")
+              "momentum " called "; the optimiser applies none beside it")
 #define TW_OPTION_NESTEROV                                                                                             \
     TW_OPTION("nesterov", TW_OPTION_SWITCH, offsetof(tw_corrected, nesterov), "off", 0, 0, NULL,                       \
               "Nesterov's form of it")

@@ -66,7 +66,7 @@ const tw_scheme_ops tw_scheme_dgc = {
 
 const tw_scheme_ops tw_scheme_dgc_bold = {
     .name = "dgc-bold",
-    .summary = "the same with one bit a value of a thousandth of everything: the smallest message, for long runs",
+    .summary = "dgc with one bit a value of a thousandth of everything: the smallest message, for long runs",
     .preset = tw_corrected_bold,
     DGC(20),
 };
@@ -77,7 +77,7 @@ static const tw_preset adam[] = {{"beta2", "0.999"},        {"nesterov", "on"}, 
 
 const tw_scheme_ops tw_scheme_dgc_adam = {
     .name = "dgc-adam",
-    .summary = "the same for Adam: each worker's own direction of Adam is compressed, and not its gradient",
+    .summary = "dgc for AdamW: each worker's own direction of Adam is compressed, and not its gradient",
     .preset = adam,
     .of_run = tw_warmup_of_adam,
     DGC(28),

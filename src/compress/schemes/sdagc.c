@@ -337,7 +337,7 @@ const tw_scheme_ops tw_scheme_sdagc = {
 
 const tw_scheme_ops tw_scheme_sdagc_bold = {
     .name = "sdagc-bold",
-    .summary = "the same with one bit a value of a thousandth of everything: the smallest message, for long runs",
+    .summary = "sdagc with one bit a value of a thousandth of everything: the smallest message, for long runs",
     .preset = tw_corrected_bold,
     SDAGC,
 };

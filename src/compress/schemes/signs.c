@@ -200,7 +200,7 @@ enum { DIVIDE_BEFORE, DIVIDE_AFTER };
 static const tw_option adam_options[] = {
     TW_OPTION_EXCHANGE,
     {"momentum", TW_OPTION_REAL, offsetof(onebit_adam, adam.beta1), "0.9", 0, 0.9999, NULL,
-     "Adam's beta1; the optimiser's own momentum must then be 0"},
+     "Adam's beta1; the optimiser applies none beside it"},
     {"beta2", TW_OPTION_REAL, offsetof(onebit_adam, adam.beta2), "0.999", 0, 0.999999, NULL,
      "Adam's memory of squares; 0: momentum SGD"},
     {"epsilon", TW_OPTION_REAL, offsetof(onebit_adam, adam.epsilon), "1e-8", 1e-30, 1, NULL,

@@ -11,7 +11,8 @@ static const tw_option common_options[] = {
     {"every", TW_OPTION_INTEGER, offsetof(tw_outer_options, every), "30", 1, 1000000, NULL,
      "steps of its own that each worker takes from one meeting to the next"},
     {"exchange", TW_OPTION_TEXT, offsetof(tw_outer_options, exchange), "allreduce", 0, 0, NULL,
-     "the scheme that carries what they did; its options may follow: exchange=topk,density=0.01"},
+     "the scheme that carries what they did; its options and per_host may follow: "
+     "exchange=topk,density=0.01,per_host=2"},
     {"merge", TW_OPTION_CHOICE, offsetof(tw_outer_options, merge), "mean", 0, 0, "mean|rda",
      "what becomes of the workers' parts: their mean; rda: directions and lengths are averaged apart (reconstructed)"},
     {"first_moment", TW_OPTION_INTEGER, offsetof(tw_outer_options, moments[0]), "0", 0, 1000000, NULL,
