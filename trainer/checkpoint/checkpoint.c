@@ -552,24 +552,36 @@ static tw_status checkpoint_choose(worker *w, place *found, checkpoint_files *fi
 }
 
 /* What becomes of what the old workers remembered. */
+static const char *heritage_of(const worker *w, const place *found)
+{
+    if (w->exchange->staged) return "the network is cut anew";
+    if (*found->moves) return "what they remembered is taken over";
+    if (w->exchange->regroup) return "what they held back is shared out";
+    return w->size < found->stamp.workers ? "what the others remembered is left there"
+                                          : "those without a file begin with its weights and no momentum";
+}
+
+/* The same without the files of some. */
+static const char *heritage_of_rest(const worker *w, const place *found, const checkpoint_files *files)
+{
+    if (w->exchange->staged) return "remembered is dropped, and the network is cut anew";
+    if (*found->moves) return "remembered is dropped, and what the others remembered is taken over";
+    if (w->exchange->regroup) return "held back is dropped, and what the others held back is shared out";
+    return w->size < files->workers - files->lost
+               ? "remembered is dropped, and what the others remembered is kept as far as there are workers"
+               : "remembered is dropped, and what the others remembered is kept";
+}
+
 static void tell_heritage(const worker *w, const place *found, const checkpoint_files *files, char *text, size_t room)
 {
-    const char *fewer = "what the others remembered is left there";
-    const char *more = "those without a file begin with its weights and no momentum";
     char lost[256];
-    if (find_missed(w, &(place){.forgets = 0}, files) >= 0) {
-        checkpoint_files_name_lost(files, lost, sizeof lost);
-        const char *what = w->exchange->regroup ? "held back" : "remembered";
-        const char *kept = w->size < files->workers - files->lost ? "is kept as far as there are workers" : "is kept";
-        snprintf(text, room, "the files of %s are lost, so what %s %s is dropped, and what the others %s %s", lost,
-                 files->lost == 1 ? "it" : "they", what, what, w->exchange->regroup ? "is shared out" : kept);
-    } else if (w->exchange->staged) {
-        snprintf(text, room, "the network is cut anew");
-    } else if (w->exchange->regroup) {
-        snprintf(text, room, "what they held back is shared out");
-    } else {
-        snprintf(text, room, "%s", w->size < found->stamp.workers ? fewer : more);
+    if (find_missed(w, &(place){.forgets = 0}, files) < 0) {
+        snprintf(text, room, "%s", heritage_of(w, found));
+        return;
     }
+    checkpoint_files_name_lost(files, lost, sizeof lost);
+    snprintf(text, room, "the files of %s are lost, so what %s %s", lost, files->lost == 1 ? "it" : "they",
+             heritage_of_rest(w, found, files));
 }
 
 static void tell_regrouping(const worker *w, const place *found, const checkpoint_files *files)
