@@ -169,6 +169,8 @@ class RefusalsTest(PipelineTest):
                                 (("--pipeline", "stages=1", "--tied"), ("without --tied",)),
                                 (("--pipeline", "stages=1", "--model", "small"), ("--model transformer",)),
                                 (("--pipeline", "stages=1", "--sync", "dgc"), ("--sync allreduce", "dgc")),
+                                (("--pipeline", "stages=2", "--workers", 2, "--sync", "auto", "--link", "1Mbit,100ms"),
+                                 ("--sync allreduce", "not with auto")),
                                 (("--pipeline", "stages=1", "--memory-budget", "1GB"), ("--memory-budget",))):
             with self.subTest(words):
                 self.refuse_training(2, culprits, *words)
