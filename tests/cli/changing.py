@@ -110,6 +110,8 @@ class ChangingTest(CommandLineTest):
             other = self.come(*options, "--out", "none")
             self.assertEqual(first.end()[3], other.end()[3])
             self.assertTrue(first.said("with the weights of step"), first.path.read_text())
+            looks = first.said(r"step (\d+) .*validation")
+            self.assertEqual(len(looks), len(set(looks)), first.path.read_text())
             self.meeting = f"127.0.0.1:{free_port()}"
 
     # ---- somebody is ----
