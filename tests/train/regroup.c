@@ -236,8 +236,8 @@ static void go_on_by(small_run *run, int size, const char *planned, uint64_t ste
     run->settings.planned_changes = NULL;
 }
 
-/* 4 workers have 4 steps an epoch, 8 have 2: step 6 is step 3, and what was changed before it stays changed. What was to
- * come counts other steps. A checkpoint knows all that without its run's config.yaml. */
+/* 4 workers have 4 steps an epoch, 8 have 2: step 6 is step 3, and what was changed before it stays changed. What was
+ * to come counts other steps. A checkpoint knows all that without its run's config.yaml. */
 static void the_spec_in_force_is(void **state)
 {
     small_run own;
