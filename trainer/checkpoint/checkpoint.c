@@ -165,6 +165,14 @@ static tw_status check_identity(const worker *w, const tw_state *state, const ch
     return TW_OK;
 }
 
+static tw_status get_changes(const worker *w, const tw_state *state, run_changes *changes)
+{
+    TW_TRY(worker_read_changes(w, tw_state_text(state, CHANGES), changes));
+    if (changes->count == 0 || changes->all[changes->count - 1].step < w->step) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "it is of step %llu, and says that its run has changed to %s at a later one",
+                   (unsigned long long)w->step, changes->all[changes->count - 1].spec);
+}
+
 static tw_status unpack_model(worker *w, const tw_state *state, place *found)
 {
     learner *l = w->learner;
@@ -177,7 +185,7 @@ static tw_status unpack_model(worker *w, const tw_state *state, place *found)
     TW_TRY(base_get(w, state));
     w->unseen = tw_state_get(state, UNSEEN, TW_U64, 1, &(uint64_t){0}) == TW_OK;
     TW_TRY(tensor_table_get(state, "", l->tensors, l->tensor_count, l->parameters));
-    TW_TRY(worker_read_changes(w, tw_state_text(state, CHANGES), &found->changes));
+    TW_TRY(get_changes(w, state, &found->changes));
     const int has_moments = worker_way_before(w, &found->changes, w->step)->replicas && !*found->moves;
     return has_moments ? optimiser_load(w->optimiser, state) : TW_OK;
 }
