@@ -27,7 +27,8 @@ class Member:
         self.test, self.path = test, test.folder / f"said-{number}"
         self.out = test.folder / f"run-{number}"
         with open(self.path, "w") as said:
-            words = ["train", "image", "--data", test.data, "--batch", 8, "--join", meeting, "--out", self.out, *options]
+            out = () if "--out" in options else ("--out", self.out)
+            words = ["train", "image", "--data", test.data, "--batch", 8, "--join", meeting, *out, *options]
             self.job = test.start_program(*words, stdout=said, stderr=said)
 
     def said(self, pattern):
@@ -100,6 +101,18 @@ class ChangingTest(CommandLineTest):
                                                       "--out", out, *resumes))
             self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout)["weights_crc32c"], weights)
+
+    def test_some_may_keep_nothing(self):
+        """They take the best weights with the others, and meet where rank 0 does. Without a rate the first are the best."""
+        for sync in (("--sync", "diloco:every=3"), GOSSIP):
+            options = (*sync, *PLAIN, "--lr", 0, "--validation", 0.3, "--steps", 600)
+            first = self.open_group(*options)
+            other = self.come(*options, "--out", "none")
+            self.assertEqual(first.end()[3], other.end()[3])
+            self.assertTrue(first.said("with the weights of step"), first.path.read_text())
+            looks = first.said(r"step (\d+) .*validation")
+            self.assertEqual(len(looks), len(set(looks)), first.path.read_text())
+            self.meeting = f"127.0.0.1:{free_port()}"
 
     # ---- somebody is ----
 

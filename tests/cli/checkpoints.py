@@ -80,7 +80,7 @@ class ResumeTest(CommandLineTest):
         self.train("--optimizer", "adamw", "--lr", 0.01, "--workers", 2, "--steps", 3, "--out", out)
         self.go_on(out, "dgc-adam", 6, 4, "is of a run with --sync allreduce: the moments of AdamW go on with --sync dgc-adam")
         for sync, steps, workers in (("onebit-adam:warmup_steps=2", 8, 3), ("dgc-adam:state=bf16", 10, 4), ("allreduce", 12, 1)):
-            self.assertEqual(self.go_on(out, sync, steps, workers)["steps"], steps)
+            self.assertEqual(self.go_on(out, sync, steps, workers, "what they remembered is taken over")["steps"], steps)
         self.refuse_training(2, ["has --sync allreduce, whose moments go on with dgc-adam or onebit-adam,"], "--out", out, "--resume", "--sync", "topk")
 
     def test_moments_of_a_lost_worker_are_missed(self):
@@ -90,7 +90,8 @@ class ResumeTest(CommandLineTest):
         lost.unlink()
         self.refuse_training(2, ["worker-1.safetensors is missing", "--forget-lost"], "--out", out, "--resume", "--sync", "allreduce",
                              "--steps", 6)
-        self.assertEqual(self.go_on(out, "allreduce", 6, others=("--forget-lost",))["steps"], 6)
+        told = "it remembered is dropped, and what the others remembered is taken over"
+        self.assertEqual(self.go_on(out, "allreduce", 6, 2, told, ("--forget-lost",))["steps"], 6)
 
     def test_a_named_checkpoint(self):
         options = ("--out", self.folder / "run", "--checkpoint-every", 2, "--schedule", "constant")

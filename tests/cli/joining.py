@@ -74,6 +74,8 @@ class JoinTest(Joining):
 
     def test_other_options_are_named(self):
         self.assert_refused([self.start_joined("--lr", rate, workers=2) for rate in ("0.1", "0.2")], 2, "--lr 0.1", "--lr 0.2")
+        self.assert_refused([self.start_joined(*options, workers=2) for options in (("--slow", "0:2"), ())], 2,
+                            '"--slow 0:2"', '"--slow (nothing)"')
 
     def test_another_number_of_workers_is_refused(self):
         one = self.start_joined("--steps", 2, workers=2)

@@ -110,6 +110,10 @@ class StagesTest(PipelineTest):
         single = self.finish(self.start_program(*self.train_words("--resume", run, "--workers", 1, "--pipeline", "stages=1",
                                                                   "--quiet", "--json", "-", "--out", "none")))
         self.assertEqual(json.loads(single.stdout)["loss"], whole["loss"])
+        (middle / "worker-1.safetensors").unlink()
+        told = self.finish(self.start_program(*self.train_words("--resume", middle, "--forget-lost", *THREE, "--out", "none")))
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertIn("of worker 1 are lost, so what it remembered is dropped, and the network is cut anew", told.stderr)
         written = self.run_program("generate", run, "--tokens", 5)
         self.assertEqual((written.returncode, written.stderr), (0, ""))
         self.assertEqual(self.run_program("export", run, self.folder / "net.safetensors").returncode, 0)
@@ -166,6 +170,8 @@ class RefusalsTest(PipelineTest):
                                 (("--pipeline", "stages=1", "--tied"), ("without --tied",)),
                                 (("--pipeline", "stages=1", "--model", "small"), ("--model transformer",)),
                                 (("--pipeline", "stages=1", "--sync", "dgc"), ("--sync allreduce", "dgc")),
+                                (("--pipeline", "stages=2", "--workers", 2, "--sync", "auto", "--link", "1Mbit,100ms"),
+                                 ("--sync allreduce", "not with auto")),
                                 (("--pipeline", "stages=1", "--memory-budget", "1GB"), ("--memory-budget",))):
             with self.subTest(words):
                 self.refuse_training(2, culprits, *words)

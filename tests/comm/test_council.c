@@ -646,10 +646,34 @@ static void test_a_newcomer_is_introduced_before_a_generation_ends(void **contex
     free(all);
 }
 
+/* Members that train answer for as long as they are there, and then it does not wait for them. */
+static void test_a_newcomer_does_not_wait_for_a_group_that_has_ended(void **context)
+{
+    (void)context;
+    circle *all = begin_circle(2);
+    council *newcomer = &all->members[2];
+    council_message decided = {.kind = COUNCIL_DECIDED, .to = "n2", .list = all->members[1].list};
+    all->members[0].state = all->members[1].state = COUNCIL_BUSY;
+    all->count = 3;
+    council_begin(newcomer, &all->members[0].settings, "n2", 0, 0);
+    council_meet(newcomer, "door", 0, 0, 0);
+    pass_time(all, 2 * GRACE); /* a group that is not there yet may come */
+    council_hear(newcomer, &decided, all->now);
+    pass_time(all, 5 * GRACE);
+    assert_int_equal(newcomer->verdict, COUNCIL_PENDING);
+    all->members[0].place = all->members[1].place = -1;
+    pass_time(all, 6 * GRACE - 0.5);
+    assert_int_equal(newcomer->verdict, COUNCIL_PENDING);
+    pass_time(all, 6 * GRACE + 0.5);
+    assert_int_equal(newcomer->verdict, COUNCIL_NO_QUORUM);
+    free(all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_schedules),
                                        cmocka_unit_test(test_a_newcomer_is_introduced_before_a_generation_ends),
+                                       cmocka_unit_test(test_a_newcomer_does_not_wait_for_a_group_that_has_ended),
                                        cmocka_unit_test(test_others_go_on_without_a_busy_first_member),
                                        cmocka_unit_test(test_half_without_a_busy_first_member_is_no_quorum)};
     return cmocka_run_group_tests(tests, NULL, NULL);

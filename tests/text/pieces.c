@@ -131,8 +131,19 @@ static void a_number_of_pieces_has_to_fit_the_text(void **state)
     piece_set *p;
     (void)state;
     assert_fails(pieces_train(text, strlen(text), 100000, &p), TW_ERROR_ARGUMENT,
-                 "too high (100000). Please set it to");
-    assert_fails(pieces_train(text, strlen(text), 100, &p), TW_ERROR_ARGUMENT, "smaller than required_chars. 100 vs");
+                 "this text makes no 100000 pieces: --vocabulary must be ");
+    const size_t most = (size_t)atol(strstr(tw_last_error(), "be ") + 3);
+    assert_fails(pieces_train(text, strlen(text), 100, &p), TW_ERROR_ARGUMENT,
+                 "100 pieces are too few for this text: --vocabulary must be ");
+    const size_t least = (size_t)atol(strstr(tw_last_error(), "be ") + 3);
+    assert_fails(pieces_train("\n\n", 2, 300, &p), TW_ERROR_ARGUMENT, "no line with anything in it");
+    const size_t wanted[] = {least, most, 0}, had[] = {least, most, most};
+    for (size_t i = 0; i < 3; i++) {
+        assert_ok(pieces_train(text, strlen(text), wanted[i], &p));
+        assert_int_equal(pieces_table(p)->count, had[i]);
+        pieces_destroy(p);
+    }
+    assert_fails(pieces_train(text, strlen(text), least - 1, &p), TW_ERROR_ARGUMENT, "too few");
 }
 
 /* ---- models made by hand ----------------------------------------------------------------------------------------- */

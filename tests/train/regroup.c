@@ -7,6 +7,7 @@
 #include "error.h"
 #include "exchange_gradients.h"
 #include "folder.h"
+#include "replan.h"
 #include "small_run.h"
 
 #include <math.h>
@@ -191,6 +192,66 @@ static void steps_stay_steps(void **state)
     small_run_end(&run);
 }
 
+/* ---- a run that changed its spec --------------------------------------------------------------------------------- */
+
+typedef struct spec_record {
+    uint64_t steps;
+    char at_first[CHANGES_SPEC], at_last[CHANGES_SPEC], changes[256]; /* rank 0's */
+} spec_record;
+
+static tw_status play_changes(crew_member *self)
+{
+    spec_record *r = self->context;
+    worker *w = &self->worker;
+    replan planned;
+    double loss;
+    TW_TRY(crew_create_worker(self));
+    if (self->settings->resume) TW_TRY(checkpoint_resume(w));
+    TW_TRY(worker_begin(w));
+    TW_TRY(replan_begin(&planned, w));
+    if (self->rank == 0) snprintf(r->at_first, sizeof r->at_first, "%s", w->sync);
+    for (uint64_t i = 0; i < r->steps; i++) {
+        TW_TRY(replan_before_step(&planned, w));
+        TW_TRY(worker_step(w, &loss));
+    }
+    if (self->rank == 0) snprintf(r->at_last, sizeof r->at_last, "%s", w->sync);
+    const char *text = w->settings.planned_changes;
+    if (self->rank == 0) snprintf(r->changes, sizeof r->changes, "%s", text ? text : "");
+    return checkpoint_write(w);
+}
+
+/* A resumed run has the spec at first, and at last; `planned` is what its config.yaml says. */
+static void go_on_by(small_run *run, int size, const char *planned, uint64_t steps, const char *specs)
+{
+    crew_member crew[CREW_MOST];
+    spec_record r = {.steps = steps};
+    char found[1024];
+    run->settings.planned_changes = (char *)(uintptr_t)planned;
+    crew_run(crew, size,
+             (crew_member){.play = play_changes, .settings = &run->settings, .work = run->work, .context = &r});
+    crew_must_succeed(crew, size);
+    snprintf(found, sizeof found, "%s to %s: %s", r.at_first, r.at_last, r.changes);
+    assert_string_equal(found, specs);
+    run->settings.resume = (char *)"";
+    run->settings.planned_changes = NULL;
+}
+
+/* 4 workers have 4 steps an epoch, 8 have 2: step 6 is step 3, and what was changed before it stays changed. What was
+ * to come counts other steps. A checkpoint knows all that without its run's config.yaml. */
+static void the_spec_in_force_is(void **state)
+{
+    small_run own;
+    small_run_begin(&own, *state, "cnn");
+    small_run run = own;
+    run.settings.batch = 2;
+    run.settings.sync = (char *)"bf16";
+    go_on_by(&run, 4, "2 qsgd; 5 allreduce; 9 qsgd", 6, "bf16 to allreduce: 2 qsgd; 5 allreduce; 9 qsgd");
+    go_on_by(&run, 8, "2 qsgd; 5 allreduce; 9 qsgd", 1, "allreduce to allreduce: 1 qsgd; 2 allreduce");
+    go_on_by(&run, 8, "1 qsgd; 2 allreduce; 4 bf16", 2, "allreduce to bf16: 1 qsgd; 2 allreduce; 4 bf16");
+    go_on_by(&run, 8, NULL, 1, "bf16 to bf16: 1 qsgd; 2 allreduce; 4 bf16");
+    small_run_end(&own);
+}
+
 static void refuse(small_run *run, tw_status status, const char *word)
 {
     crew_member crew[CREW_MOST];
@@ -312,6 +373,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(pieces_of_sums_are, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_scheme_without_its_momentum_is, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(steps_stay_steps, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(the_spec_in_force_is, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_checkpoint_of_version_0_1_is_taken_over, make_folder, remove_folder),
         cmocka_unit_test(of_lost_workers_only_theirs_is_dropped),
         cmocka_unit_test_setup_teardown(files_that_do_not_belong_are_refused, make_folder, remove_folder),

@@ -110,14 +110,15 @@ tw_status best_take(worker *w)
 {
     char folder[FOLDER_PATH];
     uint64_t step = w->best.step;
-    if (step == 0 || step == w->step || !w->settings.out) return TW_OK;
-    int there = w->rank == 0 && folder_holds(w->settings.out, step, folder);
+    const char *out = w->settings.out; /* where workers come and go some may have none: rank 0's counts */
+    if (step == 0 || step == w->step) return TW_OK;
+    int there = w->rank == 0 && out && folder_holds(out, step, folder);
     TW_TRY(agree_any(w->comm, &there));
     if (there) return best_load(w, folder);
-    if (w->rank == 0)
+    if (w->rank == 0 && out)
         fprintf(stderr,
                 "thinwire: the checkpoint of step %llu, the best by validation, is gone from %s; the last weights are "
                 "tested\n",
-                (unsigned long long)step, w->settings.out);
+                (unsigned long long)step, out);
     return TW_OK;
 }

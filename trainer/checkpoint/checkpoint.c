@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 #define TASK "task."
-#define UNSEEN "unseen" /* there where the evaluation after this step was cut short: see worker.h */
+#define CHANGES "planned changes" /* those before its step: see changes.h */
+#define UNSEEN "unseen"           /* there where the evaluation after this step was cut short: see worker.h */
 
 static tw_status put_step(tw_state *state, uint64_t step)
 {
@@ -60,6 +61,18 @@ static tw_status put_unseen(const worker *w, tw_state *state)
     return w->unseen ? tw_state_put(state, UNSEEN, TW_U64, 0, NULL, &(uint64_t){1}) : TW_OK;
 }
 
+/* A run that goes on knows its spec by these, whatever its config.yaml says, or whether there is one. */
+static tw_status put_changes(const worker *w, uint64_t step, tw_state *state)
+{
+    run_changes made = w->changes;
+    while (made.count > 0 && made.all[made.count - 1].step >= step) made.count--;
+    if (made.count == 0) return TW_OK;
+    char *text = changes_text(&made);
+    tw_status status = text ? tw_state_put_text(state, CHANGES, text) : tw_fail(TW_ERROR_MEMORY, "no memory");
+    free(text);
+    return status;
+}
+
 /* Of the learner's buffers, those that a checkpoint holds. */
 static size_t kept_buffers(const learner *l)
 {
@@ -79,6 +92,7 @@ static tw_status pack_model(worker *w, uint64_t step, tw_state *state)
     TW_TRY(tw_state_put(state, "steps_per_epoch", TW_U64, 0, NULL, &w->steps_per_epoch));
     TW_TRY(tw_state_put(state, "plateau", TW_F64, 1, (size_t[]){2}, plateau));
     TW_TRY(best_put(&w->best, state));
+    TW_TRY(put_changes(w, step, state));
     TW_TRY(put_unseen(w, state));
     TW_TRY(base_put(w, state));
     TW_TRY(tensor_table_put(state, "", l->tensors, l->tensor_count, l->parameters));
@@ -98,6 +112,7 @@ typedef struct place {
     uint64_t steps_per_epoch;
     char moves[SYNC_MOST]; /* the --sync that kept Adam's moments elsewhere: see moments.h; "": they stay */
     int unseen;
+    run_changes changes; /* made by the step that it says */
     schedule schedule;
     best_checkpoint best;
     stamp stamp;
@@ -150,7 +165,15 @@ static tw_status check_identity(const worker *w, const tw_state *state, const ch
     return TW_OK;
 }
 
-static tw_status unpack_model(worker *w, const tw_state *state, const place *found)
+static tw_status get_changes(const worker *w, const tw_state *state, run_changes *changes)
+{
+    TW_TRY(worker_read_changes(w, tw_state_text(state, CHANGES), changes));
+    if (changes->count == 0 || changes->all[changes->count - 1].step < w->step) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "it is of step %llu, and says that its run has changed to %s at a later one",
+                   (unsigned long long)w->step, changes->all[changes->count - 1].spec);
+}
+
+static tw_status unpack_model(worker *w, const tw_state *state, place *found)
 {
     learner *l = w->learner;
     double plateau[2];
@@ -162,7 +185,9 @@ static tw_status unpack_model(worker *w, const tw_state *state, const place *fou
     TW_TRY(base_get(w, state));
     w->unseen = tw_state_get(state, UNSEEN, TW_U64, 1, &(uint64_t){0}) == TW_OK;
     TW_TRY(tensor_table_get(state, "", l->tensors, l->tensor_count, l->parameters));
-    return worker_way_before(w, w->step)->replicas && !*found->moves ? optimiser_load(w->optimiser, state) : TW_OK;
+    TW_TRY(get_changes(w, state, &found->changes));
+    const int has_moments = worker_way_before(w, &found->changes, w->step)->replicas && !*found->moves;
+    return has_moments ? optimiser_load(w->optimiser, state) : TW_OK;
 }
 
 static tw_status pack_own(worker *w, tw_state *state)
@@ -535,24 +560,36 @@ static tw_status checkpoint_choose(worker *w, place *found, checkpoint_files *fi
 }
 
 /* What becomes of what the old workers remembered. */
+static const char *heritage_of(const worker *w, const place *found)
+{
+    if (w->exchange->staged) return "the network is cut anew";
+    if (*found->moves) return "what they remembered is taken over";
+    if (w->exchange->regroup) return "what they held back is shared out";
+    return w->size < found->stamp.workers ? "what the others remembered is left there"
+                                          : "those without a file begin with its weights and no momentum";
+}
+
+/* The same without the files of some. */
+static const char *heritage_of_rest(const worker *w, const place *found, const checkpoint_files *files)
+{
+    if (w->exchange->staged) return "remembered is dropped, and the network is cut anew";
+    if (*found->moves) return "remembered is dropped, and what the others remembered is taken over";
+    if (w->exchange->regroup) return "held back is dropped, and what the others held back is shared out";
+    return w->size < files->workers - files->lost
+               ? "remembered is dropped, and what the others remembered is kept as far as there are workers"
+               : "remembered is dropped, and what the others remembered is kept";
+}
+
 static void tell_heritage(const worker *w, const place *found, const checkpoint_files *files, char *text, size_t room)
 {
-    const char *fewer = "what the others remembered is left there";
-    const char *more = "those without a file begin with its weights and no momentum";
     char lost[256];
-    if (find_missed(w, &(place){.forgets = 0}, files) >= 0) {
-        checkpoint_files_name_lost(files, lost, sizeof lost);
-        const char *what = w->exchange->regroup ? "held back" : "remembered";
-        const char *kept = w->size < files->workers - files->lost ? "is kept as far as there are workers" : "is kept";
-        snprintf(text, room, "the files of %s are lost, so what %s %s is dropped, and what the others %s %s", lost,
-                 files->lost == 1 ? "it" : "they", what, what, w->exchange->regroup ? "is shared out" : kept);
-    } else if (w->exchange->staged) {
-        snprintf(text, room, "the network is cut anew");
-    } else if (w->exchange->regroup) {
-        snprintf(text, room, "what they held back is shared out");
-    } else {
-        snprintf(text, room, "%s", w->size < found->stamp.workers ? fewer : more);
+    if (find_missed(w, &(place){.forgets = 0}, files) < 0) {
+        snprintf(text, room, "%s", heritage_of(w, found));
+        return;
     }
+    checkpoint_files_name_lost(files, lost, sizeof lost);
+    snprintf(text, room, "the files of %s are lost, so what %s %s", lost, files->lost == 1 ? "it" : "they",
+             heritage_of_rest(w, found, files));
 }
 
 static void tell_regrouping(const worker *w, const place *found, const checkpoint_files *files)
@@ -588,6 +625,32 @@ static tw_status load_files(worker *w, const place *found, const checkpoint_file
     return moments_move(w, found->moves, &from);
 }
 
+/* As this run counts steps: before the first that it takes, and of those on the same one the last. */
+static void convert_changes(const worker *w, const place *found, run_changes *changes)
+{
+    *changes = (run_changes){.count = 0};
+    for (size_t i = 0; i < found->changes.count; i++) {
+        const run_change *made = &found->changes.all[i];
+        uint64_t step = checkpoint_find_step(w, made->step, found->steps_per_epoch);
+        if (step >= found->step) step = found->step > 0 ? found->step - 1 : 0;
+        if (changes->count > 0 && changes->all[changes->count - 1].step >= step) changes->count--;
+        changes_add(changes, step, made->spec);
+    }
+}
+
+/* What the run is to change later its configuration says, but it counts the steps of as many workers as before. */
+static tw_status take_changes(worker *w, const place *found)
+{
+    const run_changes planned = w->changes;
+    const bool counts_alike = w->settings.steps > 0 || found->steps_per_epoch == w->steps_per_epoch;
+    convert_changes(w, found, &w->changes);
+    const size_t made = w->changes.count;
+    for (size_t i = 0; counts_alike && i < planned.count; i++)
+        if (planned.all[i].step >= found->written) changes_add(&w->changes, planned.all[i].step, planned.all[i].spec);
+    TW_TRY(agree_status(w, worker_keep_changes(w)));
+    return worker_take_spec(w, made > 0 ? w->changes.all[made - 1].spec : w->settings.sync);
+}
+
 static tw_status resume(worker *w, place *found, checkpoint_files *files)
 {
     TW_TRY(checkpoint_choose(w, found, files));
@@ -596,7 +659,7 @@ static tw_status resume(worker *w, place *found, checkpoint_files *files)
     w->best = found->best;
     w->unseen = found->unseen;
     memcpy(w->run, found->stamp.run, sizeof w->run);
-    TW_TRY(worker_take_spec(w, changes_before(&w->changes, w->settings.sync, found->written)));
+    TW_TRY(take_changes(w, found));
     TW_TRY(gather_files(w, found, files));
     return load_files(w, found, files);
 }

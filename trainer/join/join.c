@@ -131,8 +131,9 @@ char *join_list_options(const train_settings *s)
     list_presence(stream, s);
     for (size_t i = 0; i < page->count; i++) {
         const option_row *row = &page->rows[i];
-        const char *value = has_to_agree(row) ? options_value(row, s, space) : NULL;
-        if (value) fprintf(stream, "--%s %s\n", row->name, value);
+        if (!has_to_agree(row)) continue;
+        const char *value = options_value(row, s, space);
+        fprintf(stream, "--%s %s\n", row->name, value ? value : "(nothing)");
     }
     if (fclose(stream) == 0) return text;
     free(text);

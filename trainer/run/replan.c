@@ -124,10 +124,8 @@ static void tell_choice(const worker *w, const char *before, const char *link, c
 
 static int write_changes(replan *r, worker *w)
 {
-    free(w->changes_text);
-    w->settings.planned_changes = w->changes_text = changes_text(&w->changes);
     w->settings.planned_link = r->link;
-    return w->changes_text && journal_reconfigure(w) == TW_OK;
+    return worker_keep_changes(w) == TW_OK && journal_reconfigure(w) == TW_OK;
 }
 
 /* *written: on all ranks that have a disk of their own. Where one cannot, none keeps it. */

@@ -252,6 +252,14 @@ static tw_status evaluate_own(run *r)
     return note(r, journal_epoch(&r->journal, &r->worker, &result));
 }
 
+/* In a group the step at which all look is an epoch's last more often than not. */
+static int looks_alone(const run *r, uint64_t target)
+{
+    const worker *w = &r->worker;
+    const int all_look = r->group && w->task->has_validation && w->step == target;
+    return w->rank == 0 && has_epoch(w) && w->step < w->steps && !all_look;
+}
+
 static tw_status wants_stop(run *r, int *wanted)
 {
     worker *w = &r->worker;
@@ -270,7 +278,7 @@ static tw_status walk(run *r, uint64_t target, int *stopped)
         if (*stopped) return TW_OK;
         TW_TRY(worker_step(w, &loss));
         TW_TRY(note(r, journal_step(&r->journal, w, loss)));
-        if (w->rank == 0 && has_epoch(w) && w->step < w->steps) TW_TRY(evaluate_own(r));
+        if (looks_alone(r, target)) TW_TRY(evaluate_own(r));
     }
     return TW_OK;
 }
@@ -289,10 +297,11 @@ static tw_status run_meet(run *r, int *stopped)
 static tw_status next_meeting(run *r, uint64_t *target)
 {
     const worker *w = &r->worker;
-    uint64_t step = w->step, every = w->settings.out ? (uint64_t)w->settings.checkpoint_every : 0;
-    if (r->group && !every) every = w->steps_per_epoch;        /* so that newcomers come in */
-    TW_TRY(tw_comm_broadcast(w->comm, 0, &step, sizeof step)); /* after an interruption it is not the same on all */
-    *target = every > 0 ? (step / every + 1) * every : w->steps;
+    uint64_t every = w->settings.out ? (uint64_t)w->settings.checkpoint_every : 0;
+    if (r->group && !every) every = w->steps_per_epoch; /* so that newcomers come in */
+    uint64_t first[] = {w->step, every}; /* after an interruption the step, and in a group --out, is not all ranks' */
+    TW_TRY(tw_comm_broadcast(w->comm, 0, first, sizeof first));
+    *target = first[1] > 0 ? (first[0] / first[1] + 1) * first[1] : w->steps;
     if (*target > w->steps) *target = w->steps;
     return TW_OK;
 }

@@ -70,12 +70,11 @@ static tw_status choose_way(worker *w)
     return w->way ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for what --sync %s keeps", w->sync);
 }
 
-/* What a file says of it may be anybody's. */
-static tw_status read_changes(worker *w)
+tw_status worker_read_changes(const worker *w, const char *text, run_changes *changes)
 {
-    TW_TRY(changes_read(w->settings.planned_changes, &w->changes));
-    if (w->changes.count > 0) TW_TRY(tw_plan_can_switch(w->settings.sync));
-    for (size_t i = 0; i < w->changes.count; i++) TW_TRY(tw_plan_can_switch(w->changes.all[i].spec));
+    TW_TRY(changes_read(text, changes));
+    if (changes->count > 0) TW_TRY(tw_plan_can_switch(w->settings.sync));
+    for (size_t i = 0; i < changes->count; i++) TW_TRY(tw_plan_can_switch(changes->all[i].spec));
     return TW_OK;
 }
 
@@ -84,7 +83,7 @@ static tw_status choose_scheme(worker *w)
     train_settings *s = &w->settings;
     w->sync = s->sync;
     TW_TRY(choose_way(w));
-    TW_TRY(read_changes(w));
+    TW_TRY(worker_read_changes(w, s->planned_changes, &w->changes));
     s->sync_in_full = w->sync_in_full = scheme_in_full(s->sync);
     if (!w->sync_in_full) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
     return pipeline_open(w);
@@ -233,10 +232,18 @@ void worker_release(worker *w)
 
 /* ---- another spec in the midst of a run -------------------------------------------------------------------------- */
 
-const exchange *worker_way_before(const worker *w, uint64_t step)
+const exchange *worker_way_before(const worker *w, const run_changes *changes, uint64_t step)
 {
     size_t scheme;
-    return exchange_find(changes_before(&w->changes, w->settings.sync, step), &scheme);
+    return exchange_find(changes_before(changes, w->settings.sync, step), &scheme);
+}
+
+tw_status worker_keep_changes(worker *w)
+{
+    free(w->changes_text);
+    w->settings.planned_changes = w->changes_text = w->changes.count > 0 ? changes_text(&w->changes) : NULL;
+    if (w->changes_text || w->changes.count == 0) return TW_OK;
+    return tw_fail(TW_ERROR_MEMORY, "no memory for the run's changes");
 }
 
 static tw_status take_way(worker *w)

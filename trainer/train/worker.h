@@ -78,7 +78,7 @@ typedef struct worker {
     pager *pager;                    /* of --memory-budget; NULL: all is in memory */
     char *sync_in_full;              /* see scheme_in_full; settings.sync_in_full */
     run_changes changes;             /* settings.planned_changes; */
-    char *changes_text;              /* that text, where this worker wrote it */
+    char *changes_text;              /* that text, where this worker wrote it: worker_keep_changes */
     const char *sync;                /* the spec in force: settings.sync, or one of the changes */
     char *spec;                      /* the same as the run's length has it: see scheme_for_run */
     float *pending;                  /* what goes into the next step's gradients: see worker_switch. NULL: nothing */
@@ -140,8 +140,12 @@ void worker_release(worker *w);
 /* The workers begin from rank 0's weights, and end with the same weights: see exchange.h. */
 tw_status worker_begin(worker *w);
 tw_status worker_end(worker *w);
+/* What a file says that the run has changed to, which may be anybody's: each spec has to be one that can be left. */
+tw_status worker_read_changes(const worker *w, const char *text, run_changes *changes);
+/* w->changes become settings.planned_changes. */
+tw_status worker_keep_changes(worker *w);
 /* The way that made the step before `step`. */
-const struct exchange *worker_way_before(const worker *w, uint64_t step);
+const struct exchange *worker_way_before(const worker *w, const run_changes *changes, uint64_t step);
 /* Goes on by another spec, between two steps at which all meet: a collective. What local steps came to is given to the
  * others first. What the scheme held back of this worker's gradients goes into the gradients of its next step; where
  * workers had moments of their own, all go on with their mean. TW_ERROR_UNSUPPORTED where one of the two specs cannot

@@ -130,6 +130,8 @@ static void adopt(council *me, const council_list *list)
 
 static void hear_decided(council *me, const council_message *message)
 {
+    int from = me->place < 0 ? council_find(&me->list, message->seat.name) : -1;
+    if (from >= 0) me->peers[from].heard = me->now;
     if (message->list.generation > me->list.generation) {
         council_list list = message->list;
         adopt(me, &list);
@@ -396,12 +398,23 @@ static void beat(council *me)
     if (me->place < 0) say(me, "", &join);
 }
 
+/* A newcomer whose group no longer answers would wait in vain: it has ended, or is lost. */
+static void look_for_group(council *me)
+{
+    for (int i = 0; i < me->list.count; i++)
+        if (me->now - me->peers[i].heard <= me->settings.grace) return;
+    if (me->list.generation) me->verdict = COUNCIL_NO_QUORUM;
+}
+
 void council_tick(council *me, double now)
 {
     look_at_clock(me, now);
     if (me->state == COUNCIL_BUSY || me->verdict != COUNCIL_PENDING) return;
     if (now >= me->beat) beat(me);
-    if (me->place >= 0) look_around(me);
+    if (me->place >= 0)
+        look_around(me);
+    else
+        look_for_group(me);
 }
 
 void council_ask(council *me, double now)

@@ -420,6 +420,10 @@ int tw_members_opened(const tw_members *members)
 static tw_status members_fail(const tw_members *me, council_verdict verdict)
 {
     if (verdict == COUNCIL_UNWANTED) return tw_fail(TW_ERROR_PEER, "%s", me->refusal);
+    if (verdict == COUNCIL_NO_QUORUM && me->council.place < 0)
+        return tw_fail(TW_ERROR_PEER,
+                       "no member of the group at %s answers any more: its run has ended, or all of them are lost",
+                       me->meeting);
     if (verdict == COUNCIL_NO_QUORUM)
         return tw_fail(TW_ERROR_PEER,
                        "too few of the %d members of generation %llu answer for this one to go on with them: they are "

@@ -152,7 +152,7 @@ static tw_status corpus_encode(const piece *p, const vocabulary *v, token_stream
 static tw_status learn_pieces(const piece *p, size_t count, vocabulary **out)
 {
     piece_set *model;
-    TW_TRY(pieces_train(p->at, (size_t)(p->end - p->at), count ? count : PIECES_USUAL, &model));
+    TW_TRY(pieces_train(p->at, (size_t)(p->end - p->at), count, &model));
     return vocabulary_of_pieces(model, out);
 }
 

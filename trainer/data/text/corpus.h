@@ -18,8 +18,6 @@ typedef struct corpus {
     uint32_t sum; /* of the training tokens */
 } corpus;
 
-enum { PIECES_USUAL = 4096 }; /* that are learnt where nobody says how many */
-
 typedef struct corpus_options {
     text_unit unit;         /* the vocabulary's, where there is one */
     vocabulary *vocabulary; /* what to number the text by, the corpus's from now on; NULL: that of the training text */

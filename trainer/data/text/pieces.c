@@ -140,10 +140,8 @@ tw_status pieces_train(const char *text, size_t size, size_t count, piece_set **
     lines all = {text, text + size, size / LEARNT + 1};
     uint8_t *bytes;
     size_t model_size;
-    tw_status status = piece_model_train(next_line, &all, count, &bytes, &model_size);
-    if (status == TW_ERROR_FORMAT) return TW_ERROR_ARGUMENT; /* its sentence says what would be right */
-    TW_TRY(status);
-    status = pieces_read(bytes, model_size, out);
+    TW_TRY(piece_model_train(next_line, &all, count ? count : PIECES_USUAL, count > 0, &bytes, &model_size));
+    tw_status status = pieces_read(bytes, model_size, out);
     free(bytes);
     return status;
 }

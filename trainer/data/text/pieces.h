@@ -15,9 +15,11 @@ typedef struct piece_set piece_set;
 tw_status pieces_read(const uint8_t *bytes, size_t size, piece_set **out);
 void pieces_destroy(piece_set *p); /* NULL is none */
 
-/* Learns `count` pieces from a text in UTF-8: of its lines, if it is long, so many as come to 64 MiB. The same text
- * gives the same pieces. They give back every text as it was, but for U+2581, which is a space. TW_ERROR_ARGUMENT says
- * how many it may be. */
+enum { PIECES_USUAL = 4096 };
+
+/* Learns `count` pieces from a text in UTF-8: of its lines, if it is long, so many as come to 64 MiB. 0: PIECES_USUAL,
+ * or as many as the text makes. The same text gives the same pieces. They give back every text as it was, but for
+ * U+2581, which is a space. TW_ERROR_ARGUMENT says how many it may be. */
 tw_status pieces_train(const char *text, size_t size, size_t count, piece_set **out);
 
 const piece_table *pieces_table(const piece_set *p);

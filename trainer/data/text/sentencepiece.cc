@@ -29,6 +29,23 @@ tw_status translate(const sentencepiece::util::Status &status)
                    text.c_str() + (check == std::string::npos || check + 2 == text.size() ? 0 : check + 2));
 }
 
+// How many pieces it may be it says by options of its own.
+tw_status translate_training(const sentencepiece::util::Status &status, size_t count)
+{
+    if (status.ok()) return TW_OK;
+    const std::string text = status.error_message();
+    const size_t least = text.find(" vs "), most = text.find("value <= ");
+    if (text.find("sentences_.empty()") != std::string::npos)
+        return tw_fail(TW_ERROR_ARGUMENT, "the training text has no line with anything in it to make pieces of");
+    if (least != std::string::npos)
+        return tw_fail(TW_ERROR_ARGUMENT, "%zu pieces are too few for this text: --vocabulary must be %ld or more",
+                       count, atol(text.c_str() + least + 4));
+    if (most != std::string::npos)
+        return tw_fail(TW_ERROR_ARGUMENT, "this text makes no %zu pieces: --vocabulary must be %ld or less", count,
+                       atol(text.c_str() + most + 9));
+    return translate(status);
+}
+
 // No exception passes into C.
 template <typename Action> tw_status guarded(Action action)
 {
@@ -127,13 +144,15 @@ extern "C" tw_status piece_model_decode(const piece_model *m, const uint32_t *id
     });
 }
 
-extern "C" tw_status piece_model_train(piece_source next, void *context, size_t count, uint8_t **bytes, size_t *size)
+extern "C" tw_status piece_model_train(piece_source next, void *context, size_t count, int exactly, uint8_t **bytes,
+                                       size_t *size)
 {
     return guarded([&] {
         Source source(next, context);
         std::string model;
         const std::unordered_map<std::string, std::string> options = {{"model_type", "bpe"},
                                                                       {"vocab_size", std::to_string(count)},
+                                                                      {"hard_vocab_limit", exactly ? "true" : "false"},
                                                                       {"normalization_rule_name", "identity"},
                                                                       {"add_dummy_prefix", "false"},
                                                                       {"remove_extra_whitespaces", "false"},
@@ -142,7 +161,8 @@ extern "C" tw_status piece_model_train(piece_source next, void *context, size_t 
                                                                       {"eos_id", "-1"},
                                                                       {"num_threads", "1"},
                                                                       {"minloglevel", "2"}};
-        const tw_status status = translate(sentencepiece::SentencePieceTrainer::Train(options, &source, &model));
+        const tw_status status =
+            translate_training(sentencepiece::SentencePieceTrainer::Train(options, &source, &model), count);
         *size = model.size();
         return status == TW_OK ? copy_out(model.data(), model.size(), bytes) : status;
     });

@@ -23,9 +23,10 @@ tw_status piece_model_decode(const piece_model *m, const uint32_t *ids, size_t c
 
 /* The texts to learn from, one after the other; NULL at the end. */
 typedef const char *(*piece_source)(void *context, size_t *size);
-/* A model of `count` pieces, merged from pairs (BPE). They keep every character of a text, and where one has no piece,
- * its bytes stand for it. What comes out is for free(). */
-tw_status piece_model_train(piece_source next, void *context, size_t count, uint8_t **bytes, size_t *size);
+/* A model of `count` pieces, merged from pairs (BPE); unless `exactly`, of fewer where the texts make no more. They
+ * keep every character of a text, and where one has no piece, its bytes stand for it. What comes out is for free().
+ * TW_ERROR_ARGUMENT says how many the texts make. */
+tw_status piece_model_train(piece_source next, void *context, size_t count, int exactly, uint8_t **bytes, size_t *size);
 
 #ifdef __cplusplus
 }

@@ -31,8 +31,8 @@ tw_status piece_model_decode(const piece_model *m, const uint32_t *ids, size_t c
     return refuse();
 }
 
-tw_status piece_model_train(piece_source next, void *context, size_t count, uint8_t **bytes, size_t *size)
+tw_status piece_model_train(piece_source next, void *context, size_t count, int exactly, uint8_t **bytes, size_t *size)
 {
-    (void)next, (void)context, (void)count, (void)bytes, (void)size;
+    (void)next, (void)context, (void)count, (void)exactly, (void)bytes, (void)size;
     return refuse();
 }
