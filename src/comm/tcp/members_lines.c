@@ -288,7 +288,7 @@ static void reach(tcp_lines *me, tcp_line_there *line, int happened)
     tcp_dial_serve(dial, happened, tw_clock(), me->acceptor.secret);
     if (dial->state == TCP_CONNECTED)
         begin_line(me, line);
-    else if (proving && dial->state == TCP_IDLE && ++line->turned_away == TCP_TRIALS && line->meets)
+    else if (proving && dial->state == TCP_IDLE && ++line->turned_away == me->trials && line->meets)
         me->lose(me->context, "");
 }
 
