@@ -46,6 +46,11 @@ typedef struct tw_members_options {
     double patience; /* seconds that members wait for one whose program is busy, and a newcomer to be let in; 0: 1800 */
 } tw_members_options;
 
+/* Sets of `options` what the environment says of where to listen, by THINWIRE_BIND, THINWIRE_ADVERTISE, THINWIRE_PORT,
+ * THINWIRE_LAST_PORT, THINWIRE_STREAMS and THINWIRE_REACHABLE, as tw_comm_open("tcp") takes it. The texts are the
+ * environment's. TW_ERROR_ARGUMENT names a variable that says what cannot be. */
+TW_API tw_status tw_members_environment(tw_tcp_options *options);
+
 /* Comes to a group, of which `meeting` ("10.0.0.5:7000") is any member's address. Where it is an address of this
  * machine and its port is free, this process opens the group, as its first member. There may be up to 16 addresses,
  * with commas in between ("10.0.0.5:7000,10.0.0.6:7000"): a process listens at the first of them that is its own,

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import unittest
+from unittest import mock
 
 import ranks
 
@@ -289,6 +290,8 @@ class Members(unittest.TestCase):
                                   ("local:eager=on", {}, "eager=on where members come and go")):
             with self.subTest(spec=spec, **more), self.assertRaisesRegex(thinwire.Error, words):
                 thinwire.torch.OuterLoop(model, optimiser, spec, **{"join": self.story.meeting, "patience": 1, **more})
+        with mock.patch.dict(os.environ, THINWIRE_REACHABLE="maybe"), self.assertRaisesRegex(thinwire.Error, "want yes or no"):
+            thinwire.members.Members(self.story.meeting, "", thinwire.Tcp())
         with self.assertRaisesRegex(thinwire.Error, "quorum=1.5: want a whole number"):
             thinwire.members.Members(self.story.meeting, "", thinwire.Tcp(), quorum=1.5)
 
