@@ -285,6 +285,7 @@ class Members(unittest.TestCase):
                                   (SPEC, {"workers": 2, "quorum": 1}, "quorum= is for a group whose members come and go"),
                                   (SPEC, {"join": "folder:here"}, "join='folder:here' needs workers= and rank="),
                                   (SPEC, {"join": "folder:here", "rank": 0}, "join='folder:here' needs workers= and rank="),
+                                  (SPEC, {"join": "http://user:pa/ss@host/x?sig"}, "join='http://host/x' needs workers= and rank="),
                                   (SPEC, {"quorum": 1.5}, "quorum=1.5: want a whole number"),
                                   ("streaming:every=8", {}, "delay=1 where members come and go"),
                                   ("local:eager=on", {}, "eager=on where members come and go")):
