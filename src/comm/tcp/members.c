@@ -24,8 +24,9 @@
 #define CALL 3.0     /* in which the group reaches a newcomer, or it takes itself for one that cannot be called */
 #define ANSWER 3.0   /* that a group at another address has to answer before one is opened at one's own */
 enum {
-    TRIALS = 12,     /* proofs that are turned away one after the other, in some ten seconds */
-    ASKED_TRIALS = 3 /* in less than a second, while it is asked whether there is a group */
+    TRIALS = 12,      /* proofs that are turned away one after the other, in some ten seconds */
+    ASKED_TRIALS = 3, /* in less than a second, while it is asked whether there is a group */
+    FRUITLESS = 5     /* generations that a member cannot connect for, at least, before it leaves */
 };
 
 _Static_assert((int)TW_MEMBERS_MOST == (int)COUNCIL_MOST, "as the header says");
@@ -40,6 +41,7 @@ struct tw_members {
     int meets;             /* it listens at a meeting point, so that it can be called */
     double round_began;    /* 0: there was none yet */
     uint64_t connecting;   /* the generation whose connections are being made */
+    int has_newcomers;     /* it has */
     pthread_mutex_t mutex; /* of what follows */
     pthread_cond_t looked; /* the thread has, at what came */
     pthread_t thread;
@@ -541,7 +543,11 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     me->connecting = list.generation;
     double silence = me->council.settings.grace;
     pthread_mutex_unlock(&me->mutex);
-    for (int i = 0; i < list.count; i++) doors[i] = list.seats[i].door;
+    me->has_newcomers = 0;
+    for (int i = 0; i < list.count; i++) {
+        doors[i] = list.seats[i].door;
+        me->has_newcomers |= list.seats[i].rounds == 0;
+    }
     describe(&list, place, generation);
     (void)tcp_listener_is_at(door, doors[place]); /* it may have found out meanwhile that it cannot be called */
     TRY(tw_tcp_connect(door, place, list.count, doors, silence / SILENCE, comm));
@@ -549,9 +555,10 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     return tw_comm_set_patience(*comm, me->options.patience);
 }
 
-/* *again: it was decided, and somebody was lost before all were connected. */
+/* *again: it was decided, and somebody was lost before all were connected. *fruitless counts those of which a newcomer
+ * cannot be the reason. */
 static tw_status try_generation(tw_members *me, uint64_t rounds, int leaves, tw_generation *generation, int *again,
-                                tw_comm **comm)
+                                int *fruitless, tw_comm **comm)
 {
     tw_tcp *door;
     council_verdict verdict;
@@ -562,9 +569,20 @@ static tw_status try_generation(tw_members *me, uint64_t rounds, int leaves, tw_
     if (status == TW_OK && verdict == COUNCIL_GENERATION) {
         status = connect_all(me, door, generation, comm);
         *again = status == TW_ERROR_PEER && !tcp_is_stopped(&me->tcp);
+        *fruitless += *again && !me->has_newcomers;
     }
     tw_tcp_destroy(door);
     return status;
+}
+
+/* Of two that lack only the way to each other the later one leaves the group sooner, so that the rest goes on. */
+static tw_status check_way(const tw_generation *generation, int fruitless)
+{
+    if (fruitless < FRUITLESS + generation->size - 1 - generation->rank) return TW_OK;
+    return tw_fail(TW_ERROR_PEER,
+                   "%d times in a row this member was not connected with all the others of its group, which are there: "
+                   "it and one of them have lost the way to each other",
+                   fruitless);
 }
 
 tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_generation *generation, tw_comm **comm)
@@ -581,10 +599,11 @@ tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_ge
     members->round_began = 0;
     uint64_t applied = rounds < 0 ? 0 : (uint64_t)rounds + 1;
     tw_status status;
-    int again;
+    int again, fruitless = 0;
     do {
-        status = try_generation(members, applied, leaves, &known, &again, comm);
+        status = try_generation(members, applied, leaves, &known, &again, &fruitless, comm);
         if (again && !known.kept) applied = 0;
+        if (again) TRY(check_way(&known, fruitless));
     } while (again);
     known.struct_size = size;
     memcpy(generation, &known, size < sizeof known ? size : sizeof known);

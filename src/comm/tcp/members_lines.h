@@ -63,6 +63,7 @@ typedef struct tcp_lines {
     tcp_acceptor acceptor;
     char meetings[TCP_MEETINGS][TCP_ADDRESS]; /* where a newcomer may know somebody; a word to nobody goes there */
     int meeting_count;
+    double unknown[TCP_MEETINGS]; /* until then its name is not looked up again: that may take seconds */
     tcp_line_here here[TCP_LINES];
     tcp_line_there *there[TCP_LINES];
     int here_count, there_count;
