@@ -148,8 +148,8 @@ static outcome wait_for(transport *me, request *one, double seconds, int *is_los
     outcome now;
     *is_lost = 0;
     while ((now = look(me, one, end - tw_clock())) == PENDING && !*is_lost && tw_clock() < end) {
-        *is_lost = me->left || is_gone(me, one->peer,
-                                       end - tw_clock()); /* it looks once more: a farewell follows the last message */
+        *is_lost = me->left || is_gone(me, one->peer, end - tw_clock());
+        /* It looks once more: a farewell follows the last message. */
         if (!*is_lost) folder_nap(&me->at, &nap, end);
     }
     return now;
