@@ -46,16 +46,23 @@ typedef struct tw_members_options {
     double patience; /* seconds that members wait for one whose program is busy, and a newcomer to be let in; 0: 1800 */
 } tw_members_options;
 
+/* Sets of `options` what the environment says of where to listen, by THINWIRE_BIND, THINWIRE_ADVERTISE, THINWIRE_PORT,
+ * THINWIRE_LAST_PORT, THINWIRE_STREAMS and THINWIRE_REACHABLE, as tw_comm_open("tcp") takes it. The texts are the
+ * environment's. TW_ERROR_ARGUMENT names a variable that says what cannot be. */
+TW_API tw_status tw_members_environment(tw_tcp_options *options);
+
 /* Comes to a group, of which `meeting` ("10.0.0.5:7000") is any member's address. Where it is an address of this
  * machine and its port is free, this process opens the group, as its first member. There may be up to 16 addresses,
  * with commas in between ("10.0.0.5:7000,10.0.0.6:7000"): a process listens at the first of them that is its own,
  * comes to the group where any other of them answers, and opens one only at the first address, if within 3 seconds no
  * other answers. So the process that opened a group can be started again by the same words while the group goes on
- * without it. Else it returns at once: tw_members_next is what waits. `subject` is what all members have to train
- * alike, such as the spec and a line for each tensor, up to 1 MiB: newcomers with another are refused, and told of the
- * first line that differs. `options` may be NULL. `tcp` is as for tw_tcp_join, or NULL; its `refused` is called by the
- * group's own thread. With a key nobody learns anything who does not prove that he knows it, and without one anybody
- * who reaches a member's port can take part. TW_ERROR_ARGUMENT, TW_ERROR_SYSTEM as for tw_tcp_join. */
+ * without it; where that group trains something else by now or has another key, it is TW_ERROR_PEER. A name that
+ * cannot be resolved is passed over while another can. Else it returns at once: tw_members_next is what waits.
+ * `subject` is what all members have to train alike, such as the spec and a line for each tensor, up to 1 MiB:
+ * newcomers with another are refused, and told of the first line that differs. `options` may be NULL. `tcp` is as for
+ * tw_tcp_join, or NULL; its `refused` is called by the group's own thread. With a key nobody learns anything who does
+ * not prove that he knows it, and without one anybody who reaches a member's port can take part. TW_ERROR_ARGUMENT,
+ * TW_ERROR_SYSTEM as for tw_tcp_join. */
 TW_API tw_status tw_members_join(const char *meeting, const char *subject, const tw_members_options *options,
                                  const tw_tcp_options *tcp, tw_members **members);
 /* Leaves without a word, as a crash does, if it has not left before. */

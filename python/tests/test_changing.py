@@ -180,6 +180,7 @@ class ChangingTest(unittest.TestCase):
             with self.subTest(spec), mock.patch.multiple(ChangingLoop, _hand_over=noted, _take_place=taken):
                 members = self.begin(spec, 4, unit=3)
                 self.end(members[1:2], "leave")
+                self.assertEqual(held_back(members[1].loop), 0)
                 for member in members[:1] + members[2:]:
                     member.wait(3)
                 self.end(members[:1] + members[2:])

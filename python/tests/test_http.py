@@ -160,6 +160,26 @@ class HttpTest(unittest.TestCase):
             self.assertRegex(self.refused(server.url), "rank 0 of 2 did not come .* seconds .the server answers 503.$")
         self.assertRegex(self.refused(server.url), "hello-0 cannot be written: .*connect")  # nobody is there any more
 
+    def test_a_server_that_stands_still_is_waited_for_as_long_as_told(self):
+        """Each request is let go of after two seconds at least; at thirty, this would take minutes."""
+        for method, name in (("PUT", "hello-0"), ("GET", "hello-1")):
+            with self.subTest(method):
+                over = threading.Event()
+                silent = lambda handler, asked, path: (asked, path[-7:]) == (method, name) and (over.wait(ranks.SECONDS) or True)
+                with Server(silent) as server:
+                    self.assertRegex(self.refused(server.url), "imeout|did not come")
+                    self.assertLessEqual(server.count(method, name), 2)
+                    self.assertFalse(over.is_set())
+                    over.set()
+
+    def test_a_server_that_removes_nothing_is_told_of_once(self):
+        refuses = lambda handler, method, path: method == "DELETE" and (handler.say(405) or True)
+        with Server(refuses) as server, self.assertLogs("thinwire", "WARNING") as told:
+            both(server.url, lambda comm: [comm.barrier() for _ in range(3)])
+        self.assertEqual(len(told.output), 2)  # by each of the two
+        for line in told.output:
+            self.assertIn("the web server answers 405 to DELETE", line)
+
     def test_nobody_is_sent_elsewhere(self):
         with Server() as other:
             elsewhere = lambda handler, method, path: handler.say(302, Location=other.url) or True
@@ -203,6 +223,11 @@ class HttpTest(unittest.TestCase):
                     self.assertIn("rank 1 of 2 did not come", self.refused(server.url))
         with Server(lambda handler, method, path: method == "PUT" and (endless(handler) or True)) as server:
             self.assertIn("cannot be written: the server answers and does not end", self.refused(server.url))
+
+    def test_a_password_that_looks_like_a_path_is_refused_and_not_shown(self):
+        for url in (f"http://user:pa/{SECRET}@127.0.0.1:1/x", f"http://user:pa?{SECRET}@127.0.0.1:1/x"):
+            with self.subTest(url):
+                self.assertIn("write these two in a password as %2F and %3F", self.refused(url))
 
     def test_urls_that_cannot_be(self):
         for url in ("http://", "https:///run", "http://host/a b", "http://host/#here", "http://host/\u00e4"):

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import unittest
+from unittest import mock
 
 import ranks
 
@@ -284,11 +285,14 @@ class Members(unittest.TestCase):
                                   (SPEC, {"workers": 2, "quorum": 1}, "quorum= is for a group whose members come and go"),
                                   (SPEC, {"join": "folder:here"}, "join='folder:here' needs workers= and rank="),
                                   (SPEC, {"join": "folder:here", "rank": 0}, "join='folder:here' needs workers= and rank="),
+                                  (SPEC, {"join": "http://user:pa/ss@host/x?sig"}, "join='http://host/x' needs workers= and rank="),
                                   (SPEC, {"quorum": 1.5}, "quorum=1.5: want a whole number"),
                                   ("streaming:every=8", {}, "delay=1 where members come and go"),
                                   ("local:eager=on", {}, "eager=on where members come and go")):
             with self.subTest(spec=spec, **more), self.assertRaisesRegex(thinwire.Error, words):
                 thinwire.torch.OuterLoop(model, optimiser, spec, **{"join": self.story.meeting, "patience": 1, **more})
+        with mock.patch.dict(os.environ, THINWIRE_REACHABLE="maybe"), self.assertRaisesRegex(thinwire.Error, "want yes or no"):
+            thinwire.members.Members(self.story.meeting, "", thinwire.Tcp())
         with self.assertRaisesRegex(thinwire.Error, "quorum=1.5: want a whole number"):
             thinwire.members.Members(self.story.meeting, "", thinwire.Tcp(), quorum=1.5)
 

@@ -54,6 +54,7 @@ static void test_members(void **state)
     tw_comm *comm = NULL, *alone;
     tw_members_outcome due;
     tw_generation generation = {.struct_size = sizeof generation};
+    NEEDED(tw_members_environment, options, NULL);
     NEEDED(tw_members_join, meeting, NULL, "", NULL, NULL, &members);
     NEEDED(tw_members_join, subject, meeting, NULL, NULL, NULL, &members);
     NEEDED(tw_members_join, members, meeting, "", NULL, NULL, NULL);

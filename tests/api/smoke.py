@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import unittest
+from unittest import mock
 
 sys.dont_write_bytecode = True
 from binding import Binding
@@ -639,7 +640,10 @@ class SmokeTest(unittest.TestCase):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             meeting = f"127.0.0.1:{free.getsockname()[1]}".encode()
-        tcp, options = struct("tw_tcp_options", bind=b"127.0.0.1"), struct("tw_members_options", grace=10.0)
+        tcp, options = struct("tw_tcp_options"), struct("tw_members_options", grace=10.0)
+        with mock.patch.dict(os.environ, THINWIRE_BIND="127.0.0.1", THINWIRE_STREAMS="2", THINWIRE_REACHABLE="yes"):
+            ok("tw_members_environment", ctypes.byref(tcp))
+        self.assertEqual((tcp.bind, tcp.streams, tcp.behind), (b"127.0.0.1", 2, 0))
         members = made("tw_members_join", meeting, b"the spec local", ctypes.byref(options), ctypes.byref(tcp))
         self.assertEqual((call("tw_members_address", members), call("tw_members_opened", members)), (meeting, 1))
         generation, due = struct("tw_generation"), ctypes.c_int(7)

@@ -226,6 +226,8 @@ class ChangingTest(CommandLineTest):
                                  ((*LOCAL, "--seal"), "--key-file"),
                                  ((*LOCAL, "--transport", "threads"), "--transport")):
             self.refuse(2, [culprit], *self.train_words("--join", self.meeting, *options))
+        for name, value in (("THINWIRE_REACHABLE", "maybe"), ("THINWIRE_STREAMS", "many")):
+            self.refuse(2, [name, value], *self.train_words("--join", self.meeting, *LOCAL), env={name: value})
 
 
 if __name__ == "__main__":

@@ -404,8 +404,9 @@ static void begin_node(int n, int opens)
     council_settings settings = {.grace = GRACE, .patience = 60, .send = send, .context = &numbers[n]};
     numbers[n] = n;
     snprintf(name, sizeof name, "n%d", n);
-    council_begin(&me->council, &settings, name, opens, w.now);
+    council_begin(&me->council, &settings, name, w.now);
     if (opens) {
+        council_open(&me->council);
         me->theta.rounds = 1;
         me->next = 0;
     }
@@ -588,7 +589,7 @@ static circle *begin_circle(int count)
         decided.list.seats[n].rounds = 1;
     }
     for (int n = 0; n < count; n++) {
-        council_begin(&all->members[n], &settings, decided.list.seats[n].name, 0, 0);
+        council_begin(&all->members[n], &settings, decided.list.seats[n].name, 0);
         snprintf(decided.to, COUNCIL_NAME, "n%d", n);
         council_hear(&all->members[n], &decided, 0);
         if (n > 0) council_meet(&all->members[n], "door", 2, 0, 0);
@@ -655,7 +656,7 @@ static void test_a_newcomer_does_not_wait_for_a_group_that_has_ended(void **cont
     council_message decided = {.kind = COUNCIL_DECIDED, .to = "n2", .list = all->members[1].list};
     all->members[0].state = all->members[1].state = COUNCIL_BUSY;
     all->count = 3;
-    council_begin(newcomer, &all->members[0].settings, "n2", 0, 0);
+    council_begin(newcomer, &all->members[0].settings, "n2", 0);
     council_meet(newcomer, "door", 0, 0, 0);
     pass_time(all, 2 * GRACE); /* a group that is not there yet may come */
     council_hear(newcomer, &decided, all->now);
@@ -669,12 +670,37 @@ static void test_a_newcomer_does_not_wait_for_a_group_that_has_ended(void **cont
     free(all);
 }
 
+/* One that the first member cannot hear ends ever fewer generations, by which nobody is let in. */
+static void test_a_newcomer_whom_the_first_cannot_hear_does_not_stop_the_others(void **context)
+{
+    (void)context;
+    circle *all = begin_circle(2);
+    council *second = &all->members[1];
+    council_message join = {.kind = COUNCIL_JOIN, .state = COUNCIL_READY, .seat = {.name = "n2", .door = "door"}};
+    council_message decided = {.kind = COUNCIL_DECIDED, .list = second->list};
+    snprintf(decided.to, COUNCIL_NAME, "n1");
+    int ended = 0;
+    for (double now = 1; now < 61; now += COUNCIL_BEAT) {
+        council_hear(second, &join, now);
+        all->waiting = 0;
+        if (!council_has_visitors(second, now)) continue;
+        ended++;
+        decided.list.generation++;
+        council_hear(second, &decided, now);
+        assert_int_equal(second->visitor_count, 1);
+    }
+    assert_int_equal(ended, 7); /* after half a second, one, two, 4, 8, 16 and 32 */
+    free(all);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_schedules),
-                                       cmocka_unit_test(test_a_newcomer_is_introduced_before_a_generation_ends),
-                                       cmocka_unit_test(test_a_newcomer_does_not_wait_for_a_group_that_has_ended),
-                                       cmocka_unit_test(test_others_go_on_without_a_busy_first_member),
-                                       cmocka_unit_test(test_half_without_a_busy_first_member_is_no_quorum)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_a_newcomer_is_introduced_before_a_generation_ends),
+        cmocka_unit_test(test_a_newcomer_does_not_wait_for_a_group_that_has_ended),
+        cmocka_unit_test(test_a_newcomer_whom_the_first_cannot_hear_does_not_stop_the_others),
+        cmocka_unit_test(test_others_go_on_without_a_busy_first_member),
+        cmocka_unit_test(test_half_without_a_busy_first_member_is_no_quorum)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,10 +42,9 @@ static void note_refusal(void *context, const char *text)
         if (strstr(text, reasons[i]) && strstr(text, "127.0.0.1")) all->counts[i]++;
 }
 
-static tw_members *join_at(const char *meeting, const char *what, const char *secret, refusals *all,
-                           const char *advertised)
+static tw_status try_to_join(const char *meeting, const char *what, const char *secret, refusals *all,
+                             const char *advertised, tw_members **members)
 {
-    tw_members *members;
     const tw_members_options options = {.struct_size = sizeof options, .grace = 10, .patience = 60};
     const tw_tcp_options tcp = {.struct_size = sizeof tcp,
                                 .bind = "127.0.0.1",
@@ -54,7 +53,14 @@ static tw_members *join_at(const char *meeting, const char *what, const char *se
                                 .key_size = strlen(secret),
                                 .refused = all ? note_refusal : NULL,
                                 .context = all};
-    assert_int_equal(tw_members_join(meeting, what, &options, &tcp, &members), TW_OK);
+    return tw_members_join(meeting, what, &options, &tcp, members);
+}
+
+static tw_members *join_at(const char *meeting, const char *what, const char *secret, refusals *all,
+                           const char *advertised)
+{
+    tw_members *members;
+    assert_int_equal(try_to_join(meeting, what, secret, all, advertised, &members), TW_OK);
     return members;
 }
 
@@ -226,6 +232,14 @@ static void test_those_behind_routers_outlive_their_founder(void **context)
     for (int n = 1; n < ALL; n++) go(&players[n]);
 }
 
+/* Where it lay the first member's group goes on, and has no place for this one. */
+static void expect_no_second_group(const char *meeting, const char *what, const char *secret, const char *reason)
+{
+    tw_members *members;
+    assert_int_equal(try_to_join(meeting, what, secret, NULL, NULL, &members), TW_ERROR_PEER);
+    assert_non_null(strstr(tw_last_error(), reason));
+}
+
 /* All are started with the same two addresses, of which the first member has the one and the second the other. */
 static void test_the_first_comes_again_by_the_same_words(void **context)
 {
@@ -248,6 +262,8 @@ static void test_the_first_comes_again_by_the_same_words(void **context)
     begin(players + 1, 2, 2);
     end(players + 1, 2);
     uint64_t before = players[1].generation.number;
+    expect_no_second_group(both, "the spec local:every=9\n", key, "this process has the spec local:every=9 where");
+    expect_no_second_group(both, subject, other_key, "turns this process away: it may have another key, or none");
     come(&players[0], both);
     assert_false(tw_members_opened(players[0].members));
     assert_string_equal(tw_members_address(players[0].members), first);
@@ -274,6 +290,26 @@ static void test_who_waits_is_no_group(void **context)
     assert_string_equal(tw_members_address(players[1].members), second);
     assert_false(tw_members_opened(players[1].members));
     assert_true(tw_members_opened(players[0].members));
+    go(&players[0]);
+    go(&players[1]);
+}
+
+static void test_a_name_that_is_not_known_keeps_nobody_away(void **context)
+{
+    (void)context;
+    char meeting[TCP_ADDRESS], places[2 * TCP_ADDRESS];
+    player players[2];
+    tw_members *members;
+    find_meeting(meeting);
+    snprintf(places, sizeof places, "nosuch..invalid:7000,%s", meeting);
+    come(&players[0], meeting);
+    players[0].rounds = 0;
+    come(&players[1], places);
+    begin(players, 2, 2);
+    end(players, 2);
+    assert_int_equal(tw_members_join("nosuch..invalid:7000,no..name:7", subject, NULL, NULL, &members),
+                     TW_ERROR_ARGUMENT);
+    assert_non_null(strstr(tw_last_error(), "cannot be resolved"));
     go(&players[0]);
     go(&players[1]);
 }
@@ -505,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_those_behind_routers_outlive_their_founder),
         cmocka_unit_test(test_the_first_comes_again_by_the_same_words),
         cmocka_unit_test(test_who_waits_is_no_group),
+        cmocka_unit_test(test_a_name_that_is_not_known_keeps_nobody_away),
         cmocka_unit_test(test_places_that_are_none),
         cmocka_unit_test(test_another_key_and_another_subject),
         cmocka_unit_test(test_strangers),

@@ -46,7 +46,11 @@ static ends begin_relay(void)
     ends made = {.relay = tcp_relay_create(1)};
     assert_non_null(made.relay);
     tcp_relay_expect(made.relay, 3, 5, 1);
+    assert_true(tcp_relay_lacks(made.relay, 3));
     hand_over(made.relay, (tcp_place){3, 5, 1}, &made.own[0]);
+    assert_false(tcp_relay_lacks(made.relay, 3));
+    assert_true(tcp_relay_lacks(made.relay, 5));
+    assert_false(tcp_relay_lacks(made.relay, 4));
     hand_over(made.relay, (tcp_place){5, 3, 1}, &made.own[1]);
     assert_true(tcp_relay_begin(made.relay));
     return made;
@@ -62,6 +66,7 @@ static void only_what_was_agreed_has_a_place(void **state)
     assert_null(tcp_relay_end(one.relay, (tcp_place){4, 5, 1}));
     assert_null(tcp_relay_end(one.relay, (tcp_place){5, 5, 1}));
     assert_null(tcp_relay_end(NULL, (tcp_place){3, 5, 1}));
+    assert_false(tcp_relay_lacks(one.relay, 3) || tcp_relay_lacks(one.relay, 5) || tcp_relay_lacks(NULL, 3));
     for (int i = 0; i < 2; i++) close(one.own[i]);
     tcp_relay_destroy(one.relay, 60);
 }

@@ -16,7 +16,8 @@ enum {
     CHANNEL = 4,
     BYTES = 50,
     SEALED = BYTES + 20,
-    HELLO = 84,
+    HELLO = 84, /* bytes, of which the first 8 say which version */
+    MAGIC = 8,
     PROOF = 32,
     MOST = 256,
     RECORDED = 64,
@@ -595,6 +596,7 @@ static void test_a_changed_beginning_is_refused(void **state)
         open_group(RANKS, all, members, key, 60);
         assert_int_equal(members[0].status, TW_ERROR_PACKET);
         assert_non_null(strstr(members[0].reason, "rank 1"));
+        if (at < MAGIC) assert_non_null(strstr(members[0].reason, "with the same version of thinwire?"));
         for (int r = 0; r < RANKS; r++) tw_comm_destroy(members[r].comm);
         pthread_mutex_destroy(&all->lock);
         free(all);

@@ -10,7 +10,7 @@
 
 #define WEIGHTS "own/" /* as an exchange saves them, where it does */
 #define BASE_BUFFERS "base/"
-enum { LARGEST_NAME = 512 };
+enum { LARGEST_NAME = 512, TOLL = 4096 /* bytes that each tensor counts for beside its own */ };
 
 void carry_release(carry *c)
 {
@@ -91,12 +91,13 @@ static uint64_t bytes_of(const parcel *p, uint64_t most)
 static tw_status take_parcel(const worker *w, int donor, parcel *p, const void *given, uint64_t *left, tw_state *state)
 {
     size_t shape[TW_MAX_DIMS] = {0};
-    uint64_t bytes = bytes_of(p, *left);
+    uint64_t room = *left > TOLL ? *left - TOLL : 0; /* one without bytes counts, too: there is an end */
+    uint64_t bytes = bytes_of(p, room);
     p->name[LARGEST_NAME - 1] = 0;
-    if (bytes > *left)
+    if (!room || bytes > room)
         return tw_fail(TW_ERROR_PACKET, "rank %d gives %.100s of a size or type that no network like this has", donor,
                        p->name);
-    *left -= bytes;
+    *left = room - bytes;
     void *data = malloc((size_t)bytes + 1);
     if (!data) return tw_fail(TW_ERROR_MEMORY, "no memory for the %.100s that rank %d gives", p->name, donor);
     if (given) memcpy(data, given, (size_t)bytes);

@@ -68,32 +68,14 @@ static int is_stopped(void *context)
     return !g->was_in && interrupt_asked();
 }
 
-static tw_status read_port(const char *name, int *port)
-{
-    char *end;
-    const char *text = getenv(name);
-    if (!text) return TW_OK;
-    long value = strtol(text, &end, 10);
-    if (*end || end == text || value < 1 || value > 65535)
-        return tw_fail(TW_ERROR_ARGUMENT, "%s is \"%.40s\"; it must be a port, 1 to 65535", name, text);
-    *port = (int)value;
-    return TW_OK;
-}
-
 static tw_status join_members(const train_settings *s, const char *subject, group *g)
 {
     int told = options_source(s->set, "timeout") > OPTION_FROM_RUN; /* else the group's own, which is shorter */
     tw_members_options limits = {.struct_size = sizeof limits, .grace = told ? s->timeout : 0, .patience = s->patience};
-    tw_tcp_options tcp = {.struct_size = sizeof tcp,
-                          .bind = getenv("THINWIRE_BIND"),
-                          .advertise = getenv("THINWIRE_ADVERTISE"),
-                          .refused = tell_refused,
-                          .stopped = is_stopped,
-                          .context = g,
-                          .sealed = s->seal};
+    tw_tcp_options tcp = {
+        .struct_size = sizeof tcp, .refused = tell_refused, .stopped = is_stopped, .context = g, .sealed = s->seal};
     const char *key_file = s->key_file ? s->key_file : getenv("THINWIRE_KEY_FILE");
-    TW_TRY(read_port("THINWIRE_PORT", &tcp.first_port));
-    TW_TRY(read_port("THINWIRE_LAST_PORT", &tcp.last_port));
+    TW_TRY(tw_members_environment(&tcp));
     if (key_file) {
         TW_TRY(tw_seal_read_key(key_file, g->key, NULL));
         tcp.key = g->key;

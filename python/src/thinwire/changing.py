@@ -168,6 +168,8 @@ class ChangingLoop:
             given = spread(comm, rank, given, {}, most_of(self.tensors, {}), whole)[0]
             if comm.rank == min(stay, key=lambda r: (r - rank) % comm.size):
                 self._take_over({**kept, **given})
+        if leaves and stay:  # it has been handed over: what it saves from here on has none of it
+            self._kept = self._for_newcomers()
         self._stayed = len(stay)
 
     def _take_over(self, theirs: Entries) -> None:
@@ -234,7 +236,8 @@ class ChangingLoop:
                           "they are lost, or lack a round", stacklevel=7)
 
     def _for_newcomers(self) -> Entries:
-        """What the exchange holds back counts once, and so it is nothing in there; what is the same for all is there."""
+        """What the exchange holds back counts once, and so it is nothing in there; what is the same for all is there. One that
+        leaves keeps no more."""
         kept = self._kept or {}
         try:
             return outer.regrouped(self.spec, self.tensors, {0: kept}.get, 2, 1, 2)

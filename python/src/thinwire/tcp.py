@@ -111,7 +111,14 @@ def options_of(tcp: Tcp, interrupt: Interrupt, **more: int) -> TcpOptions:
     return TcpOptions(struct_size=ctypes.sizeof(TcpOptions), bind=text(tcp.bind, "THINWIRE_BIND"),
                       advertise=text(tcp.advertise, "THINWIRE_ADVERTISE"), first_port=tcp.ports[0],
                       last_port=tcp.ports[1], streams=tcp.streams, key=tcp.key or None, key_size=len(tcp.key),
-                      stopped=interrupt.stopped, behind=os.environ.get("THINWIRE_REACHABLE") == "no", **more)
+                      stopped=interrupt.stopped, behind=is_behind(), **more)
+
+
+def is_behind() -> bool:
+    value = os.environ.get("THINWIRE_REACHABLE", "yes")
+    if value not in ("yes", "no"):
+        raise Error(f'THINWIRE_REACHABLE is "{value:.40}" in the environment: want yes or no')
+    return value == "no"
 
 
 def text(given: Optional[str], variable: str) -> Optional[bytes]:

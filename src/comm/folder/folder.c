@@ -21,6 +21,9 @@
         if (try_status != TW_OK) return try_status;                                                                    \
     } while (0)
 
+#define SEND_SECONDS 60.0 /* a server that stands still is waited for, since no deadline is told with a send */
+#define FAREWELL_SECONDS 5.0
+
 typedef enum outcome { PENDING, DONE, TOO_LONG } outcome;
 
 typedef struct flow flow;
@@ -67,12 +70,12 @@ static void name_farewell(int rank, char name[STORE_NAME])
     snprintf(name, STORE_NAME, "gone-%d", rank);
 }
 
-static int is_gone(const transport *me, int peer)
+static int is_gone(const transport *me, int peer, double seconds)
 {
     char name[STORE_NAME];
     store_header header;
     name_farewell(peer, name);
-    return store_read(&me->at, name, NULL, 0, &header) == STORE_WHOLE && header.session == me->session;
+    return store_read(&me->at, name, NULL, 0, seconds, &header) == STORE_WHOLE && header.session == me->session;
 }
 
 /* ---- flows ---- */
@@ -110,14 +113,14 @@ static void take_out(request *one)
 }
 
 /* Gives the messages that are there to the receives that wait, oldest first. Under the lock. */
-static void progress(transport *me, flow *from)
+static void progress(transport *me, flow *from, double seconds)
 {
     while (from->oldest) {
         char name[STORE_NAME];
         store_header header;
         request *one = from->oldest;
         name_message(from->peer, me->rank, from->channel, from->received, name);
-        store_found found = store_read(&me->at, name, one->dst, one->size, &header);
+        store_found found = store_read(&me->at, name, one->dst, one->size, seconds, &header);
         one->saw_part = found == STORE_PARTIAL;
         if (found == STORE_ABSENT || found == STORE_PARTIAL || header.session != me->session) return;
         one->outcome = found == STORE_WHOLE ? DONE : TOO_LONG;
@@ -129,10 +132,10 @@ static void progress(transport *me, flow *from)
     }
 }
 
-static outcome look(transport *me, request *one)
+static outcome look(transport *me, request *one, double seconds)
 {
     pthread_mutex_lock(&me->lock);
-    if (one->from) progress(me, one->from);
+    if (one->from) progress(me, one->from, seconds);
     outcome now = one->outcome;
     pthread_mutex_unlock(&me->lock);
     return now;
@@ -144,8 +147,9 @@ static outcome wait_for(transport *me, request *one, double seconds, int *is_los
     double end = tw_clock() + seconds, nap = 0;
     outcome now;
     *is_lost = 0;
-    while ((now = look(me, one)) == PENDING && !*is_lost && tw_clock() < end) {
-        *is_lost = me->left || is_gone(me, one->peer); /* it looks once more: a farewell follows the last message */
+    while ((now = look(me, one, end - tw_clock())) == PENDING && !*is_lost && tw_clock() < end) {
+        *is_lost = me->left || is_gone(me, one->peer, end - tw_clock());
+        /* It looks once more: a farewell follows the last message. */
         if (!*is_lost) folder_nap(&me->at, &nap, end);
     }
     return now;
@@ -164,7 +168,7 @@ static tw_status folder_start_send(void *self, int peer, unsigned channel, const
     flow *to = made ? find_flow(me, peer, channel) : NULL;
     if (to) name_message(me->rank, peer, channel, to->sent++, name);
     pthread_mutex_unlock(&me->lock);
-    tw_status status = to ? store_write(&me->at, name, &header, src) : no_memory();
+    tw_status status = to ? store_write(&me->at, name, &header, src, SEND_SECONDS) : no_memory();
     if (status != TW_OK) {
         free(made);
         return status;
@@ -239,7 +243,7 @@ static void folder_leave(void *self)
     const store_header header = {.session = me->session};
     if (atomic_exchange(&me->left, 1)) return;
     name_farewell(me->rank, name);
-    store_write(&me->at, name, &header, NULL);
+    store_write(&me->at, name, &header, NULL, FAREWELL_SECONDS);
 }
 
 static void folder_destroy(void *self)

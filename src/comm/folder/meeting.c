@@ -30,23 +30,23 @@ static void name_hello(int rank, char name[STORE_NAME])
     snprintf(name, STORE_NAME, "hello-%d", rank);
 }
 
-static tw_status say_hello(meeting *me)
+static tw_status say_hello(meeting *me, double seconds)
 {
     char name[STORE_NAME];
     const store_header header = {.session = me->seen[me->rank], .size = sizeof(uint64_t) * (size_t)me->size};
     name_hello(me->rank, name);
     memcpy(me->written, me->seen, sizeof me->written);
-    return store_write(me->at, name, &header, me->seen);
+    return store_write(me->at, name, &header, me->seen, seconds);
 }
 
 /* *agrees: it has the numbers that this rank has. One that counts other ranks may be of an earlier run. */
-static tw_status read_hello(meeting *me, int rank, int *agrees)
+static tw_status read_hello(meeting *me, int rank, double seconds, int *agrees)
 {
     char name[STORE_NAME];
     numbers theirs;
     store_header header;
     name_hello(rank, name);
-    store_found found = store_read(me->at, name, theirs, sizeof theirs, &header);
+    store_found found = store_read(me->at, name, theirs, sizeof theirs, seconds, &header);
     *agrees = 0;
     if (found != STORE_WHOLE || header.size != sizeof(uint64_t) * (size_t)me->size) return TW_OK; /* it will come */
     if (rank == me->rank && header.session != me->seen[rank])
@@ -57,11 +57,11 @@ static tw_status read_hello(meeting *me, int rank, int *agrees)
     return TW_OK;
 }
 
-static tw_status read_all(meeting *me, int *missing)
+static tw_status read_all(meeting *me, double end, int *missing)
 {
     int agrees, first = -1;
     for (int r = 0; r < me->size; r++) {
-        tw_status status = read_hello(me, r, &agrees);
+        tw_status status = read_hello(me, r, end - tw_clock(), &agrees);
         if (status != TW_OK) return status;
         if (!agrees && first < 0) first = r;
     }
@@ -85,12 +85,12 @@ tw_status folder_meet(const store *at, int rank, int size, double seconds, uint6
     while (!me.seen[rank])
         if (getrandom(&me.seen[rank], sizeof(uint64_t), 0) != sizeof(uint64_t))
             return tw_fail(TW_ERROR_SYSTEM, "this system has no random numbers");
-    tw_status status = say_hello(&me);
-    while (status == TW_OK && (status = read_all(&me, &missing)) == TW_OK) {
+    tw_status status = say_hello(&me, seconds);
+    while (status == TW_OK && (status = read_all(&me, end, &missing)) == TW_OK) {
         int told = memcmp(me.seen, me.written, sizeof me.seen) == 0;
         if (told && missing < 0) break;
         if (!told)
-            status = say_hello(&me);
+            status = say_hello(&me, end - tw_clock());
         else if (tw_clock() >= end)
             status = give_up(&me, missing, seconds);
         else

@@ -24,7 +24,7 @@ void store_close(store *at)
     free(at->path);
 }
 
-tw_status store_write(const store *at, const char *name, const store_header *header, const void *bytes)
+tw_status store_write(const store *at, const char *name, const store_header *header, const void *bytes, double seconds)
 {
     char reason[STORE_REASON];
     store_pieces pieces = {.bytes = (void *)(uintptr_t)bytes, .size = (size_t)header->size};
@@ -33,15 +33,16 @@ tw_status store_write(const store *at, const char *name, const store_header *hea
     tw_put(pieces.head + 8, header->session, 8);
     tw_put(pieces.head + 16, header->size, 8);
     tw_put(pieces.head + CRC_AT, crc_of(pieces.head, bytes, pieces.size), 4);
-    if (at->ops->put(at->self, name, &pieces, reason)) return TW_OK;
+    if (at->ops->put(at->self, name, &pieces, seconds, reason)) return TW_OK;
     return tw_fail(TW_ERROR_IO, "%s/%s cannot be written: %s", at->path, name, reason);
 }
 
-store_found store_read(const store *at, const char *name, void *bytes, size_t capacity, store_header *header)
+store_found store_read(const store *at, const char *name, void *bytes, size_t capacity, double seconds,
+                       store_header *header)
 {
     store_pieces pieces = {.bytes = bytes, .size = capacity};
     const unsigned char *head = pieces.head;
-    store_found found = at->ops->get(at->self, name, &pieces);
+    store_found found = at->ops->get(at->self, name, &pieces, seconds);
     if (found != STORE_WHOLE) return found;
     *header = (store_header){(uint32_t)tw_get(head + 4, 4), tw_get(head + 8, 8), tw_get(head + 16, 8)};
     if (pieces.there < STORE_HEADER || memcmp(head, magic, sizeof magic) != 0 ||

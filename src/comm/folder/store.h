@@ -27,10 +27,11 @@ typedef struct store_pieces {
 } store_pieces;
 
 typedef struct store_ops {
-    /* Puts a file in its place, whole; 0: `reason` says why not. */
-    int (*put)(void *self, const char *name, const store_pieces *pieces, char reason[STORE_REASON]);
+    /* Puts a file in its place, whole; 0: `reason` says why not. Whoever stands still is waited for `seconds`, and a
+     * little. */
+    int (*put)(void *self, const char *name, const store_pieces *pieces, double seconds, char reason[STORE_REASON]);
     /* STORE_WHOLE: as much of it as there is room for; what it is, is not looked at. */
-    store_found (*get)(void *self, const char *name, store_pieces *pieces);
+    store_found (*get)(void *self, const char *name, store_pieces *pieces, double seconds);
     void (*remove)(void *self, const char *name);
     void (*remove_all)(void *self, const char *prefix);
     /* Why files may not have come, behind a sentence: "" or " (...)". */
@@ -55,10 +56,11 @@ typedef struct store_header {
 tw_status store_open(const char *path, store *at);
 void store_close(store *at);
 
-/* TW_ERROR_IO names the file and the reason. */
-tw_status store_write(const store *at, const char *name, const store_header *header, const void *bytes);
+/* A server that stands still is waited for `seconds`, and a little. TW_ERROR_IO names the file and the reason. */
+tw_status store_write(const store *at, const char *name, const store_header *header, const void *bytes, double seconds);
 /* Reads at most `capacity` bytes; `bytes` may be overwritten even where the file is not whole. */
-store_found store_read(const store *at, const char *name, void *bytes, size_t capacity, store_header *header);
+store_found store_read(const store *at, const char *name, void *bytes, size_t capacity, double seconds,
+                       store_header *header);
 void store_remove(const store *at, const char *name);
 /* Removes all whose names begin like that, where names can be listed. */
 void store_remove_all(const store *at, const char *prefix);

@@ -58,8 +58,10 @@ static int write_part(const directory *me, const char *part, const store_pieces 
     return whole && closed;
 }
 
-static int directory_put(void *self, const char *name, const store_pieces *pieces, char reason[STORE_REASON])
+static int directory_put(void *self, const char *name, const store_pieces *pieces, double seconds,
+                         char reason[STORE_REASON])
 {
+    (void)seconds;
     const directory *me = self;
     char part[STORE_NAME + 8];
     snprintf(part, sizeof part, ".%s.part", name);
@@ -80,8 +82,9 @@ static store_found read_open(int fd, store_pieces *pieces)
                                                                                                        : STORE_PARTIAL;
 }
 
-static store_found directory_get(void *self, const char *name, store_pieces *pieces)
+static store_found directory_get(void *self, const char *name, store_pieces *pieces, double seconds)
 {
+    (void)seconds;
     const directory *me = self;
     /* Not blocked by a pipe that somebody laid there. */
     int fd = openat(me->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

@@ -25,6 +25,7 @@ tw_status store_open_http(const char *url, store *at)
 #include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -36,8 +37,11 @@ enum { IDLE = 8 /* connections that are kept */, TRIES = 6, TALK = 64 * 1024 /* 
 #define SHORTEST_NAP 0.02
 #define LONGEST_NAP 1.0
 #define FIRST_PAUSE 0.1 /* seconds before a second try, and twice as many before each further one */
-#define CONNECT_SECONDS 10L
-#define SILENT_SECONDS 30L /* in which fewer than SLOWEST bytes a second come or go: it is given up */
+#define CONNECT_SECONDS 10.0
+/* In which fewer than SLOWEST bytes a second come or go: it is given up. The caller has between the two of them. */
+#define LEAST_SILENT 2.0
+#define MOST_SILENT 30.0
+#define REMOVE_SECONDS 3L
 #define SLOWEST 1024L
 #define ANSWER_SECONDS 60.0 /* and as many seconds as its bytes take at SLOWEST */
 
@@ -84,6 +88,7 @@ static void load_curl(void)
 typedef struct place {
     char *base, *query; /* "https://host/path" and "?what is behind it", or "" */
     struct curl_slist *headers;
+    _Atomic int keeps;    /* it does not remove files, and that has been told */
     pthread_mutex_t lock; /* of what follows */
     CURL *idle[IDLE];
     int idle_count;
@@ -95,6 +100,7 @@ typedef struct request {
     store_pieces *pieces; /* to go or to come; NULL: neither */
     uint64_t done;        /* bytes of them */
     size_t passed;        /* bytes of an answer that nobody wants */
+    double seconds;       /* that the server may stand still */
     int is_overflow;
     long code; /* the server's; 0: it gave none */
     CURLcode outcome;
@@ -175,12 +181,13 @@ static size_t pass_over(char *bytes, size_t one, size_t count, void *context)
 
 static void set_up(const place *me, CURL *one, const char *url, size_t size, request *all)
 {
+    double silent = ceil(fmin(fmax(all->seconds, LEAST_SILENT), MOST_SILENT));
     curl.setopt(one, CURLOPT_URL, url);
     curl.setopt(one, CURLOPT_HTTPHEADER, me->headers);
     curl.setopt(one, CURLOPT_NOSIGNAL, 1L);
-    curl.setopt(one, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
+    curl.setopt(one, CURLOPT_CONNECTTIMEOUT, (long)fmin(silent, CONNECT_SECONDS));
     curl.setopt(one, CURLOPT_LOW_SPEED_LIMIT, SLOWEST);
-    curl.setopt(one, CURLOPT_LOW_SPEED_TIME, SILENT_SECONDS);
+    curl.setopt(one, CURLOPT_LOW_SPEED_TIME, (long)silent);
     curl.setopt(one, CURLOPT_TIMEOUT, (long)(ANSWER_SECONDS + (double)size / (double)SLOWEST));
     curl.setopt(one, CURLOPT_WRITEFUNCTION, pass_over);
     curl.setopt(one, CURLOPT_WRITEDATA, all);
@@ -250,15 +257,17 @@ static void pause_before(int attempt)
     nanosleep(&(struct timespec){(time_t)seconds, (long)((seconds - floor(seconds)) * 1e9)}, NULL);
 }
 
-static int http_put(void *self, const char *name, const store_pieces *pieces, char reason[STORE_REASON])
+static int http_put(void *self, const char *name, const store_pieces *pieces, double seconds, char reason[STORE_REASON])
 {
     store_pieces copy = *pieces;
+    double end = tw_clock() + seconds;
     for (int attempt = 0;; attempt++) {
-        request all = {.pieces = &copy};
+        request all = {.pieces = &copy, .seconds = end - tw_clock()};
         ask(self, name, finish_put, &all);
         if (all.outcome == CURLE_OK && is_welcome(&all)) return 1;
         explain(&all, reason);
-        if (attempt + 1 == TRIES || !is_worth_another(&all)) return 0;
+        int is_late = all.outcome == CURLE_OPERATION_TIMEDOUT && tw_clock() >= end;
+        if (is_late || attempt + 1 == TRIES || !is_worth_another(&all)) return 0;
         pause_before(attempt);
     }
 }
@@ -282,9 +291,9 @@ static void note_why(place *me, const request *all)
 }
 
 /* A server may say "403" of what is not there. Whoever waits looks again. */
-static store_found http_get(void *self, const char *name, store_pieces *pieces)
+static store_found http_get(void *self, const char *name, store_pieces *pieces, double seconds)
 {
-    request all = {.pieces = pieces};
+    request all = {.pieces = pieces, .seconds = seconds};
     ask(self, name, finish_get, &all);
     pieces->there = all.done;
     if (!is_welcome(&all)) {
@@ -299,13 +308,20 @@ static void finish_remove(CURL *one, request *all)
 {
     (void)all;
     curl.setopt(one, CURLOPT_CUSTOMREQUEST, "DELETE");
+    curl.setopt(one, CURLOPT_TIMEOUT, REMOVE_SECONDS);
 }
 
-/* What stays is passed over by the next session. */
+/* What stays is passed over by the next session; but it fills the server. */
 static void http_remove(void *self, const char *name)
 {
+    place *me = self;
     request all = {.pieces = NULL};
-    ask(self, name, finish_remove, &all);
+    ask(me, name, finish_remove, &all);
+    if (all.code < 400 || all.code == 404 || all.code == 410 || all.code >= 500 || atomic_exchange(&me->keeps, 1))
+        return;
+    tw_log(TW_LOG_WARNING,
+           "the web server answers %ld to DELETE: every message stays there, and fills it, until somebody removes them",
+           all.code);
 }
 
 static void http_remove_all(void *self, const char *prefix)
@@ -338,8 +354,7 @@ static void http_close(void *self)
 static char *cut_secrets(const char *base)
 {
     char *shown = strdup(base), *host = shown ? strstr(shown, "://") + 3 : NULL;
-    char *at = host ? strpbrk(host, "@/") : NULL, *last = at && *at == '@' ? at : NULL;
-    for (char *more = last; more && (more = strpbrk(more + 1, "@/")) && *more == '@';) last = more;
+    char *last = host ? strrchr(host, '@') : NULL;
     if (last) memmove(host, last + 1, strlen(last + 1) + 1);
     return shown;
 }
@@ -350,6 +365,13 @@ static int is_possible(const char *url)
     for (const char *c = url; *c; c++)
         if ((unsigned char)*c <= ' ' || (unsigned char)*c >= 127 || *c == '#') return 0;
     return *host && !strchr("/?:@", *host);
+}
+
+/* A password with a "/" would look like a host and a path, and be shown. */
+static int hides_password(const char *url)
+{
+    const char *host = strstr(url, "://") + 3;
+    return strchr(host + strcspn(host, "/?"), '@') != NULL;
 }
 
 static int add_header(place *me, const char *text, size_t length)
@@ -397,6 +419,10 @@ tw_status store_open_http(const char *url, store *at)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "what begins with http is no URL: want http://HOST/PATH or https://HOST/PATH, in "
                        "which other characters than letters, digits and signs are written as %%20");
+    if (hides_password(url))
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "a URL has an @ behind its first / or ?: write these two in a password as %%2F and %%3F, and an "
+                       "@ elsewhere as %%40");
     pthread_once(&once, load_curl);
     if (!curl.library)
         return tw_fail(TW_ERROR_UNSUPPORTED,

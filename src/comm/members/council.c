@@ -103,12 +103,17 @@ static void forget_ballots(council *me)
     me->accepting = 0;
 }
 
-/* Who has a seat now waits no more. */
+/* Who has a seat now waits no more. Whoever was passed over, as one that the proposer cannot reach, ends the next
+ * generation later, and each one after that later still: it may be so for ever. */
 static void seat_visitors(council *me)
 {
     int kept = 0;
-    for (int i = 0; i < me->visitor_count; i++)
-        if (council_find(&me->list, me->visitors[i].seat.name) < 0) me->visitors[kept++] = me->visitors[i];
+    for (int i = 0; i < me->visitor_count; i++) {
+        council_peer *visitor = &me->visitors[i];
+        if (council_find(&me->list, visitor->seat.name) >= 0) continue;
+        if (me->now >= visitor->until) visitor->until = me->now + (me->now - visitor->since);
+        me->visitors[kept++] = *visitor;
+    }
     me->visitor_count = kept;
 }
 
@@ -287,6 +292,7 @@ static void note(council *me, council_peer *peer, const council_message *message
 {
     *peer = (council_peer){.heard = me->now,
                            .since = peer->since > 0 ? peer->since : me->now,
+                           .until = peer->since > 0 ? peer->until : me->now + INTRODUCED * COUNCIL_BEAT,
                            .state = message->state,
                            .seat = message->seat,
                            .barred = peer->barred};
@@ -336,7 +342,7 @@ static void hear_join(council *me, const council_message *message)
 
 void council_turn_away(council *me)
 {
-    if (me->place < 0 && me->state == COUNCIL_READY && !me->list.generation) me->verdict = COUNCIL_UNWANTED;
+    if (me->place < 0 && me->state != COUNCIL_LEAVES && !me->list.generation) me->verdict = COUNCIL_UNWANTED;
 }
 
 /* --- hearing ----------------------------------------------------------------------------------------------------- */
@@ -430,14 +436,13 @@ void council_open(council *me)
     me->list.seats[0] = me->own;
 }
 
-void council_begin(council *me, const council_settings *settings, const char *name, int opens, double now)
+void council_begin(council *me, const council_settings *settings, const char *name, double now)
 {
     memset(me, 0, sizeof *me);
     me->settings = *settings;
     me->now = now;
     me->place = -1;
     snprintf(me->own.name, COUNCIL_NAME, "%s", name);
-    if (opens) council_open(me);
 }
 
 void council_meet(council *me, const char *door, uint64_t rounds, int leaves, double now)
@@ -461,7 +466,6 @@ int council_has_visitors(council *me, double now)
 {
     int waits = 0;
     look_at_clock(me, now);
-    for (int i = 0; i < me->visitor_count; i++)
-        waits |= is_alive(me, &me->visitors[i]) && now - me->visitors[i].since >= INTRODUCED * COUNCIL_BEAT;
+    for (int i = 0; i < me->visitor_count; i++) waits |= is_alive(me, &me->visitors[i]) && now >= me->visitors[i].until;
     return waits;
 }

@@ -83,6 +83,7 @@ typedef enum council_verdict {
 typedef struct council_peer {
     double heard;
     double since; /* it was first heard */
+    double until; /* a newcomer waits quietly: then others have had the time to hear of it, too */
     council_state state;
     council_seat seat; /* a member's name is in the list */
     int gone;          /* nobody listens where it did */
@@ -111,11 +112,10 @@ typedef struct council {
     council_list value;
 } council;
 
-/* One that opens a group, which is its first generation's only member; or a newcomer, who finds the group with JOINs to
- * "" until it knows a list. */
-void council_begin(council *me, const council_settings *settings, const char *name, int opens, double now);
-/* A newcomer whose program has not come yet asks whether there is a group, which it knows once it has a list;
- * where there is none it may open one. */
+/* A newcomer, who finds the group with JOINs to "" until it knows a list. */
+void council_begin(council *me, const council_settings *settings, const char *name, double now);
+/* A newcomer whose program has not come yet asks whether there is a group, which it knows once it has a list or is
+ * turned away; where there is none it may open one, as its first generation's only member. */
 void council_ask(council *me, double now);
 void council_open(council *me);
 /* Its program has come to the end of a generation, with so many rounds and 1, or 0: it waits at the door, or leaves. */
@@ -128,7 +128,7 @@ void council_tick(council *me, double now);
 void council_turn_away(council *me);
 
 /* Whether somebody waits to be let in, for long enough that whoever proposes the next generation has heard of it,
- * too. */
+ * too; and where it was passed over all the same, for as long again as it had waited. */
 int council_has_visitors(council *me, double now);
 /* Whether those whose bits are set may decide for the list. */
 int council_is_quorum(const council_list *list, uint64_t present, int quorum);

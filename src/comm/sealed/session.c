@@ -139,12 +139,15 @@ static int is_right(const opening *all, int from, const unsigned char *hello)
     return sodium_memcmp(hello, right, HELLO) == 0;
 }
 
-/* All hellos have come, so that each rank can tell whose key is another: that of the few. */
+/* All hellos have come, so that each rank can tell whose key is another: that of the few. One of another version may
+ * know the key. */
 static tw_status session_judge(const opening *all)
 {
     int size = all->beneath->size, rank = all->beneath->rank, wrong = 0, first = -1;
     for (int from = 0; from < size; from++) {
-        if (from == rank || is_right(all, from, all->in + (size_t)from * HELLO)) continue;
+        const unsigned char *hello = all->in + (size_t)from * HELLO;
+        if (from == rank || is_right(all, from, hello)) continue;
+        if (memcmp(hello + MAGIC_AT, magic, sizeof magic) != 0) return refuse_foreign(from);
         if (wrong++ == 0) first = from;
     }
     if (wrong == 0) return TW_OK;

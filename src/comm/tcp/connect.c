@@ -160,7 +160,7 @@ static int is_missing(const meeting *all, int peer)
 {
     for (int s = 0; s < streams_with(all, peer); s++)
         if (all->fds[(size_t)peer * TCP_MOST_STREAMS + (size_t)s] < 0) return 1;
-    return 0;
+    return tcp_relay_lacks(all->relay, (uint32_t)peer);
 }
 
 static const char *reason_of(const meeting *all, int peer)
@@ -168,6 +168,8 @@ static const char *reason_of(const meeting *all, int peer)
     for (size_t i = 0; i < all->dial_count; i++)
         if (all->dials[i].place.to == (uint32_t)peer && all->dials[i].state != TCP_CONNECTED && all->dials[i].why)
             return all->dials[i].why;
+    if (tcp_relay_lacks(all->relay, (uint32_t)peer))
+        return "its connections to others by way of this rank did not come";
     return "it did not come";
 }
 

@@ -23,6 +23,11 @@
 #define FAREWELL 1.0 /* that the last words may take */
 #define CALL 3.0     /* in which the group reaches a newcomer, or it takes itself for one that cannot be called */
 #define ANSWER 3.0   /* that a group at another address has to answer before one is opened at one's own */
+enum {
+    TRIALS = 12,      /* proofs that are turned away one after the other, in some ten seconds */
+    ASKED_TRIALS = 3, /* in less than a second, while it is asked whether there is a group */
+    FRUITLESS = 5     /* generations that a member cannot connect for, at least, before it leaves */
+};
 
 _Static_assert((int)TW_MEMBERS_MOST == (int)COUNCIL_MOST, "as the header says");
 
@@ -36,6 +41,7 @@ struct tw_members {
     int meets;             /* it listens at a meeting point, so that it can be called */
     double round_began;    /* 0: there was none yet */
     uint64_t connecting;   /* the generation whose connections are being made */
+    int has_newcomers;     /* it has */
     pthread_mutex_t mutex; /* of what follows */
     pthread_cond_t looked; /* the thread has, at what came */
     pthread_t thread;
@@ -228,7 +234,7 @@ static tw_status read_meetings(const char *text, tcp_lines *lines)
 }
 
 /* At the first of the meeting points that is this machine's and free, which is none where others are to be met: *own is
- * its number, or -1. */
+ * its number, or -1. A name that is not known here is passed over. */
 static tw_status listen_at_meeting(tw_members *me, int *own)
 {
     tcp_acceptor *acceptor = NULL;
@@ -236,7 +242,9 @@ static tw_status listen_at_meeting(tw_members *me, int *own)
         tcp_rendezvous at = {.meeting = me->lines.meetings[*own], .rank = -1};
         int is_taken;
         TRY(tcp_meeting_read(at.meeting, &at.at));
-        TRY(tcp_rendezvous_try_to_listen(&at, &acceptor, &is_taken));
+        tw_status status = tcp_rendezvous_try_to_listen(&at, &acceptor, &is_taken);
+        if (status == TW_ERROR_ARGUMENT) continue;
+        TRY(status);
         if (!acceptor) continue;
         snprintf(me->host, TCP_HOST, "%s", at.at.host);
         me->lines.acceptor = *acceptor;
@@ -249,14 +257,23 @@ static tw_status listen_at_meeting(tw_members *me, int *own)
     return TW_OK;
 }
 
+static tw_status resolve_any(const tcp_lines *lines, struct addrinfo **list)
+{
+    tw_status status = TW_ERROR_ARGUMENT;
+    for (int i = 0; i < lines->meeting_count && status != TW_OK; i++) {
+        tcp_address at;
+        TRY(tcp_meeting_read(lines->meetings[i], &at));
+        status = tcp_resolve(at.host, at.port, 0, list);
+    }
+    return status;
+}
+
 /* Anywhere, and others reach it as it reaches them. */
 static tw_status listen_anywhere(tw_members *me)
 {
-    tcp_address at;
     struct addrinfo *list;
     int why;
-    TRY(tcp_meeting_read(me->lines.meetings[0], &at));
-    TRY(tcp_resolve(at.host, at.port, 0, &list));
+    TRY(resolve_any(&me->lines, &list));
     if (!tcp_way_to(list->ai_addr, me->host)) tcp_own_address(me->host);
     freeaddrinfo(list);
     return tcp_acceptor_open(&me->lines.acceptor, me->tcp.bind, me->tcp.first_port, me->tcp.last_port, &why);
@@ -286,7 +303,7 @@ static void begin_council(tw_members *me)
     snprintf(quorum, sizeof quorum, "%d", me->options.quorum);
     tcp_secret_make(NULL, 0, "what a group trains", topic, 2, settings.topic);
     draw_name(me, name);
-    council_begin(&me->council, &settings, name, 0, tw_clock());
+    council_begin(&me->council, &settings, name, tw_clock());
     if (me->tcp.behind && !me->meets) go_behind(me);
 }
 
@@ -299,6 +316,7 @@ static tw_status begin_thread(tw_members *me)
     tcp_keep_from_children(acceptor->fd);
     me->lines.hear = members_hear;
     me->lines.lose = members_lose;
+    me->lines.trials = TRIALS;
     me->lines.context = me;
     me->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (me->bell >= 0) tcp_keep_from_children(me->bell);
@@ -317,20 +335,55 @@ static void nap(tw_members *me)
     pthread_cond_timedwait(&me->looked, &me->mutex, &until);
 }
 
-/* The others of the meeting points are asked first. */
-static void open_unless_answered(tw_members *me)
+static tw_status members_fail(const tw_members *me, council_verdict verdict)
 {
-    double end = tw_clock() + ANSWER;
-    pthread_mutex_lock(&me->mutex);
-    while (me->lines.meeting_count > 0 && !me->council.list.generation && tw_clock() < end) {
+    if (verdict == COUNCIL_UNWANTED) return tw_fail(TW_ERROR_PEER, "%s", me->refusal);
+    if (verdict == COUNCIL_NO_QUORUM && me->council.place < 0)
+        return tw_fail(TW_ERROR_PEER,
+                       "no member of the group at %s answers any more: its run has ended, or all of them are lost",
+                       me->meeting);
+    if (verdict == COUNCIL_NO_QUORUM)
+        return tw_fail(TW_ERROR_PEER,
+                       "too few of the %d members of generation %llu answer for this one to go on with them: they are "
+                       "lost, or go on without it; join them again at the address of one that trains",
+                       me->council.list.count, (unsigned long long)me->council.list.generation);
+    return tw_fail(
+        TW_ERROR_PEER,
+        "no member of a group let this process in at %s within %g seconds: start the first one on the machine "
+        "with that address, and give all the same key",
+        me->meeting, me->options.patience);
+}
+
+/* The others of the meeting points are asked first. Nobody can answer while this thread has the mutex, as where a name
+ * server lets it wait. */
+static void await_answer(tw_members *me)
+{
+    double waited = 0;
+    me->lines.trials = ASKED_TRIALS;
+    while (me->lines.meeting_count > 0 && !me->council.list.generation && me->council.verdict == COUNCIL_PENDING &&
+           waited < ANSWER) {
         council_ask(&me->council, tw_clock());
+        double asked = tw_clock();
         nap(me);
+        waited += tw_clock() - asked;
     }
-    if (!me->council.list.generation) {
+    me->lines.trials = TRIALS;
+}
+
+/* A group that has no place for this process is not left aside for a second one. */
+static tw_status open_unless_answered(tw_members *me)
+{
+    tw_status status = TW_OK;
+    pthread_mutex_lock(&me->mutex);
+    await_answer(me);
+    if (me->council.verdict != COUNCIL_PENDING) {
+        status = members_fail(me, me->council.verdict);
+    } else if (!me->council.list.generation) {
         council_open(&me->council);
         me->opened = 1;
     }
     pthread_mutex_unlock(&me->mutex);
+    return status;
 }
 
 static tw_status come(tw_members *me, const char *meeting, const char *subject, const tw_members_options *options,
@@ -350,8 +403,7 @@ static tw_status come(tw_members *me, const char *meeting, const char *subject, 
     if (!me->meets) TRY(listen_anywhere(me));
     begin_council(me);
     TRY(begin_thread(me));
-    if (own == 0) open_unless_answered(me);
-    return TW_OK;
+    return own == 0 ? open_unless_answered(me) : TW_OK;
 }
 
 tw_status tw_members_join(const char *meeting, const char *subject, const tw_members_options *options,
@@ -416,25 +468,6 @@ int tw_members_opened(const tw_members *members)
 }
 
 /* --- the next generation ------------------------------------------------------------------------------------- */
-
-static tw_status members_fail(const tw_members *me, council_verdict verdict)
-{
-    if (verdict == COUNCIL_UNWANTED) return tw_fail(TW_ERROR_PEER, "%s", me->refusal);
-    if (verdict == COUNCIL_NO_QUORUM && me->council.place < 0)
-        return tw_fail(TW_ERROR_PEER,
-                       "no member of the group at %s answers any more: its run has ended, or all of them are lost",
-                       me->meeting);
-    if (verdict == COUNCIL_NO_QUORUM)
-        return tw_fail(TW_ERROR_PEER,
-                       "too few of the %d members of generation %llu answer for this one to go on with them: they are "
-                       "lost, or go on without it; join them again at the address of one that trains",
-                       me->council.list.count, (unsigned long long)me->council.list.generation);
-    return tw_fail(
-        TW_ERROR_PEER,
-        "no member of a group let this process in at %s within %g seconds: start the first one on the machine "
-        "with that address, and give all the same key",
-        me->meeting, me->options.patience);
-}
 
 /* The council bounds what members wait; a newcomer waits for as long as it has patience. */
 static tw_status await_verdict(tw_members *me, council_verdict *verdict)
@@ -514,7 +547,11 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     me->connecting = list.generation;
     double silence = me->council.settings.grace;
     pthread_mutex_unlock(&me->mutex);
-    for (int i = 0; i < list.count; i++) doors[i] = list.seats[i].door;
+    me->has_newcomers = 0;
+    for (int i = 0; i < list.count; i++) {
+        doors[i] = list.seats[i].door;
+        me->has_newcomers |= list.seats[i].rounds == 0;
+    }
     describe(&list, place, generation);
     (void)tcp_listener_is_at(door, doors[place]); /* it may have found out meanwhile that it cannot be called */
     TRY(tw_tcp_connect(door, place, list.count, doors, silence / SILENCE, comm));
@@ -522,9 +559,10 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     return tw_comm_set_patience(*comm, me->options.patience);
 }
 
-/* *again: it was decided, and somebody was lost before all were connected. */
+/* *again: it was decided, and somebody was lost before all were connected. *fruitless counts those of which a newcomer
+ * cannot be the reason. */
 static tw_status try_generation(tw_members *me, uint64_t rounds, int leaves, tw_generation *generation, int *again,
-                                tw_comm **comm)
+                                int *fruitless, tw_comm **comm)
 {
     tw_tcp *door;
     council_verdict verdict;
@@ -535,9 +573,20 @@ static tw_status try_generation(tw_members *me, uint64_t rounds, int leaves, tw_
     if (status == TW_OK && verdict == COUNCIL_GENERATION) {
         status = connect_all(me, door, generation, comm);
         *again = status == TW_ERROR_PEER && !tcp_is_stopped(&me->tcp);
+        *fruitless += *again && !me->has_newcomers;
     }
     tw_tcp_destroy(door);
     return status;
+}
+
+/* Of two that lack only the way to each other the later one leaves the group sooner, so that the rest goes on. */
+static tw_status check_way(const tw_generation *generation, int fruitless)
+{
+    if (fruitless < FRUITLESS + generation->size - 1 - generation->rank) return TW_OK;
+    return tw_fail(TW_ERROR_PEER,
+                   "%d times in a row this member was not connected with all the others of its group, which are there: "
+                   "it and one of them have lost the way to each other",
+                   fruitless);
 }
 
 tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_generation *generation, tw_comm **comm)
@@ -554,10 +603,11 @@ tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_ge
     members->round_began = 0;
     uint64_t applied = rounds < 0 ? 0 : (uint64_t)rounds + 1;
     tw_status status;
-    int again;
+    int again, fruitless = 0;
     do {
-        status = try_generation(members, applied, leaves, &known, &again, comm);
+        status = try_generation(members, applied, leaves, &known, &again, &fruitless, comm);
         if (again && !known.kept) applied = 0;
+        if (again) TRY(check_way(&known, fruitless));
     } while (again);
     known.struct_size = size;
     memcpy(generation, &known, size < sizeof known ? size : sizeof known);

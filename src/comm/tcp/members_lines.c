@@ -12,6 +12,7 @@
 enum { LENGTH = 4 };
 #define IDLE 60.0 /* seconds, after which a line that nobody speaks on is closed */
 #define KEPT 1.0
+#define UNKNOWN 15.0 /* seconds before a name that was not found is looked up again */
 
 static int cannot_be_called(const char *name)
 {
@@ -261,7 +262,9 @@ void tcp_lines_say(tcp_lines *me, const council_message *message, const char *te
 {
     if (*message->to) say_by(mouth_to(me, message->to), message, text);
     for (int i = 0; i < me->meeting_count && !*message->to; i++) {
+        if (tw_clock() < me->unknown[i]) continue;
         tcp_line_there *line = line_to(me, me->meetings[i], 1);
+        if (!line) me->unknown[i] = tw_clock() + UNKNOWN;
         say_by(line ? &line->mouth : NULL, message, text);
     }
 }
@@ -288,7 +291,7 @@ static void reach(tcp_lines *me, tcp_line_there *line, int happened)
     tcp_dial_serve(dial, happened, tw_clock(), me->acceptor.secret);
     if (dial->state == TCP_CONNECTED)
         begin_line(me, line);
-    else if (proving && dial->state == TCP_IDLE && ++line->turned_away == TCP_TRIALS && line->meets)
+    else if (proving && dial->state == TCP_IDLE && ++line->turned_away == me->trials && line->meets)
         me->lose(me->context, "");
 }
 

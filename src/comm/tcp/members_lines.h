@@ -14,7 +14,6 @@ enum {
     TCP_LINES = 2 * COUNCIL_MOST,
     TCP_MEETINGS = 16,        /* places where a newcomer may know somebody */
     TCP_LETTERS = 8,          /* that wait to be sent to one; the oldest are dropped */
-    TCP_TRIALS = 12,          /* proofs that are turned away one after the other, in some ten seconds */
     TCP_PASSED_ON = 64 * 1024 /* bytes of a word that goes by a third member, at most */
 };
 
@@ -64,6 +63,7 @@ typedef struct tcp_lines {
     tcp_acceptor acceptor;
     char meetings[TCP_MEETINGS][TCP_ADDRESS]; /* where a newcomer may know somebody; a word to nobody goes there */
     int meeting_count;
+    double unknown[TCP_MEETINGS]; /* until then its name is not looked up again: that may take seconds */
     tcp_line_here here[TCP_LINES];
     tcp_line_there *there[TCP_LINES];
     int here_count, there_count;
@@ -77,6 +77,7 @@ typedef struct tcp_lines {
     struct pollfd polls[1 + TCP_ACCEPTOR_POLLS + 2 * TCP_LINES]; /* the bell first */
     void (*hear)(void *context, const council_message *message, const char *text);
     void (*lose)(void *context, const char *name); /* nobody listens there any more; "": a meeting point turns away */
+    int trials; /* proofs that a meeting point has turned away one after the other, until that is told */
     void *context;
 } tcp_lines;
 

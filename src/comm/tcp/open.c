@@ -2,6 +2,7 @@
 #include "acceptor.h"
 #include "environment.h"
 #include "key_file.h"
+#include "listener.h"
 #include "peer.h"
 
 #include <sodium.h>
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <thinwire/thinwire_tcp.h>
+#include <thinwire/thinwire_members.h>
 
 enum { MOST_TOLD = 20, REMEMBERED = 8 };
 
@@ -41,7 +42,7 @@ static tw_status read_reachable(size_t *behind)
     return TW_OK;
 }
 
-static tw_status read_options(tw_tcp_options *options)
+static tw_status read_environment(tw_tcp_options *options)
 {
     static const char *const streams[] = {"THINWIRE_STREAMS", NULL}, *const first[] = {"THINWIRE_PORT", NULL},
                              *const last[] = {"THINWIRE_LAST_PORT", NULL};
@@ -51,6 +52,16 @@ static tw_status read_options(tw_tcp_options *options)
     TRY(read_reachable(&options->behind));
     TRY(tw_environment_number(first, &options->first_port));
     return tw_environment_number(last, &options->last_port);
+}
+
+tw_status tw_members_environment(tw_tcp_options *options)
+{
+    tw_tcp_options all = {0};
+    if (!options) return tw_fail(TW_ERROR_ARGUMENT, "the argument options is NULL, and this call needs it");
+    TRY(tcp_read_known(&all, sizeof all, options, "tw_tcp_options"));
+    TRY(read_environment(&all));
+    memcpy(options, &all, all.struct_size < sizeof all ? all.struct_size : sizeof all);
+    return TW_OK;
 }
 
 /* --- who is turned away ---------------------------------------------------------------------------------------- */
@@ -92,7 +103,7 @@ tw_status tw_transport_open(tw_comm **comm)
     if (!meeting)
         return tw_fail(TW_ERROR_ARGUMENT, "transport \"tcp\" needs a meeting point: set THINWIRE_JOIN to HOST:PORT");
     TRY(tw_environment_group("tcp", &rank, &size, &seconds));
-    TRY(read_options(&options));
+    TRY(read_environment(&options));
     TRY(read_key(key, &options));
     tw_status status = tw_tcp_join(meeting, rank, size, &options, seconds, comm);
     sodium_memzero(key, sizeof key);

@@ -156,6 +156,13 @@ int *tcp_relay_end(tcp_relay *me, tcp_place place)
     return NULL;
 }
 
+int tcp_relay_lacks(const tcp_relay *me, uint32_t rank)
+{
+    for (size_t i = 0; me && i < 2 * me->count; i++)
+        if (me->links[i / 2].ranks[i % 2] == rank && me->links[i / 2].fds[i % 2] < 0) return 1;
+    return 0;
+}
+
 static int make_ways(tcp_relay *me)
 {
     for (size_t i = 0; i < 2 * me->count; i++) {

@@ -19,6 +19,9 @@ void tcp_relay_expect(tcp_relay *relay, uint32_t low, uint32_t high, uint32_t st
  * expected. What stands there is the relay's. */
 int *tcp_relay_end(tcp_relay *relay, tcp_place place);
 
+/* Whether a connection of this rank has not come to be carried. NULL: 0. */
+int tcp_relay_lacks(const tcp_relay *relay, uint32_t rank);
+
 /* All ends are there: begins to carry, in a thread of its own. 0: the system has none left. NULL does nothing, well. */
 int tcp_relay_begin(tcp_relay *relay);
 /* Waits so many seconds for the ends to part from each other. Returns the bytes that were carried. NULL: 0. */

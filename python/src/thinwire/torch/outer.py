@@ -555,7 +555,7 @@ def is_in_folder(join: str) -> bool:
 
 def without_secrets(join: str) -> str:
     """As a person may see it: what is before the host and behind the path of a URL may be a password."""
-    return re.sub(r"[?].*", "", re.sub(r"://[^/]*@", "://", join)) if "://" in join else join
+    return re.sub(r"[?].*", "", re.sub(r"://.*@", "://", join)) if "://" in join else join
 
 
 def joined_in_folder(join: str, workers: int, rank: Optional[int], tcp: Tcp, limits: _transport.Limits) -> Comm:
