@@ -163,9 +163,9 @@ def walks_through(rank, size, kind, spec):
 FALL, RISE, LONG = 160, 320, 480  # steps
 
 
-def gradients_of_inputs(rank, size, spec, steps, at):
+def gradients_of_inputs(rank, size, spec, steps, at, skipped=()):
     """A run whose gradients are its inputs, which goes on by other specs at some steps: what it ends with, what it would if
-    all of them had arrived, and the compressor's changes."""
+    all of them had arrived, and the compressor's changes. In steps that are skipped the last rank's is NaN, and is lost."""
     torch.manual_seed(3)
     model = torch.nn.Linear(40, 30, bias=False)
     ddp = torch.nn.parallel.DistributedDataParallel(model)
@@ -180,8 +180,11 @@ def gradients_of_inputs(rank, size, spec, steps, at):
         gradients = [torch.randn(30, 40, generator=one) for one in inputs]
         optimizer.zero_grad()
         before = made.spec
+        if step in skipped:
+            gradients[-1] = torch.zeros(30, 40) if rank < size - 1 else torch.full((30, 40), float("nan"))
         (ddp(torch.eye(40)) * gradients[rank].t()).sum().backward()
-        optimizer.step()
+        if not made.skipped:
+            optimizer.step()
         expected -= 0.1 * sum(gradients) / size
         if made.spec != before:
             changes.append((step, made.spec))
@@ -233,6 +236,15 @@ class ChangeTest(unittest.TestCase):
                 for weights, expected, changes, _ in ranks.on_ranks(2, gradients_of_inputs, spec, 12, at):
                     self.assertEqual(changes, list(at.items()))
                     self.assertTrue(torch.allclose(weights, expected, atol=1e-4), (weights - expected).abs().max())
+
+    def test_nothing_is_paid_twice_where_a_step_is_skipped(self):
+        """In the step of a change, which is then put off, and in the one after it. The healthy rank keeps its gradient."""
+        for skipped in (5, 6):
+            with self.subTest(skipped):
+                (weights, expected, changes, _), _ = ranks.on_ranks(2, gradients_of_inputs, "topk:density=0.05", 12,
+                                                                    {5: "sign:leftovers=fp32", 9: "allreduce"}, (skipped,))
+                self.assertEqual(changes, [(6 if skipped == 5 else 5, "sign:leftovers=fp32"), (9, "allreduce")])
+                self.assertTrue(torch.allclose(weights, expected, atol=1e-4), (weights - expected).abs().max())
 
     def test_it_goes_on_by_what_suits_the_line(self):
         with tempfile.TemporaryDirectory() as folder:

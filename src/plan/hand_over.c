@@ -28,13 +28,13 @@ static float held_at(const tw_remembered *entry, size_t i)
     return ((const float *)entry->data)[i];
 }
 
-/* Schemes hold parts of a mean over the hosts. */
+/* Schemes hold parts of a mean over the hosts, and a gradient of a host's first rank is a part of one over all ranks. */
 static tw_status hand_over_one(void *context, const tw_remembered *entry)
 {
     const hand *self = context;
     if (entry->kind != TW_STATE_ADDS) return TW_OK;
     const size_t index = index_of(self->reducer, entry->tensor);
-    const float parts = (float)(self->reducer->size / self->reducer->host.size);
+    const float parts = (float)self->reducer->size;
     if (index == self->reducer->count || (entry->dtype != TW_F32 && entry->dtype != TW_BF16 && entry->dtype != TW_F64))
         return tw_fail(TW_ERROR_UNSUPPORTED, "%s/%s is no part of a gradient", entry->what, entry->tensor);
     float *dst = self->gradients[index] + entry->first;

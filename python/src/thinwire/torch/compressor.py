@@ -94,9 +94,7 @@ class Compressor(Stepping):
         self._fallback: Optional[Fallback] = None
         self.replanner: Optional[Replanner] = None  # of "auto"
         self.follows = False  # whether a state may be of another scheme, which "auto" went on by
-        self._next_spec = ""  # to go on by from the next step on
-        self._pending: Dict[int, torch.Tensor] = {}  # of a scheme before this one, to go into the gradients; by row
-        self._given: Set[int] = set()  # of these, in the step under way
+        self._next_spec = ""  # to go on by from the next good step on
         self.spec = spec = _optimiser.with_its_momentum(optimizer, spec)  # a dense exchange torch does itself: at its own speed, and right on any backend
         self._reducer = None if comm is None else self._made(spec)
         self._stop_watching = _optimiser.before_each_step(self._notice)
@@ -140,35 +138,26 @@ class Compressor(Stepping):
             old.close()
 
     def go_on_by(self, spec: str) -> None:
-        """From the next step on, by another scheme of which all ranks know. What this one has not sent of this rank's
-        gradients goes into those of that step. Until then its state is what it was."""
+        """By another scheme, of which all ranks know, from the end of this step on, or of the next one that is not skipped."""
         self._next_spec = spec
 
-    def _go_on(self) -> None:
-        spec, self._next_spec, old = self._next_spec, "", self._live()
-        held = [torch.zeros(row.elements, device="cpu") for row in self._rows]
-        old.hand_over([one.data_ptr() for one in held])
-        for i, one in enumerate(held):
-            if one.any():
-                self._pending[i] = one + self._pending.get(i, 0)
-        self._reducer, self.spec, self._rates = self._made(spec), spec, []
-        old.close()
-
-    def add_pending(self, bucket: Bucket) -> None:
-        """To the gradients of a bucket, before they are handed over."""
-        if not self._begin() or not self._pending:
+    def go_on(self, buckets: Sequence[Bucket]) -> None:
+        """At the end of a good step, whose means are in its buckets. What the scheme before has not sent of this rank's
+        gradients goes through the new one in a step of its own, whose means come on top: what is left is in its state."""
+        if not self._next_spec:
             return
-        for parameter, values in bucket.slices():
-            index = self._index_of(parameter)
-            if index in self._pending:
-                values.add_(self._pending[index])
-                self._given.add(index)
-
-    def _count_pending(self, good: bool) -> None:
-        """Of a step that is skipped nothing has arrived."""
-        for index in self._given if good else ():
-            del self._pending[index]
-        self._given.clear()
+        held = [torch.zeros(row.elements, device="cpu") for row in self._rows]
+        addresses, old = [one.data_ptr() for one in held], self._live()
+        old.hand_over(addresses)
+        reducer = self._made(self._next_spec)
+        self._reducer, self.spec, self._next_spec, self._rates = reducer, self._next_spec, "", []
+        old.close()
+        self._tell_rates(reducer)
+        reducer.submit_all(range(len(held)), addresses)
+        if reducer.wait():
+            for bucket in buckets:
+                for parameter, values in bucket.slices():
+                    values.add_(held[self._index_of(parameter)], alpha=self._scale)
 
     @property
     def spec_is_dense(self) -> bool:
@@ -238,11 +227,8 @@ class Compressor(Stepping):
         """Tells what the scheme has to know of the step, when it is another than in the last. Gives what is missing."""
         if self._missing is not None:
             return self._missing
-        if self._next_spec:
-            self._go_on()
         reducer = self._live()
-        if self._optimiser is not None and self._minds_rates:
-            self._tell_rates(reducer)
+        self._tell_rates(reducer)
         self._take_moments(reducer)
         if self._scaler is not None:
             reducer.set_gradient_scale(self._scale)
@@ -257,6 +243,8 @@ class Compressor(Stepping):
             _adam.move_in(inner, self._rows, reducer, comm.rank, comm.size)
 
     def _tell_rates(self, reducer: Reducer) -> None:
+        if self._optimiser is None or not self._minds_rates:
+            return
         rates = _optimiser.rates_of(self._optimiser, [row.parameter for row in self._rows])
         if rates and rates != self._rates:
             reducer.set_rates(rates)
@@ -301,7 +289,6 @@ class Compressor(Stepping):
             good = self._live().wait()
             self._missing = None
             self.count(good)
-            self._count_pending(good)
             self._look_at_ratio()
             if self.replanner is not None:
                 self.replanner.hear(self)
