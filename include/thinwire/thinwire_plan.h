@@ -93,16 +93,20 @@ TW_API const char *tw_plan_why(const tw_plan *plan);
 /* All of it, as lines of a table and a sentence. Returns what snprintf would. */
 TW_API size_t tw_plan_text(const tw_plan *plan, char *text, size_t capacity);
 
-/* Whether a run can leave this spec between two steps, or come to it, with nothing lost: TW_OK where all that it
- * remembers of a rank is what it has not sent yet of gradients (TW_STATE_ADDS), or nothing. TW_ERROR_UNSUPPORTED says
- * why not: the scheme has moments of its own, or the workers are at steps of their own, or local updates are held back.
- * TW_ERROR_SPEC where there is none of that name. */
+/* Whether a run can leave this spec between two steps, or come to it, and what it would still have sent of a rank's
+ * gradients goes on (tw_reducer_hand_over). What else it remembers is dropped, such as the outer momentum of diloco or
+ * the factors of powersgd; and what a scheme drops by a rule of its own, as scalecom does by its filter and chunktopk
+ * by its decay, was gone before. TW_ERROR_UNSUPPORTED says why not: the scheme has moments of its own, or the workers
+ * are at steps of their own, or local updates are held back. TW_ERROR_SPEC where there is none of that name. */
 TW_API tw_status tw_plan_can_switch(const char *spec);
 
 /* What a reducer has not sent yet of this rank's gradients: adds it to gradients[i], tw_tensor_count() floats, for each
- * tensor i, in the measure of a gradient, not of a mean. Whoever adds that to the gradients of the next step, on every
- * rank and by any other spec, loses nothing. Between steps only (TW_ERROR_ORDER); the reducer is as before, and to be
- * destroyed. TW_ERROR_UNSUPPORTED where the scheme applies momentum. */
+ * tensor i, in the measure of a gradient, not of a mean. Of a host (per_host) its first rank has all. It is to go through
+ * another reducer, on every rank, in a step of its own, and the means that come out are to be added to those of the
+ * next step that is not skipped, as a gradient's mean is: nothing is lost so, and what is left is in the residual of
+ * the other reducer. Added to the gradients of a step it would be at risk: of a step that is TW_SKIPPED some ranks keep
+ * what they gave and others do not, and nobody can tell whether to give it again. Between steps only (TW_ERROR_ORDER);
+ * the reducer is as before, and to be destroyed. TW_ERROR_UNSUPPORTED where the scheme applies momentum. */
 TW_API tw_status tw_reducer_hand_over(tw_reducer *reducer, float *const *gradients);
 
 /* ---- a line that changes ----------------------------------------------------------------------------------------- */
