@@ -86,6 +86,7 @@ class Compressor(Stepping):
         self._failure: Optional[BaseException] = None
         self._missing: Optional[Set[int]] = None  # of the step under way
         self._adapts = False  # whether the scheme has AdamW's moments
+        self._has_taken = False  # those of the optimiser, of which ranks speak once
         self._rates: List[float] = []
         self.alone = False  # whether this is the only process
         self._group, self._may_fall_back = group, may_fall_back
@@ -108,14 +109,18 @@ class Compressor(Stepping):
     def _made(self, spec: str) -> Reducer:
         reducer = Reducer(self._connected(), spec, [(row.name, row.shape) for row in self._rows])
         try:
-            if minds_rates(spec):
-                _optimiser.refuse_unknown(self._optimiser, spec, {row.name: row.parameter for row in self._rows})
+            self._refuse_unknown(self._optimiser, spec)
             _optimiser.settle(self._optimiser, spec, *reducer.momentum, self._keeper)
         except Error:
             reducer.close()
             raise
         self._momentum, self._minds_rates, self._adapts = reducer.momentum, minds_rates(spec), adapts(spec)
+        self._has_taken = False
         return reducer
+
+    def _refuse_unknown(self, optimiser: Optional[torch.optim.Optimizer], spec: str) -> None:
+        if minds_rates(spec) or (adapts(spec) and hasattr(_optimiser.innermost(optimiser), "own_moments")):
+            _optimiser.refuse_unknown(optimiser, spec, {row.name: row.parameter for row in self._rows})
 
     def set_scheme(self, spec: str) -> None:
         """Goes on with another spec, from the next step on: a collective. What the scheme held back stays where it is
@@ -236,11 +241,14 @@ class Compressor(Stepping):
         return self._missing
 
     def _take_moments(self, reducer: Reducer) -> None:
-        """Those that the optimiser had before it left them to the scheme, or has loaded since."""
+        """Those that the optimiser had before it left them to the scheme, or has loaded before its first step."""
         inner = self.inner_optimizer()
-        if self._adapts and _adam.has_moments(inner, self._rows):
-            comm = self._connected()
-            _adam.move_in(inner, self._rows, reducer, comm.rank, comm.size)
+        if self._adapts and not self._has_taken:
+            _adam.move_in(inner, self._rows, reducer, self._connected())
+            self._has_taken = True
+        elif self._adapts and _adam.has_moments(inner, self._rows):
+            raise Error(f"this {type(inner).__name__} has loaded moments in the midst of a run, and {name_of(self.spec)} has its own: "
+                        "load them before the first step, or have all ranks call set_scheme(spec) with the same spec afterwards")
 
     def _tell_rates(self, reducer: Reducer) -> None:
         if self._optimiser is None or not self._minds_rates:
@@ -325,6 +333,7 @@ class Compressor(Stepping):
         if self._optimiser is None and _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows]):
             if adapts(self.spec):
                 _adam.refuse_late(optimiser, self._rows, name_of(self.spec))
+                self._refuse_unknown(optimiser, self.spec)
             _optimiser.settle(optimiser, self.spec, *self.momentum, self._keeper)
             self._optimiser = optimiser
 
@@ -408,6 +417,7 @@ class Compressor(Stepping):
             yield _adam.owner(self.inner_optimizer())
             return
         inner = _adam.adamw(self.inner_optimizer(), name_of(self.spec))
+        self._has_taken = False
         self._take_moments(self._live())
         with _adam.lent(inner, self._rows, _adam.moments_of(self._live(), self._group)):
             yield inner
