@@ -126,8 +126,9 @@ typedef struct tw_watch tw_watch;
 TW_API tw_status tw_watch_create(size_t window, tw_watch **watch);
 TW_API void tw_watch_destroy(tw_watch *watch);
 /* An exchange in which this rank has sent so many bytes, and was on the wire, or waiting for peers, for so many
- * seconds: what a reducer counts as seconds_exchange. 1: the window is full, and `middle`, of two numbers, has the
- * median of the bytes and that of the seconds. */
+ * seconds: what a reducer counts as seconds_exchange. Each call counts as one, on every rank, and what is below 0, or no
+ * number, as 0. 1: the window is full, and `middle`, of two numbers, has the median of the bytes and that of the
+ * seconds. */
 TW_API int tw_watch_add(tw_watch *watch, double bytes, double seconds, double *middle);
 /* Of all ranks' middles, rank after rank: how many times as slow as before the line is, where two windows in a row say
  * that it is twice as slow or as fast, or more; from then on that is what it was before. Else 1. The rank that waits

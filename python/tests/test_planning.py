@@ -228,7 +228,52 @@ def follows(rank, size, folder, state):
         return made.spec, made.replanner is None
 
 
+def refuses(rank, size, folder, states):
+    """A damaged state of another scheme on one rank changes nothing on any; the whole one is then taken."""
+    ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 30, bias=False))
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    with thinwire.torch.attach(ddp, f"auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms,keep={folder}/kept", optimizer=optimizer,
+                               fallback=False) as made:
+        ddp(torch.eye(40)).square().sum().backward()
+        before, seen = made.state_dict(), []
+        for damaged in (True, False):
+            state = {name: value for name, value in states[rank].items() if not (damaged and rank == 1 and name.startswith("residual"))}
+            try:
+                made.load_state_dict(state)
+            except thinwire.torch.Error as error:
+                seen.append(str(error))
+            seen.append(made.spec)
+            if damaged:
+                seen.append(all(torch.equal(before[name], value) for name, value in made.state_dict().items() if torch.is_tensor(value)))
+        ddp(torch.eye(40)).square().sum().backward()
+        return seen
+
+
+def is_left(rank, size):
+    """A run of auto whose user takes another scheme, when a change is due already."""
+    ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 30, bias=False))
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    with thinwire.torch.attach(ddp, "auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms", optimizer=optimizer, fallback=False) as made:
+        was_watched = made.replanner is not None
+        made.go_on_by("bf16")
+        made.set_scheme("sign")
+        for _ in range(2):
+            ddp(torch.eye(40)).square().sum().backward()
+        return was_watched, made.spec, made.replanner is None, made.follows
+
+
 class ChangeTest(unittest.TestCase):
+    def test_a_state_that_does_not_fit_changes_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "kept").write_text("powersgd:rank=4\n")
+            states = [state for _, _, _, state in ranks.on_ranks(2, gradients_of_inputs, "topk:density=0.05", 3, {})]
+            for text, *seen in ranks.on_ranks(2, refuses, folder, states):
+                self.assertIn("residual/weight", text)
+                self.assertEqual(seen, ["powersgd:rank=4", True, "topk:density=0.05"])
+
+    def test_who_sets_a_scheme_keeps_it(self):
+        self.assertEqual(ranks.on_ranks(2, is_left), [(True, "sign", True, False)] * 2)
+
     def test_nothing_is_lost_on_the_way(self):
         for spec, at in (("powersgd:rank=1,leftovers=fp32", {7: "allreduce"}),
                          ("topk:density=0.05", {4: "powersgd:rank=2", 9: "allreduce"})):

@@ -124,7 +124,7 @@ class Compressor(Stepping):
 
     def set_scheme(self, spec: str) -> None:
         """Goes on with another spec, from the next step on: a collective. What the scheme held back stays where it is
-        still the same scheme, and is lost where it is another."""
+        still the same scheme, and is lost where it is another. A run of "auto" stays with it from then on."""
         if name_of(spec) == "allreduce" or self._comm is None:
             raise Error(f"from {name_of(self.spec)} to {name_of(spec)}: torch itself does the dense exchange; attach anew")
         spec = _optimiser.with_its_momentum(self._optimiser, spec)
@@ -139,6 +139,7 @@ class Compressor(Stepping):
                 new.load_state(old.state())
                 unless_it_fits.pop_all()
         self._reducer, self.spec, self._rates, self._fallback = new, spec, [], None
+        self.replanner, self.follows, self._next_spec = None, False, ""
         if old is not None:
             old.close()
 
@@ -440,13 +441,12 @@ class Compressor(Stepping):
         if self._comm is None:
             raise Error(NOWHERE)
 
-        self._follow(lambda: state)
-
         def read() -> Loaded:
             _state.check(state, self._about())
             return Loaded(_state.is_of_fallback(state), _state.from_dict(state))
 
-        self._load(read)
+        with self._following(lambda: state):
+            self._load(read)
 
     def load_state_dicts(self, states: Sequence[Optional[Dict[str, Any]]], *, forget_lost: bool = False) -> None:
         """Takes what another number of ranks has saved, as a collective: states[r] is what state_dict() gave on rank r of
@@ -459,13 +459,10 @@ class Compressor(Stepping):
             return
         if self._comm is None:
             raise Error(NOWHERE)
-        self._follow(lambda: states[0] if len(states) else None)
-        about = self._about()
-
         def whole(rank: int) -> Optional[Dict[str, Any]]:
             state = states[rank]
             if state is not None:
-                _state.check(state, {**about, "rank": rank, "size": len(states)})
+                _state.check(state, {**self._about(), "rank": rank, "size": len(states)})
             elif not forget_lost:
                 raise Error(f"the state of rank {rank} of {len(states)} is lost; forget_lost=True goes on without it")
             return state
@@ -475,6 +472,7 @@ class Compressor(Stepping):
             return None if state is None else _state.from_dict(state)
 
         def read() -> Loaded:
+            about = self._about()
             own = whole(about["rank"]) if len(states) == about["size"] else None
             there = own or next(filter(None, map(whole, range(len(states)))), None)
             if there is None:
@@ -484,20 +482,30 @@ class Compressor(Stepping):
             tensors = [(row.name, row.shape) for row in self._rows]
             return Loaded(False, regrouped(self.spec, tensors, old, len(states), about["rank"], about["size"]))
 
-        self._load(read)
+        with self._following(lambda: states[0] if len(states) else None):
+            self._load(read)
 
-    def _follow(self, first: Callable[[], Any]) -> None:
-        """A run of "auto" may have gone on by another scheme before it saved: that is the one to go on with. A collective.
-        What does not fit is for the load to refuse."""
-        if not self.follows:
-            return
-        specs = _transport.gathered_by_all(self._group, lambda: _state.spec_of(first()))
+    @contextlib.contextmanager
+    def _following(self, first: Callable[[], Any]) -> Iterator[None]:
+        """Around a load. A run of "auto" may have gone on by another scheme before it saved: that is the one to go on with,
+        if the load takes the state; and else all is as it was. A collective."""
+        specs = _transport.gathered_by_all(self._group, lambda: _state.spec_of(first())) if self.follows else [self.spec]
         if any(spec != specs[0] for spec in specs) or specs[0] == self.spec or not can_switch(specs[0]):
+            yield  # what does not fit is for the load to refuse
             return
-        if self._fallback is None:
-            old, self._reducer = self._live(), self._made(specs[0])
-            old.close()
-        self.spec, self._rates = specs[0], []
+        before = {name: vars(self)[name] for name in ("_reducer", "spec", "_rates", "_momentum", "_minds_rates", "_adapts", "_has_taken")}
+        try:
+            if self._fallback is None:
+                self._reducer = self._made(specs[0])
+            self.spec, self._rates = specs[0], []
+            yield
+        except BaseException:
+            if self._reducer is not None and self._reducer is not before["_reducer"]:
+                self._reducer.close()
+            vars(self).update(before)
+            raise
+        if before["_reducer"] is not None and before["_reducer"] is not self._reducer:
+            before["_reducer"].close()
 
     def _load(self, read: Callable[[], Loaded]) -> None:
         """All ranks take what read() gives, or none of them does."""
