@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import types
 import unittest
 import unittest.mock
 
@@ -262,7 +263,34 @@ def is_left(rank, size):
         return was_watched, made.spec, made.replanner is None, made.follows
 
 
+def changes_of_line(fall, rise, steps=1000):
+    """At which steps a run goes on with what, over a line that is ten times slower in between."""
+    def comm():
+        return types.SimpleNamespace(allgather=lambda row: [row])
+
+    counts = {"bytes_sent": 0.0, "seconds_exchange": 0.0}
+    made = types.SimpleNamespace(spec="fast", _connected=comm, _live=lambda: types.SimpleNamespace(stats=lambda: counts))
+    made.go_on_by = lambda spec: seen.append((step, spec))
+    replanner = _replan.Replanner((1e6, 1e6, 0.001), lambda line: ("slow" if line[0] < 5e5 else "fast", ""), 0, False)
+    seen = []
+    with unittest.mock.patch.object(_replan._transport, "gathered_by_all", lambda comm, mine: [mine()]):
+        for step in range(steps):
+            if seen and seen[-1][1] != made.spec:
+                made.spec, counts = seen[-1][1], {"bytes_sent": 0.0, "seconds_exchange": 0.0}
+            sent = 1e5 if made.spec == "fast" else 1e4
+            counts = {"bytes_sent": counts["bytes_sent"] + sent,
+                      "seconds_exchange": counts["seconds_exchange"] + sent * (10 if fall <= step < rise else 1) / 1e6}
+            replanner.hear(made)
+    return seen
+
+
 class ChangeTest(unittest.TestCase):
+    def test_a_line_that_recovers_while_no_plan_is_due(self):
+        """The first 64 steps by a spec are what is compared with, and a change after them counts as soon as a plan may be made."""
+        self.assertEqual([spec for _, spec in changes_of_line(160, 300)], ["slow", "fast"])
+        self.assertEqual([spec for _, spec in changes_of_line(65, 10 ** 9)], ["slow"])
+        self.assertEqual(changes_of_line(1000, 1000), [])
+
     def test_a_state_that_does_not_fit_changes_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "kept").write_text("powersgd:rank=4\n")
