@@ -426,7 +426,8 @@ class Compressor(Stepping):
     def optimizer_state_dict(self) -> Dict[str, Any]:
         """The optimizer's state_dict(), with what a scheme has of it that owns AdamW's moments: torch.optim.AdamW goes on
         with it, and so does thinwire.torch.AdamW, with any scheme. What the ranks held back is in the first moments, from
-        which it is paid out. A collective, between steps; nothing changes here. To go on as if nothing had happened
+        which it is paid out. A collective, between steps, that changes nothing, but for moments that the optimizer has loaded
+        since: the scheme takes them first, and drops what it held back. To go on as if nothing had happened
         save the optimizer's own state_dict() and state_dict() of this object instead."""
         with self.moments_in_optimizer() as inner:
             return inner.state_dict()
