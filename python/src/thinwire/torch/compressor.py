@@ -155,12 +155,12 @@ class Compressor(Stepping):
         held = [torch.zeros(row.elements, device="cpu") for row in self._rows]
         addresses, old = [one.data_ptr() for one in held], self._live()
         old.hand_over(addresses)
-        reducer = self._made(self._next_spec)
-        self._reducer, self.spec, self._next_spec, self._rates = reducer, self._next_spec, "", []
+        new = self._made(self._next_spec)
+        self._reducer, self.spec, self._next_spec, self._rates = new, self._next_spec, "", []
         old.close()
-        self._tell_rates(reducer)
-        reducer.submit_all(range(len(held)), addresses)
-        if reducer.wait():
+        self._tell_rates(new)
+        new.submit_all(range(len(held)), addresses)
+        if new.wait():
             for bucket in buckets:
                 for parameter, values in bucket.slices():
                     values.add_(held[self._index_of(parameter)], alpha=self._scale)
