@@ -101,12 +101,15 @@ TW_API size_t tw_plan_text(const tw_plan *plan, char *text, size_t capacity);
 TW_API tw_status tw_plan_can_switch(const char *spec);
 
 /* What a reducer has not sent yet of this rank's gradients: adds it to gradients[i], tw_tensor_count() floats, for each
- * tensor i, in the measure of a gradient, not of a mean. Of a host (per_host) its first rank has all. It is to go through
- * another reducer, on every rank, in a step of its own, and the means that come out are to be added to those of the
- * next step that is not skipped, as a gradient's mean is: nothing is lost so, and what is left is in the residual of
- * the other reducer. Added to the gradients of a step it would be at risk: of a step that is TW_SKIPPED some ranks keep
- * what they gave and others do not, and nobody can tell whether to give it again. Between steps only (TW_ERROR_ORDER);
- * the reducer is as before, and to be destroyed. TW_ERROR_UNSUPPORTED where the scheme applies momentum. */
+ * tensor i, in the measure of a gradient, not of a mean. Of a host (per_host) its first rank has all of it.
+ *
+ * All ranks give it to another reducer in a step of its own, and add the means that come out to those of the next step
+ * that is not skipped. Nothing is lost so: what that reducer has not sent is in its own residual. Who added it to the
+ * gradients of a step instead could not repeat that if the step is TW_SKIPPED, of which some ranks keep what they gave
+ * and others do not.
+ *
+ * Between steps only (TW_ERROR_ORDER); the reducer is as before, and to be destroyed. TW_ERROR_UNSUPPORTED where the
+ * scheme applies momentum. */
 TW_API tw_status tw_reducer_hand_over(tw_reducer *reducer, float *const *gradients);
 
 /* ---- a line that changes ----------------------------------------------------------------------------------------- */
@@ -126,8 +129,8 @@ typedef struct tw_watch tw_watch;
 TW_API tw_status tw_watch_create(size_t window, tw_watch **watch);
 TW_API void tw_watch_destroy(tw_watch *watch);
 /* An exchange in which this rank has sent so many bytes, and was on the wire, or waiting for peers, for so many
- * seconds: what a reducer counts as seconds_exchange. Each call counts as one, on every rank, and what is below 0, or no
- * number, as 0. 1: the window is full, and `middle`, of two numbers, has the median of the bytes and that of the
+ * seconds: what a reducer counts as seconds_exchange. Each call counts as one, on every rank, and what is below 0, or
+ * no number, as 0. 1: the window is full, and `middle`, of two numbers, has the median of the bytes and that of the
  * seconds. */
 TW_API int tw_watch_add(tw_watch *watch, double bytes, double seconds, double *middle);
 /* Of all ranks' middles, rank after rank: how many times as slow as before the line is, where two windows in a row say

@@ -19,7 +19,7 @@ static size_t index_of(const tw_reducer *reducer, const char *tensor)
     return reducer->count;
 }
 
-/* Schemes hold parts of a mean over the hosts, and a gradient of a host's first rank is a part of one over all ranks. */
+/* Schemes hold parts of a mean over the hosts, and what the first rank of a host has goes into one over all ranks. */
 static tw_status hand_over_one(void *context, const tw_remembered *entry)
 {
     const hand *self = context;

@@ -117,7 +117,7 @@ static void test_nothing_of_a_gradient_is_lost(void **state)
     }
 }
 
-/* ---- a step that is skipped right after a change ------------------------------------------------------------------ */
+/* ---- a step that is skipped right after a change ---------------------------------------------------------------- */
 
 enum { SICK = 5, SICK_RANK = RANKS - 1 };
 
@@ -151,8 +151,8 @@ static tw_status skip_after_change(crew_member *self)
     return worker_step(w, &loss);
 }
 
-/* What was held back before it arrives once. Of that step healthy workers keep what the scheme compresses, and lose what
- * travels as it is, as the vector does. */
+/* What was held back before it arrives once. Of that step healthy workers keep what the scheme compresses. They lose
+ * what travels as it is, as the vector does. */
 static void test_nothing_is_paid_twice(void **state)
 {
     static const char *const specs[] = {"topk:density=0.3,min_elements=1,min_sent=1,leftovers=fp32", "allreduce"};

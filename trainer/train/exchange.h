@@ -59,9 +59,9 @@ typedef struct exchange {
      * and this worker's own again. Between the two every rank calls nothing else but save. */
     tw_status (*show_shared)(worker *w);
     tw_status (*show_own)(worker *w);
-    /* What the learner and the optimiser show, parameters and momentum, becomes what it is now, where it stands somewhere
-     * else: on each rank, of stages on rank 0. Then rank 0's, running statistics too, become all ranks'. NULL: they are
-     * the learner's own, or in the file of its pager. Collectives. */
+    /* What the learner and the optimiser show, parameters and momentum, becomes what it is now, where it stands
+     * somewhere else: on each rank, of stages on rank 0. Then rank 0's, running statistics too, become all ranks'.
+     * NULL: they are the learner's own, or in the file of its pager. Collectives. */
     tw_status (*settle)(worker *w);
     tw_status (*share)(worker *w);
     /* The running statistics that are a stage's own. */
@@ -86,8 +86,8 @@ typedef struct exchange {
     /* Between two steps: adds to the gradients, one array a tensor, what of this worker's has not been sent yet. NULL:
      * nothing is held back. */
     tw_status (*hand_over)(worker *w, float *const *gradients);
-    /* In a step of its own, takes what the way before had not sent, and gives the means, the same on all workers. What is
-     * left of it is then in this way's memory. NULL: each adds its own to the gradients of its next step. */
+    /* In a step of its own, takes what the way before had not sent, and gives the means, the same on all workers. What
+     * is left of it is then in this way's memory. NULL: each adds its own to the gradients of its next step. */
     tw_status (*take_over)(worker *w, float *const *gradients);
 
     /* What is a worker's own beside its optimiser, into and out of its file of a checkpoint. */
