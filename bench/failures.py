@@ -263,7 +263,7 @@ def member(options):
             optimizer.zero_grad()
             loss_of(torch.stack([train[begin:begin + 49] for begin in begins.tolist()])).backward()
             optimizer.step()
-            if not outer._hooks:
+            if not hasattr(torch.optim.Optimizer, "register_step_post_hook"):
                 outer.step()
             print(json.dumps({"step": step, "size": outer.size}), file=file, flush=True)
         sent = outer.stats()["bytes_sent"]

@@ -104,8 +104,9 @@ TW_API uint64_t tw_scheme_state_bytes(const tw_scheme *scheme);
  * need be there: spec and table tell what is remembered. */
 
 /* What rank `rank` of `size` of a reducer begins with that goes on where an AdamW stands after `steps` steps: puts into
- * `state`, under `prefix`, what tw_reducer_load_state takes. Nothing is held back. TW_ERROR_SPEC: the scheme has no
- * such moments. TW_ERROR_STATE: one of them is not finite or beyond 1e36, or a second one is below 0. */
+ * `state`, under `prefix`, what tw_reducer_load_state takes. Nothing is held back. With per_host=G only the first rank
+ * of a host has any moments, and for the others nothing is put. TW_ERROR_SPEC: the scheme has no such moments.
+ * TW_ERROR_STATE: one of them is not finite or beyond 1e36, or a second one is below 0. */
 TW_API tw_status tw_reducer_state_of_moments(const char *spec, const tw_tensor *tensors, size_t count, uint64_t steps,
                                              const float *const *first, const float *const *second, int rank, int size,
                                              const char *prefix, tw_state *state);

@@ -93,16 +93,23 @@ TW_API const char *tw_plan_why(const tw_plan *plan);
 /* All of it, as lines of a table and a sentence. Returns what snprintf would. */
 TW_API size_t tw_plan_text(const tw_plan *plan, char *text, size_t capacity);
 
-/* Whether a run can leave this spec between two steps, or come to it, with nothing lost: TW_OK where all that it
- * remembers of a rank is what it has not sent yet of gradients (TW_STATE_ADDS), or nothing. TW_ERROR_UNSUPPORTED says
- * why not: the scheme has moments of its own, or the workers are at steps of their own, or local updates are held back.
- * TW_ERROR_SPEC where there is none of that name. */
+/* Whether a run can leave this spec between two steps, or come to it, and what it would still have sent of a rank's
+ * gradients goes on (tw_reducer_hand_over). What else it remembers is dropped, such as the outer momentum of diloco or
+ * the factors of powersgd; and what a scheme drops by a rule of its own, as scalecom does by its filter and chunktopk
+ * by its decay, was gone before. TW_ERROR_UNSUPPORTED says why not: the scheme has moments of its own, or the workers
+ * are at steps of their own, or local updates are held back. TW_ERROR_SPEC where there is none of that name. */
 TW_API tw_status tw_plan_can_switch(const char *spec);
 
 /* What a reducer has not sent yet of this rank's gradients: adds it to gradients[i], tw_tensor_count() floats, for each
- * tensor i, in the measure of a gradient, not of a mean. Whoever adds that to the gradients of the next step, on every
- * rank and by any other spec, loses nothing. Between steps only (TW_ERROR_ORDER); the reducer is as before, and to be
- * destroyed. TW_ERROR_UNSUPPORTED where the scheme applies momentum. */
+ * tensor i, in the measure of a gradient, not of a mean. Of a host (per_host) its first rank has all of it.
+ *
+ * All ranks give it to another reducer in a step of its own, and add the means that come out to those of the next step
+ * that is not skipped. Nothing is lost so: what that reducer has not sent is in its own residual. Who added it to the
+ * gradients of a step instead could not repeat that if the step is TW_SKIPPED, of which some ranks keep what they gave
+ * and others do not.
+ *
+ * Between steps only (TW_ERROR_ORDER); the reducer is as before, and to be destroyed. TW_ERROR_UNSUPPORTED where the
+ * scheme applies momentum. */
 TW_API tw_status tw_reducer_hand_over(tw_reducer *reducer, float *const *gradients);
 
 /* ---- a line that changes ----------------------------------------------------------------------------------------- */
@@ -122,8 +129,9 @@ typedef struct tw_watch tw_watch;
 TW_API tw_status tw_watch_create(size_t window, tw_watch **watch);
 TW_API void tw_watch_destroy(tw_watch *watch);
 /* An exchange in which this rank has sent so many bytes, and was on the wire, or waiting for peers, for so many
- * seconds: what a reducer counts as seconds_exchange. 1: the window is full, and `middle`, of two numbers, has the
- * median of the bytes and that of the seconds. */
+ * seconds: what a reducer counts as seconds_exchange. Each call counts as one, on every rank, and what is below 0, or
+ * no number, as 0. 1: the window is full, and `middle`, of two numbers, has the median of the bytes and that of the
+ * seconds. */
 TW_API int tw_watch_add(tw_watch *watch, double bytes, double seconds, double *middle);
 /* Of all ranks' middles, rank after rank: how many times as slow as before the line is, where two windows in a row say
  * that it is twice as slow or as fast, or more; from then on that is what it was before. Else 1. The rank that waits

@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import types
 import unittest
 import unittest.mock
 
@@ -163,9 +164,9 @@ def walks_through(rank, size, kind, spec):
 FALL, RISE, LONG = 160, 320, 480  # steps
 
 
-def gradients_of_inputs(rank, size, spec, steps, at):
+def gradients_of_inputs(rank, size, spec, steps, at, skipped=()):
     """A run whose gradients are its inputs, which goes on by other specs at some steps: what it ends with, what it would if
-    all of them had arrived, and the compressor's changes."""
+    all of them had arrived, and the compressor's changes. In steps that are skipped the last rank's is NaN, and is lost."""
     torch.manual_seed(3)
     model = torch.nn.Linear(40, 30, bias=False)
     ddp = torch.nn.parallel.DistributedDataParallel(model)
@@ -180,8 +181,11 @@ def gradients_of_inputs(rank, size, spec, steps, at):
         gradients = [torch.randn(30, 40, generator=one) for one in inputs]
         optimizer.zero_grad()
         before = made.spec
+        if step in skipped:
+            gradients[-1] = torch.zeros(30, 40) if rank < size - 1 else torch.full((30, 40), float("nan"))
         (ddp(torch.eye(40)) * gradients[rank].t()).sum().backward()
-        optimizer.step()
+        if not made.skipped:
+            optimizer.step()
         expected -= 0.1 * sum(gradients) / size
         if made.spec != before:
             changes.append((step, made.spec))
@@ -225,7 +229,79 @@ def follows(rank, size, folder, state):
         return made.spec, made.replanner is None
 
 
+def refuses(rank, size, folder, states):
+    """A damaged state of another scheme on one rank changes nothing on any; the whole one is then taken."""
+    ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 30, bias=False))
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    with thinwire.torch.attach(ddp, f"auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms,keep={folder}/kept", optimizer=optimizer,
+                               fallback=False) as made:
+        ddp(torch.eye(40)).square().sum().backward()
+        before, seen = made.state_dict(), []
+        for damaged in (True, False):
+            state = {name: value for name, value in states[rank].items() if not (damaged and rank == 1 and name.startswith("residual"))}
+            try:
+                made.load_state_dict(state)
+            except thinwire.torch.Error as error:
+                seen.append(str(error))
+            seen.append(made.spec)
+            if damaged:
+                seen.append(all(torch.equal(before[name], value) for name, value in made.state_dict().items() if torch.is_tensor(value)))
+        ddp(torch.eye(40)).square().sum().backward()
+        return seen
+
+
+def is_left(rank, size):
+    """A run of auto whose user takes another scheme, when a change is due already."""
+    ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 30, bias=False))
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    with thinwire.torch.attach(ddp, "auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms", optimizer=optimizer, fallback=False) as made:
+        was_watched = made.replanner is not None
+        made.go_on_by("bf16")
+        made.set_scheme("sign")
+        for _ in range(2):
+            ddp(torch.eye(40)).square().sum().backward()
+        return was_watched, made.spec, made.replanner is None, made.follows
+
+
+def changes_of_line(fall, rise, steps=1000):
+    """At which steps a run goes on with what, over a line that is ten times slower in between."""
+    def comm():
+        return types.SimpleNamespace(allgather=lambda row: [row])
+
+    counts = {"bytes_sent": 0.0, "seconds_exchange": 0.0}
+    made = types.SimpleNamespace(spec="fast", _connected=comm, _live=lambda: types.SimpleNamespace(stats=lambda: counts))
+    made.go_on_by = lambda spec: seen.append((step, spec))
+    replanner = _replan.Replanner((1e6, 1e6, 0.001), lambda line: ("slow" if line[0] < 5e5 else "fast", ""), 0, False)
+    seen = []
+    with unittest.mock.patch.object(_replan._transport, "gathered_by_all", lambda comm, mine: [mine()]):
+        for step in range(steps):
+            if seen and seen[-1][1] != made.spec:
+                made.spec, counts = seen[-1][1], {"bytes_sent": 0.0, "seconds_exchange": 0.0}
+            sent = 1e5 if made.spec == "fast" else 1e4
+            counts = {"bytes_sent": counts["bytes_sent"] + sent,
+                      "seconds_exchange": counts["seconds_exchange"] + sent * (10 if fall <= step < rise else 1) / 1e6}
+            replanner.hear(made)
+    return seen
+
+
 class ChangeTest(unittest.TestCase):
+    def test_a_line_that_recovers_while_no_plan_is_due(self):
+        """The first 64 steps by a spec are what is compared with, and a change after them counts as soon as a plan may be made."""
+        self.assertEqual([spec for _, spec in changes_of_line(160, 300)], ["slow", "fast"])
+        self.assertEqual([spec for _, spec in changes_of_line(65, 10 ** 9)], ["slow"])
+        self.assertEqual(changes_of_line(1000, 1000), [])
+
+    def test_a_state_that_does_not_fit_changes_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "kept").write_text("powersgd:rank=4\n")
+            states = [state for _, _, _, state in ranks.on_ranks(2, gradients_of_inputs, "topk:density=0.05", 3, {})]
+            for text, *seen in ranks.on_ranks(2, refuses, folder, states):
+                self.assertIn("residual/weight", text)
+                self.assertEqual(seen, ["powersgd:rank=4", True, "topk:density=0.05"])
+
+    def test_who_sets_a_scheme_keeps_it(self):
+        self.assertEqual(ranks.on_ranks(2, is_left), [(True, "sign", True, False)] * 2)
+
     def test_nothing_is_lost_on_the_way(self):
         for spec, at in (("powersgd:rank=1,leftovers=fp32", {7: "allreduce"}),
                          ("topk:density=0.05", {4: "powersgd:rank=2", 9: "allreduce"})):
@@ -233,6 +309,15 @@ class ChangeTest(unittest.TestCase):
                 for weights, expected, changes, _ in ranks.on_ranks(2, gradients_of_inputs, spec, 12, at):
                     self.assertEqual(changes, list(at.items()))
                     self.assertTrue(torch.allclose(weights, expected, atol=1e-4), (weights - expected).abs().max())
+
+    def test_nothing_is_paid_twice_where_a_step_is_skipped(self):
+        """In the step of a change, which is then put off, and in the one after it. The healthy rank keeps its gradient."""
+        for skipped in (5, 6):
+            with self.subTest(skipped):
+                (weights, expected, changes, _), _ = ranks.on_ranks(2, gradients_of_inputs, "topk:density=0.05", 12,
+                                                                    {5: "sign:leftovers=fp32", 9: "allreduce"}, (skipped,))
+                self.assertEqual(changes, [(6 if skipped == 5 else 5, "sign:leftovers=fp32"), (9, "allreduce")])
+                self.assertTrue(torch.allclose(weights, expected, atol=1e-4), (weights - expected).abs().max())
 
     def test_it_goes_on_by_what_suits_the_line(self):
         with tempfile.TemporaryDirectory() as folder:

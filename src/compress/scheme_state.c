@@ -115,6 +115,20 @@ static tw_status scheme_state_check_call(const tw_scheme *scheme, const char *pr
     return TW_OK;
 }
 
+size_t tw_scheme_index_of(const tw_scheme *scheme, const char *name)
+{
+    size_t i = 0;
+    while (i < scheme->count && strcmp(scheme->tensors[i].name, name) != 0) i++;
+    return i;
+}
+
+float tw_remembered_value(const tw_remembered *entry, size_t i)
+{
+    if (entry->dtype == TW_F64) return (float)((const double *)entry->data)[i];
+    if (entry->dtype == TW_BF16) return tw_from_bf16(((const uint16_t *)entry->data)[i]);
+    return ((const float *)entry->data)[i];
+}
+
 tw_status tw_scheme_visit(tw_scheme *scheme, tw_walk *walk)
 {
     tw_remembered steps = {

@@ -1,10 +1,8 @@
 /* What a reducer holds back, in the measure of gradients. */
+#include "compress.h"
 #include "error.h"
-#include "half.h"
 #include "plan.h"
 #include "reducer.h"
-
-#include <string.h>
 
 typedef struct hand {
     const tw_reducer *reducer;
@@ -14,31 +12,24 @@ typedef struct hand {
 /* Where the tensor of that name is; the count of all where it is none. */
 static size_t index_of(const tw_reducer *reducer, const char *tensor)
 {
-    for (size_t m = 0; m < reducer->message_count; m++)
-        for (size_t i = 0; i < reducer->messages[m].count; i++)
-            if (strcmp(reducer->messages[m].scheme->tensors[i].name, tensor) == 0)
-                return reducer->messages[m].first + i;
+    for (size_t m = 0; m < reducer->message_count; m++) {
+        const size_t i = tw_scheme_index_of(reducer->messages[m].scheme, tensor);
+        if (i < reducer->messages[m].count) return reducer->messages[m].first + i;
+    }
     return reducer->count;
 }
 
-static float held_at(const tw_remembered *entry, size_t i)
-{
-    if (entry->dtype == TW_F64) return (float)((const double *)entry->data)[i];
-    if (entry->dtype == TW_BF16) return tw_from_bf16(((const uint16_t *)entry->data)[i]);
-    return ((const float *)entry->data)[i];
-}
-
-/* Schemes hold parts of a mean over the hosts. */
+/* Schemes hold parts of a mean over the hosts, and what the first rank of a host has goes into one over all ranks. */
 static tw_status hand_over_one(void *context, const tw_remembered *entry)
 {
     const hand *self = context;
     if (entry->kind != TW_STATE_ADDS) return TW_OK;
     const size_t index = index_of(self->reducer, entry->tensor);
-    const float parts = (float)(self->reducer->size / self->reducer->host.size);
+    const float parts = (float)self->reducer->size;
     if (index == self->reducer->count || (entry->dtype != TW_F32 && entry->dtype != TW_BF16 && entry->dtype != TW_F64))
         return tw_fail(TW_ERROR_UNSUPPORTED, "%s/%s is no part of a gradient", entry->what, entry->tensor);
     float *dst = self->gradients[index] + entry->first;
-    for (size_t i = 0; i < entry->count; i++) dst[i] += parts * held_at(entry, i);
+    for (size_t i = 0; i < entry->count; i++) dst[i] += parts * tw_remembered_value(entry, i);
     return TW_OK;
 }
 

@@ -1,4 +1,5 @@
 #include "plan.h"
+#include "compress.h"
 #include "error.h"
 #include "memory.h"
 #include "sized.h"
@@ -28,14 +29,11 @@ typedef struct planner {
 static tw_status momentum_of(const char *spec, float *momentum)
 {
     const tw_tensor one = {.name = "one", .dims = 2, .shape = {64, 64}};
-    tw_comm *comm;
-    tw_reducer *reducer = NULL;
-    TW_TRY(tw_comm_create_threads(1, &comm));
-    tw_status status = tw_reducer_create(comm, spec, &one, 1, &reducer);
-    if (status == TW_OK) *momentum = tw_reducer_momentum(reducer, NULL);
-    tw_reducer_destroy(reducer);
-    tw_comm_destroy(comm);
-    return status;
+    tw_scheme *scheme;
+    TW_TRY(tw_scheme_create_between(spec, &one, 1, 0, 1, &scheme));
+    *momentum = tw_scheme_momentum(scheme, NULL);
+    tw_scheme_destroy(scheme);
+    return TW_OK;
 }
 
 static tw_status suits_optimizer(const tw_plan_question *q, const tw_plan_row *row)

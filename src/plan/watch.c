@@ -53,9 +53,9 @@ static double take_middle(double *values, size_t count)
 
 int tw_watch_add(tw_watch *watch, double bytes, double seconds, double *middle)
 {
-    if (!watch || !middle || !(bytes >= 0 && seconds >= 0)) return 0;
-    watch->bytes[watch->count] = bytes;
-    watch->seconds[watch->count++] = seconds;
+    if (!watch || !middle) return 0;
+    watch->bytes[watch->count] = bytes > 0 ? bytes : 0; /* a rank that counted less than others would judge by itself */
+    watch->seconds[watch->count++] = seconds > 0 ? seconds : 0;
     if (watch->count < watch->window) return 0;
     watch->count = 0;
     middle[0] = take_middle(watch->bytes, watch->window);

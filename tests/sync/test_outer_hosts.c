@@ -18,7 +18,7 @@ typedef struct host_scene {
     int ranks, per_host;
     int mean_of;   /* ranks, of which each of this scene has the mean gradient */
     int averages;  /* inside hosts */
-    int scattered; /* gradients do not lie one behind the other */
+    int scattered; /* gradients of every second rank do not lie one behind the other */
     int sick;      /* the rank, counted from 1, of whose gradient a value is NaN in one step */
     float shared[MOST_RANKS][ELEMENTS], weights[MOST_RANKS][ELEMENTS];
     int skipped[MOST_RANKS];
@@ -70,7 +70,7 @@ static tw_status walk(host_scene *all, int rank, tw_outer *outer)
     float flat[2 * ELEMENTS], momentum[ELEMENTS] = {0}, *gradients[TENSORS], *parts[TENSORS], *shared[TENSORS];
     tw_outer_event event;
     for (size_t t = 0; t < TENSORS; t++) {
-        gradients[t] = flat + places[t] * (all->scattered ? 2 : 1);
+        gradients[t] = flat + places[t] * (all->scattered && rank % 2 ? 2 : 1);
         parts[t] = all->weights[rank] + places[t];
         shared[t] = all->shared[rank] + places[t];
     }

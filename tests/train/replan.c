@@ -2,6 +2,7 @@
  * does so where its line becomes another and nowhere else. The line is one of virtual time. */
 #include "replan.h"
 #include "changes.h"
+#include "checkpoint.h"
 #include "crew.h"
 #include "error.h"
 #include "exchange.h"
@@ -113,6 +114,63 @@ static void test_nothing_of_a_gradient_is_lost(void **state)
                     fail_msg("%s: rank %d has %g in place %zu, not %g", p->specs[0], rank,
                              (double)r.toy.log[rank].final[i], i, expected);
             }
+    }
+}
+
+/* ---- a step that is skipped right after a change ---------------------------------------------------------------- */
+
+enum { SICK = 5, SICK_RANK = RANKS - 1 };
+
+static float sick_gradient(const toy_learner *l, uint64_t step, size_t element)
+{
+    return step == SICK && l->base.place.rank == SICK_RANK ? NAN : toy_draw(l, step, element);
+}
+
+/* Its state goes into a file and back, as if the run had ended there. */
+static tw_status skip_after_change(crew_member *self)
+{
+    worker *w = &self->worker;
+    tw_state *state = NULL;
+    double loss;
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(worker_begin(w));
+    while (w->step < SICK) TW_TRY(worker_step(w, &loss));
+    TW_TRY(worker_switch(w, self->context));
+    TW_TRY(worker_step(w, &loss));
+    assert_int_equal(w->skipped_in_a_row, 1);
+    assert_non_null(w->pending);
+    TW_TRY(tw_state_create(&state));
+    assert_ok(checkpoint_pack_worker(w, state));
+    free(w->pending);
+    w->pending = NULL;
+    assert_ok(checkpoint_unpack_worker(w, state));
+    tw_state_destroy(state);
+    while (w->step < 9) TW_TRY(worker_step(w, &loss));
+    assert_null(w->pending);
+    if (strcmp(self->context, "allreduce") != 0) TW_TRY(worker_switch(w, "allreduce"));
+    return worker_step(w, &loss);
+}
+
+/* What was held back before it arrives once. Of that step healthy workers keep what the scheme compresses. They lose
+ * what travels as it is, as the vector does. */
+static void test_nothing_is_paid_twice(void **state)
+{
+    static const char *const specs[] = {"topk:density=0.3,min_elements=1,min_sent=1,leftovers=fp32", "allreduce"};
+    (void)state;
+    for (size_t k = 0; k < 2; k++) {
+        toy_run r = {.toy.gradient = sick_gradient};
+        crew_member crew[CREW_MOST];
+        play(&r, crew, skip_after_change, (void *)(uintptr_t)specs[k],
+             "--sync topk:density=0.1,min_elements=1,min_sent=1,leftovers=fp32 --steps 20");
+        crew_must_succeed(crew, RANKS);
+        for (size_t i = 0; i < TOY_PARAMETERS; i++) {
+            double expected = (double)toy_start(i) - mean_gradients(10, i);
+            for (size_t rank = k == 0 && i < TOY_MATRIX ? SICK_RANK : 0; rank < RANKS; rank++) {
+                toy_learner l = {.base.place.rank = rank};
+                expected += (double)toy_draw(&l, SICK, i) / RANKS;
+            }
+            for (int rank = 0; rank < RANKS; rank++) assert_near(r.toy.log[rank].final[i], expected, 1e-4);
+        }
     }
 }
 
@@ -365,6 +423,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_changes_in_words),
         cmocka_unit_test(test_nothing_of_a_gradient_is_lost),
+        cmocka_unit_test(test_nothing_is_paid_twice),
         cmocka_unit_test(test_moments_become_their_mean),
         cmocka_unit_test(test_what_cannot_be_left),
         cmocka_unit_test(test_a_record_is_repeated),

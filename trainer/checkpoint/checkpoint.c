@@ -19,7 +19,8 @@
 
 #define TASK "task."
 #define CHANGES "planned changes" /* those before its step: see changes.h */
-#define UNSEEN "unseen"           /* there where the evaluation after this step was cut short: see worker.h */
+#define PENDING "pending"
+#define UNSEEN "unseen" /* there where the evaluation after this step was cut short: see worker.h */
 
 static tw_status put_step(tw_state *state, uint64_t step)
 {
@@ -203,6 +204,14 @@ static tw_status unpack_own(worker *w, const tw_state *state, const place *found
     return w->exchange->load ? w->exchange->load(w, WORKER_FILE_SCHEME, state) : TW_OK;
 }
 
+/* There is any where a step was skipped right after a change of --sync. */
+static tw_status pack_pending(const worker *w, tw_state *state)
+{
+    const learner *l = w->learner;
+    TW_TRY(tw_state_put(state, PENDING, TW_U64, 1, (size_t[]){1}, &(uint64_t){1}));
+    return tensor_table_put(state, PENDING ".", l->tensors, l->tensor_count, w->pending);
+}
+
 tw_status checkpoint_pack_worker(worker *w, tw_state *state)
 {
     const learner *l = w->learner;
@@ -216,6 +225,7 @@ tw_status checkpoint_pack_worker(worker *w, tw_state *state)
     TW_TRY(worker_file_put_sums(state, &sums, epoch));
     TW_TRY(tensor_table_put(state, "", l->buffer_tensors, kept_buffers(l), l->buffers));
     if (w->task->ops->save) TW_TRY(w->task->ops->save(l, TASK, state));
+    if (w->pending) TW_TRY(pack_pending(w, state));
     return pack_own(w, state);
 }
 
@@ -226,6 +236,16 @@ uint64_t checkpoint_find_step(const worker *w, uint64_t written, uint64_t steps_
     return written / steps_per_epoch * w->steps_per_epoch + rest * w->steps_per_epoch / steps_per_epoch;
 }
 
+static tw_status unpack_pending(worker *w, const tw_state *state)
+{
+    const learner *l = w->learner;
+    if (tw_state_get(state, PENDING, TW_U64, 1, &(uint64_t){0}) != TW_OK) return TW_OK;
+    free(w->pending);
+    w->pending = calloc(l->parameter_count, sizeof *w->pending);
+    if (!w->pending) return tw_fail(TW_ERROR_MEMORY, "no memory for what --sync had held back");
+    return tensor_table_get(state, PENDING ".", l->tensors, l->tensor_count, w->pending);
+}
+
 tw_status checkpoint_unpack_worker(worker *w, const tw_state *state)
 {
     double epoch[EPOCH_COUNT];
@@ -233,6 +253,7 @@ tw_status checkpoint_unpack_worker(worker *w, const tw_state *state)
     TW_TRY(worker_file_get_sums(state, &w->before, epoch));
     TW_TRY(tensor_table_get(state, "", l->buffer_tensors, kept_buffers(l), l->buffers));
     if (w->task->ops->restore) TW_TRY(w->task->ops->restore(l, TASK, state));
+    TW_TRY(unpack_pending(w, state));
     worker_file_resume_epoch(w, epoch);
     return TW_OK;
 }

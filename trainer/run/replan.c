@@ -10,6 +10,7 @@
 
 #define EXACT "allreduce"
 #define LITTLE 0.05   /* of a pass: whoever exchanges for so long has nothing to gain */
+#define CHANGED 2     /* times as slow or as fast, and what is over before the rest is has not changed */
 #define PATIENCE 3600 /* seconds that the others wait while rank 0 plans */
 enum {
     STEPS = 32, /* whose middle one counts; */
@@ -33,6 +34,7 @@ static tw_status watch_way(replan *r, const worker *w)
 {
     tw_watch_destroy(r->watch);
     r->watch = NULL;
+    r->times = 1;
     TW_TRY(look(w, &r->bytes, &r->seconds));
     return tw_watch_create(w->exchange->side_by_side ? ROUNDS : STEPS, &r->watch);
 }
@@ -70,19 +72,16 @@ void replan_end(replan *r)
     r->watch = NULL;
 }
 
-/* *times: how many times as slow the line is as it was taken to be, the same on all ranks; *middle: seconds of an
- * exchange of this rank. */
-static tw_status hear(replan *r, worker *w, double *times, double *middle)
+/* *middle: seconds of an exchange of this rank. */
+static tw_status hear(replan *r, worker *w, double *middle)
 {
     double before[] = {r->bytes, r->seconds}, own[2];
-    *times = 1;
     TW_TRY(look(w, &r->bytes, &r->seconds));
     if (!tw_watch_add(r->watch, r->bytes - before[0], r->seconds - before[1], own)) return TW_OK;
-    if (w->step < r->not_before) return TW_OK;
     double *all = calloc((size_t)w->size, sizeof own);
     if (!all) return tw_fail(TW_ERROR_MEMORY, "no memory to hear %d workers", w->size);
     tw_status status = tw_comm_allgather(w->comm, own, sizeof own, all);
-    if (status == TW_OK) *times = tw_watch_judge(r->watch, all, w->size);
+    if (status == TW_OK) r->times *= tw_watch_judge(r->watch, all, w->size);
     free(all);
     *middle = own[1];
     return status;
@@ -161,13 +160,19 @@ static tw_status take_choice(replan *r, worker *w, const replan_choice *choice)
     return TW_OK;
 }
 
-static tw_status plan_anew(replan *r, worker *w, double times, double waited)
+static int is_another(const replan *r)
+{
+    return r->times >= CHANGED || r->times * CHANGED <= 1;
+}
+
+static tw_status plan_anew(replan *r, worker *w, double waited)
 {
     char before[NETWORK_TEXT];
     replan_choice choice = {{0}, {0}};
     network_link_text(&r->line, before);
-    r->line.bandwidth /= times;
-    r->line.bandwidth_down /= times;
+    r->line.bandwidth /= r->times;
+    r->line.bandwidth_down /= r->times;
+    r->times = 1;
     network_link_text(&r->line, r->link);
     TW_TRY(choose_for_all(r, w, waited, &choice));
     r->not_before = w->step + ((uint64_t)REST << r->plans);
@@ -178,10 +183,10 @@ static tw_status plan_anew(replan *r, worker *w, double times, double waited)
 
 tw_status replan_before_step(replan *r, worker *w)
 {
-    double times, waited = 0;
+    double waited = -1; /* no window is over */
     const char *written = changes_before(&w->changes, w->settings.sync, w->step + 1);
     if (strcmp(written, w->sync) != 0) return go_on_by(r, w, written);
     if (!r->watch) return TW_OK;
-    TW_TRY(hear(r, w, &times, &waited));
-    return times == 1 ? TW_OK : plan_anew(r, w, times, waited);
+    TW_TRY(hear(r, w, &waited));
+    return waited < 0 || w->step < r->not_before || !is_another(r) ? TW_OK : plan_anew(r, w, waited);
 }

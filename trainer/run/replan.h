@@ -14,6 +14,7 @@ typedef struct replan_choice {
 typedef struct replan {
     tw_watch *watch;       /* NULL: nothing is watched */
     double bytes, seconds; /* of the way's exchanges when it was looked at last */
+    double times;          /* as slow as it was when it was planned last */
     tw_world_options line; /* as it is taken to be */
     char link[NETWORK_TEXT];
     int plans;           /* made so far */

@@ -86,6 +86,9 @@ typedef struct exchange {
     /* Between two steps: adds to the gradients, one array a tensor, what of this worker's has not been sent yet. NULL:
      * nothing is held back. */
     tw_status (*hand_over)(worker *w, float *const *gradients);
+    /* In a step of its own, takes what the way before had not sent, and gives the means, the same on all workers. What
+     * is left of it is then in this way's memory. NULL: each adds its own to the gradients of its next step. */
+    tw_status (*take_over)(worker *w, float *const *gradients);
 
     /* What is a worker's own beside its optimiser, into and out of its file of a checkpoint. */
     tw_status (*save)(worker *w, const char *prefix, tw_state *state);

@@ -69,6 +69,7 @@ static tw_status exchange_gradients_submit(worker *w, size_t index, float *gradi
 static tw_status exchange_gradients_apply(worker *w, float rate)
 {
     TW_TRY(tw_reducer_wait(exchange_gradients_way_of(w)->reducer));
+    for (size_t i = 0; w->pending && i < w->learner->parameter_count; i++) w->learner->gradients[i] += w->pending[i];
     if (w->settings.clip > 0 && w->own_clip == 0)
         clip_norm(w->learner->tensors, w->learner->tensor_count, w->learner->gradients, w->settings.clip);
     return optimiser_step(w->optimiser, rate, w->learner->gradients, w->learner->parameters);
@@ -91,6 +92,14 @@ static tw_status exchange_gradients_add_totals(const worker *w, totals *sums)
 static tw_status exchange_gradients_hand_over(worker *w, float *const *gradients)
 {
     return tw_reducer_hand_over(exchange_gradients_way_of(w)->reducer, gradients);
+}
+
+static tw_status exchange_gradients_take_over(worker *w, float *const *gradients)
+{
+    TW_TRY(set_rate(w, (float)schedule_rate(&w->schedule, w->step)));
+    for (size_t i = 0; i < w->learner->tensor_count; i++) TW_TRY(exchange_gradients_submit(w, i, gradients[i]));
+    tw_status status = tw_reducer_wait(exchange_gradients_way_of(w)->reducer);
+    return status == TW_SKIPPED ? worker_diverged(w, "what --sync had held back is NaN or infinite") : status;
 }
 
 static tw_status exchange_gradients_save(worker *w, const char *prefix, tw_state *state)
@@ -134,6 +143,7 @@ const exchange gradients_exchange = {
     .plan = exchange_gradients_plan,
     .add_totals = exchange_gradients_add_totals,
     .hand_over = exchange_gradients_hand_over,
+    .take_over = exchange_gradients_take_over,
     .save = exchange_gradients_save,
     .load = exchange_gradients_load,
     .regroup = exchange_gradients_regroup,

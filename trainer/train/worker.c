@@ -276,19 +276,24 @@ static tw_status average_moments(worker *w)
     return TW_OK;
 }
 
+static tw_status with_pending(worker *w, tw_status (*give)(worker *w, float *const *gradients))
+{
+    const learner *l = w->learner;
+    float **tensors = calloc(l->tensor_count, sizeof *tensors);
+    if (!tensors) return tw_fail(TW_ERROR_MEMORY, "no memory for what --sync %s has held back", w->sync);
+    tensor_table_place(l->tensors, l->tensor_count, w->pending, tensors);
+    tw_status status = give(w, tensors);
+    free(tensors);
+    return status;
+}
+
 /* What is pending already, of a step that was skipped, stays. */
 static tw_status collect_pending(worker *w)
 {
     if (!w->exchange->hand_over) return TW_OK;
-    const learner *l = w->learner;
-    if (!w->pending) w->pending = calloc(l->parameter_count, sizeof *w->pending);
-    float **tensors = calloc(l->tensor_count, sizeof *tensors);
-    tw_status status =
-        w->pending && tensors ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for what --sync %s has held back", w->sync);
-    if (status == TW_OK) tensor_table_place(l->tensors, l->tensor_count, w->pending, tensors);
-    if (status == TW_OK) status = w->exchange->hand_over(w, tensors);
-    free(tensors);
-    return status;
+    if (!w->pending) w->pending = calloc(w->learner->parameter_count, sizeof *w->pending);
+    if (!w->pending) return tw_fail(TW_ERROR_MEMORY, "no memory for what --sync %s has held back", w->sync);
+    return with_pending(w, w->exchange->hand_over);
 }
 
 static tw_status can_switch(worker *w, const char *sync)
@@ -305,7 +310,8 @@ tw_status worker_switch(worker *w, const char *sync)
     TW_TRY(worker_end(w));
     TW_TRY(worker_take_spec(w, sync));
     if (were_apart && w->exchange->replicas) TW_TRY(average_moments(w));
-    return worker_begin(w);
+    TW_TRY(worker_begin(w));
+    return w->pending && w->exchange->take_over ? with_pending(w, w->exchange->take_over) : TW_OK;
 }
 
 /* Where it belongs: a gradient that is handed over stands among the learner's. */
@@ -433,7 +439,7 @@ static tw_status worker_submit(void *context, size_t index, float *gradient)
 {
     worker *w = context;
     if (w->gradient_ready) w->gradient_ready(w->pace);
-    if (w->pending) worker_add_pending(w, index, gradient);
+    if (w->pending && !w->exchange->take_over) worker_add_pending(w, index, gradient);
     if (w->dump.state) TW_TRY(dump_put(&w->dump, &w->learner->tensors[index], gradient));
     return w->exchange->submit ? w->exchange->submit(w, index, gradient) : TW_OK;
 }

@@ -81,7 +81,7 @@ typedef struct worker {
     char *changes_text;              /* that text, where this worker wrote it: worker_keep_changes */
     const char *sync;                /* the spec in force: settings.sync, or one of the changes */
     char *spec;                      /* the same as the run's length has it: see scheme_for_run */
-    float *pending;                  /* what goes into the next step's gradients: see worker_switch. NULL: nothing */
+    float *pending;                  /* of a way before, for the next good step: see worker_switch. NULL: nothing */
     char *chosen_out;                /* settings.out, where the run chose its folder itself */
     /* The length that this worker's own gradient is clipped to, before anything is held back of it, averaged or stepped
      * along. 0: none. Where a scheme sends all there is, the mean is clipped instead, to settings.clip. Gradients of N
@@ -147,9 +147,10 @@ tw_status worker_keep_changes(worker *w);
 /* The way that made the step before `step`. */
 const struct exchange *worker_way_before(const worker *w, const run_changes *changes, uint64_t step);
 /* Goes on by another spec, between two steps at which all meet: a collective. What local steps came to is given to the
- * others first. What the scheme held back of this worker's gradients goes into the gradients of its next step; where
- * workers had moments of their own, all go on with their mean. TW_ERROR_UNSUPPORTED where one of the two specs cannot
- * be left: tw_plan_can_switch. */
+ * others first. What the scheme held back of gradients goes through the next one in a step of its own, and the means that
+ * come out into those of the next good step; before local steps it goes into this worker's own gradients. Where workers
+ * had moments of their own, all go on with their mean. TW_ERROR_UNSUPPORTED where one of the two specs cannot be left:
+ * tw_plan_can_switch. */
 tw_status worker_switch(worker *w, const char *sync);
 /* The same for a worker that has not begun, and loads what the spec remembers. */
 tw_status worker_take_spec(worker *w, const char *sync);

@@ -83,7 +83,7 @@ class Reducer(Owned):
 
     def hand_over(self, addresses: Sequence[int]) -> None:
         """Adds to the float32 tensors at the addresses, one for each tensor, what has not been sent yet of this rank's
-        gradients. With that in the gradients of the next step, by whatever scheme, nothing is lost."""
+        gradients. By whatever scheme it then goes out in a step of its own: see thinwire_plan.h."""
         library.tw_reducer_hand_over(self._handle, table.addresses(addresses, len(self.tensors)))
 
     def state(self) -> Dict[str, table.Entry]:

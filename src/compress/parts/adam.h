@@ -16,13 +16,17 @@ typedef struct tw_adam {
 /* The step after `before` others. `shares`: N, or 1 for a whole gradient. */
 tw_adam_step tw_adam_begin(const tw_adam *adam, int nesterov, uint64_t before, int shares);
 
+static inline float tw_adam_bounded(float moment)
+{
+    return fmaxf(fminf(moment, TW_ADAM_LARGEST), -TW_ADAM_LARGEST);
+}
+
 /* What has to be added to the momentum for a direction to be gone in the steps to come, of which each keeps beta1 of
  * the momentum: fresh / beta1 of it is the inverse of beta1 + beta1^2 + ... */
 static inline float tw_adam_owed(const tw_adam_step *s, float direction, float second)
 {
     float divisor = s->correct_root * sqrtf(second) + s->epsilon;
-    float owed = direction * (s->fresh / s->beta1) * (divisor / s->correction);
-    return fmaxf(fminf(owed, TW_ADAM_LARGEST), -TW_ADAM_LARGEST);
+    return tw_adam_bounded(direction * (s->fresh / s->beta1) * (divisor / s->correction));
 }
 
 #endif

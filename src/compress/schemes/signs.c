@@ -382,10 +382,9 @@ static void onebit_adam_give_moments(tw_scheme *scheme)
     onebit_adam *self = (onebit_adam *)scheme;
     tw_quantised *quantised = &self->signs.quantised;
     tw_adam_step frozen = step_of_frozen(self);
-    float beta1 = (float)self->adam.beta1, most = TW_ADAM_LARGEST;
+    float beta1 = (float)self->adam.beta1;
     for (size_t i = 0; beta1 > 0 && i < self->compressed.dense->count; i++) {
-        float owed = quantised->residual[i] * divisor(self, &frozen, i) / beta1;
-        self->compressed.now[i] += fmaxf(fminf(owed, most), -most);
+        self->compressed.now[i] += tw_adam_bounded(quantised->residual[i] * divisor(self, &frozen, i) / beta1);
         quantised->residual[i] = 0;
     }
     rescale_squares(self, 1);

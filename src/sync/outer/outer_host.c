@@ -4,7 +4,10 @@
 #include "channel.h"
 #include "error.h"
 #include "kernels.h"
+#include "memory.h"
 #include "reducer.h"
+
+#include <string.h>
 
 /* The exchange has made it; NULL: each rank is a host. */
 static tw_comm *outer_host_of(const tw_outer *outer)
@@ -12,24 +15,39 @@ static tw_comm *outer_host_of(const tw_outer *outer)
     return outer->fragments[0].reducer->host.members;
 }
 
-/* How many tensors from `first` on lie one behind the other: they travel together. */
-static size_t outer_host_run(const tw_outer *outer, float *const *gradients, size_t first)
+static int outer_host_adjoin(const tw_outer *outer, float *const *gradients)
 {
-    size_t next = first + 1;
-    while (next < outer->count && gradients[next] == gradients[first] + (outer->places[next] - outer->places[first]))
-        next++;
-    return next - first;
+    for (size_t i = 1; i < outer->count; i++)
+        if (gradients[i] != gradients[0] + outer->places[i]) return 0;
+    return 1;
 }
 
-static tw_status outer_host_average(tw_outer *outer, tw_comm *host, float *const *gradients)
+static void outer_host_copy(const tw_outer *outer, float *const *from, float *const *to)
 {
-    for (size_t i = 0, run; i < outer->count; i += run) {
-        run = outer_host_run(outer, gradients, i);
-        const size_t elements = outer->places[i + run] - outer->places[i];
-        tw_kernels_best()->scale(gradients[i], 1.0f / (float)tw_comm_size(host), elements);
-        TW_TRY(tw_comm_allreduce(host, gradients[i], elements));
-    }
-    return TW_OK;
+    for (size_t i = 0; i < outer->count; i++)
+        memcpy(to[i], from[i], (outer->places[i + 1] - outer->places[i]) * sizeof(float));
+}
+
+static tw_status outer_host_sum(const tw_outer *outer, tw_comm *host, float *values)
+{
+    const size_t elements = outer->places[outer->count];
+    tw_kernels_best()->scale(values, 1.0f / (float)tw_comm_size(host), elements);
+    return tw_comm_allreduce(host, values, elements);
+}
+
+/* In one message, wherever a rank has its tensors: what ranks send each other must be as long. */
+static tw_status outer_host_average(const tw_outer *outer, tw_comm *host, float *const *gradients)
+{
+    float **packed, *values;
+    if (outer_host_adjoin(outer, gradients)) return outer_host_sum(outer, host, gradients[0]);
+    TW_TRY(tw_allocate(1, outer->count * sizeof *packed + outer->places[outer->count] * sizeof *values, &packed));
+    values = (float *)(packed + outer->count);
+    for (size_t i = 0; i < outer->count; i++) packed[i] = values + outer->places[i];
+    outer_host_copy(outer, gradients, packed);
+    tw_status status = outer_host_sum(outer, host, values);
+    if (status == TW_OK) outer_host_copy(outer, packed, gradients);
+    tw_free(packed);
+    return status;
 }
 
 tw_status tw_outer_average(tw_outer *outer, float *const *gradients)

@@ -19,13 +19,6 @@ typedef struct moments {
     size_t found;
 } moments;
 
-static size_t index_of(const tw_scheme *scheme, const char *name)
-{
-    size_t i = 0;
-    while (i < scheme->count && strcmp(scheme->tensors[i].name, name) != 0) i++;
-    return i;
-}
-
 static void put_values(const tw_remembered *entry, const float *values, double part)
 {
     float *fp32 = entry->data;
@@ -37,23 +30,17 @@ static void put_values(const tw_remembered *entry, const float *values, double p
             fp32[i] = (float)(part * values[i]);
 }
 
-static void get_values(const tw_remembered *entry, float *values)
-{
-    const float *fp32 = entry->data;
-    const uint16_t *bf16 = entry->data;
-    for (size_t i = 0; i < entry->count; i++) values[i] = entry->dtype == TW_BF16 ? tw_from_bf16(bf16[i]) : fp32[i];
-}
-
 static tw_status exchange_entry(tw_walk *walk, const tw_remembered *entry)
 {
     moments *self = (moments *)walk;
     if (strcmp(entry->what, self->what) != 0) return TW_OK;
-    size_t i = index_of(self->scheme, entry->tensor);
+    const size_t tensor = tw_scheme_index_of(self->scheme, entry->tensor);
     self->found++;
     if (self->put)
-        put_values(entry, self->put[i], entry->kind == TW_STATE_ADDS ? 1.0 / self->scheme->size : 1);
-    else
-        get_values(entry, self->get[i]);
+        put_values(entry, self->put[tensor] + entry->first,
+                   entry->kind == TW_STATE_ADDS ? 1.0 / self->scheme->size : 1);
+    for (size_t i = 0; self->get && i < entry->count; i++)
+        self->get[tensor][entry->first + i] = tw_remembered_value(entry, i);
     return TW_OK;
 }
 

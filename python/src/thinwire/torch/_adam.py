@@ -6,6 +6,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 import torch
 
+from ..comm import Comm
 from ..errors import Error
 from ..reducer import Reducer, moments_of_state, state_of_moments
 from ..table import Entry
@@ -39,12 +40,27 @@ def of_row(optimiser: Any, row: Row, name: str) -> torch.Tensor:
     return local(state[name]).detach().permute(row.order).to("cpu", torch.float32).contiguous()
 
 
-def move_in(optimiser: Any, rows: List[Row], reducer: Reducer, rank: int, size: int) -> None:
-    """The optimiser's become the scheme's, with nothing held back."""
-    steps = max(int(optimiser.state[row.parameter].get("step", 0)) for row in rows if optimiser.state.get(row.parameter))
+def steps_of(optimiser: Any, rows: List[Row]) -> int:
+    """That its moments have seen; -1: it has none."""
+    if not has_moments(optimiser, rows):
+        return -1
+    return max(int(optimiser.state[row.parameter].get("step", 0)) for row in rows if optimiser.state.get(row.parameter))
+
+
+def move_in(optimiser: Any, rows: List[Row], reducer: Reducer, comm: Comm) -> None:
+    """The optimiser's, if it has any, become the scheme's, with nothing held back: on all ranks, or on none. A collective."""
+    steps = steps_of(optimiser, rows)
+    all_steps = [int(one) for one in comm.allgather(str(steps).encode())]
+    for rank, its in enumerate(all_steps):
+        if its != all_steps[0]:
+            has, other = ("none" if one < 0 else f"some of {one} steps" for one in (its, all_steps[0]))
+            raise Error(f"the optimizer of rank {rank} has {has} of AdamW's moments, and that of rank 0 {other}: load the same state "
+                        "on all ranks")
+    if steps < 0:
+        return
     first, second = ([of_row(optimiser, row, name) for row in rows] for name in NAMES)
     reducer.load_state(state_of_moments(reducer.spec, reducer.tensors, steps, [one.data_ptr() for one in first],
-                                        [one.data_ptr() for one in second], rank, size))
+                                        [one.data_ptr() for one in second], comm.rank, comm.size))
     for row in rows:
         optimiser.state.pop(row.parameter, None)
 

@@ -107,13 +107,14 @@ def rates_of(optimiser: torch.optim.Optimizer, parameters: List[torch.Tensor]) -
 
 
 def refuse_unknown(optimiser: Optional[torch.optim.Optimizer], spec: str, names: Dict[str, torch.Tensor]) -> None:
-    """A scheme that follows the learning rate needs that of every parameter."""
+    """A scheme that follows the learning rate needs that of every parameter; and an AdamW that leaves its moments, all of them."""
     if optimiser is None:
         return
     known = {id(p) for group in optimiser.param_groups for p in group["params"]}
     for name, parameter in names.items():
         if id(parameter) not in known:
-            raise Error(f"{spec.split(':')[0]} follows the learning rate of each parameter, and this {type(optimiser).__name__} "
+            what = "has the moments" if adapts(spec) else "follows the learning rate"
+            raise Error(f"{name_of(spec)} {what} of each parameter, and this {type(optimiser).__name__} "
                         f"does not have {name}; give it an optimiser of all of them")
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Line = Tuple[float, float, float]
 WINDOW = 32  # steps, of which the middle one counts
 REST = 64  # steps after the first plan, and twice as many after each
-EXACT = "allreduce"
+CHANGED = 2  # times as slow or as fast, and what is over before the rest is has not changed
 
 
 def in_words(line: Line) -> str:
@@ -31,6 +31,7 @@ class Replanner:
 
     def _begin(self) -> None:
         self._watch, self._sent, self._seconds = LineWatch(WINDOW), 0.0, 0.0
+        self._times = 1.0  # as slow as when it was planned last
 
     def hear(self, compressor: "Compressor") -> None:
         """After a step. A collective once in a window."""
@@ -39,16 +40,16 @@ class Replanner:
         self._sent, self._seconds = counts["bytes_sent"], counts["seconds_exchange"]
         self._rest = max(0, self._rest - 1)
         middle = self._watch.add(sent, seconds)
-        if middle is None or self._rest:
+        if middle is None:
             return
         comm = compressor._connected()
-        times = self._watch.judge([struct.unpack("=2d", row) for row in comm.allgather(struct.pack("=2d", *middle))])
-        if times != 1:
-            self._plan_anew(compressor, times)
+        self._times *= self._watch.judge([struct.unpack("=2d", row) for row in comm.allgather(struct.pack("=2d", *middle))])
+        if not self._rest and not 1 / CHANGED < self._times < CHANGED:
+            self._plan_anew(compressor)
 
-    def _plan_anew(self, compressor: "Compressor", times: float) -> None:
+    def _plan_anew(self, compressor: "Compressor") -> None:
         was, (up, down, latency) = self._line, self._line
-        self._line = up / times, down / times, latency
+        self._line, self._times = (up / self._times, down / self._times, latency), 1.0
         answers: Any = _transport.gathered_by_all(compressor._connected(),
                                                   lambda: list(self._choose(self._line)) if self._rank == 0 else ["", ""])
         spec, why = answers[0]

@@ -86,6 +86,7 @@ class Compressor(Stepping):
         self._failure: Optional[BaseException] = None
         self._missing: Optional[Set[int]] = None  # of the step under way
         self._adapts = False  # whether the scheme has AdamW's moments
+        self._has_taken = False  # those of the optimiser, of which ranks speak once
         self._rates: List[float] = []
         self.alone = False  # whether this is the only process
         self._group, self._may_fall_back = group, may_fall_back
@@ -94,9 +95,7 @@ class Compressor(Stepping):
         self._fallback: Optional[Fallback] = None
         self.replanner: Optional[Replanner] = None  # of "auto"
         self.follows = False  # whether a state may be of another scheme, which "auto" went on by
-        self._next_spec = ""  # to go on by from the next step on
-        self._pending: Dict[int, torch.Tensor] = {}  # of a scheme before this one, to go into the gradients; by row
-        self._given: Set[int] = set()  # of these, in the step under way
+        self._next_spec = ""  # to go on by from the next good step on
         self.spec = spec = _optimiser.with_its_momentum(optimizer, spec)  # a dense exchange torch does itself: at its own speed, and right on any backend
         self._reducer = None if comm is None else self._made(spec)
         self._stop_watching = _optimiser.before_each_step(self._notice)
@@ -110,18 +109,22 @@ class Compressor(Stepping):
     def _made(self, spec: str) -> Reducer:
         reducer = Reducer(self._connected(), spec, [(row.name, row.shape) for row in self._rows])
         try:
-            if minds_rates(spec):
-                _optimiser.refuse_unknown(self._optimiser, spec, {row.name: row.parameter for row in self._rows})
+            self._refuse_unknown(self._optimiser, spec)
             _optimiser.settle(self._optimiser, spec, *reducer.momentum, self._keeper)
         except Error:
             reducer.close()
             raise
         self._momentum, self._minds_rates, self._adapts = reducer.momentum, minds_rates(spec), adapts(spec)
+        self._has_taken = False
         return reducer
+
+    def _refuse_unknown(self, optimiser: Optional[torch.optim.Optimizer], spec: str) -> None:
+        if minds_rates(spec) or (adapts(spec) and hasattr(_optimiser.innermost(optimiser), "own_moments")):
+            _optimiser.refuse_unknown(optimiser, spec, {row.name: row.parameter for row in self._rows})
 
     def set_scheme(self, spec: str) -> None:
         """Goes on with another spec, from the next step on: a collective. What the scheme held back stays where it is
-        still the same scheme, and is lost where it is another."""
+        still the same scheme, and is lost where it is another. A run of "auto" stays with it from then on."""
         if name_of(spec) == "allreduce" or self._comm is None:
             raise Error(f"from {name_of(self.spec)} to {name_of(spec)}: torch itself does the dense exchange; attach anew")
         spec = _optimiser.with_its_momentum(self._optimiser, spec)
@@ -136,39 +139,31 @@ class Compressor(Stepping):
                 new.load_state(old.state())
                 unless_it_fits.pop_all()
         self._reducer, self.spec, self._rates, self._fallback = new, spec, [], None
+        self.replanner, self.follows, self._next_spec = None, False, ""
         if old is not None:
             old.close()
 
     def go_on_by(self, spec: str) -> None:
-        """From the next step on, by another scheme of which all ranks know. What this one has not sent of this rank's
-        gradients goes into those of that step. Until then its state is what it was."""
+        """By another scheme, of which all ranks know, from the end of this step on, or of the next one that is not skipped."""
         self._next_spec = spec
 
-    def _go_on(self) -> None:
-        spec, self._next_spec, old = self._next_spec, "", self._live()
-        held = [torch.zeros(row.elements, device="cpu") for row in self._rows]
-        old.hand_over([one.data_ptr() for one in held])
-        for i, one in enumerate(held):
-            if one.any():
-                self._pending[i] = one + self._pending.get(i, 0)
-        self._reducer, self.spec, self._rates = self._made(spec), spec, []
-        old.close()
-
-    def add_pending(self, bucket: Bucket) -> None:
-        """To the gradients of a bucket, before they are handed over."""
-        if not self._begin() or not self._pending:
+    def go_on(self, buckets: Sequence[Bucket]) -> None:
+        """At the end of a good step, whose means are in its buckets. What the scheme before has not sent of this rank's
+        gradients goes through the new one in a step of its own, whose means come on top: what is left is in its state."""
+        if not self._next_spec:
             return
-        for parameter, values in bucket.slices():
-            index = self._index_of(parameter)
-            if index in self._pending:
-                values.add_(self._pending[index])
-                self._given.add(index)
-
-    def _count_pending(self, good: bool) -> None:
-        """Of a step that is skipped nothing has arrived."""
-        for index in self._given if good else ():
-            del self._pending[index]
-        self._given.clear()
+        held = [torch.zeros(row.elements, device="cpu") for row in self._rows]
+        addresses, old = [one.data_ptr() for one in held], self._live()
+        old.hand_over(addresses)
+        new = self._made(self._next_spec)
+        self._reducer, self.spec, self._next_spec, self._rates = new, self._next_spec, "", []
+        old.close()
+        self._tell_rates(new)
+        new.submit_all(range(len(held)), addresses)
+        if new.wait():
+            for bucket in buckets:
+                for parameter, values in bucket.slices():
+                    values.add_(held[self._index_of(parameter)], alpha=self._scale)
 
     @property
     def spec_is_dense(self) -> bool:
@@ -238,11 +233,8 @@ class Compressor(Stepping):
         """Tells what the scheme has to know of the step, when it is another than in the last. Gives what is missing."""
         if self._missing is not None:
             return self._missing
-        if self._next_spec:
-            self._go_on()
         reducer = self._live()
-        if self._optimiser is not None and self._minds_rates:
-            self._tell_rates(reducer)
+        self._tell_rates(reducer)
         self._take_moments(reducer)
         if self._scaler is not None:
             reducer.set_gradient_scale(self._scale)
@@ -250,13 +242,18 @@ class Compressor(Stepping):
         return self._missing
 
     def _take_moments(self, reducer: Reducer) -> None:
-        """Those that the optimiser had before it left them to the scheme, or has loaded since."""
+        """Those that the optimiser had before it left them to the scheme, or has loaded before its first step."""
         inner = self.inner_optimizer()
-        if self._adapts and _adam.has_moments(inner, self._rows):
-            comm = self._connected()
-            _adam.move_in(inner, self._rows, reducer, comm.rank, comm.size)
+        if self._adapts and not self._has_taken:
+            _adam.move_in(inner, self._rows, reducer, self._connected())
+            self._has_taken = True
+        elif self._adapts and _adam.has_moments(inner, self._rows):
+            raise Error(f"this {type(inner).__name__} has loaded moments in the midst of a run, and {name_of(self.spec)} has its own: "
+                        "load them before the first step, or have all ranks call set_scheme(spec) with the same spec afterwards")
 
     def _tell_rates(self, reducer: Reducer) -> None:
+        if self._optimiser is None or not self._minds_rates:
+            return
         rates = _optimiser.rates_of(self._optimiser, [row.parameter for row in self._rows])
         if rates and rates != self._rates:
             reducer.set_rates(rates)
@@ -301,7 +298,6 @@ class Compressor(Stepping):
             good = self._live().wait()
             self._missing = None
             self.count(good)
-            self._count_pending(good)
             self._look_at_ratio()
             if self.replanner is not None:
                 self.replanner.hear(self)
@@ -338,6 +334,7 @@ class Compressor(Stepping):
         if self._optimiser is None and _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows]):
             if adapts(self.spec):
                 _adam.refuse_late(optimiser, self._rows, name_of(self.spec))
+                self._refuse_unknown(optimiser, self.spec)
             _optimiser.settle(optimiser, self.spec, *self.momentum, self._keeper)
             self._optimiser = optimiser
 
@@ -421,6 +418,7 @@ class Compressor(Stepping):
             yield _adam.owner(self.inner_optimizer())
             return
         inner = _adam.adamw(self.inner_optimizer(), name_of(self.spec))
+        self._has_taken = False
         self._take_moments(self._live())
         with _adam.lent(inner, self._rows, _adam.moments_of(self._live(), self._group)):
             yield inner
@@ -428,7 +426,8 @@ class Compressor(Stepping):
     def optimizer_state_dict(self) -> Dict[str, Any]:
         """The optimizer's state_dict(), with what a scheme has of it that owns AdamW's moments: torch.optim.AdamW goes on
         with it, and so does thinwire.torch.AdamW, with any scheme. What the ranks held back is in the first moments, from
-        which it is paid out. A collective, between steps; nothing changes here. To go on as if nothing had happened
+        which it is paid out. A collective, between steps, that changes nothing, but for moments that the optimizer has loaded
+        since: the scheme takes them first, and drops what it held back. To go on as if nothing had happened
         save the optimizer's own state_dict() and state_dict() of this object instead."""
         with self.moments_in_optimizer() as inner:
             return inner.state_dict()
@@ -443,13 +442,12 @@ class Compressor(Stepping):
         if self._comm is None:
             raise Error(NOWHERE)
 
-        self._follow(lambda: state)
-
         def read() -> Loaded:
             _state.check(state, self._about())
             return Loaded(_state.is_of_fallback(state), _state.from_dict(state))
 
-        self._load(read)
+        with self._following(lambda: state):
+            self._load(read)
 
     def load_state_dicts(self, states: Sequence[Optional[Dict[str, Any]]], *, forget_lost: bool = False) -> None:
         """Takes what another number of ranks has saved, as a collective: states[r] is what state_dict() gave on rank r of
@@ -462,13 +460,10 @@ class Compressor(Stepping):
             return
         if self._comm is None:
             raise Error(NOWHERE)
-        self._follow(lambda: states[0] if len(states) else None)
-        about = self._about()
-
         def whole(rank: int) -> Optional[Dict[str, Any]]:
             state = states[rank]
             if state is not None:
-                _state.check(state, {**about, "rank": rank, "size": len(states)})
+                _state.check(state, {**self._about(), "rank": rank, "size": len(states)})
             elif not forget_lost:
                 raise Error(f"the state of rank {rank} of {len(states)} is lost; forget_lost=True goes on without it")
             return state
@@ -478,6 +473,7 @@ class Compressor(Stepping):
             return None if state is None else _state.from_dict(state)
 
         def read() -> Loaded:
+            about = self._about()
             own = whole(about["rank"]) if len(states) == about["size"] else None
             there = own or next(filter(None, map(whole, range(len(states)))), None)
             if there is None:
@@ -487,20 +483,30 @@ class Compressor(Stepping):
             tensors = [(row.name, row.shape) for row in self._rows]
             return Loaded(False, regrouped(self.spec, tensors, old, len(states), about["rank"], about["size"]))
 
-        self._load(read)
+        with self._following(lambda: states[0] if len(states) else None):
+            self._load(read)
 
-    def _follow(self, first: Callable[[], Any]) -> None:
-        """A run of "auto" may have gone on by another scheme before it saved: that is the one to go on with. A collective.
-        What does not fit is for the load to refuse."""
-        if not self.follows:
-            return
-        specs = _transport.gathered_by_all(self._group, lambda: _state.spec_of(first()))
+    @contextlib.contextmanager
+    def _following(self, first: Callable[[], Any]) -> Iterator[None]:
+        """Around a load. A run of "auto" may have gone on by another scheme before it saved: that is the one to go on with,
+        if the load takes the state; and else all is as it was. A collective."""
+        specs = _transport.gathered_by_all(self._group, lambda: _state.spec_of(first())) if self.follows else [self.spec]
         if any(spec != specs[0] for spec in specs) or specs[0] == self.spec or not can_switch(specs[0]):
+            yield  # what does not fit is for the load to refuse
             return
-        if self._fallback is None:
-            old, self._reducer = self._live(), self._made(specs[0])
-            old.close()
-        self.spec, self._rates = specs[0], []
+        before = {name: vars(self)[name] for name in ("_reducer", "spec", "_rates", "_momentum", "_minds_rates", "_adapts", "_has_taken")}
+        try:
+            if self._fallback is None:
+                self._reducer = self._made(specs[0])
+            self.spec, self._rates = specs[0], []
+            yield
+        except BaseException:
+            if self._reducer is not None and self._reducer is not before["_reducer"]:
+                self._reducer.close()
+            vars(self).update(before)
+            raise
+        if before["_reducer"] is not None and before["_reducer"] is not self._reducer:
+            before["_reducer"].close()
 
     def _load(self, read: Callable[[], Loaded]) -> None:
         """All ranks take what read() gives, or none of them does."""

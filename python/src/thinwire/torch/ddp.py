@@ -99,7 +99,6 @@ class _Bridge:
             self._submit(bucket)
 
     def _submit(self, bucket: Bucket) -> None:
-        self.compressor.add_pending(bucket)
         layout, dtype = self.compressor.layout_of(bucket.parameters), dtype_of(bucket.values)
         if self._used is None:  # to make a tensor of each takes longer than all else here
             self.compressor.submit_all(layout.indices, bucket.addresses(layout.begins), dtype)
@@ -126,6 +125,8 @@ class _Bridge:
             self._send(bucket)
         pending, self._pending, self._unsent = self._pending, [], []
         good = self.compressor.finish()
+        if good:
+            self.compressor.go_on(pending)
         for bucket in pending:
             bucket.complete(good, self.compressor._fill)
         return good

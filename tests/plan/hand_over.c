@@ -1,0 +1,109 @@
+/* What one reducer holds back goes on by another: all gradients arrive once, by every scheme that a run can leave, with
+ * hosts and without. The sum of the gradients themselves is beside it. */
+#include "support/assert.h"
+#include "support/random.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <thinwire/thinwire_plan.h>
+#include <thinwire/thinwire_sim.h>
+
+enum { RANKS = 4, STEPS = 3, MATRIX = 2048, ELEMENTS = MATRIX + 100 };
+
+typedef struct scene {
+    char from[96], by[96];
+    double arrived[ELEMENTS]; /* on rank 0 */
+} scene;
+
+static float drawn(int rank, int step, size_t i)
+{
+    return uniform((uint64_t)(100 * rank + step), i);
+}
+
+static void exchange(tw_reducer *reducer, float *const *gradients)
+{
+    for (size_t i = 0; i < 2; i++) assert_ok(tw_reducer_submit(reducer, i, gradients[i]));
+    assert_ok(tw_reducer_wait(reducer));
+}
+
+static void go_on(void *context, int rank, tw_comm *comm)
+{
+    static const tw_tensor table[] = {{"matrix", 2, {32, 64}}, {"vector", 1, {100}}};
+    scene *all = context;
+    float flat[ELEMENTS], held[ELEMENTS] = {0}, *gradients[] = {flat, flat + MATRIX}, *parts[] = {held, held + MATRIX};
+    tw_reducer *from, *by;
+    assert_ok(tw_reducer_create(comm, all->from, table, 2, &from));
+    for (int step = 0; step < STEPS; step++) {
+        for (size_t i = 0; i < ELEMENTS; i++) flat[i] = drawn(rank, step, i);
+        exchange(from, gradients);
+        for (size_t i = 0; rank == 0 && i < ELEMENTS; i++) all->arrived[i] += (double)flat[i];
+    }
+    assert_ok(tw_reducer_hand_over(from, parts));
+    tw_reducer_destroy(from);
+    assert_ok(tw_reducer_create(comm, all->by, table, 2, &by));
+    exchange(by, parts);
+    for (size_t i = 0; rank == 0 && i < ELEMENTS; i++) all->arrived[i] += (double)held[i];
+    tw_reducer_destroy(by);
+}
+
+static void check(const char *name, const char *more, const char *by)
+{
+    const tw_world_options options = {.struct_size = sizeof options, .workers = RANKS, .workers_per_host = 2};
+    scene all = {{0}, {0}, {0}};
+    tw_world *world;
+    snprintf(all.from, sizeof all.from, "%s%s", name, more);
+    snprintf(all.by, sizeof all.by, "%s", by);
+    assert_ok(tw_plan_can_switch(all.from));
+    assert_ok(tw_world_create(&options, &world));
+    assert_ok(tw_world_run(world, go_on, &all));
+    tw_world_destroy(world);
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        double sum = 0;
+        for (int rank = 0; rank < RANKS; rank++)
+            for (int step = 0; step < STEPS; step++) sum += (double)drawn(rank, step, i) / RANKS;
+        if (!(fabs(all.arrived[i] - sum) <= 0.02))
+            fail_msg("%s: %g has arrived at %zu, not %g", all.from, all.arrived[i], i, sum);
+    }
+}
+
+/* By a rule of their own these drop, or draw, a part of what they are given. */
+static int keeps_all(const char *name)
+{
+    static const char *const others[] = {"qsgd", "natural", "e3m0", "terngrad", "scalecom", "chunktopk"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(name, others[i]) == 0) return 0;
+    return 1;
+}
+
+static void test_all_gradients_arrive(void **state)
+{
+    int tried = 0;
+    (void)state;
+    for (size_t k = 0; k < tw_schemes_count(); k++) {
+        const char *name = tw_schemes_name(k);
+        if (!keeps_all(name) || tw_plan_can_switch(name) != TW_OK) continue;
+        check(name, "", "allreduce");
+        check(name, ":per_host=2", "allreduce");
+        check(name, ":per_host=2", "allreduce:per_host=2");
+        tried++;
+    }
+    assert_true(tried >= 10);
+    check("topk", ":exchange=scatter", "allreduce:per_host=2");
+}
+
+/* Of how many workers the run has nothing is asked. */
+static void test_hosts_can_be_left(void **state)
+{
+    (void)state;
+    assert_ok(tw_plan_can_switch("topk:per_host=2"));
+    assert_ok(tw_plan_can_switch("diloco:every=20,per_host=8"));
+    assert_fails(tw_plan_can_switch("dgc:per_host=2"), TW_ERROR_UNSUPPORTED, "moments");
+    assert_fails(tw_plan_can_switch("topk:per_host=0"), TW_ERROR_SPEC, "per_host");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_gradients_arrive),
+                                       cmocka_unit_test(test_hosts_can_be_left)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
