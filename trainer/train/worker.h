@@ -147,10 +147,10 @@ tw_status worker_keep_changes(worker *w);
 /* The way that made the step before `step`. */
 const struct exchange *worker_way_before(const worker *w, const run_changes *changes, uint64_t step);
 /* Goes on by another spec, between two steps at which all meet: a collective. What local steps came to is given to the
- * others first. What the scheme held back of gradients goes through the next one in a step of its own, and the means that
- * come out into those of the next good step; before local steps it goes into this worker's own gradients. Where workers
- * had moments of their own, all go on with their mean. TW_ERROR_UNSUPPORTED where one of the two specs cannot be left:
- * tw_plan_can_switch. */
+ * others first. What the scheme held back of gradients goes through the next one in a step of its own, and the means
+ * that come out into those of the next good step; before local steps it goes into this worker's own gradients. Where
+ * workers had moments of their own, all go on with their mean. TW_ERROR_UNSUPPORTED where one of the two specs cannot
+ * be left: tw_plan_can_switch. */
 tw_status worker_switch(worker *w, const char *sync);
 /* The same for a worker that has not begun, and loads what the spec remembers. */
 tw_status worker_take_spec(worker *w, const char *sync);
