@@ -68,9 +68,9 @@ static double pace_of(const double *middles, int ranks, double *most)
 {
     double least = INFINITY;
     *most = 0;
-    for (int rank = 0; rank < ranks; rank++) {
-        *most = fmax(*most, middles[2 * rank]);
-        least = fmin(least, middles[2 * rank + 1]);
+    for (int rank = 0; rank < ranks; rank++, middles += 2) {
+        *most = fmax(*most, middles[0]);
+        least = fmin(least, middles[1]);
     }
     return least / *most;
 }
