@@ -13,7 +13,7 @@ enum {
     TOY_EPOCH = 4,  /* steps */
     TOY_ITEMS = 10, /* of either split; item i is part of the loss with i + 1 */
     TOY_RANKS = 4,
-    TOY_MOST = 64 /* steps and evaluations */
+    TOY_MOST = 1024 /* steps and evaluations */
 };
 
 static const tw_tensor toy_tensors[] = {{"matrix", 2, {3, 4}}, {"vector", 1, {TOY_VECTOR}}};
