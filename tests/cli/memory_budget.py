@@ -1,12 +1,11 @@
 """--memory-budget: every task at half, a quarter and a tenth of the model and its state has the bits of a run in memory;
 clipping, Adam, NaN, resuming in both directions, and what is refused."""
 import hashlib
-import random
 import unittest
 
 import asr
 import w2v_bert
-from support import CommandLineTest, run_tests, unless_kept, write_cifar
+from support import CommandLineTest, run_tests, unless_kept, write_cifar, write_letters
 
 SHARES = (2, 4, 10)
 SAME = ("weights_crc32c", "loss", "train_loss", "steps_skipped", "metric")
@@ -16,9 +15,8 @@ class BudgetTest(CommandLineTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        generator = random.Random(3)
         cls.text = cls.shared / "text.txt"
-        cls.text.write_text("".join(generator.choice("abcdefg \n") for _ in range(6000)))
+        write_letters(cls.text, 6000)
 
     def train_words(self, *options):
         return ["train", self.task, "--steps", 5, *options, *unless_kept(options)]

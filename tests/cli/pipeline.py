@@ -2,13 +2,13 @@
 bits; a checkpoint is the whole network, and goes on with any number of stages; what is refused; a stage that dies."""
 import json
 import os
-import random
 import signal
 import socket
 import unittest
 
 import asr
-from support import CommandLineTest, has_stepped, needs_mpi, run_tests, under_mpi, unless_kept, wait_until, write_cifar
+from support import (CommandLineTest, has_stepped, needs_mpi, run_tests, under_mpi, unless_kept, wait_until, write_cifar,
+                     write_letters)
 
 SAME = ("weights_crc32c", "loss", "train_loss", "steps_skipped", "metric")
 THREE = ("--workers", 3, "--pipeline", "stages=3,cut=2+2+3")
@@ -18,9 +18,8 @@ class PipelineTest(CommandLineTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        generator = random.Random(3)
         cls.text = cls.shared / "text.txt"
-        cls.text.write_text("".join(generator.choice("abcdefg \n") for _ in range(9000)))
+        write_letters(cls.text, 9000)
 
     def train_words(self, *options):
         return ["train", "lm", "--data", self.text, "--unit", "char", "--model", "transformer", "--layers", 4,

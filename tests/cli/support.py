@@ -110,6 +110,12 @@ def find_torch():
     return None
 
 
+def write_letters(path, count):
+    """A text of so many letters, spaces and ends of lines, the same each time."""
+    generator = random.Random(3)
+    path.write_text("".join(generator.choice("abcdefg \n") for _ in range(count)))
+
+
 def write_idx(path, dimensions, values):
     path.write_bytes(struct.pack(f">I{len(dimensions)}I", 0x800 + len(dimensions), *dimensions) + bytes(values))
 
