@@ -1,4 +1,5 @@
 """--join without --workers: a run whose workers come and go, and every way for them to do so."""
+import contextlib
 import json
 import re
 import signal
@@ -55,6 +56,15 @@ class Member:
     def ask(self):
         self.job.send_signal(signal.SIGTERM)
 
+    @contextlib.contextmanager
+    def stands_still(self):
+        """Meanwhile its group waits for it, so that a run of a given length cannot end before others come."""
+        self.job.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.job.send_signal(signal.SIGCONT)
+
     def finish(self, code=0):
         self.test.finish(self.job)
         self.test.assertEqual(self.job.returncode, code, self.path.read_text())
@@ -81,21 +91,29 @@ class ChangingTest(CommandLineTest):
         first.await_size(1)
         return first
 
+    def come_to(self, member, *each_options, meeting=None):
+        """Some who are at its door at once: one for each tuple of options."""
+        with member.stands_still():
+            new = [self.come(*options, meeting=meeting) for options in each_options]
+            for one in new:
+                one.await_word("coming to the group")
+        return new
+
     # ---- nobody is lost ----
 
     def test_it_is_the_run_that_more_and_more_threads_resume(self):
         """For the same number of workers from the same steps on: with the bits of checkpoints that threads resume."""
-        shared = (*LOCAL, *PLAIN, *SELDOM, "--crop", 2)
-        options = (*shared, "--steps", 1200)
+        steps, shared = 2000, (*LOCAL, *PLAIN, *SELDOM, "--crop", 2)
+        options = (*shared, "--steps", steps)
         first = self.open_group(*options)
-        others = [self.come(*options) for _ in range(2)]
+        others = self.come_to(first, options, options)
         rounds, _, _, weights = first.end()
         self.assertEqual({other.end()[3] for other in others}, {weights})
-        self.assertEqual(rounds, 1200 // 4)
+        self.assertEqual(rounds, steps // 4)
         spans, out = first.sizes(), self.folder / "threads"
         self.assertEqual((spans[0], spans[-1][0]), ((1, 0), 3))
         for number, (size, _) in enumerate(spans):
-            until = spans[number + 1][1] if number + 1 < len(spans) else 1200
+            until = spans[number + 1][1] if number + 1 < len(spans) else steps
             resumes = ("--resume",) if number else ()
             done = self.run_program(*self.train_words("--quiet", "--json", "-", *shared, "--steps", until, "--workers", size,
                                                       "--out", out, *resumes))
@@ -105,9 +123,9 @@ class ChangingTest(CommandLineTest):
     def test_some_may_keep_nothing(self):
         """They take the best weights with the others, and meet where rank 0 does. Without a rate the first are the best."""
         for sync in (("--sync", "diloco:every=3"), GOSSIP):
-            options = (*sync, *PLAIN, "--lr", 0, "--validation", 0.3, "--steps", 600)
+            options = (*sync, *PLAIN, "--lr", 0, "--validation", 0.3, "--steps", 3000)
             first = self.open_group(*options)
-            other = self.come(*options, "--out", "none")
+            other, = self.come_to(first, (*options, "--out", "none"))
             self.assertEqual(first.end()[3], other.end()[3])
             self.assertTrue(first.said("with the weights of step"), first.path.read_text())
             looks = first.said(r"step (\d+) .*validation")
@@ -118,17 +136,17 @@ class ChangingTest(CommandLineTest):
 
     def assert_survives(self, *options):
         """Four, of whom one is killed, then the one that opened the group; two come to another's address; one leaves."""
-        options = (*options, *SELDOM, "--steps", 4000, "--check-every", 40)
+        options = (*options, *SELDOM, "--steps", 6000, "--check-every", 40)
         first = self.open_group(*options)
-        others = [self.come(*options) for _ in range(3)]
+        others = self.come_to(first, *3 * [options])
         first.await_size(4)
         addresses = [other.address() for other in others]
         others[0].kill()
         first.await_size(3)
         first.kill()
         wait_until(lambda: any(other.sizes() for other in others[1:]), "another one is rank 0")
-        new = [self.come(*options, meeting=addresses[2]) for _ in range(2)]
         teller, leaver = sorted(others[1:], key=lambda other: not other.sizes())
+        new = self.come_to(teller, options, options, meeting=addresses[2])
         teller.await_size(4)
         leaver.ask()
         leaver.finish(130)
