@@ -51,27 +51,34 @@ static inline size_t page_rows(const char *section)
     return count ? count - 1 : 0; /* the head */
 }
 
-/* Every option of the help has a row, in the scheme's section or the common one, and the scheme's has no other. The
- * section of "NAME-bold", or "NAME-adam", has those rows alone that are not NAME's. */
+/* Whether the section of a scheme has the row, or the section of another scheme to which it refers for the rest. */
+static inline int page_tells(const char *page, const char *name, const char *option, const char *initially)
+{
+    static const char refers[] = "The other options are [those of `";
+    char *section = page_section(page, name), other[PAGE_NAME] = "";
+    const char *at = strstr(section, refers);
+    if (at) assert_int_equal(sscanf(at + strlen(refers), "%63[^`]", other), 1);
+    int tells = page_has_row(section, option, initially) || (at && page_tells(page, other, option, initially));
+    free(section);
+    return tells;
+}
+
+/* Every option of the help has a row, in the scheme's section or one that it refers to or the common one, and the
+ * scheme's has no other. */
 static inline void page_check_options(const char *page, const char *name, const char *help)
 {
     char *own = page_section(page, name), *common = page_section(page, "Options of every scheme");
-    const char *bold = strstr(name, "-bold"), *twin = bold ? bold : strstr(name, "-adam");
-    char *plain = twin ? strndup(name, (size_t)(twin - name)) : strdup(name), *shared = page_section(page, plain);
     char option[PAGE_NAME], initially[PAGE_NAME];
     size_t rows = 0;
     for (const char *line = strchr(help, '\n'); line && line[1]; line = strchr(line + 1, '\n')) {
         assert_int_equal(sscanf(line, " %63s %63s", option, initially), 2);
-        int is_own = page_has_row(own, option, initially);
-        if (!is_own && !page_has_row(shared, option, initially) && !page_has_row(common, option, initially))
+        if (!page_tells(page, name, option, initially) && !page_has_row(common, option, initially))
             fail_msg("%s: no row \"| `%s` | %s |\"", name, option, initially);
-        rows += (size_t)is_own;
+        rows += (size_t)page_has_row(own, option, initially);
     }
     if (rows != page_rows(own)) fail_msg("%s: a row too many", name);
     free(own);
     free(common);
-    free(shared);
-    free(plain);
 }
 
 /* The table at the top. */
