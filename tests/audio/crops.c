@@ -43,7 +43,6 @@ static void follow(const float *crop, unsigned char seen[ITEMS][MOST])
 
 static void every_crop_is_of_one_speaker_and_nothing_comes_twice(void **state)
 {
-    (void)state;
     corpus_of_numbers c;
     speech_crops crops;
     crop_order order;
@@ -69,7 +68,6 @@ static void every_crop_is_of_one_speaker_and_nothing_comes_twice(void **state)
 
 static void an_epoch_is_a_function_of_the_seed_and_its_number(void **state)
 {
-    (void)state;
     corpus_of_numbers c;
     speech_crops crops;
     crop_order one, other;
@@ -95,7 +93,6 @@ static void an_epoch_is_a_function_of_the_seed_and_its_number(void **state)
 
 static void the_plain_order_is_the_corpuss(void **state)
 {
-    (void)state;
     corpus_of_numbers c;
     speech_crops crops;
     crop_order order;
@@ -113,7 +110,6 @@ static void the_plain_order_is_the_corpuss(void **state)
 
 static void no_whole_crop_is_refused(void **state)
 {
-    (void)state;
     corpus_of_numbers c;
     speech_crops crops;
     make(&c);

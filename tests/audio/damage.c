@@ -30,7 +30,6 @@ static void refused(const char *name, const sound_request *request, tw_status ex
 
 static void refuses_what_is_not_a_sound(void **state)
 {
-    (void)state;
     refused("missing.wav", &whole, TW_ERROR_IO, "cannot open it");
     write_text("empty.wav", "");
     refused("empty.wav", &whole, TW_ERROR_FORMAT, "empty");
@@ -46,7 +45,6 @@ static void refuses_what_is_not_a_sound(void **state)
 
 static void refuses_no_samples(void **state)
 {
-    (void)state;
     write_sound("none.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, noise, 0);
     refused("none.wav", &whole, TW_ERROR_FORMAT, "zero length");
 }
@@ -54,7 +52,6 @@ static void refuses_no_samples(void **state)
 static void refuses_stereo(void **state)
 {
     sound_request third = whole;
-    (void)state;
     write_sound("stereo.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 2, RATE, noise, 500);
     refused("stereo.wav", &whole, TW_ERROR_FORMAT, "2 channels");
     third.channel = 2;
@@ -63,7 +60,6 @@ static void refuses_stereo(void **state)
 
 static void refuses_what_is_too_long(void **state)
 {
-    (void)state;
     write_sound("long.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, noise, RATE + 1);
     refused("long.wav", &whole, TW_ERROR_FORMAT, "longer than 1 s");
     write_sound("long.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, noise, RATE);
@@ -75,7 +71,6 @@ static void refuses_what_is_too_long(void **state)
 
 static void refuses_numbers_that_are_none(void **state)
 {
-    (void)state;
     noise[77] = NAN;
     write_sound("nan.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 1, RATE, noise, COUNT);
     refused("nan.wav", &whole, TW_ERROR_FORMAT, "sample 77 is nan");
@@ -90,7 +85,6 @@ static void refuses_numbers_that_are_none(void **state)
 
 static void refuses_rates_that_are_none(void **state)
 {
-    (void)state;
     write_sound("slow.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, 1, noise, COUNT);
     refused("slow.wav", &whole, TW_ERROR_FORMAT, "1 samples a second");
 }
@@ -98,7 +92,6 @@ static void refuses_rates_that_are_none(void **state)
 static void refuses_pieces_that_are_not_there(void **state)
 {
     sound_request piece = whole;
-    (void)state;
     write_sound("short.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, noise, COUNT); /* 0.25 s */
     piece.offset = 0.25;
     refused("short.wav", &piece, TW_ERROR_FORMAT, "begins at 0.25 s");
@@ -145,7 +138,6 @@ static void survives_every_damaged_byte_of_a_header(void **state)
 {
     static const uint8_t values[] = {0x00, 0x7f, 0xff};
     static uint8_t bytes[BYTES];
-    (void)state;
     for (int f = 0; f < 3; f++) {
         write_sound("whole", formats[f], 1, RATE, noise, COUNT);
         size_t size = read_bytes("whole", bytes);
@@ -163,7 +155,6 @@ static void survives_every_damaged_byte_of_a_header(void **state)
 static void survives_every_truncation(void **state)
 {
     static uint8_t bytes[BYTES];
-    (void)state;
     for (int f = 0; f < 3; f++) {
         write_sound("whole", formats[f], 1, RATE, noise, COUNT);
         size_t size = read_bytes("whole", bytes);
@@ -174,7 +165,6 @@ static void survives_every_truncation(void **state)
 static void notices_that_a_flac_is_cut_off(void **state)
 {
     static uint8_t bytes[BYTES];
-    (void)state;
     write_sound("whole", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 1, RATE, noise, COUNT);
     size_t size = read_bytes("whole", bytes);
     write_bytes("cut.flac", bytes, size / 2);

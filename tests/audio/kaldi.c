@@ -11,7 +11,6 @@ static void load(void)
 
 static void reads_sounds(void **state)
 {
-    (void)state;
     write_text("data/text", "s2-b TWO WORDS\ns1-a ONE\n");
     write_text("data/wav.scp", "s2-b /somewhere/b.wav\ns1-a\twav/a.wav\ns3-c up.wav\ns4-d lost.wav\n");
     write_text("data/utt2spk", "s1-a s1\ns2-b s2\n");
@@ -37,7 +36,6 @@ static void reads_sounds(void **state)
 
 static void reads_segments(void **state)
 {
-    (void)state;
     write_text("data/text", "u1 one\nu2 two\n");
     write_text("data/wav.scp", "rec /x/rec.wav\nunused cat x |\n");
     write_text("data/segments", "u1 rec 0.25 1.5\nu2 rec 2 2.125\n");
@@ -59,7 +57,6 @@ static void assert_fault(const speech_utterance *one, const char *id, const char
 
 static void lists_texts_without_a_sound(void **state)
 {
-    (void)state;
     write_text("data/text", "u1 one\nu0 none\nrec of the whole\n");
     write_text("data/wav.scp", "u1 /x/u1.wav\nrec /x/rec.wav\n");
     load();
@@ -78,7 +75,6 @@ static void lists_texts_without_a_sound(void **state)
 
 static void reads_sounds_named_by_id(void **state)
 {
-    (void)state;
     write_text("data/text", "1\tIT'S\n2\tSO\n");
     mkdir(in_folder("data/flac"), 0700);
     load();
@@ -97,7 +93,6 @@ static void refuses(const char *file, const char *line, const char *words)
 
 static void refuses_wrong_tables(void **state)
 {
-    (void)state;
     write_text("data/text", "u1 one\n");
     write_text("data/wav.scp", "u0 a.wav\n\nu1 sph2pipe -f wav a.sph |\n");
     refuses("data/wav.scp", "line 3", "a command, which is not run (sph2pipe -f wav a.sph |)");
@@ -125,7 +120,6 @@ static void refuses_wrong_tables(void **state)
 
 static void sounds_need_no_text(void **state)
 {
-    (void)state;
     write_text("bare/wav.scp", "a1 /x/1.wav\na2 /x/2.wav\nb1 /x/3.wav\n");
     write_text("bare/utt2spk", "a1 anna\na2 anna\nb1 bert\n");
     assert_ok(speech_corpus_load_sounds(in_folder("bare"), in_folder("bare"), &corpus));

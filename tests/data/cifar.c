@@ -44,7 +44,6 @@ static void reads_cifar10_in_the_order_of_its_files(void **state)
 {
     dataset data;
     size_t index = 0;
-    (void)state;
     write_cifar10();
     assert_int_equal(dataset_load(test_folder, &data), TW_OK);
     assert_string_equal(data.format, "cifar10");
@@ -63,7 +62,6 @@ static void reads_cifar10_in_the_order_of_its_files(void **state)
 static void measures_each_channel(void **state)
 {
     dataset data;
-    (void)state;
     write_cifar10();
     assert_int_equal(dataset_load(test_folder, &data), TW_OK);
     for (int channel = 0; channel < 3; channel++) {
@@ -88,7 +86,6 @@ static void reads_the_fine_labels_of_cifar100(void **state)
 {
     static blob file;
     dataset data;
-    (void)state;
     make_records(&file, 0, 3, 2);
     file.bytes[1] = 99;
     write_bytes("train.bin", file.bytes, file.size);
@@ -108,7 +105,6 @@ static void reads_the_fine_labels_of_cifar100(void **state)
 static void refuses_sizes_that_are_not_whole_records(void **state)
 {
     static blob file;
-    (void)state;
     for (int i = 0; i < FILES; i++) {
         write_cifar10();
         make_records(&file, i, 2, 1);
@@ -124,7 +120,6 @@ static void refuses_sizes_that_are_not_whole_records(void **state)
 static void refuses_labels_out_of_range(void **state)
 {
     static blob file;
-    (void)state;
     write_cifar10();
     make_records(&file, 5, 3, 1);
     file.bytes[2 * (PIXELS + 1)] = 10;
@@ -135,7 +130,6 @@ static void refuses_labels_out_of_range(void **state)
 static void refuses_cifar100_labels_out_of_range(void **state)
 {
     static blob file;
-    (void)state;
     make_records(&file, 0, 1, 2);
     file.bytes[1] = 100;
     write_bytes("train.bin", file.bytes, file.size);
@@ -144,7 +138,6 @@ static void refuses_cifar100_labels_out_of_range(void **state)
 
 static void refuses_missing_files_and_folders(void **state)
 {
-    (void)state;
     for (int i = 0; i < FILES; i++) {
         write_cifar10();
         remove(in_folder(names[i]));

@@ -21,7 +21,6 @@ static void assert_split(const image_set *set, size_t count)
 static void reads_fashion_mnist(void **state)
 {
     dataset data;
-    (void)state;
     if (access("/usr/share/datasets/fashion-mnist", F_OK) != 0) skip();
     assert_int_equal(dataset_load(NULL, &data), TW_OK);
     assert_split(&data.train, 60000);
@@ -34,7 +33,6 @@ static void reads_fashion_mnist(void **state)
 static void says_how_to_get_it(void **state)
 {
     dataset data;
-    (void)state;
     if (access("/usr/share/datasets/fashion-mnist", F_OK) == 0) skip();
     assert_int_equal(dataset_load(NULL, &data), TW_ERROR_IO);
     assert_non_null(strstr(tw_last_error(), "apt install dataset-fashion-mnist"));

@@ -47,7 +47,6 @@ static void every_text_comes_back(void **state)
 {
     static const char *const texts[] = {text,  "",    "\n",      "\n\n\n",     " ",
                                         "  x", "x  ", "a\n b\n", "\n\xC3\xA9", "zebra <s> <0x0A> <unk>"};
-    (void)state;
     piece_set *own = learn(300), *prefixed = changed(own, PREFIX_ON, 4);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         assert_comes_back(own, texts[i], strlen(texts[i]));
@@ -78,7 +77,6 @@ static void assert_whole(const piece_set *p, const char *words)
 static void the_numbers_are_those_of_the_whole_text(void **state)
 {
     static const char *const texts[] = {text, "", "\n", "\n\n a", "a", "a\n", " a\nb\n\nc"};
-    (void)state;
     piece_set *own = learn(300), *prefixed = changed(own, PREFIX_ON, 4);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         assert_whole(own, texts[i]);
@@ -90,7 +88,6 @@ static void the_numbers_are_those_of_the_whole_text(void **state)
 
 static void what_is_frequent_becomes_a_piece(void **state)
 {
-    (void)state;
     piece_set *one = learn(300), *again = learn(300);
     size_t size, size_again;
     const uint8_t *bytes = pieces_bytes(one, &size), *bytes_again = pieces_bytes(again, &size_again);
@@ -116,7 +113,6 @@ static void long_lines_are_learnt_from(void **state)
     static char line[LINE + TAIL];
     piece_set *p;
     bool found = false;
-    (void)state;
     for (size_t i = 0; i + 4 <= LINE; i += 4) memcpy(line + i, "\xC3\xA9 a", 4);
     for (size_t i = LINE; i < LINE + TAIL; i += 5) memcpy(line + i, " zyxw", 5);
     assert_ok(pieces_train(line, LINE + TAIL, 270, &p));
@@ -129,7 +125,6 @@ static void long_lines_are_learnt_from(void **state)
 static void a_number_of_pieces_has_to_fit_the_text(void **state)
 {
     piece_set *p;
-    (void)state;
     assert_fails(pieces_train(text, strlen(text), 100000, &p), TW_ERROR_ARGUMENT,
                  "this text makes no 100000 pieces: --vocabulary must be ");
     const size_t most = (size_t)atol(strstr(tw_last_error(), "be ") + 3);
@@ -201,7 +196,6 @@ static void lines_end_with_the_end_of_a_text(void **state)
     piece_ids ids = {0};
     char *back;
     size_t size;
-    (void)state;
     assert_ok(pieces_read(m.bytes, m.size, &p));
     assert_int_equal(pieces_begin(p), 1);
     assert_ok(pieces_encode(p, "a  b \n\nb ?", 10, &ids));
@@ -230,7 +224,6 @@ static void assert_piece_refused(const char *name, float score, uint8_t kind, co
 
 static void what_is_wrong_is_named(void **state)
 {
-    (void)state;
     assert_piece_refused("", 0, PIECE_NORMAL, "piece 9 is \"\"");
     assert_piece_refused("\xFF", 0, PIECE_NORMAL, "not text in UTF-8");
     assert_piece_refused("x", 0, 7, "a kind or a score");
@@ -251,7 +244,6 @@ static void what_is_wrong_is_named(void **state)
 /* Whatever the characters lead to, nothing is read from beyond the trie and its texts. */
 static void tables_of_characters_are_looked_through(void **state)
 {
-    (void)state;
     uint8_t rules[4 + 1024 + 2] = {0, 4}; /* 256 units, and a text */
     model spec = {.size = 0}, m = words();
     put_field(&spec, 0x12, rules, sizeof rules);
@@ -280,7 +272,6 @@ static void tables_of_characters_are_looked_through(void **state)
 
 static void lines_stay_apart(void **state)
 {
-    (void)state;
     piece_set *own = learn(300), *p;
     model m = {.size = 0};
     size_t size;
@@ -317,7 +308,6 @@ static void use(const uint8_t *bytes, size_t size)
 static void no_model_does_harm(void **state)
 {
     static const uint8_t bits[] = {1, 128, 255};
-    (void)state;
     model whole = words();
     piece_set *own = learn(280);
     size_t size;
@@ -346,7 +336,6 @@ static void a_vocabulary_comes_back_from_its_text(void **state)
 {
     vocabulary *v, *again;
     char *written, *written_again;
-    (void)state;
     assert_ok(vocabulary_of_pieces(learn(300), &v));
     assert_ok(vocabulary_write(v, &written));
     assert_ok(vocabulary_read(written, &again));
@@ -372,7 +361,6 @@ static void texts_are_cut_into_pieces(void **state)
     const corpus_options options = {.unit = TEXT_PIECES, .most = 290};
     char *back;
     size_t size;
-    (void)state;
     write_folder(text, "a cat", "zebra\n");
     assert_ok(corpus_load(test_folder, &options, &c));
     assert_int_equal(vocabulary_count(c.vocabulary), 290);
