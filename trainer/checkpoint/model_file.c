@@ -11,10 +11,7 @@
 
 tw_status model_file_named(const char *path, tw_status status)
 {
-    if (status == TW_OK) return TW_OK;
-    char text[1024];
-    snprintf(text, sizeof text, "%s", tw_last_error());
-    return tw_fail(status, "%s: %s", path, text);
+    return status == TW_OK ? TW_OK : tw_fail(status, "%s: %s", path, tw_last_error());
 }
 
 /* The newest with a model file. */
@@ -146,15 +143,12 @@ static tw_status load_whole(const char *file, int bases, tw_state **state);
 
 static tw_status load_base(const char *file, const tw_state *adapters, int bases, tw_state **merged)
 {
-    char text[1024];
     tw_state *weights;
     if (bases == 0) return tw_fail(TW_ERROR_FORMAT, "%s: more than %d runs of adapters in a row", file, BASES_MOST);
     tw_status status = load_whole(tw_state_text(adapters, BASE), bases - 1, &weights);
     if (status != TW_OK && bases < BASES_MOST) return status; /* named already */
-    if (status != TW_OK) {
-        snprintf(text, sizeof text, "%s", tw_last_error());
-        return tw_fail(status, "%s: the weights that its adapters belong to: %s", file, text);
-    }
+    if (status != TW_OK)
+        return tw_fail(status, "%s: the weights that its adapters belong to: %s", file, tw_last_error());
     status = model_file_named(file, base_merge(adapters, weights, merged));
     tw_state_destroy(weights);
     return status;
