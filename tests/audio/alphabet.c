@@ -17,17 +17,6 @@ static void every_character_there_and_back(void **state)
     }
 }
 
-static void refuses_what_is_not_utf8(void **state)
-{
-    static const char *const wrong[] = {
-        "\x80",         "\xbf",         "\xc0\x80",         "\xc1\xbf",         "\xe0\x9f\xbf",
-        "\xed\xa0\x80", "\xed\xbf\xbf", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80",
-        "\xff",         "\xc3(",        "\xe2\x82("};
-    uint32_t point;
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-        assert_int_equal(code_point_read(wrong[i], strlen(wrong[i]), &point), 0);
-}
-
 static void normalises(const char *src, const char *expected)
 {
     char *dst = malloc(transcript_capacity(src));
@@ -168,7 +157,6 @@ int main(void)
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_character_there_and_back),
-        cmocka_unit_test(refuses_what_is_not_utf8),
         cmocka_unit_test(transcripts_are_normalised),
         cmocka_unit_test(grows_from_transcripts),
         cmocka_unit_test(holds_thousands_of_letters),

@@ -11,11 +11,7 @@ static float sound[SAMPLES], rows[MOST];
 
 static int make_noise(void **state)
 {
-    unsigned seed = 99;
-    for (int i = 0; i < SAMPLES; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        sound[i] = (float)(seed >> 8) / 16777216.0f - 0.5f;
-    }
+    fill_noise(99, sound, SAMPLES);
     return 0;
 }
 

@@ -100,9 +100,9 @@ static void takes_the_piece_that_is_named(void **state)
 /* A tone is the same tone at another rate: compared with the formula, away from the ends. */
 static void resamples(void **state)
 {
-    static const int rates[] = {16000, 11025, 44100};
+    static const int rates[] = {16000, 11025, 44100, 4000};
     static float tone[50000];
-    for (int r = 0; r < 3; r++) {
+    for (int r = 0; r < 4; r++) {
         int rate = rates[r], count = rate / 2, half = RATE / 2;
         for (int i = 0; i < count; i++) tone[i] = 0.5f * (float)sin(2 * M_PI * 440 * i / rate);
         write_sound("tone.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 1, rate, tone, (size_t)count);
@@ -119,28 +119,17 @@ static void resamples(void **state)
     }
 }
 
-static void upsamples(void **state)
-{
-    sound_request doubled = whole;
-    doubled.rate = 2 * RATE;
-    write_sound("sound", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 1, RATE, wave, COUNT);
-    float *samples = read_good(in_folder("sound"), &doubled, 2 * COUNT);
-    for (int i = 200; i < COUNT - 200; i++) assert_float_equal(samples[2 * i], wave[i], 1e-3);
-    free(samples);
-}
-
 /* What writes to a pipe leaves the lengths in a WAV's header at their largest. */
 static void reads_what_was_written_to_a_pipe(void **state)
 {
-    static uint8_t bytes[44 + 2 * PIPE_COUNT];
+    size_t size;
     write_sound("piped.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, wave, PIPE_COUNT);
-    FILE *file = fopen(in_folder("piped.wav"), "rb");
-    assert_non_null(file);
-    assert_int_equal(fread(bytes, 1, sizeof bytes, file), sizeof bytes);
-    fclose(file);
+    uint8_t *bytes = read_whole("piped.wav", &size);
+    assert_int_equal(size, 44 + 2 * PIPE_COUNT);
     memset(bytes + 4, 0xff, 4);
     memset(bytes + 40, 0xff, 4);
-    write_bytes("piped.wav", bytes, sizeof bytes);
+    write_bytes("piped.wav", bytes, size);
+    free(bytes);
     free(read_good(in_folder("piped.wav"), &whole, PIPE_COUNT));
 }
 
@@ -153,7 +142,6 @@ int main(void)
         CASE(takes_the_channel_that_is_named),
         CASE(takes_the_piece_that_is_named),
         CASE(resamples),
-        CASE(upsamples),
         CASE(reads_what_was_written_to_a_pipe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

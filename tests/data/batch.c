@@ -175,32 +175,6 @@ static void flips_are_mirror_images(void **state)
     check_augmentation((augmentation){.padding = 2, .flip = 1});
 }
 
-/* A set of mirrored images is flipped by the same draws, which gives the first set back where they are flipped. */
-static void flipping_twice_changes_nothing(void **state)
-{
-    static float once[COUNT * SIZE], twice[COUNT * SIZE], plain[COUNT * SIZE];
-    static uint8_t mirrored[COUNT * SIZE];
-    const augmentation augment = {.flip = 1};
-    const dataset *data = sample();
-    image_set mirror = data->train;
-    uint32_t order[COUNT];
-    uint16_t drawn[COUNT];
-    int flipped = 0;
-    mirror.pixels = mirrored;
-    for (size_t row = 0; row < COUNT * SIZE / WIDTH; row++)
-        for (size_t x = 0; x < WIDTH; x++) mirrored[row * WIDTH + x] = pixels[row * WIDTH + WIDTH - 1 - x];
-    for (uint32_t i = 0; i < COUNT; i++) order[i] = i;
-    dataset_batch(data, &data->train, order, COUNT, NULL, 8, 0, plain, drawn);
-    dataset_batch(data, &data->train, order, COUNT, &augment, 8, 0, once, drawn);
-    dataset_batch(data, &mirror, order, COUNT, &augment, 8, 0, twice, drawn);
-    for (size_t i = 0; i < COUNT; i++) {
-        const float *unchanged = memcmp(once + i * SIZE, plain + i * SIZE, SIZE * sizeof(float)) ? twice : once;
-        assert_memory_equal(unchanged + i * SIZE, plain + i * SIZE, SIZE * sizeof(float));
-        flipped += unchanged == twice;
-    }
-    assert_in_range(flipped, 5, COUNT - 5);
-}
-
 static void padding_may_exceed_the_image(void **state)
 {
     static float images[SIZE];
@@ -222,7 +196,6 @@ int main(void)
         cmocka_unit_test(a_batch_does_not_depend_on_how_it_is_split),
         cmocka_unit_test(crops_are_windows_of_the_padded_image),
         cmocka_unit_test(flips_are_mirror_images),
-        cmocka_unit_test(flipping_twice_changes_nothing),
         cmocka_unit_test(padding_may_exceed_the_image),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,44 +22,30 @@ static void rgb_is_read_as_it_is(void **state)
     assert_memory_equal(p.pixels, pixels, sizeof pixels);
 }
 
-static void grey_becomes_three_alike(void **state)
+/* Grey is three alike, one bit black and white, sixteen bits are scaled, a palette is looked up. */
+static void every_kind_becomes_rgb(void **state)
 {
-    static const uint8_t rows[] = {0, 10, 200};
-    png_begin(&file, 2, 1, 8, PNG_GREY, 0);
-    png_end(&file, rows, sizeof rows);
-    picture p = read_file();
-    assert_pixel(&p, 0, 0, 10, 10, 10, 0);
-    assert_pixel(&p, 1, 0, 200, 200, 200, 0);
-}
-
-static void one_bit_is_black_and_white(void **state)
-{
-    static const uint8_t rows[] = {0, 0x40};
-    png_begin(&file, 2, 1, 1, PNG_GREY, 0);
-    png_end(&file, rows, sizeof rows);
-    picture p = read_file();
-    assert_pixel(&p, 0, 0, 0, 0, 0, 0);
-    assert_pixel(&p, 1, 0, 255, 255, 255, 0);
-}
-
-static void sixteen_bits_are_scaled(void **state)
-{
-    static const uint8_t rows[] = {0, 0xff, 0xff, 0x80, 0x80, 0, 0};
-    png_begin(&file, 1, 1, 16, PNG_RGB, 0);
-    png_end(&file, rows, sizeof rows);
-    picture p = read_file();
-    assert_pixel(&p, 0, 0, 255, 128, 0, 0);
-}
-
-static void a_palette_is_looked_up(void **state)
-{
-    static const uint8_t rows[] = {0, 1, 0}, palette[] = {1, 2, 3, 40, 50, 60};
-    png_begin(&file, 2, 1, 8, PNG_PALETTE, 0);
-    png_chunk(&file, "PLTE", palette, sizeof palette);
-    png_end(&file, rows, sizeof rows);
-    picture p = read_file();
-    assert_pixel(&p, 0, 0, 40, 50, 60, 0);
-    assert_pixel(&p, 1, 0, 1, 2, 3, 0);
+    static const uint8_t palette[] = {1, 2, 3, 40, 50, 60};
+    static const struct {
+        uint8_t bits, kind, row[7], size;
+        uint32_t width;
+        int wanted[2][3];
+    } cases[] = {
+        {8, PNG_GREY, {0, 10, 200}, 3, 2, {{10, 10, 10}, {200, 200, 200}}},
+        {1, PNG_GREY, {0, 0x40}, 2, 2, {{0, 0, 0}, {255, 255, 255}}},
+        {16, PNG_RGB, {0, 0xff, 0xff, 0x80, 0x80, 0, 0}, 7, 1, {{255, 128, 0}}},
+        {8, PNG_PALETTE, {0, 1, 0}, 3, 2, {{40, 50, 60}, {1, 2, 3}}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        png_begin(&file, cases[i].width, 1, cases[i].bits, cases[i].kind, 0);
+        if (cases[i].kind == PNG_PALETTE) png_chunk(&file, "PLTE", palette, sizeof palette);
+        png_end(&file, cases[i].row, cases[i].size);
+        picture p = read_file();
+        for (size_t x = 0; x < cases[i].width; x++) {
+            const int *rgb = cases[i].wanted[x];
+            assert_pixel(&p, x, 0, rgb[0], rgb[1], rgb[2], 0);
+        }
+    }
 }
 
 /* 51 of 255 is a fifth: 0.2 * 100 + 0.8 * 255 = 224. */
@@ -194,10 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rgb_is_read_as_it_is),
-        cmocka_unit_test(grey_becomes_three_alike),
-        cmocka_unit_test(one_bit_is_black_and_white),
-        cmocka_unit_test(sixteen_bits_are_scaled),
-        cmocka_unit_test(a_palette_is_looked_up),
+        cmocka_unit_test(every_kind_becomes_rgb),
         cmocka_unit_test(what_is_transparent_lies_over_white),
         cmocka_unit_test(interlaced_is_the_same),
         cmocka_unit_test(what_a_camera_turned_is_upright),

@@ -97,23 +97,6 @@ static void greedy_spells_the_best_path(void **state)
     }
 }
 
-/* Of two frames with a blank more likely than a label in each, the label is still the likelier spelling. */
-static void the_beam_adds_up_what_greedy_does_not(void **state)
-{
-    const float logits[] = {logf(0.6f), logf(0.4f), logf(0.6f), logf(0.4f)};
-    utterance u = of(logits, 2, 2);
-    uint32_t found[2];
-    beam_result result;
-    beam *b;
-    assert_int_equal(decode_greedy(&u, found), 0);
-    assert_ok(beam_create(2, 2, 2, &b));
-    assert_ok(beam_search(b, &u, 0, found, &result));
-    assert_int_equal(result.count, 1);
-    assert_int_equal(found[0], 1);
-    assert_near(result.log_probability, log(0.64), 1e-7);
-    beam_destroy(b);
-}
-
 /* A network fairly sure of a path whose labels last a few frames. */
 static void fill_as_spoken(uint64_t seed, float *logits, size_t frames, size_t labels)
 {
@@ -211,7 +194,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wide_beam_finds_the_best_spelling),
         cmocka_unit_test(greedy_spells_the_best_path),
-        cmocka_unit_test(the_beam_adds_up_what_greedy_does_not),
         cmocka_unit_test(a_narrow_beam_claims_no_more_than_there_is),
         cmocka_unit_test(equals_are_settled_by_rule),
         cmocka_unit_test(strides_are_followed),

@@ -77,36 +77,6 @@ static void every_small_target_has_the_sum_over_its_paths(void **state)
             }
 }
 
-static void a_repeated_label_needs_a_frame_between(void **state)
-{
-    const uint32_t same[] = {1, 1, 1}, different[] = {1, 2, 1};
-    float logits[5 * 3];
-    fill_uniform(1, 2, logits, 15);
-    assert_true(isinf(loss_of(logits, 4, 3, same, 3, NULL)));
-    assert_true(isfinite(loss_of(logits, 5, 3, same, 3, NULL)));
-    assert_true(isinf(loss_of(logits, 2, 3, different, 3, NULL)));
-    assert_true(isfinite(loss_of(logits, 3, 3, different, 3, NULL)));
-}
-
-static void the_gradient_is_the_slope_of_the_loss(void **state)
-{
-    enum { FRAMES = 20, LABELS = 6, LENGTH = 7 };
-    static float logits[FRAMES * LABELS], gradient[FRAMES * LABELS];
-    const uint32_t target[LENGTH] = {1, 1, 2, 5, 3, 3, 4};
-    const float step = 0x1p-7f;
-    fill_uniform(2, 2, logits, FRAMES * LABELS);
-    loss_of(logits, FRAMES, LABELS, target, LENGTH, gradient);
-    for (size_t i = 0; i < FRAMES * LABELS; i++) {
-        float kept = logits[i];
-        logits[i] = kept + step;
-        double above = loss_of(logits, FRAMES, LABELS, target, LENGTH, NULL), upper = logits[i];
-        logits[i] = kept - step;
-        double below = loss_of(logits, FRAMES, LABELS, target, LENGTH, NULL), lower = logits[i];
-        logits[i] = kept;
-        assert_near(gradient[i], (above - below) / (upper - lower), 2e-5);
-    }
-}
-
 static double log_add(double a, double b)
 {
     double top = a > b ? a : b;
@@ -279,8 +249,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_small_target_has_the_sum_over_its_paths),
-        cmocka_unit_test(a_repeated_label_needs_a_frame_between),
-        cmocka_unit_test(the_gradient_is_the_slope_of_the_loss),
         cmocka_unit_test(long_sequences_lose_nothing),
         cmocka_unit_test(impossible_labels_cost_what_they_must),
         cmocka_unit_test(a_logit_that_is_no_number_is_not_hidden),

@@ -1,18 +1,6 @@
 /* Tokens and ids, their ranking, and the text a checkpoint keeps. */
 #include "support.h"
 
-static vocabulary *make(text_unit unit, const char *const *tokens)
-{
-    vocabulary *v;
-    uint32_t id;
-    assert_int_equal(vocabulary_create(unit, &v), TW_OK);
-    for (uint32_t i = 0; tokens[i]; i++) {
-        assert_int_equal(vocabulary_add(v, tokens[i], strlen(tokens[i]), &id), TW_OK);
-        assert_int_equal(id, i);
-    }
-    return v;
-}
-
 static void ids_follow_the_order_of_adding(void **state)
 {
     vocabulary *v = make(TEXT_WORDS, LIST("b", "a", "ab"));
