@@ -17,8 +17,8 @@ typedef struct picture_files {
     char *names;
     size_t used, capacity; /* bytes of names */
     size_t *at;
-    size_t room;        /* entries of `at` */
-    atomic_uchar *told; /* 1: a person has been told that it cannot be read */
+    size_t room, label_room; /* entries of `at`, and of the set's labels */
+    atomic_uchar *told;      /* 1: a person has been told that it cannot be read */
 } picture_files;
 
 void picture_files_free(picture_files *files);

@@ -12,6 +12,7 @@
 #include "corpus_format.h"
 #include "error.h"
 #include "file.h"
+#include "room.h"
 
 /* A new format is one line here. The last one searches a whole tree for its mark. */
 static const corpus_format *const formats[] = {&manifest_format, &kaldi_format, &words_format, &librispeech_format,
@@ -65,20 +66,10 @@ static void release_utterance(speech_utterance *one)
     free(one->speaker);
 }
 
-static tw_status speech_corpus_make_room(speech_list *list)
-{
-    if (list->count < list->capacity) return TW_OK;
-    size_t capacity = 2 * list->capacity + 256;
-    speech_utterance *grown = realloc(list->items, capacity * sizeof *grown);
-    if (!grown) return tw_fail(TW_ERROR_MEMORY, "no memory for a list of %zu utterances", capacity);
-    list->items = grown;
-    list->capacity = capacity;
-    return TW_OK;
-}
-
 tw_status speech_list_add(speech_list *list, const speech_utterance *one)
 {
-    TW_TRY(speech_corpus_make_room(list));
+    if (!room_make(&list->items, &list->capacity, list->count + 1, sizeof *list->items))
+        return tw_fail(TW_ERROR_MEMORY, "no memory for a list of %zu utterances", list->count + 1);
     bool failed = false;
     speech_utterance copied = *one;
     copied.id = speech_corpus_copy(one->id, &failed);
