@@ -47,12 +47,8 @@ static void reads_cifar10_in_the_order_of_its_files(void **state)
     write_cifar10();
     assert_int_equal(dataset_load(test_folder, &data), TW_OK);
     assert_string_equal(data.format, "cifar10");
-    assert_int_equal(data.train.count, 1 + 2 + 3 + 4 + 5);
+    assert_shape(&data.train, 1 + 2 + 3 + 4 + 5, 3, 32, 32, 10);
     assert_int_equal(data.test.count, 6);
-    assert_int_equal(data.train.channels, 3);
-    assert_int_equal(data.train.height, 32);
-    assert_int_equal(data.train.width, 32);
-    assert_int_equal(data.train.classes, 10);
     for (int file = 0; file < 5; file++)
         for (int image = 0; image <= file; image++) assert_image(&data.train, index++, file, image);
     for (int image = 0; image < 6; image++) assert_image(&data.test, (size_t)image, 5, image);
@@ -93,8 +89,7 @@ static void reads_the_fine_labels_of_cifar100(void **state)
     write_bytes("test.bin", file.bytes, file.size);
     assert_int_equal(dataset_load(test_folder, &data), TW_OK);
     assert_string_equal(data.format, "cifar100");
-    assert_int_equal(data.train.classes, 100);
-    assert_int_equal(data.train.count, 3);
+    assert_shape(&data.train, 3, 3, 32, 32, 100);
     assert_int_equal(data.test.count, 2);
     assert_int_equal(data.train.labels[0], 99);
     assert_image(&data.train, 2, 0, 2);
@@ -125,11 +120,7 @@ static void refuses_labels_out_of_range(void **state)
     file.bytes[2 * (PIXELS + 1)] = 10;
     write_bytes("test_batch.bin", file.bytes, file.size);
     assert_refused(TW_ERROR_FORMAT, "test_batch.bin", "record 2 has label 10; the largest is 9");
-}
-
-static void refuses_cifar100_labels_out_of_range(void **state)
-{
-    static blob file;
+    for (int i = 0; i < FILES; i++) remove(in_folder(names[i]));
     make_records(&file, 0, 1, 2);
     file.bytes[1] = 100;
     write_bytes("train.bin", file.bytes, file.size);
@@ -157,7 +148,6 @@ int main(void)
         CASE(reads_the_fine_labels_of_cifar100),
         CASE(refuses_sizes_that_are_not_whole_records),
         CASE(refuses_labels_out_of_range),
-        CASE(refuses_cifar100_labels_out_of_range),
         CASE(refuses_missing_files_and_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

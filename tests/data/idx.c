@@ -65,11 +65,7 @@ static void pack(const blob *src, blob *dst)
 
 static void assert_set(const image_set *set, size_t count, const blob *images, const blob *labels)
 {
-    assert_int_equal(set->count, count);
-    assert_int_equal(set->channels, 1);
-    assert_int_equal(set->height, HEIGHT);
-    assert_int_equal(set->width, WIDTH);
-    assert_int_equal(set->classes, 3);
+    assert_shape(set, count, 1, HEIGHT, WIDTH, 3);
     assert_memory_equal(set->pixels, images->bytes + 16, count * AREA);
     for (size_t i = 0; i < count; i++) assert_int_equal(set->labels[i], labels->bytes[8 + i]);
 }
@@ -309,10 +305,7 @@ static void write_colours(const uint32_t train[3], const uint32_t test[3])
 /* Value c of the pixel in row y and column x of image i, wherever the file has it. */
 static void assert_colours(const image_set *set, size_t count, bool last)
 {
-    assert_int_equal(set->count, count);
-    assert_int_equal(set->channels, 3);
-    assert_int_equal(set->height, HEIGHT);
-    assert_int_equal(set->width, 4);
+    assert_shape(set, count, 3, HEIGHT, 4, 3);
     for (size_t i = 0; i < count; i++)
         for (size_t c = 0; c < 3; c++)
             for (size_t y = 0; y < HEIGHT; y++)
@@ -401,11 +394,7 @@ static void a_share_of_each_class_is_held_out(void **state)
 static void assert_fashion(const image_set *set, size_t count)
 {
     size_t often[10] = {0};
-    assert_int_equal(set->count, count);
-    assert_int_equal(set->channels, 1);
-    assert_int_equal(set->height, 28);
-    assert_int_equal(set->width, 28);
-    assert_int_equal(set->classes, 10);
+    assert_shape(set, count, 1, 28, 28, 10);
     for (size_t i = 0; i < count; i++) often[set->labels[i]]++;
     for (int label = 0; label < 10; label++) assert_int_equal(often[label], count / 10);
 }

@@ -65,10 +65,7 @@ static void a_divided_folder_is_found(void **state)
     write_text("train/cat/.hidden.png", "");
     assert_ok(dataset_open(test_folder, &usual, &data));
     assert_string_equal(data.format, "pictures");
-    assert_int_equal(data.train.count, 10);
-    assert_int_equal(data.train.classes, 2);
-    assert_int_equal(data.train.channels, 3);
-    assert_int_equal(data.train.height, SIZE);
+    assert_shape(&data.train, 10, 3, SIZE, SIZE, 2);
     assert_string_equal(data.class_names[0], "cat");
     assert_string_equal(data.class_names[1], "dog");
     assert_int_equal(count_label(&data.train, 0), 6);

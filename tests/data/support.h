@@ -11,6 +11,13 @@ typedef struct blob {
     size_t size;
 } blob;
 
+static inline void assert_shape(const image_set *set, size_t count, size_t channels, size_t height, size_t width,
+                                size_t classes)
+{
+    const size_t shape[] = {set->count, set->channels, set->height, set->width, set->classes};
+    assert_memory_equal(shape, ((size_t[]){count, channels, height, width, classes}), sizeof shape);
+}
+
 /* The load fails like that, names the file, says those words, and leaves nothing behind. */
 static inline void assert_refused(tw_status status, const char *name, const char *words)
 {

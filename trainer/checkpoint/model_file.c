@@ -164,9 +164,14 @@ static tw_status load_whole(const char *file, int bases, tw_state **state)
     return status;
 }
 
-static tw_status read_loaded(const char *file, tw_state *state, tw_status (*read)(void *reader, const tw_state *state),
-                             void *reader)
+/* Whole, or what the file itself holds. */
+static tw_status read_model(const char *path, const model_choice *meant, bool whole,
+                            tw_status (*read)(void *reader, const tw_state *state), void *reader)
 {
+    char file[CHECKPOINT_PATH];
+    tw_state *state;
+    TW_TRY(find_model(path, meant, file));
+    TW_TRY(whole ? load_whole(file, BASES_MOST, &state) : load(file, &state));
     tw_status status = tw_state_put_text(state, TASK_FILE, file);
     if (status == TW_OK) status = model_file_named(file, read(reader, state));
     tw_state_destroy(state);
@@ -176,21 +181,13 @@ static tw_status read_loaded(const char *file, tw_state *state, tw_status (*read
 tw_status model_file_read(const char *path, const model_choice *meant,
                           tw_status (*read)(void *reader, const tw_state *state), void *reader)
 {
-    char file[CHECKPOINT_PATH];
-    tw_state *state;
-    TW_TRY(find_model(path, meant, file));
-    TW_TRY(load_whole(file, BASES_MOST, &state));
-    return read_loaded(file, state, read, reader);
+    return read_model(path, meant, true, read, reader);
 }
 
 tw_status model_file_read_own(const char *path, const model_choice *meant,
                               tw_status (*read)(void *reader, const tw_state *state), void *reader)
 {
-    char file[CHECKPOINT_PATH];
-    tw_state *state;
-    TW_TRY(find_model(path, meant, file));
-    TW_TRY(load(file, &state));
-    return read_loaded(file, state, read, reader);
+    return read_model(path, meant, false, read, reader);
 }
 
 bool model_file_is_weight(const tw_state_entry *entry)
