@@ -11,18 +11,6 @@ static void load(const char *train, const char *test)
     if (speech_corpus_load(train, test, &corpus) != TW_OK) fail_msg("%s", tw_last_error());
 }
 
-static void assert_utterance(const speech_utterance *one, const char *id, const char *path, const char *text,
-                             const char *speaker)
-{
-    assert_string_equal(one->id, id);
-    assert_string_equal(one->path, path);
-    assert_string_equal(one->speaker, speaker);
-    if (text)
-        assert_string_equal(one->text, text);
-    else
-        assert_null(one->text);
-}
-
 static void reads_a_manifest(void **state)
 {
     write_text(

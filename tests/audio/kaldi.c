@@ -21,16 +21,10 @@ static void reads_sounds(void **state)
     const speech_list *list = &corpus.train;
     assert_string_equal(corpus.format, "kaldi");
     assert_int_equal(list->count, 4);
-    assert_string_equal(list->items[0].id, "s1-a"); /* in the order of their ids */
-    assert_string_equal(list->items[0].path, in_folder("data/wav/a.wav"));
-    assert_string_equal(list->items[0].text, "ONE");
-    assert_string_equal(list->items[0].speaker, "s1");
-    assert_string_equal(list->items[1].path, "/somewhere/b.wav");
-    assert_string_equal(list->items[1].text, "TWO WORDS");
-    assert_string_equal(list->items[2].path, in_folder("data/../up.wav"));
-    assert_null(list->items[2].text);
-    assert_string_equal(list->items[2].speaker, "");
-    assert_string_equal(list->items[3].path, in_folder("data/lost.wav"));
+    assert_utterance(&list->items[0], "s1-a", in_folder("data/wav/a.wav"), "ONE", "s1"); /* in the order of ids */
+    assert_utterance(&list->items[1], "s2-b", "/somewhere/b.wav", "TWO WORDS", "s2");
+    assert_utterance(&list->items[2], "s3-c", in_folder("data/../up.wav"), NULL, "");
+    assert_utterance(&list->items[3], "s4-d", in_folder("data/lost.wav"), NULL, "");
     speech_corpus_release(&corpus);
 }
 
@@ -43,8 +37,7 @@ static void reads_segments(void **state)
     assert_int_equal(corpus.train.count, 2);
     assert_true(corpus.train.items[0].offset == 0.25 && corpus.train.items[0].duration == 1.25);
     assert_true(corpus.train.items[1].offset == 2 && corpus.train.items[1].duration == 0.125);
-    assert_string_equal(corpus.train.items[1].path, "/x/rec.wav");
-    assert_string_equal(corpus.train.items[1].text, "two");
+    assert_utterance(&corpus.train.items[1], "u2", "/x/rec.wav", "two", "");
     speech_corpus_release(&corpus);
 }
 
@@ -79,8 +72,7 @@ static void reads_sounds_named_by_id(void **state)
     mkdir(in_folder("data/flac"), 0700);
     load();
     assert_int_equal(corpus.train.count, 2);
-    assert_string_equal(corpus.train.items[0].path, in_folder("data/flac/1.flac"));
-    assert_string_equal(corpus.train.items[0].text, "IT'S");
+    assert_utterance(&corpus.train.items[0], "1", in_folder("data/flac/1.flac"), "IT'S", "");
     speech_corpus_release(&corpus);
 }
 
@@ -124,8 +116,7 @@ static void sounds_need_no_text(void **state)
     write_text("bare/utt2spk", "a1 anna\na2 anna\nb1 bert\n");
     assert_ok(speech_corpus_load_sounds(in_folder("bare"), in_folder("bare"), &corpus));
     assert_int_equal(corpus.train.count, 3);
-    assert_string_equal(corpus.train.items[1].speaker, "anna");
-    assert_null(corpus.train.items[1].text);
+    assert_utterance(&corpus.train.items[1], "a2", "/x/2.wav", NULL, "anna");
     speech_corpus_release(&corpus);
 }
 

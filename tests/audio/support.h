@@ -4,6 +4,7 @@
 
 #include <sndfile.h>
 
+#include "speech_corpus.h"
 #include "support/assert.h"
 #include "support/folder.h"
 
@@ -34,6 +35,19 @@ static inline void write_noise(const char *name, unsigned seed, size_t count)
     fill_noise(seed, samples, count);
     write_sound(name, SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, 8000, samples, count);
     free(samples);
+}
+
+/* `text` NULL: it has none. */
+static inline void assert_utterance(const speech_utterance *one, const char *id, const char *path, const char *text,
+                                    const char *speaker)
+{
+    assert_string_equal(one->id, id);
+    assert_string_equal(one->path, path);
+    assert_string_equal(one->speaker, speaker);
+    if (text)
+        assert_string_equal(one->text, text);
+    else
+        assert_null(one->text);
 }
 
 #endif

@@ -16,17 +16,17 @@ static piece_set *learn(size_t count)
     return p;
 }
 
-static piece_set *changed(const piece_set *from, const char *more, size_t more_size)
+/* Reads a model with more behind it. */
+static tw_status read_changed(const piece_set *from, const void *more, size_t more_size, piece_set **p)
 {
     size_t size;
-    piece_set *p;
     const uint8_t *bytes = pieces_bytes(from, &size);
     uint8_t *made = malloc(size + more_size);
     memcpy(made, bytes, size);
     memcpy(made + size, more, more_size);
-    assert_ok(pieces_read(made, size + more_size, &p));
+    tw_status status = pieces_read(made, size + more_size, p);
     free(made);
-    return p;
+    return status;
 }
 
 static void assert_comes_back(const piece_set *p, const char *words, size_t size)
@@ -47,7 +47,8 @@ static void every_text_comes_back(void **state)
 {
     static const char *const texts[] = {text,  "",    "\n",      "\n\n\n",     " ",
                                         "  x", "x  ", "a\n b\n", "\n\xC3\xA9", "zebra <s> <0x0A> <unk>"};
-    piece_set *own = learn(300), *prefixed = changed(own, PREFIX_ON, 4);
+    piece_set *own = learn(300), *prefixed;
+    assert_ok(read_changed(own, PREFIX_ON, 4, &prefixed));
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         assert_comes_back(own, texts[i], strlen(texts[i]));
         assert_comes_back(prefixed, texts[i], strlen(texts[i]));
@@ -77,7 +78,8 @@ static void assert_whole(const piece_set *p, const char *words)
 static void the_numbers_are_those_of_the_whole_text(void **state)
 {
     static const char *const texts[] = {text, "", "\n", "\n\n a", "a", "a\n", " a\nb\n\nc"};
-    piece_set *own = learn(300), *prefixed = changed(own, PREFIX_ON, 4);
+    piece_set *own = learn(300), *prefixed;
+    assert_ok(read_changed(own, PREFIX_ON, 4, &prefixed));
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         assert_whole(own, texts[i]);
         assert_whole(prefixed, texts[i]);
@@ -241,48 +243,41 @@ static void what_is_wrong_is_named(void **state)
     assert_refused(&m, TW_ERROR_UNSUPPORTED, "nothing to end a line with");
 }
 
+/* A model whose table of characters is 256 units, of which the first are these, and a text. */
+static model with_rules(uint32_t first, uint32_t second)
+{
+    uint8_t rules[4 + 1024 + 2] = {0, 4};
+    model spec = {.size = 0}, m = words();
+    memcpy(rules + 4, &first, 4);
+    memcpy(rules + 8, &second, 4);
+    put_field(&spec, 0x12, rules, sizeof rules);
+    put_field(&m, 0x1a, spec.bytes, spec.size);
+    return m;
+}
+
 /* Whatever the characters lead to, nothing is read from beyond the trie and its texts. */
 static void tables_of_characters_are_looked_through(void **state)
 {
-    uint8_t rules[4 + 1024 + 2] = {0, 4}; /* 256 units, and a text */
-    model spec = {.size = 0}, m = words();
-    put_field(&spec, 0x12, rules, sizeof rules);
-    put_field(&m, 0x1a, spec.bytes, spec.size);
+    static const uint32_t wrong[][2] = {{1u << 10 << 8}, /* to another block */
+                                        {0x80000000u | 1u << 18},
+                                        {1u << 9 | 1u << 10},
+                                        {1u << 8 | 1u << 10, 0x80000000u | 2}}; /* a leaf beyond the text */
+    model m = with_rules(0, 0);
     piece_set *p;
     assert_ok(pieces_read(m.bytes, m.size, &p));
     pieces_destroy(p);
-    static const uint32_t wrong[] = {1u << 10 << 8, 0x80000000u | 1u << 18, 1u << 9 | 1u << 10}; /* to another block */
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        memcpy(rules + 4, &wrong[i], 4);
-        m = words();
-        spec.size = 0;
-        put_field(&spec, 0x12, rules, sizeof rules);
-        put_field(&m, 0x1a, spec.bytes, spec.size);
+        m = with_rules(wrong[i][0], wrong[i][1]);
         assert_refused(&m, TW_ERROR_FORMAT, "characters to normalise is damaged");
     }
-    const uint32_t root = 1u << 8 | 1u << 10, leaf = 0x80000000u | 2; /* a leaf beyond the text */
-    memcpy(rules + 4, &root, 4);
-    memcpy(rules + 4 + 4, &leaf, 4);
-    m = words();
-    spec.size = 0;
-    put_field(&spec, 0x12, rules, sizeof rules);
-    put_field(&m, 0x1a, spec.bytes, spec.size);
-    assert_refused(&m, TW_ERROR_FORMAT, "characters to normalise is damaged");
 }
 
 static void lines_stay_apart(void **state)
 {
     piece_set *own = learn(300), *p;
     model m = {.size = 0};
-    size_t size;
-    const uint8_t *bytes = pieces_bytes(own, &size);
-    assert_true(size + 64 < 8192);
-    uint8_t *made = malloc(size + 64);
-    memcpy(made, bytes, size);
     put_piece(&m, "t\nt", -1000, PIECE_NORMAL);
-    memcpy(made + size, m.bytes, m.size);
-    assert_fails(pieces_read(made, size + m.size, &p), TW_ERROR_UNSUPPORTED, "goes over the end of a line");
-    free(made);
+    assert_fails(read_changed(own, m.bytes, m.size, &p), TW_ERROR_UNSUPPORTED, "goes over the end of a line");
     pieces_destroy(own);
 }
 
