@@ -11,7 +11,7 @@
 enum { ELEMENTS = 1 << 16, DIMENSIONS = 4 };
 
 static char model[FUZZ_PATH], sound[FUZZ_PATH], picture[FUZZ_PATH]; /* their paths */
-static FILE *said;                                /* what the commands print, thrown away */
+static FILE *said;                                                  /* what the commands print, thrown away */
 
 /* A tenth of a second of a square wave. */
 static void write_sound(void)

@@ -11,8 +11,7 @@ static float numbers[ITEMS][MOST * WIDTH]; /* item, and frame of it */
 static speech_utterance spoken[ITEMS];
 static speech_item items[ITEMS];
 static const speech_list list = {spoken, ITEMS, ITEMS};
-static const speech_set set = {
-    .features = {.hop_ms = 10, .stride = 1}, .width = WIDTH, .count = ITEMS, .items = items};
+static const speech_set set = {.features = {.hop_ms = 10, .stride = 1}, .width = WIDTH, .count = ITEMS, .items = items};
 static speech_crops crops;
 static crop_order order;
 

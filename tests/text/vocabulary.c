@@ -58,7 +58,8 @@ static void assert_ranks(const char *const *met, const uint64_t *often, size_t m
 
 static void frequent_tokens_come_first(void **state)
 {
-    assert_ranks(LIST("c", "\u00e9", "b", "a"), (uint64_t[]){2, 2, 7, 2}, 0, LIST("b", "a", "c", "\u00e9")); /* bytes above 127 sort behind ASCII */
+    assert_ranks(LIST("c", "\u00e9", "b", "a"), (uint64_t[]){2, 2, 7, 2}, 0,
+                 LIST("b", "a", "c", "\u00e9")); /* bytes above 127 sort behind ASCII */
     assert_ranks(LIST("c", "b", "a"), (uint64_t[]){1, 1, 1}, 3, LIST("a", "b", "c"));
 }
 
