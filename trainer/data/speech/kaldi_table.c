@@ -1,5 +1,8 @@
 #include "kaldi_table.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "error.h"
 #include "room.h"
 

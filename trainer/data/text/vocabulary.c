@@ -1,6 +1,9 @@
 /* The tokens stand in one array of bytes, found by a hash table with open addressing. */
 #include "vocabulary.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "error.h"
 #include "room.h"
 
