@@ -10,10 +10,10 @@
  * `wanted`: by doubling, so that things may be added one at a time. False: no memory, and nothing has changed. */
 static inline bool room_make(void *array, size_t *room, size_t wanted, size_t size)
 {
-    void *things;
+    void *before, *things;
     if (wanted <= *room) return true;
-    memcpy(&things, array, sizeof things);
-    things = realloc(things, 2 * wanted * size);
+    memcpy(&before, array, sizeof before);
+    things = realloc(before, 2 * wanted * size);
     if (!things) return false;
     memcpy(array, &things, sizeof things);
     *room = 2 * wanted;
