@@ -3,26 +3,15 @@
  * shape. The file gets the checksum that it has to have, so that behind it everything can be reached. Whatever it says,
  * the command ends with a code of its own. */
 #include "commands.h"
-#include "fuzz.h"
+#include "folder.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
-#include <unistd.h>
 
 enum { ELEMENTS = 1 << 16, DIMENSIONS = 4 };
 
-static char model[256], sound[256], picture[256];
-static FILE *said; /* what the commands print, thrown away */
-
-static void remove_files(void)
-{
-    unlink(model);
-    unlink(sound);
-    unlink(picture);
-    *strrchr(model, '/') = '\0';
-    rmdir(model);
-}
+static char model[FUZZ_PATH], sound[FUZZ_PATH], picture[FUZZ_PATH]; /* their paths */
+static FILE *said;                                                  /* what the commands print, thrown away */
 
 /* A tenth of a second of a square wave. */
 static void write_sound(void)
@@ -32,8 +21,7 @@ static void write_sound(void)
         "RIFF\x64\x06\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x80\x3e\0\0\2\0\x10\0"
         "data\x40\x06\0\0";
     for (size_t i = 44; i < sizeof bytes; i++) bytes[i] = i % 2 ? (i / 32 % 2 ? 0x20 : 0xe0) : 0;
-    FILE *file = fopen(sound, "wb");
-    must(file != NULL && fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes && fclose(file) == 0);
+    must(write_file("sound.wav", bytes, sizeof bytes));
 }
 
 /* A grey pixel. */
@@ -42,20 +30,15 @@ static void write_picture(void)
     static const uint8_t bytes[] =
         "\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0\x3a\x7e\x9b\x55"
         "\0\0\0\x0aIDAT\x78\xda\x63\x68\0\0\0\x82\0\x81\xda\x45\x08\x3b\0\0\0\0IEND\xae\x42\x60\x82";
-    FILE *file = fopen(picture, "wb");
-    must(file != NULL && fwrite(bytes, 1, sizeof bytes - 1, file) == sizeof bytes - 1 && fclose(file) == 0);
+    must(write_file("pixel.png", bytes, sizeof bytes - 1));
 }
 
 static void make_files(void)
 {
-    const char *root = getenv("TMPDIR");
-    char folder[200];
-    snprintf(folder, sizeof folder, "%s/fuzz-XXXXXX", root ? root : "/tmp");
-    must(mkdtemp(folder) != NULL);
-    snprintf(model, sizeof model, "%s/model.safetensors", folder);
-    snprintf(sound, sizeof sound, "%s/sound.wav", folder);
-    snprintf(picture, sizeof picture, "%s/pixel.png", folder);
-    must(atexit(remove_files) == 0);
+    make_folder();
+    snprintf(model, sizeof model, "%s", in_folder("model.safetensors"));
+    snprintf(sound, sizeof sound, "%s", in_folder("sound.wav"));
+    snprintf(picture, sizeof picture, "%s", in_folder("pixel.png"));
     write_sound();
     write_picture();
 }

@@ -3,59 +3,26 @@
  * an alignment must give each frame of a window one class. No sound of a corpus is opened: its path is the input's. */
 #include "alphabet.h"
 #include "code_point.h"
+#include "folder.h"
 #include "frame_data.h"
 #include "memory_file.h"
 #include "speech_corpus.h"
 #include "speech_data.h"
 
-#include <fcntl.h>
-#include <ftw.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
-enum { PATH = 4096, RATE = 8000, SAMPLES = 4000, WINDOW = 5 };
+enum { SAMPLES = 4000, WINDOW = 5 };
 
 /* ---- files ---- */
 
-static char root[PATH / 4];
-
-static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *place)
-{
-    (void)about, (void)kind, (void)place;
-    return remove(path);
-}
-
-static void remove_root(void)
-{
-    nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-/* An empty folder, until the program ends. */
+/* An empty folder. */
 static const char *empty_folder(void)
 {
-    static char folder[PATH / 2];
-    if (!*root) {
-        const char *temporary = getenv("TMPDIR");
-        snprintf(root, sizeof root, "%s/fuzz-XXXXXX", temporary ? temporary : "/tmp");
-        must(mkdtemp(root) != NULL);
-        atexit(remove_root);
-    }
-    snprintf(folder, sizeof folder, "%s/corpus", root);
-    nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-    must(mkdir(folder, 0700) == 0);
-    return folder;
-}
-
-/* False if the file system refuses the name. */
-static int write_file(const char *folder, const char *name, const uint8_t *data, size_t size)
-{
-    char path[PATH];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (descriptor < 0) return 0;
-    must(write(descriptor, data, size) == (ssize_t)size);
-    return close(descriptor) == 0;
+    remove_folder();
+    if (*fuzz_folder) must(mkdir(fuzz_folder, 0700) == 0);
+    make_folder();
+    return fuzz_folder;
 }
 
 /* Cuts the next part off the input: what stands before a zero byte, or all of it. */
@@ -122,7 +89,7 @@ static void read_kaldi(const uint8_t *data, size_t size)
     for (size_t i = 0; i < sizeof tables / sizeof *tables && size > 0; i++) {
         const uint8_t *part;
         size_t length = next_part(&data, &size, &part);
-        must(write_file(folder, tables[i], part, length));
+        must(write_file(tables[i], part, length));
     }
     load_corpus(folder, folder);
 }
@@ -130,7 +97,7 @@ static void read_kaldi(const uint8_t *data, size_t size)
 static void read_librispeech(const uint8_t *data, size_t size)
 {
     const char *folder = empty_folder();
-    must(write_file(folder, "1-1.trans.txt", data, size));
+    must(write_file("1-1.trans.txt", data, size));
     load_corpus(folder, NULL);
 }
 
@@ -145,7 +112,7 @@ static void read_words(const uint8_t *data, size_t size)
         if (length == 0 || length >= sizeof name || memchr(part, '/', length)) continue;
         memcpy(name, part, length);
         name[length] = 0;
-        write_file(folder, name, NULL, 0);
+        write_file(name, NULL, 0);
     }
     load_corpus(folder, folder);
 }
@@ -153,15 +120,15 @@ static void read_words(const uint8_t *data, size_t size)
 /* ---- an alignment ---- */
 
 /* The ids are u0 and u1, of one sound of zeros. */
-static void make_list(const char *folder, speech_utterance items[2])
+static void make_list(speech_utterance items[2])
 {
     static const uint8_t header[44] = "RIFF\x64\x1f\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x80\x3e\0\0\2\0\x10\0data"
                                       "\x40\x1f\0";
     static uint8_t sound[sizeof header + 2 * SAMPLES];
-    static char path[PATH];
+    static char path[FUZZ_PATH];
     memcpy(sound, header, sizeof header);
-    must(write_file(folder, "sound.wav", sound, sizeof sound));
-    snprintf(path, sizeof path, "%s/sound.wav", folder);
+    must(write_file("sound.wav", sound, sizeof sound));
+    snprintf(path, sizeof path, "%s", in_folder("sound.wav"));
     items[0] = (speech_utterance){.id = (char *)"u0", .path = path, .speaker = (char *)""};
     items[1] = (speech_utterance){.id = (char *)"u1", .path = path, .speaker = (char *)"", .duration = 0.2};
 }
@@ -187,7 +154,8 @@ static void read_alignment(const uint8_t *data, size_t size)
     speech_list list = {.items = items, .count = 2, .capacity = 2};
     speech_request request = {.channel = -1, .most_seconds = 1, .most_bytes = 1 << 20, .most_bytes_option = "none"};
     frame_set set;
-    make_list(empty_folder(), items);
+    empty_folder();
+    make_list(items);
     must(feature_settings_parse("rate=8000,bins=4", &request.features) == TW_OK);
     tw_status status = frame_load(&list, file_of(data, size), &request, WINDOW, 0, &set);
     must(status == TW_OK || status == TW_ERROR_FORMAT);

@@ -84,7 +84,7 @@ typedef tw_status (*tw_transport_open_fn)(tw_comm **comm);
  * ------------------------------------------------------------------------------------------------------------- */
 
 /* Records the text tw_last_error() returns on this thread, and returns `status`: `return tw_fail(TW_ERROR_IO, ...)`.
- * `format` may be NULL: the status's own sentence. */
+ * `format` may be NULL: the status's own sentence. An argument may be the text that tw_last_error() returns now. */
 TW_API tw_status tw_fail(tw_status status, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3), cold))

@@ -9,11 +9,13 @@ static _Thread_local char text[1024];
 
 tw_status tw_fail(tw_status status, const char *format, ...)
 {
+    char next[sizeof text];
     va_list args;
     if (!format) return tw_fail(status, "%s", tw_status_sentence(status));
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(next, sizeof next, format, args);
     va_end(args);
+    memcpy(text, next, strlen(next) + 1);
     return status;
 }
 
@@ -24,9 +26,7 @@ tw_status tw_need(const void *pointer, const char *argument)
 
 tw_status tw_fail_in(tw_status status, const char *place)
 {
-    char inner[sizeof text];
-    memcpy(inner, text, sizeof inner);
-    return tw_fail(status, "%s: %s", place, inner);
+    return tw_fail(status, "%s: %s", place, text);
 }
 
 const char *tw_last_error(void)

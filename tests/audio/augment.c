@@ -18,7 +18,6 @@ static void masks_bands(void **state)
 {
     const spec_augmentation augment = {.frequency_masks = 1, .widest_band = 4};
     int widths[5] = {0};
-    (void)state;
     for (uint32_t u = 0; u < DRAWS; u++) {
         int width = 0;
         draw(&augment, 5, 1, u);
@@ -36,7 +35,6 @@ static void masks_spans(void **state)
 {
     const spec_augmentation augment = {.time_masks = 1, .longest_span = 30, .most_of_it = 0.2};
     int lengths[9] = {0}, first_row = 0;
-    (void)state;
     for (uint32_t u = 0; u < DRAWS; u++) {
         int length = 0, changes = 0;
         draw(&augment, 5, 1, u);
@@ -58,7 +56,6 @@ static void depends_on_seed_epoch_and_utterance_alone(void **state)
 {
     const spec_augmentation augment = {2, 2, 3, 5, 1};
     static float kept[COUNT * WIDTH];
-    (void)state;
     draw(&augment, 1, 2, 3);
     memcpy(kept, rows, sizeof rows);
     draw(&augment, 9, 9, 9);
@@ -73,7 +70,6 @@ static void depends_on_seed_epoch_and_utterance_alone(void **state)
 static void zeros_mask_nothing(void **state)
 {
     const spec_augmentation none = {0}, short_ones = {.time_masks = 3, .longest_span = 9, .most_of_it = 0.02};
-    (void)state;
     draw(&none, 1, 1, 1);
     for (int i = 0; i < COUNT * WIDTH; i++) assert_true(rows[i] == 1);
     draw(&short_ones, 1, 1, 1);

@@ -12,7 +12,6 @@ static speech_set set = {
 
 static int set_up(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT; i++) {
         items[i] = (speech_item){.source = i,
                                  .frames = 1 + i * 7919 % LONGEST,
@@ -33,7 +32,6 @@ static void order_of(uint64_t seed, uint64_t epoch, bool sorted, uint32_t order[
 static void an_epoch_takes_each_at_most_once(void **state)
 {
     uint32_t order[COUNT];
-    (void)state;
     assert_int_equal(speech_steps(&set, RANKS, BATCH), STEPS);
     for (uint64_t epoch = 0; epoch < 20; epoch++) {
         bool seen[COUNT] = {false};
@@ -49,7 +47,6 @@ static void everyone_has_a_turn(void **state)
 {
     uint32_t order[COUNT];
     int taken[COUNT] = {0};
-    (void)state;
     for (uint64_t epoch = 0; epoch < 40; epoch++) {
         order_of(1, epoch, false, order);
         for (int i = 0; i < STEPS * GLOBAL; i++) taken[order[i]]++;
@@ -62,7 +59,6 @@ static void steps_hold_like_lengths(void **state)
 {
     uint32_t order[COUNT];
     size_t padded = 0, real = 0;
-    (void)state;
     for (uint64_t epoch = 0; epoch < 10; epoch++) {
         order_of(3, epoch, false, order);
         for (int s = 0; s < STEPS; s++) {
@@ -81,7 +77,6 @@ static void steps_hold_like_lengths(void **state)
 static void the_first_epoch_goes_from_short_to_long(void **state)
 {
     uint32_t order[COUNT];
-    (void)state;
     order_of(3, 0, true, order);
     for (int s = 1; s < STEPS; s++)
         for (int i = 0; i < GLOBAL; i++)
@@ -95,7 +90,6 @@ static void the_first_epoch_goes_from_short_to_long(void **state)
 static void workers_share_short_and_long(void **state)
 {
     uint32_t order[COUNT];
-    (void)state;
     order_of(3, 0, true, order);
     for (int s = 0; s < STEPS; s++)
         for (int k = 1; k < BATCH; k++)
@@ -108,7 +102,6 @@ static void workers_share_short_and_long(void **state)
 static void an_order_depends_on_seed_and_epoch(void **state)
 {
     uint32_t order[COUNT], other[COUNT];
-    (void)state;
     order_of(1, 2, false, order);
     order_of(1, 2, false, other);
     assert_memory_equal(order, other, sizeof order);
@@ -121,7 +114,6 @@ static void an_order_depends_on_seed_and_epoch(void **state)
 static void refuses_steps_that_are_too_large(void **state)
 {
     uint32_t order[COUNT];
-    (void)state;
     assert_int_equal(speech_order(&set, COUNT + 1, 1, 1, 1, false, order), TW_ERROR_ARGUMENT);
     assert_said("103 utterances", "104 x 1");
     assert_int_equal(speech_order(&set, 1, COUNT, 1, 1, false, order), TW_OK);
@@ -131,7 +123,6 @@ static void a_batch_is_padded(void **state)
 {
     static const uint32_t chosen[] = {17, 3, 60, 12};
     speech_batch batch = {0};
-    (void)state;
     for (size_t count = 1; count <= 4; count++) { /* buffers grow */
         size_t time = 0, spoken = 0;
         assert_int_equal(speech_fill(&set, chosen, count, NULL, 0, 0, &batch), TW_OK);
@@ -158,7 +149,6 @@ static void masks_do_not_depend_on_the_batch(void **state)
     const spec_augmentation augment = {.time_masks = 2, .longest_span = 20, .most_of_it = 0.5};
     speech_batch both = {0}, one = {0};
     size_t masked = 0;
-    (void)state;
     assert_int_equal(speech_fill(&set, chosen, 2, &augment, 4, 5, &both), TW_OK);
     assert_int_equal(speech_fill(&set, alone, 1, &augment, 4, 5, &one), TW_OK);
     for (size_t t = 0; t < items[60].frames; t++) {

@@ -88,7 +88,6 @@ static int count_files(char name[NAME])
 static void is_what_would_be_computed(void **state)
 {
     char name[NAME];
-    (void)state;
     assert_true(loads(&cached, &expected));
     assert_true(loads(&cached, &expected));
     assert_int_equal(count_files(name), 1);
@@ -99,7 +98,6 @@ static void is_what_would_be_computed(void **state)
 static void is_read_again(void **state)
 {
     struct stat about;
-    (void)state;
     assert_true(loads(&cached, &expected));
     assert_int_equal(stat(in_folder("a.wav"), &about), 0);
     const struct timespec times[] = {about.st_atim, about.st_mtim};
@@ -121,7 +119,6 @@ static void write_later(const char *name, unsigned seed)
 static void follows_a_sound_that_changes(void **state)
 {
     speech_set now;
-    (void)state;
     assert_true(loads(&cached, &expected));
     write_later("a.wav", 3);
     assert_ok(speech_load(&corpus.train, NULL, &plain, &now));
@@ -133,7 +130,6 @@ static void follows_a_sound_that_changes(void **state)
 /* Each of what the file's key tells apart. */
 static void is_of_these_settings_alone(void **state)
 {
-    (void)state;
     assert_true(loads(&cached, &expected));
     speech_request shorter = cached, other = cached, left = cached;
     assert_ok(feature_settings_parse("rate=8000,bins=7,floor=0.5", &other.features));
@@ -158,7 +154,6 @@ static void makes_a_damaged_file_anew(void **state)
 {
     char name[NAME];
     size_t size, again;
-    (void)state;
     assert_true(loads(&cached, &expected));
     assert_int_equal(count_files(name), 1);
     unsigned char *good = read_whole(name, &size);
@@ -184,7 +179,6 @@ static void many_make_one(void **state)
 {
     enum { PROCESSES = 6 };
     char name[NAME], part[NAME + 8];
-    (void)state;
     assert_true(loads(&cached, &expected));
     assert_int_equal(count_files(name), 1);
     assert_int_equal(unlink(in_folder(name)), 0);
@@ -206,7 +200,6 @@ static void waits_for_who_makes_it(void **state)
 {
     char name[NAME], part[NAME + 8], byte;
     int ends[2], code;
-    (void)state;
     assert_true(loads(&cached, &expected));
     assert_int_equal(count_files(name), 1);
     assert_int_equal(unlink(in_folder(name)), 0);
@@ -238,7 +231,6 @@ static void counts_that_do_not_fit_are_refused(void **state)
     static const feature_sound fit[] = {{7, 1}, {3, 1}}, less[] = {{7, 1}, {2, 1}}, more[] = {{11, 1}, {0, 1}},
                                around[] = {{UINT64_MAX, 1}, {11, 1}};
     static const feature_sound *const all[] = {fit, less, more, around};
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         feature_writer writer;
         feature_file file;
@@ -258,7 +250,6 @@ static void a_full_disk_is_told(void **state)
     struct rlimit before, small;
     char name[NAME];
     speech_set set;
-    (void)state;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = (struct rlimit){64, before.rlim_max};
     assert_ptr_not_equal(signal(SIGXFSZ, SIG_IGN), SIG_ERR);
@@ -274,7 +265,6 @@ static void a_full_disk_is_told(void **state)
 static void a_folder_that_cannot_be_is_told(void **state)
 {
     speech_set set;
-    (void)state;
     speech_request wrong = cached;
     wrong.cache = "/dev/null/cache";
     assert_fails(speech_load(&corpus.train, NULL, &wrong, &set), TW_ERROR_IO, "/dev/null/cache: cannot write features");
@@ -285,7 +275,6 @@ static void a_folder_that_cannot_be_is_told(void **state)
 /* Whoever has no right to write reads what others have made. */
 static void is_read_where_nothing_can_be_written(void **state)
 {
-    (void)state;
     assert_true(loads(&cached, &expected));
     assert_int_equal(chmod(cached.cache, 0500), 0);
     assert_true(loads(&cached, &expected));

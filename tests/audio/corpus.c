@@ -11,21 +11,8 @@ static void load(const char *train, const char *test)
     if (speech_corpus_load(train, test, &corpus) != TW_OK) fail_msg("%s", tw_last_error());
 }
 
-static void assert_utterance(const speech_utterance *one, const char *id, const char *path, const char *text,
-                             const char *speaker)
-{
-    assert_string_equal(one->id, id);
-    assert_string_equal(one->path, path);
-    assert_string_equal(one->speaker, speaker);
-    if (text)
-        assert_string_equal(one->text, text);
-    else
-        assert_null(one->text);
-}
-
 static void reads_a_manifest(void **state)
 {
-    (void)state;
     write_text(
         "train.json",
         "{\"audio_filepath\": \"wav/a.wav\", \"duration\": 1.5, \"text\": \"hello \\u00e9\", \"lang\": [1, {}]}\n"
@@ -61,7 +48,6 @@ static void refuses_a_line(const char *line, const char *words)
 
 static void refuses_manifests(void **state)
 {
-    (void)state;
     refuses_a_line("audio_filepath: a.wav", "is not a JSON object: audio_filepath: a.wav");
     refuses_a_line("{\"audio_filepath\": \"a.wav\"", "is not a JSON object");
     refuses_a_line("{\"audio_filepath\": \"a.wav\"} more", "is not a JSON object");
@@ -90,7 +76,6 @@ static void survives_every_damaged_byte(void **state)
         "{\"audio_filepath\": \"a.wav\", \"duration\": 1.5, \"offset\": 2, \"text\": \"a\\u00e9\"}";
     static const char values[] = {0, '"', '}', '\\', '\n', '9', (char)0x80};
     char bytes[sizeof good];
-    (void)state;
     for (size_t at = 0; at + 1 < sizeof good; at++) {
         for (size_t v = 0; v < sizeof values; v++) {
             memcpy(bytes, good, sizeof good);
@@ -108,7 +93,6 @@ static void splits_every_tenth(void **state)
     enum { COUNT = 2000 };
     static char text[COUNT * 64];
     int length = 0;
-    (void)state;
     for (int i = 0; i < COUNT; i++)
         length += snprintf(text + length, sizeof text - (size_t)length, "{\"audio_filepath\": \"%d.wav\"}\n", i);
     write_text("all.json", text);
@@ -141,7 +125,6 @@ static void holds_a_share_out_by_id(void **state)
     static char text[MORE * 64];
     speech_corpus small;
     int length = 0;
-    (void)state;
     for (int i = 0; i < MORE; i++) {
         length += snprintf(text + length, sizeof text - (size_t)length, "{\"audio_filepath\": \"%d.wav\"}\n", i);
         if (i == COUNT - 1) write_text("small.json", text);
@@ -170,7 +153,6 @@ static void holds_a_share_out_by_id(void **state)
 
 static void reads_words_with_their_owners_split(void **state)
 {
-    (void)state;
     mkdir(in_folder("recordings"), 0700);
     write_text("recordings/7_george_4.wav", "x");
     write_text("recordings/7_george_5.wav", "x");
@@ -193,7 +175,6 @@ static void reads_words_with_their_owners_split(void **state)
 
 static void keeps_to_names_in_utf_8(void **state)
 {
-    (void)state;
     write_text("caf\xe9_bob_7.wav", "x");
     write_text("caf\u00e9_bob_7.wav", "x");
     write_text("\x1b[1m_bob_0.wav", "x");
@@ -215,7 +196,6 @@ static void reads_a_librispeech_tree(void **state)
 {
     static const char *const folders[] = {"set",      "set/train",  "set/train/19", "set/train/19/198",
                                           "set/test", "set/test/8", "set/test/8/1"};
-    (void)state;
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) mkdir(in_folder(folders[i]), 0700);
     write_text("set/SPEAKERS.TXT", "; id | sex\n");
     write_text("set/train/19/198/19-198.trans.txt", "19-198-0000 NORTHANGER ABBEY\n19-198-0001 IT'S\n19-198-0002\n");
@@ -242,7 +222,6 @@ static void reads_a_librispeech_tree(void **state)
 static void refuses_what_is_no_corpus(void **state)
 {
     char long_path[PATH_MAX + 10];
-    (void)state;
     assert_int_equal(speech_corpus_load(in_folder("nowhere"), NULL, &corpus), TW_ERROR_IO);
     assert_said(in_folder("nowhere"), "cannot be read");
     write_text("file.txt", "x");
@@ -262,7 +241,6 @@ static size_t count_speakers(const speech_list *list, const char *speaker)
 
 static void a_tree_of_sounds_needs_no_transcripts(void **state)
 {
-    (void)state;
     write_text("tree/4.gsm", "");
     write_text("tree/anna/1.wav", "");
     write_text("tree/anna/2.FLAC", "");

@@ -7,26 +7,34 @@ enum { ITEMS = 7, WIDTH = 2, CROP = 10, MOST = 40 };
 static const char *const names[ITEMS] = {"b", "a", "b", "c", "a", "b", ""};
 static const size_t lengths[ITEMS] = {12, 3, 4, 9, 8, 17, 25};
 
-typedef struct corpus_of_numbers {
-    speech_utterance spoken[ITEMS];
-    speech_item items[ITEMS];
-    float rows[ITEMS][MOST * WIDTH]; /* item, and frame of it */
-    speech_list list;
-    speech_set set;
-} corpus_of_numbers;
+static float numbers[ITEMS][MOST * WIDTH]; /* item, and frame of it */
+static speech_utterance spoken[ITEMS];
+static speech_item items[ITEMS];
+static const speech_list list = {spoken, ITEMS, ITEMS};
+static const speech_set set = {.features = {.hop_ms = 10, .stride = 1}, .width = WIDTH, .count = ITEMS, .items = items};
+static speech_crops crops;
+static crop_order order;
 
-static void make(corpus_of_numbers *c)
+static int set_up(void **state)
 {
     for (size_t i = 0; i < ITEMS; i++) {
-        c->spoken[i] = (speech_utterance){.speaker = (char *)names[i]};
-        c->items[i] = (speech_item){.source = i, .frames = lengths[i], .rows = c->rows[i]};
+        spoken[i] = (speech_utterance){.speaker = (char *)names[i]};
+        items[i] = (speech_item){.source = i, .frames = lengths[i], .rows = numbers[i]};
         for (size_t t = 0; t < lengths[i]; t++) {
-            c->rows[i][t * WIDTH] = (float)i;
-            c->rows[i][t * WIDTH + 1] = (float)t;
+            numbers[i][t * WIDTH] = (float)i;
+            numbers[i][t * WIDTH + 1] = (float)t;
         }
     }
-    c->list = (speech_list){c->spoken, ITEMS, ITEMS};
-    c->set = (speech_set){.features = {.hop_ms = 10, .stride = 1}, .width = WIDTH, .count = ITEMS, .items = c->items};
+    assert_ok(speech_crops_find(&set, &list, CROP, "--crop", &crops));
+    assert_ok(crop_order_create(&crops, &order));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    crop_order_release(&order);
+    speech_crops_release(&crops);
+    return 0;
 }
 
 /* Marks the frames that it has; those of a crop follow one another, and are one speaker's. */
@@ -43,16 +51,9 @@ static void follow(const float *crop, unsigned char seen[ITEMS][MOST])
 
 static void every_crop_is_of_one_speaker_and_nothing_comes_twice(void **state)
 {
-    (void)state;
-    corpus_of_numbers c;
-    speech_crops crops;
-    crop_order order;
-    make(&c);
-    assert_ok(speech_crops_find(&c.set, &c.list, CROP, "--crop", &crops));
     assert_int_equal(crops.speakers, 4);
     assert_int_equal(crops.short_speakers, 1); /* c: 9 frames */
     assert_int_equal(crops.count, 2 + 1 + 3);  /* "": 25, a: 11, b: 33 */
-    assert_ok(crop_order_create(&crops, &order));
     for (uint64_t epoch = 0; epoch < 20; epoch++) {
         unsigned char seen[ITEMS][MOST] = {{0}};
         float rows[CROP * WIDTH];
@@ -63,65 +64,43 @@ static void every_crop_is_of_one_speaker_and_nothing_comes_twice(void **state)
         }
         assert_int_equal(seen[3][0], 0);
     }
-    crop_order_release(&order);
-    speech_crops_release(&crops);
 }
 
 static void an_epoch_is_a_function_of_the_seed_and_its_number(void **state)
 {
-    (void)state;
-    corpus_of_numbers c;
-    speech_crops crops;
-    crop_order one, other;
-    size_t items = 0, met = 0;
-    make(&c);
-    assert_ok(speech_crops_find(&c.set, &c.list, CROP, "--crop", &crops));
-    assert_ok(crop_order_create(&crops, &one));
+    crop_order other;
+    size_t joined = 0, met = 0;
     assert_ok(crop_order_create(&crops, &other));
     crop_order_shuffle(&crops, 7, 5, &other);
     for (uint64_t epoch = 0; epoch < 6; epoch++) {
-        crop_order_shuffle(&crops, 7, epoch, &one);
-        int same = memcmp(one.items, other.items, ITEMS * sizeof *one.items) == 0;
-        items += !same;
-        met += memcmp(one.crops, other.crops, crops.count * sizeof *one.crops) != 0;
+        crop_order_shuffle(&crops, 7, epoch, &order);
+        int same = memcmp(order.items, other.items, ITEMS * sizeof *order.items) == 0;
+        joined += !same;
+        met += memcmp(order.crops, other.crops, crops.count * sizeof *order.crops) != 0;
         if (epoch == 5) assert_true(same);
     }
-    assert_true(items > 0 && met > 0);
-    assert_memory_equal(one.crops, other.crops, crops.count * sizeof *one.crops);
-    crop_order_release(&one);
+    assert_true(joined > 0 && met > 0);
+    assert_memory_equal(order.crops, other.crops, crops.count * sizeof *order.crops);
     crop_order_release(&other);
-    speech_crops_release(&crops);
 }
 
 static void the_plain_order_is_the_corpuss(void **state)
 {
-    (void)state;
-    corpus_of_numbers c;
-    speech_crops crops;
-    crop_order order;
     float rows[CROP * WIDTH];
-    make(&c);
-    assert_ok(speech_crops_find(&c.set, &c.list, CROP, "--crop", &crops));
-    assert_ok(crop_order_create(&crops, &order));
     crop_order_plain(&crops, &order);
     speech_crops_copy(&crops, &order, 4, rows); /* b's second: 12 and 4 frames, then 4 of 17 */
-    const float items[CROP] = {0, 0, 2, 2, 2, 2, 5, 5, 5, 5}, frames[CROP] = {10, 11, 0, 1, 2, 3, 0, 1, 2, 3};
-    for (size_t t = 0; t < CROP; t++) assert_true(rows[t * WIDTH] == items[t] && rows[t * WIDTH + 1] == frames[t]);
-    crop_order_release(&order);
-    speech_crops_release(&crops);
+    const float from[CROP] = {0, 0, 2, 2, 2, 2, 5, 5, 5, 5}, frames[CROP] = {10, 11, 0, 1, 2, 3, 0, 1, 2, 3};
+    for (size_t t = 0; t < CROP; t++) assert_true(rows[t * WIDTH] == from[t] && rows[t * WIDTH + 1] == frames[t]);
 }
 
 static void no_whole_crop_is_refused(void **state)
 {
-    (void)state;
-    corpus_of_numbers c;
-    speech_crops crops;
-    make(&c);
-    assert_fails(speech_crops_find(&c.set, &c.list, 34, "--crop", &crops), TW_ERROR_ARGUMENT,
+    speech_crops long_ones;
+    assert_fails(speech_crops_find(&set, &list, 34, "--crop", &long_ones), TW_ERROR_ARGUMENT,
                  "none of 4 speakers has a whole crop of 0.34 s: the longest has 0.33 s");
-    assert_ok(speech_crops_find(&c.set, &c.list, 33, "--crop", &crops));
-    assert_int_equal(crops.count, 1);
-    speech_crops_release(&crops);
+    assert_ok(speech_crops_find(&set, &list, 33, "--crop", &long_ones));
+    assert_int_equal(long_ones.count, 1);
+    speech_crops_release(&long_ones);
 }
 
 int main(void)
@@ -132,5 +111,5 @@ int main(void)
         cmocka_unit_test(the_plain_order_is_the_corpuss),
         cmocka_unit_test(no_whole_crop_is_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

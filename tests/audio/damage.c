@@ -4,18 +4,14 @@
 
 #include <math.h>
 
-enum { RATE = 8000, COUNT = 2000, BYTES = 16384 };
+enum { RATE = 8000, COUNT = 2000 };
 
 static const sound_request whole = {.rate = RATE, .channel = SOUND_MONO, .most_seconds = 1};
 static float noise[2 * RATE];
 
 static int set_up(void **state)
 {
-    unsigned seed = 7;
-    for (int i = 0; i < 2 * RATE; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        noise[i] = (float)(seed >> 8) / 16777216.0f - 0.5f;
-    }
+    fill_noise(7, noise, 2 * RATE);
     return make_folder(state);
 }
 
@@ -30,7 +26,6 @@ static void refused(const char *name, const sound_request *request, tw_status ex
 
 static void refuses_what_is_not_a_sound(void **state)
 {
-    (void)state;
     refused("missing.wav", &whole, TW_ERROR_IO, "cannot open it");
     write_text("empty.wav", "");
     refused("empty.wav", &whole, TW_ERROR_FORMAT, "empty");
@@ -46,7 +41,6 @@ static void refuses_what_is_not_a_sound(void **state)
 
 static void refuses_no_samples(void **state)
 {
-    (void)state;
     write_sound("none.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, noise, 0);
     refused("none.wav", &whole, TW_ERROR_FORMAT, "zero length");
 }
@@ -54,7 +48,6 @@ static void refuses_no_samples(void **state)
 static void refuses_stereo(void **state)
 {
     sound_request third = whole;
-    (void)state;
     write_sound("stereo.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 2, RATE, noise, 500);
     refused("stereo.wav", &whole, TW_ERROR_FORMAT, "2 channels");
     third.channel = 2;
@@ -63,7 +56,6 @@ static void refuses_stereo(void **state)
 
 static void refuses_what_is_too_long(void **state)
 {
-    (void)state;
     write_sound("long.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, noise, RATE + 1);
     refused("long.wav", &whole, TW_ERROR_FORMAT, "longer than 1 s");
     write_sound("long.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, noise, RATE);
@@ -75,7 +67,6 @@ static void refuses_what_is_too_long(void **state)
 
 static void refuses_numbers_that_are_none(void **state)
 {
-    (void)state;
     noise[77] = NAN;
     write_sound("nan.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 1, RATE, noise, COUNT);
     refused("nan.wav", &whole, TW_ERROR_FORMAT, "sample 77 is nan");
@@ -90,7 +81,6 @@ static void refuses_numbers_that_are_none(void **state)
 
 static void refuses_rates_that_are_none(void **state)
 {
-    (void)state;
     write_sound("slow.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, 1, noise, COUNT);
     refused("slow.wav", &whole, TW_ERROR_FORMAT, "1 samples a second");
 }
@@ -98,7 +88,6 @@ static void refuses_rates_that_are_none(void **state)
 static void refuses_pieces_that_are_not_there(void **state)
 {
     sound_request piece = whole;
-    (void)state;
     write_sound("short.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, noise, COUNT); /* 0.25 s */
     piece.offset = 0.25;
     refused("short.wav", &piece, TW_ERROR_FORMAT, "begins at 0.25 s");
@@ -109,16 +98,6 @@ static void refuses_pieces_that_are_not_there(void **state)
     piece.offset = 0.2;
     piece.duration = 0.6;
     refused("short.wav", &piece, TW_ERROR_FORMAT, "ends after 0.05 s");
-}
-
-static size_t read_bytes(const char *name, uint8_t bytes[BYTES])
-{
-    FILE *file = fopen(in_folder(name), "rb");
-    assert_non_null(file);
-    size_t size = fread(bytes, 1, BYTES, file);
-    assert_true(size < BYTES);
-    fclose(file);
-    return size;
 }
 
 /* Either it is read, as finite numbers within the limit, or a sentence names it. */
@@ -144,11 +123,10 @@ static const int formats[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16, SF_FORMAT_WAV | 
 static void survives_every_damaged_byte_of_a_header(void **state)
 {
     static const uint8_t values[] = {0x00, 0x7f, 0xff};
-    static uint8_t bytes[BYTES];
-    (void)state;
     for (int f = 0; f < 3; f++) {
         write_sound("whole", formats[f], 1, RATE, noise, COUNT);
-        size_t size = read_bytes("whole", bytes);
+        size_t size;
+        uint8_t *bytes = read_whole("whole", &size);
         for (size_t at = 0; at < 64; at++) {
             uint8_t kept = bytes[at];
             for (size_t v = 0; v < sizeof values; v++) {
@@ -157,27 +135,28 @@ static void survives_every_damaged_byte_of_a_header(void **state)
             }
             bytes[at] = kept;
         }
+        free(bytes);
     }
 }
 
 static void survives_every_truncation(void **state)
 {
-    static uint8_t bytes[BYTES];
-    (void)state;
     for (int f = 0; f < 3; f++) {
         write_sound("whole", formats[f], 1, RATE, noise, COUNT);
-        size_t size = read_bytes("whole", bytes);
+        size_t size;
+        uint8_t *bytes = read_whole("whole", &size);
         for (size_t cut = 1; cut < size; cut += cut < 100 ? 1 : 97) survive(bytes, cut);
+        free(bytes);
     }
 }
 
 static void notices_that_a_flac_is_cut_off(void **state)
 {
-    static uint8_t bytes[BYTES];
-    (void)state;
     write_sound("whole", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 1, RATE, noise, COUNT);
-    size_t size = read_bytes("whole", bytes);
+    size_t size;
+    uint8_t *bytes = read_whole("whole", &size);
     write_bytes("cut.flac", bytes, size / 2);
+    free(bytes);
     refused("cut.flac", &whole, TW_ERROR_FORMAT, "");
 }
 

@@ -57,7 +57,6 @@ static void cuts_windows(void **state)
     static const struct {
         size_t item, first, own;
     } expected[] = {{2, 0, 0}, {0, 0, 0}, {0, 21, 21}, {1, 0, 0}, {1, 21, 21}, {1, 29, 42}};
-    (void)state;
     align(counts);
     assert_int_equal(frame_load(&corpus.train, in_folder("ali"), &request, LENGTH, 0, &set), TW_OK);
     assert_int_equal(set.count, 6);
@@ -81,7 +80,6 @@ static void forgives_two_frames(void **state)
     uint32_t order[] = {1};
     float features[LENGTH * BINS];
     int32_t targets[LENGTH];
-    (void)state;
     align(counts);
     assert_int_equal(frame_load(&corpus.train, in_folder("ali"), &request, LENGTH, 0, &set), TW_OK);
     assert_int_equal(set.speech.count, 2);
@@ -95,7 +93,6 @@ static void forgives_two_frames(void **state)
 static void keeps_to_the_classes_of_training(void **state)
 {
     static const size_t counts[4] = {42, 50, 21, 11};
-    (void)state;
     align(counts);
     assert_int_equal(frame_load(&corpus.train, in_folder("ali"), &request, LENGTH, 150, &set), TW_OK);
     assert_int_equal(set.classes, 150);
@@ -116,7 +113,6 @@ static void refuses(const char *text, const char *words)
 static void refuses_wrong_alignments(void **state)
 {
     speech_request strided = request;
-    (void)state;
     refuses("u0 1 2 x\n", "line 1: \"x\" is not a class");
     refuses("v 1\nu0 1 -2\n", "line 2: \"-2\" is not a class");
     refuses("u0 1 99999999999999999999\n", "is not a class");

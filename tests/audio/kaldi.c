@@ -11,7 +11,6 @@ static void load(void)
 
 static void reads_sounds(void **state)
 {
-    (void)state;
     write_text("data/text", "s2-b TWO WORDS\ns1-a ONE\n");
     write_text("data/wav.scp", "s2-b /somewhere/b.wav\ns1-a\twav/a.wav\ns3-c up.wav\ns4-d lost.wav\n");
     write_text("data/utt2spk", "s1-a s1\ns2-b s2\n");
@@ -22,22 +21,15 @@ static void reads_sounds(void **state)
     const speech_list *list = &corpus.train;
     assert_string_equal(corpus.format, "kaldi");
     assert_int_equal(list->count, 4);
-    assert_string_equal(list->items[0].id, "s1-a"); /* in the order of their ids */
-    assert_string_equal(list->items[0].path, in_folder("data/wav/a.wav"));
-    assert_string_equal(list->items[0].text, "ONE");
-    assert_string_equal(list->items[0].speaker, "s1");
-    assert_string_equal(list->items[1].path, "/somewhere/b.wav");
-    assert_string_equal(list->items[1].text, "TWO WORDS");
-    assert_string_equal(list->items[2].path, in_folder("data/../up.wav"));
-    assert_null(list->items[2].text);
-    assert_string_equal(list->items[2].speaker, "");
-    assert_string_equal(list->items[3].path, in_folder("data/lost.wav"));
+    assert_utterance(&list->items[0], "s1-a", in_folder("data/wav/a.wav"), "ONE", "s1"); /* in the order of ids */
+    assert_utterance(&list->items[1], "s2-b", "/somewhere/b.wav", "TWO WORDS", "s2");
+    assert_utterance(&list->items[2], "s3-c", in_folder("data/../up.wav"), NULL, "");
+    assert_utterance(&list->items[3], "s4-d", in_folder("data/lost.wav"), NULL, "");
     speech_corpus_release(&corpus);
 }
 
 static void reads_segments(void **state)
 {
-    (void)state;
     write_text("data/text", "u1 one\nu2 two\n");
     write_text("data/wav.scp", "rec /x/rec.wav\nunused cat x |\n");
     write_text("data/segments", "u1 rec 0.25 1.5\nu2 rec 2 2.125\n");
@@ -45,8 +37,7 @@ static void reads_segments(void **state)
     assert_int_equal(corpus.train.count, 2);
     assert_true(corpus.train.items[0].offset == 0.25 && corpus.train.items[0].duration == 1.25);
     assert_true(corpus.train.items[1].offset == 2 && corpus.train.items[1].duration == 0.125);
-    assert_string_equal(corpus.train.items[1].path, "/x/rec.wav");
-    assert_string_equal(corpus.train.items[1].text, "two");
+    assert_utterance(&corpus.train.items[1], "u2", "/x/rec.wav", "two", "");
     speech_corpus_release(&corpus);
 }
 
@@ -59,7 +50,6 @@ static void assert_fault(const speech_utterance *one, const char *id, const char
 
 static void lists_texts_without_a_sound(void **state)
 {
-    (void)state;
     write_text("data/text", "u1 one\nu0 none\nrec of the whole\n");
     write_text("data/wav.scp", "u1 /x/u1.wav\nrec /x/rec.wav\n");
     load();
@@ -78,13 +68,11 @@ static void lists_texts_without_a_sound(void **state)
 
 static void reads_sounds_named_by_id(void **state)
 {
-    (void)state;
     write_text("data/text", "1\tIT'S\n2\tSO\n");
     mkdir(in_folder("data/flac"), 0700);
     load();
     assert_int_equal(corpus.train.count, 2);
-    assert_string_equal(corpus.train.items[0].path, in_folder("data/flac/1.flac"));
-    assert_string_equal(corpus.train.items[0].text, "IT'S");
+    assert_utterance(&corpus.train.items[0], "1", in_folder("data/flac/1.flac"), "IT'S", "");
     speech_corpus_release(&corpus);
 }
 
@@ -97,7 +85,6 @@ static void refuses(const char *file, const char *line, const char *words)
 
 static void refuses_wrong_tables(void **state)
 {
-    (void)state;
     write_text("data/text", "u1 one\n");
     write_text("data/wav.scp", "u0 a.wav\n\nu1 sph2pipe -f wav a.sph |\n");
     refuses("data/wav.scp", "line 3", "a command, which is not run (sph2pipe -f wav a.sph |)");
@@ -125,13 +112,11 @@ static void refuses_wrong_tables(void **state)
 
 static void sounds_need_no_text(void **state)
 {
-    (void)state;
     write_text("bare/wav.scp", "a1 /x/1.wav\na2 /x/2.wav\nb1 /x/3.wav\n");
     write_text("bare/utt2spk", "a1 anna\na2 anna\nb1 bert\n");
     assert_ok(speech_corpus_load_sounds(in_folder("bare"), in_folder("bare"), &corpus));
     assert_int_equal(corpus.train.count, 3);
-    assert_string_equal(corpus.train.items[1].speaker, "anna");
-    assert_null(corpus.train.items[1].text);
+    assert_utterance(&corpus.train.items[1], "a2", "/x/2.wav", NULL, "anna");
     speech_corpus_release(&corpus);
 }
 

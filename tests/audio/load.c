@@ -39,7 +39,6 @@ static void keeps_features_and_targets(void **state)
     float *samples, *rows;
     size_t count;
     log_mel *extractor;
-    (void)state;
     write_noise("a.wav", 1, 4000);
     write_noise("b.wav", 2, 6000);
     list_corpus("{\"audio_filepath\": \"a.wav\", \"text\": \"Abba\"}\n"
@@ -74,7 +73,6 @@ static void keeps_features_and_targets(void **state)
 static void takes_the_channel_of_the_line(void **state)
 {
     static float stereo[2 * 4000];
-    (void)state;
     write_noise("a.wav", 1, 4000);
     const sound_request all = {.rate = 8000, .channel = SOUND_MONO, .most_seconds = 1};
     float *samples;
@@ -96,7 +94,6 @@ static void counts_what_it_leaves_out(void **state)
     float stereo[800] = {0};
     char text[SKIPS_TEXT];
     alphabet known = {0};
-    (void)state;
     write_noise("good.wav", 1, 4000);
     write_noise("long.wav", 1, 8100);
     write_noise("short.wav", 1, 360); /* 3 windows: 2 rows */
@@ -134,7 +131,6 @@ static void counts_what_it_leaves_out(void **state)
 static void leaves_out_what_has_a_fault(void **state)
 {
     char text[SKIPS_TEXT];
-    (void)state;
     write_noise("data/good.wav", 1, 4000);
     write_text("data/text", "u1 ab\nu2 xy\nu3 a\n");
     write_text("data/wav.scp", "u1 good.wav\n");
@@ -150,7 +146,6 @@ static void leaves_out_what_has_a_fault(void **state)
 
 static void needs_something_left(void **state)
 {
-    (void)state;
     write_text("text.wav", "not a sound");
     list_corpus("{\"audio_filepath\": \"text.wav\", \"text\": \"ab\"}\n{\"audio_filepath\": \"b.wav\"}\n");
     assert_int_equal(speech_load(&corpus.train, &letters, &request, &set), TW_ERROR_FORMAT);
@@ -164,7 +159,6 @@ static void keeps_to_its_memory(void **state)
 {
     speech_request small = request;
     speech_set held;
-    (void)state;
     write_noise("a.wav", 1, 4000);
     list_corpus("{\"audio_filepath\": \"a.wav\", \"text\": \"a\"}\n{\"audio_filepath\": \"a.wav\", \"text\": \"b\"}\n");
     small.most_bytes = 2 * ROWS; /* 48 windows are 24 rows */
@@ -180,7 +174,6 @@ static void keeps_to_its_memory(void **state)
 
 static void does_without_transcripts(void **state)
 {
-    (void)state;
     write_noise("a.wav", 1, 4000);
     list_corpus("{\"audio_filepath\": \"a.wav\"}\n");
     assert_int_equal(speech_load(&corpus.train, NULL, &request, &set), TW_OK);
@@ -192,7 +185,6 @@ static void does_without_transcripts(void **state)
 static void knows_how_many_frames_ctc_needs(void **state)
 {
     static const uint32_t targets[] = {1, 1, 2, 2, 2, 1};
-    (void)state;
     assert_int_equal(speech_least_frames(NULL, 0, 1), 0);
     assert_int_equal(speech_least_frames(NULL, 0, 4), 0);
     assert_int_equal(speech_least_frames(targets, 1, 1), 1);

@@ -15,7 +15,6 @@ static void writes_what_it_reads(void **state)
         "", "rate=8000,high=3800,low=60,window=hann,deltas=2,stack=3,stride=3", "window=povey,preemphasis=0.1",
         "window_ms=20,hop_ms=0012.5,floor=1e-6,normalise=mean", "preemphasis=0.30000000000000004,bins=80"};
     char text[FEATURE_SETTINGS_TEXT], again[FEATURE_SETTINGS_TEXT];
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         feature_settings one = parsed(texts[i]), other = parsed(feature_settings_text(&one, text));
         assert_string_equal(text, feature_settings_text(&other, again));
@@ -27,7 +26,6 @@ static void has_one_form(void **state)
 {
     char text[FEATURE_SETTINGS_TEXT];
     feature_settings settings = parsed("stack=3,rate=8000,window=hann");
-    (void)state;
     assert_string_equal(feature_settings_text(&settings, text),
                         "rate=8000,window_ms=25,hop_ms=10,window=hann,preemphasis=0.97,bins=40,low=20,high=0,"
                         "floor=1e-10,deltas=0,normalise=variance,stack=3,stride=1");
@@ -42,7 +40,6 @@ static void refuses(const char *text, const char *words)
 
 static void refuses_what_makes_no_sense(void **state)
 {
-    (void)state;
     refuses("colour=red", "\"colour=red\" is not key=value with one of rate, window_ms, hop_ms, window, preemphasis, "
                           "bins, low, high, floor, deltas, normalise, stack, stride");
     refuses("bins=3,colour=red,low=1", "\"colour=red\" is not");
@@ -63,7 +60,6 @@ static void refuses_what_makes_no_sense(void **state)
 static void counts_frames(void **state)
 {
     feature_settings settings = parsed("rate=8000,stack=3,stride=3,deltas=2");
-    (void)state;
     assert_int_equal(feature_window_samples(&settings), 200);
     assert_int_equal(feature_hop_samples(&settings), 80);
     assert_int_equal(feature_columns(&settings), 120);

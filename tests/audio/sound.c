@@ -36,7 +36,6 @@ static void reads_every_encoding(void **state)
         {SF_FORMAT_WAV | SF_FORMAT_ALAW, 0.02},          {SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 1.0 / 32000},
         {SF_FORMAT_OGG | SF_FORMAT_VORBIS, 0.1},
     };
-    (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         write_sound("sound", cases[c].format, 1, RATE, wave, COUNT);
         float *samples = read_good(in_folder("sound"), &whole, COUNT);
@@ -50,7 +49,6 @@ static void reads_every_encoding(void **state)
 static void reads_gsm_by_its_name(void **state)
 {
     double product = 0, own = 0, heard = 0;
-    (void)state;
     write_sound("sound.gsm", SF_FORMAT_RAW | SF_FORMAT_GSM610, 1, RATE, wave, COUNT);
     float *samples = read_good(in_folder("sound.gsm"), &whole, COUNT);
     for (int i = 0; i < COUNT; i++) {
@@ -69,7 +67,6 @@ static void reads_gsm_by_its_name(void **state)
 static void takes_the_channel_that_is_named(void **state)
 {
     static float three[3 * COUNT];
-    (void)state;
     for (int i = 0; i < COUNT; i++)
         for (int c = 0; c < 3; c++) three[3 * i + c] = wave[i] / (float)(c + 1);
     write_sound("three.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 3, RATE, three, COUNT);
@@ -86,7 +83,6 @@ static void takes_the_piece_that_is_named(void **state)
 {
     static const int formats[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16, SF_FORMAT_FLAC | SF_FORMAT_PCM_16};
     sound_request piece = whole;
-    (void)state;
     piece.offset = 0.125;
     piece.duration = 0.25;
     for (int f = 0; f < 2; f++) {
@@ -104,10 +100,9 @@ static void takes_the_piece_that_is_named(void **state)
 /* A tone is the same tone at another rate: compared with the formula, away from the ends. */
 static void resamples(void **state)
 {
-    static const int rates[] = {16000, 11025, 44100};
+    static const int rates[] = {16000, 11025, 44100, 4000};
     static float tone[50000];
-    (void)state;
-    for (int r = 0; r < 3; r++) {
+    for (int r = 0; r < 4; r++) {
         int rate = rates[r], count = rate / 2, half = RATE / 2;
         for (int i = 0; i < count; i++) tone[i] = 0.5f * (float)sin(2 * M_PI * 440 * i / rate);
         write_sound("tone.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 1, rate, tone, (size_t)count);
@@ -124,30 +119,17 @@ static void resamples(void **state)
     }
 }
 
-static void upsamples(void **state)
-{
-    sound_request doubled = whole;
-    (void)state;
-    doubled.rate = 2 * RATE;
-    write_sound("sound", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 1, RATE, wave, COUNT);
-    float *samples = read_good(in_folder("sound"), &doubled, 2 * COUNT);
-    for (int i = 200; i < COUNT - 200; i++) assert_float_equal(samples[2 * i], wave[i], 1e-3);
-    free(samples);
-}
-
 /* What writes to a pipe leaves the lengths in a WAV's header at their largest. */
 static void reads_what_was_written_to_a_pipe(void **state)
 {
-    static uint8_t bytes[44 + 2 * PIPE_COUNT];
-    (void)state;
+    size_t size;
     write_sound("piped.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, wave, PIPE_COUNT);
-    FILE *file = fopen(in_folder("piped.wav"), "rb");
-    assert_non_null(file);
-    assert_int_equal(fread(bytes, 1, sizeof bytes, file), sizeof bytes);
-    fclose(file);
+    uint8_t *bytes = read_whole("piped.wav", &size);
+    assert_int_equal(size, 44 + 2 * PIPE_COUNT);
     memset(bytes + 4, 0xff, 4);
     memset(bytes + 40, 0xff, 4);
-    write_bytes("piped.wav", bytes, sizeof bytes);
+    write_bytes("piped.wav", bytes, size);
+    free(bytes);
     free(read_good(in_folder("piped.wav"), &whole, PIPE_COUNT));
 }
 
@@ -160,7 +142,6 @@ int main(void)
         CASE(takes_the_channel_that_is_named),
         CASE(takes_the_piece_that_is_named),
         CASE(resamples),
-        CASE(upsamples),
         CASE(reads_what_was_written_to_a_pipe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

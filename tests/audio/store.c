@@ -24,7 +24,6 @@ static int holds(const float *rows, size_t count, float value)
 /* Of all sizes, on both sides of the limit and of the ends of pieces. */
 static void what_is_written_is_there(void **state)
 {
-    (void)state;
     enum { TAKES = 3000 };
     static float *taken[TAKES];
     row_store *store;
@@ -44,7 +43,6 @@ static void what_is_written_is_there(void **state)
 /* Larger than any piece. */
 static void one_may_be_large(void **state)
 {
-    (void)state;
     size_t count = (size_t)20 << 20;
     float *small, *large;
     row_store *store;
@@ -61,7 +59,6 @@ static void one_may_be_large(void **state)
 /* A file may be no larger, as on a full disk: that is an error, and no signal. */
 static void a_full_disk_is_told(void **state)
 {
-    (void)state;
     struct rlimit before, small;
     float *rows;
     row_store *store;
@@ -79,7 +76,6 @@ static void a_full_disk_is_told(void **state)
 
 static void a_folder_that_is_not_there_is_told(void **state)
 {
-    (void)state;
     float *rows;
     row_store *store;
     assert_int_equal(row_store_create(0, "--limit", &store), TW_OK);

@@ -4,6 +4,7 @@
 
 #include <sndfile.h>
 
+#include "speech_corpus.h"
 #include "support/assert.h"
 #include "support/folder.h"
 
@@ -17,17 +18,36 @@ static inline void write_sound(const char *name, int format, int channels, int r
     assert_int_equal(sf_close(file), 0);
 }
 
-/* A WAV of that many samples, at 8 kHz: noise, the same for the same seed. */
-static inline void write_noise(const char *name, unsigned seed, size_t count)
+/* The same for the same seed. */
+static inline void fill_noise(unsigned seed, float *samples, size_t count)
 {
-    float *samples = malloc((count + 1) * sizeof *samples);
-    assert_non_null(samples);
     for (size_t i = 0; i < count; i++) {
         seed = seed * 1664525u + 1013904223u;
         samples[i] = (float)(seed >> 8) / 16777216.0f - 0.5f;
     }
+}
+
+/* A WAV of that many samples, at 8 kHz. */
+static inline void write_noise(const char *name, unsigned seed, size_t count)
+{
+    float *samples = malloc((count + 1) * sizeof *samples);
+    assert_non_null(samples);
+    fill_noise(seed, samples, count);
     write_sound(name, SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, 8000, samples, count);
     free(samples);
+}
+
+/* `text` NULL: it has none. */
+static inline void assert_utterance(const speech_utterance *one, const char *id, const char *path, const char *text,
+                                    const char *speaker)
+{
+    assert_string_equal(one->id, id);
+    assert_string_equal(one->path, path);
+    assert_string_equal(one->speaker, speaker);
+    if (text)
+        assert_string_equal(one->text, text);
+    else
+        assert_null(one->text);
 }
 
 #endif

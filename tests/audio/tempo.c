@@ -8,7 +8,6 @@ enum { FRAMES = 40, WIDTH = 3, DRAWS = 10000 };
 static void lengths_are_spread_evenly(void **state)
 {
     int seen[2 * FRAMES] = {0};
-    (void)state;
     for (uint32_t u = 0; u < DRAWS; u++) {
         size_t frames = tempo_frames(0.1, 5, 1, u, FRAMES);
         assert_in_range(frames, FRAMES - 4, FRAMES + 4);
@@ -23,7 +22,6 @@ static void lengths_are_spread_evenly(void **state)
 static void epochs_utterances_and_seeds_differ(void **state)
 {
     int same[3] = {0};
-    (void)state;
     for (uint32_t u = 0; u < 100; u++) {
         size_t frames = tempo_frames(0.5, 5, 1, u, 1000);
         same[0] += frames == tempo_frames(0.5, 5, 2, u, 1000);
@@ -37,7 +35,6 @@ static void epochs_utterances_and_seeds_differ(void **state)
 static void straight_lines_stay_straight(void **state)
 {
     float rows[FRAMES * WIDTH], changed[2 * FRAMES * WIDTH];
-    (void)state;
     for (int t = 0; t < FRAMES; t++)
         for (int i = 0; i < WIDTH; i++) rows[t * WIDTH + i] = (float)(t * (i + 1) - 7);
     for (size_t count = 2; count <= 2 * FRAMES; count++) {
@@ -53,7 +50,6 @@ static void straight_lines_stay_straight(void **state)
 static void an_unchanged_length_is_a_copy(void **state)
 {
     float rows[FRAMES * WIDTH], changed[FRAMES * WIDTH];
-    (void)state;
     for (int i = 0; i < FRAMES * WIDTH; i++) rows[i] = 1.0f / (float)(i + 1);
     tempo_change(rows, FRAMES, WIDTH, changed, FRAMES);
     assert_memory_equal(changed, rows, sizeof rows);
@@ -72,7 +68,6 @@ static void transcripts_still_fit(void **state)
     const spec_augmentation augment = {.tempo = 0.5};
     speech_batch batch = {0};
     int seen[10] = {0};
-    (void)state;
     for (uint64_t epoch = 0; epoch < 200; epoch++) {
         assert_int_equal(speech_fill(&set, order, 1, &augment, 1, epoch, &batch), TW_OK);
         assert_int_equal(batch.time, batch.lengths[0]);

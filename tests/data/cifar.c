@@ -44,16 +44,11 @@ static void reads_cifar10_in_the_order_of_its_files(void **state)
 {
     dataset data;
     size_t index = 0;
-    (void)state;
     write_cifar10();
     assert_int_equal(dataset_load(test_folder, &data), TW_OK);
     assert_string_equal(data.format, "cifar10");
-    assert_int_equal(data.train.count, 1 + 2 + 3 + 4 + 5);
+    assert_shape(&data.train, 1 + 2 + 3 + 4 + 5, 3, 32, 32, 10);
     assert_int_equal(data.test.count, 6);
-    assert_int_equal(data.train.channels, 3);
-    assert_int_equal(data.train.height, 32);
-    assert_int_equal(data.train.width, 32);
-    assert_int_equal(data.train.classes, 10);
     for (int file = 0; file < 5; file++)
         for (int image = 0; image <= file; image++) assert_image(&data.train, index++, file, image);
     for (int image = 0; image < 6; image++) assert_image(&data.test, (size_t)image, 5, image);
@@ -63,7 +58,6 @@ static void reads_cifar10_in_the_order_of_its_files(void **state)
 static void measures_each_channel(void **state)
 {
     dataset data;
-    (void)state;
     write_cifar10();
     assert_int_equal(dataset_load(test_folder, &data), TW_OK);
     for (int channel = 0; channel < 3; channel++) {
@@ -88,7 +82,6 @@ static void reads_the_fine_labels_of_cifar100(void **state)
 {
     static blob file;
     dataset data;
-    (void)state;
     make_records(&file, 0, 3, 2);
     file.bytes[1] = 99;
     write_bytes("train.bin", file.bytes, file.size);
@@ -96,8 +89,7 @@ static void reads_the_fine_labels_of_cifar100(void **state)
     write_bytes("test.bin", file.bytes, file.size);
     assert_int_equal(dataset_load(test_folder, &data), TW_OK);
     assert_string_equal(data.format, "cifar100");
-    assert_int_equal(data.train.classes, 100);
-    assert_int_equal(data.train.count, 3);
+    assert_shape(&data.train, 3, 3, 32, 32, 100);
     assert_int_equal(data.test.count, 2);
     assert_int_equal(data.train.labels[0], 99);
     assert_image(&data.train, 2, 0, 2);
@@ -108,7 +100,6 @@ static void reads_the_fine_labels_of_cifar100(void **state)
 static void refuses_sizes_that_are_not_whole_records(void **state)
 {
     static blob file;
-    (void)state;
     for (int i = 0; i < FILES; i++) {
         write_cifar10();
         make_records(&file, i, 2, 1);
@@ -124,18 +115,12 @@ static void refuses_sizes_that_are_not_whole_records(void **state)
 static void refuses_labels_out_of_range(void **state)
 {
     static blob file;
-    (void)state;
     write_cifar10();
     make_records(&file, 5, 3, 1);
     file.bytes[2 * (PIXELS + 1)] = 10;
     write_bytes("test_batch.bin", file.bytes, file.size);
     assert_refused(TW_ERROR_FORMAT, "test_batch.bin", "record 2 has label 10; the largest is 9");
-}
-
-static void refuses_cifar100_labels_out_of_range(void **state)
-{
-    static blob file;
-    (void)state;
+    for (int i = 0; i < FILES; i++) remove(in_folder(names[i]));
     make_records(&file, 0, 1, 2);
     file.bytes[1] = 100;
     write_bytes("train.bin", file.bytes, file.size);
@@ -144,7 +129,6 @@ static void refuses_cifar100_labels_out_of_range(void **state)
 
 static void refuses_missing_files_and_folders(void **state)
 {
-    (void)state;
     for (int i = 0; i < FILES; i++) {
         write_cifar10();
         remove(in_folder(names[i]));
@@ -164,7 +148,6 @@ int main(void)
         CASE(reads_the_fine_labels_of_cifar100),
         CASE(refuses_sizes_that_are_not_whole_records),
         CASE(refuses_labels_out_of_range),
-        CASE(refuses_cifar100_labels_out_of_range),
         CASE(refuses_missing_files_and_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,7 +24,6 @@ static bool is_noticed(size_t size, size_t at)
 
 static void every_byte_of_a_small_file_counts(void **state)
 {
-    (void)state;
     for (size_t size = 1; size <= SMALL; size = 2 * size + 1 > SMALL && size < SMALL ? SMALL : 2 * size + 1)
         for (size_t at = 0; at < size; at += 1 + at / 2) {
             assert_true(is_noticed(size, at));
@@ -34,7 +33,6 @@ static void every_byte_of_a_small_file_counts(void **state)
 
 static void a_large_file_counts_in_four_places(void **state)
 {
-    (void)state;
     assert_true(is_noticed(LARGE, 0) && is_noticed(LARGE, LARGE - 1));
     assert_true(is_noticed(LARGE, LARGE / 3) && is_noticed(LARGE, LARGE * 2 / 3));
     assert_false(is_noticed(LARGE, LARGE / 2)); /* 84 KiB are not read */
@@ -43,7 +41,6 @@ static void a_large_file_counts_in_four_places(void **state)
 
 static void sizes_count_where_nothing_is_read(void **state)
 {
-    (void)state;
     uint32_t before = sum_of(100, false);
     bytes[50] ^= 1;
     assert_int_equal(sum_of(100, false), before);
@@ -54,7 +51,6 @@ static void sizes_count_where_nothing_is_read(void **state)
 /* None is no file, and a file that is missing, and a folder are told apart from files. */
 static void what_is_no_file_counts_as_well(void **state)
 {
-    (void)state;
     uint32_t none = file_sum(0, NULL, true);
     assert_int_equal(file_sum(0, in_folder("missing"), true), none);
     assert_int_not_equal(sum_of(1, true), none);
@@ -64,7 +60,6 @@ static void what_is_no_file_counts_as_well(void **state)
 
 static void a_sample_is_spread_over_the_list(void **state)
 {
-    (void)state;
     for (size_t count = 1; count < 2000000; count = 3 * count + 1) {
         size_t taken = 0, last = 0, widest = 0;
         for (size_t i = 0; i < count; i++) {

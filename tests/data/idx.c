@@ -65,11 +65,7 @@ static void pack(const blob *src, blob *dst)
 
 static void assert_set(const image_set *set, size_t count, const blob *images, const blob *labels)
 {
-    assert_int_equal(set->count, count);
-    assert_int_equal(set->channels, 1);
-    assert_int_equal(set->height, HEIGHT);
-    assert_int_equal(set->width, WIDTH);
-    assert_int_equal(set->classes, 3);
+    assert_shape(set, count, 1, HEIGHT, WIDTH, 3);
     assert_memory_equal(set->pixels, images->bytes + 16, count * AREA);
     for (size_t i = 0; i < count; i++) assert_int_equal(set->labels[i], labels->bytes[8 + i]);
 }
@@ -88,7 +84,6 @@ static void assert_loads(void)
 
 static void reads_plain_files(void **state)
 {
-    (void)state;
     write_all();
     assert_loads();
 }
@@ -96,7 +91,6 @@ static void reads_plain_files(void **state)
 static void reads_packed_and_dotted_files(void **state)
 {
     static blob packed;
-    (void)state;
     write_bytes("train-images.idx3-ubyte", files[0].bytes, files[0].size);
     pack(&files[1], &packed);
     write_bytes("train-labels.idx1-ubyte.gz", packed.bytes, packed.size);
@@ -106,28 +100,9 @@ static void reads_packed_and_dotted_files(void **state)
     assert_loads();
 }
 
-static void measures_the_training_pixels(void **state)
-{
-    dataset data;
-    double sum = 0, squares = 0;
-    (void)state;
-    write_all();
-    for (int i = 0; i < TRAIN * AREA; i++) sum += files[TRAIN_IMAGES].bytes[16 + i] / 255.0;
-    double mean = sum / (TRAIN * AREA);
-    for (int i = 0; i < TRAIN * AREA; i++) {
-        double distance = files[TRAIN_IMAGES].bytes[16 + i] / 255.0 - mean;
-        squares += distance * distance;
-    }
-    assert_int_equal(dataset_load(test_folder, &data), TW_OK);
-    assert_float_equal(data.mean[0], mean, 1e-6);
-    assert_float_equal(data.deviation[0] * data.deviation[0], squares / (TRAIN * AREA), 1e-6);
-    dataset_release(&data);
-}
-
 static void a_flat_channel_has_deviation_one(void **state)
 {
     dataset data;
-    (void)state;
     memset(files[TRAIN_IMAGES].bytes + 16, 51, TRAIN * AREA);
     write_all();
     assert_int_equal(dataset_load(test_folder, &data), TW_OK);
@@ -138,7 +113,6 @@ static void a_flat_channel_has_deviation_one(void **state)
 
 static void refuses_every_truncation(void **state)
 {
-    (void)state;
     for (int file = 0; file < 4; file++) {
         size_t whole = files[file].size;
         write_all();
@@ -151,7 +125,6 @@ static void refuses_every_truncation(void **state)
 
 static void refuses_trailing_bytes(void **state)
 {
-    (void)state;
     for (int file = 0; file < 4; file++) {
         files[file].bytes[files[file].size++] = 0;
         write_all();
@@ -172,7 +145,6 @@ static void refuses_byte(int file, size_t at, uint8_t byte, const char *words)
 
 static void refuses_wrong_headers(void **state)
 {
-    (void)state;
     for (int file = 0; file < 4; file++) {
         refuses_byte(file, 0, 1, "begins with bytes 01 00");
         refuses_byte(file, 1, 0xff, "begins with bytes 00 ff");
@@ -187,7 +159,6 @@ static void refuses_wrong_headers(void **state)
 static void refuses_dimensions_that_overflow(void **state)
 {
     blob *images = &files[TRAIN_IMAGES];
-    (void)state;
     memset(images->bytes + 4, 0xff, 12);
     write_all();
     assert_refused(TW_ERROR_FORMAT, names[TRAIN_IMAGES], "its header promises");
@@ -202,7 +173,6 @@ static void refuses_dimensions_that_overflow(void **state)
 
 static void refuses_counts_that_differ(void **state)
 {
-    (void)state;
     make_labels(&files[TEST_LABELS], TEST - 1, 3);
     write_all();
     assert_refused(TW_ERROR_FORMAT, names[TEST_LABELS], "3 labels, but there are 4 images");
@@ -210,7 +180,6 @@ static void refuses_counts_that_differ(void **state)
 
 static void refuses_a_test_set_of_another_kind(void **state)
 {
-    (void)state;
     files[TEST_LABELS].bytes[9] = 3;
     write_all();
     assert_refused(TW_ERROR_FORMAT, names[TEST_LABELS], "label 3, but those for training end at 2");
@@ -223,7 +192,6 @@ static void takes_up_to_256_classes(void **state)
 {
     static uint8_t bytes[8 + 256] = {0, 0, 8, 1, 0, 0, 1, 0};
     image_set set = {.count = 256};
-    (void)state;
     for (size_t i = 0; i < 256; i++) bytes[8 + i] = (uint8_t)i;
     assert_int_equal(idx_parse_labels("labels", bytes, sizeof bytes, &set), TW_OK);
     assert_int_equal(set.classes, 256);
@@ -232,7 +200,6 @@ static void takes_up_to_256_classes(void **state)
 
 static void refuses_a_label_far_beyond_the_others(void **state)
 {
-    (void)state;
     files[TRAIN_LABELS].bytes[8] = 255;
     write_all();
     assert_refused(TW_ERROR_FORMAT, names[TRAIN_LABELS], "label 255, but only");
@@ -242,7 +209,6 @@ static void refuses_damaged_packed_files(void **state)
 {
     static blob packed;
     static const char name[] = "train-images-idx3-ubyte.gz";
-    (void)state;
     write_all();
     remove(in_folder(names[TRAIN_IMAGES]));
     pack(&files[TRAIN_IMAGES], &packed);
@@ -263,7 +229,6 @@ static void refuses_damaged_packed_files(void **state)
 
 static void refuses_a_missing_file(void **state)
 {
-    (void)state;
     for (int file = 0; file < 4; file++) {
         write_all();
         remove(in_folder(names[file]));
@@ -273,7 +238,6 @@ static void refuses_a_missing_file(void **state)
 
 static void refuses_what_is_not_a_file(void **state)
 {
-    (void)state;
     write_all();
     remove(in_folder(names[TEST_IMAGES]));
     assert_int_equal(mkdir(in_folder(names[TEST_IMAGES]), 0700), 0);
@@ -285,7 +249,6 @@ static void refuses_what_is_not_a_file(void **state)
 
 static void refuses_what_cannot_be_read(void **state)
 {
-    (void)state;
     write_all();
     remove(in_folder(names[TRAIN_LABELS]));
     assert_int_equal(symlink("/proc/self/mem", in_folder(names[TRAIN_LABELS])), 0); /* whose first page is not there */
@@ -301,7 +264,6 @@ static void refuses_folders(void **state)
 {
     dataset data;
     char path[8192];
-    (void)state;
     assert_int_equal(dataset_load(test_folder, &data), TW_ERROR_IO);
     assert_non_null(strstr(tw_last_error(), "train-images-idx3-ubyte[.gz]"));
     assert_non_null(strstr(tw_last_error(), "data_batch_1.bin"));
@@ -343,10 +305,7 @@ static void write_colours(const uint32_t train[3], const uint32_t test[3])
 /* Value c of the pixel in row y and column x of image i, wherever the file has it. */
 static void assert_colours(const image_set *set, size_t count, bool last)
 {
-    assert_int_equal(set->count, count);
-    assert_int_equal(set->channels, 3);
-    assert_int_equal(set->height, HEIGHT);
-    assert_int_equal(set->width, 4);
+    assert_shape(set, count, 3, HEIGHT, 4, 3);
     for (size_t i = 0; i < count; i++)
         for (size_t c = 0; c < 3; c++)
             for (size_t y = 0; y < HEIGHT; y++)
@@ -361,7 +320,6 @@ static void reads_colours_wherever_they_stand(void **state)
 {
     static const uint32_t last[3] = {HEIGHT, 4, 3}, first[3] = {3, HEIGHT, 4};
     dataset data;
-    (void)state;
     for (int train_last = 0; train_last < 2; train_last++) {
         write_colours(train_last ? last : first, train_last ? first : last);
         assert_int_equal(dataset_load(test_folder, &data), TW_OK);
@@ -379,7 +337,6 @@ static void refuses_wrong_colours(void **state)
 {
     static const uint32_t right[3] = {HEIGHT, 4, 3}, four[3] = {HEIGHT, 4, 4}, wide[3] = {HEIGHT, 5, 3};
     static const char train[] = "train-images-idx4-ubyte", test[] = "t10k-images-idx4-ubyte";
-    (void)state;
     write_colours(four, four);
     assert_refused(TW_ERROR_FORMAT, train, "images of 2 x 4 x 4; in colour they have 3");
     write_colours(right, wide);
@@ -407,7 +364,6 @@ static void a_share_of_each_class_is_held_out(void **state)
     static const dataset_options third = {.validation = 0.35};
     dataset data, again;
     size_t of_class[3] = {0};
-    (void)state;
     make_images(&files[TRAIN_IMAGES], ALL, HEIGHT, WIDTH);
     make_labels(&files[TRAIN_LABELS], ALL, 3);
     memcpy(files[TRAIN_LABELS].bytes + 8, classes, ALL);
@@ -434,13 +390,38 @@ static void a_share_of_each_class_is_held_out(void **state)
     dataset_release(&again);
 }
 
+/* The real thing, where Debian's package dataset-fashion-mnist is installed. */
+static void assert_fashion(const image_set *set, size_t count)
+{
+    size_t often[10] = {0};
+    assert_shape(set, count, 1, 28, 28, 10);
+    for (size_t i = 0; i < count; i++) often[set->labels[i]]++;
+    for (int label = 0; label < 10; label++) assert_int_equal(often[label], count / 10);
+}
+
+/* Mean .2860 and deviation .3530 are the figures commonly given for this set. */
+static void reads_fashion_mnist_or_says_how_to_get_it(void **state)
+{
+    dataset data;
+    if (access("/usr/share/datasets/fashion-mnist", F_OK) != 0) {
+        assert_fails(dataset_load(NULL, &data), TW_ERROR_IO, "apt install dataset-fashion-mnist");
+        assert_said("--data DIR");
+        return;
+    }
+    assert_ok(dataset_load(NULL, &data));
+    assert_fashion(&data.train, 60000);
+    assert_fashion(&data.test, 10000);
+    assert_float_equal(data.mean[0], 0.2860, 5e-5);
+    assert_float_equal(data.deviation[0], 0.3530, 5e-5);
+    dataset_release(&data);
+}
+
 int main(void)
 {
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, remove_folder)
     const struct CMUnitTest tests[] = {
         CASE(reads_plain_files),
         CASE(reads_packed_and_dotted_files),
-        CASE(measures_the_training_pixels),
         CASE(a_flat_channel_has_deviation_one),
         CASE(refuses_every_truncation),
         CASE(refuses_trailing_bytes),
@@ -458,6 +439,7 @@ int main(void)
         CASE(reads_colours_wherever_they_stand),
         CASE(refuses_wrong_colours),
         CASE(a_share_of_each_class_is_held_out),
+        cmocka_unit_test(reads_fashion_mnist_or_says_how_to_get_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,6 @@ static void check(const char *name, const char *told, size_t expected)
 
 static void ranks_of_one_machine_divide_it(void **state)
 {
-    (void)state;
     check("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 3);
     check("MPI_LOCALNRANKS", "2", 6);
     check("SLURM_STEP_TASKS_PER_NODE", "3(x2),1", 4);
@@ -21,7 +20,6 @@ static void ranks_of_one_machine_divide_it(void **state)
 
 static void who_is_alone_or_told_nonsense_has_all(void **state)
 {
-    (void)state;
     assert_int_equal(share_of_memory(12), 12 << 20);
     static const char *const wrong[] = {"", "0", "-3", "many", "99999999999999999999"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) check("OMPI_COMM_WORLD_LOCAL_SIZE", wrong[i], 12);

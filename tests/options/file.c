@@ -12,7 +12,6 @@ static tw_status read_text(line *l, const char *text)
 static void a_file_sets_values(void **state)
 {
     line l;
-    (void)state;
     assert_parses(&l, "");
     assert_int_equal(read_text(&l, "# a run\nepochs: 9\nlr: 0.5\nflip: yes\nmodel: cnn\nsync: dgc:density=0.001\n"
                                    "out: \"a \\\"b\\\" \\u00e9\"\ndecay: -1.25\nseed: '7'\n"),
@@ -33,7 +32,6 @@ static void a_file_sets_values(void **state)
 static void the_command_line_wins(void **state)
 {
     line l;
-    (void)state;
     assert_parses(&l, "--epochs 5 --sync topk --flip=off");
     assert_int_equal(read_text(&l, "{epochs: 9, sync: dgc, flip: true, lr: 1}"), TW_OK);
     assert_int_equal(l.values.epochs, 5);
@@ -47,7 +45,6 @@ static void the_command_line_wins(void **state)
 static void a_file_may_say_nothing(void **state)
 {
     static const char *const texts[] = {"", "# nothing\n", "---\n", "{}", "--- ~\n...\n"};
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         line l;
         assert_parses(&l, "");
@@ -87,7 +84,6 @@ static void mistakes_name_file_line_and_key(void **state)
         {"lr: 1: 2\n", "run.yaml:1: not YAML"},
         {"out: \xff\xfe\n", "run.yaml: not a text in UTF-8"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
         line l;
         assert_parses(&l, "");
@@ -100,7 +96,6 @@ static void mistakes_name_file_line_and_key(void **state)
 static void a_wrong_value_is_refused_even_where_the_line_wins(void **state)
 {
     line l;
-    (void)state;
     assert_parses(&l, "--epochs 5");
     assert_int_equal(read_text(&l, "epochs: many\n"), TW_ERROR_FORMAT);
     options_release(&l.set);
@@ -151,7 +146,6 @@ static void what_is_written_reads_back(void **state)
         "--lr 0.1 --decay 0.30000000000000004 --sync dgc:density=0.001,momentum=0.9 --out runs/dgc",
         "--lr 2.2250738585072014e-308 --decay -1.7976931348623157e308 --sync=~ --out=",
     };
-    (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         line l;
         assert_parses(&l, lines[i]);
@@ -165,7 +159,6 @@ static void texts_of_any_characters_read_back(void **state)
     static const char *const texts[] = {
         " ",          "null",           "on", "5",      "a: b",     "- x",     "# no",  "'\"\\", "a\nb\n",
         "\t\x01\x7f", "\xe2\x82\xac x", "{}", "%TAG !", "...\n---", "&a *b !", "a  b ", "\r\n",  "\xf0\x9f\x98\x80"};
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         line l;
         char *words[] = {(char[]){"--out"}, (char *)texts[i]};
@@ -181,7 +174,6 @@ static void a_long_text_stays_on_its_line(void **state)
     static char word[3000];
     char *words[] = {(char[]){"--out"}, word};
     line l;
-    (void)state;
     for (size_t i = 0; i < sizeof word - 1; i++) word[i] = i % 9 ? 'w' : ' ';
     memset(&l, 0, sizeof l);
     assert_int_equal(options_parse(&page, 2, words, &l.values, &l.set), TW_OK);
@@ -195,7 +187,6 @@ static void a_long_text_stays_on_its_line(void **state)
 static void what_belongs_to_the_line_is_not_written(void **state)
 {
     line l;
-    (void)state;
     assert_parses(&l, "--config run.yaml");
     char *text = page_text(&l.set);
     assert_null(strstr(text, "config"));
@@ -223,7 +214,6 @@ static void assert_written(char *path, const char *root, const char *rest)
 static void paths_are_written_from_the_root_on(void **state)
 {
     char *here = getcwd(NULL, 0);
-    (void)state;
     assert_written("a/b", here, "/a/b");
     assert_written("/a/b", "", "/a/b");
     assert_written("", "", "");
@@ -234,7 +224,6 @@ static void a_text_that_is_no_utf8_is_not_written(void **state)
 {
     line l;
     FILE *file = tmpfile();
-    (void)state;
     assert_parses(&l, "--out \xff");
     assert_int_equal(options_write(&l.set, "run.yaml", file), TW_ERROR_ARGUMENT);
     assert_said("--out");
@@ -246,7 +235,6 @@ static void a_full_disk_is_noticed(void **state)
 {
     line l;
     FILE *file = fopen("/dev/full", "w");
-    (void)state;
     if (!file) skip();
     assert_parses(&l, "");
     assert_int_equal(options_write(&l.set, "run.yaml", file), TW_ERROR_IO);
@@ -259,7 +247,6 @@ static void files_are_read_and_named(void **state)
 {
     const char *path = in_folder("run.yaml");
     line l;
-    (void)state;
     write_text("run.yaml", "epochs: 8\nlrr: 2\n");
     assert_parses(&l, "");
     assert_int_equal(options_read_file(&l.set, path), TW_ERROR_FORMAT);
@@ -278,7 +265,6 @@ static void files_are_read_and_named(void **state)
 /* A file of somebody else's; what it has is passed over as far as lists in lists go. */
 static void deep_nesting_is_refused(void **state)
 {
-    (void)state;
     char text[400], *value;
     for (int deep = 64; deep <= 65; deep++) {
         memset(text, 0, sizeof text);

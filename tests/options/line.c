@@ -4,7 +4,6 @@
 static void defaults_are_there(void **state)
 {
     line l;
-    (void)state;
     assert_parses(&l, "");
     assert_int_equal(l.values.epochs, 5);
     assert_int_equal(l.values.seed, 0);
@@ -27,7 +26,6 @@ static void both_forms_say_the_same(void **state)
         "--epochs=7 --seed=9007199254740993 --lr=1e-3 --decay=-2 --flip=on --model=resnet --sync=dgc:density=0.001 "
         "--out=a",
     };
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         line l;
         assert_parses(&l, lines[i]);
@@ -56,7 +54,6 @@ static void a_value_may_be_left_out_where_the_row_has_one_for_that(void **state)
         {"--json --json=figures", "figures"},
         {"--json figures --json", "-"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         line l;
         assert_parses(&l, lines[i].text);
@@ -72,7 +69,6 @@ static void a_value_may_be_left_out_where_the_row_has_one_for_that(void **state)
 static void ends_of_a_range_are_allowed(void **state)
 {
     line l;
-    (void)state;
     assert_parses(&l, "--epochs 1 --lr 0");
     options_release(&l.set);
     assert_parses(&l, "--epochs 1000 --lr 10");
@@ -84,7 +80,6 @@ static void ends_of_a_range_are_allowed(void **state)
 static void the_last_of_repeated_options_counts(void **state)
 {
     line l;
-    (void)state;
     assert_parses(&l, "--sync topk --flip --sync dgc --flip=off");
     assert_string_equal(l.values.sync, "dgc");
     assert_false(l.values.flip);
@@ -95,7 +90,6 @@ static void the_last_of_repeated_options_counts(void **state)
 static void what_was_given_is_known(void **state)
 {
     line l;
-    (void)state;
     assert_parses(&l, "--epochs 5");
     assert_true(options_given(&l.set, "epochs"));
     assert_false(options_given(&l.set, "lr"));
@@ -107,7 +101,6 @@ static void what_was_given_is_known(void **state)
 static void other_words_are_arguments(void **state)
 {
     line l;
-    (void)state;
     assert_parses(&l, "image --epochs 7 -");
     assert_int_equal(l.set.argument_count, 2);
     assert_string_equal(l.set.arguments[0], "image");
@@ -125,7 +118,6 @@ static void arguments_are_counted(void **state)
     option_page strict = page;
     settings values = {0};
     options set;
-    (void)state;
     strict.least_arguments = 1;
     assert_int_equal(options_parse(&strict, 0, NULL, &values, &set), TW_ERROR_ARGUMENT);
     assert_said("thinwire train TASK [options]");
@@ -167,7 +159,6 @@ static void mistakes_are_explained(void **state)
         {"--=5", "unknown option --;"},
         {"-e 5", "unknown option -e; options are words"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
         line l;
         assert_int_equal(parse(&l, mistakes[i].text), TW_ERROR_ARGUMENT);
@@ -181,7 +172,6 @@ static void a_value_may_be_empty_or_hold_blanks(void **state)
     char *words[] = {(char[]){"--out="}, (char[]){"--sync"}, (char[]){"two words"}, (char[]){"--lr"}, (char[]){" 1"}};
     settings values = {0};
     options set;
-    (void)state;
     assert_int_equal(options_parse(&page, 3, words, &values, &set), TW_OK);
     assert_string_equal(values.out, "");
     assert_string_equal(values.sync, "two words");
@@ -196,7 +186,6 @@ static void long_words_are_refused_whole(void **state)
     char *words[] = {word};
     settings values = {0};
     options set;
-    (void)state;
     memset(word + 2, 'e', sizeof word - 3);
     assert_int_equal(options_parse(&page, 1, words, &values, &set), TW_ERROR_ARGUMENT);
     assert_said("unknown option --eee");
@@ -205,7 +194,6 @@ static void long_words_are_refused_whole(void **state)
 static void help_is_heard_before_mistakes(void **state)
 {
     static const char *const lines[] = {"-h", "--help", "--epochs abc --help", "image -h"};
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         line l;
         assert_parses(&l, lines[i]);
@@ -219,7 +207,6 @@ static void help_teaches_every_row(void **state)
     char *text = NULL;
     size_t size;
     FILE *file = open_memstream(&text, &size);
-    (void)state;
     options_help(&page, file);
     fclose(file);
     assert_int_equal(strncmp(text, "Usage: thinwire train TASK [options]\n", 37), 0);

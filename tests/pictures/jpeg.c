@@ -93,7 +93,6 @@ static void assert_blocks(const picture *p, size_t block, int tolerance)
 static void colours_come_out_as_they_went_in(void **state)
 {
     making progressive = usual;
-    (void)state;
     make_jpeg(&usual, blocks);
     picture p = read_file(1);
     assert_int_equal(p.width, WIDTH);
@@ -107,7 +106,6 @@ static void colours_come_out_as_they_went_in(void **state)
 
 static void it_can_come_out_smaller(void **state)
 {
-    (void)state;
     make_jpeg(&usual, blocks);
     for (size_t reduction = 2; reduction <= 8; reduction *= 2) {
         picture p = read_file(reduction);
@@ -128,7 +126,6 @@ static const int *grey(const making *m, int x, int y)
 static void grey_becomes_three_alike(void **state)
 {
     const making m = {.components = 1, .stored = JCS_GRAYSCALE, .width = WIDTH, .height = HEIGHT};
-    (void)state;
     make_jpeg(&m, grey);
     picture p = read_file(1);
     for (size_t x = 0; x < WIDTH; x++)
@@ -148,7 +145,6 @@ static const int *inks(const making *m, int x, int y)
 static void inks_become_light(void **state)
 {
     making m = {.components = 4, .stored = JCS_CMYK, .width = WIDTH, .height = HEIGHT};
-    (void)state;
     for (int i = 0; i < 3; i++) {
         m.adobe = i > 0;
         m.stored = i == 2 ? JCS_YCCK : JCS_CMYK; /* YCCK is Adobe's alone */
@@ -169,7 +165,6 @@ static const int *turned(const making *m, int x, int y)
 
 static void what_a_camera_turned_is_upright(void **state)
 {
-    (void)state;
     for (int orientation = 1; orientation <= 8; orientation++) {
         making m = usual;
         m.orientation = orientation;
@@ -189,7 +184,6 @@ static void what_ends_too_early_is_refused(void **state)
 {
     picture p;
     making m = usual;
-    (void)state;
     for (int i = 0; i < 2; i++) {
         m.progressive = i == 1;
         make_jpeg(&m, blocks);
@@ -217,7 +211,6 @@ static unsigned char *find_size(void)
 static void a_bomb_is_refused_by_its_header(void **state)
 {
     picture p;
-    (void)state;
     make_jpeg(&usual, blocks);
     memcpy(find_size(), (uint8_t[]){0x27, 0x10, 0x27, 0x11}, 4);
     assert_fails(read_picture(bytes, size, 8, &p), TW_ERROR_FORMAT, "10001 x 10000 pixels; 100 million");
@@ -230,7 +223,6 @@ static void endless_scans_are_refused(void **state)
 {
     picture p;
     making m = usual;
-    (void)state;
     m.progressive = true;
     make_jpeg(&m, blocks);
     size_t last = size - 2; /* the last scan, from its marker to the end mark, again and again */

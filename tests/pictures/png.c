@@ -14,7 +14,6 @@ static picture read_file(void)
 static void rgb_is_read_as_it_is(void **state)
 {
     uint8_t pixels[5 * 3 * 3];
-    (void)state;
     for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 5);
     png_make(&file, 5, 3, pixels);
     picture p = read_file();
@@ -23,48 +22,30 @@ static void rgb_is_read_as_it_is(void **state)
     assert_memory_equal(p.pixels, pixels, sizeof pixels);
 }
 
-static void grey_becomes_three_alike(void **state)
+/* Grey is three alike, one bit black and white, sixteen bits are scaled, a palette is looked up. */
+static void every_kind_becomes_rgb(void **state)
 {
-    static const uint8_t rows[] = {0, 10, 200};
-    (void)state;
-    png_begin(&file, 2, 1, 8, PNG_GREY, 0);
-    png_end(&file, rows, sizeof rows);
-    picture p = read_file();
-    assert_pixel(&p, 0, 0, 10, 10, 10, 0);
-    assert_pixel(&p, 1, 0, 200, 200, 200, 0);
-}
-
-static void one_bit_is_black_and_white(void **state)
-{
-    static const uint8_t rows[] = {0, 0x40};
-    (void)state;
-    png_begin(&file, 2, 1, 1, PNG_GREY, 0);
-    png_end(&file, rows, sizeof rows);
-    picture p = read_file();
-    assert_pixel(&p, 0, 0, 0, 0, 0, 0);
-    assert_pixel(&p, 1, 0, 255, 255, 255, 0);
-}
-
-static void sixteen_bits_are_scaled(void **state)
-{
-    static const uint8_t rows[] = {0, 0xff, 0xff, 0x80, 0x80, 0, 0};
-    (void)state;
-    png_begin(&file, 1, 1, 16, PNG_RGB, 0);
-    png_end(&file, rows, sizeof rows);
-    picture p = read_file();
-    assert_pixel(&p, 0, 0, 255, 128, 0, 0);
-}
-
-static void a_palette_is_looked_up(void **state)
-{
-    static const uint8_t rows[] = {0, 1, 0}, palette[] = {1, 2, 3, 40, 50, 60};
-    (void)state;
-    png_begin(&file, 2, 1, 8, PNG_PALETTE, 0);
-    png_chunk(&file, "PLTE", palette, sizeof palette);
-    png_end(&file, rows, sizeof rows);
-    picture p = read_file();
-    assert_pixel(&p, 0, 0, 40, 50, 60, 0);
-    assert_pixel(&p, 1, 0, 1, 2, 3, 0);
+    static const uint8_t palette[] = {1, 2, 3, 40, 50, 60};
+    static const struct {
+        uint8_t bits, kind, row[7], size;
+        uint32_t width;
+        int wanted[2][3];
+    } cases[] = {
+        {8, PNG_GREY, {0, 10, 200}, 3, 2, {{10, 10, 10}, {200, 200, 200}}},
+        {1, PNG_GREY, {0, 0x40}, 2, 2, {{0, 0, 0}, {255, 255, 255}}},
+        {16, PNG_RGB, {0, 0xff, 0xff, 0x80, 0x80, 0, 0}, 7, 1, {{255, 128, 0}}},
+        {8, PNG_PALETTE, {0, 1, 0}, 3, 2, {{40, 50, 60}, {1, 2, 3}}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        png_begin(&file, cases[i].width, 1, cases[i].bits, cases[i].kind, 0);
+        if (cases[i].kind == PNG_PALETTE) png_chunk(&file, "PLTE", palette, sizeof palette);
+        png_end(&file, cases[i].row, cases[i].size);
+        picture p = read_file();
+        for (size_t x = 0; x < cases[i].width; x++) {
+            const int *rgb = cases[i].wanted[x];
+            assert_pixel(&p, x, 0, rgb[0], rgb[1], rgb[2], 0);
+        }
+    }
 }
 
 /* 51 of 255 is a fifth: 0.2 * 100 + 0.8 * 255 = 224. */
@@ -72,7 +53,6 @@ static void what_is_transparent_lies_over_white(void **state)
 {
     static const uint8_t rows[] = {0, 100, 0, 255, 51, 9, 9, 9, 0, 7, 8, 9, 255}, grey[] = {0, 100, 51};
     static const uint8_t palette[] = {1, 2, 3}, clear[] = {0}, index[] = {0, 0};
-    (void)state;
     png_begin(&file, 3, 1, 8, PNG_RGB_ALPHA, 0);
     png_end(&file, rows, sizeof rows);
     picture p = read_file();
@@ -99,7 +79,6 @@ static void interlaced_is_the_same(void **state)
                                     {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}};
     uint8_t rows[1024];
     size_t used = 0;
-    (void)state;
     for (int pass = 0; pass < 7; pass++) {
         for (int y = grids[pass][1]; y < SIDE; y += grids[pass][3]) {
             rows[used++] = 0;
@@ -135,7 +114,6 @@ static void make_turned(int orientation, int big)
 
 static void what_a_camera_turned_is_upright(void **state)
 {
-    (void)state;
     for (int orientation = 1; orientation <= 8; orientation++) {
         make_turned(orientation, orientation % 2);
         picture p = read_file();
@@ -151,7 +129,6 @@ static void what_ends_too_early_is_refused(void **state)
 {
     uint8_t pixels[3 * 64], whole[sizeof pixels];
     picture p;
-    (void)state;
     for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * i);
     png_make(&file, 8, 8, pixels);
     memcpy(whole, read_file().pixels, sizeof whole);
@@ -173,7 +150,6 @@ static void damage_is_refused(void **state)
 {
     picture p;
     uint8_t pixels[3 * 64] = {1, 2, 3};
-    (void)state;
     png_make(&file, 8, 8, pixels);
     for (size_t i = 0; i < file.size - 12; i++) {
         file.bytes[i] ^= 0x55;
@@ -186,7 +162,6 @@ static void a_bomb_is_refused_by_its_header(void **state)
 {
     picture p;
     uint8_t rows[8] = {0};
-    (void)state;
     png_begin(&file, 10001, 10000, 1, PNG_GREY, 0);
     png_end(&file, rows, sizeof rows);
     assert_fails(read_picture(file.bytes, file.size, 1, &p), TW_ERROR_FORMAT, "10001 x 10000 pixels; 100 million");
@@ -198,7 +173,6 @@ static void a_bomb_is_refused_by_its_header(void **state)
 static void other_files_are_neither(void **state)
 {
     picture p;
-    (void)state;
     assert_fails(read_picture((const uint8_t *)"GIF89a", 6, 1, &p), TW_ERROR_FORMAT, "neither a JPEG nor a PNG");
 }
 
@@ -206,10 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rgb_is_read_as_it_is),
-        cmocka_unit_test(grey_becomes_three_alike),
-        cmocka_unit_test(one_bit_is_black_and_white),
-        cmocka_unit_test(sixteen_bits_are_scaled),
-        cmocka_unit_test(a_palette_is_looked_up),
+        cmocka_unit_test(every_kind_becomes_rgb),
         cmocka_unit_test(what_is_transparent_lies_over_white),
         cmocka_unit_test(interlaced_is_the_same),
         cmocka_unit_test(what_a_camera_turned_is_upright),

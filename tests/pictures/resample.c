@@ -9,7 +9,6 @@ static const picture source = {WIDTH, HEIGHT, pixels};
 
 static int fill(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)draw(1, i, 256);
     return 0;
 }
@@ -53,7 +52,6 @@ static void check(picture_box part, size_t width, size_t height)
 
 static void any_part_comes_to_any_size(void **state)
 {
-    (void)state;
     check((picture_box){0, 0, WIDTH, HEIGHT}, 8, 8);
     check((picture_box){0, 0, WIDTH, HEIGHT}, MOST, MOST);
     check((picture_box){3, 0, HEIGHT, HEIGHT}, 16, 16);
@@ -65,7 +63,6 @@ static void any_part_comes_to_any_size(void **state)
 static void its_own_size_changes_nothing(void **state)
 {
     const picture_box all = {0, 0, WIDTH, HEIGHT};
-    (void)state;
     assert_ok(picture_resample(&source, &all, WIDTH, HEIGHT, &room, planes));
     for (size_t c = 0; c < 3; c++)
         for (size_t i = 0; i < WIDTH * HEIGHT; i++) assert_int_equal(planes[c * WIDTH * HEIGHT + i], pixels[3 * i + c]);
@@ -76,7 +73,6 @@ static void one_colour_stays_itself(void **state)
     static uint8_t white[3 * 300 * 200];
     const picture plain = {300, 200, white};
     const picture_box part = {10, 3, 271, 190};
-    (void)state;
     for (int value = 0; value < 256; value += 5) {
         memset(white, value, sizeof white);
         assert_ok(picture_resample(&plain, &part, 33, 17, &room, planes));

@@ -33,7 +33,6 @@ static inline void assert_pixel(const picture *p, size_t x, size_t y, int red, i
 
 static inline int release_room(void **state)
 {
-    (void)state;
     picture_room_release(&room);
     return 0;
 }

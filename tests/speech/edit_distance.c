@@ -55,7 +55,6 @@ static size_t random_tokens(uint64_t stream, uint32_t kinds, uint32_t longest, u
 
 static void the_best_alignment_is_counted(void **state)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 300; seed++) {
         uint32_t r[6], h[6], kinds = 1 + (uint32_t)seed % 4;
         size_t n = random_tokens(2 * seed, kinds, 6, r), m = random_tokens(2 * seed + 1, kinds, 6, h);
@@ -66,7 +65,6 @@ static void the_best_alignment_is_counted(void **state)
 static void long_texts_keep_the_identities(void **state)
 {
     enum { LONGEST = 200 };
-    (void)state;
     for (uint64_t seed = 0; seed < 60; seed++) {
         uint32_t a[LONGEST], b[LONGEST], c[LONGEST];
         size_t n = random_tokens(1000 + 3 * seed, 5, LONGEST, a), m = random_tokens(1001 + 3 * seed, 5, LONGEST, b);
@@ -97,7 +95,6 @@ static edit_counts characters(const char *reference, const char *hypothesis)
 
 static void words_are_what_space_separates(void **state)
 {
-    (void)state;
     assert_counts(words("the cat sat on the mat", "the cat sit on mat"),
                   (edit_counts){.correct = 4, .substitutions = 1, .deletions = 1});
     assert_counts(words("  the\tcat \n", "the cat"), (edit_counts){.correct = 2});
@@ -109,7 +106,6 @@ static void words_are_what_space_separates(void **state)
 
 static void characters_are_code_points(void **state)
 {
-    (void)state;
     assert_counts(characters("kitten", "sitting"), (edit_counts){.correct = 4, .substitutions = 2, .insertions = 1});
     assert_counts(characters("na\xc3\xafve", "naive"), (edit_counts){.correct = 4, .substitutions = 1});
     assert_counts(characters("\xe2\x82\xac", "\xf0\x9f\x98\x80"), (edit_counts){.substitutions = 1});
@@ -121,7 +117,6 @@ static void characters_are_code_points(void **state)
 /* A lead without what it announces, a stray byte, and a text that ends within a sequence. */
 static void broken_utf8_is_taken_byte_by_byte(void **state)
 {
-    (void)state;
     assert_counts(characters("\xc3"
                              "a",
                              "\xc3"
@@ -136,7 +131,6 @@ static void sums_do_not_depend_on_the_split(void **state)
 {
     static const char *const pairs[][2] = {{"one two", "one to"}, {"three", "tree"}, {"", "four"}, {"five", ""}};
     edit_counts whole = {0}, parts[2] = {{0}, {0}};
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         assert_ok(edit_words(pairs[i][0], pairs[i][1], &whole));
         assert_ok(edit_words(pairs[i][0], pairs[i][1], &parts[i % 2]));
@@ -149,7 +143,6 @@ static void sums_do_not_depend_on_the_split(void **state)
 
 static void rates_of_nothing(void **state)
 {
-    (void)state;
     assert_true(edit_rate(&(edit_counts){0}) == 0.0);
     assert_true(isinf(edit_rate(&(edit_counts){.insertions = 1})));
     assert_true(edit_rate(&(edit_counts){.correct = 1, .insertions = 3}) == 3.0);

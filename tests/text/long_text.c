@@ -47,7 +47,6 @@ static void check_strips(const corpus *here, const corpus *stays, size_t steps)
 
 static void strips_are_those_of_a_text_in_memory(void **state)
 {
-    (void)state;
     write_noise("noise.txt");
     for (int unit = 0; unit < 2; unit++) {
         corpus here, stays;
@@ -66,7 +65,6 @@ static void strips_are_those_of_a_text_in_memory(void **state)
 static void what_fits_is_held(void **state)
 {
     corpus c;
-    (void)state;
     char text[101] = "";
     for (int i = 0; i < 25; i++) strcat(text, "ab \n");
     write_text("hundred.txt", text);
@@ -85,7 +83,6 @@ static void a_file_that_has_changed_is_named(void **state)
     corpus c;
     text_window w = {0};
     uint32_t ids[8];
-    (void)state;
     write_noise("noise.txt");
     const corpus_options options = {.unit = TEXT_CHARACTERS, .most_bytes = 1};
     assert_ok(corpus_load(in_folder("noise.txt"), &options, &c));
@@ -104,7 +101,6 @@ static void a_word_of_a_mebibyte_is_refused(void **state)
 {
     static char text[3 << 20];
     corpus c;
-    (void)state;
     memset(text, 'a', sizeof text - 1);
     text[1] = '\n';
     write_text("word.txt", text);

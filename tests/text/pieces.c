@@ -16,17 +16,17 @@ static piece_set *learn(size_t count)
     return p;
 }
 
-static piece_set *changed(const piece_set *from, const char *more, size_t more_size)
+/* Reads a model with more behind it. */
+static tw_status read_changed(const piece_set *from, const void *more, size_t more_size, piece_set **p)
 {
     size_t size;
-    piece_set *p;
     const uint8_t *bytes = pieces_bytes(from, &size);
     uint8_t *made = malloc(size + more_size);
     memcpy(made, bytes, size);
     memcpy(made + size, more, more_size);
-    assert_ok(pieces_read(made, size + more_size, &p));
+    tw_status status = pieces_read(made, size + more_size, p);
     free(made);
-    return p;
+    return status;
 }
 
 static void assert_comes_back(const piece_set *p, const char *words, size_t size)
@@ -47,8 +47,8 @@ static void every_text_comes_back(void **state)
 {
     static const char *const texts[] = {text,  "",    "\n",      "\n\n\n",     " ",
                                         "  x", "x  ", "a\n b\n", "\n\xC3\xA9", "zebra <s> <0x0A> <unk>"};
-    (void)state;
-    piece_set *own = learn(300), *prefixed = changed(own, PREFIX_ON, 4);
+    piece_set *own = learn(300), *prefixed;
+    assert_ok(read_changed(own, PREFIX_ON, 4, &prefixed));
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         assert_comes_back(own, texts[i], strlen(texts[i]));
         assert_comes_back(prefixed, texts[i], strlen(texts[i]));
@@ -78,8 +78,8 @@ static void assert_whole(const piece_set *p, const char *words)
 static void the_numbers_are_those_of_the_whole_text(void **state)
 {
     static const char *const texts[] = {text, "", "\n", "\n\n a", "a", "a\n", " a\nb\n\nc"};
-    (void)state;
-    piece_set *own = learn(300), *prefixed = changed(own, PREFIX_ON, 4);
+    piece_set *own = learn(300), *prefixed;
+    assert_ok(read_changed(own, PREFIX_ON, 4, &prefixed));
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         assert_whole(own, texts[i]);
         assert_whole(prefixed, texts[i]);
@@ -90,7 +90,6 @@ static void the_numbers_are_those_of_the_whole_text(void **state)
 
 static void what_is_frequent_becomes_a_piece(void **state)
 {
-    (void)state;
     piece_set *one = learn(300), *again = learn(300);
     size_t size, size_again;
     const uint8_t *bytes = pieces_bytes(one, &size), *bytes_again = pieces_bytes(again, &size_again);
@@ -116,7 +115,6 @@ static void long_lines_are_learnt_from(void **state)
     static char line[LINE + TAIL];
     piece_set *p;
     bool found = false;
-    (void)state;
     for (size_t i = 0; i + 4 <= LINE; i += 4) memcpy(line + i, "\xC3\xA9 a", 4);
     for (size_t i = LINE; i < LINE + TAIL; i += 5) memcpy(line + i, " zyxw", 5);
     assert_ok(pieces_train(line, LINE + TAIL, 270, &p));
@@ -129,7 +127,6 @@ static void long_lines_are_learnt_from(void **state)
 static void a_number_of_pieces_has_to_fit_the_text(void **state)
 {
     piece_set *p;
-    (void)state;
     assert_fails(pieces_train(text, strlen(text), 100000, &p), TW_ERROR_ARGUMENT,
                  "this text makes no 100000 pieces: --vocabulary must be ");
     const size_t most = (size_t)atol(strstr(tw_last_error(), "be ") + 3);
@@ -201,7 +198,6 @@ static void lines_end_with_the_end_of_a_text(void **state)
     piece_ids ids = {0};
     char *back;
     size_t size;
-    (void)state;
     assert_ok(pieces_read(m.bytes, m.size, &p));
     assert_int_equal(pieces_begin(p), 1);
     assert_ok(pieces_encode(p, "a  b \n\nb ?", 10, &ids));
@@ -230,7 +226,6 @@ static void assert_piece_refused(const char *name, float score, uint8_t kind, co
 
 static void what_is_wrong_is_named(void **state)
 {
-    (void)state;
     assert_piece_refused("", 0, PIECE_NORMAL, "piece 9 is \"\"");
     assert_piece_refused("\xFF", 0, PIECE_NORMAL, "not text in UTF-8");
     assert_piece_refused("x", 0, 7, "a kind or a score");
@@ -248,50 +243,41 @@ static void what_is_wrong_is_named(void **state)
     assert_refused(&m, TW_ERROR_UNSUPPORTED, "nothing to end a line with");
 }
 
+/* A model whose table of characters is 256 units, of which the first are these, and a text. */
+static model with_rules(uint32_t first, uint32_t second)
+{
+    uint8_t rules[4 + 1024 + 2] = {0, 4};
+    model spec = {.size = 0}, m = words();
+    memcpy(rules + 4, &first, 4);
+    memcpy(rules + 8, &second, 4);
+    put_field(&spec, 0x12, rules, sizeof rules);
+    put_field(&m, 0x1a, spec.bytes, spec.size);
+    return m;
+}
+
 /* Whatever the characters lead to, nothing is read from beyond the trie and its texts. */
 static void tables_of_characters_are_looked_through(void **state)
 {
-    (void)state;
-    uint8_t rules[4 + 1024 + 2] = {0, 4}; /* 256 units, and a text */
-    model spec = {.size = 0}, m = words();
-    put_field(&spec, 0x12, rules, sizeof rules);
-    put_field(&m, 0x1a, spec.bytes, spec.size);
+    static const uint32_t wrong[][2] = {{1u << 10 << 8}, /* to another block */
+                                        {0x80000000u | 1u << 18},
+                                        {1u << 9 | 1u << 10},
+                                        {1u << 8 | 1u << 10, 0x80000000u | 2}}; /* a leaf beyond the text */
+    model m = with_rules(0, 0);
     piece_set *p;
     assert_ok(pieces_read(m.bytes, m.size, &p));
     pieces_destroy(p);
-    static const uint32_t wrong[] = {1u << 10 << 8, 0x80000000u | 1u << 18, 1u << 9 | 1u << 10}; /* to another block */
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        memcpy(rules + 4, &wrong[i], 4);
-        m = words();
-        spec.size = 0;
-        put_field(&spec, 0x12, rules, sizeof rules);
-        put_field(&m, 0x1a, spec.bytes, spec.size);
+        m = with_rules(wrong[i][0], wrong[i][1]);
         assert_refused(&m, TW_ERROR_FORMAT, "characters to normalise is damaged");
     }
-    const uint32_t root = 1u << 8 | 1u << 10, leaf = 0x80000000u | 2; /* a leaf beyond the text */
-    memcpy(rules + 4, &root, 4);
-    memcpy(rules + 4 + 4, &leaf, 4);
-    m = words();
-    spec.size = 0;
-    put_field(&spec, 0x12, rules, sizeof rules);
-    put_field(&m, 0x1a, spec.bytes, spec.size);
-    assert_refused(&m, TW_ERROR_FORMAT, "characters to normalise is damaged");
 }
 
 static void lines_stay_apart(void **state)
 {
-    (void)state;
     piece_set *own = learn(300), *p;
     model m = {.size = 0};
-    size_t size;
-    const uint8_t *bytes = pieces_bytes(own, &size);
-    assert_true(size + 64 < 8192);
-    uint8_t *made = malloc(size + 64);
-    memcpy(made, bytes, size);
     put_piece(&m, "t\nt", -1000, PIECE_NORMAL);
-    memcpy(made + size, m.bytes, m.size);
-    assert_fails(pieces_read(made, size + m.size, &p), TW_ERROR_UNSUPPORTED, "goes over the end of a line");
-    free(made);
+    assert_fails(read_changed(own, m.bytes, m.size, &p), TW_ERROR_UNSUPPORTED, "goes over the end of a line");
     pieces_destroy(own);
 }
 
@@ -317,7 +303,6 @@ static void use(const uint8_t *bytes, size_t size)
 static void no_model_does_harm(void **state)
 {
     static const uint8_t bits[] = {1, 128, 255};
-    (void)state;
     model whole = words();
     piece_set *own = learn(280);
     size_t size;
@@ -346,7 +331,6 @@ static void a_vocabulary_comes_back_from_its_text(void **state)
 {
     vocabulary *v, *again;
     char *written, *written_again;
-    (void)state;
     assert_ok(vocabulary_of_pieces(learn(300), &v));
     assert_ok(vocabulary_write(v, &written));
     assert_ok(vocabulary_read(written, &again));
@@ -372,7 +356,6 @@ static void texts_are_cut_into_pieces(void **state)
     const corpus_options options = {.unit = TEXT_PIECES, .most = 290};
     char *back;
     size_t size;
-    (void)state;
     write_folder(text, "a cat", "zebra\n");
     assert_ok(corpus_load(test_folder, &options, &c));
     assert_int_equal(vocabulary_count(c.vocabulary), 290);

@@ -30,7 +30,6 @@ static void assert_frequencies(sampling s, const int *possible)
 
 static void frequencies_are_the_softmax(void **state)
 {
-    (void)state;
     assert_frequencies((sampling){.temperature = 1, .seed = 1}, (int[]){1, 1, 1, 1, 1, 1});
     assert_frequencies((sampling){.temperature = 0.5, .seed = 2}, (int[]){1, 1, 1, 1, 1, 1});
     assert_frequencies((sampling){.temperature = 3, .seed = 3}, (int[]){1, 1, 1, 1, 1, 1});
@@ -38,7 +37,6 @@ static void frequencies_are_the_softmax(void **state)
 
 static void only_the_best_are_drawn(void **state)
 {
-    (void)state;
     assert_frequencies((sampling){.temperature = 2, .top_k = 3, .seed = 1}, (int[]){1, 0, 1, 1, 0, 0});
     assert_frequencies((sampling){.temperature = 2, .top_k = 1, .seed = 1}, (int[]){0, 0, 1, 0, 0, 0});
     assert_frequencies((sampling){.temperature = 2, .top_k = 99, .seed = 1}, (int[]){1, 1, 1, 1, 1, 1});
@@ -46,14 +44,12 @@ static void only_the_best_are_drawn(void **state)
 
 static void no_temperature_takes_the_best(void **state)
 {
-    (void)state;
     for (uint64_t i = 0; i < 100; i++) assert_int_equal(draw((sampling){.temperature = 0, .seed = i}, i), 2);
 }
 
 static void the_seed_decides(void **state)
 {
     int differ = 0;
-    (void)state;
     for (uint64_t i = 0; i < 200; i++) {
         sampling first = {.temperature = 2, .seed = 7}, second = {.temperature = 2, .seed = 8};
         assert_int_equal(draw(first, i), draw(first, i));
@@ -66,7 +62,6 @@ static void scores_that_are_not_finite(void **state)
 {
     const float bad[2][2] = {{0, NAN}, {INFINITY, 0}};
     uint32_t token;
-    (void)state;
     for (int i = 0; i < 2; i++)
         assert_int_equal(sample_token(&(sampling){.temperature = 1}, bad[i], 2, 0, &token), TW_ERROR_NONFINITE);
 }

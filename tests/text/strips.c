@@ -36,7 +36,6 @@ static void read_all(size_t workers, size_t steps, unsigned char seen[COUNT])
 
 static void strips_partition_the_stream(void **state)
 {
-    (void)state;
     for (size_t workers = 1; workers <= STRIPS; workers++) {
         for (size_t steps = 1; STRIPS % workers == 0 && steps < 2 * LENGTH; steps += 7) {
             unsigned char seen[COUNT] = {0};
@@ -51,7 +50,6 @@ static void the_lengths_of_zarembas_strips(void **state)
     uint32_t none;
     token_stream stream = {.tokens = &none, .count = 929589};
     strips s;
-    (void)state;
     assert_int_equal(strips_cut(&stream, "training", 20, 35, &s), TW_OK);
     assert_int_equal(s.length / 20, 2323);
     assert_int_equal(s.length / 35, 1327);
@@ -62,7 +60,6 @@ static void short_streams_are_refused(void **state)
     uint32_t tokens[COUNT];
     token_stream stream = numbered(tokens);
     strips s;
-    (void)state;
     assert_int_equal(strips_cut(&stream, "training", 100, 10, &s), TW_OK);
     assert_int_equal(s.length, 10);
     assert_int_equal(strips_cut(&stream, "training", 100, 11, &s), TW_ERROR_ARGUMENT);

@@ -19,7 +19,20 @@ static inline uint32_t id_of(const vocabulary *v, const char *token)
     return vocabulary_find(v, token, strlen(token));
 }
 
-/* The stream is these tokens; the list ends with NULL. */
+/* The list ends with NULL. */
+static inline vocabulary *make(text_unit unit, const char *const *tokens)
+{
+    vocabulary *v;
+    uint32_t id;
+    assert_ok(vocabulary_create(unit, &v));
+    for (uint32_t i = 0; tokens[i]; i++) {
+        assert_ok(vocabulary_add(v, tokens[i], strlen(tokens[i]), &id));
+        assert_int_equal(id, i);
+    }
+    return v;
+}
+
+/* The stream is these tokens. */
 static inline void assert_tokens(const vocabulary *v, const token_stream *stream, const char *const *tokens)
 {
     size_t count = 0;

@@ -16,7 +16,6 @@ static void assert_reads(text_unit unit, const char *text, const char *const *to
 
 static void words_stand_between_spaces(void **state)
 {
-    (void)state;
     assert_reads(TEXT_WORDS, " a  bc\td \n\n e\r\nno end",
                  LIST("a", "bc", "d", "<eos>", "<eos>", "e", "<eos>", "no", "end"));
     assert_reads(TEXT_WORDS, "", LIST(NULL));
@@ -26,7 +25,6 @@ static void words_stand_between_spaces(void **state)
 
 static void characters_are_code_points(void **state)
 {
-    (void)state;
     assert_reads(TEXT_CHARACTERS, "a \n\u00e9\u20ac\U0001F600b",
                  LIST("a", " ", "\n", "\u00e9", "\u20ac", "\U0001F600", "b"));
 }
@@ -42,7 +40,6 @@ static size_t put_point(uint32_t point, size_t length, char *text)
 
 static void every_code_point_has_one_form(void **state)
 {
-    (void)state;
     for (uint32_t point = 0; point < 0x200000; point++) {
         size_t shortest = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
         int exists = point < 0xD800 || (point > 0xDFFF && point < 0x110000);
@@ -57,7 +54,6 @@ static void every_code_point_has_one_form(void **state)
 
 static void follow_up_bytes_are_checked(void **state)
 {
-    (void)state;
     for (int second = 0; second < 256; second++) {
         int follows = second >= 0x80 && second < 0xC0;
         char two[] = {(char)0xC3, (char)second}, three[] = {(char)0xE2, (char)0x82, (char)second};

@@ -85,12 +85,11 @@ static tw_status read_best(void *context, const tw_state *state)
 
 static tw_status read_file(worker *w, const char *folder)
 {
-    char path[CHECKPOINT_PATH], text[1024];
+    char path[CHECKPOINT_PATH];
     tw_status status = model_file_read_own(folder_model(folder, path), NULL, read_best, w);
     if (status == TW_OK) return TW_OK;
-    snprintf(text, sizeof text, "%s", tw_last_error());
-    return tw_fail(status, "%s; it was the best by validation: remove %s, and --resume %s tests the last weights", text,
-                   folder, w->settings.out);
+    return tw_fail(status, "%s; it was the best by validation: remove %s, and --resume %s tests the last weights",
+                   tw_last_error(), folder, w->settings.out);
 }
 
 /* Rank 0 alone reads: the others may have disks of their own. */

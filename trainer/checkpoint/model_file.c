@@ -11,10 +11,7 @@
 
 tw_status model_file_named(const char *path, tw_status status)
 {
-    if (status == TW_OK) return TW_OK;
-    char text[1024];
-    snprintf(text, sizeof text, "%s", tw_last_error());
-    return tw_fail(status, "%s: %s", path, text);
+    return status == TW_OK ? TW_OK : tw_fail(status, "%s: %s", path, tw_last_error());
 }
 
 /* The newest with a model file. */
@@ -146,15 +143,12 @@ static tw_status load_whole(const char *file, int bases, tw_state **state);
 
 static tw_status load_base(const char *file, const tw_state *adapters, int bases, tw_state **merged)
 {
-    char text[1024];
     tw_state *weights;
     if (bases == 0) return tw_fail(TW_ERROR_FORMAT, "%s: more than %d runs of adapters in a row", file, BASES_MOST);
     tw_status status = load_whole(tw_state_text(adapters, BASE), bases - 1, &weights);
     if (status != TW_OK && bases < BASES_MOST) return status; /* named already */
-    if (status != TW_OK) {
-        snprintf(text, sizeof text, "%s", tw_last_error());
-        return tw_fail(status, "%s: the weights that its adapters belong to: %s", file, text);
-    }
+    if (status != TW_OK)
+        return tw_fail(status, "%s: the weights that its adapters belong to: %s", file, tw_last_error());
     status = model_file_named(file, base_merge(adapters, weights, merged));
     tw_state_destroy(weights);
     return status;
@@ -170,9 +164,14 @@ static tw_status load_whole(const char *file, int bases, tw_state **state)
     return status;
 }
 
-static tw_status read_loaded(const char *file, tw_state *state, tw_status (*read)(void *reader, const tw_state *state),
-                             void *reader)
+/* Whole, or what the file itself holds. */
+static tw_status read_model(const char *path, const model_choice *meant, bool whole,
+                            tw_status (*read)(void *reader, const tw_state *state), void *reader)
 {
+    char file[CHECKPOINT_PATH];
+    tw_state *state;
+    TW_TRY(find_model(path, meant, file));
+    TW_TRY(whole ? load_whole(file, BASES_MOST, &state) : load(file, &state));
     tw_status status = tw_state_put_text(state, TASK_FILE, file);
     if (status == TW_OK) status = model_file_named(file, read(reader, state));
     tw_state_destroy(state);
@@ -182,21 +181,13 @@ static tw_status read_loaded(const char *file, tw_state *state, tw_status (*read
 tw_status model_file_read(const char *path, const model_choice *meant,
                           tw_status (*read)(void *reader, const tw_state *state), void *reader)
 {
-    char file[CHECKPOINT_PATH];
-    tw_state *state;
-    TW_TRY(find_model(path, meant, file));
-    TW_TRY(load_whole(file, BASES_MOST, &state));
-    return read_loaded(file, state, read, reader);
+    return read_model(path, meant, true, read, reader);
 }
 
 tw_status model_file_read_own(const char *path, const model_choice *meant,
                               tw_status (*read)(void *reader, const tw_state *state), void *reader)
 {
-    char file[CHECKPOINT_PATH];
-    tw_state *state;
-    TW_TRY(find_model(path, meant, file));
-    TW_TRY(load(file, &state));
-    return read_loaded(file, state, read, reader);
+    return read_model(path, meant, false, read, reader);
 }
 
 bool model_file_is_weight(const tw_state_entry *entry)

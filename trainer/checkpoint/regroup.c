@@ -45,9 +45,7 @@ tw_status regroup_read(void *context, int rank, const tw_state **state)
 
 tw_status regroup_name(const worker *w, const regrouping *from, tw_status status)
 {
-    char text[1024];
-    snprintf(text, sizeof text, "%s", tw_last_error());
-    return tw_fail(status, "%s cannot be taken over by %d workers: %s", from->folder, w->size, text);
+    return tw_fail(status, "%s cannot be taken over by %d workers: %s", from->folder, w->size, tw_last_error());
 }
 
 static tw_status take_scheme(worker *w, const regrouping *from)

@@ -27,11 +27,8 @@ tw_status folder_make(const char *path)
 
 tw_status folder_choose(const char *name, char *out, size_t room)
 {
-    char why[512];
-    if (folder_make("runs") != TW_OK) {
-        snprintf(why, sizeof why, "%s", tw_last_error());
-        return tw_fail(TW_ERROR_IO, "%s; --out DIR chooses another, --out none keeps nothing", why);
-    }
+    if (folder_make("runs") != TW_OK)
+        return tw_fail(TW_ERROR_IO, "%s; --out DIR chooses another, --out none keeps nothing", tw_last_error());
     for (unsigned i = 1;; i++) {
         snprintf(out, room, "runs/%s-%u", name, i);
         if (mkdir(out, 0777) == 0) return TW_OK;

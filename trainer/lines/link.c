@@ -83,6 +83,13 @@ static int link_compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+void link_order_times(double *times, size_t count, double *median, double *worst)
+{
+    qsort(times, count, sizeof *times, link_compare);
+    *median = times[count / 2];
+    *worst = times[count - 1];
+}
+
 static tw_status ping(const link_end *end, link_figures *figures)
 {
     double halves[PINGS] = {0}, started = tw_clock(), echo;
@@ -94,9 +101,7 @@ static tw_status ping(const link_end *end, link_figures *figures)
         TW_TRY(receive_value(end, &echo));
         if (count++ >= 0) halves[count - 1] = (tw_clock() - began) / 2;
     }
-    qsort(halves, (size_t)count, sizeof *halves, link_compare);
-    figures->median = halves[count / 2];
-    figures->worst = halves[count - 1];
+    link_order_times(halves, (size_t)count, &figures->median, &figures->worst);
     TW_TRY(send_value(end, figures->median));
     return send_value(end, figures->worst);
 }

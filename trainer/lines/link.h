@@ -34,4 +34,7 @@ typedef struct link_figures {
  * end, when it is silent for the timeout. */
 tw_status link_measure(link_end *end, link_figures *figures);
 
+/* Puts times in their order; one at least. */
+void link_order_times(double *times, size_t count, double *median, double *worst);
+
 #endif

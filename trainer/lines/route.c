@@ -1,5 +1,6 @@
 #include "route.h"
 #include "error.h"
+#include "link.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -161,12 +162,6 @@ static int connect_once(const struct addrinfo *to, double seconds, double *took)
     return error;
 }
 
-static int compare_times(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 static int try_connections(const struct addrinfo *to, double seconds, route *found)
 {
     double times[ROUTE_TRIES];
@@ -174,9 +169,7 @@ static int try_connections(const struct addrinfo *to, double seconds, route *fou
         int error = connect_once(to, seconds, &times[i]);
         if (error) return error;
     }
-    qsort(times, ROUTE_TRIES, sizeof *times, compare_times);
-    found->median = times[ROUTE_TRIES / 2];
-    found->worst = times[ROUTE_TRIES - 1];
+    link_order_times(times, ROUTE_TRIES, &found->median, &found->worst);
     return 0;
 }
 

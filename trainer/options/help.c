@@ -33,28 +33,24 @@ static void describe_value(const option_row *row, char *text, size_t capacity)
              fallback && *range ? "; " : "", range);
 }
 
-void option_explain(const option_row *row, char *text, size_t capacity)
+option_entry option_explain(const option_row *row)
 {
     char value[512];
+    option_entry entry = {.value = ""};
     const char *choices = row->kind == OPTION_CHOICE ? row->choices : "";
     describe_value(row, value, sizeof value);
-    snprintf(text, capacity, "%s%s%s%s", row->help, *choices ? ": " : "", choices, value);
-}
-
-void option_placeholder(const option_row *row, char *text, size_t capacity)
-{
-    text[0] = 0;
-    if (row->kind == OPTION_FLAG) return;
-    snprintf(text, capacity, row->alone ? "[%s]" : "%s", row->placeholder ? row->placeholder : "WORD");
+    snprintf(entry.name, sizeof entry.name, "--%s", row->name);
+    if (row->kind != OPTION_FLAG)
+        snprintf(entry.value, sizeof entry.value, row->alone ? "[%s]" : "%s",
+                 row->placeholder ? row->placeholder : "WORD");
+    snprintf(entry.meaning, sizeof entry.meaning, "%s%s%s%s", row->help, *choices ? ": " : "", choices, value);
+    return entry;
 }
 
 static void print_option(const page_text *text, const option_row *row)
 {
-    char name[OPTION_NAME_MOST], value[OPTION_NAME_MOST], meaning[OPTION_MEANING_MOST];
-    snprintf(name, sizeof name, "--%s", row->name);
-    option_placeholder(row, value, sizeof value);
-    option_explain(row, meaning, sizeof meaning);
-    page_text_entry(text, name, value, meaning);
+    option_entry entry = option_explain(row);
+    page_text_entry(text, entry.name, entry.value, entry.meaning);
 }
 
 void options_help(const option_page *page, FILE *file)

@@ -55,11 +55,8 @@ void options_manual_entry(FILE *file, const char *name, const char *value, const
 
 static void print_option(FILE *file, const option_row *row)
 {
-    char name[OPTION_NAME_MOST], value[OPTION_NAME_MOST], meaning[OPTION_MEANING_MOST];
-    snprintf(name, sizeof name, "--%s", row->name);
-    option_placeholder(row, value, sizeof value);
-    option_explain(row, meaning, sizeof meaning);
-    options_manual_entry(file, name, value, meaning);
+    option_entry entry = option_explain(row);
+    options_manual_entry(file, entry.name, entry.value, entry.meaning);
 }
 
 void options_manual(const option_page *page, const char *name, const char *summary, FILE *file)

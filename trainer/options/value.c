@@ -23,49 +23,33 @@ double option_least(const option_row *row)
     return row->least < 0 ? 0 : row->least;
 }
 
-int option_describe_range(const option_row *row, char *text, size_t capacity)
+void option_describe_range(const option_row *row, char *text, size_t capacity)
 {
     char least[OPTION_TEXT_MOST], most[OPTION_TEXT_MOST];
     bool from = isfinite(row->least), to = isfinite(row->most);
     text[0] = 0;
-    if (row->kind != OPTION_INTEGER && row->kind != OPTION_REAL) return 0;
+    if (row->kind != OPTION_INTEGER && row->kind != OPTION_REAL) return;
     write_end(row, row->least, least);
     write_end(row, row->most, most);
-    if (from && to) return snprintf(text, capacity, "%s to %s", least, most);
-    if (from) return snprintf(text, capacity, "at least %s", least);
-    if (to) return snprintf(text, capacity, "at most %s", most);
-    return 0;
+    if (from && to)
+        snprintf(text, capacity, "%s to %s", least, most);
+    else if (from || to)
+        snprintf(text, capacity, "at %s %s", from ? "least" : "most", from ? least : most);
 }
 
-static const char *kind_noun(option_kind kind)
+void option_describe(const option_row *row, char *text, size_t capacity)
 {
-    switch (kind) {
-    case OPTION_FLAG:
-        return "on or off";
-    case OPTION_TEXT:
-        return "a text";
-    case OPTION_INTEGER:
-        return "a whole number";
-    case OPTION_REAL:
-        return "a number";
-    case OPTION_CHOICE:
-        return "one of";
-    }
-    return "";
-}
-
-int option_describe(const option_row *row, char *text, size_t capacity)
-{
-    char least[OPTION_TEXT_MOST], most[OPTION_TEXT_MOST];
-    const char *noun = kind_noun(row->kind);
-    if (row->kind == OPTION_CHOICE) return snprintf(text, capacity, "%s %s", noun, row->choices);
-    if (row->kind != OPTION_INTEGER && row->kind != OPTION_REAL) return snprintf(text, capacity, "%s", noun);
-    bool from = isfinite(row->least), to = isfinite(row->most);
-    write_end(row, option_least(row), least);
-    write_end(row, row->most, most);
-    if (from && to) return snprintf(text, capacity, "%s from %s to %s", noun, least, most);
-    if (from) return snprintf(text, capacity, "%s of at least %s", noun, least);
-    return snprintf(text, capacity, to ? "%s of at most %s" : "%s", noun, most);
+    static const char *const nouns[] = {[OPTION_FLAG] = "on or off",
+                                        [OPTION_TEXT] = "a text",
+                                        [OPTION_INTEGER] = "a whole number",
+                                        [OPTION_REAL] = "a number",
+                                        [OPTION_CHOICE] = "one of "};
+    char range[OPTION_RANGE_MOST];
+    option_row shown = *row;
+    shown.least = option_least(row);
+    option_describe_range(&shown, range, sizeof range);
+    const char *joint = !*range ? "" : isfinite(shown.least) && isfinite(shown.most) ? " from " : " of ";
+    snprintf(text, capacity, "%s%s%s", nouns[row->kind], joint, row->kind == OPTION_CHOICE ? row->choices : range);
 }
 
 /* The position of `word` in "one|two|three"; -1 if it is none of them. */

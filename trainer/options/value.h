@@ -28,15 +28,17 @@ void option_value_store(const option_row *row, void *target, option_value value)
 /* The least that a person may give. Where the default stands for something, a number below stands for it, and is
  * written by nobody but the program. */
 double option_least(const option_row *row);
-/* "a whole number of at least 1". Returns what snprintf would. */
-int option_describe(const option_row *row, char *text, size_t capacity);
-/* "1 .. 1000", "at least 1"; empty where there is no range. */
-int option_describe_range(const option_row *row, char *text, size_t capacity);
+/* "a whole number of at least 1". */
+void option_describe(const option_row *row, char *text, size_t capacity);
+/* "1 to 1000", "at least 1"; empty where there is no range. */
+void option_describe_range(const option_row *row, char *text, size_t capacity);
 
-/* A row's sentence with its default and range, and what stands for its value; for pages. */
+/* What a page says of a row: "--epochs", "N", and its sentence with the default and the range. */
 enum { OPTION_NAME_MOST = 128, OPTION_MEANING_MOST = 2048 };
-void option_explain(const option_row *row, char *text, size_t capacity);
-void option_placeholder(const option_row *row, char *text, size_t capacity);
+typedef struct option_entry {
+    char name[OPTION_NAME_MOST], value[OPTION_NAME_MOST], meaning[OPTION_MEANING_MOST];
+} option_entry;
+option_entry option_explain(const option_row *row);
 
 /* Reads one text and makes it the row's value, unless a stronger source has set it. */
 tw_status option_set(options *set, size_t index, const char *text, const option_origin *origin);

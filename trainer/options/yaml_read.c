@@ -14,6 +14,8 @@ typedef struct reader {
     const char *name;   /* of the file */
     options *set;
     bool seen[OPTIONS_MOST];
+    const char *wanted; /* where one value alone is read: its key, and where it goes */
+    char **value;
 } reader;
 
 static tw_status refuse_yaml(const reader *r)
@@ -137,77 +139,69 @@ static tw_status pass_over(reader *r)
 }
 
 /* The last event was a key's. */
-static tw_status take_if_named(reader *r, const char *name, char **value)
+static tw_status take_if_named(reader *r)
 {
     const char *key = scalar_text(&r->event);
-    bool found = key && strcmp(key, name) == 0;
+    bool found = key && strcmp(key, r->wanted) == 0;
     TW_TRY(pass_over(r));
     TW_TRY(yaml_read_advance(r));
     const char *text = found ? scalar_text(&r->event) : NULL;
-    if (text && !(*value = strdup(text))) return tw_fail(TW_ERROR_MEMORY, "%s: no memory to read it", r->name);
+    if (text && !(*r->value = strdup(text))) return tw_fail(TW_ERROR_MEMORY, "%s: no memory to read it", r->name);
     return pass_over(r);
 }
 
-static tw_status look_for(reader *r, const char *name, char **value)
+static tw_status look_for(reader *r)
 {
     TW_TRY(yaml_read_advance(r)); /* the stream starts */
     TW_TRY(yaml_read_advance(r)); /* the document starts, or the stream ends */
     if (r->event.type != YAML_STREAM_END_EVENT) TW_TRY(yaml_read_advance(r));
     if (r->event.type != YAML_MAPPING_START_EVENT) return TW_OK;
-    while (!*value) {
+    while (!*r->value) {
         TW_TRY(yaml_read_advance(r));
         if (r->event.type == YAML_MAPPING_END_EVENT) return TW_OK;
-        TW_TRY(take_if_named(r, name, value));
+        TW_TRY(take_if_named(r));
     }
     return TW_OK;
 }
 
-tw_status options_find_in_file(const char *path, const char *name, char **value)
+/* ---- files and texts --------------------------------------------------------------------------------------------- */
+
+/* From `file`, or where that is NULL from text[0 .. size). */
+static tw_status read_source(reader *r, FILE *file, const char *text, size_t size, tw_status (*read)(reader *r))
+{
+    if (!yaml_parser_initialize(&r->parser)) return tw_fail(TW_ERROR_MEMORY, "%s: no memory to read it", r->name);
+    if (file)
+        yaml_parser_set_input_file(&r->parser, file);
+    else
+        yaml_parser_set_input_string(&r->parser, (const unsigned char *)text, size);
+    tw_status status = read(r);
+    yaml_event_delete(&r->event);
+    yaml_parser_delete(&r->parser);
+    return status;
+}
+
+static tw_status read_file(reader *r, tw_status (*read)(reader *r))
 {
     FILE *file;
-    reader r = {.name = path};
-    *value = NULL;
-    TW_TRY(regular_file_stream(path, "r", &file));
-    if (!yaml_parser_initialize(&r.parser)) {
-        fclose(file);
-        return tw_fail(TW_ERROR_MEMORY, "%s: no memory to read it", path);
-    }
-    yaml_parser_set_input_file(&r.parser, file);
-    tw_status status = look_for(&r, name, value);
-    yaml_event_delete(&r.event);
-    yaml_parser_delete(&r.parser);
+    TW_TRY(regular_file_stream(r->name, "r", &file));
+    tw_status status = read_source(r, file, NULL, 0, read);
+    if (ferror(file)) status = tw_fail(TW_ERROR_IO, "%s: cannot read it", r->name);
     fclose(file);
     return status;
 }
 
-/* ---- a whole file ------------------------------------------------------------------------------------------------ */
-
-/* From `file`, or where that is NULL from text[0 .. size). */
-static tw_status read_source(options *set, const char *name, FILE *file, const char *text, size_t size)
+tw_status options_find_in_file(const char *path, const char *name, char **value)
 {
-    reader r = {.name = name, .set = set};
-    if (!yaml_parser_initialize(&r.parser)) return tw_fail(TW_ERROR_MEMORY, "%s: no memory to read it", name);
-    if (file)
-        yaml_parser_set_input_file(&r.parser, file);
-    else
-        yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, size);
-    tw_status status = read_stream(&r);
-    yaml_event_delete(&r.event);
-    yaml_parser_delete(&r.parser);
-    return status;
+    *value = NULL;
+    return read_file(&(reader){.name = path, .wanted = name, .value = value}, look_for);
 }
 
 tw_status options_read_text(options *set, const char *name, const char *text, size_t size)
 {
-    return read_source(set, name, NULL, text, size);
+    return read_source(&(reader){.name = name, .set = set}, NULL, text, size, read_stream);
 }
 
 tw_status options_read_file(options *set, const char *path)
 {
-    FILE *file;
-    TW_TRY(regular_file_stream(path, "r", &file));
-    tw_status status = read_source(set, path, file, NULL, 0);
-    if (ferror(file)) status = tw_fail(TW_ERROR_IO, "%s: cannot read it", path);
-    fclose(file);
-    return status;
+    return read_file(&(reader){.name = path, .set = set}, read_stream);
 }

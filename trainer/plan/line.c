@@ -19,21 +19,15 @@ static double line_of(const peers_report *found, int rank, int towards)
     return rate;
 }
 
-static int compare_latencies(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 static double middle_latency(const peers_report *found)
 {
-    double all[PEERS_MOST * PEERS_MOST] = {0};
+    double all[PEERS_MOST * PEERS_MOST] = {0}, median, worst;
     size_t count = 0;
     for (int from = 0; from < found->size; from++)
         for (int to = 0; to < found->size; to++)
             if (from != to) all[count++] = found->links[from][to].median;
-    qsort(all, count, sizeof *all, compare_latencies);
-    return all[count / 2];
+    link_order_times(all, count, &median, &worst);
+    return median;
 }
 
 static void line_conclude(const peers_report *found, tw_world_options *world)

@@ -121,13 +121,13 @@ static const char *number_format(const range *r)
     return r->logarithmic || r->high < 1e6 ? "%.0s%c" : "%.1s%c";
 }
 
-static void set_axis(FILE *script, char axis, const range *r, const char *label, const char *format)
+static void set_axis(FILE *script, char axis, const range *r, const char *label)
 {
     char name[] = {axis, 'l', 'a', 'b', 'e', 'l', 0};
     set_text(script, name, label);
     fprintf(script, "%s logscale %c\nset %crange [%.9g:%.9g]\nset format %c ", r->logarithmic ? "set" : "unset", axis,
             axis, r->low, r->high, axis);
-    plot_write_text(script, format ? format : number_format(r));
+    plot_write_text(script, number_format(r));
     fputc('\n', script);
 }
 
@@ -259,8 +259,8 @@ static void write_panel(FILE *script, const char *name, const plot_panel *panel,
     if (!find_ranges(panel, &x, &y)) return;
     size_t drawn = 0;
     set_text(script, "title", panel->title);
-    set_axis(script, 'x', &x, panel->x_label, panel->x_format);
-    set_axis(script, 'y', &y, panel->y_label, panel->y_format);
+    set_axis(script, 'x', &x, panel->x_label);
+    set_axis(script, 'y', &y, panel->y_label);
     set_ticks(script, panel, &x, &y);
     fprintf(script, "set lmargin %d\nset rmargin %zu\nset bmargin %d\nset tmargin %d\nunset label\nunset arrow\n", LEFT,
             margin_of(panel), BOTTOM, TOP);

@@ -26,7 +26,6 @@ typedef struct plot_curve {
 
 typedef struct plot_panel {
     const char *title, *x_label, *y_label;
-    const char *x_format, *y_format;   /* gnuplot's, of the numbers at the axes; NULL: its own */
     bool x_logarithmic, y_logarithmic; /* what is not above 0 is left out then */
     bool x_at_points;                  /* the axis is marked where the first curve has its points, and nowhere else */
     bool y_from_zero;

@@ -3,6 +3,7 @@
 #include "folder.h"
 #include "json_file.h"
 #include "regular_file.h"
+#include "room.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -24,13 +25,8 @@ const char *run_log_text(const cJSON *object, const char *key)
 static tw_status run_log_add_line(run_lines *all, const run_line *line)
 {
     while (all->count && all->lines[all->count - 1].values[RUN_STEP] >= line->values[RUN_STEP]) all->count--;
-    if (all->count == all->room) {
-        size_t room = all->room ? 2 * all->room : 256;
-        run_line *larger = realloc(all->lines, room * sizeof *larger);
-        if (!larger) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu lines of metrics", room);
-        all->lines = larger;
-        all->room = room;
-    }
+    if (!room_make(&all->lines, &all->room, all->count + 1, sizeof *all->lines))
+        return tw_fail(TW_ERROR_MEMORY, "no memory for %zu lines of metrics", all->count + 1);
     all->lines[all->count++] = *line;
     return TW_OK;
 }

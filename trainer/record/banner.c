@@ -3,15 +3,8 @@
 #include "progress.h"
 #include "scheme.h"
 #include "seal.h"
+#include "shape.h"
 #include <string.h>
-
-static void shape_text(const tw_tensor *tensor, char *text, size_t capacity)
-{
-    size_t at = 0;
-    text[0] = '\0';
-    for (size_t d = 0; d < tensor->dims && at < capacity; d++)
-        at += (size_t)snprintf(text + at, capacity - at, "%s%zu", d ? "x" : "", tensor->shape[d]);
-}
 
 /* One line for all biases and norms, of which deep networks have hundreds. */
 static void print_vectors(FILE *stream, const worker *w)
@@ -79,10 +72,9 @@ static void print_matrices(FILE *stream, const worker *w)
     const tw_tensor *tensors = w->learner->tensors;
     for (size_t i = 0; i < w->learner->tensor_count; i++) {
         if (tensors[i].dims <= 1) continue;
-        char shape[64];
-        shape_text(&tensors[i], shape, sizeof shape);
-        fprintf(stream, "  %-28s %-14s %10zu  %s\n", tensors[i].name, shape, tw_tensor_count(&tensors[i]),
-                worker_plan(w, i));
+        char shape[SHAPE_TEXT];
+        fprintf(stream, "  %-28s %-14s %10zu  %s\n", tensors[i].name,
+                shape_text(tensors[i].dims, tensors[i].shape, shape), tw_tensor_count(&tensors[i]), worker_plan(w, i));
     }
 }
 

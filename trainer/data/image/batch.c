@@ -129,22 +129,13 @@ static void make_grey(uint8_t *planes, size_t plane)
 
 tw_status image_treat_path(const image_treatment *t, picture_desk *desk, const char *path, uint32_t chance, float *dst)
 {
-    picture_header header;
-    size_t size;
-    uint8_t *planes;
-    TW_TRY(picture_desk_open(desk, path, &size, &header));
-    picture_box part = t->augment.parts ? draw_part(t, &header, chance)
-                                        : picture_middle(&header, (double)t->set->width / (double)t->set->height);
-    TW_TRY(picture_desk_read(desk, path, size, &header, &part, t->set->width, t->set->height, &planes));
-    if (t->set->channels == 1) make_grey(planes, t->set->height * t->set->width);
-    image_treat(t, planes, chance, dst);
+    TW_TRY(picture_desk_open(desk, path));
+    picture_box part = t->augment.parts ? draw_part(t, &desk->header, chance)
+                                        : picture_middle(&desk->header, (double)t->set->width / (double)t->set->height);
+    TW_TRY(picture_desk_read(desk, path, &part, t->set->width, t->set->height));
+    if (t->set->channels == 1) make_grey(desk->planes.bytes, t->set->height * t->set->width);
+    image_treat(t, desk->planes.bytes, chance, dst);
     return TW_OK;
-}
-
-tw_status image_treat_file(const image_treatment *t, picture_desk *desk, uint32_t index, uint32_t chance, float *dst)
-{
-    char path[PICTURE_PATH_MOST];
-    return image_treat_path(t, desk, picture_files_path(t->data, t->set, index, path), chance, dst);
 }
 
 void dataset_batch(const dataset *data, const image_set *set, const uint32_t *order, size_t count,

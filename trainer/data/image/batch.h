@@ -24,11 +24,9 @@ image_treatment image_treatment_of(const dataset *data, const image_set *set, co
  * index, too. */
 void image_treat(const image_treatment *treatment, const uint8_t *src, uint32_t chance, float *dst);
 
-/* Reads a file: a part of it is brought to the set's size, to grey where the set has one channel, then treated. */
+/* Reads a file: a part of it is brought to the set's size, to grey where the set has one channel, then treated.
+ * TW_ERROR_IO and TW_ERROR_FORMAT come with a line that names the file. */
 tw_status image_treat_path(const image_treatment *treatment, picture_desk *desk, const char *path, uint32_t chance,
-                           float *dst);
-/* The same with image `index` of a set in files. */
-tw_status image_treat_file(const image_treatment *treatment, picture_desk *desk, uint32_t index, uint32_t chance,
                            float *dst);
 
 #endif

@@ -47,11 +47,13 @@ static bool is_fault(tw_status status)
 static tw_status fill_place(const image_batch *b, picture_desk *desk, size_t place, char first[1024])
 {
     const image_set *set = b->treatment.set;
+    char path[PICTURE_PATH_MOST];
     uint32_t wanted = b->order[place], index = wanted;
     size_t attempts = b->whole ? ATTEMPTS : 1;
     tw_status status = TW_OK;
     for (size_t i = 0; i < attempts; i++, index = (uint32_t)((index + 1) % set->count)) {
-        status = image_treat_file(&b->treatment, desk, index, wanted, b->images + place * b->size);
+        picture_files_path(b->treatment.data, set, index, path);
+        status = image_treat_path(&b->treatment, desk, path, wanted, b->images + place * b->size);
         b->labels[place] = set->labels[index];
         if (!is_fault(status)) break;
         if (i == 0) snprintf(first, 1024, "%s", tw_last_error());

@@ -62,55 +62,46 @@ void picture_desk_release(picture_desk *desk)
 /* Names are anybody's: the line may not hold what breaks lines. */
 static tw_status show_line(tw_status status)
 {
-    char text[1024], shown[1024];
-    snprintf(text, sizeof text, "%s", tw_last_error());
+    char shown[1024];
+    const char *text = tw_last_error();
     return tw_fail(status, "%s", code_point_show(text, strlen(text), shown, sizeof shown));
 }
 
 static tw_status name_file(const char *path, tw_status status)
 {
-    char text[512];
     if (status == TW_OK || status == TW_ERROR_MEMORY) return status;
-    snprintf(text, sizeof text, "%s", tw_last_error());
-    tw_fail(status, "%s: %s", path, text);
-    return show_line(status);
+    return show_line(tw_fail(status, "%s: %s", path, tw_last_error()));
 }
 
-static tw_status read_bytes(int descriptor, uint8_t *bytes, size_t wanted, size_t *size)
+static tw_status read_bytes(picture_desk *desk, int descriptor, size_t wanted)
 {
-    *size = 0;
-    while (*size < wanted) {
-        ssize_t got = read(descriptor, bytes + *size, wanted - *size);
+    for (desk->size = 0; desk->size < wanted;) {
+        ssize_t got = read(descriptor, desk->file.bytes + desk->size, wanted - desk->size);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return tw_fail(TW_ERROR_IO, "cannot read it: %s", strerror(errno));
         if (got == 0) return TW_OK;
-        *size += (size_t)got;
+        desk->size += (size_t)got;
     }
     return TW_OK;
 }
 
-static tw_status read_opened(picture_desk *desk, int descriptor, size_t *size)
+static tw_status read_opened(picture_desk *desk, int descriptor)
 {
     struct stat about;
     if (fstat(descriptor, &about) != 0) return tw_fail(TW_ERROR_IO, "cannot read it: %s", strerror(errno));
     if ((uint64_t)about.st_size > most_bytes)
         return tw_fail(TW_ERROR_FORMAT, "larger than %zu MiB, the most a picture's file may be", most_bytes >> 20);
     TW_TRY(picture_reserve(&desk->file, (size_t)about.st_size + 1));
-    return read_bytes(descriptor, desk->file.bytes, (size_t)about.st_size, size);
+    return read_bytes(desk, descriptor, (size_t)about.st_size);
 }
 
-static tw_status measure_opened(picture_desk *desk, int descriptor, size_t *size, picture_header *header)
-{
-    TW_TRY(read_opened(desk, descriptor, size));
-    return picture_measure(desk->file.bytes, *size, header);
-}
-
-tw_status picture_desk_open(picture_desk *desk, const char *path, size_t *size, picture_header *header)
+tw_status picture_desk_open(picture_desk *desk, const char *path)
 {
     int descriptor = -1;
     tw_status status = regular_file_open(path, O_RDONLY, &descriptor);
     if (status != TW_OK) return show_line(status);
-    status = measure_opened(desk, descriptor, size, header);
+    status = read_opened(desk, descriptor);
+    if (status == TW_OK) status = picture_measure(desk->file.bytes, desk->size, &desk->header);
     close(descriptor);
     return name_file(path, status);
 }
@@ -125,11 +116,12 @@ static size_t reduction_for(const picture_box *part, size_t width, size_t height
     return reduction;
 }
 
-static tw_status decode_part(picture_desk *desk, size_t size, const picture_header *header, const picture_box *part,
-                             size_t width, size_t height)
+static tw_status decode_part(picture_desk *desk, const picture_box *part, size_t width, size_t height)
 {
     picture decoded;
-    TW_TRY(picture_decode(desk->file.bytes, size, header, reduction_for(part, width, height), &desk->room, &decoded));
+    const picture_header *header = &desk->header;
+    const size_t reduction = reduction_for(part, width, height);
+    TW_TRY(picture_decode(desk->file.bytes, desk->size, header, reduction, &desk->room, &decoded));
     double across = (double)decoded.width / (double)header->width;
     double down = (double)decoded.height / (double)header->height;
     picture_box scaled = {part->left * across, part->top * down, part->width * across, part->height * down};
@@ -137,12 +129,9 @@ static tw_status decode_part(picture_desk *desk, size_t size, const picture_head
     return picture_resample(&decoded, &scaled, width, height, &desk->room, desk->planes.bytes);
 }
 
-tw_status picture_desk_read(picture_desk *desk, const char *path, size_t size, const picture_header *header,
-                            const picture_box *part, size_t width, size_t height, uint8_t **planes)
+tw_status picture_desk_read(picture_desk *desk, const char *path, const picture_box *part, size_t width, size_t height)
 {
-    tw_status status = decode_part(desk, size, header, part, width, height);
-    *planes = desk->planes.bytes;
-    return name_file(path, status);
+    return name_file(path, decode_part(desk, part, width, height));
 }
 
 picture_box picture_middle(const picture_header *header, double aspect)

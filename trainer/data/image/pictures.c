@@ -16,6 +16,7 @@
 #include "hold_out.h"
 #include "image_loader.h"
 #include "picture_files.h"
+#include "room.h"
 #include "shuffle.h"
 
 enum { CLASSES_MOST = 65536, USUAL_SIZE = 64, USUAL_DECODERS = 2, MEASURED_AT_ONCE = 40 };
@@ -93,38 +94,15 @@ static tw_status no_memory(void)
     return tw_fail(TW_ERROR_MEMORY, "no memory for the list of pictures");
 }
 
-static tw_status grow_names(picture_files *f, size_t more)
-{
-    if (f->used + more <= f->capacity) return TW_OK;
-    size_t capacity = 2 * f->capacity + more + 4096;
-    char *names = realloc(f->names, capacity);
-    if (!names) return no_memory();
-    f->names = names;
-    f->capacity = capacity;
-    return TW_OK;
-}
-
-static tw_status grow_entries(image_set *set)
-{
-    picture_files *f = set->files;
-    if (set->count < f->room) return TW_OK;
-    size_t room = 2 * f->room + 256;
-    size_t *at = realloc(f->at, room * sizeof *at);
-    if (at) f->at = at;
-    uint16_t *labels = realloc(set->labels, room * sizeof *labels);
-    if (labels) set->labels = labels;
-    if (!at || !labels) return no_memory();
-    f->room = room;
-    return TW_OK;
-}
-
 static tw_status pictures_append(image_set *set, const char *name, size_t label)
 {
     picture_files *f = set->files;
     size_t bytes = strlen(name) + 1;
     if (set->count == UINT32_MAX) return tw_fail(TW_ERROR_FORMAT, "more pictures than 2^32 - 1");
-    TW_TRY(grow_names(f, bytes));
-    TW_TRY(grow_entries(set));
+    if (!room_make(&f->names, &f->capacity, f->used + bytes, 1) ||
+        !room_make(&f->at, &f->room, set->count + 1, sizeof *f->at) ||
+        !room_make(&set->labels, &f->label_room, set->count + 1, sizeof *set->labels))
+        return no_memory();
     memcpy(f->names + f->used, name, bytes);
     f->at[set->count] = f->used;
     set->labels[set->count++] = (uint16_t)label;

@@ -8,6 +8,7 @@
 
 #include "code_point.h"
 #include "error.h"
+#include "room.h"
 
 size_t transcript_capacity(const char *src)
 {
@@ -64,13 +65,8 @@ static size_t place_of(const alphabet *a, uint32_t letter)
 
 static tw_status insert(alphabet *a, size_t place, uint32_t letter)
 {
-    if (a->count == a->capacity) {
-        size_t capacity = 2 * a->capacity + 64;
-        uint32_t *grown = realloc(a->letters, capacity * sizeof *grown);
-        if (!grown) return tw_fail(TW_ERROR_MEMORY, "no memory for an alphabet of %zu letters", capacity);
-        a->letters = grown;
-        a->capacity = capacity;
-    }
+    if (!room_make(&a->letters, &a->capacity, a->count + 1, sizeof *a->letters))
+        return tw_fail(TW_ERROR_MEMORY, "no memory for an alphabet of %zu letters", a->count + 1);
     memmove(a->letters + place + 1, a->letters + place, (a->count - place) * sizeof *a->letters);
     a->letters[place] = letter;
     a->count++;

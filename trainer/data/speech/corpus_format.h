@@ -3,6 +3,7 @@
 #ifndef TRAINER_SPEECH_CORPUS_FORMAT_H
 #define TRAINER_SPEECH_CORPUS_FORMAT_H
 
+#include <fts.h>
 #include <stdbool.h>
 
 #include "speech_corpus.h"
@@ -29,5 +30,17 @@ tw_status corpus_path(char path[CORPUS_PATH], const char *folder, const char *na
 /* The folder a file stands in. */
 void corpus_parent(char folder[CORPUS_PATH], const char *path);
 bool corpus_holds(const char *folder, const char *name);
+
+/* Files below a folder, which are met in the order of their names. */
+typedef struct corpus_files {
+    int deepest; /* folders on the way to one, at most */
+    bool (*wanted)(const FTSENT *file);
+    tw_status (*take)(const char *root, const FTSENT *file, speech_list *list);
+} corpus_files;
+
+/* Takes all that are wanted. TW_ERROR_IO names the folder. */
+tw_status corpus_take_files(const char *root, const corpus_files *files, speech_list *list);
+/* Whether there is one. */
+bool corpus_has_files(const char *root, const corpus_files *files);
 
 #endif

@@ -1,23 +1,12 @@
-/* A tree of folders with sounds in them and nothing else: what there mostly is of speech that nobody has written down.
- * The sounds of one folder count as one speaker's. */
-#include <fts.h>
+/* Walking through folders; and a tree of folders with sounds in them and nothing else: what there mostly is of speech
+ * that nobody has written down. The sounds of one folder count as one speaker's. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "corpus_format.h"
 #include "error.h"
-
-static const char *const endings[] = {".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".gsm", ".au", ".aiff"};
-
-static bool is_sound(const FTSENT *entry)
-{
-    const char *ending = strrchr(entry->fts_name, '.');
-    if (entry->fts_info != FTS_F || !ending) return false;
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
-        if (strcasecmp(ending, endings[i]) == 0) return true;
-    return false;
-}
 
 static int corpus_tree_by_name(const FTSENT **a, const FTSENT **b)
 {
@@ -30,11 +19,45 @@ static FTS *open_tree(const char *path)
     return fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, corpus_tree_by_name);
 }
 
-static const FTSENT *next_sound(FTS *tree)
+static const FTSENT *next_file(FTS *tree, const corpus_files *files)
 {
-    for (FTSENT *entry; (entry = fts_read(tree));)
-        if (is_sound(entry)) return entry;
+    for (FTSENT *entry; (entry = fts_read(tree));) {
+        if (entry->fts_info == FTS_D && entry->fts_level >= files->deepest) fts_set(tree, entry, FTS_SKIP);
+        if (entry->fts_info == FTS_F && files->wanted(entry)) return entry;
+    }
     return NULL;
+}
+
+tw_status corpus_take_files(const char *root, const corpus_files *files, speech_list *list)
+{
+    tw_status status = TW_OK;
+    FTS *tree = open_tree(root);
+    if (!tree) return tw_fail(TW_ERROR_IO, "%s: cannot walk through its folders", root);
+    for (const FTSENT *file; status == TW_OK && (file = next_file(tree, files));)
+        status = files->take(root, file, list);
+    fts_close(tree);
+    return status;
+}
+
+bool corpus_has_files(const char *root, const corpus_files *files)
+{
+    FTS *tree = open_tree(root);
+    if (!tree) return false;
+    bool found = next_file(tree, files) != NULL;
+    fts_close(tree);
+    return found;
+}
+
+/* ---- sounds alone ---- */
+
+static const char *const endings[] = {".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".gsm", ".au", ".aiff"};
+
+static bool is_sound(const FTSENT *entry)
+{
+    const char *ending = strrchr(entry->fts_name, '.');
+    for (size_t i = 0; ending && i < sizeof endings / sizeof endings[0]; i++)
+        if (strcasecmp(ending, endings[i]) == 0) return true;
+    return false;
 }
 
 /* The id is the path from the tree's root on. */
@@ -50,23 +73,16 @@ static tw_status add_sound(const char *root, const FTSENT *entry, speech_list *l
     return speech_list_add(list, &one);
 }
 
+static const corpus_files sounds = {INT_MAX, is_sound, add_sound};
+
 static tw_status read_tree(const char *path, speech_list *list)
 {
-    tw_status status = TW_OK;
-    FTS *tree = open_tree(path);
-    if (!tree) return tw_fail(TW_ERROR_IO, "%s: cannot walk through its folders", path);
-    for (const FTSENT *entry; status == TW_OK && (entry = next_sound(tree));) status = add_sound(path, entry, list);
-    fts_close(tree);
-    return status;
+    return corpus_take_files(path, &sounds, list);
 }
 
 static bool found_tree(const char *path)
 {
-    FTS *tree = open_tree(path);
-    if (!tree) return false;
-    bool found = next_sound(tree) != NULL;
-    fts_close(tree);
-    return found;
+    return corpus_has_files(path, &sounds);
 }
 
 const corpus_format tree_format = {"tree", "folders with sound files", found_tree, read_tree, NULL};

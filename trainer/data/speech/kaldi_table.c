@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "room.h"
 
 static int by_key(const void *a, const void *b)
 {
@@ -12,13 +13,8 @@ static int by_key(const void *a, const void *b)
 
 static tw_status kaldi_table_append(const char *path, kaldi_table *table, char *line)
 {
-    if (table->count == table->capacity) {
-        size_t capacity = 2 * table->capacity + 256;
-        kaldi_entry *grown = realloc(table->entries, capacity * sizeof *grown);
-        if (!grown) return tw_fail(TW_ERROR_MEMORY, "%s: no memory for %zu of its lines", path, capacity);
-        table->entries = grown;
-        table->capacity = capacity;
-    }
+    if (!room_make(&table->entries, &table->capacity, table->count + 1, sizeof *table->entries))
+        return tw_fail(TW_ERROR_MEMORY, "%s: no memory for %zu of its lines", path, table->count + 1);
     kaldi_entry *entry = &table->entries[table->count++];
     entry->line = table->lines.number;
     entry->value = line;

@@ -10,6 +10,7 @@
 
 #include "error.h"
 #include "regular_file.h"
+#include "room.h"
 
 static const float loudest = 1e10f;                           /* 32-bit integers as they are; no power overflows */
 static const double may_lack = 0.5;                           /* seconds: segments made by hand overshoot a little */
@@ -108,13 +109,8 @@ static tw_status sound_append(const source *src, const float *block, size_t coun
     if (dst->count + count > dst->most)
         return tw_fail(TW_ERROR_FORMAT, "%s: longer than %.4g s, the most that is taken", src->path,
                        (double)dst->most / src->info.samplerate);
-    if (dst->count + count > dst->capacity) {
-        size_t capacity = 2 * dst->capacity + BLOCK;
-        float *grown = realloc(dst->values, capacity * sizeof *grown);
-        if (!grown) return tw_fail(TW_ERROR_MEMORY, "%s: no memory for %zu samples", src->path, capacity);
-        dst->values = grown;
-        dst->capacity = capacity;
-    }
+    if (!room_make(&dst->values, &dst->capacity, dst->count + count, sizeof *dst->values))
+        return tw_fail(TW_ERROR_MEMORY, "%s: no memory for %zu samples", src->path, dst->count + count);
     size_t step = (size_t)src->info.channels, at = src->channel > 0 ? (size_t)src->channel : 0;
     for (size_t i = 0; i < count; i++, at += step) {
         if (!(fabsf(block[at]) <= loudest)) /* nor is NaN */

@@ -12,6 +12,7 @@
 #include "corpus_format.h"
 #include "error.h"
 #include "file.h"
+#include "room.h"
 
 /* A new format is one line here. The last one searches a whole tree for its mark. */
 static const corpus_format *const formats[] = {&manifest_format, &kaldi_format, &words_format, &librispeech_format,
@@ -65,20 +66,10 @@ static void release_utterance(speech_utterance *one)
     free(one->speaker);
 }
 
-static tw_status speech_corpus_make_room(speech_list *list)
-{
-    if (list->count < list->capacity) return TW_OK;
-    size_t capacity = 2 * list->capacity + 256;
-    speech_utterance *grown = realloc(list->items, capacity * sizeof *grown);
-    if (!grown) return tw_fail(TW_ERROR_MEMORY, "no memory for a list of %zu utterances", capacity);
-    list->items = grown;
-    list->capacity = capacity;
-    return TW_OK;
-}
-
 tw_status speech_list_add(speech_list *list, const speech_utterance *one)
 {
-    TW_TRY(speech_corpus_make_room(list));
+    if (!room_make(&list->items, &list->capacity, list->count + 1, sizeof *list->items))
+        return tw_fail(TW_ERROR_MEMORY, "no memory for a list of %zu utterances", list->count + 1);
     bool failed = false;
     speech_utterance copied = *one;
     copied.id = speech_corpus_copy(one->id, &failed);
@@ -116,15 +107,31 @@ static tw_status read_known(const corpus_format *const *known, const char *path,
     return speech_corpus_refuse(known, path);
 }
 
-static tw_status read_part(const char *path, speech_list *list, const corpus_format **format)
+/* Whose an utterance is, in an order that has nothing to do with names. */
+typedef struct owner {
+    uint32_t hash;
+    const char *name;
+} owner;
+
+static owner find_owner(const speech_utterance *one, bool by_speaker)
 {
-    return read_known(formats, path, list, format);
+    const char *name = by_speaker ? one->speaker : one->id;
+    return (owner){tw_crc32c(0, name, strlen(name)), name};
+}
+
+static int by_owner(const void *a, const void *b)
+{
+    const owner *x = a, *y = b;
+    if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
+    return strcmp(x->name, y->name);
 }
 
 /* What is moved from one part of a corpus to another. */
 typedef struct choice {
-    bool (*owners)(const speech_utterance *one); /* the split of the corpus's owners; NULL: by id */
-    double share; /* by a generator at the place of the id; 0: every tenth, by its hash */
+    bool (*owners)(const speech_utterance *one); /* the split of the corpus's owners; NULL: by what follows */
+    const owner *end;                            /* what belongs to those before this one; NULL: by id, */
+    bool by_speaker;
+    double share; /* by a generator at its place; 0: every tenth, by its hash */
 } choice;
 
 static bool is_drawn(const speech_utterance *one, double share)
@@ -138,6 +145,10 @@ static bool is_drawn(const speech_utterance *one, double share)
 static bool is_chosen(const choice *c, const speech_utterance *one)
 {
     if (c->owners) return c->owners(one);
+    if (c->end) {
+        owner of = find_owner(one, c->by_speaker);
+        return by_owner(&of, c->end) < 0;
+    }
     if (c->share > 0) return is_drawn(one, c->share);
     return tw_crc32c(0, one->id, strlen(one->id)) % TEST_SHARE == 0;
 }
@@ -160,15 +171,6 @@ static tw_status speech_corpus_split(speech_list *from, const choice *c, speech_
     return TW_OK;
 }
 
-static tw_status split_test(const char *path, const choice *c, speech_corpus *corpus)
-{
-    size_t all = corpus->train.count;
-    TW_TRY(speech_corpus_split(&corpus->train, c, &corpus->test));
-    if (corpus->train.count && corpus->test.count) return TW_OK;
-    return tw_fail(TW_ERROR_FORMAT, "%s: of its %zu utterances, %zu would be for testing; name a test set of its own",
-                   path, all, corpus->test.count);
-}
-
 uint32_t speech_list_sum_files(const speech_list *list)
 {
     uint32_t sum = 0;
@@ -186,12 +188,6 @@ tw_status speech_corpus_hold_out(double share, speech_corpus *corpus)
                    share, all, corpus->valid.count);
 }
 
-tw_status speech_corpus_add_validation(const char *path, speech_corpus *corpus)
-{
-    const corpus_format *format;
-    return read_part(path, &corpus->valid, &format);
-}
-
 static const char *const *find_halves(const char *path)
 {
     for (size_t i = 0; i < sizeof halves / sizeof halves[0]; i++)
@@ -199,70 +195,13 @@ static const char *const *find_halves(const char *path)
     return NULL;
 }
 
-static tw_status load_two(const char *train, const char *test, speech_corpus *corpus)
+static tw_status split_test(const char *path, const corpus_format *format, speech_corpus *corpus)
 {
-    const corpus_format *format, *other;
-    TW_TRY(read_part(train, &corpus->train, &format));
-    TW_TRY(read_part(test, &corpus->test, &other));
-    corpus->format = format->name;
-    return TW_OK;
-}
-
-static tw_status load_one(const char *path, speech_corpus *corpus)
-{
-    const corpus_format *format;
-    const char *const *names = find_halves(path);
-    if (names) {
-        char train[CORPUS_PATH], test[CORPUS_PATH];
-        TW_TRY(corpus_path(train, path, names[0], ""));
-        TW_TRY(corpus_path(test, path, names[1], ""));
-        return load_two(train, test, corpus);
-    }
-    TW_TRY(read_part(path, &corpus->train, &format));
-    corpus->format = format->name;
-    return split_test(path, &(choice){.owners = format->is_test}, corpus);
-}
-
-tw_status speech_corpus_load_unsplit(const char *path, speech_corpus *corpus)
-{
-    *corpus = (speech_corpus){0};
-    tw_status status = find_halves(path) ? load_one(path, corpus) : speech_corpus_add_validation(path, corpus);
-    if (status != TW_OK) speech_corpus_release(corpus);
-    return status;
-}
-
-tw_status speech_corpus_load(const char *train, const char *test, speech_corpus *corpus)
-{
-    *corpus = (speech_corpus){0};
-    tw_status status = test ? load_two(train, test, corpus) : load_one(train, corpus);
-    if (status != TW_OK) speech_corpus_release(corpus);
-    return status;
-}
-
-/* ---- sounds alone ---- */
-
-static tw_status read_sounds(const char *path, speech_list *list, const corpus_format **format)
-{
-    return read_known(sound_formats, path, list, format);
-}
-
-/* Whose an utterance is, in an order that has nothing to do with names. */
-typedef struct owner {
-    uint32_t hash;
-    const char *name;
-} owner;
-
-static owner find_owner(const speech_utterance *one, bool by_speaker)
-{
-    const char *name = by_speaker ? one->speaker : one->id;
-    return (owner){tw_crc32c(0, name, strlen(name)), name};
-}
-
-static int by_owner(const void *a, const void *b)
-{
-    const owner *x = a, *y = b;
-    if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
-    return strcmp(x->name, y->name);
+    size_t all = corpus->train.count;
+    TW_TRY(speech_corpus_split(&corpus->train, &(choice){.owners = format->is_test}, &corpus->test));
+    if (corpus->train.count && corpus->test.count) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "%s: of its %zu utterances, %zu would be for testing; name a test set of its own",
+                   path, all, corpus->test.count);
 }
 
 /* How many there are, who then stand at the beginning, each once. */
@@ -276,44 +215,27 @@ static size_t list_owners(const speech_list *list, bool by_speaker, owner *owner
     return count;
 }
 
-/* What belongs to those before `end` is for testing. */
-static void move_owned(speech_corpus *corpus, bool by_speaker, owner end)
-{
-    size_t kept = 0;
-    speech_list *train = &corpus->train, *test = &corpus->test;
-    for (size_t i = 0; i < train->count; i++) {
-        speech_utterance one = train->items[i];
-        owner of = find_owner(&one, by_speaker);
-        if (by_owner(&of, &end) < 0)
-            test->items[test->count++] = one;
-        else
-            train->items[kept++] = one;
-    }
-    train->count = kept;
-}
-
 static tw_status hold_out_speakers(const char *path, speech_corpus *corpus)
 {
     size_t all = corpus->train.count;
-    owner *owners = calloc(all + 1, sizeof *owners);
-    corpus->test.items = calloc(all + 1, sizeof *corpus->test.items);
-    corpus->test.capacity = all;
-    if (!owners || !corpus->test.items) {
-        free(owners);
-        return tw_fail(TW_ERROR_MEMORY, "%s: no memory to split %zu sounds", path, all);
-    }
+    owner *owners = calloc(all, sizeof *owners);
+    if (!owners) return tw_fail(TW_ERROR_MEMORY, "%s: no memory to split %zu sounds", path, all);
     bool by_speaker = true;
     size_t count = list_owners(&corpus->train, by_speaker, owners);
     if (count < 2) count = list_owners(&corpus->train, by_speaker = false, owners);
     size_t held = count / TEST_SHARE > 0 ? count / TEST_SHARE : 1;
-    if (count > 1) move_owned(corpus, by_speaker, owners[held]);
+    const choice before = {.end = &owners[held], .by_speaker = by_speaker};
+    tw_status status = count > 1 ? speech_corpus_split(&corpus->train, &before, &corpus->test) : TW_OK;
     free(owners);
-    if (count > 1) return TW_OK;
+    if (count > 1) return status;
     return tw_fail(TW_ERROR_FORMAT, "%s: with one sound there is none left to test with; name a test set of its own",
                    path);
 }
 
-static tw_status load_sounds(const char *train, const char *test, speech_corpus *corpus)
+/* ---- loading ---- */
+
+static tw_status load_parts(const corpus_format *const *known, const char *train, const char *test,
+                            speech_corpus *corpus)
 {
     const corpus_format *format, *other;
     const char *const *names = test ? NULL : find_halves(train);
@@ -324,15 +246,41 @@ static tw_status load_sounds(const char *train, const char *test, speech_corpus 
         train = first;
         test = second;
     }
-    TW_TRY(read_sounds(train, &corpus->train, &format));
+    TW_TRY(read_known(known, train, &corpus->train, &format));
     corpus->format = format->name;
-    return test ? read_sounds(test, &corpus->test, &other) : hold_out_speakers(train, corpus);
+    if (test) return read_known(known, test, &corpus->test, &other);
+    return known == sound_formats ? hold_out_speakers(train, corpus) : split_test(train, format, corpus);
+}
+
+static tw_status load(const corpus_format *const *known, const char *train, const char *test, speech_corpus *corpus)
+{
+    *corpus = (speech_corpus){0};
+    tw_status status = load_parts(known, train, test, corpus);
+    if (status != TW_OK) speech_corpus_release(corpus);
+    return status;
+}
+
+tw_status speech_corpus_load(const char *train, const char *test, speech_corpus *corpus)
+{
+    return load(formats, train, test, corpus);
 }
 
 tw_status speech_corpus_load_sounds(const char *train, const char *test, speech_corpus *corpus)
 {
+    return load(sound_formats, train, test, corpus);
+}
+
+tw_status speech_corpus_add_validation(const char *path, speech_corpus *corpus)
+{
+    const corpus_format *format;
+    return read_known(formats, path, &corpus->valid, &format);
+}
+
+tw_status speech_corpus_load_unsplit(const char *path, speech_corpus *corpus)
+{
+    if (find_halves(path)) return speech_corpus_load(path, NULL, corpus);
     *corpus = (speech_corpus){0};
-    tw_status status = load_sounds(train, test, corpus);
+    tw_status status = speech_corpus_add_validation(path, corpus);
     if (status != TW_OK) speech_corpus_release(corpus);
     return status;
 }

@@ -24,21 +24,11 @@ static size_t line_at(const piece *p, const char *at)
 
 /* ---- bytes ---- */
 
-static tw_status refuse_byte(const piece *p, const char *at)
-{
-    unsigned char byte = (unsigned char)*at;
-    if (byte == 0)
-        return tw_fail(TW_ERROR_FORMAT, "%s: line %zu, byte offset %zu: a zero byte; a text in UTF-8 has none", p->path,
-                       line_at(p, at), (size_t)(at - p->start));
-    return tw_fail(TW_ERROR_FORMAT,
-                   "%s: line %zu, byte offset %zu: 0x%02x is not UTF-8 there; iconv can convert a text", p->path,
-                   line_at(p, at), (size_t)(at - p->start), byte);
-}
-
 static tw_status check_text(const piece *p)
 {
     const char *at = p->at + utf8_prefix(p->at, (size_t)(p->end - p->at));
-    return at == p->end ? TW_OK : refuse_byte(p, at);
+    if (at == p->end) return TW_OK;
+    return token_refuse_byte(p->path, line_at(p, at), (size_t)(at - p->start), (unsigned char)*at);
 }
 
 /* Some editors mark UTF-8 by a code point that is not of the text. */
@@ -102,17 +92,17 @@ static tw_status meet_tokens(const piece *p, size_t limit, vocabulary *met, toke
 static tw_status rank_tokens(const vocabulary *met, size_t most, token_stream *stream, vocabulary **out)
 {
     size_t count = vocabulary_count(met);
-    uint64_t *often = calloc(count, sizeof *often);
-    uint32_t *id_of = malloc(count * sizeof *id_of);
-    tw_status status = TW_OK;
-    if (!often || !id_of) status = tw_fail(TW_ERROR_MEMORY, "no memory to count %zu different tokens", count);
-    if (status == TW_OK) {
-        for (size_t i = 0; i < stream->count; i++) often[stream->tokens[i]]++;
-        status = vocabulary_rank(met, often, most, out, id_of);
+    uint64_t *numbers = calloc(count, sizeof *numbers); /* how often each was there, and then its new number */
+    if (!numbers) return tw_fail(TW_ERROR_MEMORY, "no memory to count %zu different tokens", count);
+    for (size_t i = 0; i < stream->count; i++) numbers[stream->tokens[i]]++;
+    tw_status status = vocabulary_rank(met, numbers, most, out);
+    for (uint32_t id = 0; status == TW_OK && id < count; id++) {
+        const char *token = vocabulary_token(met, id);
+        numbers[id] = vocabulary_find_or_unknown(*out, token, strlen(token));
     }
-    for (size_t i = 0; status == TW_OK && i < stream->count; i++) stream->tokens[i] = id_of[stream->tokens[i]];
-    free(often);
-    free(id_of);
+    for (size_t i = 0; status == TW_OK && i < stream->count; i++)
+        stream->tokens[i] = (uint32_t)numbers[stream->tokens[i]];
+    free(numbers);
     return status;
 }
 
@@ -214,15 +204,9 @@ static tw_status number_stream(const vocabulary *v, token_stream *stream, uint32
 static tw_status rank_met(const corpus_options *options, vocabulary *met, corpus *c)
 {
     uint64_t *often = NULL;
-    uint32_t *id_of = NULL;
     tw_status status = long_text_meet(c->train.text, options->limit ? options->limit : LIMIT, met, &often);
-    if (status == TW_OK) {
-        id_of = malloc(vocabulary_count(met) * sizeof *id_of);
-        status = id_of ? vocabulary_rank(met, often, options->most, &c->vocabulary, id_of)
-                       : tw_fail(TW_ERROR_MEMORY, "no memory to rank %zu tokens", vocabulary_count(met));
-    }
+    if (status == TW_OK) status = vocabulary_rank(met, often, options->most, &c->vocabulary);
     free(often);
-    free(id_of);
     return status;
 }
 

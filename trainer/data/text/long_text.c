@@ -194,17 +194,6 @@ static tw_status long_text_make_room(text_window *w)
     return TW_OK;
 }
 
-static tw_status refuse_byte(const long_text *t, uint64_t offset, unsigned char byte)
-{
-    unsigned long long line = long_text_line_of(t, offset), at = offset;
-    if (byte == 0)
-        return tw_fail(TW_ERROR_FORMAT, "%s: line %llu, byte offset %llu: a zero byte; a text in UTF-8 has none",
-                       t->path, line, at);
-    return tw_fail(TW_ERROR_FORMAT,
-                   "%s: line %llu, byte offset %llu: 0x%02x is not UTF-8 there; iconv can convert a text", t->path,
-                   line, at, byte);
-}
-
 /* A character may end with bytes that have not been read yet. */
 static tw_status check_bytes(text_window *w)
 {
@@ -212,7 +201,8 @@ static tw_status check_bytes(text_window *w)
     size_t rest = w->used - w->checked;
     unsigned char byte = rest ? (unsigned char)w->bytes[w->checked] : 0;
     if (rest == 0 || (rest < 4 && byte >= 0xC2 && !at_end(w))) return TW_OK;
-    return refuse_byte(w->text, w->offset + w->checked, byte);
+    uint64_t at = w->offset + w->checked;
+    return token_refuse_byte(w->text->path, long_text_line_of(w->text, at), at, byte);
 }
 
 static tw_status long_text_fill(text_window *w)

@@ -1,6 +1,7 @@
 #include "pieces.h"
 
 #include "error.h"
+#include "room.h"
 #include "sentencepiece.h"
 
 #include <stdio.h>
@@ -150,13 +151,8 @@ tw_status pieces_train(const char *text, size_t size, size_t count, piece_set **
 
 tw_status piece_ids_add(piece_ids *to, const uint32_t *ids, size_t count)
 {
-    if (to->count + count > to->capacity) {
-        const size_t capacity = 2 * (to->count + count);
-        uint32_t *grown = realloc(to->ids, capacity * sizeof *grown);
-        if (!grown) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu tokens", capacity);
-        to->ids = grown;
-        to->capacity = capacity;
-    }
+    if (!room_make(&to->ids, &to->capacity, to->count + count, sizeof *to->ids))
+        return tw_fail(TW_ERROR_MEMORY, "no memory for %zu tokens", to->count + count);
     if (count > 0) memcpy(to->ids + to->count, ids, count * sizeof *ids);
     to->count += count;
     return TW_OK;

@@ -72,3 +72,13 @@ tw_status token_refuse_unknown(const char *path, unsigned long long line, const 
         path, line, code_point_show(token, length, shown, TOKEN_SHOWN), text_unit_name(unit),
         unit == TEXT_WORDS ? ", or take characters with --unit char" : "");
 }
+
+tw_status token_refuse_byte(const char *path, unsigned long long line, unsigned long long offset, unsigned char byte)
+{
+    if (byte == 0)
+        return tw_fail(TW_ERROR_FORMAT, "%s: line %llu, byte offset %llu: a zero byte; a text in UTF-8 has none", path,
+                       line, offset);
+    return tw_fail(TW_ERROR_FORMAT,
+                   "%s: line %llu, byte offset %llu: 0x%02x is not UTF-8 there; iconv can convert a text", path, line,
+                   offset, byte);
+}

@@ -33,6 +33,9 @@ enum { TOKEN_SHOWN = 64 }; /* bytes of code_point_show() that a message gives a 
 tw_status token_refuse_unknown(const char *path, unsigned long long line, const char *token, size_t length,
                                text_unit unit);
 
+/* The error of a byte that is zero, or not UTF-8 where it stands. */
+tw_status token_refuse_byte(const char *path, unsigned long long line, unsigned long long offset, unsigned char byte);
+
 /* How many bytes the code point at `text` takes, of `size` > 0 there are: 1 .. 4, or 0 where it is not UTF-8 (cut off,
  * overlong, a surrogate, beyond U+10FFFF). */
 size_t utf8_length(const char *text, size_t size);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "room.h"
 
 struct vocabulary {
     text_unit unit;
@@ -96,23 +97,12 @@ static tw_status grow_slots(vocabulary *v)
     return TW_OK;
 }
 
-/* Makes room for `wanted` things of a size by doubling. */
-static tw_status vocabulary_reserve(void *pointer, size_t *capacity, size_t wanted, size_t size)
-{
-    if (wanted <= *capacity) return TW_OK;
-    size_t doubled = 2 * wanted;
-    void *grown = realloc(*(void **)pointer, doubled * size);
-    if (!grown) return no_memory();
-    *(void **)pointer = grown;
-    *capacity = doubled;
-    return TW_OK;
-}
-
 static tw_status vocabulary_append(vocabulary *v, const char *token, size_t length)
 {
     if (v->count == INT32_MAX) return tw_fail(TW_ERROR_ARGUMENT, "more different tokens than there are ids");
-    TW_TRY(vocabulary_reserve(&v->bytes, &v->byte_capacity, v->byte_count + length + 1, 1));
-    TW_TRY(vocabulary_reserve(&v->offsets, &v->capacity, v->count + 1, sizeof *v->offsets));
+    if (!room_make(&v->bytes, &v->byte_capacity, v->byte_count + length + 1, 1) ||
+        !room_make(&v->offsets, &v->capacity, v->count + 1, sizeof *v->offsets))
+        return no_memory();
     memcpy(v->bytes + v->byte_count, token, length);
     v->bytes[v->byte_count + length] = 0;
     v->offsets[v->count++] = v->byte_count;

@@ -35,8 +35,8 @@ const char *vocabulary_token(const vocabulary *v, uint32_t id);
 
 /* The vocabulary to train with, out of the tokens `met` in a text, of which id was there often[id] times: by descending
  * frequency, then in the order of their bytes. Where there are more than `most` (0: no such limit, else at least 2) the
- * rarest give way to <unk>, which counts for them. id_of[0 .. count of met) become the new ids. */
-tw_status vocabulary_rank(const vocabulary *met, const uint64_t *often, size_t most, vocabulary **out, uint32_t *id_of);
+ * rarest give way to <unk>, which counts for them. */
+tw_status vocabulary_rank(const vocabulary *met, const uint64_t *often, size_t most, vocabulary **out);
 
 /* As a text for a checkpoint: a line "words" or "characters", then a token a line, "\n" and "\\" for newline and
  * backslash. Or a line "pieces", and the bytes of the SentencePiece model in hexadecimal. For free(). */

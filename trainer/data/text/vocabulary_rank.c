@@ -9,7 +9,6 @@
 typedef struct entry {
     const char *token;
     uint64_t often;
-    uint32_t met; /* its id among the tokens met */
 } entry;
 
 static int by_frequency(const void *left, const void *right)
@@ -22,7 +21,7 @@ static int by_frequency(const void *left, const void *right)
 /* Leaves `most` entries of more, the rarest and <unk> itself become one; returns how many there are. */
 static size_t merge_rarest(entry *entries, size_t count, size_t most)
 {
-    entry unknown = {.token = TOKEN_UNKNOWN, .met = VOCABULARY_NONE};
+    entry unknown = {.token = TOKEN_UNKNOWN};
     size_t kept = 0;
     if (most == 0 || count <= most) return count;
     for (size_t i = 0; i < count; i++) {
@@ -36,32 +35,18 @@ static size_t merge_rarest(entry *entries, size_t count, size_t most)
     return kept;
 }
 
-static tw_status vocabulary_rank_number(const entry *entries, size_t count, vocabulary *v, size_t met_count,
-                                        uint32_t *id_of)
-{
-    memset(id_of, 0xff, met_count * sizeof *id_of);
-    for (size_t i = 0; i < count; i++) {
-        uint32_t id;
-        TW_TRY(vocabulary_add(v, entries[i].token, strlen(entries[i].token), &id));
-        if (entries[i].met != VOCABULARY_NONE) id_of[entries[i].met] = id;
-    }
-    uint32_t unknown = vocabulary_find(v, TOKEN_UNKNOWN, strlen(TOKEN_UNKNOWN));
-    for (size_t i = 0; i < met_count; i++)
-        if (id_of[i] == VOCABULARY_NONE) id_of[i] = unknown;
-    return TW_OK;
-}
-
-tw_status vocabulary_rank(const vocabulary *met, const uint64_t *often, size_t most, vocabulary **out, uint32_t *id_of)
+tw_status vocabulary_rank(const vocabulary *met, const uint64_t *often, size_t most, vocabulary **out)
 {
     size_t count = vocabulary_count(met);
     vocabulary *v = NULL;
     entry *entries = malloc((count + 1) * sizeof *entries);
     if (!entries) return tw_fail(TW_ERROR_MEMORY, "no memory to sort %zu tokens", count);
-    for (uint32_t id = 0; id < count; id++) entries[id] = (entry){vocabulary_token(met, id), often[id], id};
+    for (uint32_t id = 0; id < count; id++) entries[id] = (entry){vocabulary_token(met, id), often[id]};
     qsort(entries, count, sizeof *entries, by_frequency);
     size_t kept = merge_rarest(entries, count, most);
     tw_status status = vocabulary_create(vocabulary_unit(met), &v);
-    if (status == TW_OK) status = vocabulary_rank_number(entries, kept, v, count, id_of);
+    for (size_t i = 0; status == TW_OK && i < kept; i++)
+        status = vocabulary_add(v, entries[i].token, strlen(entries[i].token), &(uint32_t){0});
     free(entries);
     if (status == TW_OK)
         *out = v;

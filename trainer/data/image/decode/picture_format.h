@@ -7,7 +7,6 @@
 #include <stdbool.h>
 
 struct picture_format {
-    const char *name;
     bool (*recognised)(const uint8_t *bytes, size_t size);
     /* Width, height and orientation as stored. */
     tw_status (*measure)(const uint8_t *bytes, size_t size, picture_header *header);
