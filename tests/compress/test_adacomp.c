@@ -165,40 +165,6 @@ static void test_a_second_implementation_agrees(void **state)
 
 /* ---- what must hold ---------------------------------------------------------------------------------------------- */
 
-/* Four bins and small whole numbers: every mean, difference and sum is exact, so what came out and what is left must be
- * what went in. */
-static void test_nothing_is_lost(void **state)
-{
-    (void)state;
-    enum { N = 4, COUNT = 256, EXACT_STEPS = 5 };
-    static const tw_tensor exact = {"exact", 2, {16, 16}};
-    loopback group;
-    float values[N][COUNT], *tensor[N], **rank[N], in[COUNT] = {0}, out[COUNT] = {0};
-    int skipped;
-    assert_int_equal(loopback_create(&group, "adacomp:bin=64,most_density=1", &exact, 1, N), TW_OK);
-    for (int at = 0; at < EXACT_STEPS; at++) {
-        for (int r = 0; r < N; r++) {
-            tensor[r] = values[r];
-            rank[r] = &tensor[r];
-            for (size_t i = 0; i < COUNT; i++) {
-                uint32_t words[4];
-                tw_random(3, (uint64_t)(at * N + r), i, words);
-                values[r][i] = (float)(int)(words[0] % 63) - 31;
-                in[i] += values[r][i] / N;
-            }
-        }
-        assert_int_equal(loopback_step(&group, rank, -1, NULL, &skipped), TW_OK);
-        for (size_t i = 0; i < COUNT; i++) out[i] += values[0][i];
-    }
-    assert_true(memcmp(out, in, sizeof in) != 0);
-    for (int r = 0; r < N; r++) {
-        assert_int_equal(loopback_saved(group.scheme[r], "residual/exact", COUNT, values[r]), TW_OK);
-        for (size_t i = 0; i < COUNT; i++) out[i] += values[r][i];
-    }
-    for (size_t i = 0; i < COUNT; i++) assert_true(out[i] == in[i]);
-    loopback_destroy(&group);
-}
-
 /* In a bin of zeros every element would pass |H| >= 0; one whose residual the gradient just cancelled has no sign. */
 static void test_zeros_are_not_sent(void **state)
 {
@@ -290,56 +256,6 @@ static void test_a_value_is_one_bit(void **state)
 
 /* ---- steps that are skipped or taken back ------------------------------------------------------------------------ */
 
-/* What a rank keeps of a step in which nothing was sent. */
-static void accumulate(naive *self, const step *g, int r)
-{
-    for (int t = 0; t < TENSORS; t++)
-        for (size_t i = 0; i < tw_tensor_count(&table[t]); i++)
-            self->residual[r][t][i] += (float)(1.0 / self->size) * g->values[r][t][i];
-}
-
-/* All of a sick gradient is accumulated but the group with the NaN. */
-static void accumulate_sick(naive *expected, step *g, int rank, int t, size_t at)
-{
-    float *group = g->values[rank][t] + at / TW_GROUP * TW_GROUP, kept[TW_GROUP];
-    memcpy(kept, group, sizeof kept);
-    memset(group, 0, sizeof kept);
-    accumulate(expected, g, rank);
-    memcpy(group, kept, sizeof kept);
-    g->values[rank][t][at] = NAN;
-}
-
-/* One bin a tensor and whole numbers: the magnitude is one of them, so that what is sent goes back without rounding. */
-static void test_skipped_and_reverted_steps_lose_nothing(void **state)
-{
-    (void)state;
-    enum { N = 2, SICK_STEP = 1, REVERTED_STEP = 2 };
-    static float sum[TENSORS][MOST];
-    loopback group;
-    naive *expected = naive_create(N, 4096, 4096, 1);
-    step *g = step_create();
-    create(&group, "adacomp:bin=4096,most_density=1", N);
-    for (int at = 0; at < 6; at++) {
-        fill(g, at);
-        for (int r = 0; r < N; r++)
-            for (int t = 0; t < TENSORS; t++)
-                for (size_t i = 0; i < MOST; i++) g->values[r][t][i] = floorf(g->values[r][t][i] * 64);
-        if (at == REVERTED_STEP) accumulate(expected, g, 0);
-        if (at == SICK_STEP) accumulate_sick(expected, g, 0, 1, 7);
-        if (at == REVERTED_STEP || at == SICK_STEP)
-            accumulate(expected, g, 1);
-        else
-            naive_step(expected, g, sum);
-        assert_int_equal(run(&group, g), at == SICK_STEP);
-        for (int r = 0; at == REVERTED_STEP && r < N; r++) assert_int_equal(tw_scheme_revert(group.scheme[r]), TW_OK);
-        for (int r = 0; r < N; r++)
-            for (int t = 0; t < TENSORS; t++) assert_residual(&group, r, &table[t], expected->residual[r][t]);
-    }
-    loopback_destroy(&group);
-    free(expected);
-    free(g);
-}
-
 /* A group is looked at as a whole, although the runs in which a tensor is taken in end in its midst. */
 static void test_a_sick_group_stays_out_where_bins_do_not_end(void **state)
 {
@@ -360,42 +276,16 @@ static void test_a_sick_group_stays_out_where_bins_do_not_end(void **state)
     loopback_destroy(&group);
 }
 
-static void test_saved_state_continues_bit_for_bit(void **state)
-{
-    (void)state;
-    enum { N = 2, SAVED = 4 };
-    loopback group, resumed;
-    step *g = step_create(), *h = step_create();
-    create(&group, "adacomp", N);
-    create(&resumed, "adacomp", N);
-    for (int at = 0; at < 8; at++) {
-        if (at == SAVED) assert_int_equal(loopback_move(&group, &resumed), TW_OK);
-        fill(g, at);
-        assert_int_equal(run(&group, g), 0);
-        if (at < SAVED) continue;
-        fill(h, at);
-        assert_int_equal(run(&resumed, h), 0);
-        for (int r = 0; r < N; r++) assert_memory_equal(h->values[r], g->values[r], sizeof g->values[r]);
-    }
-    loopback_destroy(&group);
-    loopback_destroy(&resumed);
-    free(g);
-    free(h);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_second_implementation_agrees),
-        cmocka_unit_test(test_nothing_is_lost),
         cmocka_unit_test(test_zeros_are_not_sent),
         cmocka_unit_test(test_all_equal_denormal_and_huge),
         cmocka_unit_test(test_no_more_than_the_most_is_sent),
         cmocka_unit_test(test_bins_follow_the_shape),
         cmocka_unit_test(test_a_value_is_one_bit),
-        cmocka_unit_test(test_skipped_and_reverted_steps_lose_nothing),
         cmocka_unit_test(test_a_sick_group_stays_out_where_bins_do_not_end),
-        cmocka_unit_test(test_saved_state_continues_bit_for_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,32 +175,6 @@ static void test_directions_arrive_or_are_left(void **state)
     check_conserves("dgc-adam:density=0.05,values=fp32," BETAS "warmup_steps=0", 1);
 }
 
-/* A tensor that no rank uses stays where it is, and so do its moments. */
-static void test_an_absent_tensor_stays(void **state)
-{
-    (void)state;
-    static const unsigned char absent[TENSORS] = {1, 0};
-    size_t n = count_of(0);
-    loopback group;
-    gradients g;
-    float *before = calloc(n, sizeof *before), *after = calloc(n, sizeof *after);
-    gradients_create(&g, table, TENSORS, RANKS);
-    assert_int_equal(loopback_create(&group, "dgc-adam:warmup_steps=0", table, TENSORS, RANKS), TW_OK);
-    gradients_draw(&g, 1, 1, 0);
-    assert_false(step_of(&group, &g));
-    assert_true(remembered(group.scheme[0], "second_moment", "a.weight", before));
-    for (int r = 0; r < RANKS; r++) group.absent[r] = absent;
-    gradients_draw(&g, 1, 2, 0);
-    assert_false(step_of(&group, &g));
-    for (size_t i = 0; i < n; i++) assert_true(g.rank[0][0][i] == 0);
-    assert_true(remembered(group.scheme[0], "second_moment", "a.weight", after));
-    assert_memory_equal(before, after, n * sizeof *before);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
-    free(before);
-    free(after);
-}
-
 /* A state may say what no square is, and what comes of it is finite. */
 static void test_squares_below_zero_make_no_nan(void **state)
 {
@@ -239,7 +213,6 @@ int main(void)
         cmocka_unit_test(test_density_one_is_adam),
         cmocka_unit_test(test_leftovers_take_the_steps_of_the_mean),
         cmocka_unit_test(test_directions_arrive_or_are_left),
-        cmocka_unit_test(test_an_absent_tensor_stays),
         cmocka_unit_test(test_squares_below_zero_make_no_nan),
         cmocka_unit_test(test_moments_there_must_be),
     };

@@ -157,31 +157,6 @@ static void assert_pair_agrees(const pair *p)
         assert_memory_equal(p->g[0].rank[0][t], p->g[1].rank[0][t], tw_tensor_count(&table[t]) * sizeof(float));
 }
 
-/* A rate that was told before the state was saved, and meets a residual only afterwards, need not be told again. */
-static void check_rate_is_kept(const char *spec)
-{
-    pair p;
-    tw_state *saved;
-    pair_create(&p, spec);
-    assert_int_equal(tw_scheme_set_rate(p.group[0].scheme[0], 1), TW_OK);
-    pair_step(&p, 0, 0);
-    assert_int_equal(tw_scheme_set_rate(p.group[0].scheme[0], 0.1F), TW_OK);
-    assert_int_equal(tw_state_create(&saved), TW_OK);
-    assert_int_equal(tw_scheme_save_state(p.group[0].scheme[0], "", saved), TW_OK);
-    assert_int_equal(tw_scheme_load_state(p.group[1].scheme[0], "", saved), TW_OK);
-    for (int k = 0; k < 2; k++) pair_step(&p, k, 1);
-    assert_pair_agrees(&p);
-    tw_state_destroy(saved);
-    pair_destroy(&p);
-}
-
-static void a_rate_just_told_is_kept(void **state)
-{
-    (void)state;
-    check_rate_is_kept("dgc:density=0.01,warmup_steps=0,revision=rate");
-    check_rate_is_kept("sdagc:density=0.01,warmup_steps=0");
-}
-
 /* Unless it is told to, DGC sends what the paper says it sends. */
 static void the_rate_is_not_dgcs_concern(void **state)
 {
@@ -225,7 +200,6 @@ int main(void)
         cmocka_unit_test(masking_goes_with_a_rate_that_changes),
         cmocka_unit_test(small_tensors_keep_their_momentum),
         cmocka_unit_test(dense_steps_keep_their_momentum),
-        cmocka_unit_test(a_rate_just_told_is_kept),
         cmocka_unit_test(the_rate_is_not_dgcs_concern),
         cmocka_unit_test(no_two_roundings_share_their_noise),
     };

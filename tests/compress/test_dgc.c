@@ -55,47 +55,6 @@ static void test_density_one_is_momentum_sgd(void **state)
     check_is_momentum("dgc:density=1,nesterov=on," LOOPBACK_EXACT, 1);
 }
 
-/* All that was sent plus what is left equals the sum over time of u: exactly, on values that floats add exactly. */
-static void test_conservation(void **state)
-{
-    (void)state;
-    enum { T = 0 };
-    size_t n = count_of(T);
-    loopback group;
-    gradients g;
-    int skipped;
-    double *sent = calloc(n, sizeof *sent), *velocity = calloc(n, sizeof *velocity), *total = calloc(n, sizeof *total);
-    float *left = calloc(n, sizeof *left);
-    gradients_create(&g, table, TENSORS, RANKS);
-    assert_int_equal(loopback_create(&group, "dgc:density=0.02,momentum=0.5,masking=off,warmup_steps=0," LOOPBACK_EXACT,
-                                     table, TENSORS, 1),
-                     TW_OK);
-    for (int step = 0; step < 12; step++) {
-        for (size_t t = 0; t < TENSORS; t++)
-            for (size_t i = 0; i < count_of(t); i++)
-                g.rank[0][t][i] = rintf(gradient_draw(3, step, 0, t, i) * 4) * 4096;
-        for (size_t i = 0; i < n; i++) {
-            velocity[i] = 0.5 * velocity[i] + g.rank[0][T][i];
-            total[i] += velocity[i];
-        }
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-        size_t nonzero = 0;
-        for (size_t i = 0; i < n; i++) {
-            sent[i] += g.rank[0][T][i];
-            nonzero += g.rank[0][T][i] != 0;
-        }
-        assert_int_equal(nonzero, 60); /* ceil(0.02 * 3000) */
-    }
-    assert_true(remembered(group.scheme[0], "residual", table[T].name, left));
-    for (size_t i = 0; i < n; i++) assert_true(sent[i] + left[i] == total[i]);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
-    free(sent);
-    free(velocity);
-    free(total);
-    free(left);
-}
-
 /* min_sent: a small tensor sends more than its density says, and never more than it has. */
 static void test_small_tensors_send_a_few(void **state)
 {
@@ -254,40 +213,6 @@ static void test_equals_reference(void **state)
 
 /* ---- rounded values: what rounding loses stays ---- */
 
-static void test_rounded_values_conserve(void **state)
-{
-    (void)state;
-    enum { T = 2 };
-    size_t n = count_of(T);
-    float *left = calloc(n, sizeof *left);
-    gradients g;
-    loopback group;
-    int skipped;
-    gradients_create(&g, table, TENSORS, RANKS);
-    static const char *const specs[] = {"dgc:density=0.01,momentum=0,values=fp16,warmup_steps=0",
-                                        "dgc:density=0.01,momentum=0,values=bf16,warmup_steps=0",
-                                        "dgc:density=0.01,momentum=0,values=log8,warmup_steps=0",
-                                        "dgc:density=0.01,momentum=0,values=sign,warmup_steps=0"};
-    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-        double lost = 0;
-        double *balance = calloc(n, sizeof *balance);
-        assert_int_equal(loopback_create(&group, specs[s], table, TENSORS, 1), TW_OK);
-        for (int step = 0; step < STEPS; step++) {
-            gradients_draw(&g, 5, step, 0);
-            for (size_t i = 0; i < n; i++) balance[i] += g.rank[0][T][i];
-            assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-            for (size_t i = 0; i < n; i++) balance[i] -= g.rank[0][T][i];
-        }
-        assert_true(remembered(group.scheme[0], "residual", table[T].name, left));
-        for (size_t i = 0; i < n; i++) lost = fmax(lost, fabs(balance[i] - left[i]));
-        assert_true(lost < 1e-4); /* fp32 rounding of 24 additions; dropped rounding errors would be 100 times that */
-        loopback_destroy(&group);
-        free(balance);
-    }
-    gradients_destroy(&g);
-    free(left);
-}
-
 /* What its code would make a zero is not sent: it stays in the residual whole, and its momentum is not masked. */
 static void test_what_rounds_to_zero_is_not_sent(void **state)
 {
@@ -324,62 +249,13 @@ static void test_what_rounds_to_zero_is_not_sent(void **state)
 
 /* ---- not a number ---- */
 
-static void test_nonfinite_is_skipped_everywhere(void **state)
-{
-    (void)state;
-    enum { T = 2, SICK = 1 };
-    size_t n = count_of(T);
-    float *v[RANKS][2], *u[RANKS][2];
-    gradients g;
-    loopback group;
-    int skipped;
-    gradients_create(&g, table, TENSORS, RANKS);
-    for (int r = 0; r < RANKS; r++)
-        for (int when = 0; when < 2; when++) {
-            v[r][when] = calloc(n, sizeof(float));
-            u[r][when] = calloc(n, sizeof(float));
-        }
-    assert_int_equal(loopback_create(&group, "dgc:density=0.01,warmup_steps=0," LOOPBACK_EXACT, table, TENSORS, RANKS),
-                     TW_OK);
-    for (int step = 0; step < 8; step++) {
-        gradients_draw(&g, 6, step, 0);
-        int sick = step == 5;
-        if (sick) g.rank[SICK][T][n - 1] = step % 2 ? INFINITY : NAN;
-        for (int r = 0; sick && r < RANKS; r++) {
-            assert_true(remembered(group.scheme[r], "residual", table[T].name, v[r][0]));
-            assert_true(remembered(group.scheme[r], "momentum", table[T].name, u[r][0]));
-        }
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-        assert_int_equal(skipped, sick);
-        for (int r = 0; sick && r < RANKS; r++) {
-            assert_true(remembered(group.scheme[r], "residual", table[T].name, v[r][1]));
-            assert_true(remembered(group.scheme[r], "momentum", table[T].name, u[r][1]));
-            for (size_t i = 0; i < n; i++) {
-                /* A healthy rank has its gradient in the residual, all of it; the sick one but for the sick block. */
-                int is_sick = r == SICK && i / TW_GROUP == (n - 1) / TW_GROUP;
-                float momentum = is_sick ? u[r][0][i] : 0.9f * u[r][0][i] + 0.25f * gradient_draw(6, step, r, T, i);
-                float residual = is_sick ? v[r][0][i] : v[r][0][i] + momentum;
-                assert_true(u[r][1][i] == momentum);
-                assert_true(v[r][1][i] == residual);
-            }
-        }
-    }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
-    for (int r = 0; r < RANKS; r++)
-        for (int when = 0; when < 2; when++) {
-            free(v[r][when]);
-            free(u[r][when]);
-        }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_density_one_is_momentum_sgd),     cmocka_unit_test(test_conservation),
-        cmocka_unit_test(test_small_tensors_send_a_few),        cmocka_unit_test(test_equals_reference),
-        cmocka_unit_test(test_rounded_values_conserve),         cmocka_unit_test(test_what_rounds_to_zero_is_not_sent),
-        cmocka_unit_test(test_nonfinite_is_skipped_everywhere),
+        cmocka_unit_test(test_density_one_is_momentum_sgd),
+        cmocka_unit_test(test_small_tensors_send_a_few),
+        cmocka_unit_test(test_equals_reference),
+        cmocka_unit_test(test_what_rounds_to_zero_is_not_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -273,31 +273,6 @@ static void the_share_of_absent_ranks_comes_however_small_the_tensor(void **stat
     gradients_destroy(&g);
 }
 
-/* A tensor that no rank uses stays where it is, and so do its moments and what its signs lost. */
-static void an_absent_tensor_stays(void **state)
-{
-    (void)state;
-    static const char *const kinds[] = {"momentum", "second_moment", "residual"};
-    static const unsigned char absent[1] = {1};
-    static float before[3][MATRIX], after[3][MATRIX];
-    loopback group;
-    gradients g;
-    gradients_create(&g, table, 1, RANKS);
-    assert_ok(loopback_create(&group, "onebit-adam:warmup_steps=2", table, 1, RANKS));
-    for (int step = 0; step < 4; step++) step_of(&group, &g, step);
-    assert_ok(loopback_restart(&group, "onebit-adam:warmup_steps=2", table, 1)); /* what is left open is closed */
-    for (int k = 0; k < 3; k++) assert_true(remembered(group.scheme[0], kinds[k], "a.weight", before[k]));
-    for (int r = 0; r < RANKS; r++) group.absent[r] = absent;
-    step_of(&group, &g, 4);
-    for (size_t i = 0; i < MATRIX; i++) assert_true(g.rank[0][0][i] == 0);
-    for (int k = 0; k < 3; k++) {
-        assert_true(remembered(group.scheme[0], kinds[k], "a.weight", after[k]));
-        assert_memory_equal(before[k], after[k], sizeof before[k]);
-    }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
-}
-
 /* Thirty-two times fewer than fp32 once the beginning is over, both ways. */
 static void one_bit_an_element(void **state)
 {
@@ -322,7 +297,6 @@ int main(void)
         cmocka_unit_test(divides_before_it_takes_signs),
         cmocka_unit_test(is_momentum_without_squares),
         cmocka_unit_test(what_has_no_squares_stays),
-        cmocka_unit_test(an_absent_tensor_stays),
         cmocka_unit_test(the_share_of_absent_ranks_comes_however_small_the_tensor),
         cmocka_unit_test(one_bit_an_element),
     };

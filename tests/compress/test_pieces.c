@@ -264,32 +264,6 @@ static void a_sum_that_is_too_large_is_skipped(void **state)
 
 /* ---- absent ------------------------------------------------------------------------------------------------------ */
 
-/* The sum of a tensor that no rank has is dropped by whoever called, so that nothing may be in it. */
-static void what_all_ranks_lack_is_not_sent(void **state)
-{
-    (void)state;
-    static const unsigned char absent[] = {1};
-    static double before[N], after[N];
-    loopback group;
-    gradients g;
-    int skipped;
-    gradients_create(&g, table, 1, RANKS);
-    assert_int_equal(loopback_create(&group, "topk:" EXACT, table, 1, RANKS), TW_OK);
-    gradients_draw(&g, 6, 0, 0);
-    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-    add_held_back(&group, before);
-    for (int r = 0; r < RANKS; r++) {
-        memset(g.rank[r][T], 0, N * sizeof(float));
-        group.absent[r] = absent;
-    }
-    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-    for (size_t i = 0; i < N; i++) assert_true(g.rank[0][T][i] == 0);
-    add_held_back(&group, after);
-    assert_memory_equal(before, after, sizeof before);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
-}
-
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
 enum { MODEL = 1 << 22 };
@@ -351,7 +325,6 @@ int main(void)
         cmocka_unit_test(each_piece_is_rounded_alone),
         cmocka_unit_test(nothing_is_lost),
         cmocka_unit_test(a_sum_that_is_too_large_is_skipped),
-        cmocka_unit_test(what_all_ranks_lack_is_not_sent),
         cmocka_unit_test(bytes_do_not_grow_with_the_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

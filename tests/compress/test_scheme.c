@@ -55,28 +55,6 @@ static void fill(step_gradients *g, int size, filling f)
     }
 }
 
-/* Reverting a step and doing it again gives what the step gave: nothing was lost and nothing doubled. */
-static void test_revert_loses_nothing(void **state)
-{
-    (void)state;
-    static step_gradients g;
-    loopback group;
-    int skipped;
-    double total = 0, came = 0;
-    assert_int_equal(loopback_create(&group, "topk:density=0.01", table, 2, 1), TW_OK);
-    for (int step = 0; step < 200; step++) {
-        fill(&g, 1, step < 20 ? equals : zeros);
-        for (size_t i = 0; i < MATRIX; i++) total += g.w[0][i];
-        assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
-        if (step % 3 == 0)
-            assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
-        else
-            for (size_t i = 0; i < MATRIX; i++) came += g.w[0][i];
-    }
-    assert_true(total == came); /* small integers: exact. 200 steps empty the residual */
-    loopback_destroy(&group);
-}
-
 /* ---- errors a person makes -------------------------------------------------------------------------------------- */
 
 static void check_spec(const char *spec, const char *says)
@@ -199,9 +177,11 @@ static void test_help_lists_every_option(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_revert_loses_nothing),    cmocka_unit_test(test_bad_specs_name_the_key_and_the_range),
-        cmocka_unit_test(test_bad_tables_are_refused),  cmocka_unit_test(test_order_is_checked),
-        cmocka_unit_test(test_help_lists_every_option), cmocka_unit_test(test_large_tables_are_checked_in_linear_time),
+        cmocka_unit_test(test_bad_specs_name_the_key_and_the_range),
+        cmocka_unit_test(test_bad_tables_are_refused),
+        cmocka_unit_test(test_order_is_checked),
+        cmocka_unit_test(test_help_lists_every_option),
+        cmocka_unit_test(test_large_tables_are_checked_in_linear_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,26 +62,6 @@ static void assert_same_state(const tw_state *left, const tw_state *right)
     }
 }
 
-static void test_a_loaded_scheme_continues_bit_for_bit(void **state)
-{
-    (void)state;
-    static step_gradients expected, got;
-    for (int s = 0; s < SPECS; s++)
-        for (int stop = 1; stop < STEPS; stop += 3) {
-            loopback whole, broken;
-            assert_int_equal(loopback_create(&whole, specs[s], table, TENSORS, RANKS), TW_OK);
-            assert_int_equal(loopback_create(&broken, specs[s], table, TENSORS, RANKS), TW_OK);
-            for (int step = 0; step < STEPS; step++) {
-                if (step == stop) assert_int_equal(loopback_restart(&broken, specs[s], table, TENSORS), TW_OK);
-                run_step(&whole, step, &expected);
-                run_step(&broken, step, &got);
-                assert_memory_equal(got.values, expected.values, sizeof got.values);
-            }
-            loopback_destroy(&whole);
-            loopback_destroy(&broken);
-        }
-}
-
 /* Saving settles what a step left open, so a saved step stands, and goes on as if it had not been saved. */
 static void test_a_saved_step_cannot_be_taken_back(void **state)
 {
@@ -281,7 +261,6 @@ static void test_not_within_a_step_and_not_by_any_prefix(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_loaded_scheme_continues_bit_for_bit),
         cmocka_unit_test(test_a_saved_step_cannot_be_taken_back),
         cmocka_unit_test(test_entries_have_the_documented_names),
         cmocka_unit_test(test_fp32_and_bf16_are_told_apart),

@@ -412,78 +412,13 @@ static void rates_are_checked(void **state)
 
 /* ---- state ------------------------------------------------------------------------------------------------------- */
 
-static void one_step(loopback *group, gradients *g, int step)
-{
-    int skipped;
-    for (int r = 0; r < group->size; r++)
-        assert_int_equal(tw_scheme_set_rate(group->scheme[r], step % 3 ? 1 : 0.3F), TW_OK);
-    gradients_draw(g, 8, step, 0);
-    assert_int_equal(loopback_step(group, g->rank, -1, NULL, &skipped), TW_OK);
-}
-
-static void check_continues(const char *spec)
-{
-    loopback first, second;
-    gradients a, b;
-    gradients_create(&a, table, TENSORS, 2);
-    gradients_create(&b, table, TENSORS, 2);
-    assert_int_equal(loopback_create(&first, spec, table, TENSORS, 2), TW_OK);
-    assert_int_equal(loopback_create(&second, spec, table, TENSORS, 2), TW_OK);
-    for (int step = 0; step < 10; step++) one_step(&first, &a, step);
-    for (int r = 0; r < 2; r++) {
-        tw_state *state;
-        assert_int_equal(tw_state_create(&state), TW_OK);
-        assert_int_equal(tw_scheme_save_state(first.scheme[r], "x/", state), TW_OK);
-        assert_int_equal(tw_scheme_load_state(second.scheme[r], "x/", state), TW_OK);
-        tw_state_destroy(state);
-    }
-    for (int step = 10; step < 20; step++) {
-        one_step(&first, &a, step);
-        one_step(&second, &b, step);
-        for (size_t t = 0; t < TENSORS; t++)
-            assert_memory_equal(a.rank[0][t], b.rank[0][t], count_of(t) * sizeof(float));
-    }
-    loopback_destroy(&first);
-    loopback_destroy(&second);
-    gradients_destroy(&a);
-    gradients_destroy(&b);
-}
-
-static void a_loaded_scheme_continues(void **state)
-{
-    (void)state;
-    check_continues("sdagc:density=0.01,warmup_steps=12");
-    check_continues("sdagc:density=0.01,warmup_steps=12,min_dims=2");
-    check_continues("sdagc:density=0.01,warmup_steps=0,revision=age,damping=0.1,statistics=gradient");
-    check_continues("sdagc:density=0.01,warmup_steps=0,revision=density,criterion=magnitude,masking=on");
-}
-
-static void a_correction_that_is_not_finite_is_refused(void **state)
-{
-    (void)state;
-    static const double wrong[] = {NAN, INFINITY, -INFINITY};
-    static const size_t one = 1;
-    for (int i = 0; i < 3; i++) {
-        tw_scheme *scheme;
-        tw_state *saved;
-        assert_int_equal(tw_scheme_create("sdagc", table, TENSORS, 0, 1, &scheme), TW_OK);
-        assert_int_equal(tw_state_create(&saved), TW_OK);
-        assert_int_equal(tw_scheme_save_state(scheme, "", saved), TW_OK);
-        assert_int_equal(tw_state_put(saved, "correction/a.weight", TW_F64, 1, &one, &wrong[i]), TW_OK);
-        assert_int_equal(tw_scheme_load_state(scheme, "", saved), TW_ERROR_STATE);
-        tw_state_destroy(saved);
-        tw_scheme_destroy(scheme);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_reference),          cmocka_unit_test(quantiles_are_near),
-        cmocka_unit_test(keeps_the_tails),           cmocka_unit_test(wrong_forecasts_cost_nothing),
-        cmocka_unit_test(guard_keeps_the_density),   cmocka_unit_test(a_step_that_is_taken_back_has_not_steered),
-        cmocka_unit_test(revisions_damp_and_drop),   cmocka_unit_test(rates_are_checked),
-        cmocka_unit_test(a_loaded_scheme_continues), cmocka_unit_test(a_correction_that_is_not_finite_is_refused),
+        cmocka_unit_test(equals_reference),        cmocka_unit_test(quantiles_are_near),
+        cmocka_unit_test(keeps_the_tails),         cmocka_unit_test(wrong_forecasts_cost_nothing),
+        cmocka_unit_test(guard_keeps_the_density), cmocka_unit_test(a_step_that_is_taken_back_has_not_steered),
+        cmocka_unit_test(revisions_damp_and_drop), cmocka_unit_test(rates_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

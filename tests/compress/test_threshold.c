@@ -76,39 +76,11 @@ static void cap_sends_the_largest(void **state)
     gradients_destroy(&g);
 }
 
-/* Sent + left = received, exactly on dyadic values; and reverting a step puts all of it back. */
-static void nothing_is_lost(void **state)
-{
-    (void)state;
-    static double balance[N0];
-    static float left[N0];
-    loopback group;
-    gradients g;
-    int skipped;
-    memset(balance, 0, sizeof balance);
-    gradients_create(&g, table, TENSORS, 1);
-    assert_int_equal(loopback_create(&group, "threshold:tau=0.5", table, TENSORS, 1), TW_OK);
-    for (int step = 0; step < STEPS; step++) {
-        gradients_draw(&g, 3, step, 0x1p-6);
-        for (size_t i = 0; i < N0; i++) balance[i] += (double)g.rank[0][0][i];
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-        if (step % 3 == 1)
-            assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
-        else
-            for (size_t i = 0; i < N0; i++) balance[i] -= (double)g.rank[0][0][i];
-        assert_true(remembered(group.scheme[0], "residual", "w", left));
-        for (size_t i = 0; i < N0; i++) assert_true(balance[i] == (double)left[i]);
-    }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_a_plain_loop),
         cmocka_unit_test(cap_sends_the_largest),
-        cmocka_unit_test(nothing_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
