@@ -192,6 +192,19 @@ static inline tw_state *loopback_save(tw_scheme *scheme, const char *prefix)
     return NULL;
 }
 
+/* 1 if both hold the same entries, to the bit; but for those called `but` (NULL: none). */
+static inline int loopback_same_state(const tw_state *left, const tw_state *right, const char *but)
+{
+    if (tw_state_count(left) != tw_state_count(right)) return 0;
+    for (size_t i = 0; i < tw_state_count(left); i++) {
+        tw_state_entry a, b;
+        if (tw_state_at(left, i, &a) != TW_OK || tw_state_at(right, i, &b) != TW_OK) return 0;
+        if (but && strcmp(a.name, but) == 0) continue;
+        if (strcmp(a.name, b.name) != 0 || a.bytes != b.bytes || memcmp(a.data, b.data, a.bytes) != 0) return 0;
+    }
+    return 1;
+}
+
 /* One entry of what it remembers, count floats. */
 static inline tw_status loopback_saved(tw_scheme *scheme, const char *name, size_t count, float *dst)
 {

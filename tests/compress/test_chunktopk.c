@@ -28,22 +28,18 @@ static void play_golden(const char *options, int ranks, float *theta, float *res
     char spec[256];
     loopback group;
     gradients g;
-    int skipped;
-    gradients_create(&g, small, 1, ranks);
     memset(theta, 0, SMALL * sizeof *theta);
     snprintf(spec, sizeof spec, "chunktopk:chunk=8,k=2,decay=0.5," EXACT "%s", options);
-    assert_ok(loopback_create(&group, spec, small, 1, ranks));
+    group_create(&group, &g, spec, small, 1, ranks);
     for (int t = 1; t <= 3; t++) {
         for (int r = 0; r < ranks; r++)
             for (int i = 0; i < SMALL; i++) g.rank[r][0][i] = golden_gradient(t + 2 * r, i);
-        assert_ok(loopback_step(&group, g.rank, -1, NULL, &skipped));
-        assert_false(skipped);
+        assert_false(group_step(&group, &g));
         for (int i = 0; i < SMALL; i++) theta[i] -= g.rank[0][0][i];
     }
     assert_ok(loopback_saved(group.scheme[ranks - 1], "residual/w", SMALL, residual));
     for (int i = 0; i < SMALL; i++) residual[i] *= (float)ranks;
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 static void assert_floats(const float *got, const double *golden)
@@ -96,14 +92,12 @@ static void a_mean_over_senders_that_overflows_is_skipped(void **state)
     loopback group;
     gradients g;
     int skipped;
-    gradients_create(&g, small, 1, 2);
+    group_create(&group, &g, "chunktopk:chunk=16,k=1,agg=senders," EXACT, small, 1, 2);
     g.rank[0][0][3] = 8;
     g.rank[1][0][5] = 2;
-    assert_ok(loopback_create(&group, "chunktopk:chunk=16,k=1,agg=senders," EXACT, small, 1, 2));
     assert_ok(loopback_step(&group, g.rank, -1, enlarge, &skipped));
     assert_true(skipped);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 /* ---- a second implementation ------------------------------------------------------------------------------------- */
@@ -155,9 +149,7 @@ static void equals_the_naive_implementation(void **state)
     static float v[RANKS][TENSORS][MOST], sent[MOST], sum[TENSORS][MOST];
     loopback group;
     gradients g;
-    int skipped;
-    gradients_create(&g, table, TENSORS, RANKS);
-    assert_ok(loopback_create(&group, "chunktopk:chunk=300,k=11,decay=0.75," EXACT, table, TENSORS, RANKS));
+    group_create(&group, &g, "chunktopk:chunk=300,k=11,decay=0.75," EXACT, table, TENSORS, RANKS);
     for (int step = 0; step < STEPS; step++) {
         gradients_draw(&g, 3, step, step % 2 ? 0.25 : 0); /* on the grid many are equal */
         memset(sum, 0, sizeof sum);
@@ -170,13 +162,11 @@ static void equals_the_naive_implementation(void **state)
             }
         if (step == 5)
             assert_ok(loopback_restart(&group, "chunktopk:chunk=300,k=11,decay=0.75," EXACT, table, TENSORS));
-        assert_ok(loopback_step(&group, g.rank, -1, NULL, &skipped));
-        assert_true(gradients_agree(&g));
+        assert_false(group_step(&group, &g));
         for (size_t t = 0; t < TENSORS; t++)
             assert_memory_equal(g.rank[0][t], sum[t], tw_tensor_count(&table[t]) * sizeof(float));
     }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 /* ---- what options say -------------------------------------------------------------------------------------------- */
@@ -280,18 +270,15 @@ static void a_packet_is_200_times_smaller(void **state)
     static const tw_tensor large[] = {{"w", 2, {1024, 1000}}};
     loopback group;
     gradients g;
-    int skipped;
-    gradients_create(&g, large, 1, 2);
-    assert_ok(loopback_create(&group, "chunktopk", large, 1, 2));
+    group_create(&group, &g, "chunktopk", large, 1, 2);
     for (int step = 0; step < 3; step++) {
         gradients_draw(&g, 1, step, 0);
-        assert_ok(loopback_step(&group, g.rank, -1, NULL, &skipped));
+        assert_false(group_step(&group, &g));
     }
     double ratio = 4.0 * 1024 * 1000 / (double)group.packet_bytes;
     print_message("%zu bytes, %.1f times less than fp32\n", group.packet_bytes, ratio);
     assert_true(ratio > 200 && ratio < 245);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 int main(void)

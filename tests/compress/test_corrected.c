@@ -22,11 +22,9 @@ static void check_books(const char *spec, int masking, int changing)
     static const float rates[] = {0.5F, 0.5F, 0.25F, 0.125F, 1};
     loopback group;
     gradients g;
-    int skipped;
     memset(balance, 0, sizeof balance);
     memset(velocity, 0, sizeof velocity);
-    gradients_create(&g, table, TENSORS, 1);
-    assert_int_equal(loopback_create(&group, spec, table, TENSORS, 1), TW_OK);
+    group_create(&group, &g, spec, table, TENSORS, 1);
     for (int step = 0; step < LONG; step++) {
         float rate = changing ? rates[step % 5] : 1;
         assert_int_equal(tw_scheme_set_rate(group.scheme[0], rate), TW_OK);
@@ -35,7 +33,7 @@ static void check_books(const char *spec, int masking, int changing)
             velocity[i] = 0.5 * velocity[i] + (double)g.rank[0][T][i];
             balance[i] += (double)rate * velocity[i];
         }
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        assert_false(group_step(&group, &g));
         int reverted = step % 4 == 3;
         if (reverted) assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
         for (size_t i = 0; i < N && !reverted; i++) {
@@ -48,8 +46,7 @@ static void check_books(const char *spec, int masking, int changing)
         assert_true(remembered(group.scheme[0], "momentum", "a.weight", left));
         for (size_t i = 0; i < N; i++) assert_true(velocity[i] == (double)left[i]);
     }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 #define EXACT "density=0.02,momentum=0.5,warmup_steps=0,values=fp32"
@@ -79,13 +76,11 @@ static int forgets(const char *spec, size_t n, size_t sent_of_it)
     const tw_tensor only = {"b", 1, {n}};
     loopback group;
     gradients g;
-    int skipped;
     size_t sent = 0, forgotten = 0;
     float momentum[4096];
-    gradients_create(&g, &only, 1, 1);
+    group_create(&group, &g, spec, &only, 1, 1);
     gradients_draw(&g, 5, 0, 0.25);
-    assert_int_equal(loopback_create(&group, spec, &only, 1, 1), TW_OK);
-    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+    assert_false(group_step(&group, &g));
     assert_true(remembered(group.scheme[0], "momentum", "b", momentum));
     for (size_t i = 0; i < n; i++) {
         if (g.rank[0][0][i] == 0) continue;
@@ -94,8 +89,7 @@ static int forgets(const char *spec, size_t n, size_t sent_of_it)
     }
     assert_int_equal(sent, sent_of_it);
     assert_true(forgotten == 0 || forgotten == sent);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
     return forgotten > 0;
 }
 

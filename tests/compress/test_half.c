@@ -27,24 +27,18 @@ static void check_sum(const char *spec, int fp16, int size)
 {
     loopback group;
     gradients g;
-    int skipped;
-    tw_cost cost = {.struct_size = sizeof cost};
-    gradients_create(&g, table, TENSORS, size);
-    assert_int_equal(loopback_create(&group, spec, table, TENSORS, size), TW_OK);
+    group_create(&group, &g, spec, table, TENSORS, size);
     for (int step = 0; step < 3; step++) {
         gradients_draw(&g, 1, step, 0);
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-        assert_false(skipped);
-        assert_true(gradients_agree(&g));
+        assert_false(group_step(&group, &g));
         for (size_t t = 0; t < TENSORS; t++)
             for (size_t i = 0; i < tw_tensor_count(&table[t]); i++)
                 assert_true(g.rank[0][t][i] == expected(step, size, t, i, fp16));
     }
-    assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
+    tw_cost cost = cost_of(group.scheme[0]);
     assert_int_equal(cost.packet_bytes, 2 * (N0 + N1)); /* biases too: every tensor is compressed */
     assert_int_equal(cost.exact_bytes, 0);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 static void sums_are_as_defined(void **state)
@@ -62,26 +56,21 @@ static void overflow_skips_or_waits(void **state)
     (void)state;
     static const struct {
         const char *spec;
-        int skipped;
         float first, second;
     } cases[] = {{"fp16", 1, 0, 0}, {"fp16:feedback=on", 0, 65504, 14496}, {"bf16", 0, 79872, 0}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         loopback group;
         gradients g;
-        int skipped;
-        gradients_create(&g, table, TENSORS, 2);
-        assert_int_equal(loopback_create(&group, cases[c].spec, table, TENSORS, 2), TW_OK);
+        group_create(&group, &g, cases[c].spec, table, TENSORS, 2);
         g.rank[0][1][3] = g.rank[1][1][3] = 80000;
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        int skipped = group_step(&group, &g);
         assert_int_equal(skipped, cases[c].skipped);
         if (!skipped) assert_true(g.rank[0][1][3] == cases[c].first);
         for (int r = 0; r < 2; r++)
             for (size_t t = 0; t < TENSORS; t++) memset(g.rank[r][t], 0, tw_tensor_count(&table[t]) * sizeof(float));
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-        assert_false(skipped);
+        assert_false(group_step(&group, &g));
         assert_true(g.rank[1][1][3] == cases[c].second);
-        loopback_destroy(&group);
-        gradients_destroy(&g);
+        group_destroy(&group, &g);
     }
 }
 

@@ -402,11 +402,10 @@ static void test_min_dims_has_the_last_word_on_biases(void **state)
     batch *b = batch_create(table, 2);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         loopback group;
-        tw_cost cost = {.struct_size = sizeof cost};
         assert_int_equal(loopback_create(&group, cases[c].spec, table, 2, 1), TW_OK);
         batch_fill(b, RANKS, normal, 0);
         run_step(&group, b, 0);
-        assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
+        tw_cost cost = cost_of(group.scheme[0]);
         assert_int_equal(cost.elements_sent, cases[c].sent);
         assert_int_equal(cost.exact_bytes, cases[c].exact_bytes);
         loopback_destroy(&group);

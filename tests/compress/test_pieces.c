@@ -91,15 +91,13 @@ static void check_against_naive(const char *options, int keeps, size_t n, int ra
     const tw_tensor w = {"w", 1, {n}};
     loopback group;
     gradients g;
-    int skipped;
     all = (naive){.n = n, .k = rounded_up(n * 3, 100), .ranks = ranks, .keeps = keeps};
     snprintf(spec, sizeof spec, "topk:exchange=scatter,density=0.03,min_dims=1,values=fp32%s", options);
-    gradients_create(&g, &w, 1, ranks);
-    assert_int_equal(loopback_create(&group, spec, &w, 1, ranks), TW_OK);
+    group_create(&group, &g, spec, &w, 1, ranks);
     for (int step = 0; step < 6; step++) {
         gradients_draw(&g, 4, step, 0);
         naive_step(&all, g.rank);
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        assert_false(group_step(&group, &g));
         for (int r = 0; r < ranks; r++)
             for (size_t i = 0; i < n; i++)
                 if (g.rank[r][0][i] != all.mean[i])
@@ -107,8 +105,7 @@ static void check_against_naive(const char *options, int keeps, size_t n, int ra
                              (double)g.rank[r][0][i], (double)all.mean[i]);
         if (keeps) check_memory(&group, &all);
     }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 static void the_largest_sums_are_sent_on(void **state)
@@ -131,16 +128,12 @@ static void each_piece_is_rounded_alone(void **state)
     const tw_tensor w = {"w", 1, {N}};
     loopback group;
     gradients g;
-    int skipped;
-    gradients_create(&g, &w, 1, RANKS);
-    assert_int_equal(loopback_create(&group, "topk:exchange=scatter,density=1,min_dims=1,values=sign", &w, 1, RANKS),
-                     TW_OK);
+    group_create(&group, &g, "topk:exchange=scatter,density=1,min_dims=1,values=sign", &w, 1, RANKS);
     for (int r = 0; r < RANKS; r++)
         for (size_t i = 0; i < N; i++) g.rank[r][0][i] = (i < N / 2 ? 1.0F : 64.0F) * (i % 3 ? 1 : -1);
-    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+    assert_false(group_step(&group, &g));
     for (size_t i = 0; i < N; i++) assert_true(g.rank[1][0][i] == (i < N / 2 ? 1.0F : 64.0F) * (i % 3 ? 1 : -1));
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 /* ---- books ------------------------------------------------------------------------------------------------------- */
@@ -171,10 +164,8 @@ static void check_books(const char *spec, int changing)
     double owed = 0;
     loopback group;
     gradients g;
-    int skipped;
     memset(balance, 0, sizeof balance);
-    gradients_create(&g, table, 1, RANKS);
-    assert_int_equal(loopback_create(&group, spec, table, 1, RANKS), TW_OK);
+    group_create(&group, &g, spec, table, 1, RANKS);
     for (int step = 0; step < 12; step++) {
         double rate = changing ? (double)rates[step % 5] : 1;
         for (int r = 0; r < RANKS; r++) assert_int_equal(tw_scheme_set_rate(group.scheme[r], (float)rate), TW_OK);
@@ -183,7 +174,7 @@ static void check_books(const char *spec, int changing)
         for (int r = 0; r < RANKS; r++)
             for (size_t i = 0; i < N; i++) balance[i] += rate * (double)g.rank[r][T][i] / RANKS;
         if (step == 8) g.rank[1][T][0] = NAN;
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        int skipped = group_step(&group, &g);
         assert_int_equal(skipped, step == 8);
         int reverted = step % 4 == 3;
         for (int r = 0; reverted && r < RANKS; r++) assert_int_equal(tw_scheme_revert(group.scheme[r]), TW_OK);
@@ -196,8 +187,7 @@ static void check_books(const char *spec, int changing)
         for (size_t i = 0; i < N; i++) owed += fabs(held[i]);
     }
     assert_true(owed > 0);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 static void nothing_is_lost(void **state)

@@ -30,13 +30,11 @@ static void draws_one_of_each_bin(void **state)
     static int hits[N0];
     loopback group;
     gradients g;
-    int skipped;
     memset(hits, 0, sizeof hits);
-    gradients_create(&g, table, TENSORS, 1);
-    assert_int_equal(loopback_create(&group, "randomk:density=0.1,feedback=off", table, TENSORS, 1), TW_OK);
+    group_create(&group, &g, "randomk:density=0.1,feedback=off", table, TENSORS, 1);
     for (int step = 0; step < STEPS; step++) {
         for (size_t i = 0; i < N0; i++) g.rank[0][0][i] = 1;
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        assert_false(group_step(&group, &g));
         for (size_t j = 0; j < K; j++) {
             size_t drawn = 0, start = bin_start(j), end = bin_start(j + 1);
             for (size_t i = start; i < end; i++) {
@@ -52,8 +50,7 @@ static void draws_one_of_each_bin(void **state)
         double p = 1 / (double)bin_size_at(i), deviation = sqrt(STEPS * p * (1 - p));
         assert_true(fabs(hits[i] - STEPS * p) < 5 * deviation);
     }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 static void unbiased_with_the_variance_of_its_bins(void **state)
@@ -63,14 +60,12 @@ static void unbiased_with_the_variance_of_its_bins(void **state)
     static double mean[N0];
     loopback group;
     gradients g;
-    int skipped;
     double error = 0, expected = 0;
     memset(mean, 0, sizeof mean);
-    gradients_create(&g, table, TENSORS, 1);
-    assert_int_equal(loopback_create(&group, "randomk:density=0.1,feedback=off,seed=9", table, TENSORS, 1), TW_OK);
+    group_create(&group, &g, "randomk:density=0.1,feedback=off,seed=9", table, TENSORS, 1);
     for (int step = 0; step < STEPS; step++) {
         gradients_draw(&g, 4, 0, 0);
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        assert_false(group_step(&group, &g));
         for (size_t i = 0; i < N0; i++) {
             double x = (double)gradient_draw(4, 0, 0, 0, i), y = (double)g.rank[0][0][i];
             mean[i] += y / STEPS;
@@ -83,8 +78,7 @@ static void unbiased_with_the_variance_of_its_bins(void **state)
         expected += (b - 1) * x * x;
     }
     assert_true(fabs(error / expected - 1) < 0.02);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 /* 65,504 is the end of fp16: what does not fit into a share of it waits. */
@@ -93,15 +87,11 @@ static void halves_never_overflow(void **state)
     (void)state;
     loopback group;
     gradients g;
-    int skipped;
-    gradients_create(&g, table, TENSORS, 4);
-    assert_int_equal(loopback_create(&group, "randomk:density=1,values=fp16", table, TENSORS, 4), TW_OK);
+    group_create(&group, &g, "randomk:density=1,values=fp16", table, TENSORS, 4);
     for (int r = 0; r < 4; r++) g.rank[r][0][7] = 1e5F;
-    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-    assert_false(skipped);
+    assert_false(group_step(&group, &g));
     assert_true(g.rank[0][0][7] == 4 * 16376);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 static void no_index_travels(void **state)
@@ -109,19 +99,15 @@ static void no_index_travels(void **state)
     (void)state;
     loopback group;
     gradients g;
-    int skipped;
-    tw_cost cost = {.struct_size = sizeof cost};
-    gradients_create(&g, table, TENSORS, 2);
-    assert_int_equal(loopback_create(&group, "randomk:values=bf16", table, TENSORS, 2), TW_OK);
+    group_create(&group, &g, "randomk:values=bf16", table, TENSORS, 2);
     gradients_draw(&g, 6, 0, 0);
-    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-    assert_int_equal(tw_scheme_cost(group.scheme[1], &cost), TW_OK);
+    assert_false(group_step(&group, &g));
+    tw_cost cost = cost_of(group.scheme[1]);
     assert_int_equal(cost.packet_bytes, 2 * K);
     assert_int_equal(cost.elements_sent, K);
     assert_int_equal(cost.index_bytes, 0);
     assert_int_equal(cost.exact_bytes, 2 * N1);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 int main(void)

@@ -4,7 +4,7 @@
 #include <thinwire/thinwire_by_hand.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include "support/cmocka.h"
+#include "gradients.h"
 
 enum { TENSORS = 3, MOST = 1517, RANKS = 16, STEPS = 30 };
 
@@ -13,8 +13,6 @@ static const tw_tensor table[TENSORS] = {{"a", 2, {37, 41}}, {"b", 1, {63}}, {"c
 static const size_t rates[TENSORS] = {100, 100, 1};
 #define ALL_OF_THEM "min_dims=0,min_elements=1,min_sent=1,rates=conv@1|b@100"
 #define COMPRESSED ALL_OF_THEM ",warmup_steps=0"
-
-#include "everybody.h"
 
 static float draw(int at, int r, int t, size_t i)
 {
@@ -25,13 +23,13 @@ static float draw(int at, int r, int t, size_t i)
 }
 
 /* In every other step of few values, so that some of a chunk are equal. */
-static void fill(step *g, int at)
+static void fill(gradients *g, int at)
 {
-    for (int r = 0; r < RANKS; r++)
+    for (int r = 0; r < g->ranks; r++)
         for (int t = 0; t < TENSORS; t++)
             for (size_t i = 0; i < tw_tensor_count(&table[t]); i++) {
                 float x = draw(at, r, t, i);
-                g->values[r][t][i] = at % 2 ? rintf(4 * x) / 4 : x;
+                g->rank[r][t][i] = at % 2 ? rintf(4 * x) / 4 : x;
             }
 }
 
@@ -76,14 +74,14 @@ static float most_of_one(const naive *self)
     return most;
 }
 
-static float p_of(const naive *self, const step *g, int r, int t, size_t i)
+static float p_of(const naive *self, const gradients *g, int r, int t, size_t i)
 {
     float share = (float)(1.0 / self->size);
-    return self->memory[r][t][i] + (float)((1 - (double)self->beta) * (double)share) * g->values[r][t][i];
+    return self->memory[r][t][i] + (float)((1 - (double)self->beta) * (double)share) * g->rank[r][t][i];
 }
 
 /* The element of the chunk that begins at `first` where the leader's |p| is largest. */
-static size_t choose(const naive *self, const step *g, int t, size_t first)
+static size_t choose(const naive *self, const gradients *g, int t, size_t first)
 {
     size_t n = tw_tensor_count(&table[t]), best = first;
     int leader = self->at % self->size;
@@ -93,7 +91,7 @@ static size_t choose(const naive *self, const step *g, int t, size_t first)
 }
 
 /* 2^4 below the most that one may send. */
-static float unit_of(const naive *self, const step *g, int t)
+static float unit_of(const naive *self, const gradients *g, int t)
 {
     float largest = 0;
     if (self->dtype != TW_F16) return 1;
@@ -102,7 +100,7 @@ static float unit_of(const naive *self, const step *g, int t)
     return largest == 0 ? 1 : ldexpf(1, ilogbf(self->most) - ilogbf(largest) - 5);
 }
 
-static float exchange(naive *self, const step *g, int t, size_t i, float unit)
+static float exchange(naive *self, const gradients *g, int t, size_t i, float unit)
 {
     float sum = 0, most = self->most;
     for (int r = 0; r < self->size; r++) {
@@ -114,16 +112,16 @@ static float exchange(naive *self, const step *g, int t, size_t i, float unit)
     return rounded(self->dtype, sum) / unit;
 }
 
-static void accumulate(naive *self, const step *g)
+static void accumulate(naive *self, const gradients *g)
 {
     float share = (float)(1.0 / self->size), filtered = (float)((double)self->beta * (double)share);
     for (int r = 0; r < self->size; r++)
         for (int t = 0; t < TENSORS; t++)
             for (size_t i = 0; i < tw_tensor_count(&table[t]); i++)
-                self->memory[r][t][i] += filtered * g->values[r][t][i];
+                self->memory[r][t][i] += filtered * g->rank[r][t][i];
 }
 
-static void naive_step(naive *self, const step *g, float sum[TENSORS][MOST])
+static void naive_step(naive *self, const gradients *g, float sum[TENSORS][MOST])
 {
     memset(sum, 0, TENSORS * sizeof *sum);
     accumulate(self, g);
@@ -147,12 +145,12 @@ static naive *naive_create(int size, float beta, tw_dtype dtype)
     return self;
 }
 
-static void assert_alike(const loopback *group, const step *g, const naive *expected, float sum[TENSORS][MOST])
+static void assert_alike(const loopback *group, const gradients *g, const naive *expected, float sum[TENSORS][MOST])
 {
     for (int r = 0; r < group->size; r++)
         for (int t = 0; t < TENSORS; t++) {
             size_t n = tw_tensor_count(&table[t]);
-            for (size_t i = 0; i < n; i++) assert_true(g->values[r][t][i] == sum[t][i]);
+            for (size_t i = 0; i < n; i++) assert_true(g->rank[r][t][i] == sum[t][i]);
             assert_memory(group, r, t, expected->memory[r][t]);
         }
 }
@@ -163,7 +161,7 @@ static void test_a_second_implementation_agrees(void **state)
     static const char *const formats[] = {"fp32", "fp16", "bf16"};
     static const tw_dtype dtypes[] = {TW_F32, TW_F16, TW_BF16};
     static float sum[TENSORS][MOST];
-    step *g = step_create();
+    gradients g;
     for (int size = 1; size <= 8; size *= 2)
         for (int f = 0; f < 3; f++)
             for (int filter = 0; filter < 2; filter++) {
@@ -171,18 +169,17 @@ static void test_a_second_implementation_agrees(void **state)
                 char spec[128];
                 snprintf(spec, sizeof spec, "scalecom:" COMPRESSED ",values=%s,beta=%s", formats[f],
                          filter ? "0.25" : "1");
-                create(&group, spec, size);
+                group_create(&group, &g, spec, table, TENSORS, size);
                 naive *expected = naive_create(size, filter ? 0.25F : 1, dtypes[f]);
                 for (int at = 0; at < STEPS; at++) {
-                    fill(g, at);
-                    naive_step(expected, g, sum);
-                    assert_int_equal(run(&group, g), 0);
-                    assert_alike(&group, g, expected, sum);
+                    fill(&g, at);
+                    naive_step(expected, &g, sum);
+                    assert_int_equal(group_step(&group, &g), 0);
+                    assert_alike(&group, &g, expected, sum);
                 }
                 free(expected);
-                loopback_destroy(&group);
+                group_destroy(&group, &g);
             }
-    free(g);
 }
 
 /* ---- what must hold ---------------------------------------------------------------------------------------------- */
@@ -220,20 +217,19 @@ static double gain(double beta, size_t period)
     enum { N = 2, SETTLE = 30000, MEASURE = 100000 };
     loopback group;
     char spec[128];
-    int skipped;
+    gradients g;
     double sum = 0;
-    float values[N][100], *tensor[N] = {values[0], values[1]}, **rank[N] = {&tensor[0], &tensor[1]};
     tw_tensor chunk = {"chunk", 1, {period}};
     snprintf(spec, sizeof spec,
              "scalecom:min_dims=0,min_elements=1,min_sent=1,warmup_steps=0,values=fp32,rate=100,beta=%g", beta);
-    assert_int_equal(loopback_create(&group, spec, &chunk, 1, N), TW_OK);
+    group_create(&group, &g, spec, &chunk, 1, N);
     for (int at = 0; at < SETTLE + MEASURE; at++) {
         for (int r = 0; r < N; r++)
-            for (size_t i = 0; i < period; i++) values[r][i] = 1;
-        assert_int_equal(loopback_step(&group, rank, -1, NULL, &skipped), TW_OK);
-        for (size_t i = 0; at >= SETTLE && i < period; i++) sum += (double)values[0][i];
+            for (size_t i = 0; i < period; i++) g.rank[r][0][i] = 1;
+        assert_false(group_step(&group, &g));
+        for (size_t i = 0; at >= SETTLE && i < period; i++) sum += (double)g.rank[0][0][i];
     }
-    loopback_destroy(&group);
+    group_destroy(&group, &g);
     return sum / MEASURE / (double)period;
 }
 
@@ -256,23 +252,17 @@ static void test_half_precision_follows_the_scale(void **state)
     (void)state;
     static const float units[] = {1, 0x1p-60F, 0x1p60F};
     loopback group[3];
-    step *g[3];
-    for (int u = 0; u < 3; u++) {
-        create(&group[u], "scalecom:values=fp16," COMPRESSED, 4);
-        g[u] = step_create();
-    }
+    gradients g[3];
+    for (int u = 0; u < 3; u++) group_create(&group[u], &g[u], "scalecom:values=fp16," COMPRESSED, table, TENSORS, 4);
     for (int at = 0; at < STEPS; at++)
         for (int u = 0; u < 3; u++) {
-            fill(g[u], at);
+            fill(&g[u], at);
             for (int r = 0; r < 4; r++)
-                for (size_t i = 0; i < MOST; i++) g[u]->values[r][0][i] *= units[u];
-            assert_int_equal(run(&group[u], g[u]), 0);
-            for (size_t i = 0; i < MOST; i++) assert_true(g[u]->values[3][0][i] == g[0]->values[3][0][i] * units[u]);
+                for (size_t i = 0; i < MOST; i++) g[u].rank[r][0][i] *= units[u];
+            assert_int_equal(group_step(&group[u], &g[u]), 0);
+            for (size_t i = 0; i < MOST; i++) assert_true(g[u].rank[3][0][i] == g[0].rank[3][0][i] * units[u]);
         }
-    for (int u = 0; u < 3; u++) {
-        loopback_destroy(&group[u]);
-        free(g[u]);
-    }
+    for (int u = 0; u < 3; u++) group_destroy(&group[u], &g[u]);
 }
 
 /* Ranks whose values dwarf the leader's: no sum leaves fp16, and the rest stays where it was. */
@@ -280,51 +270,42 @@ static void test_half_precision_never_overflows(void **state)
 {
     (void)state;
     loopback group;
-    step *g = step_create();
-    create(&group, "scalecom:values=fp16," COMPRESSED, RANKS);
+    gradients g;
+    group_create(&group, &g, "scalecom:values=fp16," COMPRESSED, table, TENSORS, RANKS);
     for (int at = 0; at < 3; at++) {
         float total = 0;
         for (int r = 0; r < RANKS; r++)
             for (int t = 0; t < TENSORS; t++)
-                for (size_t i = 0; i < tw_tensor_count(&table[t]); i++) g->values[r][t][i] = r == at ? 1 : 0x1p20F;
-        assert_int_equal(run(&group, g), 0);
-        for (size_t i = 0; i < MOST; i++) total += g->values[0][0][i];
+                for (size_t i = 0; i < tw_tensor_count(&table[t]); i++) g.rank[r][t][i] = r == at ? 1 : 0x1p20F;
+        assert_int_equal(group_step(&group, &g), 0);
+        for (size_t i = 0; i < MOST; i++) total += g.rank[0][0][i];
         assert_true(isfinite(total) && total > 0);
     }
-    loopback_destroy(&group);
-    free(g);
+    group_destroy(&group, &g);
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
-static tw_cost cost_of(const loopback *group, int r)
-{
-    tw_cost cost = {.struct_size = sizeof cost};
-    assert_int_equal(tw_scheme_cost(group->scheme[r], &cost), TW_OK);
-    return cost;
-}
-
 static void test_a_message_weighs_the_same_however_many_ranks(void **state)
 {
     (void)state;
-    step *g = step_create();
+    gradients g;
     for (int size = 1; size <= RANKS; size *= 2) {
         loopback group;
-        create(&group, "scalecom:" COMPRESSED, size);
+        group_create(&group, &g, "scalecom:" COMPRESSED, table, TENSORS, size);
         for (int at = 0; at < 2; at++) {
-            fill(g, at);
-            assert_int_equal(run(&group, g), 0);
+            fill(&g, at);
+            assert_int_equal(group_step(&group, &g), 0);
             for (int r = 0; r < size; r++) {
-                tw_cost cost = cost_of(&group, r);
+                tw_cost cost = cost_of(group.scheme[r]);
                 assert_int_equal(cost.elements_sent, 16 + 1 + 48);
                 assert_int_equal(cost.index_bytes, 16 * 7 / 8 + 1);
                 assert_int_equal(cost.packet_bytes, group.packet_bytes + 2 * (16 + 1 + 48));
                 assert_int_equal(cost.exact_bytes, 0);
             }
         }
-        loopback_destroy(&group);
+        group_destroy(&group, &g);
     }
-    free(g);
 }
 
 /* Of the trainer's convolutional network. */
@@ -338,23 +319,17 @@ static void test_the_default_is_a_hundred_times_smaller(void **state)
                                         {"fc2.weight", 2, {10, 128}},        {"fc2.bias", 1, {10}}};
     enum { COUNT = sizeof network / sizeof *network };
     loopback group;
-    float *tensor[COUNT], **rank[1] = {tensor};
+    gradients g;
     uint64_t elements = 0;
-    int skipped;
-    for (int t = 0; t < COUNT; t++) {
-        size_t n = tw_tensor_count(&network[t]);
-        elements += n;
-        tensor[t] = calloc(n, sizeof **tensor);
-        for (size_t i = 0; i < n; i++) tensor[t][i] = draw(0, 0, t, i);
-    }
+    for (int t = 0; t < COUNT; t++) elements += tw_tensor_count(&network[t]);
     assert_int_equal(elements, 426122);
-    assert_int_equal(loopback_create(&group, "scalecom:warmup_steps=0", network, COUNT, 1), TW_OK);
-    assert_int_equal(loopback_step(&group, rank, -1, NULL, &skipped), TW_OK);
-    tw_cost cost = cost_of(&group, 0);
+    group_create(&group, &g, "scalecom:warmup_steps=0", network, COUNT, 1);
+    gradients_draw(&g, 1, 0, 0);
+    assert_false(group_step(&group, &g));
+    tw_cost cost = cost_of(group.scheme[0]);
     assert_int_equal(cost.exact_bytes, 2 * 250);
     assert_true(4 * elements >= 100 * (cost.packet_bytes + cost.exact_bytes));
-    loopback_destroy(&group);
-    for (int t = 0; t < COUNT; t++) free(tensor[t]);
+    group_destroy(&group, &g);
 }
 
 static void check_warmup(const char *options, const size_t *levels, size_t count)
@@ -363,17 +338,17 @@ static void check_warmup(const char *options, const size_t *levels, size_t count
     static float sum[TENSORS][MOST];
     char spec[128];
     loopback group;
-    step *g = step_create();
+    gradients g;
     naive *expected = naive_create(N, 0.25F, TW_F16);
     snprintf(spec, sizeof spec, "scalecom:" ALL_OF_THEM ",beta=0.25,%s", options);
-    create(&group, spec, N);
+    group_create(&group, &g, spec, table, TENSORS, N);
     for (size_t at = 0; at < count; at++) {
         expected->most_rate = levels[at];
-        fill(g, (int)at);
-        naive_step(expected, g, sum);
-        assert_int_equal(run(&group, g), 0);
-        assert_alike(&group, g, expected, sum);
-        tw_cost cost = cost_of(&group, 1);
+        fill(&g, (int)at);
+        naive_step(expected, &g, sum);
+        assert_int_equal(group_step(&group, &g), 0);
+        assert_alike(&group, &g, expected, sum);
+        tw_cost cost = cost_of(group.scheme[1]);
         size_t sent = 0;
         for (int t = 0; t < TENSORS; t++)
             sent += (tw_tensor_count(&table[t]) + rate_of(expected, t) - 1) / rate_of(expected, t);
@@ -381,9 +356,8 @@ static void check_warmup(const char *options, const size_t *levels, size_t count
         assert_int_equal(cost.warmup, levels[at] != 0);
         assert_int_equal(cost.packet_bytes, group.packet_bytes + 2 * sent);
     }
-    loopback_destroy(&group);
+    group_destroy(&group, &g);
     free(expected);
-    free(g);
 }
 
 /* Equally many steps at each level, each of which sends a quarter of the one before; a tensor whose own rate is lower

@@ -187,23 +187,19 @@ static void check_reference(const variant *how)
     gradients g;
     reference ref;
     float *sum[TENSORS];
-    int skipped;
     char spec[256];
-    gradients_create(&g, table, TENSORS, RANKS);
     reference_create(&ref);
     for (size_t t = 0; t < TENSORS; t++) sum[t] = calloc(count_of(t), sizeof(float));
     snprintf(spec, sizeof spec, "sdagc:density=0.008,warmup_steps=12," LOOPBACK_EXACT "%s", how->spec);
-    assert_int_equal(loopback_create(&group, spec, table, TENSORS, RANKS), TW_OK);
+    group_create(&group, &g, spec, table, TENSORS, RANKS);
     for (int step = 0; step < STEPS; step++) {
         gradients_draw(&g, 4, step, 0);
         reference_step(&ref, how, &g, step, sum);
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-        assert_true(gradients_agree(&g));
+        assert_false(group_step(&group, &g));
         for (size_t t = 0; t < TENSORS; t++)
             for (size_t i = 0; i < count_of(t); i++) assert_true(g.rank[0][t][i] == sum[t][i]);
     }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
     reference_destroy(&ref);
     for (size_t t = 0; t < TENSORS; t++) free(sum[t]);
 }
@@ -242,15 +238,11 @@ static double density_of(const char *spec, int laplace)
     static const tw_tensor tensor = {"w", 2, {1000, MANY / 1000}};
     loopback group;
     gradients g;
-    int skipped;
-    tw_cost cost = {.struct_size = sizeof cost};
-    gradients_create(&g, &tensor, 1, 1);
+    group_create(&group, &g, spec, &tensor, 1, 1);
     draw_tail(g.rank[0][0], MANY, laplace);
-    assert_int_equal(loopback_create(&group, spec, &tensor, 1, 1), TW_OK);
-    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-    assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    assert_false(group_step(&group, &g));
+    tw_cost cost = cost_of(group.scheme[0]);
+    group_destroy(&group, &g);
     return (double)cost.elements_sent / MANY;
 }
 
@@ -272,30 +264,24 @@ static void wrong_forecasts_cost_nothing(void **state)
     (void)state;
     loopback group;
     gradients g;
-    int skipped;
     double before, after;
-    tw_cost cost = {.struct_size = sizeof cost};
-    gradients_create(&g, table, TENSORS, 1);
-    assert_int_equal(loopback_create(&group,
-                                     "sdagc:density=0.01,momentum=0,statistics=gradient,warmup_steps=0,min_dims=2",
-                                     table, TENSORS, 1),
-                     TW_OK);
+    group_create(&group, &g, "sdagc:density=0.01,momentum=0,statistics=gradient,warmup_steps=0,min_dims=2", table,
+                 TENSORS, 1);
     gradients_draw(&g, 9, 0, 0);
-    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+    assert_false(group_step(&group, &g));
     gradients_draw(&g, 9, 1, 0);
     for (size_t i = 0; i < count_of(0); i++) g.rank[0][0][i] *= 1e-3F;
     for (size_t i = 0; i < count_of(2); i++) g.rank[0][2][i] *= 1e-3F;
-    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-    assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
+    assert_false(group_step(&group, &g));
+    tw_cost cost = cost_of(group.scheme[0]);
     assert_int_equal(cost.elements_sent, MOST_TIMES * (30 + 90));
     assert_true(remembered(group.scheme[0], "correction", "a.weight", &before));
     gradients_draw(&g, 9, 2, 0);
     g.rank[0][0][5] = 1e6F;
-    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+    assert_false(group_step(&group, &g));
     assert_true(remembered(group.scheme[0], "correction", "a.weight", &after));
     assert_true(fabs(after / before - 0.95) < 1e-12);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 /* On noise, residuals and all, the guard keeps the density. */
@@ -310,20 +296,16 @@ static void guard_keeps_the_density(void **state)
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         loopback group;
         gradients g;
-        int skipped;
         double sent = 0;
-        gradients_create(&g, &tensor, 1, 1);
-        assert_int_equal(loopback_create(&group, specs[s], &tensor, 1, 1), TW_OK);
+        group_create(&group, &g, specs[s], &tensor, 1, 1);
         for (int step = 0; step < LONG; step++) {
-            tw_cost cost = {.struct_size = sizeof cost};
             gradients_draw(&g, 7, step, 0);
-            assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-            assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
+            assert_false(group_step(&group, &g));
+            tw_cost cost = cost_of(group.scheme[0]);
             if (step >= LONG / 2) sent += (double)cost.elements_sent / N / (LONG / 2);
         }
         assert_true(fabs(sent / 0.005 - 1) < 0.1);
-        loopback_destroy(&group);
-        gradients_destroy(&g);
+        group_destroy(&group, &g);
     }
 }
 
@@ -335,25 +317,22 @@ static void a_step_that_is_taken_back_has_not_steered(void **state)
     static const char *const names[] = {"a.weight", "b.weight"};
     loopback group;
     gradients g;
-    int skipped;
     double before, after;
-    gradients_create(&g, table, TENSORS, 1);
-    assert_int_equal(loopback_create(&group, "sdagc:density=0.01,warmup_steps=0", table, TENSORS, 1), TW_OK);
+    group_create(&group, &g, "sdagc:density=0.01,warmup_steps=0", table, TENSORS, 1);
     for (int step = 0; step < 6; step++) {
         double had[2];
         for (int i = 0; i < 2; i++)
             if (!remembered(group.scheme[0], "correction", names[i], &had[i])) had[i] = 1;
         group.absent[0] = step % 3 == 1 ? without_b : NULL;
         gradients_draw(&g, 5, step, 0);
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        assert_false(group_step(&group, &g));
         assert_true(remembered(group.scheme[0], "correction", names[0], &after) && after != had[0]);
         if (step % 3 == 0) continue;
         assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
         for (int i = 0; i < 2; i++)
             assert_true(remembered(group.scheme[0], "correction", names[i], &before) && before == had[i]);
     }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 /* ---- readings of the revision that drop something ---------------------------------------------------------------- */
@@ -365,13 +344,11 @@ static void check_largest(const char *spec, const float *expected, int steps)
     static const tw_tensor tensor = {"w", 2, {1, N}};
     loopback group;
     gradients g;
-    int skipped;
     float left[N];
-    gradients_create(&g, &tensor, 1, 1);
-    assert_int_equal(loopback_create(&group, spec, &tensor, 1, 1), TW_OK);
+    group_create(&group, &g, spec, &tensor, 1, 1);
     for (int step = 0; step < steps; step++) {
         for (size_t i = 0; i < N; i++) g.rank[0][0][i] = (float)(i + 1);
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        assert_false(group_step(&group, &g));
         size_t sent = N - 1 - (size_t)step;
         for (size_t i = 0; i < N; i++) assert_true(g.rank[0][0][i] == (i == sent ? expected[step] : 0));
         assert_true(remembered(group.scheme[0], "residual", "w", left));
@@ -381,8 +358,7 @@ static void check_largest(const char *spec, const float *expected, int steps)
     assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
     assert_true(remembered(group.scheme[0], "residual", "w", left));
     assert_true(before == 0 && left[N - (size_t)steps] == (float)steps * (float)(N + 1 - steps)); /* all of it */
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 static void revisions_damp_and_drop(void **state)
