@@ -128,6 +128,22 @@ static inline tw_cost cost_of(const tw_scheme *scheme)
     return cost;
 }
 
+/* ---- pieces of a tensor "w" that ranks add up, by the words of how-we-know.md ------------------------------------------ */
+
+typedef struct piece {
+    size_t first, count; /* no element, where there are fewer pieces than ranks */
+    int owner;
+} piece;
+
+static inline piece piece_of(size_t n, int ranks, int owner)
+{
+    size_t size = (size_t)ranks, pieces = n < 2048 ? 1 : n / 1024 < size ? n / 1024 : size;
+    size_t j = ((size_t)owner + size - tw_crc32c(0, "w", 1) % size) % size;
+    if (j >= pieces) return (piece){0, 0, owner};
+    size_t first = n * j / pieces / 64 * 64;
+    return (piece){first, (j + 1 == pieces ? n : n * (j + 1) / pieces / 64 * 64) - first, owner};
+}
+
 /* ---- a group and its gradients ----------------------------------------------------------------------------------- */
 
 static inline void group_create(loopback *group, gradients *g, const char *spec, const tw_tensor *table, size_t tensors,

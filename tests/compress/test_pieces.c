@@ -1,5 +1,5 @@
-/* Sparse schemes whose packets go in pieces (exchange=scatter): against a second implementation that sorts, against
- * their books, and what a rank of many sends. */
+/* Sparse schemes whose packets go in pieces (exchange=scatter): against a second implementation that sorts, and
+ * against their books. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,20 +13,6 @@
 enum { MOST = 9000, SMALL = 1500 /* one piece */ };
 
 /* ---- a second implementation ------------------------------------------------------------------------------------- */
-
-/* Elements first .. first + count - 1 of "w" are `owner`'s to add up; none where pieces are fewer than ranks. */
-typedef struct piece {
-    size_t first, count;
-} piece;
-
-static piece piece_of(size_t n, int ranks, int owner)
-{
-    size_t size = (size_t)ranks, pieces = n < 2048 ? 1 : n / 1024 < size ? n / 1024 : size;
-    size_t j = ((size_t)owner + size - tw_crc32c(0, "w", 1) % size) % size;
-    if (j >= pieces) return (piece){0, 0};
-    size_t first = n * j / pieces / 64 * 64;
-    return (piece){first, (j + 1 == pieces ? n : n * (j + 1) / pieces / 64 * 64) - first};
-}
 
 /* Moves the k largest out of `from` and adds them to `to`. */
 static void move_largest(float *from, size_t n, size_t k, float *to)
@@ -252,62 +238,6 @@ static void a_sum_that_is_too_large_is_skipped(void **state)
     gradients_destroy(&g);
 }
 
-/* ---- absent ------------------------------------------------------------------------------------------------------ */
-
-/* ---- bytes ------------------------------------------------------------------------------------------------------- */
-
-enum { MODEL = 1 << 22 };
-
-static void must(tw_status status)
-{
-    if (status != TW_OK) fail_msg("%s", tw_last_error());
-}
-
-/* What a rank sends in one step; what the others would send it is as long as its own packet to itself. */
-static double bytes_of(const char *spec, int rank, int size, float *values)
-{
-    const tw_tensor w = {"w", 2, {MODEL / 1024, 1024}};
-    tw_scheme *scheme;
-    tw_round round = {0};
-    double bytes = 0;
-    const void **packets = calloc((size_t)size, sizeof *packets);
-    size_t *lengths = calloc((size_t)size, sizeof *lengths);
-    for (size_t i = 0; i < MODEL; i++) values[i] = gradient_draw(7, 0, 0, 0, i);
-    must(tw_scheme_create(spec, &w, 1, rank, size, &scheme));
-    must(tw_scheme_begin(scheme, &values, -1));
-    must(tw_scheme_next(scheme, &round));
-    if (round.kind == TW_ROUND_ALLGATHER) bytes = (double)round.size * (size - 1);
-    for (int r = 0; round.kind == TW_ROUND_ALLTOALL && r < size; r++) {
-        if (r != rank) bytes += (double)round.sizes[r];
-        packets[r] = round.packets[rank];
-        lengths[r] = round.sizes[rank];
-    }
-    if (round.kind == TW_ROUND_ALLTOALL) {
-        round.packets = packets;
-        round.sizes = lengths;
-        must(tw_scheme_next(scheme, &round));
-        assert_int_equal(round.kind, TW_ROUND_ALLGATHER);
-        bytes += (double)round.size * (size - 1);
-    }
-    tw_scheme_destroy(scheme);
-    free(packets);
-    free(lengths);
-    return bytes;
-}
-
-static void bytes_do_not_grow_with_the_ranks(void **state)
-{
-    (void)state;
-#define SPEC "topk:density=0.01,exchange="
-    float *values = malloc(MODEL * sizeof *values);
-    double eight = bytes_of(SPEC "scatter", 3, 8, values), many = bytes_of(SPEC "scatter", 300, 512, values);
-    double all = bytes_of(SPEC "gather", 3, 8, values);
-    print_message("8 ranks: %.0f bytes each, %.0f to all; 512 ranks: %.0f\n", eight, all, many);
-    assert_true(eight < 0.3 * all); /* 2/8, and headers */
-    assert_true(many < 1.5 * eight);
-    free(values);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,7 +245,6 @@ int main(void)
         cmocka_unit_test(each_piece_is_rounded_alone),
         cmocka_unit_test(nothing_is_lost),
         cmocka_unit_test(a_sum_that_is_too_large_is_skipped),
-        cmocka_unit_test(bytes_do_not_grow_with_the_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 #include <thinwire/thinwire_by_hand.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include "loopback.h"
+#include "gradients.h"
 #include "packet.h"
 #include "support/cmocka.h"
 
@@ -187,7 +187,7 @@ static void naive_encode(const subject *s, float a, const float *g, size_t n, co
 
 /* ---- a group with one tensor ------------------------------------------------------------------------------------- */
 
-static float gradients[RANKS][MOST];
+static float shares[RANKS][MOST];
 static float *tensors[RANKS][1], **ranks[RANKS];
 
 typedef float (*filling)(uint64_t seed, size_t i);
@@ -220,8 +220,8 @@ static float integers(uint64_t seed, size_t i)
 static void fill(int size, size_t n, uint64_t step, filling f)
 {
     for (int r = 0; r < size; r++) {
-        for (size_t i = 0; i < n; i++) gradients[r][i] = f(step * RANKS + (uint64_t)r, i);
-        tensors[r][0] = gradients[r];
+        for (size_t i = 0; i < n; i++) shares[r][i] = f(step * RANKS + (uint64_t)r, i);
+        tensors[r][0] = shares[r];
         ranks[r] = tensors[r];
     }
 }
@@ -256,40 +256,25 @@ static const char *in_pieces(const subject *s)
     return spec;
 }
 
-/* What of "w" is added up by one rank, and encoded anew; no element, where there are fewer pieces than ranks. */
-typedef struct piece {
-    size_t first, count;
-    int owner, is_encoded;
-} piece;
-
-static piece piece_of(size_t n, int size, int rank)
-{
-    size_t pieces = n < 2048 ? 1 : n / 1024 < (size_t)size ? n / 1024 : (size_t)size;
-    size_t j = ((size_t)rank + (size_t)size - tw_crc32c(0, "w", 1) % (size_t)size) % (size_t)size;
-    if (j >= pieces) return (piece){0};
-    size_t first = n * j / pieces / 64 * 64;
-    return (piece){first, (j + 1 == pieces ? n : n * (j + 1) / pieces / 64 * 64) - first, rank, 1};
-}
-
 static void read_owed(tw_scheme *scheme, size_t n, int size, int rank, float *owed)
 {
     piece own = piece_of(n, size, rank);
     if (own.count) assert_int_equal(loopback_saved(scheme, "section/w", own.count, owed + own.first), TW_OK);
 }
 
-/* The mean of a piece, as all ranks get it; each remembers what it does in `residual`, and in pieces its owner in
- * `owed`. */
+/* The mean of a piece, as all ranks get it; each remembers what it does in `residual`, and its owner, if it has one,
+ * in `owed`. */
 static void naive_piece(const subject *s, const piece *own, int size, uint64_t step, float residual[][MOST],
                         float *owed, float *mean)
 {
     float sent[MOST], sum[MOST] = {0};
     for (int r = 0; r < size; r++) {
         lottery l = {r, step, own->first};
-        naive_encode(s, (float)(1.0 / size), gradients[r] + own->first, own->count, &l, residual[r] + own->first, sent);
+        naive_encode(s, (float)(1.0 / size), shares[r] + own->first, own->count, &l, residual[r] + own->first, sent);
         for (size_t i = 0; i < own->count; i++) sum[i] += sent[i];
     }
     lottery l = {size + own->owner, step, own->first};
-    if (own->is_encoded)
+    if (own->owner >= 0)
         naive_encode(s, 1, sum, own->count, &l, owed + own->first, mean + own->first);
     else
         memcpy(mean, sum, own->count * sizeof *sum);
@@ -299,7 +284,7 @@ static void naive_mean(const subject *s, int pieces, size_t n, int size, uint64_
                        float *owed, float *mean)
 {
     for (int owner = 0; owner < (pieces ? size : 1); owner++) {
-        piece own = pieces ? piece_of(n, size, owner) : (piece){.count = n};
+        piece own = pieces ? piece_of(n, size, owner) : (piece){0, n, -1};
         if (own.count) naive_piece(s, &own, size, step, residual, owed, mean);
     }
 }
@@ -318,9 +303,9 @@ static void check_against_naive(const subject *s, int pieces, size_t n, int size
         assert_int_equal(step_of(&group, NULL), 0);
         for (int r = 0; r < size; r++)
             for (size_t i = 0; i < n; i++)
-                if (gradients[r][i] != mean[i])
+                if (shares[r][i] != mean[i])
                     fail_msg("%s, n = %zu, %d ranks, step %d: element %zu is %a, naively %a", spec, n, size, (int)step,
-                             i, gradients[r][i], mean[i]);
+                             i, shares[r][i], mean[i]);
     }
     for (int r = 0; s->feedback && r < size; r++) {
         read_residual(group.scheme[r], n, kept);
@@ -452,7 +437,7 @@ static void test_denormal_gradients_are_harmless(void **state)
         for (uint64_t step = 0; step < 4; step++) {
             fill(2, MOST, step, denormals);
             assert_int_equal(step_of(&group, NULL), 0);
-            for (size_t i = 0; i < MOST; i++) assert_true(fabsf(gradients[0][i]) <= 0x1p-99f);
+            for (size_t i = 0; i < MOST; i++) assert_true(fabsf(shares[0][i]) <= 0x1p-99f);
         }
         loopback_destroy(&group);
     }
