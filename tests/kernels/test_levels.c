@@ -34,12 +34,6 @@ static double add(const tw_kernels *kernels, const problem *p, const arrays *x)
     return 0;
 }
 
-static double add_difference(const tw_kernels *kernels, const problem *p, const arrays *x)
-{
-    kernels->add_difference(x->v, x->g, x->u, p->n);
-    return 0;
-}
-
 /* theirs: g, and with nesterov u beside it; sent: value. */
 static double draw(const tw_kernels *kernels, const problem *p, const arrays *x, int add)
 {
@@ -79,12 +73,6 @@ static double velocity(const tw_kernels *kernels, const problem *p, const arrays
 static double scale(const tw_kernels *kernels, const problem *p, const arrays *x)
 {
     kernels->scale(x->v, p->a, p->n);
-    return 0;
-}
-
-static double momentum(const tw_kernels *kernels, const problem *p, const arrays *x)
-{
-    kernels->momentum(x->u, x->v, x->g, p->n, p->a, p->m, p->nesterov);
     return 0;
 }
 
@@ -210,14 +198,12 @@ static const row rows[] = {
     {"all_below", all_below, 0},
     {"sum_squares", sum_squares, 1},
     {"add", add, 1},
-    {"add_difference", add_difference, 1},
     {"scale", scale, 1},
     {"draw and add", draw_and_add, 1},
     {"draw", draw_only, 1},
     {"difference", difference, 1},
     {"divide", divide, 1},
     {"velocity", velocity, 1},
-    {"momentum", momentum, 1},
     {"momentum_select", momentum_select, 1},
     {"accumulate_select", accumulate_select, 1},
     {"momentum_select that looks", looking_momentum_select, 1},
