@@ -1,8 +1,6 @@
 /* chunktopk: a naive second implementation of its equations, what its options say, and what it
  * weighs. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "gradients.h"

@@ -1,7 +1,4 @@
 /* The books of the schemes that apply momentum before they select, and the learning rate they may answer for. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "gradients.h"

@@ -1,6 +1,5 @@
 /* Deep Gradient Compression against its identities, and against a second implementation that sorts. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

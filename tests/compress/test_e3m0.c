@@ -1,6 +1,5 @@
 /* e3m0: golden values, its error on normal values, what it weighs and what it refuses. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "gradients.h"

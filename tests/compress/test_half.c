@@ -1,7 +1,4 @@
 /* fp16 and bf16 against their definition: shares rounded, summed in fp32 in rank order, rounded once more. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "gradients.h"

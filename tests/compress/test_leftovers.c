@@ -2,10 +2,8 @@
  * exactly, and comes with a later step. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "compress.h"
 #include "conformance.h"
 #include "gradients.h"
 #include "half.h"

@@ -1,9 +1,7 @@
 /* What a rank sends in pieces does not grow with the number of ranks: told from the packets of one rank of 8, 64 and
  * 1,024. And so many ranks, all of them in one thread, get the same bits. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <thinwire/thinwire_by_hand.h>
 #include <thinwire/thinwire_plugin.h>
 

@@ -1,11 +1,9 @@
 /* PowerSGD against its identities, against matrices whose singular vectors are known, and against a second
  * implementation in double. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include "compress.h"
 #include "gradients.h"
 #include "scheme.h"
 #include "support/cmocka.h"

@@ -1,7 +1,5 @@
 /* random-k: where it draws, that it is unbiased with the variance it should have, and its books. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "gradients.h"

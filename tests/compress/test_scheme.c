@@ -1,7 +1,5 @@
 /* What all schemes share: taking a step back, and the errors of specs, tables and orders of calls. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 

@@ -2,11 +2,9 @@
 #include <float.h>
 #include <locale.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include "compress.h"
 #include "gradients.h"
 #include "packet.h"
 #include "scheme.h"

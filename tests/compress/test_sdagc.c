@@ -1,8 +1,6 @@
 /* SDAGC against a second implementation that sorts, and on the tails of known distributions. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "corrected_twin.h"
 #include "deviation.h"

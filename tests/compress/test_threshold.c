@@ -1,7 +1,5 @@
 /* Fixed-threshold quantisation against a plain loop, and its books. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "gradients.h"
