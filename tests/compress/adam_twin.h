@@ -1,4 +1,4 @@
-/* adam_twin.h - a second Adam, as optimisers write it, which knows nothing of messages; and the tensors of its tests. */
+/* adam_twin.h - a second Adam, as optimisers write it, which knows nothing of messages, and its tests' tensors. */
 #ifndef ADAM_TWIN_H
 #define ADAM_TWIN_H
 

@@ -128,7 +128,7 @@ static inline tw_cost cost_of(const tw_scheme *scheme)
     return cost;
 }
 
-/* ---- pieces of a tensor "w" that ranks add up, by the words of how-we-know.md ------------------------------------------ */
+/* ---- the pieces of a tensor "w" that ranks add up ---------------------------------------------------------------- */
 
 typedef struct piece {
     size_t first, count; /* no element, where there are fewer pieces than ranks */

@@ -1,5 +1,4 @@
-/* chunktopk: a naive second implementation of its equations, what its options say, and what it
- * weighs. */
+/* chunktopk: a naive second implementation of its equations, what its options say, and what it weighs. */
 #include <math.h>
 #include <string.h>
 

@@ -69,8 +69,8 @@ static void test_small_tensors_send_a_few(void **state)
 
 /* ---- a second implementation ---- */
 
-/* The largest. Draws have no ties, so "at least the k-th" is exactly k. Where a hundredth is sent or more, a momentum of
- * 0.9 is not masked. */
+/* The largest. Draws have no ties, so "at least the k-th" is exactly k. Where a hundredth is sent or more, a momentum
+ * of 0.9 is not masked. */
 static void send_largest(twin *t, const rules *how, int rank, size_t tensor, float scale, int step, const float *g,
                          float *sum)
 {

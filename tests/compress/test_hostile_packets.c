@@ -1,5 +1,6 @@
 /* Packets of every scheme that come damaged, of another step, or from a group with other tensors: refused, before a
- * value of them is used. What a stranger says under a checksum that fits is refused or borne. Schemes whose rounds are all all-reduces have none, and nothing to refuse. */
+ * value of them is used. What a stranger says under a checksum that fits is refused or borne. Schemes whose rounds are
+ * all all-reduces have none, and nothing to refuse. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
