@@ -66,16 +66,6 @@ static void scale(const tw_kernels *kernels, arena *a)
     kernels->scale(a->value, keep, a->n);
 }
 
-static void momentum(const tw_kernels *kernels, arena *a)
-{
-    kernels->momentum(a->u, a->v, a->g, a->n, step, keep, 0);
-}
-
-static void nesterov(const tw_kernels *kernels, arena *a)
-{
-    kernels->momentum(a->u, a->v, a->g, a->n, step, keep, 1);
-}
-
 static void momentum_select(const tw_kernels *kernels, arena *a)
 {
     kernels->momentum_select(a->u, a->v, a->g, a->n, step, keep, 0, threshold, 0, a->index, a->value, NULL);
@@ -142,8 +132,6 @@ typedef struct benchmark {
 
 static const benchmark floors[] = {{"plain_update", plain_update, 20}, {"plain_read", plain_read, 4}};
 static const benchmark rows[] = {
-    {"momentum", momentum, 20},
-    {"nesterov", nesterov, 20},
     {"momentum_select", momentum_select, 24},
     {"accumulate_select", accumulate_select, 16},
     {"accumulate_top", accumulate_top, 12},

@@ -22,7 +22,7 @@ tw_status tw_scheme_visit(tw_scheme *scheme, tw_walk *walk);
 /* The tensor of that name; the count of all where it is none. */
 size_t tw_scheme_index_of(const tw_scheme *scheme, const char *name);
 /* Of an entry of TW_F32, TW_BF16 or TW_F64. */
-float tw_remembered_value(const tw_remembered *entry, size_t i);
+double tw_remembered_value(const tw_remembered *entry, size_t i);
 /* Whether tw_scheme_load_state would succeed; changes nothing. */
 tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state);
 /* Whether a load would take what it remembers now, which a sum over ranks may have made too large. */

@@ -121,17 +121,10 @@ static tw_status compare(const taker *self, const tw_remembered *entry)
                    entry->what, entry->tensor, self->first);
 }
 
-static double value_at(const tw_remembered *entry, size_t i)
-{
-    if (entry->dtype == TW_F64) return ((const double *)entry->data)[i];
-    if (entry->dtype == TW_BF16) return tw_from_bf16(((const uint16_t *)entry->data)[i]);
-    return ((const float *)entry->data)[i];
-}
-
 static int is_nothing(const tw_remembered *entry)
 {
     int nothing = 1;
-    for (size_t i = 0; i < entry->count; i++) nothing &= value_at(entry, i) == 0;
+    for (size_t i = 0; i < entry->count; i++) nothing &= tw_remembered_value(entry, i) == 0;
     return nothing;
 }
 
@@ -163,7 +156,7 @@ static void add_doubles(const tw_remembered *entry, double part, double *dst)
 static void add_halves(const tw_remembered *entry, double part, uint16_t *dst)
 {
     for (size_t i = 0; i < entry->count; i++)
-        dst[i] = tw_to_bf16((float)(tw_from_bf16(dst[i]) + part * value_at(entry, i)));
+        dst[i] = tw_to_bf16((float)(tw_from_bf16(dst[i]) + part * tw_remembered_value(entry, i)));
 }
 
 static tw_status regroup_add(const taker *self, const tw_remembered *entry)

@@ -122,9 +122,9 @@ size_t tw_scheme_index_of(const tw_scheme *scheme, const char *name)
     return i;
 }
 
-float tw_remembered_value(const tw_remembered *entry, size_t i)
+double tw_remembered_value(const tw_remembered *entry, size_t i)
 {
-    if (entry->dtype == TW_F64) return (float)((const double *)entry->data)[i];
+    if (entry->dtype == TW_F64) return ((const double *)entry->data)[i];
     if (entry->dtype == TW_BF16) return tw_from_bf16(((const uint16_t *)entry->data)[i]);
     return ((const float *)entry->data)[i];
 }

@@ -35,23 +35,19 @@ typedef struct tw_kernels {
     double (*sum_squares)(const float *x, size_t n);
     /* dst += src */
     void (*add)(float *dst, const float *src, size_t n);
-    /* dst += a - b */
-    void (*add_difference)(float *dst, const float *a, const float *b, size_t n);
     /* x *= a */
     void (*scale)(float *x, float a, size_t n);
     /* x /= a */
     void (*divide)(float *x, float a, size_t n);
     /* A step along the velocity: v = m*v + g; g = v, or with nesterov m*v + g. */
     void (*velocity)(float *v, float *g, size_t n, float m, int nesterov);
-    /* Momentum correction (Lin et al. 2018, section 3.2 and appendix B): u = m*u + a*g, then v += u, or with
-     * nesterov v += m*u + a*g. */
-    void (*momentum)(float *u, float *v, const float *g, size_t n, float a, float m, int nesterov);
-
     /* The three below also list what stands out: for every i in ascending order with |v[i]| > threshold (the new v),
      * index gets first + i and value gets v[i]. index and value have room for n. Returns how many. Where they read a
      * gradient they leave zeros in it: the sums of what is sent are added up there. Unless `done` is NULL they stop
      * before a group with a loud element, or NaN, and *done gets the number of elements before it; n if there is none.
      */
+    /* Momentum correction (Lin et al. 2018, section 3.2 and appendix B): u = m*u + a*g, then v += u, or with
+     * nesterov v += m*u + a*g. */
     size_t (*momentum_select)(float *u, float *v, float *g, size_t n, float a, float m, int nesterov, float threshold,
                               uint32_t first, uint32_t *index, float *value, size_t *done);
     /* v += a*g */
@@ -78,10 +74,10 @@ typedef struct tw_kernels {
 } tw_kernels;
 /* The rows of a level whose file has a function for each, by its name. */
 #define TW_KERNEL_LOOPS                                                                                                \
-    .all_finite = all_finite, .all_below = all_below, .sum_squares = sum_squares, .add = add,                          \
-    .add_difference = add_difference, .scale = scale, .divide = divide, .velocity = velocity, .momentum = momentum,    \
-    .momentum_select = momentum_select, .accumulate_select = accumulate_select, .select = select_only,                 \
-    .to_fp16 = to_fp16, .from_fp16 = from_fp16, .to_bf16 = to_bf16, .from_bf16 = from_bf16
+    .all_finite = all_finite, .all_below = all_below, .sum_squares = sum_squares, .add = add, .scale = scale,          \
+    .divide = divide, .velocity = velocity, .momentum_select = momentum_select,                                        \
+    .accumulate_select = accumulate_select, .select = select_only, .to_fp16 = to_fp16, .from_fp16 = from_fp16,         \
+    .to_bf16 = to_bf16, .from_bf16 = from_bf16
 
 /* Ends a sum in double: folds its sixteen partial sums, over i mod 16, by halves (8, 4, 2, 1), in place. */
 double tw_kernels_fold(double partial[16]);

@@ -142,13 +142,6 @@ static void scale(float *x, float a, size_t n)
     tw_kernels_scalar.scale(x + whole, a, n - whole);
 }
 
-static void add_difference(float *dst, const float *a, const float *b, size_t n)
-{
-    size_t whole = n / WIDTH * WIDTH;
-    for (size_t i = 0; i < whole; i += WIDTH) store(dst + i, load(dst + i) + (load(a + i) - load(b + i)));
-    tw_kernels_scalar.add_difference(dst + whole, a + whole, b + whole, n - whole);
-}
-
 static void divide(float *x, float a, size_t n)
 {
     size_t whole = n / WIDTH * WIDTH;
@@ -181,21 +174,6 @@ TW_INLINE vector updated(tw_update update, float *u, float *v, const float *g, f
     sum += step;
     store(v, sum);
     return sum;
-}
-
-TW_INLINE void update_all(tw_update update, float *u, float *v, const float *g, size_t n, float a, float m)
-{
-    for (size_t i = 0; i < n; i += WIDTH) updated(update, u + i, v + i, g + i, a, m);
-}
-
-static void momentum(float *u, float *v, const float *g, size_t n, float a, float m, int nesterov)
-{
-    size_t whole = n / WIDTH * WIDTH;
-    if (nesterov)
-        update_all(TW_NESTEROV, u, v, g, whole, a, m);
-    else
-        update_all(TW_MOMENTUM, u, v, g, whole, a, m);
-    tw_kernels_scalar.momentum(u + whole, v + whole, g + whole, n - whole, a, m, nesterov);
 }
 
 /* 1 if no element of a block has a pattern from `loud` on; its top bit alone is above all magnitudes. */

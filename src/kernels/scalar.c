@@ -42,11 +42,6 @@ static void add(float *dst, const float *src, size_t n)
     for (size_t i = 0; i < n; i++) dst[i] += src[i];
 }
 
-static void add_difference(float *dst, const float *a, const float *b, size_t n)
-{
-    for (size_t i = 0; i < n; i++) dst[i] += a[i] - b[i];
-}
-
 static void scale(float *x, float a, size_t n)
 {
     for (size_t i = 0; i < n; i++) x[i] *= a;
@@ -75,19 +70,6 @@ TW_INLINE float updated(tw_update update, float *u, float *v, const float *g, fl
         step = update == TW_NESTEROV ? m * *u + step : *u;
     }
     return *v += step;
-}
-
-TW_INLINE void update_all(tw_update update, float *u, float *v, const float *g, size_t n, float a, float m)
-{
-    for (size_t i = 0; i < n; i++) updated(update, u + i, v + i, g + i, a, m);
-}
-
-static void momentum(float *u, float *v, const float *g, size_t n, float a, float m, int nesterov)
-{
-    if (nesterov)
-        update_all(TW_NESTEROV, u, v, g, n, a, m);
-    else
-        update_all(TW_MOMENTUM, u, v, g, n, a, m);
 }
 
 TW_INLINE size_t update_and_select(tw_update update, float *u, float *v, float *g, size_t n, float a, float m,

@@ -29,7 +29,7 @@ static tw_status hand_over_one(void *context, const tw_remembered *entry)
     if (index == self->reducer->count || (entry->dtype != TW_F32 && entry->dtype != TW_BF16 && entry->dtype != TW_F64))
         return tw_fail(TW_ERROR_UNSUPPORTED, "%s/%s is no part of a gradient", entry->what, entry->tensor);
     float *dst = self->gradients[index] + entry->first;
-    for (size_t i = 0; i < entry->count; i++) dst[i] += parts * tw_remembered_value(entry, i);
+    for (size_t i = 0; i < entry->count; i++) dst[i] += parts * (float)tw_remembered_value(entry, i);
     return TW_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "compress.h"
 #include "loopback.h"
 #include "scheme.h"
+#include "support/cmocka.h"
 
 #include <math.h>
 #include <thinwire/thinwire_plugin.h>
@@ -87,29 +88,84 @@ static inline float *sorted_magnitudes(const float *x, size_t n)
     return sorted;
 }
 
-/* What a scheme remembers of one kind for one tensor, copied by a walk. */
+/* What a scheme remembers of one kind for one tensor, found by a walk. */
 typedef struct finder {
     tw_walk walk;
     const char *kind, *tensor;
-    void *dst;
-    int found;
+    void *data; /* NULL if there is no such thing */
+    size_t bytes;
 } finder;
 
 static inline tw_status finder_visit(tw_walk *walk, const tw_remembered *entry)
 {
     finder *self = (finder *)walk;
-    size_t size = entry->dtype == TW_F64 || entry->dtype == TW_U64 ? 8 : 4;
     if (strcmp(entry->what, self->kind) || strcmp(entry->tensor, self->tensor)) return TW_OK;
-    memcpy(self->dst, entry->data, entry->count * size);
-    self->found = 1;
+    self->data = entry->data;
+    self->bytes = entry->count * (entry->dtype == TW_F64 || entry->dtype == TW_U64 ? 8 : 4);
     return TW_OK;
 }
 
-/* 0 if there is no such thing. */
+static inline finder find(tw_scheme *scheme, const char *kind, const char *tensor)
+{
+    finder self = {{finder_visit, NULL}, kind, tensor, NULL, 0};
+    assert_int_equal(tw_scheme_walk(scheme, &self.walk), TW_OK);
+    return self;
+}
+
+/* Copies it; 0 if there is no such thing. */
 static inline int remembered(tw_scheme *scheme, const char *kind, const char *tensor, void *dst)
 {
-    finder self = {{finder_visit, NULL}, kind, tensor, dst, 0};
-    return tw_scheme_walk(scheme, &self.walk) == TW_OK && self.found;
+    finder found = find(scheme, kind, tensor);
+    if (found.data) memcpy(dst, found.data, found.bytes);
+    return found.data != NULL;
+}
+
+/* What the last step cost. */
+static inline tw_cost cost_of(const tw_scheme *scheme)
+{
+    tw_cost cost = {.struct_size = sizeof cost};
+    assert_int_equal(tw_scheme_cost(scheme, &cost), TW_OK);
+    return cost;
+}
+
+/* ---- the pieces of a tensor "w" that ranks add up ---------------------------------------------------------------- */
+
+typedef struct piece {
+    size_t first, count; /* no element, where there are fewer pieces than ranks */
+    int owner;
+} piece;
+
+static inline piece piece_of(size_t n, int ranks, int owner)
+{
+    size_t size = (size_t)ranks, pieces = n < 2048 ? 1 : n / 1024 < size ? n / 1024 : size;
+    size_t j = ((size_t)owner + size - tw_crc32c(0, "w", 1) % size) % size;
+    if (j >= pieces) return (piece){0, 0, owner};
+    size_t first = n * j / pieces / 64 * 64;
+    return (piece){first, (j + 1 == pieces ? n : n * (j + 1) / pieces / 64 * 64) - first, owner};
+}
+
+/* ---- a group and its gradients ----------------------------------------------------------------------------------- */
+
+static inline void group_create(loopback *group, gradients *g, const char *spec, const tw_tensor *table, size_t tensors,
+                                int ranks)
+{
+    gradients_create(g, table, tensors, ranks);
+    if (loopback_create(group, spec, table, tensors, ranks) != TW_OK) fail_msg("%s: %s", spec, tw_last_error());
+}
+
+static inline void group_destroy(loopback *group, gradients *g)
+{
+    loopback_destroy(group);
+    gradients_destroy(g);
+}
+
+/* Takes the step with all ranks, who end with the same bits; returns whether they skipped it. */
+static inline int group_step(loopback *group, gradients *g)
+{
+    int skipped;
+    if (loopback_step(group, g->rank, -1, NULL, &skipped) != TW_OK) fail_msg("%s", tw_last_error());
+    if (!skipped) assert_true(gradients_agree(g));
+    return skipped;
 }
 
 #endif

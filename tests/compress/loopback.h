@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_by_hand.h>
+#include <thinwire/thinwire_plugin.h>
 
 enum { LOOPBACK_RANKS = 16 };
 
@@ -79,6 +80,14 @@ static inline int loopback_agree(const tw_round *round, int size)
         if (round[0].kind != TW_ROUND_ALLREDUCE && round[r].capacity != round[0].capacity) return 0;
     }
     return 1;
+}
+
+/* Makes a packet's checksum fit what it holds: a stranger's packet, not a damaged one. */
+static inline void loopback_seal(unsigned char *packet, size_t size)
+{
+    enum { CHECKED = 20, HEADER = 24 };
+    const uint32_t check = tw_crc32c(tw_crc32c(0, packet, CHECKED), packet + HEADER, size - HEADER);
+    memcpy(packet + CHECKED, &check, sizeof check);
 }
 
 /* What the ranks asked for in one round; `damage` (may be NULL) may change what is delivered. */
@@ -181,6 +190,19 @@ static inline tw_state *loopback_save(tw_scheme *scheme, const char *prefix)
     if (tw_scheme_save_state(scheme, prefix, saved) == TW_OK) return saved;
     tw_state_destroy(saved);
     return NULL;
+}
+
+/* 1 if both hold the same entries, to the bit; but for those called `but` (NULL: none). */
+static inline int loopback_same_state(const tw_state *left, const tw_state *right, const char *but)
+{
+    if (tw_state_count(left) != tw_state_count(right)) return 0;
+    for (size_t i = 0; i < tw_state_count(left); i++) {
+        tw_state_entry a, b;
+        if (tw_state_at(left, i, &a) != TW_OK || tw_state_at(right, i, &b) != TW_OK) return 0;
+        if (but && strcmp(a.name, but) == 0) continue;
+        if (strcmp(a.name, b.name) != 0 || a.bytes != b.bytes || memcmp(a.data, b.data, a.bytes) != 0) return 0;
+    }
+    return 1;
 }
 
 /* One entry of what it remembers, count floats. */

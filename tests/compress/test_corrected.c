@@ -1,7 +1,4 @@
 /* The books of the schemes that apply momentum before they select, and the learning rate they may answer for. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "gradients.h"
@@ -22,11 +19,9 @@ static void check_books(const char *spec, int masking, int changing)
     static const float rates[] = {0.5F, 0.5F, 0.25F, 0.125F, 1};
     loopback group;
     gradients g;
-    int skipped;
     memset(balance, 0, sizeof balance);
     memset(velocity, 0, sizeof velocity);
-    gradients_create(&g, table, TENSORS, 1);
-    assert_int_equal(loopback_create(&group, spec, table, TENSORS, 1), TW_OK);
+    group_create(&group, &g, spec, table, TENSORS, 1);
     for (int step = 0; step < LONG; step++) {
         float rate = changing ? rates[step % 5] : 1;
         assert_int_equal(tw_scheme_set_rate(group.scheme[0], rate), TW_OK);
@@ -35,7 +30,7 @@ static void check_books(const char *spec, int masking, int changing)
             velocity[i] = 0.5 * velocity[i] + (double)g.rank[0][T][i];
             balance[i] += (double)rate * velocity[i];
         }
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        assert_false(group_step(&group, &g));
         int reverted = step % 4 == 3;
         if (reverted) assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
         for (size_t i = 0; i < N && !reverted; i++) {
@@ -48,8 +43,7 @@ static void check_books(const char *spec, int masking, int changing)
         assert_true(remembered(group.scheme[0], "momentum", "a.weight", left));
         for (size_t i = 0; i < N; i++) assert_true(velocity[i] == (double)left[i]);
     }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 #define EXACT "density=0.02,momentum=0.5,warmup_steps=0,values=fp32"
@@ -79,13 +73,11 @@ static int forgets(const char *spec, size_t n, size_t sent_of_it)
     const tw_tensor only = {"b", 1, {n}};
     loopback group;
     gradients g;
-    int skipped;
     size_t sent = 0, forgotten = 0;
     float momentum[4096];
-    gradients_create(&g, &only, 1, 1);
+    group_create(&group, &g, spec, &only, 1, 1);
     gradients_draw(&g, 5, 0, 0.25);
-    assert_int_equal(loopback_create(&group, spec, &only, 1, 1), TW_OK);
-    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+    assert_false(group_step(&group, &g));
     assert_true(remembered(group.scheme[0], "momentum", "b", momentum));
     for (size_t i = 0; i < n; i++) {
         if (g.rank[0][0][i] == 0) continue;
@@ -94,8 +86,7 @@ static int forgets(const char *spec, size_t n, size_t sent_of_it)
     }
     assert_int_equal(sent, sent_of_it);
     assert_true(forgotten == 0 || forgotten == sent);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
     return forgotten > 0;
 }
 
@@ -157,31 +148,6 @@ static void assert_pair_agrees(const pair *p)
         assert_memory_equal(p->g[0].rank[0][t], p->g[1].rank[0][t], tw_tensor_count(&table[t]) * sizeof(float));
 }
 
-/* A rate that was told before the state was saved, and meets a residual only afterwards, need not be told again. */
-static void check_rate_is_kept(const char *spec)
-{
-    pair p;
-    tw_state *saved;
-    pair_create(&p, spec);
-    assert_int_equal(tw_scheme_set_rate(p.group[0].scheme[0], 1), TW_OK);
-    pair_step(&p, 0, 0);
-    assert_int_equal(tw_scheme_set_rate(p.group[0].scheme[0], 0.1F), TW_OK);
-    assert_int_equal(tw_state_create(&saved), TW_OK);
-    assert_int_equal(tw_scheme_save_state(p.group[0].scheme[0], "", saved), TW_OK);
-    assert_int_equal(tw_scheme_load_state(p.group[1].scheme[0], "", saved), TW_OK);
-    for (int k = 0; k < 2; k++) pair_step(&p, k, 1);
-    assert_pair_agrees(&p);
-    tw_state_destroy(saved);
-    pair_destroy(&p);
-}
-
-static void a_rate_just_told_is_kept(void **state)
-{
-    (void)state;
-    check_rate_is_kept("dgc:density=0.01,warmup_steps=0,revision=rate");
-    check_rate_is_kept("sdagc:density=0.01,warmup_steps=0");
-}
-
 /* Unless it is told to, DGC sends what the paper says it sends. */
 static void the_rate_is_not_dgcs_concern(void **state)
 {
@@ -225,7 +191,6 @@ int main(void)
         cmocka_unit_test(masking_goes_with_a_rate_that_changes),
         cmocka_unit_test(small_tensors_keep_their_momentum),
         cmocka_unit_test(dense_steps_keep_their_momentum),
-        cmocka_unit_test(a_rate_just_told_is_kept),
         cmocka_unit_test(the_rate_is_not_dgcs_concern),
         cmocka_unit_test(no_two_roundings_share_their_noise),
     };

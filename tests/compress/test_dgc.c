@@ -1,21 +1,12 @@
 /* Deep Gradient Compression against its identities, and against a second implementation that sorts. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gradients.h"
-#include "kernels.h"
+#include "corrected_twin.h"
 #include "support/cmocka.h"
 
-enum { RANKS = 4, TENSORS = 3, STEPS = 24 };
-
-static const tw_tensor table[TENSORS] = {{"a.weight", 2, {60, 50}}, {"a.bias", 1, {70}}, {"b.weight", 3, {40, 25, 9}}};
-
-static size_t count_of(size_t tensor)
-{
-    return tw_tensor_count(&table[tensor]);
-}
+enum { STEPS = 24 };
 
 /* ---- identities ---- */
 
@@ -26,13 +17,11 @@ static void check_is_momentum(const char *spec, int nesterov)
     loopback group;
     gradients g;
     float *velocity[TENSORS];
-    int skipped;
-    gradients_create(&g, table, TENSORS, RANKS);
     for (size_t t = 0; t < TENSORS; t++) velocity[t] = calloc(count_of(t), sizeof(float));
-    assert_int_equal(loopback_create(&group, spec, table, TENSORS, 1), TW_OK);
+    group_create(&group, &g, spec, table, TENSORS, 1);
     for (int step = 0; step < STEPS; step++) {
         gradients_draw(&g, 1, step, 0);
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        assert_false(group_step(&group, &g));
         for (size_t t = 0; t < TENSORS; t++)
             for (size_t i = 0; i < count_of(t); i++) {
                 float gradient = gradient_draw(1, step, 0, t, i);
@@ -41,8 +30,7 @@ static void check_is_momentum(const char *spec, int nesterov)
                 assert_true(g.rank[0][t][i] == expected);
             }
     }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
     for (size_t t = 0; t < TENSORS; t++) free(velocity[t]);
 }
 
@@ -53,47 +41,6 @@ static void test_density_one_is_momentum_sgd(void **state)
     check_is_momentum("dgc:density=1,masking=off,nesterov=on," LOOPBACK_EXACT, 1);
     check_is_momentum("dgc:density=1," LOOPBACK_EXACT, 0);
     check_is_momentum("dgc:density=1,nesterov=on," LOOPBACK_EXACT, 1);
-}
-
-/* All that was sent plus what is left equals the sum over time of u: exactly, on values that floats add exactly. */
-static void test_conservation(void **state)
-{
-    (void)state;
-    enum { T = 0 };
-    size_t n = count_of(T);
-    loopback group;
-    gradients g;
-    int skipped;
-    double *sent = calloc(n, sizeof *sent), *velocity = calloc(n, sizeof *velocity), *total = calloc(n, sizeof *total);
-    float *left = calloc(n, sizeof *left);
-    gradients_create(&g, table, TENSORS, RANKS);
-    assert_int_equal(loopback_create(&group, "dgc:density=0.02,momentum=0.5,masking=off,warmup_steps=0," LOOPBACK_EXACT,
-                                     table, TENSORS, 1),
-                     TW_OK);
-    for (int step = 0; step < 12; step++) {
-        for (size_t t = 0; t < TENSORS; t++)
-            for (size_t i = 0; i < count_of(t); i++)
-                g.rank[0][t][i] = rintf(gradient_draw(3, step, 0, t, i) * 4) * 4096;
-        for (size_t i = 0; i < n; i++) {
-            velocity[i] = 0.5 * velocity[i] + g.rank[0][T][i];
-            total[i] += velocity[i];
-        }
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-        size_t nonzero = 0;
-        for (size_t i = 0; i < n; i++) {
-            sent[i] += g.rank[0][T][i];
-            nonzero += g.rank[0][T][i] != 0;
-        }
-        assert_int_equal(nonzero, 60); /* ceil(0.02 * 3000) */
-    }
-    assert_true(remembered(group.scheme[0], "residual", table[T].name, left));
-    for (size_t i = 0; i < n; i++) assert_true(sent[i] + left[i] == total[i]);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
-    free(sent);
-    free(velocity);
-    free(total);
-    free(left);
 }
 
 /* min_sent: a small tensor sends more than its density says, and never more than it has. */
@@ -107,97 +54,38 @@ static void test_small_tensors_send_a_few(void **state)
                  {"dgc:density=0.001,warmup_steps=0", 16},
                  {"dgc:density=0.001,warmup_steps=0,min_sent=40", 40},
                  {"topk:density=0.001,min_sent=1000000,values=fp32", 3000}};
-    gradients g;
-    gradients_create(&g, table, TENSORS, RANKS);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         loopback group;
-        int skipped;
+        gradients g;
         size_t nonzero = 0;
-        assert_int_equal(loopback_create(&group, cases[c].spec, table, TENSORS, 1), TW_OK);
+        group_create(&group, &g, cases[c].spec, table, TENSORS, 1);
         gradients_draw(&g, 8, 0, 0);
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        assert_false(group_step(&group, &g));
         for (size_t i = 0; i < count_of(0); i++) nonzero += g.rank[0][0][i] != 0;
         assert_int_equal(nonzero, cases[c].sent);
-        loopback_destroy(&group);
+        group_destroy(&group, &g);
     }
-    gradients_destroy(&g);
 }
 
 /* ---- a second implementation ---- */
 
-typedef struct reference {
-    gradients u, v;
-    float *velocity;
-} reference;
-
-static void reference_create(reference *ref)
+/* The largest. Draws have no ties, so "at least the k-th" is exactly k. Where a hundredth is sent or more, a momentum
+ * of 0.9 is not masked. */
+static void send_largest(twin *t, const rules *how, int rank, size_t tensor, float scale, int step, const float *g,
+                         float *sum)
 {
-    gradients_create(&ref->u, table, TENSORS, RANKS);
-    gradients_create(&ref->v, table, TENSORS, RANKS);
-    ref->velocity = calloc(count_of(1), sizeof(float));
-}
-
-static void reference_destroy(reference *ref)
-{
-    gradients_destroy(&ref->u);
-    gradients_destroy(&ref->v);
-    free(ref->velocity);
-}
-
-static float kth_magnitude(const float *v, size_t n, size_t k)
-{
-    float *sorted = sorted_magnitudes(v, n), kth = sorted[k - 1];
-    free(sorted);
-    return kth;
-}
-
-/* One rank's share of one compressed tensor, added to sum. Draws have no ties, so "at least the k-th" is exactly k.
- * Where a hundredth is sent or more, a momentum of 0.9 is not masked. */
-static void reference_tensor(reference *ref, int rank, size_t tensor, float scale, double density, int nesterov,
-                             const float *g, float *sum)
-{
-    float *u = ref->u.rank[rank][tensor], *v = ref->v.rank[rank][tensor];
-    size_t n = count_of(tensor);
-    for (size_t i = 0; i < n; i++) {
-        float share = scale * g[i];
-        u[i] = 0.9f * u[i] + share;
-        v[i] = v[i] + (nesterov ? 0.9f * u[i] + share : u[i]);
-    }
-    size_t k = (size_t)ceil((double)n * density);
-    int masked = 100 * k < n;
-    float kth = kth_magnitude(v, n, k);
+    float *u = t->u.rank[rank][tensor], *v = t->v.rank[rank][tensor];
+    size_t n = count_of(tensor), k = (size_t)ceil((double)n * how->density(step));
+    float *sorted = sorted_magnitudes(v, n);
+    (void)scale, (void)g;
     for (size_t i = 0; i < n; i++)
-        if (fabsf(v[i]) >= kth) {
+        if (fabsf(v[i]) >= sorted[k - 1]) {
             sum[i] += v[i];
             v[i] = 0;
-            if (masked) u[i] = 0;
+            if (100 * k < n) u[i] = 0;
         }
+    free(sorted);
 }
-
-/* thr * N^-1/2 on the norm of g/N, as the paper's section 3.3 says. */
-static float reference_scale(const gradients *g, int rank, double clip)
-{
-    double share = gradients_norm(g, rank) / RANKS, threshold = clip / sqrt(RANKS);
-    return (float)((clip > 0 && share > threshold ? threshold / share : 1) / RANKS);
-}
-
-static void reference_step(reference *ref, gradients *g, double density, double clip, int nesterov, float *sum[TENSORS])
-{
-    for (size_t t = 0; t < TENSORS; t++) memset(sum[t], 0, count_of(t) * sizeof(float));
-    for (int r = 0; r < RANKS; r++) {
-        float scale = reference_scale(g, r, clip);
-        for (size_t t = 0; t < TENSORS; t += 2)
-            reference_tensor(ref, r, t, scale, density, nesterov, g->rank[r][t], sum[t]);
-        for (size_t i = 0; i < count_of(1); i++) sum[1][i] += scale * g->rank[r][1][i];
-    }
-    for (size_t i = 0; i < count_of(1); i++) {
-        ref->velocity[i] = 0.9f * ref->velocity[i] + sum[1][i];
-        sum[1][i] = nesterov ? 0.9f * ref->velocity[i] + sum[1][i] : ref->velocity[i];
-    }
-}
-
-/* Densities by step as the ladder should have them. */
-typedef double (*ladder)(int step);
 
 static double constant_ladder(int step)
 {
@@ -205,87 +93,21 @@ static double constant_ladder(int step)
     return 0.008;
 }
 
-/* warmup_steps=12, from 0.25: 0.25, 0.0625, 0.015625 are above 0.008, four steps each. 0.25 costs more than dense with
- * four workers and wide values would; either road must give the same sums. */
-static double falling_ladder(int step)
-{
-    return step < 4 ? 0.25 : step < 8 ? 0.0625 : step < 12 ? 0.015625 : 0.008;
-}
-
 static double dense_ladder(int step)
 {
     return step < 12 ? 0.9 / pow(4, step / 3) : 0.008;
 }
 
-static void check_reference(const char *spec, ladder density, double clip, int nesterov)
-{
-    loopback group;
-    gradients g;
-    reference ref;
-    float *sum[TENSORS];
-    int skipped;
-    gradients_create(&g, table, TENSORS, RANKS);
-    reference_create(&ref);
-    for (size_t t = 0; t < TENSORS; t++) sum[t] = calloc(count_of(t), sizeof(float));
-    assert_int_equal(loopback_create(&group, spec, table, TENSORS, RANKS), TW_OK);
-    for (int step = 0; step < STEPS; step++) {
-        gradients_draw(&g, 4, step, 0);
-        reference_step(&ref, &g, density(step), clip, nesterov, sum);
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-        for (int r = 0; r < RANKS; r++)
-            for (size_t t = 0; t < TENSORS; t++)
-                for (size_t i = 0; i < count_of(t); i++) assert_true(g.rank[r][t][i] == sum[t][i]);
-    }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
-    reference_destroy(&ref);
-    for (size_t t = 0; t < TENSORS; t++) free(sum[t]);
-}
-
 static void test_equals_reference(void **state)
 {
     (void)state;
-    check_reference("dgc:density=0.008,warmup_steps=0," LOOPBACK_EXACT, constant_ladder, 0, 0);
-    check_reference("dgc:density=0.008,nesterov=on,warmup_steps=0," LOOPBACK_EXACT, constant_ladder, 0, 1);
-    check_reference("dgc:density=0.008,clip=25,warmup_steps=0," LOOPBACK_EXACT, constant_ladder, 25, 0);
-    check_reference("dgc:density=0.008,warmup_steps=12," LOOPBACK_EXACT, falling_ladder, 0, 0);
-    check_reference("dgc:density=0.008,warmup_steps=12,warmup_density=0.9," LOOPBACK_EXACT, dense_ladder, 0, 0);
-}
-
-/* ---- rounded values: what rounding loses stays ---- */
-
-static void test_rounded_values_conserve(void **state)
-{
-    (void)state;
-    enum { T = 2 };
-    size_t n = count_of(T);
-    float *left = calloc(n, sizeof *left);
-    gradients g;
-    loopback group;
-    int skipped;
-    gradients_create(&g, table, TENSORS, RANKS);
-    static const char *const specs[] = {"dgc:density=0.01,momentum=0,values=fp16,warmup_steps=0",
-                                        "dgc:density=0.01,momentum=0,values=bf16,warmup_steps=0",
-                                        "dgc:density=0.01,momentum=0,values=log8,warmup_steps=0",
-                                        "dgc:density=0.01,momentum=0,values=sign,warmup_steps=0"};
-    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-        double lost = 0;
-        double *balance = calloc(n, sizeof *balance);
-        assert_int_equal(loopback_create(&group, specs[s], table, TENSORS, 1), TW_OK);
-        for (int step = 0; step < STEPS; step++) {
-            gradients_draw(&g, 5, step, 0);
-            for (size_t i = 0; i < n; i++) balance[i] += g.rank[0][T][i];
-            assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-            for (size_t i = 0; i < n; i++) balance[i] -= g.rank[0][T][i];
-        }
-        assert_true(remembered(group.scheme[0], "residual", table[T].name, left));
-        for (size_t i = 0; i < n; i++) lost = fmax(lost, fabs(balance[i] - left[i]));
-        assert_true(lost < 1e-4); /* fp32 rounding of 24 additions; dropped rounding errors would be 100 times that */
-        loopback_destroy(&group);
-        free(balance);
-    }
-    gradients_destroy(&g);
-    free(left);
+#define SPEC "dgc:density=0.008," LOOPBACK_EXACT
+    static const rules variants[] = {{SPEC ",warmup_steps=0", constant_ladder, 0, 0, send_largest},
+                                     {SPEC ",warmup_steps=0,nesterov=on", constant_ladder, 0, 1, send_largest},
+                                     {SPEC ",warmup_steps=0,clip=25", constant_ladder, 25, 0, send_largest},
+                                     {SPEC ",warmup_steps=12", falling_ladder, 0, 0, send_largest},
+                                     {SPEC ",warmup_steps=12,warmup_density=0.9", dense_ladder, 0, 0, send_largest}};
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) check_twin(&variants[i]);
 }
 
 /* What its code would make a zero is not sent: it stays in the residual whole, and its momentum is not masked. */
@@ -297,19 +119,17 @@ static void test_what_rounds_to_zero_is_not_sent(void **state)
     const float tiny = 0x1p-27F; /* fp16 begins at 2^-24 and rounds up from more than half of that */
     loopback group;
     gradients g;
-    int skipped, step = 0;
-    tw_cost cost = {.struct_size = sizeof cost};
-    gradients_create(&g, table, TENSORS, RANKS);
-    assert_int_equal(
-        loopback_create(&group, "dgc:density=0.04,momentum=0.5,values=fp16,warmup_steps=0", table, TENSORS, 1), TW_OK);
+    tw_cost cost;
+    int step = 0;
+    group_create(&group, &g, "dgc:density=0.04,momentum=0.5,values=fp16,warmup_steps=0", table, TENSORS, 1);
     do {
         for (size_t t = 0; t < TENSORS; t++) memset(g.rank[0][t], 0, count_of(t) * sizeof(float));
         g.rank[0][T][LARGE] = 1;
         g.rank[0][T][SMALL] = tiny;
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        assert_false(group_step(&group, &g));
         assert_true(remembered(group.scheme[0], "residual", table[T].name, v));
         assert_true(remembered(group.scheme[0], "momentum", table[T].name, u));
-        assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
+        cost = cost_of(group.scheme[0]);
         assert_true(g.rank[0][T][LARGE] == 1 && u[LARGE] == 0 && v[LARGE] == 0);
         if (step == 0) assert_true(u[SMALL] == tiny && v[SMALL] == tiny);
         if (step == 1) assert_true(u[SMALL] == 1.5F * tiny && v[SMALL] == 2.5F * tiny);
@@ -318,68 +138,16 @@ static void test_what_rounds_to_zero_is_not_sent(void **state)
     assert_int_equal(step, 3); /* 1 + 1.5 + 1.75 is more than 4 */
     assert_int_equal(cost.elements_sent, 2);
     assert_true(g.rank[0][T][SMALL] == 0x1p-24F && v[SMALL] == 4.25F * tiny - 0x1p-24F && u[SMALL] == 0);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
-}
-
-/* ---- not a number ---- */
-
-static void test_nonfinite_is_skipped_everywhere(void **state)
-{
-    (void)state;
-    enum { T = 2, SICK = 1 };
-    size_t n = count_of(T);
-    float *v[RANKS][2], *u[RANKS][2];
-    gradients g;
-    loopback group;
-    int skipped;
-    gradients_create(&g, table, TENSORS, RANKS);
-    for (int r = 0; r < RANKS; r++)
-        for (int when = 0; when < 2; when++) {
-            v[r][when] = calloc(n, sizeof(float));
-            u[r][when] = calloc(n, sizeof(float));
-        }
-    assert_int_equal(loopback_create(&group, "dgc:density=0.01,warmup_steps=0," LOOPBACK_EXACT, table, TENSORS, RANKS),
-                     TW_OK);
-    for (int step = 0; step < 8; step++) {
-        gradients_draw(&g, 6, step, 0);
-        int sick = step == 5;
-        if (sick) g.rank[SICK][T][n - 1] = step % 2 ? INFINITY : NAN;
-        for (int r = 0; sick && r < RANKS; r++) {
-            assert_true(remembered(group.scheme[r], "residual", table[T].name, v[r][0]));
-            assert_true(remembered(group.scheme[r], "momentum", table[T].name, u[r][0]));
-        }
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-        assert_int_equal(skipped, sick);
-        for (int r = 0; sick && r < RANKS; r++) {
-            assert_true(remembered(group.scheme[r], "residual", table[T].name, v[r][1]));
-            assert_true(remembered(group.scheme[r], "momentum", table[T].name, u[r][1]));
-            for (size_t i = 0; i < n; i++) {
-                /* A healthy rank has its gradient in the residual, all of it; the sick one but for the sick block. */
-                int is_sick = r == SICK && i / TW_GROUP == (n - 1) / TW_GROUP;
-                float momentum = is_sick ? u[r][0][i] : 0.9f * u[r][0][i] + 0.25f * gradient_draw(6, step, r, T, i);
-                float residual = is_sick ? v[r][0][i] : v[r][0][i] + momentum;
-                assert_true(u[r][1][i] == momentum);
-                assert_true(v[r][1][i] == residual);
-            }
-        }
-    }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
-    for (int r = 0; r < RANKS; r++)
-        for (int when = 0; when < 2; when++) {
-            free(v[r][when]);
-            free(u[r][when]);
-        }
+    group_destroy(&group, &g);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_density_one_is_momentum_sgd),     cmocka_unit_test(test_conservation),
-        cmocka_unit_test(test_small_tensors_send_a_few),        cmocka_unit_test(test_equals_reference),
-        cmocka_unit_test(test_rounded_values_conserve),         cmocka_unit_test(test_what_rounds_to_zero_is_not_sent),
-        cmocka_unit_test(test_nonfinite_is_skipped_everywhere),
+        cmocka_unit_test(test_density_one_is_momentum_sgd),
+        cmocka_unit_test(test_small_tensors_send_a_few),
+        cmocka_unit_test(test_equals_reference),
+        cmocka_unit_test(test_what_rounds_to_zero_is_not_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

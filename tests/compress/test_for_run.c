@@ -1,6 +1,5 @@
 /* What follows from the length of a run: the rule, and what it leaves to whoever gives the spec. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire.h>
 

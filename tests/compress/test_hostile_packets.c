@@ -1,5 +1,7 @@
 /* Packets of every scheme that come damaged, of another step, or from a group with other tensors: refused, before a
- * value of them is used. Schemes whose rounds are all all-reduces have none, and nothing to refuse. */
+ * value of them is used. What a stranger says under a checksum that fits is refused or borne. Schemes whose rounds are
+ * all all-reduces have none, and nothing to refuse. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +31,7 @@ static void listen(void *packets[], size_t sizes[], int senders)
 /* What is done to one packet. */
 static struct damage {
     int round;
-    enum { FLIP, CUT, EXTEND, REPLACE } kind;
+    enum { FLIP, FORGE, CUT, EXTEND, REPLACE } kind;
     size_t byte;
     int bit;
     const unsigned char *instead;
@@ -53,7 +55,8 @@ static void harm(void *packets[], size_t sizes[], int senders)
     size_t *size = &sizes[senders - 1];
     if (rounds_seen++ != damage.round) return;
     harmed = senders - 1; /* the first step's root is rank 0 */
-    if (damage.kind == FLIP) ((unsigned char *)*packet)[damage.byte] ^= (unsigned char)(1 << damage.bit);
+    if (damage.kind <= FORGE) ((unsigned char *)*packet)[damage.byte] ^= (unsigned char)(1 << damage.bit);
+    if (damage.kind == FORGE) loopback_seal(*packet, *size);
     if (damage.kind == CUT) resize(packet, size, damage.byte);
     if (damage.kind == EXTEND) resize(packet, size, *size + 1);
     if (damage.kind == REPLACE) {
@@ -72,6 +75,8 @@ static tw_status run(const char *spec, const tw_tensor *tensors, size_t count, i
     for (int step = 0; step < steps && status == TW_OK; step++) {
         batch_fill(b, RANKS, normal, step);
         status = loopback_step(&group, b->ranks, -1, step + 1 == steps ? last : NULL, &skipped);
+        for (size_t i = 0; status == TW_OK && !skipped && i < b->elements; i++)
+            if (!isfinite(b->values[RANKS - 1][i])) fail_msg("%s: %g came out", spec, (double)b->values[RANKS - 1][i]);
     }
     loopback_destroy(&group);
     batch_destroy(b);
@@ -90,6 +95,7 @@ static void describe(const struct damage *done, char *text, size_t room)
 {
     switch (done->kind) {
     case FLIP:
+    case FORGE:
         snprintf(text, room, "bit %d of byte %zu flipped", done->bit, done->byte);
         break;
     case CUT:
@@ -142,6 +148,33 @@ static void test_every_cut_and_every_flipped_bit_is_refused(void **state)
         make_spec(spec, ops, "warmup_steps=0");
         check_damage(ops, spec);
     }
+}
+
+/* Of the header no bit may differ but the one that tells of a NaN. In sections some bits are values, of which any will
+ * do; others say what cannot be. */
+static void test_every_forged_bit_is_refused_or_borne(void **state)
+{
+    (void)state;
+    const tw_scheme_ops *ops;
+    enum { CHECKED = 20, TELLS_OF_NAN = 8 * 3 };
+    int refused = 0, borne = 0;
+    for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) {
+        char spec[SPEC_LENGTH];
+        make_spec(spec, ops, "warmup_steps=0");
+        recording *sound = record_step(spec, table, TENSORS, 1);
+        for (int round = 0; round < sound->rounds; round++)
+            for (size_t bit = 0; bit < 8 * sound->size[round]; bit++) {
+                damage = (struct damage){.round = round, .kind = FORGE, .byte = bit / 8, .bit = bit % 8};
+                tw_status status = run(spec, table, TENSORS, 1, harm);
+                if (status != TW_OK && status != TW_ERROR_PACKET) fail_msg("%s: %s", spec, tw_last_error());
+                if (status == TW_OK && bit < 8 * CHECKED && bit != TELLS_OF_NAN)
+                    fail_msg("%s: a header with another bit %zu is taken", spec, bit);
+                refused += status == TW_ERROR_PACKET;
+                borne += status == TW_OK;
+            }
+        free(sound);
+    }
+    assert_true(refused > 0 && borne > 0);
 }
 
 /* Of a tensor that both tables have, a packet may be the same to the last bit. */
@@ -208,6 +241,7 @@ int main(int argc, char **argv)
     load_tried(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_cut_and_every_flipped_bit_is_refused),
+        cmocka_unit_test(test_every_forged_bit_is_refused_or_borne),
         cmocka_unit_test(test_packets_of_other_tensors_are_refused),
         cmocka_unit_test(test_packets_of_another_step_are_refused),
     };

@@ -1,7 +1,5 @@
 /* Gradients that lie one behind the other are summed where they lie; the sums are those of gradients that lie apart. */
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "gradients.h"
 #include "support/cmocka.h"

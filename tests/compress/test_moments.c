@@ -5,47 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gradients.h"
-#include "support/assert.h"
+#include "adam_twin.h"
 
-enum { RANKS = 4, TENSORS = 2, MATRIX = 60 * 50, BIAS = 70, STEPS = 12 };
-static const tw_tensor table[TENSORS] = {{"a.weight", 2, {60, 50}}, {"a.bias", 1, {BIAS}}};
-static const size_t counts[TENSORS] = {MATRIX, BIAS};
+enum { STEPS = 12 };
 
-static const float BETA1 = 0.75F, EPSILON = 0x1p-20F; /* what a spec can say exactly */
-#define COMMON "momentum=0.75,epsilon=9.5367431640625e-7,leftovers=fp32,warmup_steps=0"
+#define COMMON BETA1_EPSILON ",leftovers=fp32,warmup_steps=0"
 #define EXACT "dgc-adam:density=1,values=fp32,nesterov=off,beta2=0.9375," COMMON
-
-/* ---- AdamW, as optimisers write it ------------------------------------------------------------------------------- */
-
-typedef struct twin {
-    float matrix[2][MATRIX], bias[2][BIAS]; /* the first and the second moment */
-    float *first[TENSORS], *second[TENSORS];
-    float beta2;
-    uint64_t steps;
-} twin;
-
-static twin *twin_create(float beta2)
-{
-    twin *t = calloc(1, sizeof *t);
-    assert_non_null(t);
-    t->beta2 = beta2;
-    t->first[0] = t->matrix[0];
-    t->second[0] = t->matrix[1];
-    t->first[1] = t->bias[0];
-    t->second[1] = t->bias[1];
-    return t;
-}
-
-static float twin_direction(twin *t, size_t tensor, size_t i, float g)
-{
-    float *m = &t->first[tensor][i], *v = &t->second[tensor][i];
-    *m = BETA1 * *m + (1 - BETA1) * g;
-    *v = t->beta2 * *v + (1 - t->beta2) * (g * g);
-    float m_root = (float)(1 / (1 - pow((double)BETA1, (double)t->steps)));
-    float v_root = (float)(1 / sqrt(1 - pow((double)t->beta2, (double)t->steps)));
-    return m_root * *m / (v_root * sqrtf(*v) + EPSILON);
-}
 
 /* Multiples of 1/1024, so that quarters of four ranks add up exactly. */
 static float drawn(int step, int rank, size_t tensor, size_t i)
@@ -64,14 +29,10 @@ static float mean_of(int ranks, int step, size_t tensor, size_t i)
 
 static void step_of(loopback *group, gradients *g, int step)
 {
-    int skipped;
-    float **ranks[RANKS];
-    for (int r = 0; r < group->size; r++) ranks[r] = g->rank[r];
     for (int r = 0; r < group->size; r++)
         for (size_t t = 0; t < TENSORS; t++)
             for (size_t i = 0; i < counts[t]; i++) g->rank[r][t][i] = drawn(step, r, t, i);
-    assert_ok(loopback_step(group, ranks, -1, NULL, &skipped));
-    assert_false(skipped);
+    assert_false(group_step(group, g));
 }
 
 static tw_status state_of(const char *spec, const twin *t, int rank, int size, tw_state *state)

@@ -8,6 +8,7 @@
 
 #include "conformance.h"
 #include "outside.h"
+#include "plugin/heavy.h"
 #include "support/assert.h"
 #include "support/cmocka.h"
 
@@ -220,25 +221,37 @@ static int register_all(void **state)
            tw_scheme_register(&plain_definition) != TW_OK;
 }
 
-/* Steps of both, of which one is skipped; the same bits come out. With feedback the next step brings what healthy ranks
- * had in that one. */
-static void check_same(const char *spec, int size)
+/* Two groups that take the same steps. */
+typedef struct pair {
+    const char *spec[2];
+    int size, steps;
+    int sick;    /* the step in which one rank has a NaN; -1: none */
+    int back;    /* the step that is taken back; -1: none */
+    int is_late; /* the step after the sick one brings what healthy ranks had in it */
+    int is_twin; /* either goes on from what the other saved, and their packets are as long */
+} pair;
+
+/* The same bits come out. */
+static void check_same(const pair *p)
 {
     loopback group[2];
     batch *b[2] = {batch_create(table, TENSORS), batch_create(table, TENSORS)};
-    assert_ok(loopback_create(&group[0], "allreduce", table, TENSORS, size));
-    assert_ok(loopback_create(&group[1], spec, table, TENSORS, size));
-    for (int step = 0; step < 4; step++) {
-        int skipped[2];
+    for (int i = 0; i < 2; i++) assert_ok(loopback_create(&group[i], p->spec[i], table, TENSORS, p->size));
+    for (int step = 0; step < p->steps; step++) {
         for (int i = 0; i < 2; i++) {
-            batch_fill(b[i], size, normal, step);
-            if (step == 2) b[i]->values[1][100] = NAN;
-            assert_ok(loopback_step(&group[i], b[i]->ranks, -1, NULL, &skipped[i]));
-            assert_int_equal(skipped[i], step == 2);
+            int skipped;
+            batch_fill(b[i], p->size, normal, step);
+            if (step == p->sick) b[i]->values[1][100] = NAN;
+            assert_ok(loopback_step(&group[i], b[i]->ranks, -1, NULL, &skipped));
+            assert_int_equal(skipped, step == p->sick);
+            for (int r = 0; step == p->back && r < p->size; r++) assert_ok(tw_scheme_revert(group[i].scheme[r]));
         }
-        int is_late = step == 3 && strstr(spec, "exact") && !strstr(spec, "feedback=off");
-        if (step != 2 && !is_late && memcmp(b[0]->values[0], b[1]->values[0], b[0]->elements * sizeof(float)) != 0)
-            fail_msg("%s on %d ranks: other bits in step %d", spec, size, step);
+        int differs = step == p->sick || (p->is_late && step == p->sick + 1);
+        if (!differs && memcmp(b[0]->values[0], b[1]->values[0], b[0]->elements * sizeof(float)) != 0)
+            fail_msg("%s on %d ranks: other bits in step %d", p->spec[1], p->size, step);
+        if (!p->is_twin) continue;
+        assert_int_equal(group[0].packet_bytes, group[1].packet_bytes);
+        if (step == p->steps / 2) assert_ok(loopback_move(&group[0], &group[1]));
     }
     for (int i = 0; i < 2; i++) {
         loopback_destroy(&group[i]);
@@ -246,17 +259,22 @@ static void check_same(const char *spec, int size)
     }
 }
 
+static void check_all_reduce(const char *spec, int size, int is_late)
+{
+    check_same(&(pair){{"allreduce", spec}, size, .steps = 4, .sick = 2, .back = -1, .is_late = is_late});
+}
+
 static void test_forms_that_lose_nothing_are_an_all_reduce(void **state)
 {
     (void)state;
-    check_same("exact:leftovers=fp32", 2);
-    check_same("exact:leftovers=fp32,feedback=off", 2);
-    check_same("exact:leftovers=fp32,exchange=scatter", 3);
-    check_same("exact:leftovers=fp32,exchange=scatter,feedback=off", 6);
+    check_all_reduce("exact:leftovers=fp32", 2, 1);
+    check_all_reduce("exact:leftovers=fp32,feedback=off", 2, 0);
+    check_all_reduce("exact:leftovers=fp32,exchange=scatter", 3, 1);
+    check_all_reduce("exact:leftovers=fp32,exchange=scatter,feedback=off", 6, 0);
     for (int size = 2; size <= 5; size += 3) {
-        check_same("plain:leftovers=fp32", size);
-        check_same("plain:min_dims=0,min_elements=1", size);
-        check_same("plain:min_elements=1000000,leftovers=fp32", size); /* nothing is left for it */
+        check_all_reduce("plain:leftovers=fp32", size, 0);
+        check_all_reduce("plain:min_dims=0,min_elements=1", size, 0);
+        check_all_reduce("plain:min_elements=1000000,leftovers=fp32", size, 0); /* nothing is left for it */
     }
 }
 
@@ -295,147 +313,33 @@ static void test_a_twin_of_topk_is_topk(void **state)
                                           "density=0.2,indices=bitmap,leftovers=fp32"};
     for (size_t o = 0; o < sizeof options / sizeof *options; o++) {
         char spec[2][SPEC_LENGTH];
-        loopback group[2];
-        batch *b[2] = {batch_create(table, TENSORS), batch_create(table, TENSORS)};
         snprintf(spec[0], SPEC_LENGTH, "topk:min_sent=1,%s", options[o]);
         snprintf(spec[1], SPEC_LENGTH, "twin:%s", options[o]);
-        for (int i = 0; i < 2; i++) assert_int_equal(loopback_create(&group[i], spec[i], table, TENSORS, RANKS), TW_OK);
-        for (int step = 0; step < 6; step++) {
-            int skipped[2];
-            for (int i = 0; i < 2; i++) {
-                batch_fill(b[i], RANKS, normal, step);
-                if (step == 3) b[i]->values[1][100] = NAN;
-                assert_int_equal(loopback_step(&group[i], b[i]->ranks, -1, NULL, &skipped[i]), TW_OK);
-            }
-            assert_int_equal(skipped[0], step == 3);
-            assert_int_equal(skipped[1], step == 3);
-            assert_int_equal(group[0].packet_bytes, group[1].packet_bytes);
-            if (step != 3) assert_memory_equal(b[0]->values[0], b[1]->values[0], b[0]->elements * sizeof(float));
-        }
-        for (int r = 0; r < RANKS; r++) {
-            tw_state *saved = loopback_save(group[0].scheme[r], "");
-            if (tw_scheme_load_state(group[1].scheme[r], "", saved) != TW_OK) fail_msg("%s", tw_last_error());
-            tw_state_destroy(saved);
-        }
-        for (int i = 0; i < 2; i++) {
-            loopback_destroy(&group[i]);
-            batch_destroy(b[i]);
-        }
+        check_same(&(pair){{spec[0], spec[1]}, RANKS, .steps = 6, .sick = 3, .back = -1, .is_twin = 1});
     }
     assert_int_equal(alive, 0);
 }
-
-/* ---- a momentum of its own --------------------------------------------------------------------------------------- */
-
-typedef struct heavy {
-    double momentum;
-    size_t tensors;
-    float *velocity[TENSORS];
-} heavy;
-
-static const tw_scheme_option heavy_options[] = {
-    {"momentum", TW_OPTION_REAL, offsetof(heavy, momentum), "0.5", 0, 0.99, NULL, "its own"},
-};
-
-static tw_status heavy_create(void *self, tw_scheme *scheme)
-{
-    heavy *h = self;
-    h->tensors = tw_scheme_tensors(scheme);
-    for (size_t t = 0; t < h->tensors; t++) h->velocity[t] = calloc(tw_scheme_elements(scheme, t), sizeof(float));
-    return TW_OK;
-}
-
-static void heavy_destroy(void *self)
-{
-    heavy *h = self;
-    for (size_t t = 0; t < h->tensors; t++) free(h->velocity[t]);
-}
-
-static double heavy_density(const void *self)
-{
-    (void)self;
-    return 0.05;
-}
-
-static void heavy_accumulate(void *self, tw_scheme *scheme, size_t tensor, float scale, const float *gradient,
-                             float *residual)
-{
-    heavy *h = self;
-    for (size_t i = 0; i < tw_scheme_elements(scheme, tensor); i++)
-        residual[i] += h->velocity[tensor][i] = (float)h->momentum * h->velocity[tensor][i] + scale * gradient[i];
-}
-
-static size_t heavy_choose(void *self, tw_scheme *scheme, size_t tensor, const float *values, size_t most,
-                           uint32_t *index, float *value)
-{
-    (void)self;
-    return tw_scheme_choose_largest(scheme, tensor, values, most, 0, index, value);
-}
-
-static float heavy_momentum(const void *self, int *nesterov)
-{
-    *nesterov = 0;
-    return (float)((const heavy *)self)->momentum;
-}
-
-static tw_status heavy_walk(void *self, tw_scheme *scheme, tw_walk *walk)
-{
-    heavy *h = self;
-    for (size_t t = 0; t < h->tensors; t++) {
-        if (!tw_scheme_is_compressed(scheme, t)) continue;
-        tw_status status = tw_walk_visit(walk, "momentum", tw_scheme_tensor_name(scheme, t), TW_STATE_ADDS, TW_F32,
-                                         tw_scheme_elements(scheme, t), h->velocity[t]);
-        if (status != TW_OK) return status;
-    }
-    return TW_OK;
-}
-
-static const tw_scheme_definition heavy_definition = {
-    .struct_size = sizeof heavy_definition,
-    .name = "heavy",
-    .summary = "dgc without masking",
-    .self_size = sizeof(heavy),
-    .option_size = sizeof *heavy_options,
-    .option_count = 1,
-    .options = heavy_options,
-    .create = heavy_create,
-    .destroy = heavy_destroy,
-    .density = heavy_density,
-    .choose = heavy_choose,
-    .accumulate = heavy_accumulate,
-    .momentum = heavy_momentum,
-    .walk = heavy_walk,
-};
 
 /* What it writes out is dgc's momentum correction: the same bits, of the leftovers too, through a step taken back and a
  * restart from what the other saved. */
 static void test_a_momentum_of_its_own_is_dgcs(void **state)
 {
     (void)state;
-    static const char *const specs[] = {
-        "dgc:density=0.05,momentum=0.5,masking=off,min_sent=1,warmup_steps=0,clip=0,min_dims=2,min_elements=128,"
-        "values=log8",
-        "heavy:values=log8"};
-    loopback group[2];
-    batch *b[2] = {batch_create(table, TENSORS), batch_create(table, TENSORS)};
+    const pair both = {{"dgc:density=0.05,momentum=0.5,masking=off,min_sent=1,warmup_steps=0,clip=0,min_dims=2,"
+                        "min_elements=128,values=log8",
+                        "heavy:density=0.05,momentum=0.5,values=log8"},
+                       RANKS,
+                       .steps = 8,
+                       .sick = -1,
+                       .back = 3,
+                       .is_twin = 1};
+    tw_scheme *scheme;
     int nesterov;
     assert_ok(tw_scheme_register(&heavy_definition));
-    for (int i = 0; i < 2; i++) assert_ok(loopback_create(&group[i], specs[i], table, TENSORS, RANKS));
-    assert_true(tw_scheme_momentum(group[1].scheme[0], &nesterov) == 0.5F);
-    for (int step = 0; step < 8; step++) {
-        int skipped;
-        for (int i = 0; i < 2; i++) {
-            batch_fill(b[i], RANKS, normal, step);
-            assert_ok(loopback_step(&group[i], b[i]->ranks, -1, NULL, &skipped));
-            for (int r = 0; step == 3 && r < RANKS; r++) assert_ok(tw_scheme_revert(group[i].scheme[r]));
-        }
-        assert_memory_equal(b[0]->values[0], b[1]->values[0], b[0]->elements * sizeof(float));
-        if (step == 5) assert_ok(loopback_move(&group[0], &group[1]));
-    }
-    for (int i = 0; i < 2; i++) {
-        loopback_destroy(&group[i]);
-        batch_destroy(b[i]);
-    }
+    assert_ok(tw_scheme_create(both.spec[1], table, TENSORS, 0, 1, &scheme));
+    assert_true(tw_scheme_momentum(scheme, &nesterov) == 0.5F);
+    tw_scheme_destroy(scheme);
+    check_same(&both);
 }
 
 /* ---- what its functions do wrong --------------------------------------------------------------------------------- */
@@ -500,8 +404,6 @@ static void test_a_sum_that_is_not_finite_skips_the_step(void **state)
     loopback_destroy(&group);
     batch_destroy(b);
 }
-
-static tw_status step_with(const char *spec);
 
 static void test_a_section_that_is_not_finite_is_refused(void **state)
 {
@@ -696,7 +598,7 @@ static void test_options_do_not_overlap(void **state)
         int first, second;
         double both;
     } two;
-    tw_scheme_option pair[] = {
+    tw_scheme_option three[] = {
         {"first", TW_OPTION_SWITCH, offsetof(two, first), "off", .help = "h"},
         {"second", TW_OPTION_SWITCH, offsetof(two, second), "off", .help = "h"},
         {"both", TW_OPTION_REAL, offsetof(two, first), "0", .help = "h"},
@@ -704,11 +606,11 @@ static void test_options_do_not_overlap(void **state)
     tw_scheme_definition d = model;
     d.name = "overlaps";
     d.self_size = sizeof(two);
-    d.options = pair;
+    d.options = three;
     d.option_count = 3;
     assert_not_taken(&d, TW_ERROR_ARGUMENT, "options first and both lie in one place");
-    pair[2].offset = offsetof(two, both);
-    pair[0].offset = offsetof(two, second);
+    three[2].offset = offsetof(two, both);
+    three[0].offset = offsetof(two, second);
     assert_not_taken(&d, TW_ERROR_ARGUMENT, "options first and second lie in one place");
 }
 

@@ -1,6 +1,5 @@
 /* Patterns of names: * and ? and nothing else, against a table that knows only the definition; and where they are used,
  * dense= and rates=. */
-#include <stdio.h>
 #include <string.h>
 #include <thinwire/thinwire.h>
 

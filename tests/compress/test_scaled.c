@@ -1,6 +1,5 @@
 /* Gradients that come multiplied, for loss scaling, and learning rates of single tensors: in every scheme of the list.
  */
-#include <math.h>
 
 #include "conformance.h"
 #include "support/cmocka.h"

@@ -2,12 +2,10 @@
 #include <float.h>
 #include <locale.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include "compress.h"
-#include "loopback.h"
+#include "gradients.h"
 #include "packet.h"
 #include "scheme.h"
 #include "support/cmocka.h"
@@ -15,56 +13,16 @@
 enum { MATRIX = 3000, BIAS = 40 };
 static const tw_tensor table[] = {{"w", 2, {50, 60}}, {"b", 1, {BIAS}}};
 
-typedef struct step_gradients {
-    float w[LOOPBACK_RANKS][MATRIX], b[LOOPBACK_RANKS][BIAS];
-    float *tensors[LOOPBACK_RANKS][2], **ranks[LOOPBACK_RANKS];
-} step_gradients;
-
-static float draw(int step, int rank, size_t i)
+/* Between -times/2 and times/2. */
+static void fill(gradients *g, int step, float times)
 {
-    uint32_t words[4];
-    tw_random(21, (uint64_t)(step * 64 + rank), i, words);
-    return (float)words[0] / 4294967296.0f - 0.5f;
-}
-
-static void fill(step_gradients *g, int step, float times)
-{
-    for (int r = 0; r < LOOPBACK_RANKS; r++) {
-        for (size_t i = 0; i < MATRIX; i++) g->w[r][i] = times * draw(step, r, i);
-        for (size_t i = 0; i < BIAS; i++) g->b[r][i] = times * draw(step, r, MATRIX + i);
-        g->tensors[r][0] = g->w[r];
-        g->tensors[r][1] = g->b[r];
-        g->ranks[r] = g->tensors[r];
-    }
-}
-
-/* What a scheme remembers of one kind for one tensor: where it lies. */
-typedef struct finder {
-    tw_walk walk;
-    const char *kind, *tensor;
-    float *found;
-} finder;
-
-static tw_status find(tw_walk *walk, const tw_remembered *entry)
-{
-    finder *self = (finder *)walk;
-    if (strcmp(entry->what, self->kind) == 0 && strcmp(entry->tensor, self->tensor) == 0) self->found = entry->data;
-    return TW_OK;
-}
-
-static float *remembered(tw_scheme *scheme, const char *kind, const char *tensor)
-{
-    finder self = {{find, NULL}, kind, tensor, NULL};
-    assert_int_equal(tw_scheme_walk(scheme, &self.walk), TW_OK);
-    assert_non_null(self.found);
-    return self.found;
-}
-
-static tw_cost cost_of(const tw_scheme *scheme)
-{
-    tw_cost cost = {.struct_size = sizeof cost};
-    assert_int_equal(tw_scheme_cost(scheme, &cost), TW_OK);
-    return cost;
+    for (int r = 0; r < g->ranks; r++)
+        for (size_t t = 0, first = 0; t < 2; first += tw_tensor_count(&table[t++]))
+            for (size_t i = 0; i < tw_tensor_count(&table[t]); i++) {
+                uint32_t words[4];
+                tw_random(21, (uint64_t)(step * 64 + r), first + i, words);
+                g->rank[r][t][i] = times * ((float)words[0] / 4294967296.0f - 0.5f);
+            }
 }
 
 /* ---- numbers too large ------------------------------------------------------------------------------------------ */
@@ -73,20 +31,18 @@ static tw_cost cost_of(const tw_scheme *scheme)
 static void test_enormous_gradients_are_skipped(void **state)
 {
     (void)state;
-    static step_gradients g;
+    gradients g;
     static const char *const specs[] = {"topk", "dgc", "dgc:clip=1",
                                         "topk:density=0.9,values=fp32"}; /* the last goes the wide road */
     for (int s = 0; s < 4; s++) {
         loopback group;
-        int skipped;
-        assert_int_equal(loopback_create(&group, specs[s], table, 2, 3), TW_OK);
+        group_create(&group, &g, specs[s], table, 2, 3);
         for (int step = 0; step < 3; step++) {
             fill(&g, step, 1);
-            if (step == 1) g.w[1][5] = FLT_MAX;
-            assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
-            assert_int_equal(skipped, step == 1);
+            if (step == 1) g.rank[1][0][5] = FLT_MAX;
+            assert_int_equal(group_step(&group, &g), step == 1);
         }
-        loopback_destroy(&group);
+        group_destroy(&group, &g);
     }
 }
 
@@ -95,22 +51,22 @@ static void test_enormous_gradients_are_skipped(void **state)
 static void test_a_given_norm_hides_no_nan(void **state)
 {
     (void)state;
-    static step_gradients g;
+    gradients g;
     static const char *const specs[] = {"topk", "threshold", "dgc", "sdagc", "sdagc:statistics=gradient"};
     for (int s = 0; s < 5; s++) {
         loopback group;
         int skipped;
-        assert_int_equal(loopback_create(&group, specs[s], table, 2, 3), TW_OK);
+        group_create(&group, &g, specs[s], table, 2, 3);
         for (int step = 0; step < 4; step++) {
             fill(&g, step, 1);
-            if (step == 1) g.w[1][5] = NAN;
-            if (step == 2) g.w[2][MATRIX - 1] = 9e32F;
-            assert_int_equal(loopback_step(&group, g.ranks, step == 2 ? 9e32 : 1, NULL, &skipped), TW_OK);
+            if (step == 1) g.rank[1][0][5] = NAN;
+            if (step == 2) g.rank[2][0][MATRIX - 1] = 9e32F;
+            assert_int_equal(loopback_step(&group, g.rank, step == 2 ? 9e32 : 1, NULL, &skipped), TW_OK);
             assert_int_equal(skipped, step == 1);
             for (int r = 0; r < 3; r++)
-                for (size_t i = 0; i < MATRIX && !skipped; i++) assert_true(isfinite(g.w[r][i]));
+                for (size_t i = 0; i < MATRIX && !skipped; i++) assert_true(isfinite(g.rank[r][0][i]));
         }
-        loopback_destroy(&group);
+        group_destroy(&group, &g);
     }
 }
 
@@ -141,40 +97,38 @@ static void send_largest(void *packets[], size_t sizes[], int size)
 static void test_a_sum_that_overflows_is_skipped(void **state)
 {
     (void)state;
-    static step_gradients g;
+    gradients g;
     loopback group;
     int skipped;
-    assert_int_equal(loopback_create(&group, "topk:density=0.01", table, 2, 2), TW_OK);
+    group_create(&group, &g, "topk:density=0.01", table, 2, 2);
     fill(&g, 0, 1);
-    assert_int_equal(loopback_step(&group, g.ranks, -1, send_largest, &skipped), TW_OK);
+    assert_int_equal(loopback_step(&group, g.rank, -1, send_largest, &skipped), TW_OK);
     assert_int_equal(skipped, 1);
     fill(&g, 1, 1);
-    assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
-    assert_int_equal(skipped, 0);
-    loopback_destroy(&group);
+    assert_false(group_step(&group, &g));
+    group_destroy(&group, &g);
 }
 
 /* fp16 ends at 65,504: the rest of a larger value comes in later steps. */
 static void test_fp16_cuts_large_values_into_steps(void **state)
 {
     (void)state;
-    static step_gradients g;
+    gradients g;
     static const char *const specs[] = {"topk:density=0.001,values=fp16",
                                         "dgc:density=0.001,momentum=0,warmup_steps=0,values=fp16"};
     for (int s = 0; s < 2; s++) {
         loopback group;
-        int skipped;
         float came = 0;
-        assert_int_equal(loopback_create(&group, specs[s], table, 2, 1), TW_OK);
+        group_create(&group, &g, specs[s], table, 2, 1);
         for (int step = 0; step < 20; step++) {
             fill(&g, 0, 0);
-            if (step == 0) g.w[0][9] = 1e6f;
-            assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
-            if (step == 0) assert_true(g.w[0][9] == 65504);
-            came += g.w[0][9];
+            if (step == 0) g.rank[0][0][9] = 1e6f;
+            (void)group_step(&group, &g);
+            if (step == 0) assert_true(g.rank[0][0][9] == 65504);
+            came += g.rank[0][0][9];
         }
         assert_true(came == 1e6f);
-        loopback_destroy(&group);
+        group_destroy(&group, &g);
     }
 }
 
@@ -184,26 +138,23 @@ static void test_fp16_cuts_large_values_into_steps(void **state)
  * that of what was taken, whichever road it went. */
 static void check_roads(const char *spec, int size)
 {
-    static step_gradients g;
+    gradients g;
     static double sent[MATRIX], given[MATRIX];
     loopback group;
-    int skipped;
     memset(sent, 0, sizeof sent);
     memset(given, 0, sizeof given);
-    assert_int_equal(loopback_create(&group, spec, table, 2, size), TW_OK);
+    group_create(&group, &g, spec, table, 2, size);
     for (int step = 0; step < 6; step++) {
         fill(&g, step, 1);
         for (int r = 0; r < size; r++)
-            for (size_t i = 0; i < MATRIX; i++) given[i] += (double)g.w[r][i] / size;
-        assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
-        assert_int_equal(skipped, 0);
-        for (int r = 1; r < size; r++) assert_memory_equal(g.w[r], g.w[0], sizeof g.w[0]);
-        for (size_t i = 0; i < MATRIX; i++) sent[i] += g.w[0][i];
+            for (size_t i = 0; i < MATRIX; i++) given[i] += (double)g.rank[r][0][i] / size;
+        assert_false(group_step(&group, &g));
+        for (size_t i = 0; i < MATRIX; i++) sent[i] += g.rank[0][0][i];
     }
     for (int r = 0; r < size; r++)
-        for (size_t i = 0; i < MATRIX; i++) sent[i] += remembered(group.scheme[r], "residual", "w")[i];
+        for (size_t i = 0; i < MATRIX; i++) sent[i] += ((const float *)find(group.scheme[r], "residual", "w").data)[i];
     for (size_t i = 0; i < MATRIX; i++) assert_true(fabs(sent[i] - given[i]) < 1e-5);
-    loopback_destroy(&group);
+    group_destroy(&group, &g);
 }
 
 static void test_either_road_gives_the_sum(void **state)
@@ -221,23 +172,22 @@ static void test_either_road_gives_the_sum(void **state)
 static void test_either_road_counts_what_was_sent(void **state)
 {
     (void)state;
-    static step_gradients g;
+    gradients g;
     static const char *const specs[] = {"topk:density=0.3," LOOPBACK_EXACT, "topk:density=0.002"};
     static const uint64_t elements[] = {900, 16}, exact_bytes[] = {4 * BIAS, 2 * BIAS};
     for (int s = 0; s < 2; s++) {
         loopback group;
-        int skipped;
-        assert_int_equal(loopback_create(&group, specs[s], table, 2, 8), TW_OK);
+        group_create(&group, &g, specs[s], table, 2, 8);
         for (int step = 0; step < 2; step++) {
             fill(&g, step, 1);
-            if (step == 1) g.w[3][1] = NAN;
-            assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
+            if (step == 1) g.rank[3][0][1] = NAN;
+            (void)group_step(&group, &g);
             if (step == 0) assert_int_equal(cost_of(group.scheme[3]).elements_sent, elements[s]);
             if (step == 0) assert_int_equal(cost_of(group.scheme[3]).exact_bytes, exact_bytes[s]);
             if (step == 1) assert_int_equal(cost_of(group.scheme[3]).elements_sent, 0);
         }
         if (s == 0) assert_int_equal(cost_of(group.scheme[0]).packet_bytes, 4 * MATRIX); /* the wide road */
-        loopback_destroy(&group);
+        group_destroy(&group, &g);
     }
 }
 
@@ -245,16 +195,17 @@ static void test_either_road_counts_what_was_sent(void **state)
 static void test_capacity_follows_the_density(void **state)
 {
     (void)state;
-    static step_gradients g;
+    gradients g;
     static const void *packet;
     size_t capacity[4], size;
     tw_scheme *scheme;
+    gradients_create(&g, table, 2, 1);
     assert_int_equal(tw_scheme_create("dgc:density=0.01,warmup_density=0.16,warmup_steps=2", table, 2, 0, 1, &scheme),
                      TW_OK);
     for (int step = 0; step < 4; step++) {
         tw_round round = {0};
         fill(&g, step, 1);
-        assert_int_equal(tw_scheme_begin(scheme, g.ranks[0], -1), TW_OK);
+        assert_int_equal(tw_scheme_begin(scheme, g.rank[0], -1), TW_OK);
         assert_int_equal(tw_scheme_next(scheme, &round), TW_OK);
         assert_int_equal(round.kind, TW_ROUND_ALLGATHER);
         assert_true(round.size <= round.capacity);
@@ -267,22 +218,21 @@ static void test_capacity_follows_the_density(void **state)
     }
     assert_true(capacity[1] < capacity[0] && capacity[2] < capacity[1] && capacity[3] == capacity[2]);
     tw_scheme_destroy(scheme);
+    gradients_destroy(&g);
 }
 
 /* A final density above the first of the ladder: there is no warm-up. */
 static void test_no_warmup_from_below(void **state)
 {
     (void)state;
-    static step_gradients g;
+    gradients g;
     loopback group;
-    int skipped;
-    assert_int_equal(
-        loopback_create(&group, "dgc:density=0.3,warmup_density=0.25,warmup_steps=9,min_dims=2", table, 2, 1), TW_OK);
+    group_create(&group, &g, "dgc:density=0.3,warmup_density=0.25,warmup_steps=9,min_dims=2", table, 2, 1);
     fill(&g, 0, 1);
-    assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
+    (void)group_step(&group, &g);
     assert_int_equal(cost_of(group.scheme[0]).elements_sent, 900);
     assert_int_equal(cost_of(group.scheme[0]).warmup, 0);
-    loopback_destroy(&group);
+    group_destroy(&group, &g);
 }
 
 /* ---- what is compressed ----------------------------------------------------------------------------------------- */
@@ -360,28 +310,27 @@ static void test_plans_say_what_happens(void **state)
 static void test_revert_takes_back_one_step_and_no_more(void **state)
 {
     (void)state;
-    static step_gradients g;
+    gradients g;
     static float residual[MATRIX], velocity[BIAS];
     loopback group;
-    int skipped;
-    assert_int_equal(loopback_create(&group, "dgc:density=0.01,warmup_steps=0,min_dims=2", table, 2, 1), TW_OK);
-    float *now = remembered(group.scheme[0], "momentum", "b"), *v = remembered(group.scheme[0], "residual", "w");
+    group_create(&group, &g, "dgc:density=0.01,warmup_steps=0,min_dims=2", table, 2, 1);
+    float *now = find(group.scheme[0], "momentum", "b").data, *v = find(group.scheme[0], "residual", "w").data;
     now[3] = v[3] = 2;
     assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK); /* no step yet: what was loaded stays */
     assert_true(now[3] == 2 && v[3] == 2);
     for (int step = 0; step < 3; step++) {
         fill(&g, step, 1);
         memcpy(velocity, now, sizeof velocity);
-        assert_int_equal(loopback_step(&group, g.ranks, -1, NULL, &skipped), TW_OK);
+        (void)group_step(&group, &g);
         assert_memory_not_equal(now, velocity, sizeof velocity);
-        for (size_t i = 0; i < MATRIX; i++) residual[i] = g.w[0][i] + v[i];
+        for (size_t i = 0; i < MATRIX; i++) residual[i] = g.rank[0][0][i] + v[i];
         for (int times = 0; times < 2; times++) {
             assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
             assert_memory_equal(now, velocity, sizeof velocity); /* a bias's step is lost whole, its momentum, too */
             assert_memory_equal(v, residual, sizeof residual);   /* a weight's waits in the residual */
         }
     }
-    loopback_destroy(&group);
+    group_destroy(&group, &g);
 }
 
 static void cut_off(void *packets[], size_t sizes[], int size)
@@ -407,31 +356,31 @@ static void add_section(void *packets[], size_t sizes[], int size)
 static void test_left_over_sections_are_refused(void **state)
 {
     (void)state;
-    static step_gradients g;
+    gradients g;
     loopback group;
     int skipped;
-    assert_int_equal(loopback_create(&group, "topk", table, 2, 2), TW_OK);
+    group_create(&group, &g, "topk", table, 2, 2);
     fill(&g, 0, 1);
-    assert_int_equal(loopback_step(&group, g.ranks, -1, add_section, &skipped), TW_ERROR_PACKET);
+    assert_int_equal(loopback_step(&group, g.rank, -1, add_section, &skipped), TW_ERROR_PACKET);
     assert_non_null(strstr(tw_last_error(), "sections"));
-    loopback_destroy(&group);
+    group_destroy(&group, &g);
 }
 
 /* After a failed round no call pretends that the step ended well. */
 static void test_a_failed_scheme_stays_failed(void **state)
 {
     (void)state;
-    static step_gradients g;
+    gradients g;
     loopback group;
     tw_round round = {0};
     int skipped;
-    assert_int_equal(loopback_create(&group, "topk", table, 2, 2), TW_OK);
+    group_create(&group, &g, "topk", table, 2, 2);
     fill(&g, 0, 1);
-    assert_int_equal(loopback_step(&group, g.ranks, -1, cut_off, &skipped), TW_ERROR_PACKET);
+    assert_int_equal(loopback_step(&group, g.rank, -1, cut_off, &skipped), TW_ERROR_PACKET);
     assert_int_equal(tw_scheme_next(group.scheme[0], &round), TW_ERROR_ORDER);
-    assert_int_equal(tw_scheme_begin(group.scheme[0], g.ranks[0], -1), TW_ERROR_ORDER);
+    assert_int_equal(tw_scheme_begin(group.scheme[0], g.rank[0], -1), TW_ERROR_ORDER);
     assert_non_null(strstr(tw_last_error(), "destroy it"));
-    loopback_destroy(&group);
+    group_destroy(&group, &g);
 }
 
 /* ---- numbers in specs ------------------------------------------------------------------------------------------- */

@@ -14,9 +14,13 @@ enum { RANKS = 3, TENSORS = 3, ELEMENTS = 1800 + 40 + 600, STEPS = 8 };
 static const tw_tensor table[TENSORS] = {{"a.weight", 2, {30, 60}}, {"a.bias", 1, {40}}, {"b.weight", 2, {20, 30}}};
 
 /* The step count shows in dgc's density, which falls during the warm-up. */
-static const char *const specs[] = {
-    "dgc:density=0.01,warmup_steps=6,clip=2",  "dgc:density=0.02,nesterov=on", "topk:density=0.01", "allreduce",
-    "dgc:density=0.01,nesterov=on,state=bf16", "topk:density=0.01,state=bf16"};
+static const char *const specs[] = {"dgc:density=0.01,warmup_steps=6,clip=2",
+                                    "dgc:density=0.02,nesterov=on",
+                                    "topk:density=0.01",
+                                    "allreduce",
+                                    "dgc:density=0.01,nesterov=on,state=bf16",
+                                    "topk:density=0.01,state=bf16",
+                                    "sdagc"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 /* The gradients of a step on all ranks, and after it the means. */
@@ -47,39 +51,6 @@ static tw_state *save(tw_scheme *scheme, const char *prefix)
     tw_state *saved = loopback_save(scheme, prefix);
     assert_non_null(saved);
     return saved;
-}
-
-static void assert_same_state(const tw_state *left, const tw_state *right)
-{
-    assert_int_equal(tw_state_count(left), tw_state_count(right));
-    for (size_t i = 0; i < tw_state_count(left); i++) {
-        tw_state_entry a, b;
-        assert_int_equal(tw_state_at(left, i, &a), TW_OK);
-        assert_int_equal(tw_state_at(right, i, &b), TW_OK);
-        assert_string_equal(a.name, b.name);
-        assert_int_equal(a.bytes, b.bytes);
-        assert_memory_equal(a.data, b.data, a.bytes);
-    }
-}
-
-static void test_a_loaded_scheme_continues_bit_for_bit(void **state)
-{
-    (void)state;
-    static step_gradients expected, got;
-    for (int s = 0; s < SPECS; s++)
-        for (int stop = 1; stop < STEPS; stop += 3) {
-            loopback whole, broken;
-            assert_int_equal(loopback_create(&whole, specs[s], table, TENSORS, RANKS), TW_OK);
-            assert_int_equal(loopback_create(&broken, specs[s], table, TENSORS, RANKS), TW_OK);
-            for (int step = 0; step < STEPS; step++) {
-                if (step == stop) assert_int_equal(loopback_restart(&broken, specs[s], table, TENSORS), TW_OK);
-                run_step(&whole, step, &expected);
-                run_step(&broken, step, &got);
-                assert_memory_equal(got.values, expected.values, sizeof got.values);
-            }
-            loopback_destroy(&whole);
-            loopback_destroy(&broken);
-        }
 }
 
 /* Saving settles what a step left open, so a saved step stands, and goes on as if it had not been saved. */
@@ -139,7 +110,7 @@ static void check_refused(tw_scheme *scheme, const tw_state *bad, const char *na
     if (tw_scheme_load_state(scheme, "", bad) != TW_ERROR_STATE) fail_msg("a state is taken with a wrong %s", name);
     if (!strstr(tw_last_error(), name)) fail_msg("\"%s\" does not name %s", tw_last_error(), name);
     tw_state *after = save(scheme, "");
-    assert_same_state(before, after);
+    assert_true(loopback_same_state(before, after, NULL));
     tw_state_destroy(before);
     tw_state_destroy(after);
 }
@@ -162,18 +133,20 @@ static void check_entry(tw_scheme *scheme, const tw_state *good, const tw_state_
 {
     static const float sick[] = {NAN, INFINITY, -INFINITY};
     tw_state *bad = copy_without(good, entry->name);
-    check_refused(scheme, bad, entry->name);
+    if (strncmp(entry->name, "told/", 5) != 0) check_refused(scheme, bad, entry->name); /* older states have none */
     size_t fewer = entry->shape[0] - 1;
     assert_int_equal(tw_state_put(bad, entry->name, entry->dtype, 1, &fewer, entry->data), TW_OK);
     check_refused(scheme, bad, entry->name);
     tw_dtype other = entry->dtype == TW_F32 ? TW_I32 : entry->dtype == TW_BF16 ? TW_F16 : TW_I64;
     assert_int_equal(tw_state_put(bad, entry->name, other, 1, entry->shape, entry->data), TW_OK);
     check_refused(scheme, bad, entry->name);
-    for (int i = 0; entry->dtype == TW_F32 && i < 3; i++) {
-        float *values = malloc(entry->bytes);
+    for (int i = 0; (entry->dtype == TW_F32 || entry->dtype == TW_F64) && i < 3; i++) {
+        const double wide = (double)sick[i];
+        size_t size = entry->dtype == TW_F32 ? sizeof *sick : sizeof wide;
+        unsigned char *values = malloc(entry->bytes);
         memcpy(values, entry->data, entry->bytes);
-        values[entry->shape[0] - 1] = sick[i];
-        assert_int_equal(tw_state_put(bad, entry->name, TW_F32, 1, entry->shape, values), TW_OK);
+        memcpy(values + entry->bytes - size, size == sizeof wide ? (const void *)&wide : &sick[i], size);
+        assert_int_equal(tw_state_put(bad, entry->name, entry->dtype, 1, entry->shape, values), TW_OK);
         check_refused(scheme, bad, entry->name);
         free(values);
     }
@@ -230,7 +203,7 @@ static void test_a_wrong_state_changes_nothing(void **state)
         }
         assert_int_equal(tw_scheme_load_state(other.scheme[1], "", good), TW_OK);
         tw_state *now = save(other.scheme[1], "");
-        assert_same_state(now, good);
+        assert_true(loopback_same_state(now, good, NULL));
         tw_state_destroy(now);
         tw_state_destroy(good);
         loopback_destroy(&group);
@@ -251,7 +224,7 @@ static void test_nothing_is_taken_back_after_a_load(void **state)
         assert_int_equal(tw_scheme_load_state(group.scheme[0], "", fresh), TW_OK);
         assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
         tw_state *now = save(group.scheme[0], "");
-        assert_same_state(now, fresh);
+        assert_true(loopback_same_state(now, fresh, NULL));
         tw_state_destroy(now);
         tw_state_destroy(fresh);
         loopback_destroy(&group);
@@ -281,7 +254,6 @@ static void test_not_within_a_step_and_not_by_any_prefix(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_loaded_scheme_continues_bit_for_bit),
         cmocka_unit_test(test_a_saved_step_cannot_be_taken_back),
         cmocka_unit_test(test_entries_have_the_documented_names),
         cmocka_unit_test(test_fp32_and_bf16_are_told_apart),

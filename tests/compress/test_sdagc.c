@@ -1,50 +1,19 @@
 /* SDAGC against a second implementation that sorts, and on the tails of known distributions. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "corrected_twin.h"
 #include "deviation.h"
-#include "gradients.h"
 #include "support/cmocka.h"
 
-enum { RANKS = 4, TENSORS = 3, STEPS = 30, MOST_TIMES = 4, LEAST = 16 };
-static const tw_tensor table[TENSORS] = {{"a.weight", 2, {60, 50}}, {"a.bias", 1, {70}}, {"b.weight", 3, {40, 25, 9}}};
-
-static size_t count_of(size_t tensor)
-{
-    return tw_tensor_count(&table[tensor]);
-}
+enum { MOST_TIMES = 4, LEAST = 16 };
 
 /* ---- a second implementation ------------------------------------------------------------------------------------- */
 
 typedef struct variant {
-    const char *spec;
-    double clip;
-    int nesterov, of_gradient, magnitude, guard, masking;
+    rules rules;
+    int of_gradient, magnitude, guard, masking;
 } variant;
-
-typedef struct reference {
-    gradients u, v;
-    double correction[RANKS][TENSORS];
-    float *velocity;
-} reference;
-
-static void reference_create(reference *ref)
-{
-    gradients_create(&ref->u, table, TENSORS, RANKS);
-    gradients_create(&ref->v, table, TENSORS, RANKS);
-    for (int r = 0; r < RANKS; r++)
-        for (size_t t = 0; t < TENSORS; t++) ref->correction[r][t] = 1;
-    ref->velocity = calloc(count_of(1), sizeof(float));
-}
-
-static void reference_destroy(reference *ref)
-{
-    gradients_destroy(&ref->u);
-    gradients_destroy(&ref->v);
-    free(ref->velocity);
-}
 
 /* By bisection. */
 static double exact_quantile(double density)
@@ -108,30 +77,20 @@ static double clamped(double x, double least, double most)
     return x < least ? least : x > most ? most : x;
 }
 
-/* Density by step: warmup_steps=12, from 0.25 down to 0.008. */
-static double ladder(int step)
-{
-    return step < 4 ? 0.25 : step < 8 ? 0.0625 : step < 12 ? 0.015625 : 0.008;
-}
-
 static size_t wanted_of(size_t n, double density)
 {
     size_t wanted = (size_t)ceil((double)n * density);
     return wanted < LEAST ? LEAST : wanted > n ? n : wanted;
 }
 
-/* One rank's share of one compressed tensor, added to sum. Draws have no ties. */
-static void reference_tensor(reference *ref, const variant *how, int rank, size_t tensor, float scale, int step,
-                             const float *g, float *sum)
+/* What stands out. Draws have no ties. */
+static void send_tail(twin *t, const rules *common, int rank, size_t tensor, float scale, int step, const float *g,
+                      float *sum)
 {
-    float *u = ref->u.rank[rank][tensor], *v = ref->v.rank[rank][tensor];
+    const variant *how = (const variant *)common;
+    float *u = t->u.rank[rank][tensor], *v = t->v.rank[rank][tensor];
     size_t n = count_of(tensor), passed = 0;
-    double density = ladder(step), mean, deviation, *correction = &ref->correction[rank][tensor];
-    for (size_t i = 0; i < n; i++) {
-        float share = scale * g[i];
-        u[i] = 0.9f * u[i] + share;
-        v[i] = v[i] + (how->nesterov ? 0.9f * u[i] + share : u[i]);
-    }
+    double density = common->density(step), mean, deviation, *correction = &t->correction[rank][tensor];
     moments(how->of_gradient ? g : v, n, &mean, &deviation);
     if (how->of_gradient) {
         mean *= (double)scale;
@@ -161,64 +120,21 @@ static void reference_tensor(reference *ref, const variant *how, int rank, size_
     free(is_sent);
 }
 
-static float reference_scale(const gradients *g, int rank, double clip)
-{
-    double share = gradients_norm(g, rank) / RANKS, threshold = clip / sqrt(RANKS);
-    return (float)((clip > 0 && share > threshold ? threshold / share : 1) / RANKS);
-}
-
-static void reference_step(reference *ref, const variant *how, gradients *g, int step, float *sum[TENSORS])
-{
-    for (size_t t = 0; t < TENSORS; t++) memset(sum[t], 0, count_of(t) * sizeof(float));
-    for (int r = 0; r < RANKS; r++) {
-        float scale = reference_scale(g, r, how->clip);
-        for (size_t t = 0; t < TENSORS; t += 2) reference_tensor(ref, how, r, t, scale, step, g->rank[r][t], sum[t]);
-        for (size_t i = 0; i < count_of(1); i++) sum[1][i] += scale * g->rank[r][1][i];
-    }
-    for (size_t i = 0; i < count_of(1); i++) {
-        ref->velocity[i] = 0.9f * ref->velocity[i] + sum[1][i];
-        sum[1][i] = how->nesterov ? 0.9f * ref->velocity[i] + sum[1][i] : ref->velocity[i];
-    }
-}
-
-static void check_reference(const variant *how)
-{
-    loopback group;
-    gradients g;
-    reference ref;
-    float *sum[TENSORS];
-    int skipped;
-    char spec[256];
-    gradients_create(&g, table, TENSORS, RANKS);
-    reference_create(&ref);
-    for (size_t t = 0; t < TENSORS; t++) sum[t] = calloc(count_of(t), sizeof(float));
-    snprintf(spec, sizeof spec, "sdagc:density=0.008,warmup_steps=12," LOOPBACK_EXACT "%s", how->spec);
-    assert_int_equal(loopback_create(&group, spec, table, TENSORS, RANKS), TW_OK);
-    for (int step = 0; step < STEPS; step++) {
-        gradients_draw(&g, 4, step, 0);
-        reference_step(&ref, how, &g, step, sum);
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-        assert_true(gradients_agree(&g));
-        for (size_t t = 0; t < TENSORS; t++)
-            for (size_t i = 0; i < count_of(t); i++) assert_true(g.rank[0][t][i] == sum[t][i]);
-    }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
-    reference_destroy(&ref);
-    for (size_t t = 0; t < TENSORS; t++) free(sum[t]);
-}
-
 static void equals_reference(void **state)
 {
     (void)state;
+#define SPEC "sdagc:density=0.008,warmup_steps=12," LOOPBACK_EXACT
     static const variant variants[] = {
-        {.spec = "", .guard = 1},
-        {.spec = ",clip=25,nesterov=on", .clip = 25, .nesterov = 1, .guard = 1},
-        {.spec = ",criterion=magnitude,masking=on", .magnitude = 1, .masking = 1, .guard = 1},
-        {.spec = ",statistics=gradient", .of_gradient = 1, .guard = 1},
-        {.spec = ",guard=off", .guard = 0},
+        {{SPEC, falling_ladder, 0, 0, send_tail}, .guard = 1},
+        {{SPEC ",clip=25,nesterov=on", falling_ladder, 25, 1, send_tail}, .guard = 1},
+        {{SPEC ",criterion=magnitude,masking=on", falling_ladder, 0, 0, send_tail},
+         .magnitude = 1,
+         .masking = 1,
+         .guard = 1},
+        {{SPEC ",statistics=gradient", falling_ladder, 0, 0, send_tail}, .of_gradient = 1, .guard = 1},
+        {{SPEC ",guard=off", falling_ladder, 0, 0, send_tail}, .guard = 0},
     };
-    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) check_reference(&variants[i]);
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) check_twin(&variants[i].rules);
 }
 
 /* ---- the threshold ----------------------------------------------------------------------------------------------- */
@@ -242,15 +158,11 @@ static double density_of(const char *spec, int laplace)
     static const tw_tensor tensor = {"w", 2, {1000, MANY / 1000}};
     loopback group;
     gradients g;
-    int skipped;
-    tw_cost cost = {.struct_size = sizeof cost};
-    gradients_create(&g, &tensor, 1, 1);
+    group_create(&group, &g, spec, &tensor, 1, 1);
     draw_tail(g.rank[0][0], MANY, laplace);
-    assert_int_equal(loopback_create(&group, spec, &tensor, 1, 1), TW_OK);
-    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-    assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    assert_false(group_step(&group, &g));
+    tw_cost cost = cost_of(group.scheme[0]);
+    group_destroy(&group, &g);
     return (double)cost.elements_sent / MANY;
 }
 
@@ -272,30 +184,24 @@ static void wrong_forecasts_cost_nothing(void **state)
     (void)state;
     loopback group;
     gradients g;
-    int skipped;
     double before, after;
-    tw_cost cost = {.struct_size = sizeof cost};
-    gradients_create(&g, table, TENSORS, 1);
-    assert_int_equal(loopback_create(&group,
-                                     "sdagc:density=0.01,momentum=0,statistics=gradient,warmup_steps=0,min_dims=2",
-                                     table, TENSORS, 1),
-                     TW_OK);
+    group_create(&group, &g, "sdagc:density=0.01,momentum=0,statistics=gradient,warmup_steps=0,min_dims=2", table,
+                 TENSORS, 1);
     gradients_draw(&g, 9, 0, 0);
-    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+    assert_false(group_step(&group, &g));
     gradients_draw(&g, 9, 1, 0);
     for (size_t i = 0; i < count_of(0); i++) g.rank[0][0][i] *= 1e-3F;
     for (size_t i = 0; i < count_of(2); i++) g.rank[0][2][i] *= 1e-3F;
-    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-    assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
+    assert_false(group_step(&group, &g));
+    tw_cost cost = cost_of(group.scheme[0]);
     assert_int_equal(cost.elements_sent, MOST_TIMES * (30 + 90));
     assert_true(remembered(group.scheme[0], "correction", "a.weight", &before));
     gradients_draw(&g, 9, 2, 0);
     g.rank[0][0][5] = 1e6F;
-    assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+    assert_false(group_step(&group, &g));
     assert_true(remembered(group.scheme[0], "correction", "a.weight", &after));
     assert_true(fabs(after / before - 0.95) < 1e-12);
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 /* On noise, residuals and all, the guard keeps the density. */
@@ -310,20 +216,16 @@ static void guard_keeps_the_density(void **state)
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         loopback group;
         gradients g;
-        int skipped;
         double sent = 0;
-        gradients_create(&g, &tensor, 1, 1);
-        assert_int_equal(loopback_create(&group, specs[s], &tensor, 1, 1), TW_OK);
+        group_create(&group, &g, specs[s], &tensor, 1, 1);
         for (int step = 0; step < LONG; step++) {
-            tw_cost cost = {.struct_size = sizeof cost};
             gradients_draw(&g, 7, step, 0);
-            assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
-            assert_int_equal(tw_scheme_cost(group.scheme[0], &cost), TW_OK);
+            assert_false(group_step(&group, &g));
+            tw_cost cost = cost_of(group.scheme[0]);
             if (step >= LONG / 2) sent += (double)cost.elements_sent / N / (LONG / 2);
         }
         assert_true(fabs(sent / 0.005 - 1) < 0.1);
-        loopback_destroy(&group);
-        gradients_destroy(&g);
+        group_destroy(&group, &g);
     }
 }
 
@@ -335,25 +237,22 @@ static void a_step_that_is_taken_back_has_not_steered(void **state)
     static const char *const names[] = {"a.weight", "b.weight"};
     loopback group;
     gradients g;
-    int skipped;
     double before, after;
-    gradients_create(&g, table, TENSORS, 1);
-    assert_int_equal(loopback_create(&group, "sdagc:density=0.01,warmup_steps=0", table, TENSORS, 1), TW_OK);
+    group_create(&group, &g, "sdagc:density=0.01,warmup_steps=0", table, TENSORS, 1);
     for (int step = 0; step < 6; step++) {
         double had[2];
         for (int i = 0; i < 2; i++)
             if (!remembered(group.scheme[0], "correction", names[i], &had[i])) had[i] = 1;
         group.absent[0] = step % 3 == 1 ? without_b : NULL;
         gradients_draw(&g, 5, step, 0);
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        assert_false(group_step(&group, &g));
         assert_true(remembered(group.scheme[0], "correction", names[0], &after) && after != had[0]);
         if (step % 3 == 0) continue;
         assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
         for (int i = 0; i < 2; i++)
             assert_true(remembered(group.scheme[0], "correction", names[i], &before) && before == had[i]);
     }
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 /* ---- readings of the revision that drop something ---------------------------------------------------------------- */
@@ -365,13 +264,11 @@ static void check_largest(const char *spec, const float *expected, int steps)
     static const tw_tensor tensor = {"w", 2, {1, N}};
     loopback group;
     gradients g;
-    int skipped;
     float left[N];
-    gradients_create(&g, &tensor, 1, 1);
-    assert_int_equal(loopback_create(&group, spec, &tensor, 1, 1), TW_OK);
+    group_create(&group, &g, spec, &tensor, 1, 1);
     for (int step = 0; step < steps; step++) {
         for (size_t i = 0; i < N; i++) g.rank[0][0][i] = (float)(i + 1);
-        assert_int_equal(loopback_step(&group, g.rank, -1, NULL, &skipped), TW_OK);
+        assert_false(group_step(&group, &g));
         size_t sent = N - 1 - (size_t)step;
         for (size_t i = 0; i < N; i++) assert_true(g.rank[0][0][i] == (i == sent ? expected[step] : 0));
         assert_true(remembered(group.scheme[0], "residual", "w", left));
@@ -381,8 +278,7 @@ static void check_largest(const char *spec, const float *expected, int steps)
     assert_int_equal(tw_scheme_revert(group.scheme[0]), TW_OK);
     assert_true(remembered(group.scheme[0], "residual", "w", left));
     assert_true(before == 0 && left[N - (size_t)steps] == (float)steps * (float)(N + 1 - steps)); /* all of it */
-    loopback_destroy(&group);
-    gradients_destroy(&g);
+    group_destroy(&group, &g);
 }
 
 static void revisions_damp_and_drop(void **state)
@@ -412,78 +308,13 @@ static void rates_are_checked(void **state)
 
 /* ---- state ------------------------------------------------------------------------------------------------------- */
 
-static void one_step(loopback *group, gradients *g, int step)
-{
-    int skipped;
-    for (int r = 0; r < group->size; r++)
-        assert_int_equal(tw_scheme_set_rate(group->scheme[r], step % 3 ? 1 : 0.3F), TW_OK);
-    gradients_draw(g, 8, step, 0);
-    assert_int_equal(loopback_step(group, g->rank, -1, NULL, &skipped), TW_OK);
-}
-
-static void check_continues(const char *spec)
-{
-    loopback first, second;
-    gradients a, b;
-    gradients_create(&a, table, TENSORS, 2);
-    gradients_create(&b, table, TENSORS, 2);
-    assert_int_equal(loopback_create(&first, spec, table, TENSORS, 2), TW_OK);
-    assert_int_equal(loopback_create(&second, spec, table, TENSORS, 2), TW_OK);
-    for (int step = 0; step < 10; step++) one_step(&first, &a, step);
-    for (int r = 0; r < 2; r++) {
-        tw_state *state;
-        assert_int_equal(tw_state_create(&state), TW_OK);
-        assert_int_equal(tw_scheme_save_state(first.scheme[r], "x/", state), TW_OK);
-        assert_int_equal(tw_scheme_load_state(second.scheme[r], "x/", state), TW_OK);
-        tw_state_destroy(state);
-    }
-    for (int step = 10; step < 20; step++) {
-        one_step(&first, &a, step);
-        one_step(&second, &b, step);
-        for (size_t t = 0; t < TENSORS; t++)
-            assert_memory_equal(a.rank[0][t], b.rank[0][t], count_of(t) * sizeof(float));
-    }
-    loopback_destroy(&first);
-    loopback_destroy(&second);
-    gradients_destroy(&a);
-    gradients_destroy(&b);
-}
-
-static void a_loaded_scheme_continues(void **state)
-{
-    (void)state;
-    check_continues("sdagc:density=0.01,warmup_steps=12");
-    check_continues("sdagc:density=0.01,warmup_steps=12,min_dims=2");
-    check_continues("sdagc:density=0.01,warmup_steps=0,revision=age,damping=0.1,statistics=gradient");
-    check_continues("sdagc:density=0.01,warmup_steps=0,revision=density,criterion=magnitude,masking=on");
-}
-
-static void a_correction_that_is_not_finite_is_refused(void **state)
-{
-    (void)state;
-    static const double wrong[] = {NAN, INFINITY, -INFINITY};
-    static const size_t one = 1;
-    for (int i = 0; i < 3; i++) {
-        tw_scheme *scheme;
-        tw_state *saved;
-        assert_int_equal(tw_scheme_create("sdagc", table, TENSORS, 0, 1, &scheme), TW_OK);
-        assert_int_equal(tw_state_create(&saved), TW_OK);
-        assert_int_equal(tw_scheme_save_state(scheme, "", saved), TW_OK);
-        assert_int_equal(tw_state_put(saved, "correction/a.weight", TW_F64, 1, &one, &wrong[i]), TW_OK);
-        assert_int_equal(tw_scheme_load_state(scheme, "", saved), TW_ERROR_STATE);
-        tw_state_destroy(saved);
-        tw_scheme_destroy(scheme);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_reference),          cmocka_unit_test(quantiles_are_near),
-        cmocka_unit_test(keeps_the_tails),           cmocka_unit_test(wrong_forecasts_cost_nothing),
-        cmocka_unit_test(guard_keeps_the_density),   cmocka_unit_test(a_step_that_is_taken_back_has_not_steered),
-        cmocka_unit_test(revisions_damp_and_drop),   cmocka_unit_test(rates_are_checked),
-        cmocka_unit_test(a_loaded_scheme_continues), cmocka_unit_test(a_correction_that_is_not_finite_is_refused),
+        cmocka_unit_test(equals_reference),        cmocka_unit_test(quantiles_are_near),
+        cmocka_unit_test(keeps_the_tails),         cmocka_unit_test(wrong_forecasts_cost_nothing),
+        cmocka_unit_test(guard_keeps_the_density), cmocka_unit_test(a_step_that_is_taken_back_has_not_steered),
+        cmocka_unit_test(revisions_damp_and_drop), cmocka_unit_test(rates_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* What a message weighs: the published sizes, the table of ResNet-50 by arithmetic and by an encode of it, and which
- * code the line makes of the indices. */
+/* What a message weighs: the table of ResNet-50 by arithmetic and by an encode of it, and which code the line makes of
+ * the indices. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,31 +12,6 @@
 #include <thinwire/thinwire_plugin.h>
 
 static const double MIB = 1024 * 1024;
-
-/* ---- as published ----------------------------------------------------------------------------------------------- */
-
-/* The accounting of the DGC paper: 48 bits an element sent, 32 an element of one dimension. */
-static double paper_bytes(double weights, double exact)
-{
-    return weights * 0.001 * 6 + exact * 4;
-}
-
-static void check_published(double weights, double exact, double full_mib, double sent_mib, double ratio)
-{
-    double full = 4 * (weights + exact), sent = paper_bytes(weights, exact);
-    assert_true(fabs(full / MIB - full_mib) < 0.005);
-    assert_true(fabs(sent / MIB - sent_mib) < 0.00005);
-    assert_true(fabs(full / sent - ratio) < 0.05);
-}
-
-static void test_published_sizes(void **state)
-{
-    (void)state;
-    /* AlexNet (one tower, grouped convolutions), ResNet-50, and the PTB model of 2 x 1500 with tied embedding. */
-    check_published(60954656, 10568, 232.56, 0.3891, 597.7);
-    check_published(25502912, 54120, 97.49, 0.3524, 276.7);
-    check_published(51000000, 34000, 194.68, 0.4215, 461.8);
-}
 
 /* ---- ResNet-50 -------------------------------------------------------------------------------------------------- */
 
@@ -233,7 +208,6 @@ static void test_the_line_chooses_the_indices_of_every_scheme(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published_sizes),
         cmocka_unit_test(test_resnet50_by_arithmetic_and_by_encode),
         cmocka_unit_test(test_the_line_chooses_the_indices_of_every_scheme),
     };

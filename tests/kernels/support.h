@@ -9,7 +9,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <thinwire/thinwire_plugin.h>
+#include <unistd.h>
 
 #include "support/cmocka.h"
 
@@ -40,6 +42,26 @@ static const problem problems[] = {
 };
 enum { PROBLEMS = sizeof problems / sizeof *problems };
 
+/* Steps of Adam's direction: one looks ahead, as a problem may. */
+static const tw_adam_step steps[] = {
+    {.beta1 = 0.9F,
+     .fresh = 0.1F,
+     .beta2 = 0.999F,
+     .fresh_square = 0.001F,
+     .correction = 10,
+     .correct_root = 30,
+     .epsilon = 1e-8F},
+    {.beta1 = 0.75F,
+     .fresh = 0.25F,
+     .beta2 = 0.9375F,
+     .fresh_square = 0.0625F,
+     .correction = 1,
+     .correct_root = 2,
+     .epsilon = 0x1p-20F,
+     .nesterov = 1},
+};
+enum { STEPS = sizeof steps / sizeof *steps };
+
 typedef enum content { ORDINARY, SPECIAL, ANY_BITS, CONTENTS } content;
 
 /* 0.5 is also a threshold: it must not pass. */
@@ -53,6 +75,17 @@ static inline uint32_t pattern(content kind, size_t i)
     if (kind == ANY_BITS) return words[0];
     if (kind == SPECIAL && words[1] % 3 == 0) return tw_float_bits(specials[words[2] % 16]);
     return tw_float_bits((float)((double)(int32_t)words[0] * 0x1p-31));
+}
+
+/* `count` elements of `size` bytes that end where memory ends: the first access past them is a fault. */
+static inline void *before_the_edge(size_t count, size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    assert_true(count * size <= page);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
+    return pages + page - count * size;
 }
 
 static inline int is_nan(uint32_t bits)

@@ -2,8 +2,6 @@
 #include "support.h"
 
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum { MOST = 300, SHIFTS = 16 };
 
@@ -262,18 +260,6 @@ static void the_first_of_equals_wins(void **state)
     at_every_level(check_ties);
 }
 
-/* `count` floats that end where memory ends: the first access past them is a fault. */
-static float *before_the_edge(size_t count)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    assert_true(count * sizeof(float) <= page);
-    char *pages = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(pages, MAP_FAILED);
-    assert_int_equal(mprotect(pages, page, PROT_NONE), 0);
-    assert_int_equal(mprotect(pages + 2 * page, page, PROT_NONE), 0);
-    return (float *)(void *)(pages + 2 * page) - count;
-}
-
 static float *edge_v, *edge_g, *edge_value;
 static uint32_t *edge_index;
 
@@ -298,10 +284,10 @@ static void check_edges(const tw_kernels *kernels)
 static void rows_stay_within_the_arrays(void **state)
 {
     (void)state;
-    edge_v = before_the_edge(MOST);
-    edge_g = before_the_edge(MOST);
-    edge_value = before_the_edge(MOST);
-    edge_index = (uint32_t *)(void *)before_the_edge(MOST);
+    edge_v = before_the_edge(MOST, 4);
+    edge_g = before_the_edge(MOST, 4);
+    edge_value = before_the_edge(MOST, 4);
+    edge_index = before_the_edge(MOST, 4);
     for (size_t i = 0; i < MOST; i++) edge_v[i] = 1;
     at_every_level(check_edges);
 }

@@ -1,26 +1,7 @@
-/* The rows of Adam's direction: against Adam in double, and every level against the reference, bit for bit. */
+/* The reference of Adam's direction against Adam in double; that levels agree is test_levels.c's. */
 #include "support.h"
 
-enum { MOST = 300, SHIFTS = 16 };
-
-static const tw_adam_step steps[] = {
-    {.beta1 = 0.9F,
-     .fresh = 0.1F,
-     .beta2 = 0.999F,
-     .fresh_square = 0.001F,
-     .correction = 10,
-     .correct_root = 30,
-     .epsilon = 1e-8F},
-    {.beta1 = 0.75F,
-     .fresh = 0.25F,
-     .beta2 = 0.9375F,
-     .fresh_square = 0.0625F,
-     .correction = 1,
-     .correct_root = 2,
-     .epsilon = 0x1p-20F,
-     .nesterov = 1},
-};
-enum { STEPS = sizeof steps / sizeof *steps };
+enum { MOST = 300 };
 
 /* Moments after a gradient, and the direction, with nothing of the rows'. */
 static double taken_in_double(const tw_adam_step *s, double g, double *m, double *v)
@@ -79,83 +60,11 @@ static void what_cannot_be_stays_finite(void **state)
     }
 }
 
-/* What a row works on. */
-typedef struct arrays {
-    float m[MOST + SHIFTS], v[MOST + SHIFTS], residual[MOST + SHIFTS], g[MOST + SHIFTS], value[MOST];
-    uint32_t index[MOST];
-    size_t count, done;
-} arrays;
-
-static void fill(arrays *x, content kept, content gradient)
-{
-    memset(x, 0, sizeof *x);
-    for (size_t i = 0; i < MOST + SHIFTS; i++) {
-        x->m[i] = tw_bits_float(pattern(kept, i));
-        x->v[i] = tw_bits_float(pattern(kept, i + MOST));
-        x->residual[i] = tw_bits_float(pattern(kept, i + 2 * MOST));
-        x->g[i] = tw_bits_float(pattern(gradient, i));
-    }
-}
-
-static void assert_alike(const arrays *expected, const arrays *actual)
-{
-    assert_int_equal(actual->count, expected->count);
-    assert_int_equal(actual->done, expected->done);
-    assert_memory_equal(actual->index, expected->index, expected->count * sizeof *expected->index);
-    for (size_t i = 0; i < MOST + SHIFTS; i++) {
-        assert_true(alike(tw_float_bits(expected->m[i]), tw_float_bits(actual->m[i]), 1));
-        assert_true(alike(tw_float_bits(expected->v[i]), tw_float_bits(actual->v[i]), 1));
-        assert_true(alike(tw_float_bits(expected->residual[i]), tw_float_bits(actual->residual[i]), 1));
-        assert_true(alike(tw_float_bits(expected->g[i]), tw_float_bits(actual->g[i]), 1));
-    }
-    for (size_t i = 0; i < expected->count; i++)
-        assert_true(alike(tw_float_bits(expected->value[i]), tw_float_bits(actual->value[i]), 1));
-}
-
-static void select_into(const tw_kernels *kernels, const problem *p, size_t shift, int looks, arrays *x)
-{
-    x->count = kernels->directions->adapt_select(&steps[p->nesterov], x->m + shift, x->v + shift, x->residual + shift,
-                                                 x->g + shift, p->n, p->a, p->threshold, FIRST, x->index, x->value,
-                                                 looks ? &x->done : NULL);
-}
-
-static void check_level(const tw_kernels *kernels, const problem *p, size_t shift, content kept, content gradient)
-{
-    static arrays expected, actual;
-    const tw_kernels *scalar = tw_kernels_at(TW_ISA_SCALAR);
-    for (int looks = 0; looks < 2; looks++) {
-        fill(&expected, kept, gradient);
-        fill(&actual, kept, gradient);
-        select_into(scalar, p, shift, looks, &expected);
-        select_into(kernels, p, shift, looks, &actual);
-        assert_alike(&expected, &actual);
-    }
-    fill(&expected, kept, gradient);
-    fill(&actual, kept, gradient);
-    scalar->directions->adapt(&steps[p->nesterov], expected.m + shift, expected.v + shift, expected.g + shift, p->n);
-    kernels->directions->adapt(&steps[p->nesterov], actual.m + shift, actual.v + shift, actual.g + shift, p->n);
-    assert_alike(&expected, &actual);
-}
-
-static void levels_agree_on_every_size(void **state)
-{
-    (void)state;
-    for (int level = TW_ISA_SCALAR + 1; level < TW_ISA_LEVELS; level++)
-        for (size_t n = 0; n <= MOST && tw_kernels_at((tw_isa_level)level); n += stride())
-            for (int kind = 0; kind < CONTENTS; kind++) {
-                problem p = problems[n % PROBLEMS];
-                p.n = n;
-                check_level(tw_kernels_at((tw_isa_level)level), &p, n % SHIFTS, (content)kind, ORDINARY);
-                check_level(tw_kernels_at((tw_isa_level)level), &p, n % SHIFTS, ORDINARY, (content)kind);
-            }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_reference_is_adam),
         cmocka_unit_test(what_cannot_be_stays_finite),
-        cmocka_unit_test(levels_agree_on_every_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

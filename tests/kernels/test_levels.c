@@ -2,14 +2,11 @@
 #include "levels.h"
 #include "support.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 enum { MOST = 200, SHIFTS = 16 };
 
 /* Where a row finds its arrays; every row writes to some and leaves the others alone. */
 typedef struct arrays {
-    float *u, *v, *g, *value;
+    float *u, *v, *w, *g, *value;
     uint32_t *index;
     uint16_t *half;
 } arrays;
@@ -34,12 +31,6 @@ static double sum_squares(const tw_kernels *kernels, const problem *p, const arr
 static double add(const tw_kernels *kernels, const problem *p, const arrays *x)
 {
     kernels->add(x->v, x->g, p->n);
-    return 0;
-}
-
-static double add_difference(const tw_kernels *kernels, const problem *p, const arrays *x)
-{
-    kernels->add_difference(x->v, x->g, x->u, p->n);
     return 0;
 }
 
@@ -85,12 +76,6 @@ static double scale(const tw_kernels *kernels, const problem *p, const arrays *x
     return 0;
 }
 
-static double momentum(const tw_kernels *kernels, const problem *p, const arrays *x)
-{
-    kernels->momentum(x->u, x->v, x->g, p->n, p->a, p->m, p->nesterov);
-    return 0;
-}
-
 /* The lists hold `count` entries; the room behind them, up to n, is the row's to use: make it alike. */
 static double settled(size_t count, const problem *p, const arrays *x)
 {
@@ -126,6 +111,27 @@ static double accumulate_select(const tw_kernels *kernels, const problem *p, con
 {
     size_t count = kernels->accumulate_select(x->v, x->g, p->n, p->a, p->threshold, FIRST, x->index, x->value, NULL);
     return settled(count, p, x);
+}
+
+/* The first moment, the second, and the residual: u, w and v. */
+static double adapt(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->directions->adapt(&steps[p->nesterov], x->u, x->w, x->g, p->n);
+    return 0;
+}
+
+static double adapt_select(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    size_t count = kernels->directions->adapt_select(&steps[p->nesterov], x->u, x->w, x->v, x->g, p->n, p->a,
+                                                     p->threshold, FIRST, x->index, x->value, NULL);
+    return settled(count, p, x);
+}
+
+static double looking_adapt_select(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    size_t done, count = kernels->directions->adapt_select(&steps[p->nesterov], x->u, x->w, x->v, x->g, p->n, p->a,
+                                                           p->threshold, FIRST, x->index, x->value, &done);
+    return settled(count, p, x) + 1000 * (double)done;
 }
 
 static double select_only(const tw_kernels *kernels, const problem *p, const arrays *x)
@@ -192,18 +198,19 @@ static const row rows[] = {
     {"all_below", all_below, 0},
     {"sum_squares", sum_squares, 1},
     {"add", add, 1},
-    {"add_difference", add_difference, 1},
     {"scale", scale, 1},
     {"draw and add", draw_and_add, 1},
     {"draw", draw_only, 1},
     {"difference", difference, 1},
     {"divide", divide, 1},
     {"velocity", velocity, 1},
-    {"momentum", momentum, 1},
     {"momentum_select", momentum_select, 1},
     {"accumulate_select", accumulate_select, 1},
     {"momentum_select that looks", looking_momentum_select, 1},
     {"accumulate_select that looks", looking_accumulate_select, 1},
+    {"adapt", adapt, 1},
+    {"adapt_select", adapt_select, 1},
+    {"adapt_select that looks", looking_adapt_select, 1},
     {"select", select_only, 0},
     {"to_fp16", to_fp16, 0},
     {"from_fp16", from_fp16, 0},
@@ -226,7 +233,7 @@ typedef struct block {
 static block block_for(size_t n)
 {
     size_t room = n + SHIFTS + 21;
-    block b = {.room = room, .words = 6 * room};
+    block b = {.room = room, .words = 7 * room};
     b.data = calloc(b.words, sizeof *b.data);
     assert_non_null(b.data);
     return b;
@@ -240,7 +247,8 @@ static arrays at_shift(const block *b, size_t shift)
                     .g = floats + 2 * b->room + shift,
                     .value = floats + 3 * b->room + shift,
                     .index = b->data + 4 * b->room + shift,
-                    .half = (uint16_t *)(b->data + 5 * b->room) + shift};
+                    .half = (uint16_t *)(b->data + 5 * b->room) + shift,
+                    .w = floats + 6 * b->room + shift};
 }
 
 static void assert_blocks_alike(const block *a, const block *b, int arithmetic, const char *what)
@@ -257,7 +265,7 @@ static void assert_blocks_alike(const block *a, const block *b, int arithmetic, 
 /* Outside its n elements of each array a row must change nothing. */
 static void assert_margins(const block *before, const block *after, size_t n, size_t shift, const char *what)
 {
-    enum { ARRAYS = 6, HALVES = 5 };
+    enum { ARRAYS = 7, HALVES = 5 };
     size_t bytes = before->room * sizeof *before->data;
     for (size_t array = 0; array < ARRAYS; array++) {
         const char *a = (const char *)before->data + array * bytes, *b = (const char *)after->data + array * bytes;
@@ -338,17 +346,6 @@ static void levels_convert_every_half(void **state)
     free(floats);
 }
 
-/* `count` elements of `size` bytes that end where memory ends: the first access past them is a fault. */
-static void *before_the_edge(size_t count, size_t size)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    assert_true(count * size <= page);
-    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(pages, MAP_FAILED);
-    assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
-    return pages + page - count * size;
-}
-
 static void levels_stay_within_the_arrays(void **state)
 {
     (void)state;
@@ -357,12 +354,14 @@ static void levels_stay_within_the_arrays(void **state)
                   .g = before_the_edge(MOST, 4),
                   .value = before_the_edge(MOST, 4),
                   .index = before_the_edge(MOST, 4),
-                  .half = before_the_edge(MOST, 2)};
+                  .half = before_the_edge(MOST, 2),
+                  .w = before_the_edge(MOST, 4)};
     for (size_t i = 0; i < MOST; i++)
         all.v[i] = 1; /* u and g are 0: it stays 1, all of it is selected, the lists fill their room */
     for (size_t n = 0; n <= MOST; n++) {
         size_t skip = MOST - n;
-        arrays x = {all.u + skip, all.v + skip, all.g + skip, all.value + skip, all.index + skip, all.half + skip};
+        arrays x = {all.u + skip,     all.v + skip,     all.w + skip,   all.g + skip,
+                    all.value + skip, all.index + skip, all.half + skip};
         problem p = {.n = n, .a = 1, .m = 0, .threshold = 0};
         for (int level = 0; level < TW_ISA_LEVELS; level++)
             for (int r = 0; r < ROWS && tw_kernels_at((tw_isa_level)level); r++)

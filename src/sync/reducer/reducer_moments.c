@@ -40,7 +40,7 @@ static tw_status exchange_entry(tw_walk *walk, const tw_remembered *entry)
         put_values(entry, self->put[tensor] + entry->first,
                    entry->kind == TW_STATE_ADDS ? 1.0 / self->scheme->size : 1);
     for (size_t i = 0; self->get && i < entry->count; i++)
-        self->get[tensor][entry->first + i] = tw_remembered_value(entry, i);
+        self->get[tensor][entry->first + i] = (float)tw_remembered_value(entry, i);
     return TW_OK;
 }
 
