@@ -229,7 +229,6 @@ static void a_mean_over_senders_that_overflows_is_skipped(void **state)
     loopback group;
     gradients g;
     int skipped;
-    static const tw_tensor small[] = {{"w", 1, {16}}};
     group_create(&group, &g, "chunktopk:chunk=16,k=1,agg=senders," EXACT, small, 1, 2);
     g.rank[0][0][3] = 8;
     g.rank[1][0][5] = 2;
