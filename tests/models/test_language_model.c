@@ -49,50 +49,6 @@ static void tensors_are_named_as_in_pytorch(void **state)
 
 /* ---- state ---- */
 
-static void halves_carry_over_to_the_whole(void **state)
-{
-    sample *s = make_sample();
-    language_model *m = make(tiny(0, 1.0f));
-    language_model_text first = s->text, second = s->text;
-    (void)state;
-    first.steps = second.steps = STEPS / 2;
-    second.tokens += ROWS / 2;
-    second.targets += ROWS / 2;
-    language_model_result whole = step(m, &s->text);
-    language_model_reset(m);
-    double halves = step(m, &first).loss + step(m, &second).loss;
-    assert_int_equal(whole.tokens, ROWS - 1);
-    assert_near(halves, whole.loss, 1e-4);
-    assert_ok(language_model_start_evaluation(m, BATCH));
-    assert_near(evaluate(m, &first).loss + evaluate(m, &second).loss, whole.loss, 1e-4);
-    assert_ok(language_model_start_evaluation(m, BATCH));
-    assert_near(evaluate(m, &s->text).loss, whole.loss, 1e-4);
-    language_model_destroy(m);
-    free(s);
-}
-
-static void a_saved_state_goes_on_with_the_same_bits(void **state)
-{
-    sample *s = make_sample();
-    language_model *a = make(tiny(1, 0.6f)), *b = make(tiny(1, 0.6f));
-    size_t count, elements = language_model_parameters(a)->table->elements;
-    (void)state;
-    step(a, &s->text);
-    float *from = language_model_state(a, &count);
-    assert_int_equal(count, 2 * 2 * BATCH * 8);
-    memcpy(language_model_state(b, &count), from, count * sizeof *from);
-    double expected = step(a, &s->text).loss;
-    assert_ok(language_model_start_evaluation(b, 1)); /* an evaluation between disturbs nothing */
-    evaluate(b, &(language_model_text){s->tokens, s->tokens + BATCH, 2});
-    assert_true(step(b, &s->text).loss == expected);
-    assert_memory_equal(language_model_parameters(a)->gradients, language_model_parameters(b)->gradients,
-                        elements * sizeof(float));
-    assert_memory_equal(language_model_state(b, &count), from, count * sizeof *from);
-    language_model_destroy(a);
-    language_model_destroy(b);
-    free(s);
-}
-
 static void strips_do_not_see_each_other(void **state)
 {
     sample *s = make_sample();
@@ -263,10 +219,7 @@ int main(void)
         cmocka_unit_test(tensors_are_named_as_in_pytorch),
         cmocka_unit_test(gradients_agree_with_differences),
         cmocka_unit_test(gradients_are_announced_complete_and_backwards),
-        cmocka_unit_test(halves_carry_over_to_the_whole),
-        cmocka_unit_test(a_saved_state_goes_on_with_the_same_bits),
         cmocka_unit_test(strips_do_not_see_each_other),
-        cmocka_unit_test(dropout_depends_on_the_step_alone),
         cmocka_unit_test(learns_a_text_by_heart),
         cmocka_unit_test(approaches_the_entropy_of_a_source_and_never_beats_it),
         cmocka_unit_test(impossible_models_and_calls_are_refused),

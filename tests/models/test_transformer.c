@@ -367,7 +367,6 @@ int main(void)
         cmocka_unit_test(weights_begin_as_gpt2s),
         cmocka_unit_test(gradients_agree_with_differences),
         cmocka_unit_test(gradients_are_announced_complete_and_backwards),
-        cmocka_unit_test(dropout_depends_on_the_step_alone),
         cmocka_unit_test(a_token_sees_what_came_before_it_in_its_strip),
         cmocka_unit_test(every_call_is_a_text_by_itself),
         cmocka_unit_test(writing_is_reading_what_is_remembered),

@@ -1,5 +1,5 @@
-/* text.h - what is true of every language model, LSTMs and transformers alike: its gradients, when they are announced,
- * and what dropout depends on. A test that includes it says what a small one is: tiny(). */
+/* text.h - what is true of every language model, LSTMs and transformers alike: its gradients, and when they are
+ * announced. A test that includes it says what a small one is: tiny(). */
 #ifndef TEST_MODELS_TEXT_H
 #define TEST_MODELS_TEXT_H
 
@@ -130,24 +130,6 @@ static inline void gradients_are_announced_complete_and_backwards(void **state)
         language_model *m = make(tiny(tied, 0.6f));
         check_announcements(m, language_model_parameters(m));
     }
-}
-
-static inline void dropout_depends_on_the_step_alone(void **state)
-{
-    sample *s = make_sample();
-    language_model *m = make(tiny(0, 0.5f));
-    double losses[3];
-    (void)state;
-    for (uint64_t i = 0; i < 3; i++) {
-        language_model_result result;
-        language_model_reset(m);
-        assert_ok(language_model_step(m, &s->text, &(nn_noise){1, i % 2}, NULL, NULL, &result));
-        losses[i] = result.loss;
-    }
-    assert_true(losses[0] == losses[2]);
-    assert_true(losses[0] != losses[1]);
-    language_model_destroy(m);
-    free(s);
 }
 
 #endif
