@@ -65,7 +65,7 @@ static inline void small_run_begin(small_run *r, char *out, const char *model)
 static inline void small_run_end(small_run *r)
 {
     r->settings.task->release(r->work);
-    r->settings.out = NULL;
+    r->settings.out = r->settings.resume = NULL; /* which are the test's */
     options_release(&r->set);
 }
 
