@@ -116,28 +116,15 @@ static const option_row use_rows[] = {
     {"max-seconds", "SECONDS", OPTION_REAL, USE(most_seconds), "120", 0.1, 3600, .help = "Refuse longer files"},
 };
 
-typedef struct suitable {
-    const char *option, *value;
-} suitable;
-
-static const char *find_suitable(const suitable *all, size_t count, const char *option)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(all[i].option, option) == 0) return all[i].value;
-    return NULL;
-}
-
 static const char *asr_fallback(const void *settings, const char *option)
 {
-    static const suitable both[] = {{"epochs", "30"}, {"batch", "4"}, {"schedule", "cosine"}, {"warmup", "100"}};
-    static const suitable lstm[] = {{"lr", "0.05"}, {"clip", "1"}};
-    static const suitable conformer[] = {
-        {"lr", "0.001"}, {"optimizer", "adamw"}, {"beta2", "0.98"}, {"weight-decay", "0.01"}, {"clip", "5"}};
+    static const task_suit both[] = {{"epochs", "30"}, {"batch", "4"}, {"schedule", "cosine"}, {"warmup", "100"}, {0}};
+    static const task_suit lstm[] = {{"lr", "0.05"}, {"clip", "1"}, {0}};
+    static const task_suit conformer[] = {{"lr", "0.001"},          {"optimizer", "adamw"}, {"beta2", "0.98"},
+                                          {"weight-decay", "0.01"}, {"clip", "5"},          {0}};
     const asr_settings *s = settings;
-    const char *value = s && s->encoder == ASR_CONFORMER
-                            ? find_suitable(conformer, sizeof conformer / sizeof *conformer, option)
-                            : find_suitable(lstm, sizeof lstm / sizeof *lstm, option);
-    return value ? value : find_suitable(both, sizeof both / sizeof *both, option);
+    const char *value = task_suit_of(s && s->encoder == ASR_CONFORMER ? conformer : lstm, option);
+    return value ? value : task_suit_of(both, option);
 }
 
 /* ---- data ---- */

@@ -32,32 +32,12 @@ static double cer(const task_score *score)
     return score->parts[CHARACTER_EDITS] / score->parts[CHARACTERS];
 }
 
-static double substitutions(const task_score *score)
-{
-    return score->parts[SUBSTITUTIONS];
-}
-
-static double insertions(const task_score *score)
-{
-    return score->parts[INSERTIONS];
-}
-
-static double deletions(const task_score *score)
-{
-    return score->parts[DELETIONS];
-}
-
-static double words(const task_score *score)
-{
-    return score->parts[WORDS];
-}
-
 static const task_metric metrics[] = {{"wer", wer, true, true},
                                       {"cer", cer, true, true},
-                                      {"substitutions", substitutions, false},
-                                      {"insertions", insertions, false},
-                                      {"deletions", deletions, false},
-                                      {"words", words, false},
+                                      {"substitutions", .part = SUBSTITUTIONS},
+                                      {"insertions", .part = INSERTIONS},
+                                      {"deletions", .part = DELETIONS},
+                                      {"words", .part = WORDS},
                                       {0}};
 
 static void add_edits(task_score *score, const edit_counts *by_word, const edit_counts *by_character)
