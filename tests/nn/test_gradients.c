@@ -208,7 +208,10 @@ static void relu_passes_what_was_positive(void **state)
     (void)state;
     set_identity(&f);
     float *direction = run_backward(&f);
-    for (size_t i = 0; i < f.outputs; i++) arrived[i] = f.images[i] > 0.0f ? direction[i] : 0.0f;
+    for (size_t i = 0; i < f.outputs; i++) {
+        assert_float_equal(nn_net_output(f.net)[i], fmaxf(0.0f, f.images[i]), 0);
+        arrived[i] = f.images[i] > 0.0f ? direction[i] : 0.0f;
+    }
     assert_weight_gradient(&f, arrived);
     free(direction);
     close_fixture(&f);

@@ -214,24 +214,7 @@ static void batch_norm_tracks_mean_and_unbiased_variance(void **state)
     close_fixture(&f);
 }
 
-/* ---- relu and residual branches ---- */
-
-static tw_status build_relu(nn_net *net)
-{
-    TW_TRY(identity_convolution(net, 8));
-    return nn_relu(net);
-}
-
-static void relu_cuts_at_zero(void **state)
-{
-    nn_input input = {2, 8, 3, 3};
-    fixture f = open_fixture(input, build_relu, 72);
-    (void)state;
-    set_identity(&f);
-    assert_ok(nn_net_forward(f.net, f.images, 1));
-    for (size_t i = 0; i < f.outputs; i++) assert_near(nn_net_output(f.net)[i], fmaxf(0.0f, f.images[i]), 0.0);
-    close_fixture(&f);
-}
+/* ---- residual branches ---- */
 
 static size_t branch_filters, branch_stride;
 
@@ -320,7 +303,6 @@ int main(void)
         cmocka_unit_test(linear_is_the_matrix_product),
         cmocka_unit_test(batch_norm_normalises_by_the_batch_or_by_the_running_statistics),
         cmocka_unit_test(batch_norm_tracks_mean_and_unbiased_variance),
-        cmocka_unit_test(relu_cuts_at_zero),
         cmocka_unit_test(shortcut_carries_every_second_pixel_and_pads_channels),
         cmocka_unit_test(impossible_nets_are_refused),
     };

@@ -1,4 +1,5 @@
-/* What the workers of a run make one: the start, running statistics, the evaluation, the sums of a run. */
+/* What the workers of a run make one: the start, running statistics, the evaluation, the sums of a run, its end. */
+#include "agree.h"
 #include "exchange_gradients.h"
 #include "summary.h"
 #include "toy.h"
@@ -353,6 +354,29 @@ static void a_pause_is_taken_by_the_one_it_is_for(void **state)
     assert_true(v[TOTAL_SECONDS_COMPUTE] - v[TOTAL_SECONDS_PASS] >= 0.29);
 }
 
+/* What rank 2 wants, all hear of. */
+static tw_status hear_rank_2(crew_member *self)
+{
+    worker *w = &self->worker;
+    stop_vote vote = {0};
+    int any = self->rank == 2, stop = 0;
+    TW_TRY(crew_create_worker(self));
+    w->spoilt = any;
+    TW_TRY(agree_any(w->comm, &any));
+    TW_TRY(agree_to_stop(w, &vote, &stop));
+    ((int *)self->context)[self->rank] = any && stop;
+    return TW_OK;
+}
+
+static void one_that_stops_is_heard_by_all(void **state)
+{
+    (void)state;
+    toy_run r = {0};
+    int heard[RANKS] = {0};
+    run(&r, hear_rank_2, heard, "");
+    for (int rank = 0; rank < RANKS; rank++) assert_true(heard[rank]);
+}
+
 typedef struct left {
     int rank, size;
     evaluation of_all;
@@ -402,6 +426,7 @@ int main(void)
         cmocka_unit_test(a_summary_has_the_mean_over_the_workers),
         cmocka_unit_test(a_summary_says_what_was_counted),
         cmocka_unit_test(a_pause_is_taken_by_the_one_it_is_for),
+        cmocka_unit_test(one_that_stops_is_heard_by_all),
         cmocka_unit_test(those_that_are_left_are_the_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
