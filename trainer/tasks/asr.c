@@ -136,22 +136,25 @@ static void add_note(asr_data *d, const char *about, const char *text)
     snprintf(note + used, room, "%s%s: %s", used ? "\n" : "", about, text);
 }
 
-void asr_note_skips(asr_data *d, const char *about, const skips *skipped)
+static void note_skips(asr_data *d, const char *about, const skips *skipped)
 {
     char text[SKIPS_TEXT];
     if (skips_total(skipped) > 0) add_note(d, about, skips_text(skipped, text));
 }
 
-void asr_describe(asr_data *d, const char *what, const size_t counts[3], const double seconds[3])
+void asr_describe(asr_data *d, const char *what, const size_t counts[3], const speech_set *const sets[3])
 {
+    static const char *const names[] = {"training", "validation", "test"};
+    const double train = sets[0]->seconds / 60, valid = sets[1]->seconds / 60, test = sets[2]->seconds / 60;
     char all[TASK_COUNTS_TEXT], minutes[64];
     task_counts_text(counts[0], counts + 1, all);
     if (d->base.has_validation)
-        snprintf(minutes, sizeof minutes, "%.1f, %.1f and %.1f", seconds[0] / 60, seconds[1] / 60, seconds[2] / 60);
+        snprintf(minutes, sizeof minutes, "%.1f, %.1f and %.1f", train, valid, test);
     else
-        snprintf(minutes, sizeof minutes, "%.1f and %.1f", seconds[0] / 60, seconds[2] / 60);
+        snprintf(minutes, sizeof minutes, "%.1f and %.1f", train, test);
     snprintf(d->base.description, sizeof d->base.description, "%s %s, %s minutes", all, what, minutes);
     snprintf(d->base.content, sizeof d->base.content, "sounds %08x", speech_list_sum_files(&d->corpus.train));
+    for (int i = 0; i < 3; i++) note_skips(d, names[i], &sets[i]->skipped);
 }
 
 static const char *first_path(const speech_list *list)

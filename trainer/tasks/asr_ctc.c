@@ -63,11 +63,8 @@ static void describe_sets(asr_data *d, const ctc_sets *s)
     char what[64];
     snprintf(what, sizeof what, "utterances of %zu letters", s->letters.count);
     asr_describe(d, what, (size_t[]){s->train.count, valid->count, test->count},
-                 (double[]){s->train.seconds, valid->seconds, test->seconds});
+                 (const speech_set *[]){&s->train, valid, test});
     snprintf(t->identity, sizeof t->identity, "of %zu utterances (transcripts %08x)", s->train.count, sum);
-    asr_note_skips(d, "training", &s->train.skipped);
-    asr_note_skips(d, "validation", &valid->skipped);
-    asr_note_skips(d, "test", &test->skipped);
 }
 
 /* The letters of all of another corpus; its sounds are not looked at. */
