@@ -239,21 +239,6 @@ static void signs_leave_a_decay_beside_them(void **state)
         }
 }
 
-/* ---- momentum: the run's, or the scheme's ------------------------------------------------------------------------ */
-
-/* A run without momentum gives a scheme that would apply its own none, unless --sync itself asks for it. */
-static void a_scheme_has_no_momentum_that_nobody_wants(void **state)
-{
-    (void)state;
-    static const char spec[] =
-        "--sync dgc:density=1,values=fp32,leftovers=fp32,min_elements=1,masking=off,warmup_steps=0";
-    double expected[TOY_PARAMETERS];
-    toy_run r = {0};
-    walk(&rules[0], &ways[0], 2, expected);
-    run(&r, 2, spec);
-    compare(spec, 2, &r, expected, TOLERANCE);
-}
-
 /* ---- the rate, as the scheme hears it ---------------------------------------------------------------------------- */
 
 static tw_status note_rates(crew_member *self)
@@ -296,7 +281,6 @@ int main(void)
         cmocka_unit_test(adam_has_its_own_arithmetic),
         cmocka_unit_test(a_scheme_takes_steps_of_adam),
         cmocka_unit_test(signs_leave_a_decay_beside_them),
-        cmocka_unit_test(a_scheme_has_no_momentum_that_nobody_wants),
         cmocka_unit_test(a_scheme_is_told_the_rate_of_each_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
