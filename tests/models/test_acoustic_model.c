@@ -41,6 +41,10 @@ static acoustic_model_config conformer(float keep, speech_encoder_freeze freeze)
         .freeze = freeze};
 }
 
+/* What every test hears, and how the scores of it are weighed: filled by main. */
+static float frames[4 * ROWS * FEATURES], direction[ROWS * LABELS];
+static int32_t targets[ROWS];
+
 static int is_beyond_end(size_t row)
 {
     return row / BATCH >= lengths[row % BATCH];
@@ -51,8 +55,6 @@ static int is_beyond_end(size_t row)
 typedef struct probe {
     acoustic_model *m;
     acoustic_model_batch batch;
-    const int32_t *targets;
-    const float *direction; /* of the linear loss */
     double loss;
 } probe;
 
@@ -66,12 +68,12 @@ static tw_status linear_loss(void *context, const acoustic_model_batch *batch, c
     for (size_t row = 0; row < rows; row++) {
         const int beyond = row / BATCH >= acoustic_model_rows(p->m, batch->lengths[row % BATCH]);
         double sum = 0.0;
-        for (size_t k = 0; k < LABELS; k++) sum += p->direction[row * LABELS + k];
+        for (size_t k = 0; k < LABELS; k++) sum += direction[row * LABELS + k];
         for (size_t k = 0; k < LABELS; k++) {
             size_t at = row * LABELS + k;
             assert_true(gradient[at] == 0.0f);
-            gradient[at] = beyond ? 99.0f : p->direction[at] - (float)(sum * exp(scores[at]));
-            if (!beyond) p->loss += (double)p->direction[at] * scores[at];
+            gradient[at] = beyond ? 99.0f : direction[at] - (float)(sum * exp(scores[at]));
+            if (!beyond) p->loss += (double)direction[at] * scores[at];
         }
     }
     return TW_OK;
@@ -89,28 +91,32 @@ static double loss_of_frames(void *context)
 {
     probe *p = context;
     acoustic_model_result result;
-    assert_ok(acoustic_model_step_frames(p->m, &p->batch, p->targets, &noise, NULL, NULL, &result));
+    assert_ok(acoustic_model_step_frames(p->m, &p->batch, targets, &noise, NULL, NULL, &result));
     return result.loss / (double)result.frames;
 }
 
-static int32_t *random_targets(size_t count)
+static int fill(void **state)
 {
-    int32_t *targets = malloc(count * sizeof *targets);
-    for (size_t i = 0; i < count; i++)
+    (void)state;
+    for (size_t i = 0; i < sizeof frames / sizeof *frames; i++) frames[i] = uniform(1, i);
+    for (size_t i = 0; i < sizeof direction / sizeof *direction; i++) direction[i] = uniform(2, i);
+    for (size_t i = 0; i < ROWS; i++)
         targets[i] = is_beyond_end(i) || i == 4 ? -1 : (int32_t)(fabsf(uniform(9, i)) * LABELS) % LABELS;
-    return targets;
+    return 0;
+}
+
+static const acoustic_model_batch usual = {STEPS, BATCH, lengths, frames};
+
+static probe probe_open(acoustic_model_config config, acoustic_model_batch batch)
+{
+    return (probe){.m = make(config), .batch = batch};
 }
 
 static void gradients_agree_with_differences(void **state)
 {
-    float *frames = random_floats(1, ROWS * FEATURES), *direction = random_floats(2, ROWS * LABELS);
-    int32_t *targets = random_targets(ROWS);
     (void)state;
     for (int i = 0; i < 4; i++) {
-        probe p = {.m = make(tiny(i % 2 ? 3 : 0, i / 2 ? 0.7f : 1.0f)),
-                   .batch = {STEPS, BATCH, lengths, frames},
-                   .targets = targets,
-                   .direction = direction};
+        probe p = probe_open(tiny(i % 2 ? 3 : 0, i / 2 ? 0.7f : 1.0f), usual);
         const parameter_set *set = acoustic_model_parameters(p.m);
         memset(set->gradients, 0x7f, set->table->elements * sizeof(float)); /* old values must not matter */
         loss_of_utterances(&p);
@@ -120,9 +126,6 @@ static void gradients_agree_with_differences(void **state)
         check_gradients(set, loss_of_frames, &p);
         acoustic_model_destroy(p.m);
     }
-    free(frames);
-    free(direction);
-    free(targets);
 }
 
 /* As many rows as there are frames above. Biases keep the convolutions away from the corner of their ReLU, where no
@@ -130,12 +133,10 @@ static void gradients_agree_with_differences(void **state)
 static void gradients_through_convolutions_before_the_stack_agree(void **state)
 {
     static const size_t longer[BATCH] = {28, 8, 17};
-    float *frames = random_floats(1, 4 * ROWS * FEATURES), *direction = random_floats(2, ROWS * LABELS);
     (void)state;
     for (int i = 0; i < 4; i++) {
-        probe p = {.m = make(convolved(i % 2 ? 3 : 0, i / 2 ? 0.7f : 1.0f)),
-                   .batch = {4 * STEPS, BATCH, longer, frames},
-                   .direction = direction};
+        probe p = probe_open(convolved(i % 2 ? 3 : 0, i / 2 ? 0.7f : 1.0f),
+                             (acoustic_model_batch){4 * STEPS, BATCH, longer, frames});
         const parameter_set *set = acoustic_model_parameters(p.m);
         for (size_t k = 0; k < 6; k++) set->values[set->table->offsets[k < 3 ? 1 : 3] + k % 3] = 1.0f;
         memset(set->gradients, 0x7f, set->table->elements * sizeof(float));
@@ -143,8 +144,6 @@ static void gradients_through_convolutions_before_the_stack_agree(void **state)
         check_gradients(set, loss_of_utterances, &p);
         acoustic_model_destroy(p.m);
     }
-    free(frames);
-    free(direction);
 }
 
 static double loss_without_noise(void *context)
@@ -163,11 +162,9 @@ static void gradients_through_a_speech_encoder_agree(void **state)
 {
     static const speech_encoder_freeze freezes[] = {SPEECH_ENCODER_FREEZE_NONE, SPEECH_ENCODER_FREEZE_FEATURES,
                                                     SPEECH_ENCODER_FREEZE_ALL};
-    float *frames = random_floats(1, ROWS * FEATURES), *direction = random_floats(2, ENCODER_ROWS * LABELS);
     (void)state;
     for (int i = 0; i < 3; i++) {
-        probe p = {
-            .m = make(conformer(1.0f, freezes[i])), .batch = {STEPS, BATCH, lengths, frames}, .direction = direction};
+        probe p = probe_open(conformer(1.0f, freezes[i]), usual);
         const parameter_set *set = acoustic_model_parameters(p.m);
         const size_t frozen = acoustic_model_frozen(p.m), first = frozen ? set->table->offsets[frozen] : 0;
         memset(set->gradients, 0x7f, set->table->elements * sizeof(float));
@@ -176,16 +173,11 @@ static void gradients_through_a_speech_encoder_agree(void **state)
         check_learning_gradients(set, frozen, loss_of_utterances, &p);
         acoustic_model_destroy(p.m);
     }
-    free(frames);
-    free(direction);
 }
 
 static void what_is_held_has_gradients_of_zero(void **state)
 {
-    float *frames = random_floats(1, ROWS * FEATURES), *direction = random_floats(2, ENCODER_ROWS * LABELS);
-    probe p = {.m = make(conformer(1.0f, SPEECH_ENCODER_FREEZE_FEATURES)),
-               .batch = {STEPS, BATCH, lengths, frames},
-               .direction = direction};
+    probe p = probe_open(conformer(1.0f, SPEECH_ENCODER_FREEZE_FEATURES), usual);
     const parameter_set *set = acoustic_model_parameters(p.m);
     const size_t frozen = acoustic_model_frozen(p.m), output = set->table->count - 2;
     (void)state;
@@ -201,8 +193,6 @@ static void what_is_held_has_gradients_of_zero(void **state)
     assert_memory_equal(moving, set->gradients, set->table->elements * sizeof *moving);
     acoustic_model_destroy(p.m);
     free(moving);
-    free(frames);
-    free(direction);
 }
 
 /* Tensors are counted from the first that learns. */
@@ -217,12 +207,9 @@ static tw_status note_learning(void *context, size_t index, float *gradient)
 
 static void announcements_count_from_behind_what_is_frozen(void **state)
 {
-    float *frames = random_floats(1, ROWS * FEATURES), *direction = random_floats(2, ENCODER_ROWS * LABELS);
     (void)state;
     for (int held = 0; held < 2; held++) {
-        probe p = {.m = make(conformer(1.0f, SPEECH_ENCODER_FREEZE_FEATURES)),
-                   .batch = {STEPS, BATCH, lengths, frames},
-                   .direction = direction};
+        probe p = probe_open(conformer(1.0f, SPEECH_ENCODER_FREEZE_FEATURES), usual);
         const acoustic_model_loss loss = {linear_loss, &p};
         acoustic_model_hold(p.m, held);
         double whole = loss_of_utterances(&p);
@@ -232,20 +219,15 @@ static void announcements_count_from_behind_what_is_frozen(void **state)
         assert_near(whole - p.loss, (double)learning, 1e-9);
         acoustic_model_destroy(p.m);
     }
-    free(frames);
-    free(direction);
 }
 
 static void gradients_are_announced_complete_and_backwards(void **state)
 {
-    float *frames = random_floats(1, ROWS * FEATURES);
-    int32_t *targets = random_targets(ROWS);
-    acoustic_model_batch batch = {STEPS, BATCH, lengths, frames};
     acoustic_model *m = make(tiny(3, 0.7f));
     announcements a = announcements_open(acoustic_model_parameters(m));
     acoustic_model_result result;
     (void)state;
-    assert_ok(acoustic_model_step_frames(m, &batch, targets, &noise, note_announcement, &a, &result));
+    assert_ok(acoustic_model_step_frames(m, &usual, targets, &noise, note_announcement, &a, &result));
     assert_int_equal(a.next, 0);
     assert_int_equal(a.set->table->count, 12 + 4);
     assert_string_equal(a.set->table->tensors[12].name, "bottleneck.weight");
@@ -253,14 +235,11 @@ static void gradients_are_announced_complete_and_backwards(void **state)
     assert_memory_equal(a.copy, a.set->gradients, a.set->table->elements * sizeof(float));
     free(a.copy);
     acoustic_model_destroy(m);
-    free(frames);
-    free(targets);
 }
 
 static void convolutions_before_the_stack_are_announced_last(void **state)
 {
-    float *frames = random_floats(1, ROWS * FEATURES), *direction = random_floats(2, ENCODER_ROWS * LABELS);
-    probe p = {.m = make(convolved(0, 0.7f)), .batch = {STEPS, BATCH, lengths, frames}, .direction = direction};
+    probe p = probe_open(convolved(0, 0.7f), usual);
     announcements a = announcements_open(acoustic_model_parameters(p.m));
     const acoustic_model_loss loss = {linear_loss, &p};
     (void)state;
@@ -273,17 +252,15 @@ static void convolutions_before_the_stack_are_announced_last(void **state)
     assert_memory_equal(a.copy, a.set->gradients, a.set->table->elements * sizeof(float));
     free(a.copy);
     acoustic_model_destroy(p.m);
-    free(frames);
-    free(direction);
 }
 
 /* ---- lengths ---- */
 
 static void check_each_alone(acoustic_model *m)
 {
-    float *frames = random_floats(1, ROWS * FEATURES), together[ROWS * LABELS];
+    float together[ROWS * LABELS];
     const float *scores;
-    assert_ok(acoustic_model_evaluate(m, &(acoustic_model_batch){STEPS, BATCH, lengths, frames}, &scores));
+    assert_ok(acoustic_model_evaluate(m, &usual, &scores));
     memcpy(together, scores, acoustic_model_rows(m, STEPS) * BATCH * LABELS * sizeof *together);
     for (size_t s = 0; s < BATCH; s++) {
         float alone[STEPS * FEATURES];
@@ -300,7 +277,6 @@ static void check_each_alone(acoustic_model *m)
         }
     }
     acoustic_model_destroy(m);
-    free(frames);
 }
 
 static void an_utterance_gets_what_it_gets_alone(void **state)
@@ -327,10 +303,10 @@ static void the_switchboard_model_has_the_published_size(void **state)
 /* ---- learning ---- */
 
 /* The label of a frame is the sign pattern of the frames before and after it, so both directions are needed. */
-static int32_t label_of(const float *frames, size_t step, size_t steps, size_t sequence, size_t batch)
+static int32_t label_of(const float *x, size_t step, size_t steps, size_t sequence, size_t batch)
 {
-    float before = step > 0 ? frames[(step - 1) * batch + sequence] : -1.0f;
-    float later = step + 1 < steps ? frames[(step + 1) * batch + sequence] : -1.0f;
+    float before = step > 0 ? x[(step - 1) * batch + sequence] : -1.0f;
+    float later = step + 1 < steps ? x[(step + 1) * batch + sequence] : -1.0f;
     return 2 * (before > 0.0f) + (later > 0.0f);
 }
 
@@ -342,20 +318,20 @@ static void learns_from_both_sides_of_a_frame(void **state)
     acoustic_model *m = make(config);
     adam optimiser = adam_open(acoustic_model_parameters(m), 2e-2f);
     acoustic_model_result result = {0};
-    int32_t targets[LENGTH * WINDOWS];
+    int32_t labels[LENGTH * WINDOWS];
     (void)state;
     for (uint64_t call = 0; call <= CALLS; call++) {
-        float *frames = random_floats(100 + call, LENGTH * WINDOWS);
-        acoustic_model_batch batch = {LENGTH, WINDOWS, NULL, frames};
+        float *x = random_floats(100 + call, LENGTH * WINDOWS);
+        acoustic_model_batch batch = {LENGTH, WINDOWS, NULL, x};
         for (size_t i = 0; i < LENGTH * WINDOWS; i++)
-            targets[i] = label_of(frames, i / WINDOWS, LENGTH, i % WINDOWS, WINDOWS);
+            labels[i] = label_of(x, i / WINDOWS, LENGTH, i % WINDOWS, WINDOWS);
         if (call < CALLS) {
-            assert_ok(acoustic_model_step_frames(m, &batch, targets, &noise, NULL, NULL, &result));
+            assert_ok(acoustic_model_step_frames(m, &batch, labels, &noise, NULL, NULL, &result));
             adam_step(&optimiser);
         } else { /* frames never seen */
-            assert_ok(acoustic_model_evaluate_frames(m, &batch, targets, &result));
+            assert_ok(acoustic_model_evaluate_frames(m, &batch, labels, &result));
         }
-        free(frames);
+        free(x);
     }
     assert_int_equal(result.frames, LENGTH * WINDOWS);
     assert_true(result.correct > 0.95 * LENGTH * WINDOWS);
@@ -374,9 +350,7 @@ static tw_status failing_loss(void *context, const acoustic_model_batch *batch, 
 static void impossible_models_and_calls_are_refused(void **state)
 {
     acoustic_model_config one_label = tiny(0, 1.0f);
-    float *frames = random_floats(1, ROWS * FEATURES);
-    int32_t *targets = random_targets(ROWS);
-    acoustic_model_batch batch = {STEPS, BATCH, lengths, frames};
+    int32_t wrong[ROWS];
     acoustic_model *m = make(tiny(0, 1.0f)), *none = NULL;
     acoustic_model_result result;
     (void)state;
@@ -384,25 +358,24 @@ static void impossible_models_and_calls_are_refused(void **state)
     assert_int_equal(acoustic_model_create(&one_label, &none), TW_ERROR_ARGUMENT);
     assert_int_equal(acoustic_model_create(&(acoustic_model_config){4, 1, 4, 0, 4, 0.0f}, &none), TW_ERROR_ARGUMENT);
     assert_null(none);
-    targets[1 + 2 * BATCH] = 0;
-    assert_int_equal(acoustic_model_evaluate_frames(m, &batch, targets, &result), TW_ERROR_ARGUMENT);
+    memcpy(wrong, targets, sizeof wrong);
+    wrong[1 + 2 * BATCH] = 0;
+    assert_int_equal(acoustic_model_evaluate_frames(m, &usual, wrong, &result), TW_ERROR_ARGUMENT);
     assert_non_null(strstr(tw_last_error(), "beyond its end"));
-    targets[0] = LABELS;
-    assert_int_equal(acoustic_model_evaluate_frames(m, &batch, targets, &result), TW_ERROR_ARGUMENT);
+    wrong[0] = LABELS;
+    assert_int_equal(acoustic_model_evaluate_frames(m, &usual, wrong, &result), TW_ERROR_ARGUMENT);
     assert_non_null(strstr(tw_last_error(), "target 5"));
-    assert_int_equal(acoustic_model_step(m, &batch, &(acoustic_model_loss){failing_loss, NULL}, &noise, NULL, NULL),
+    assert_int_equal(acoustic_model_step(m, &usual, &(acoustic_model_loss){failing_loss, NULL}, &noise, NULL, NULL),
                      TW_ERROR_IO);
     acoustic_model_destroy(NULL);
     acoustic_model_destroy(m);
     const acoustic_model_config with_convolutions[] = {conformer(1.0f, SPEECH_ENCODER_FREEZE_NONE), convolved(0, 1.0f)};
     for (int i = 0; i < 2; i++) {
         m = make(with_convolutions[i]);
-        assert_int_equal(acoustic_model_evaluate_frames(m, &batch, targets, &result), TW_ERROR_ARGUMENT);
+        assert_int_equal(acoustic_model_evaluate_frames(m, &usual, wrong, &result), TW_ERROR_ARGUMENT);
         assert_non_null(strstr(tw_last_error(), "no row for each frame"));
         acoustic_model_destroy(m);
     }
-    free(frames);
-    free(targets);
 }
 
 static void what_is_counted_is_what_is_made(void **state)
@@ -435,5 +408,5 @@ int main(void)
         cmocka_unit_test(impossible_models_and_calls_are_refused),
         cmocka_unit_test(what_is_counted_is_what_is_made),
     };
-    return cmocka_run_group_tests_name("acoustic model", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("acoustic model", tests, fill, NULL);
 }

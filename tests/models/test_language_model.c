@@ -1,57 +1,10 @@
 /* The language model: its gradients, the state it carries, and what it can learn. */
-#include "training.h"
-
-#include "language_model.h"
-
-enum { VOCABULARY = 13, STEPS = 6, BATCH = 3, ROWS = STEPS * BATCH };
-
-static const nn_noise noise = {5, 17};
+#include "text.h"
 
 static language_model_config tiny(int tied, float keep)
 {
     return (language_model_config){
         .layers = 2, .hidden = 8, .embedding = tied ? 8 : 5, .tied = tied, .keep = keep, .range = 0.5f};
-}
-
-static language_model *make(language_model_config config, size_t vocabulary, size_t steps, size_t batch)
-{
-    language_model *m;
-    assert_ok(language_model_create(&config, &(language_model_shape){vocabulary, steps, batch}, &m));
-    language_model_initialise(m, 42);
-    return m;
-}
-
-/* Tokens of a strip each; the target is the next one. */
-typedef struct sample {
-    int32_t tokens[(STEPS + 1) * BATCH];
-    language_model_text text;
-} sample;
-
-static sample *make_sample(void)
-{
-    sample *s = malloc(sizeof *s);
-    for (size_t i = 0; i < (STEPS + 1) * BATCH; i++) {
-        uint32_t words[4];
-        tw_random(3, 0, i, words);
-        s->tokens[i] = (int32_t)(words[0] % VOCABULARY);
-    }
-    s->tokens[ROWS] = -1; /* the last target of the first strip does not count */
-    s->text = (language_model_text){s->tokens, s->tokens + BATCH, STEPS};
-    return s;
-}
-
-static language_model_result step(language_model *m, const language_model_text *text)
-{
-    language_model_result result;
-    assert_ok(language_model_step(m, text, &noise, NULL, NULL, &result));
-    return result;
-}
-
-static language_model_result evaluate(language_model *m, const language_model_text *text)
-{
-    language_model_result result;
-    assert_ok(language_model_evaluate(m, text, &result));
-    return result;
 }
 
 /* ---- tables ---- */
@@ -83,7 +36,7 @@ static void tensors_are_named_as_in_pytorch(void **state)
                                         "rnn.bias_ih_l1", "decoder.weight",   "decoder.bias"};
     (void)state;
     for (int tied = 0; tied < 2; tied++) {
-        language_model *m = make(tiny(tied, 1.0f), VOCABULARY, STEPS, BATCH);
+        language_model *m = make(tiny(tied, 1.0f));
         const nn_table *table = language_model_parameters(m)->table;
         assert_int_equal(table->count, 9 - tied);
         for (size_t i = 0; i < table->count; i++)
@@ -94,108 +47,12 @@ static void tensors_are_named_as_in_pytorch(void **state)
     }
 }
 
-/* ---- gradients ---- */
-
-typedef struct probe {
-    language_model *m;
-    const language_model_text *text;
-} probe;
-
-static double mean_loss(void *context)
-{
-    probe *p = context;
-    language_model_reset(p->m);
-    language_model_result result = step(p->m, p->text);
-    return result.loss / (double)result.tokens;
-}
-
-static void gradients_agree_with_differences(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 4; i++) {
-        sample *s = make_sample();
-        probe p = {make(tiny(i % 2, i / 2 ? 0.6f : 1.0f), VOCABULARY, STEPS, BATCH), &s->text};
-        memset(language_model_parameters(p.m)->gradients, 0x7f,
-               language_model_parameters(p.m)->table->elements * sizeof(float)); /* old values must not matter */
-        mean_loss(&p);
-        check_gradients(language_model_parameters(p.m), mean_loss, &p);
-        language_model_destroy(p.m);
-        free(s);
-    }
-}
-
-static void gradients_are_announced_complete_and_backwards(void **state)
-{
-    (void)state;
-    for (int tied = 0; tied < 2; tied++) {
-        sample *s = make_sample();
-        language_model *m = make(tiny(tied, 0.6f), VOCABULARY, STEPS, BATCH);
-        announcements a = announcements_open(language_model_parameters(m));
-        language_model_result result;
-        assert_ok(language_model_step(m, &s->text, &noise, note_announcement, &a, &result));
-        assert_int_equal(a.next, 0);
-        assert_memory_equal(a.copy, a.set->gradients, a.set->table->elements * sizeof(float));
-        a.next = a.set->table->count;
-        a.stop_at = 3;
-        assert_int_equal(language_model_step(m, &s->text, &noise, note_announcement, &a, &result), TW_ERROR_PEER);
-        assert_int_equal(a.next, 3);
-        free(a.copy);
-        language_model_destroy(m);
-        free(s);
-    }
-}
-
 /* ---- state ---- */
-
-static void halves_carry_over_to_the_whole(void **state)
-{
-    sample *s = make_sample();
-    language_model *m = make(tiny(0, 1.0f), VOCABULARY, STEPS, BATCH);
-    language_model_text first = s->text, second = s->text;
-    (void)state;
-    first.steps = second.steps = STEPS / 2;
-    second.tokens += ROWS / 2;
-    second.targets += ROWS / 2;
-    language_model_result whole = step(m, &s->text);
-    language_model_reset(m);
-    double halves = step(m, &first).loss + step(m, &second).loss;
-    assert_int_equal(whole.tokens, ROWS - 1);
-    assert_near(halves, whole.loss, 1e-4);
-    assert_ok(language_model_start_evaluation(m, BATCH));
-    assert_near(evaluate(m, &first).loss + evaluate(m, &second).loss, whole.loss, 1e-4);
-    assert_ok(language_model_start_evaluation(m, BATCH));
-    assert_near(evaluate(m, &s->text).loss, whole.loss, 1e-4);
-    language_model_destroy(m);
-    free(s);
-}
-
-static void a_saved_state_goes_on_with_the_same_bits(void **state)
-{
-    sample *s = make_sample();
-    language_model *a = make(tiny(1, 0.6f), VOCABULARY, STEPS, BATCH),
-                   *b = make(tiny(1, 0.6f), VOCABULARY, STEPS, BATCH);
-    size_t count, elements = language_model_parameters(a)->table->elements;
-    (void)state;
-    step(a, &s->text);
-    float *from = language_model_state(a, &count);
-    assert_int_equal(count, 2 * 2 * BATCH * 8);
-    memcpy(language_model_state(b, &count), from, count * sizeof *from);
-    double expected = step(a, &s->text).loss;
-    assert_ok(language_model_start_evaluation(b, 1)); /* an evaluation between disturbs nothing */
-    evaluate(b, &(language_model_text){s->tokens, s->tokens + BATCH, 2});
-    assert_true(step(b, &s->text).loss == expected);
-    assert_memory_equal(language_model_parameters(a)->gradients, language_model_parameters(b)->gradients,
-                        elements * sizeof(float));
-    assert_memory_equal(language_model_state(b, &count), from, count * sizeof *from);
-    language_model_destroy(a);
-    language_model_destroy(b);
-    free(s);
-}
 
 static void strips_do_not_see_each_other(void **state)
 {
     sample *s = make_sample();
-    language_model *m = make(tiny(0, 0.5f), VOCABULARY, STEPS, BATCH);
+    language_model *m = make(tiny(0, 0.5f));
     double together, alone = 0.0;
     (void)state;
     assert_ok(language_model_start_evaluation(m, BATCH));
@@ -208,23 +65,6 @@ static void strips_do_not_see_each_other(void **state)
         }
     }
     assert_near(alone, together, 1e-4);
-    language_model_destroy(m);
-    free(s);
-}
-
-static void dropout_depends_on_the_step_alone(void **state)
-{
-    sample *s = make_sample();
-    language_model *m = make(tiny(0, 0.5f), VOCABULARY, STEPS, BATCH);
-    language_model_result first, again, other;
-    (void)state;
-    assert_ok(language_model_step(m, &s->text, &(nn_noise){1, 1}, NULL, NULL, &first));
-    language_model_reset(m);
-    assert_ok(language_model_step(m, &s->text, &(nn_noise){1, 2}, NULL, NULL, &other));
-    language_model_reset(m);
-    assert_ok(language_model_step(m, &s->text, &(nn_noise){1, 1}, NULL, NULL, &again));
-    assert_true(first.loss == again.loss);
-    assert_true(first.loss != other.loss);
     language_model_destroy(m);
     free(s);
 }
@@ -243,7 +83,7 @@ static void learns_a_text_by_heart(void **state)
     enum { TOKENS = 2000, STRIPS = 20, LENGTH = TOKENS / STRIPS, WORDS = 50, UNROLL = 25, EPOCHS = 200 };
     static int32_t tokens[TOKENS + STRIPS]; /* (LENGTH + 1, STRIPS): random, so nothing but memory helps */
     language_model_config config = {.layers = 1, .hidden = 128, .embedding = 64, .keep = 1.0f, .range = 0.1f};
-    language_model *m = make(config, WORDS, UNROLL, STRIPS);
+    language_model *m = make_sized(config, WORDS, UNROLL, STRIPS);
     adam optimiser = adam_open(language_model_parameters(m), 5e-3f);
     double reached = INFINITY;
     (void)state;
@@ -315,7 +155,7 @@ static void approaches_the_entropy_of_a_source_and_never_beats_it(void **state)
 {
     enum { UNROLL = 10, STRIPS = 20, CALLS = 400, FRESH = 1000 };
     language_model_config config = {.layers = 1, .hidden = 24, .embedding = 12, .keep = 1.0f, .range = 0.1f};
-    language_model *m = make(config, STATES, UNROLL, STRIPS);
+    language_model *m = make_sized(config, STATES, UNROLL, STRIPS);
     adam optimiser = adam_open(language_model_parameters(m), 1e-2f);
     int32_t *train = sample_source(12, CALLS * UNROLL, STRIPS), *fresh = sample_source(13, FRESH, STRIPS);
     const double least = source_loss(fresh, FRESH, STRIPS);
@@ -340,20 +180,12 @@ static void approaches_the_entropy_of_a_source_and_never_beats_it(void **state)
 
 /* ---- refusals ---- */
 
-static void refused(language_model_config config, size_t vocabulary, const char *because)
-{
-    language_model *m = NULL;
-    assert_int_equal(language_model_create(&config, &(language_model_shape){vocabulary, 1, 1}, &m), TW_ERROR_ARGUMENT);
-    assert_non_null(strstr(tw_last_error(), because));
-    assert_null(m);
-}
-
 static void impossible_models_and_calls_are_refused(void **state)
 {
     language_model_config odd = tiny(1, 1.0f), none = tiny(0, 1.0f), wrapping = tiny(0, 1.0f), vast = tiny(0, 1.0f);
     language_model_result result;
     sample *s = make_sample();
-    language_model *m = make(tiny(0, 1.0f), VOCABULARY, STEPS - 1, BATCH);
+    language_model *m = make_sized(tiny(0, 1.0f), VOCABULARY, STEPS - 1, BATCH);
     (void)state;
     odd.embedding = 7;
     none.layers = 0;
@@ -387,10 +219,7 @@ int main(void)
         cmocka_unit_test(tensors_are_named_as_in_pytorch),
         cmocka_unit_test(gradients_agree_with_differences),
         cmocka_unit_test(gradients_are_announced_complete_and_backwards),
-        cmocka_unit_test(halves_carry_over_to_the_whole),
-        cmocka_unit_test(a_saved_state_goes_on_with_the_same_bits),
         cmocka_unit_test(strips_do_not_see_each_other),
-        cmocka_unit_test(dropout_depends_on_the_step_alone),
         cmocka_unit_test(learns_a_text_by_heart),
         cmocka_unit_test(approaches_the_entropy_of_a_source_and_never_beats_it),
         cmocka_unit_test(impossible_models_and_calls_are_refused),

@@ -276,23 +276,6 @@ static void padding_is_not_seen(void **state)
     close_fixture(&f);
 }
 
-static void a_sequence_gets_what_it_gets_alone(void **state)
-{
-    const size_t lengths[] = {3, 6, 1, 5};
-    fixture f = open_fixture((nn_lstm_shape){4, 9, 1}, 6, 4, lengths);
-    (void)state;
-    assert_ok(nn_lstm_forward(f.lstm, f.values, &f.batch));
-    for (size_t s = 0; s < 4; s++) {
-        float x[6 * 4], y[6 * 18];
-        for (size_t t = 0; t < lengths[s]; t++) memcpy(x + t * 4, f.x + (t * 4 + s) * 4, 4 * sizeof *x);
-        nn_lstm_batch alone = {.steps = lengths[s], .batch = 1, .x = x, .y = y};
-        assert_ok(nn_lstm_forward(f.lstm, f.values, &alone));
-        for (size_t t = 0; t < lengths[s]; t++)
-            for (size_t k = 0; k < 18; k++) assert_near(y[t * 18 + k], f.y[(t * 4 + s) * 18 + k], 1e-6);
-    }
-    close_fixture(&f);
-}
-
 /* ---- carried state ---- */
 
 static void two_halves_carry_over_to_the_whole(void **state)
@@ -349,7 +332,6 @@ int main(void)
         cmocka_unit_test(tensors_are_pytorchs),
         cmocka_unit_test(initial_values_follow_the_options),
         cmocka_unit_test(padding_is_not_seen),
-        cmocka_unit_test(a_sequence_gets_what_it_gets_alone),
         cmocka_unit_test(two_halves_carry_over_to_the_whole),
         cmocka_unit_test(impossible_batches_are_refused),
     };

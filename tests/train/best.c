@@ -1,73 +1,16 @@
 /* Which weights a run is summed up with, and which checkpoints it keeps: those that did best on the validation set. */
 #include "best.h"
-#include "crew.h"
-#include "error.h"
-#include "run.h"
-#include "toy.h"
+#include "show.h"
 
-#include <cJSON.h>
 #include <math.h>
 
-enum { RANKS = 2, FIRST_LOOK = 0 };
+enum { FIRST_LOOK = 0 };
 
 /* The mean loss of a validation item is 5.5 and what `extra` adds after so many steps. */
 #define BEST_IS_4                                                                                                      \
     {                                                                                                                  \
         [4] = 1, [8] = 2, [10] = 3, [12] = 4, [16] = 5                                                                 \
     }
-
-typedef struct show {
-    toy_run run;
-    crew_member crew[CREW_MOST];
-    run_result results[CREW_MOST];
-} show;
-
-static tw_status run_one(crew_member *self)
-{
-    return run_worker(self->settings, self->work, self->comm, &((run_result *)self->context)[self->rank]);
-}
-
-static void play(show *s, const char *out, const char *words)
-{
-    memset(s->run.toy.log, 0, sizeof s->run.toy.log);
-    toy_begin(&s->run, &toy_task, out, words);
-    crew_run(
-        s->crew, RANKS,
-        (crew_member){.play = run_one, .settings = &s->run.settings, .work = &s->run.toy.base, .context = s->results});
-    toy_end(&s->run);
-}
-
-static void play_well(show *s, const char *out, const char *words)
-{
-    play(s, out, words);
-    crew_must_succeed(s->crew, RANKS);
-}
-
-static void begin_anew(void **state)
-{
-    remove_folder(state);
-    make_folder(state);
-}
-
-static cJSON *read_summary(const char *out)
-{
-    char path[FOLDER_PATH], text[8192];
-    snprintf(path, sizeof path, "%s/summary.json", out);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    cJSON *summary = cJSON_Parse(text);
-    assert_non_null(summary);
-    return summary;
-}
-
-static double number(const cJSON *object, const char *name)
-{
-    const cJSON *item = cJSON_GetObjectItem(object, name);
-    assert_non_null(item);
-    return item->valuedouble;
-}
 
 /* The steps of the checkpoints that are there, and no others up to 20. */
 static void assert_kept(const char *out, const char *steps)
@@ -123,7 +66,7 @@ static void check_summary(const char *out, int chosen, int last, double validati
 static void check_run(void **state, const char *words, const char *kept, size_t looks)
 {
     show s = {.run.toy = {.validated = true, .extra = BEST_IS_4}};
-    play_well(&s, *state, words);
+    play_well(&s, RANKS, *state, words);
     assert_kept(*state, kept);
     assert_int_equal(s.run.toy.log[1].look_count, looks);
     assert_tested_with(&s, FIRST_LOOK);
@@ -143,7 +86,7 @@ static void the_best_is_kept_and_tested(void **state)
 static void with_gossip_too(void **state)
 {
     show s = {.run.toy = {.validated = true, .extra = BEST_IS_4}};
-    play_well(&s, *state, "--steps 10 --checkpoint-every 4 --sync dpsgd");
+    play_well(&s, RANKS, *state, "--steps 10 --checkpoint-every 4 --sync dpsgd");
     assert_kept(*state, " 4 8 10");
     const toy_log *log = &s.run.toy.log[1]; /* rank 0 looks by itself as well */
     assert_int_equal(log->look_count, 4);
@@ -154,7 +97,7 @@ static void with_gossip_too(void **state)
 static void without_a_test_set_its_figures_are_the_runs(void **state)
 {
     show s = {.run.toy = {.validated = true, .untested = true, .extra = BEST_IS_4}};
-    play_well(&s, *state, "--steps 10");
+    play_well(&s, RANKS, *state, "--steps 10");
     cJSON *summary = read_summary(*state);
     assert_true(number(summary, "loss") == 6.5 && number(summary, "chosen_step") == 4);
     cJSON_Delete(summary);
@@ -163,7 +106,7 @@ static void without_a_test_set_its_figures_are_the_runs(void **state)
 static void without_a_validation_set_nothing_is_chosen(void **state)
 {
     show s = {.run.toy.extra = BEST_IS_4};
-    play_well(&s, *state, "--steps 10");
+    play_well(&s, RANKS, *state, "--steps 10");
     assert_kept(*state, " 8 10");
     cJSON *summary = read_summary(*state);
     assert_true(number(summary, "loss") == 8.5 && number(summary, "chosen_step") == 10);
@@ -174,7 +117,7 @@ static void without_a_folder_the_last_weights_are_tested(void **state)
 {
     (void)state;
     show s = {.run.toy = {.validated = true, .extra = BEST_IS_4}};
-    play_well(&s, NULL, "--steps 10");
+    play_well(&s, RANKS, NULL, "--steps 10");
     assert_tested_with(&s, 2);
 }
 
@@ -183,12 +126,12 @@ static void without_a_folder_the_last_weights_are_tested(void **state)
 static void a_run_that_goes_on_remembers_the_best(void **state)
 {
     show s = {.run.toy = {.validated = true, .extra = BEST_IS_4}};
-    play_well(&s, *state, "--steps 10");
-    play_well(&s, *state, "--steps 16 --resume");
+    play_well(&s, RANKS, *state, "--steps 10");
+    play_well(&s, RANKS, *state, "--steps 16 --resume");
     assert_kept(*state, " 4 12 16");
     check_summary(*state, 4, 16, 6.5);
     s.run.toy.extra[20] = -1;
-    play_well(&s, *state, "--steps 20 --resume");
+    play_well(&s, RANKS, *state, "--steps 20 --resume");
     assert_kept(*state, " 16 20");
     check_summary(*state, 20, 20, 4.5);
 }
@@ -199,11 +142,11 @@ static void a_best_that_is_gone_is_forgotten(void **state)
 {
     char words[FOLDER_PATH + 64];
     show s = {.run.toy = {.validated = true, .extra = {[4] = 1, [8] = 2, [12] = -1, [16] = 5}}};
-    play_well(&s, *state, "--steps 12");
+    play_well(&s, RANKS, *state, "--steps 12");
     assert_kept(*state, " 8 12");
     s.run.toy.extra[12] = 3;
     snprintf(words, sizeof words, "--steps 16 --resume %s/checkpoints/step-00000008", (char *)*state);
-    play_well(&s, *state, words);
+    play_well(&s, RANKS, *state, words);
     assert_kept(*state, " 12 16");
     check_summary(*state, 12, 16, 8.5);
 }
@@ -225,14 +168,14 @@ static void damage(const char *out, uint64_t step)
 static void a_best_that_is_damaged_is_told_by_all(void **state)
 {
     show s = {.run.toy = {.validated = true, .extra = BEST_IS_4}};
-    play_well(&s, *state, "--steps 10");
+    play_well(&s, RANKS, *state, "--steps 10");
     damage(*state, 4);
-    play(&s, *state, "--steps 16 --resume");
+    play(&s, RANKS, *state, "--steps 16 --resume");
     for (int rank = 0; rank < RANKS; rank++) {
-        assert_int_equal(s.crew[rank].status, TW_ERROR_FORMAT);
+        assert_int_equal(s.run.crew[rank].status, TW_ERROR_FORMAT);
         assert_true(s.results[rank].agreed);
     }
-    assert_non_null(strstr(s.crew[0].text, "step-00000004"));
+    assert_non_null(strstr(s.run.crew[0].text, "step-00000004"));
     assert_kept(*state, " 4 12 16");
 }
 

@@ -66,7 +66,6 @@ static void resumed_equals_uninterrupted(void **state)
     take_steps(&b.worker, 12);
     assert_int_equal(weights(&b.worker), expected);
     close_bench(&b);
-    run.settings.resume = NULL;
     small_run_end(&run);
 }
 
@@ -125,7 +124,6 @@ static void other_settings_are_refused_by_name(void **state)
     other = fresh;
     other.settings.lr = 0.1; /* may be changed */
     assert_ok(resume(&other));
-    network.settings.resume = NULL;
     small_run_end(&network);
     small_run_end(&own);
 }
@@ -158,7 +156,6 @@ static void long_settings_count_to_their_end(void **state)
     write_long_spec(spec, ",values=fp32");
     assert_fails(resume(&run), TW_ERROR_STATE, "sync dgc");
     run.settings.sync = given;
-    run.settings.resume = NULL;
     small_run_end(&run);
 }
 
@@ -172,14 +169,14 @@ static long file_size(const char *path)
     return size;
 }
 
-/* Inverts one byte; doing it twice mends the file. */
+/* One bit of a byte; doing it twice mends the file. */
 static void flip_byte(const char *path, long at)
 {
     FILE *file = fopen(path, "r+b");
     fseek(file, at, SEEK_SET);
     int byte = fgetc(file);
     fseek(file, at, SEEK_SET);
-    fputc(~byte & 0xff, file);
+    fputc(byte ^ 1, file);
     fclose(file);
 }
 
@@ -210,40 +207,31 @@ static void check_damaged_text(const small_run *run, const char *path)
     fclose(file);
     const char *text = memmem(start, size, "\"thinwire\":\"", 12);
     assert_non_null(text);
-    long at = text + 12 - start;
-    file = fopen(path, "r+b");
-    fseek(file, at, SEEK_SET);
-    fputc(start[at] ^ 1, file);
-    fclose(file);
+    flip_byte(path, text + 12 - start);
     assert_fails(resume(run), TW_ERROR_FORMAT, path);
-    file = fopen(path, "r+b");
-    fseek(file, at, SEEK_SET);
-    fputc(start[at], file);
-    fclose(file);
+    flip_byte(path, text + 12 - start);
 }
 
-static void damage_is_found_in(const char *name, void **state)
+/* The path of a file of the checkpoint of step 5. */
+static const char *file_at_five(const small_run *run, const char *name, char path[FOLDER_PATH])
 {
-    small_run run;
-    small_run_begin(&run, *state, "cnn");
-    write_at_five(&run);
-    run.settings.resume = "";
-    char path[FOLDER_PATH];
-    snprintf(path, sizeof path, "%s/checkpoints/step-00000005/%s", run.settings.out, name);
-    check_damaged_text(&run, path);
-    check_damage(&run, path);
-    run.settings.resume = NULL;
-    small_run_end(&run);
+    snprintf(path, FOLDER_PATH, "%s/checkpoints/step-00000005/%s", run->settings.out, name);
+    return path;
 }
 
-static void damaged_model_file_is_found(void **state)
+static void damage_is_found(void **state)
 {
-    damage_is_found_in("model.safetensors", state);
-}
-
-static void damaged_worker_file_is_found(void **state)
-{
-    damage_is_found_in("worker-0.safetensors", state);
+    static const char *const names[] = {"model.safetensors", "worker-0.safetensors"};
+    for (int i = 0; i < 2; i++) {
+        small_run run;
+        char path[FOLDER_PATH];
+        small_run_begin(&run, *state, "cnn");
+        write_at_five(&run);
+        run.settings.resume = "";
+        check_damaged_text(&run, file_at_five(&run, names[i], path));
+        check_damage(&run, path);
+        small_run_end(&run);
+    }
 }
 
 /* Version 0.1 did not count what is sent between hosts, and later ones not the wait for data. */
@@ -256,8 +244,7 @@ static void a_file_without_the_bytes_between_hosts_is_read(void **state)
     char path[FOLDER_PATH];
     small_run_begin(&run, *state, "cnn");
     write_at_five(&run);
-    snprintf(path, sizeof path, "%s/checkpoints/step-00000005/worker-0.safetensors", run.settings.out);
-    assert_ok(tw_state_load(path, &saved));
+    assert_ok(tw_state_load(file_at_five(&run, "worker-0.safetensors", path), &saved));
     assert_ok(tw_state_get(saved, "totals", TW_F64, TOTAL_COUNT, kept));
     kept[TOTAL_BYTES_SENT] = 77;
     kept[TOTAL_BYTES_BETWEEN] = 7;
@@ -275,7 +262,6 @@ static void a_file_without_the_bytes_between_hosts_is_read(void **state)
         close_bench(&b);
     }
     tw_state_destroy(saved);
-    run.settings.resume = NULL;
     small_run_end(&run);
 }
 
@@ -289,8 +275,7 @@ static void an_epoch_of_six_sums_is_read(void **state)
     char path[FOLDER_PATH];
     small_run_begin(&run, *state, "cnn");
     write_at_five(&run);
-    snprintf(path, sizeof path, "%s/checkpoints/step-00000005/worker-0.safetensors", run.settings.out);
-    assert_ok(tw_state_load(path, &saved));
+    assert_ok(tw_state_load(file_at_five(&run, "worker-0.safetensors", path), &saved));
     assert_ok(tw_state_put(saved, "epoch", TW_F64, 1, (size_t[]){9}, old));
     assert_ok(checksum_put(saved));
     assert_ok(tw_state_save(saved, path));
@@ -302,7 +287,6 @@ static void an_epoch_of_six_sums_is_read(void **state)
     assert_true(e->loss == 3 && e->count == 8 && b.worker.skipped_in_a_row == 7);
     for (int i = 0; i < TASK_PARTS; i++) assert_true(e->parts[i] == (i < 6 ? i + 1 : 0));
     close_bench(&b);
-    run.settings.resume = NULL;
     small_run_end(&run);
 }
 
@@ -330,8 +314,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_that_cannot_begin_leaves_the_old, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(other_settings_are_refused_by_name, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(long_settings_count_to_their_end, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(damaged_model_file_is_found, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(damaged_worker_file_is_found, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(damage_is_found, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_file_without_the_bytes_between_hosts_is_read, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(an_epoch_of_six_sums_is_read, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(momentum_in_both_is_refused, make_folder, remove_folder),

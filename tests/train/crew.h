@@ -3,6 +3,7 @@
 #ifndef TEST_TRAIN_CREW_H
 #define TEST_TRAIN_CREW_H
 
+#include "error.h"
 #include "support.h"
 #include "worker.h"
 
@@ -57,6 +58,23 @@ static inline void crew_must_succeed(const crew_member *crew, int size)
 static inline tw_status crew_create_worker(crew_member *self)
 {
     return worker_create(self->settings, self->work, self->comm, &self->worker);
+}
+
+/* Up to step `last`, or until a worker that gossips has diverged. */
+static inline tw_status crew_take_steps(worker *w, uint64_t last)
+{
+    double loss;
+    while (w->step < last && !w->spoilt) TW_TRY(worker_step(w, &loss));
+    return TW_OK;
+}
+
+static inline tw_status crew_take_all_steps(crew_member *self)
+{
+    worker *w = &self->worker;
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(worker_begin(w));
+    TW_TRY(crew_take_steps(w, w->steps));
+    return worker_end(w);
 }
 
 #endif

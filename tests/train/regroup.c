@@ -156,25 +156,19 @@ static void take_over(char *out, const char *model, const char *sync)
     small_run_end(&own);
 }
 
-static void dgc_is_taken_over(void **state)
+static void what_schemes_remember_is_taken_over(void **state)
 {
-    take_over(*state, "cnn", "dgc:density=0.05,momentum=0.5");
-}
-
-static void running_statistics_are(void **state)
-{
-    take_over(*state, "resnet20", "powersgd");
-}
-
-static void pieces_of_sums_are(void **state)
-{
-    take_over(*state, "cnn", "sign:exchange=scatter");
-}
-
-/* The trainer gives a scheme that has momentum none of its own. */
-static void a_scheme_without_its_momentum_is(void **state)
-{
-    take_over(*state, "cnn", "sdagc");
+    static const char *const runs[][2] = {
+        {"cnn", "dgc:density=0.05,momentum=0.5"},
+        {"resnet20", "powersgd"},         /* running statistics are, too */
+        {"cnn", "sign:exchange=scatter"}, /* pieces of sums */
+        {"cnn", "sdagc"},                 /* has momentum, and the trainer gives it none of its own */
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        take_over(*state, runs[i][0], runs[i][1]);
+        remove_folder(state);
+        make_folder(state);
+    }
 }
 
 /* A length in steps counts steps. */
@@ -368,10 +362,7 @@ static void a_checkpoint_of_version_0_1_is_taken_over(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(dgc_is_taken_over, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(running_statistics_are, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(pieces_of_sums_are, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_scheme_without_its_momentum_is, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(what_schemes_remember_is_taken_over, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(steps_stay_steps, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(the_spec_in_force_is, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_checkpoint_of_version_0_1_is_taken_over, make_folder, remove_folder),

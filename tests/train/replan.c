@@ -3,8 +3,6 @@
 #include "replan.h"
 #include "changes.h"
 #include "checkpoint.h"
-#include "crew.h"
-#include "error.h"
 #include "exchange.h"
 #include "run.h"
 #include "toy.h"
@@ -87,14 +85,6 @@ static tw_status walk_path(crew_member *self)
     return worker_end(w);
 }
 
-static void play(toy_run *r, crew_member *crew, tw_status (*part)(crew_member *self), void *context, const char *words)
-{
-    toy_begin(r, &toy_task, NULL, words);
-    crew_run(crew, RANKS,
-             (crew_member){.play = part, .settings = &r->settings, .work = &r->toy.base, .context = context});
-    toy_end(r);
-}
-
 static void test_nothing_of_a_gradient_is_lost(void **state)
 {
     (void)state;
@@ -103,10 +93,9 @@ static void test_nothing_of_a_gradient_is_lost(void **state)
         const uint64_t steps = p->steps[0] + p->steps[1] + p->steps[2] + p->steps[3];
         char words[128];
         toy_run r = {0};
-        crew_member crew[CREW_MOST];
         snprintf(words, sizeof words, "--sync %s --steps 20", p->specs[0]);
-        play(&r, crew, walk_path, (void *)(uintptr_t)p, words);
-        crew_must_succeed(crew, RANKS);
+        toy_play(&r, RANKS, walk_path, (void *)(uintptr_t)p, NULL, words);
+        crew_must_succeed(r.crew, RANKS);
         for (int rank = 0; rank < RANKS; rank++)
             for (size_t i = 0; i < TOY_PARAMETERS; i++) {
                 const double expected = (double)toy_start(i) - mean_gradients(steps, i);
@@ -159,10 +148,9 @@ static void test_nothing_is_paid_twice(void **state)
     (void)state;
     for (size_t k = 0; k < 2; k++) {
         toy_run r = {.toy.gradient = sick_gradient};
-        crew_member crew[CREW_MOST];
-        play(&r, crew, skip_after_change, (void *)(uintptr_t)specs[k],
-             "--sync topk:density=0.1,min_elements=1,min_sent=1,leftovers=fp32 --steps 20");
-        crew_must_succeed(crew, RANKS);
+        toy_play(&r, RANKS, skip_after_change, (void *)(uintptr_t)specs[k], NULL,
+                 "--sync topk:density=0.1,min_elements=1,min_sent=1,leftovers=fp32 --steps 20");
+        crew_must_succeed(r.crew, RANKS);
         for (size_t i = 0; i < TOY_PARAMETERS; i++) {
             double expected = (double)toy_start(i) - mean_gradients(10, i);
             for (size_t rank = k == 0 && i < TOY_MATRIX ? SICK_RANK : 0; rank < RANKS; rank++) {
@@ -206,9 +194,8 @@ static void test_moments_become_their_mean(void **state)
     (void)state;
     moments m;
     toy_run r = {0};
-    crew_member crew[CREW_MOST];
-    play(&r, crew, leave_local_steps, &m, "--sync local:every=4 --optimizer adam");
-    crew_must_succeed(crew, RANKS);
+    toy_play(&r, RANKS, leave_local_steps, &m, NULL, "--sync local:every=4 --optimizer adam");
+    crew_must_succeed(r.crew, RANKS);
     assert_memory_not_equal(m.before[0], m.before[1], sizeof m.before[0]);
     for (size_t i = 0; i < 2 * TOY_PARAMETERS; i++) {
         const float mean = (m.before[0][i] + m.before[1][i] + m.before[2][i]) / RANKS;
@@ -236,12 +223,11 @@ static void test_what_cannot_be_left(void **state)
     for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
         char words[64];
         toy_run r = {0};
-        crew_member crew[CREW_MOST];
         snprintf(words, sizeof words, "--sync %s --momentum 0.9", pairs[k][0]);
-        play(&r, crew, switch_at_once, (void *)(uintptr_t)pairs[k][1], words);
+        toy_play(&r, RANKS, switch_at_once, (void *)(uintptr_t)pairs[k][1], NULL, words);
         for (int rank = 0; rank < RANKS; rank++) {
-            assert_true(tw_status_is_error(crew[rank].status));
-            if (!strstr(crew[rank].text, pairs[k][2])) fail_msg("%s: %s", pairs[k][0], crew[rank].text);
+            assert_true(tw_status_is_error(r.crew[rank].status));
+            if (!strstr(r.crew[rank].text, pairs[k][2])) fail_msg("%s: %s", pairs[k][0], r.crew[rank].text);
         }
     }
 }
@@ -261,14 +247,14 @@ static void test_a_record_is_repeated(void **state)
     static const path by_hand = {{"powersgd:rank=1,min_elements=1", "bf16", "local:every=2"}, {5, 6, 9}};
     static char record[] = "5 bf16; 11 local:every=2";
     toy_run hand = {0}, run = {0};
-    crew_member crew[CREW_MOST];
     (void)state;
-    play(&hand, crew, walk_path, (void *)(uintptr_t)&by_hand, "--sync powersgd:rank=1,min_elements=1 --steps 20");
-    crew_must_succeed(crew, RANKS);
+    toy_play(&hand, RANKS, walk_path, (void *)(uintptr_t)&by_hand, NULL,
+             "--sync powersgd:rank=1,min_elements=1 --steps 20");
+    crew_must_succeed(hand.crew, RANKS);
     toy_begin(&run, &toy_task, NULL, "--sync powersgd:rank=1,min_elements=1 --steps 20 --check-every 0");
     run.settings.planned_changes = record;
-    crew_run(crew, RANKS, (crew_member){.play = run_one, .settings = &run.settings, .work = &run.toy.base});
-    crew_must_succeed(crew, RANKS);
+    crew_run(run.crew, RANKS, (crew_member){.play = run_one, .settings = &run.settings, .work = &run.toy.base});
+    crew_must_succeed(run.crew, RANKS);
     run.settings.planned_changes = NULL;
     toy_end(&run);
     for (int rank = 0; rank < RANKS; rank++)
@@ -393,7 +379,6 @@ static void test_it_goes_on_by_what_suits_the_line(void **state)
 {
     journey j = {.noise = 0.4};
     toy_run hand = {.toy.before = no_step};
-    crew_member crew[CREW_MOST];
     (void)state;
     go(&j, NULL);
     assert_int_equal(j.changes.count, 2);
@@ -402,8 +387,8 @@ static void test_it_goes_on_by_what_suits_the_line(void **state)
     assert_in_range(j.changes.all[0].step, FALL + WINDOW, FALL + 4 * WINDOW);
     assert_in_range(j.changes.all[1].step, RISE + WINDOW, RISE + 4 * WINDOW);
     assert_int_equal(j.calls, 2);
-    play(&hand, crew, repeat, &j.changes, "--sync allreduce --steps 900 --lr 0.01");
-    crew_must_succeed(crew, RANKS);
+    toy_play(&hand, RANKS, repeat, &j.changes, NULL, "--sync allreduce --steps 900 --lr 0.01");
+    crew_must_succeed(hand.crew, RANKS);
     assert_memory_equal(hand.toy.log[0].final, j.final[0], sizeof j.final[0]);
 }
 

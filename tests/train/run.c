@@ -1,36 +1,7 @@
 /* When a run does what: checks of the replicas, evaluations, checkpoints, the journal, and how it ends. */
-#include "run.h"
-#include "crew.h"
-#include "error.h"
-#include "folder.h"
-#include "toy.h"
+#include "show.h"
 
-#include <cJSON.h>
 #include <math.h>
-
-enum { RANKS = 2 };
-
-typedef struct show {
-    toy_run run;
-    crew_member crew[CREW_MOST];
-    run_result results[CREW_MOST];
-} show;
-
-static tw_status run_one(crew_member *self)
-{
-    return run_worker(self->settings, self->work, self->comm, &((run_result *)self->context)[self->rank]);
-}
-
-/* A run of the toy as the test has prepared it. */
-static void play(show *s, const task_ops *ops, int workers, const char *out, const char *words)
-{
-    memset(s->run.toy.log, 0, sizeof s->run.toy.log);
-    toy_begin(&s->run, ops, out, words);
-    crew_run(
-        s->crew, workers,
-        (crew_member){.play = run_one, .settings = &s->run.settings, .work = &s->run.toy.base, .context = s->results});
-    toy_end(&s->run);
-}
 
 /* ---- replicas ---------------------------------------------------------------------------------------------------- */
 
@@ -53,24 +24,18 @@ static void replicas_are_compared_as_often_as_was_asked(void **state)
                 {"--check-every 3 --sync topk:density=1,min_elements=1", "after step 3:"}};
     for (size_t k = 0; k < sizeof runs / sizeof *runs; k++) {
         show s = {.run.toy.before = disturb};
-        play(&s, &toy_task, RANKS, *state, runs[k].words);
+        play(&s, RANKS, *state, runs[k].words);
         for (int rank = 0; rank < RANKS; rank++) {
-            assert_int_equal(s.crew[rank].status, TW_ERROR_STATE);
-            if (!strstr(s.crew[rank].text, runs[k].found)) fail_msg("%s: %s", runs[k].words, s.crew[rank].text);
+            assert_int_equal(s.run.crew[rank].status, TW_ERROR_STATE);
+            if (!strstr(s.run.crew[rank].text, runs[k].found)) fail_msg("%s: %s", runs[k].words, s.run.crew[rank].text);
             assert_true(s.results[rank].diverged && s.results[rank].agreed && !s.results[rank].interrupted);
         }
         if (k == 1) assert_false(folder_has_checkpoint(*state)); /* of step 4, an epoch's end */
-        remove_folder(state);
-        make_folder(state);
+        begin_anew(state);
     }
 }
 
 /* ---- evaluations ------------------------------------------------------------------------------------------------- */
-
-static void must_succeed(const show *s, int workers)
-{
-    crew_must_succeed(s->crew, workers);
-}
 
 typedef struct look_expected {
     uint64_t steps;
@@ -99,14 +64,11 @@ static void epochs_and_the_run_end_with_an_evaluation(void **state)
         {4, TASK_VALIDATION}, {8, TASK_VALIDATION}, {10, TASK_VALIDATION}, {10, TASK_TEST}};
     show plain = {0}, tested = {.run.toy.validated = true},
          untested = {.run.toy = {.validated = true, .untested = true}};
-    play(&plain, &toy_task, RANKS, NULL, "--steps 10");
-    must_succeed(&plain, RANKS);
+    play_well(&plain, RANKS, NULL, "--steps 10");
     check_looks(&plain, RANKS, test_only, 3);
-    play(&tested, &toy_task, RANKS, NULL, "--steps 10");
-    must_succeed(&tested, RANKS);
+    play_well(&tested, RANKS, NULL, "--steps 10");
     check_looks(&tested, RANKS, both, 4);
-    play(&untested, &toy_task, RANKS, NULL, "--steps 10");
-    must_succeed(&untested, RANKS);
+    play_well(&untested, RANKS, NULL, "--steps 10");
     check_looks(&untested, RANKS, both, 3);
 }
 
@@ -116,8 +78,7 @@ static void a_plateau_is_told_each_epochs_loss(void **state)
     (void)state;
     static const float rates[] = {1, 1, 0.125f, 0.125f};
     show s = {.run.toy = {.validated = true, .apart = 1, .extra = {[4] = 3, [8] = 4, [12] = 2, [16] = 2}}};
-    play(&s, &toy_task, RANKS, NULL, "--steps 16 --schedule plateau:0.125");
-    must_succeed(&s, RANKS);
+    play_well(&s, RANKS, NULL, "--steps 16 --schedule plateau:0.125");
     for (int rank = 0; rank < RANKS; rank++) {
         const toy_log *log = &s.run.toy.log[rank];
         for (uint64_t step = 0; step < 15; step++) {
@@ -131,10 +92,10 @@ static void a_plateau_is_told_each_epochs_loss(void **state)
 static void a_loss_that_is_not_finite_ends_the_run(void **state)
 {
     show s = {.run.toy.extra = {[4] = NAN}};
-    play(&s, &toy_task, RANKS, *state, "");
+    play(&s, RANKS, *state, "");
     for (int rank = 0; rank < RANKS; rank++) {
-        assert_int_equal(s.crew[rank].status, TW_ERROR_NONFINITE);
-        assert_non_null(strstr(s.crew[rank].text, "at step 4"));
+        assert_int_equal(s.run.crew[rank].status, TW_ERROR_NONFINITE);
+        assert_non_null(strstr(s.run.crew[rank].text, "at step 4"));
         assert_true(s.results[rank].agreed && !s.results[rank].diverged);
         assert_int_equal(s.run.toy.log[rank].step_count, 4);
     }
@@ -166,14 +127,12 @@ static void check_newest(void **state, const char *words, const int *expected)
 {
     newest n = {.out = *state};
     show s = {.run.toy = {.before = look_for_checkpoints, .context = &n}};
-    play(&s, &toy_task, RANKS, *state, words);
-    must_succeed(&s, RANKS);
+    play_well(&s, RANKS, *state, words);
     n.at[10] = newest_checkpoint(*state);
     for (int step = 0; step <= 10; step++)
         if (n.at[step] != expected[step])
             fail_msg("%s: after step %d the newest is %d, not %d", words, step, n.at[step], expected[step]);
-    remove_folder(state);
-    make_folder(state);
+    begin_anew(state);
 }
 
 static void checkpoints_are_of_the_steps_that_were_asked_for(void **state)
@@ -213,13 +172,11 @@ static void the_model_has_the_mean_statistic_and_each_worker_its_own(void **stat
         show s = {0};
         char words[64];
         snprintf(words, sizeof words, "--steps 10 --checkpoint-every 3 --sync %s", specs[k]);
-        play(&s, &toy_task, 4, *state, words);
-        must_succeed(&s, 4);
+        play_well(&s, 4, *state, words);
         assert_true(statistic_in(*state, 9, "model") == 23);
         assert_true(statistic_in(*state, 9, "worker-0") == 8);
         assert_true(statistic_in(*state, 9, "worker-3") == 38);
-        remove_folder(state);
-        make_folder(state);
+        begin_anew(state);
     }
 }
 
@@ -249,19 +206,14 @@ static void check_resumed(void **state, const char *words, int done)
     char line[300];
     show whole = {.run.toy = {.gradient = remember, .extra = {[4] = 1, [8] = 2}}}, resumed = whole;
     snprintf(line, sizeof line, "%s --steps 10 --seed 5", words);
-    play(&whole, &toy_task, RANKS, *state, line);
-    must_succeed(&whole, RANKS);
-    remove_folder(state);
-    make_folder(state);
+    play_well(&whole, RANKS, *state, line);
+    begin_anew(state);
     snprintf(line, sizeof line, "%s --steps %d --seed 5", words, done);
-    play(&resumed, &toy_task, RANKS, *state, line);
-    must_succeed(&resumed, RANKS);
+    play_well(&resumed, RANKS, *state, line);
     snprintf(line, sizeof line, "%s --steps 10 --seed 5 --resume", words);
-    play(&resumed, &toy_task, RANKS, *state, line);
-    must_succeed(&resumed, RANKS);
+    play_well(&resumed, RANKS, *state, line);
     compare_courses(&whole, &resumed, RANKS, (size_t)done);
-    remove_folder(state);
-    make_folder(state);
+    begin_anew(state);
 }
 
 static void resumed_is_uninterrupted_with_all_that_is_carried(void **state)
@@ -294,11 +246,10 @@ static float spoil_all(const toy_learner *l, uint64_t step, size_t element)
 static void ten_skipped_in_a_row_may_be_of_two_runs(void **state)
 {
     show s = {.run.toy.gradient = spoil_all};
-    play(&s, &toy_task, RANKS, *state, "--steps 8 --seed 5");
-    must_succeed(&s, RANKS);
-    play(&s, &toy_task, RANKS, *state, "--steps 30 --seed 5 --resume");
+    play_well(&s, RANKS, *state, "--steps 8 --seed 5");
+    play(&s, RANKS, *state, "--steps 30 --seed 5 --resume");
     for (int rank = 0; rank < RANKS; rank++) {
-        assert_int_equal(s.crew[rank].status, TW_ERROR_NONFINITE);
+        assert_int_equal(s.run.crew[rank].status, TW_ERROR_NONFINITE);
         assert_int_equal(s.run.toy.log[rank].step_count, 4);
     }
 }
@@ -306,12 +257,11 @@ static void ten_skipped_in_a_row_may_be_of_two_runs(void **state)
 static void an_earlier_run_is_not_written_over(void **state)
 {
     show s = {0};
-    play(&s, &toy_task, RANKS, *state, "");
-    must_succeed(&s, RANKS);
-    play(&s, &toy_task, RANKS, *state, "--steps 10");
+    play_well(&s, RANKS, *state, "");
+    play(&s, RANKS, *state, "--steps 10");
     for (int rank = 0; rank < RANKS; rank++) {
-        assert_int_equal(s.crew[rank].status, TW_ERROR_ARGUMENT);
-        assert_non_null(strstr(s.crew[rank].text, "--resume"));
+        assert_int_equal(s.run.crew[rank].status, TW_ERROR_ARGUMENT);
+        assert_non_null(strstr(s.run.crew[rank].text, "--resume"));
         assert_int_equal(s.run.toy.log[rank].step_count, 0);
     }
 }
@@ -332,13 +282,6 @@ static size_t read_lines(const char *out, cJSON *lines[LINES])
     return count;
 }
 
-static double number(const cJSON *line, const char *name)
-{
-    const cJSON *item = cJSON_GetObjectItem(line, name);
-    assert_non_null(item);
-    return item->valuedouble;
-}
-
 static void check_line(const cJSON *line, const char *kind, int step)
 {
     assert_string_equal(cJSON_GetObjectItem(line, "kind")->valuestring, kind);
@@ -353,8 +296,7 @@ static void the_journal_tells_rank_0s_losses_rates_and_bytes(void **state)
 {
     cJSON *lines[LINES];
     show s = {.run.toy = {.loss = {9, 2, 2, 3, 4, 4, 4, 4, 6, 7}, .extra = {[4] = 1, [8] = 2, [10] = 3}}};
-    play(&s, &toy_task, RANKS, *state, "--steps 10 --lr 4 --warmup 4");
-    must_succeed(&s, RANKS);
+    play_well(&s, RANKS, *state, "--steps 10 --lr 4 --warmup 4");
     size_t count = read_lines(*state, lines);
     assert_int_equal(count, 6); /* start, step 1, epoch, epoch, step 10, the end */
     check_line(lines[1], "step", 1);
@@ -371,25 +313,11 @@ static void the_journal_tells_rank_0s_losses_rates_and_bytes(void **state)
     for (size_t i = 0; i < count; i++) cJSON_Delete(lines[i]);
 }
 
-static cJSON *read_summary(const char *out)
-{
-    char path[FOLDER_PATH], text[8192];
-    snprintf(path, sizeof path, "%s/summary.json", out);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    cJSON *summary = cJSON_Parse(text);
-    assert_non_null(summary);
-    return summary;
-}
-
 /* The validation set's losses are apart from the test set's: which of them stands under which name. */
 static void check_summary(bool validated, bool untested, const char *split, double loss)
 {
     show s = {.run.toy = {.validated = validated, .untested = untested, .apart = 100}};
-    play(&s, &toy_task, RANKS, test_folder, "--steps 4");
-    must_succeed(&s, RANKS);
+    play_well(&s, RANKS, test_folder, "--steps 4");
     cJSON *summary = read_summary(test_folder), *validation = cJSON_GetObjectItem(summary, "validation");
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(summary, "split")), split);
     assert_true(number(summary, "loss") == loss);
@@ -410,8 +338,7 @@ static void a_summary_tells_the_test_set_from_the_validation_set(void **state)
     } cases[] = {{false, false, "test", 5.5}, {true, false, "test", 5.5}, {true, true, "validation", 105.5}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         check_summary(cases[i].validated, cases[i].untested, cases[i].split, cases[i].loss);
-        remove_folder(state);
-        make_folder(state);
+        begin_anew(state);
     }
 }
 
@@ -422,8 +349,7 @@ static void with_gossip_rank_0_looks_alone_until_the_end(void **state)
 {
     (void)state;
     show s = {.run.toy.validated = true};
-    play(&s, &toy_task, RANKS, NULL, "--sync dpsgd");
-    must_succeed(&s, RANKS);
+    play_well(&s, RANKS, NULL, "--sync dpsgd");
     const toy_log *first = &s.run.toy.log[0], *second = &s.run.toy.log[1];
     assert_int_equal(first->look_count, 3);
     assert_int_equal(second->look_count, 2);
@@ -444,8 +370,7 @@ static void with_gossip_a_step_is_read_computed_and_added(void **state)
 {
     (void)state;
     show s = {0};
-    play(&s, &toy_task, RANKS, NULL, "--sync adpsgd-d1 --lr 0.5");
-    must_succeed(&s, RANKS);
+    play_well(&s, RANKS, NULL, "--sync adpsgd-d1 --lr 0.5");
     float at[RANKS] = {toy_start(0), toy_start(0)};
     for (uint64_t step = 0; step < 8; step++) {
         float mean = (at[0] + at[1]) / 2;
@@ -462,9 +387,9 @@ static void a_plateau_has_no_shared_loss_with_gossip(void **state)
 {
     (void)state;
     show s = {0};
-    play(&s, &toy_task, RANKS, NULL, "--sync dpsgd --schedule plateau:0.5");
-    assert_int_equal(s.crew[1].status, TW_ERROR_ARGUMENT);
-    assert_non_null(strstr(s.crew[1].text, "--schedule plateau:0.5"));
+    play(&s, RANKS, NULL, "--sync dpsgd --schedule plateau:0.5");
+    assert_int_equal(s.run.crew[1].status, TW_ERROR_ARGUMENT);
+    assert_non_null(strstr(s.run.crew[1].text, "--schedule plateau:0.5"));
     assert_true(s.results[1].agreed);
 }
 
@@ -480,16 +405,15 @@ static void with_gossip_one_that_is_lost_ends_all(void **state)
         show s = {.run.toy.gradient = spoil_worker_1};
         char words[64];
         snprintf(words, sizeof words, "--steps 40 --sync %s", specs[k]);
-        play(&s, &toy_task, RANKS, *state, words);
+        play(&s, RANKS, *state, words);
         for (int rank = 0; rank < RANKS; rank++) {
-            assert_int_equal(s.crew[rank].status, TW_ERROR_NONFINITE);
-            assert_non_null(strstr(s.crew[rank].text, "10 steps in a row"));
+            assert_int_equal(s.run.crew[rank].status, TW_ERROR_NONFINITE);
+            assert_non_null(strstr(s.run.crew[rank].text, "10 steps in a row"));
             assert_true(s.results[rank].agreed);
         }
         if (k == 1) assert_int_equal(s.run.toy.log[1].step_count, 12); /* the others stop with all */
         assert_false(folder_has_checkpoint(*state));
-        remove_folder(state);
-        make_folder(state);
+        begin_anew(state);
     }
 }
 
@@ -504,8 +428,7 @@ static void kept_gradients_are_what_is_handed_over(void **state)
     show s = {0};
     snprintf(words, sizeof words, "--sync topk:density=1,min_elements=1 --clip 0.5 --dump-steps 3 --dump-gradients %s",
              (char *)*state);
-    play(&s, &toy_task, RANKS, NULL, words);
-    must_succeed(&s, RANKS);
+    play_well(&s, RANKS, NULL, words);
     snprintf(path, sizeof path, "%s/step-000003.safetensors", (char *)*state);
     assert_ok(tw_state_load(path, &file));
     assert_ok(tw_state_get(file, "matrix", TW_F32, TOY_MATRIX, kept));

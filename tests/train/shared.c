@@ -1,6 +1,5 @@
-/* What the workers of a run make one: the start, running statistics, the evaluation, the sums of a run. */
-#include "crew.h"
-#include "error.h"
+/* What the workers of a run make one: the start, running statistics, the evaluation, the sums of a run, its end. */
+#include "agree.h"
 #include "exchange_gradients.h"
 #include "summary.h"
 #include "toy.h"
@@ -10,20 +9,10 @@
 
 enum { RANKS = 4 };
 
-static void run(toy_run *r, crew_member *crew, tw_status (*play)(crew_member *self), void *context, const char *words)
+static void run(toy_run *r, tw_status (*part)(crew_member *self), void *context, const char *words)
 {
-    toy_begin(r, &toy_task, NULL, words);
-    crew_run(crew, RANKS,
-             (crew_member){.play = play, .settings = &r->settings, .work = &r->toy.base, .context = context});
-    crew_must_succeed(crew, RANKS);
-    toy_end(r);
-}
-
-static tw_status take_steps(worker *w, uint64_t last)
-{
-    double loss;
-    while (w->step < last) TW_TRY(worker_step(w, &loss));
-    return TW_OK;
+    toy_play(r, RANKS, part, context, NULL, words);
+    crew_must_succeed(r->crew, RANKS);
 }
 
 /* ---- the start --------------------------------------------------------------------------------------------------- */
@@ -58,9 +47,8 @@ static void all_begin_with_rank_0s_weights_and_moments(void **state)
 {
     (void)state;
     toy_run r = {0};
-    crew_member crew[CREW_MOST];
     spread_state seen[RANKS] = {0};
-    run(&r, crew, spread, seen, "--optimizer adam");
+    run(&r, spread, seen, "--optimizer adam");
     for (int rank = 0; rank < RANKS; rank++) assert_memory_equal(&seen[rank], &seen[0], sizeof seen[0]);
     assert_true(seen[0].parameters[3] == 3 && seen[0].optimiser[3] == 3);
 }
@@ -77,7 +65,7 @@ static tw_status judge(crew_member *self)
     worker *w = &self->worker;
     judgement *j = &((judgement *)self->context)[self->rank];
     TW_TRY(crew_create_worker(self));
-    TW_TRY(take_steps(w, 3));
+    TW_TRY(crew_take_steps(w, 3));
     TW_TRY(worker_evaluate(w, TASK_TEST, &j->of_all));
     j->statistic = *w->learner->buffers;
     return worker_evaluate_own(w, TASK_VALIDATION, &j->own);
@@ -88,9 +76,8 @@ static void evaluation_is_with_the_mean_of_all_statistics(void **state)
 {
     (void)state;
     toy_run r = {0};
-    crew_member crew[CREW_MOST];
     judgement seen[RANKS];
-    run(&r, crew, judge, seen, "");
+    run(&r, judge, seen, "");
     for (int rank = 0; rank < RANKS; rank++) {
         assert_true(r.toy.log[rank].looks[0].statistic == 17);
         assert_true(seen[rank].statistic == (float)(10 * rank + 2));
@@ -102,9 +89,8 @@ static void every_item_is_evaluated_once(void **state)
 {
     (void)state;
     toy_run r = {.toy = {.loss = {1, NAN, 4}, .extra = {[3] = 0.5f}}};
-    crew_member crew[CREW_MOST];
     judgement seen[RANKS];
-    run(&r, crew, judge, seen, "");
+    run(&r, judge, seen, "");
     for (int rank = 0; rank < RANKS; rank++) {
         const toy_look *look = &r.toy.log[rank].looks[0];
         assert_int_equal(look->split, TASK_TEST);
@@ -124,7 +110,7 @@ static tw_status judge_at_six(crew_member *self)
 {
     worker *w = &self->worker;
     TW_TRY(crew_create_worker(self));
-    TW_TRY(take_steps(w, 6));
+    TW_TRY(crew_take_steps(w, 6));
     return worker_evaluate(w, TASK_TEST, &((judgement *)self->context)[self->rank].of_all);
 }
 
@@ -133,9 +119,8 @@ static void the_training_loss_is_that_of_the_epoch(void **state)
 {
     (void)state;
     toy_run r = {.toy = {.loss = {100, 100, 100, 100, 3, 5}}};
-    crew_member crew[CREW_MOST];
     judgement seen[RANKS];
-    run(&r, crew, judge_at_six, seen, "");
+    run(&r, judge_at_six, seen, "");
     assert_near(seen[2].of_all.train_loss, 4 + 1.5, 1e-12);
     assert_true(seen[2].of_all.score.count == TOY_ITEMS);
 }
@@ -145,7 +130,6 @@ static void the_training_loss_is_that_of_the_epoch(void **state)
 typedef struct books {
     totals sums;
     tw_reducer_counts stats;
-    tw_gossip_counts gossip;
 } books;
 
 static tw_status keep_books(crew_member *self)
@@ -154,7 +138,7 @@ static tw_status keep_books(crew_member *self)
     books *b = &((books *)self->context)[self->rank];
     TW_TRY(crew_create_worker(self));
     for (int i = 0; i < TOTAL_COUNT; i++) w->before.values[i] = 1000 * i;
-    TW_TRY(take_steps(w, 7));
+    TW_TRY(crew_take_steps(w, 7));
     TW_TRY(worker_totals(w, &b->sums));
     b->stats.struct_size = sizeof b->stats;
     return tw_reducer_stats(reducer_of(w), &b->stats);
@@ -165,9 +149,8 @@ static void a_runs_bytes_are_those_the_transport_counted(void **state)
 {
     (void)state;
     toy_run r = {0};
-    crew_member crew[CREW_MOST];
     books seen[RANKS] = {0};
-    run(&r, crew, keep_books, seen, "--sync scalecom:min_elements=1,min_sent=1,warmup_steps=0,rate=4");
+    run(&r, keep_books, seen, "--sync scalecom:min_elements=1,min_sent=1,warmup_steps=0,rate=4");
     for (int rank = 0; rank < RANKS; rank++) {
         const double *v = seen[rank].sums.values;
         const tw_reducer_counts *s = &seen[rank].stats;
@@ -208,7 +191,7 @@ static tw_status add_up(crew_member *self)
     addition *a = &((addition *)self->context)[self->rank];
     totals before, after;
     TW_TRY(crew_create_worker(self));
-    TW_TRY(take_steps(w, 7));
+    TW_TRY(crew_take_steps(w, 7));
     TW_TRY(worker_totals(w, &before));
     for (int i = 0; i < 2; i++) a->values[i] = (float)((i + 1) * (self->rank + 1));
     TW_TRY(w->learner->sum(w->learner->sum_context, a->values, 2));
@@ -223,10 +206,9 @@ static void what_a_learner_adds_up_is_traffic(void **state)
 {
     (void)state;
     toy_run r = {0};
-    crew_member crew[CREW_MOST];
     addition seen[RANKS] = {0};
     double sent = 0, received = 0;
-    run(&r, crew, add_up, seen, "--sync dgc");
+    run(&r, add_up, seen, "--sync dgc");
     for (int rank = 0; rank < RANKS; rank++) {
         assert_true(seen[rank].values[0] == 10 && seen[rank].values[1] == 20);
         assert_true(seen[rank].between == seen[rank].sent);
@@ -248,9 +230,8 @@ static void a_gossips_learner_is_alone(void **state)
 {
     (void)state;
     toy_run r = {0};
-    crew_member crew[CREW_MOST];
     int alone[RANKS] = {0};
-    run(&r, crew, nothing_to_add_up_with, alone, "--sync adpsgd-random");
+    run(&r, nothing_to_add_up_with, alone, "--sync adpsgd-random");
     for (int rank = 0; rank < RANKS; rank++) assert_int_equal(alone[rank], 1);
 }
 
@@ -261,7 +242,7 @@ static tw_status keep_books_of_two_gossips(crew_member *self)
     TW_TRY(crew_create_worker(self));
     for (uint64_t last = 4; last <= 8; last += 4) {
         TW_TRY(worker_begin(w));
-        TW_TRY(take_steps(w, last));
+        TW_TRY(crew_take_steps(w, last));
         TW_TRY(worker_end(w));
     }
     return worker_totals(w, &b->sums);
@@ -272,9 +253,8 @@ static void a_gossip_that_was_left_is_counted_once(void **state)
 {
     (void)state;
     toy_run r = {0};
-    crew_member crew[CREW_MOST];
     books seen[RANKS] = {0};
-    run(&r, crew, keep_books_of_two_gossips, seen, "--sync dpsgd");
+    run(&r, keep_books_of_two_gossips, seen, "--sync dpsgd");
     for (int rank = 0; rank < RANKS; rank++) {
         const double *v = seen[rank].sums.values;
         assert_true(v[TOTAL_BYTES_DENSE] == 8 * (2 * 3 * 4 * TOY_PARAMETERS / 4));
@@ -297,9 +277,8 @@ static void a_summary_has_the_mean_over_the_workers(void **state)
 {
     (void)state;
     toy_run r = {0};
-    crew_member crew[CREW_MOST];
     books seen[RANKS] = {0};
-    run(&r, crew, gather, seen, "");
+    run(&r, gather, seen, "");
     for (int rank = 0; rank < RANKS; rank++)
         for (int i = 0; i < TOTAL_COUNT; i++)
             assert_near(seen[rank].sums.values[i], 2.5e6 * (i + 1), 1000); /* handshakes, seconds */
@@ -334,9 +313,8 @@ static void a_summary_says_what_was_counted(void **state)
 {
     (void)state;
     toy_run r = {0};
-    crew_member crew[CREW_MOST];
     cJSON *summaries[RANKS] = {0};
-    run(&r, crew, sum_up, summaries, "--sync topk");
+    run(&r, sum_up, summaries, "--sync topk");
     const cJSON *s = summaries[1];
     assert_true(number(s, "bytes", "dense") == power(TOTAL_BYTES_DENSE));
     assert_true(number(s, "bytes", "sent") == power(TOTAL_BYTES_SENT));
@@ -360,7 +338,7 @@ static void a_summary_says_what_was_counted(void **state)
 static tw_status take_eight(crew_member *self)
 {
     TW_TRY(crew_create_worker(self));
-    TW_TRY(take_steps(&self->worker, 8));
+    TW_TRY(crew_take_steps(&self->worker, 8));
     return worker_totals(&self->worker, &((books *)self->context)[self->rank].sums);
 }
 
@@ -369,12 +347,34 @@ static void a_pause_is_taken_by_the_one_it_is_for(void **state)
 {
     (void)state;
     toy_run r = {0};
-    crew_member crew[CREW_MOST];
     books seen[RANKS] = {0};
-    run(&r, crew, take_eight, seen, "--pause 2:3:0.3");
+    run(&r, take_eight, seen, "--pause 2:3:0.3");
     const double *v = seen[2].sums.values;
     assert_true(v[TOTAL_SECONDS_COMPUTE] >= 0.3);
     assert_true(v[TOTAL_SECONDS_COMPUTE] - v[TOTAL_SECONDS_PASS] >= 0.29);
+}
+
+/* What rank 2 wants, all hear of. */
+static tw_status hear_rank_2(crew_member *self)
+{
+    worker *w = &self->worker;
+    stop_vote vote = {0};
+    int any = self->rank == 2, stop = 0;
+    TW_TRY(crew_create_worker(self));
+    w->spoilt = any;
+    TW_TRY(agree_any(w->comm, &any));
+    TW_TRY(agree_to_stop(w, &vote, &stop));
+    ((int *)self->context)[self->rank] = any && stop;
+    return TW_OK;
+}
+
+static void one_that_stops_is_heard_by_all(void **state)
+{
+    (void)state;
+    toy_run r = {0};
+    int heard[RANKS] = {0};
+    run(&r, hear_rank_2, heard, "");
+    for (int rank = 0; rank < RANKS; rank++) assert_true(heard[rank]);
 }
 
 typedef struct left {
@@ -389,7 +389,7 @@ static tw_status stay_or_leave(crew_member *self)
     left *l = &((left *)self->context)[self->rank];
     TW_TRY(crew_create_worker(self));
     TW_TRY(worker_begin(w));
-    TW_TRY(take_steps(w, self->rank == 1 ? 2 : 8));
+    TW_TRY(crew_take_steps(w, self->rank == 1 ? 2 : 8));
     if (self->rank == 1) return TW_OK;
     TW_TRY(worker_end(w));
     l->rank = w->rank;
@@ -401,9 +401,8 @@ static void those_that_are_left_are_the_workers(void **state)
 {
     (void)state;
     toy_run r = {0};
-    crew_member crew[CREW_MOST];
     left seen[RANKS] = {0};
-    run(&r, crew, stay_or_leave, seen, "--sync adpsgd-random:survive=on");
+    run(&r, stay_or_leave, seen, "--sync adpsgd-random:survive=on");
     for (int rank = 0; rank < RANKS; rank++) {
         if (rank == 1) continue;
         assert_int_equal(seen[rank].size, RANKS - 1);
@@ -427,6 +426,7 @@ int main(void)
         cmocka_unit_test(a_summary_has_the_mean_over_the_workers),
         cmocka_unit_test(a_summary_says_what_was_counted),
         cmocka_unit_test(a_pause_is_taken_by_the_one_it_is_for),
+        cmocka_unit_test(one_that_stops_is_heard_by_all),
         cmocka_unit_test(those_that_are_left_are_the_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

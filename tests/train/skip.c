@@ -1,6 +1,4 @@
 /* Steps whose gradient is NaN somewhere: nobody takes them, they are counted, and ten in a row end a run. */
-#include "crew.h"
-#include "error.h"
 #include "toy.h"
 
 #include <math.h>
@@ -17,28 +15,10 @@ static float draw_or_spoil(const toy_learner *l, uint64_t step, size_t element)
     return is_spoilt(l, step) && element == 5 ? NAN : toy_draw(l, step, element);
 }
 
-static tw_status take_steps(crew_member *self)
+static void run(toy_run *r, uint64_t spoilt, const char *words)
 {
-    double loss;
-    worker *w = &self->worker;
-    TW_TRY(crew_create_worker(self));
-    TW_TRY(worker_begin(w));
-    while (w->step < w->steps && !w->spoilt) TW_TRY(worker_step(w, &loss));
-    return worker_end(w);
-}
-
-/* What the workers were when they ended; of the run itself, all that a test looks at afterwards. */
-typedef struct outcome {
-    toy_run run;
-    crew_member crew[CREW_MOST];
-} outcome;
-
-static void run(outcome *o, uint64_t spoilt, const char *words)
-{
-    o->run = (toy_run){.toy = {.gradient = draw_or_spoil, .context = &spoilt}};
-    toy_begin(&o->run, &toy_task, NULL, words);
-    crew_run(o->crew, 2, (crew_member){.play = take_steps, .settings = &o->run.settings, .work = &o->run.toy.base});
-    toy_end(&o->run);
+    *r = (toy_run){.toy = {.gradient = draw_or_spoil, .context = &spoilt}};
+    toy_play(r, 2, crew_take_all_steps, NULL, NULL, words);
 }
 
 /* ---- skipped ----------------------------------------------------------------------------------------------------- */
@@ -67,12 +47,12 @@ static void nobody_takes_a_step_with_a_nan(void **state)
 {
     (void)state;
     static const uint64_t spoilt = 1 << 1 | 1 << 2 | 1 << 5;
-    outcome o;
-    run(&o, spoilt, "--sync allreduce --momentum 0.5 --warmup 4");
-    crew_must_succeed(o.crew, 2);
+    toy_run r;
+    run(&r, spoilt, "--sync allreduce --momentum 0.5 --warmup 4");
+    crew_must_succeed(r.crew, 2);
     for (int rank = 0; rank < 2; rank++)
         for (size_t i = 0; i < TOY_PARAMETERS; i++)
-            assert_near((double)o.run.toy.log[rank].final[i], (double)toy_start(i) + walk(0, 1, spoilt, i) / 2, 1e-5);
+            assert_near((double)r.toy.log[rank].final[i], (double)toy_start(i) + walk(0, 1, spoilt, i) / 2, 1e-5);
 }
 
 /* With a gossip the others take their step; the spoilt worker's counts as zero, and its momentum feels nothing. */
@@ -82,13 +62,13 @@ static void with_gossip_it_is_the_spoilt_workers_step_alone(void **state)
     static const uint64_t spoilt = 1 << 1 | 1 << 2 | 1 << 5;
     static const char *const specs[] = {"dpsgd", "adpsgd-random"};
     for (size_t s = 0; s < 2; s++) {
-        outcome o;
+        toy_run r;
         char words[64];
         snprintf(words, sizeof words, "--sync %s --momentum 0.5 --warmup 4", specs[s]);
-        run(&o, spoilt, words);
-        crew_must_succeed(o.crew, 2);
+        run(&r, spoilt, words);
+        crew_must_succeed(r.crew, 2);
         for (size_t i = 0; i < TOY_PARAMETERS; i++)
-            assert_near((double)o.run.toy.log[0].final[i],
+            assert_near((double)r.toy.log[0].final[i],
                         (double)toy_start(i) + (walk(0, 0, 0, i) + walk(1, 1, spoilt, i)) / 2, 1e-5);
     }
 }
@@ -97,7 +77,7 @@ static void with_gossip_it_is_the_spoilt_workers_step_alone(void **state)
 
 static tw_status count(crew_member *self)
 {
-    TW_TRY(take_steps(self));
+    TW_TRY(crew_take_all_steps(self));
     return worker_totals(&self->worker, &((totals *)self->context)[self->rank]);
 }
 
@@ -112,16 +92,13 @@ static void skipped_steps_are_counted(void **state)
         uint64_t spoilt = 1 << 1 | 1 << 2 | 1 << 5;
         totals sums[2];
         toy_run r = {.toy = {.gradient = draw_or_spoil, .context = &spoilt}};
-        crew_member crew[CREW_MOST];
-        toy_begin(&r, &toy_task, NULL, runs[k].words);
-        crew_run(crew, 2, (crew_member){.play = count, .settings = &r.settings, .work = &r.toy.base, .context = sums});
-        crew_must_succeed(crew, 2);
+        toy_play(&r, 2, count, sums, NULL, runs[k].words);
+        crew_must_succeed(r.crew, 2);
         for (int rank = 0; rank < 2; rank++) {
             assert_true(sums[rank].values[TOTAL_STEPS_SKIPPED] == runs[k].skipped[rank]);
             assert_true(sums[rank].values[TOTAL_ITEMS] == 16);
             assert_int_equal(r.toy.log[rank].step_count, 8);
         }
-        toy_end(&r);
     }
 }
 
@@ -134,14 +111,14 @@ static void ten_in_a_row_end_the_run(void **state)
     (void)state;
     static const char *const specs[] = {"allreduce", "dgc:min_elements=1,momentum=0.5"};
     for (size_t s = 0; s < 2; s++) {
-        outcome o;
+        toy_run r;
         char words[128];
         snprintf(words, sizeof words, "--steps 30 --sync %s", specs[s]);
-        run(&o, STRETCH(2, 20), words);
+        run(&r, STRETCH(2, 20), words);
         for (int rank = 0; rank < 2; rank++) {
-            assert_int_equal(o.crew[rank].status, TW_ERROR_NONFINITE);
-            assert_non_null(strstr(o.crew[rank].text, "10 steps in a row"));
-            assert_int_equal(o.run.toy.log[rank].step_count, 2 + 10);
+            assert_int_equal(r.crew[rank].status, TW_ERROR_NONFINITE);
+            assert_non_null(strstr(r.crew[rank].text, "10 steps in a row"));
+            assert_int_equal(r.toy.log[rank].step_count, 2 + 10);
         }
     }
 }
@@ -149,23 +126,23 @@ static void ten_in_a_row_end_the_run(void **state)
 static void nine_in_a_row_do_not_even_twice(void **state)
 {
     (void)state;
-    outcome o;
-    run(&o, STRETCH(0, 9) | STRETCH(10, 9), "--steps 20 --sync allreduce");
-    crew_must_succeed(o.crew, 2);
-    assert_int_equal(o.run.toy.log[0].step_count, 20);
+    toy_run r;
+    run(&r, STRETCH(0, 9) | STRETCH(10, 9), "--steps 20 --sync allreduce");
+    crew_must_succeed(r.crew, 2);
+    assert_int_equal(r.toy.log[0].step_count, 20);
 }
 
 /* By itself a worker that gossips cannot end the run in good order: it says that it is lost. */
 static void with_gossip_a_worker_says_that_it_is_lost(void **state)
 {
     (void)state;
-    outcome o;
-    run(&o, STRETCH(2, 20), "--steps 30 --sync adpsgd-random:survive=off");
-    crew_must_succeed(o.crew, 2);
-    assert_int_equal(o.run.toy.log[1].step_count, 2 + 10);
-    assert_int_equal(o.run.toy.log[0].step_count, 30);
-    assert_int_equal(o.crew[1].worker.spoilt, 1);
-    assert_int_equal(o.crew[0].worker.spoilt, 0);
+    toy_run r;
+    run(&r, STRETCH(2, 20), "--steps 30 --sync adpsgd-random:survive=off");
+    crew_must_succeed(r.crew, 2);
+    assert_int_equal(r.toy.log[1].step_count, 2 + 10);
+    assert_int_equal(r.toy.log[0].step_count, 30);
+    assert_int_equal(r.crew[1].worker.spoilt, 1);
+    assert_int_equal(r.crew[0].worker.spoilt, 0);
 }
 
 int main(void)

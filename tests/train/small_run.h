@@ -46,39 +46,17 @@ static inline void write_data(void)
 
 static inline void small_run_begin(small_run *r, char *out, const char *model)
 {
-    char *words[] = {"image",
-                     "--data",
-                     NULL,
-                     "--model",
-                     (char *)model,
-                     "--sync",
-                     "dgc:density=0.05,momentum=0.5",
-                     "--lr",
-                     "0.05",
-                     "--schedule",
-                     "cosine",
-                     "--epochs",
-                     "3",
-                     "--batch",
-                     "8",
-                     "--seed",
-                     "3",
-                     "--warmup",
-                     "0",
-                     "--crop",
-                     "2",
-                     "--flip",
-                     "--weight-decay",
-                     "0.01",
-                     "--check-every",
-                     "0",
-                     "--quiet"};
+    char line[] = "--sync dgc:density=0.05,momentum=0.5 --lr 0.05 --schedule cosine --epochs 3 --batch 8 --seed 3 "
+                  "--warmup 0 --crop 2 --flip --weight-decay 0.01 --check-every 0 --quiet";
+    char *words[32] = {"image", "--data", NULL, "--model", (char *)model}, *rest = NULL;
+    int count = 5;
+    for (char *word = strtok_r(line, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) words[count++] = word;
     *r = (small_run){0};
     write_data();
     words[2] = (char *)in_folder("data");
     assert_ok(task_find("image", &r->settings.task));
     assert_ok(settings_page(r->settings.task, &r->page));
-    assert_ok(options_parse(&r->page.page, sizeof words / sizeof *words, words, &r->settings, &r->set));
+    assert_ok(options_parse(&r->page.page, count, words, &r->settings, &r->set));
     r->settings.set = &r->set;
     r->settings.out = out;
     assert_ok(r->settings.task->load(r->settings.own, &r->work));
@@ -87,7 +65,7 @@ static inline void small_run_begin(small_run *r, char *out, const char *model)
 static inline void small_run_end(small_run *r)
 {
     r->settings.task->release(r->work);
-    r->settings.out = NULL;
+    r->settings.out = r->settings.resume = NULL; /* which are the test's */
     options_release(&r->set);
 }
 

@@ -1,7 +1,5 @@
 /* What a step does with the gradients of all workers: every option of the optimiser, with every way for workers to
  * agree, against one page of arithmetic. */
-#include "crew.h"
-#include "error.h"
 #include "exchange_gradients.h"
 #include "toy.h"
 
@@ -111,23 +109,10 @@ static void walk(const rule *r, const way *by, int workers, double *weights)
 
 /* ---- the trainer ------------------------------------------------------------------------------------------------- */
 
-static tw_status take_all_steps(crew_member *self)
-{
-    double loss;
-    worker *w = &self->worker;
-    TW_TRY(crew_create_worker(self));
-    TW_TRY(worker_begin(w));
-    while (w->step < w->steps) TW_TRY(worker_step(w, &loss));
-    return worker_end(w);
-}
-
 static void run(toy_run *r, int workers, const char *words)
 {
-    crew_member crew[CREW_MOST];
-    toy_begin(r, &toy_task, NULL, words);
-    crew_run(crew, workers, (crew_member){.play = take_all_steps, .settings = &r->settings, .work = &r->toy.base});
-    crew_must_succeed(crew, workers);
-    toy_end(r);
+    toy_play(r, workers, crew_take_all_steps, NULL, NULL, words);
+    crew_must_succeed(r->crew, workers);
 }
 
 static void compare(const char *words, int workers, const toy_run *run, const double *expected, double tolerance)
@@ -254,21 +239,6 @@ static void signs_leave_a_decay_beside_them(void **state)
         }
 }
 
-/* ---- momentum: the run's, or the scheme's ------------------------------------------------------------------------ */
-
-/* A run without momentum gives a scheme that would apply its own none, unless --sync itself asks for it. */
-static void a_scheme_has_no_momentum_that_nobody_wants(void **state)
-{
-    (void)state;
-    static const char spec[] =
-        "--sync dgc:density=1,values=fp32,leftovers=fp32,min_elements=1,masking=off,warmup_steps=0";
-    double expected[TOY_PARAMETERS];
-    toy_run r = {0};
-    walk(&rules[0], &ways[0], 2, expected);
-    run(&r, 2, spec);
-    compare(spec, 2, &r, expected, TOLERANCE);
-}
-
 /* ---- the rate, as the scheme hears it ---------------------------------------------------------------------------- */
 
 static tw_status note_rates(crew_member *self)
@@ -296,14 +266,11 @@ static void a_scheme_is_told_the_rate_of_each_step(void **state)
     (void)state;
     static const float expected[STEPS] = {0.5f, 1, 1.5f, 2, 0.2f, 0.2f, 0.2f, 0.2f};
     toy_run r = {0};
-    crew_member crew[CREW_MOST];
     float rates[STEPS];
-    toy_begin(&r, &toy_task, NULL, "--sync sdagc:min_elements=1,momentum=0.5 --lr 2 --warmup 4 --schedule step:1");
-    crew_run(crew, 2,
-             (crew_member){.play = note_rates, .settings = &r.settings, .work = &r.toy.base, .context = rates});
-    crew_must_succeed(crew, 2);
+    toy_play(&r, 2, note_rates, rates, NULL,
+             "--sync sdagc:min_elements=1,momentum=0.5 --lr 2 --warmup 4 --schedule step:1");
+    crew_must_succeed(r.crew, 2);
     for (int step = 0; step < STEPS; step++) assert_near(rates[step], expected[step], 1e-6);
-    toy_end(&r);
 }
 
 int main(void)
@@ -314,7 +281,6 @@ int main(void)
         cmocka_unit_test(adam_has_its_own_arithmetic),
         cmocka_unit_test(a_scheme_takes_steps_of_adam),
         cmocka_unit_test(signs_leave_a_decay_beside_them),
-        cmocka_unit_test(a_scheme_has_no_momentum_that_nobody_wants),
         cmocka_unit_test(a_scheme_is_told_the_rate_of_each_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,8 +3,7 @@
 #ifndef TEST_TRAIN_TOY_H
 #define TEST_TRAIN_TOY_H
 
-#include "support.h"
-#include "worker.h"
+#include "crew.h"
 
 enum {
     TOY_MATRIX = 12, /* elements of the first tensor; the second has one dimension and is not decayed */
@@ -191,6 +190,7 @@ typedef struct toy_run {
     train_page page;
     options set;
     train_settings settings;
+    crew_member crew[CREW_MOST]; /* of the last toy_play */
 } toy_run;
 
 /* `words` are separated by blanks; out may be NULL. Begin with a toy of zeros but for what the test wants of it. */
@@ -198,8 +198,10 @@ static inline void toy_begin(toy_run *r, const task_ops *ops, const char *out, c
 {
     char line[512], *argv[48] = {"toy"}, *rest = NULL;
     int argc = 1;
-    snprintf(line, sizeof line, "--quiet --batch 1 --lr 1 --momentum 0 --schedule constant --warmup 0 --steps 8 %s %s",
-             words, out ? "--out" : "");
+    int length = snprintf(line, sizeof line,
+                          "--quiet --batch 1 --lr 1 --momentum 0 --schedule constant --warmup 0 --steps 8 %s %s", words,
+                          out ? "--out" : "");
+    assert_in_range(length, 1, sizeof line - 1);
     for (char *word = strtok_r(line, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) argv[argc++] = word;
     if (out) argv[argc++] = (char *)out;
     r->toy.base = (task){.ops = ops, .metrics = toy_metrics, .items = "items", .batch_of = "items", .identity = "toy"};
@@ -217,6 +219,16 @@ static inline void toy_begin(toy_run *r, const task_ops *ops, const char *out, c
 static inline void toy_end(toy_run *r)
 {
     options_release(&r->set);
+}
+
+/* A part of a run, played by `workers`. */
+static inline void toy_play(toy_run *r, int workers, tw_status (*part)(crew_member *self), void *context,
+                            const char *out, const char *words)
+{
+    toy_begin(r, &toy_task, out, words);
+    crew_run(r->crew, workers,
+             (crew_member){.play = part, .settings = &r->settings, .work = &r->toy.base, .context = context});
+    toy_end(r);
 }
 
 #endif

@@ -16,7 +16,7 @@
 /* Where a figure is no number, as of a best from a damaged run, any other is better. */
 static int is_better(const task_metric *metric, const task_score *score, const task_score *than)
 {
-    double value = metric->value(score), old = metric->value(than);
+    double value = task_metric_value(metric, score), old = task_metric_value(metric, than);
     if (isnan(value) || isnan(old)) return isnan(old) && !isnan(value);
     if (value != old) return metric->falls ? value < old : value > old;
     return score->loss / score->count < than->loss / than->count;

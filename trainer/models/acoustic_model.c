@@ -9,7 +9,6 @@
 #include "cross_entropy.h"
 #include "engine.h"
 #include "front_end.h"
-#include "padding.h"
 #include "recurrent.h"
 
 #include <math.h>
@@ -232,6 +231,23 @@ static tw_status reserve_places(acoustic_model *m, size_t utterances)
     m->lengths = m->first + utterances + 1;
     m->utterances = utterances;
     return TW_OK;
+}
+
+/* `padded` is (steps, utterances, width), `packed` (rows, width): row t of utterance u is padded[t][u]. */
+static void padding_remove(const nn_rows *rows, size_t width, const float *padded, float *packed)
+{
+    for (size_t u = 0; u < rows->count; u++)
+        for (size_t row = rows->first[u], t = 0; row < rows->first[u + 1]; row++, t++)
+            memcpy(packed + row * width, padded + (t * rows->count + u) * width, width * sizeof *packed);
+}
+
+/* Zeros stand behind an utterance's end. */
+static void padding_put(const nn_rows *rows, size_t steps, size_t width, const float *packed, float *padded)
+{
+    memset(padded, 0, steps * rows->count * width * sizeof *padded);
+    for (size_t u = 0; u < rows->count; u++)
+        for (size_t row = rows->first[u], t = 0; row < rows->first[u + 1]; row++, t++)
+            memcpy(padded + (t * rows->count + u) * width, packed + row * width, width * sizeof *padded);
 }
 
 /* The frames without padding, into m->packed. */

@@ -35,7 +35,6 @@ void quantiser_free(quantiser *z)
 {
     nn_buffer_free(&z->probabilities);
     nn_buffer_free(&z->choice);
-    nn_buffer_free(&z->logit_values);
     nn_buffer_free(&z->logit_gradient);
     nn_buffer_free(&z->entry_gradients);
 }

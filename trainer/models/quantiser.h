@@ -20,7 +20,7 @@ typedef struct quantiser {
     nn_range parameters;
     nn_engine *engine;
     /* of the last forward, (rows, groups * codes) */
-    nn_buffer probabilities, choice, logit_values, logit_gradient;
+    nn_buffer probabilities, choice, logit_gradient;
     nn_buffer entry_gradients; /* of the choice: what each entry would have done */
     float temperature;         /* 0: no noise was drawn */
 } quantiser;

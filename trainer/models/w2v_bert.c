@@ -363,7 +363,6 @@ static void count_codes(w2v_bert *m, pass *p)
     w2v_bert_sums *sums = &p->result->sums;
     memset(m->counts, 0, COUNTS * all_codes(m) * sizeof *m->counts);
     for (size_t i = 0; i < m->hidden.count * m->config.groups; i++) count_row(m, i, sums);
-    sums->rows = (double)w2v_bert_total(p);
     sums->hidden = (double)m->hidden.count;
     p->result->probabilities = counts_of(m, PROBABILITIES);
     p->result->chosen = counts_of(m, CHOSEN);

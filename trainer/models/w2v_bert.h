@@ -93,7 +93,7 @@ typedef struct w2v_bert_step_options {
 
 /* Sums, of a call or of many: those of several batches or workers may be added, field by field. */
 typedef struct w2v_bert_sums {
-    double rows, hidden;        /* rows of the batch; those of them that were hidden */
+    double hidden;              /* rows of the batch that were hidden */
     double compared;            /* hidden rows that had a distractor of another code */
     double contrastive;         /* their losses */
     double contrastive_chance;  /* of ln(1 + distractors of another code) */
@@ -122,20 +122,14 @@ tw_status w2v_bert_step(w2v_bert *m, const w2v_bert_batch *batch, const w2v_bert
 /* Forward only: without dropout and Gumbel noise; masks and distractors as `draws` says. */
 tw_status w2v_bert_evaluate(w2v_bert *m, const w2v_bert_batch *batch, const nn_noise *draws, w2v_bert_result *result);
 
-/* What to print. Neither loss tells whether anything was learned: beside each stands what a net that knows nothing
- * would have. */
+/* What statistics of codes say. Neither loss tells whether anything was learned: beside the one of prediction stands
+ * what a net that knows nothing would have. */
 typedef struct w2v_bert_metrics {
-    double contrastive, contrastive_chance; /* nats */
-    double accuracy, accuracy_chance;       /* of the contrastive task */
-    double masked, masked_chance;           /* nats; the entropy of the targets, over all groups: their difference is
-                                             * the gain */
-    double masked_accuracy;
+    double masked_chance;    /* nats: the entropy of the targets, over all groups */
     double soft_perplexity;  /* exp of the entropy of mean p: what the diversity loss sees; the mean of groups */
     double hard_perplexity;  /* of the targets' histogram: how many codes live; the mean of groups */
     double least_perplexity; /* hard, of the worst group: what a guard should look at */
     double information;      /* nats of a code about its frame: entropy of mean p less the mean entropy of p */
-    double same_share;       /* of distractors that had the row's own code */
-    double sampled_share;    /* of draws that fell upon the largest logit */
     double diversity;        /* of these statistics */
 } w2v_bert_metrics;
 

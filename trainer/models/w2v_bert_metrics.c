@@ -11,11 +11,6 @@ static double entropy_of(const double *counts, size_t codes, double total)
     return entropy;
 }
 
-static double share(double part, double whole)
-{
-    return whole > 0.0 ? part / whole : 0.0;
-}
-
 static double diversity_of(const double *probabilities, size_t groups, size_t codes, double rows)
 {
     double alive = 0.0;
@@ -43,16 +38,7 @@ static void measure_codes(const w2v_bert_sums *s, const double *probabilities, c
 w2v_bert_metrics w2v_bert_measure(const w2v_bert_sums *s, const double *probabilities, const double *chosen,
                                   size_t groups, size_t codes)
 {
-    w2v_bert_metrics m = {
-        .contrastive = share(s->contrastive, s->compared),
-        .contrastive_chance = share(s->contrastive_chance, s->compared),
-        .accuracy = share(s->contrastive_correct, s->compared),
-        .accuracy_chance = share(s->correct_chance, s->compared),
-        .masked = share(s->masked, s->hidden),
-        .masked_accuracy = share(s->masked_correct, s->hidden * (double)groups),
-        .same_share = share(s->same, s->distractors),
-        .sampled_share = share(s->sampled_best, s->hidden * (double)groups),
-    };
+    w2v_bert_metrics m = {0};
     if (s->hidden > 0.0) measure_codes(s, probabilities, chosen, groups, codes, &m);
     return m;
 }

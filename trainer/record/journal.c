@@ -191,7 +191,7 @@ static tw_status measure_step(journal *j, const worker *w, cJSON *line)
 {
     char name[64];
     for (const task_metric *m = w->task->metrics; w->task->measures_steps && m->name; m++) {
-        double value = m->value(&w->step_score);
+        double value = task_metric_value(m, &w->step_score);
         cJSON_AddNumberToObject(line, m->name, value);
         snprintf(name, sizeof name, "train/%s", m->name);
         TW_TRY(tensorboard_scalar(j->board, name, w->step, (float)value));
@@ -233,7 +233,7 @@ static tw_status record_split(journal *j, const worker *w, const evaluation *res
     snprintf(name, sizeof name, "%s/loss", split);
     TW_TRY(tensorboard_scalar(j->board, name, w->step, (float)result->loss));
     for (const task_metric *m = w->task->metrics; m->name; m++) {
-        double value = m->value(&result->score);
+        double value = task_metric_value(m, &result->score);
         snprintf(name, sizeof name, "%s/%s", split, m->name);
         cJSON_AddNumberToObject(line, m->name, value);
         TW_TRY(tensorboard_scalar(j->board, name, w->step, (float)value));

@@ -60,10 +60,11 @@ static void add_metrics(cJSON *object, const task_metric *metrics, const task_sc
 {
     cJSON *headline = cJSON_AddObjectToObject(object, "metric");
     cJSON_AddStringToObject(headline, "name", metrics->name);
-    cJSON_AddNumberToObject(headline, "value", metrics->value(score));
+    cJSON_AddNumberToObject(headline, "value", task_metric_value(metrics, score));
     if (!metrics[1].name) return;
     cJSON *all = cJSON_AddObjectToObject(object, "metrics");
-    for (const task_metric *m = metrics; m->name; m++) cJSON_AddNumberToObject(all, m->name, m->value(score));
+    for (const task_metric *m = metrics; m->name; m++)
+        cJSON_AddNumberToObject(all, m->name, task_metric_value(m, score));
 }
 
 /* How long a forward and backward pass takes, and how much that varies: what a simulation is told. */

@@ -80,12 +80,13 @@ static void forget_worker(run *r)
     r->worker = (worker){0};
 }
 
-static tw_status make_carry(run *r, const task *work)
+/* Makes a worker on a comm of its own, acts as it, and forgets it. */
+static tw_status act_alone(run *r, const task *work, tw_status (*act)(run *r))
 {
     tw_comm *comm;
     TW_TRY(tw_comm_create_threads(1, &comm));
     tw_status status = worker_create(&r->settings, work, comm, &r->worker);
-    if (status == TW_OK) status = begin_alone(r);
+    if (status == TW_OK) status = act(r);
     forget_worker(r);
     tw_comm_destroy(comm);
     return status;
@@ -169,18 +170,10 @@ static tw_status live_in(run *r, const task *work, tw_comm *comm, run_result *re
 }
 
 /* The group is no more, and what this worker has is not lost with it: its last steps count alone. */
-static tw_status keep_rest(run *r, const task *work)
+static tw_status keep_rest(run *r)
 {
-    tw_comm *comm;
-    const tw_generation place = {.size = 1};
-    if (!r->group->was_in || !r->settings.out) return TW_OK;
-    TW_TRY(tw_comm_create_threads(1, &comm));
-    tw_status status = worker_create(&r->settings, work, comm, &r->worker);
-    if (status == TW_OK) status = enter(r, &place);
-    if (status == TW_OK) status = keep_alone(r);
-    forget_worker(r);
-    tw_comm_destroy(comm);
-    return status;
+    TW_TRY(enter(r, &(tw_generation){.size = 1}));
+    return keep_alone(r);
 }
 
 static tw_status fall_alone(run *r, const task *work, tw_status status, run_result *result)
@@ -189,8 +182,8 @@ static tw_status fall_alone(run *r, const task *work, tw_status status, run_resu
     snprintf(text, sizeof text, "%s", tw_last_error());
     result->interrupted = interrupt_asked() && !r->group->was_in;
     if (result->interrupted) return TW_OK;
-    TW_TRY(keep_rest(r, work));
     if (!r->group->was_in || !r->settings.out) return tw_fail(status, "%s", text);
+    TW_TRY(act_alone(r, work, keep_rest));
     return tw_fail(status, "%s; what this worker has is kept: thinwire train --resume %s goes on with it", text,
                    r->settings.out);
 }
@@ -223,7 +216,7 @@ tw_status run_member(const train_settings *settings, const task *work, group *g,
     run r = {.group = g, .settings = *settings};
     *result = (run_result){0};
     TW_TRY(tw_comm_create_threads(1, &r.alone));
-    tw_status status = make_carry(&r, work);
+    tw_status status = act_alone(&r, work, begin_alone);
     if (status == TW_OK) status = live_on(&r, work, result);
     journal_close(&r.journal);
     carry_release(&r.carry);

@@ -227,8 +227,6 @@ void sim_take_scheme(sim_setup *setup, const char *sync)
 {
     size_t scheme;
     const exchange *way = exchange_find(sync, &scheme);
-    setup->updates = way->side_by_side;
-    setup->gossips = !way->replicas && !way->side_by_side;
     setup->synchronous = exchange_is_synchronous(way, scheme);
     setup->settings.sync = (char *)sync;
 }

@@ -18,7 +18,6 @@ typedef struct sim_setup {
     const task *work;        /* of trainees: shared by all */
     const layout *layout;    /* of phantoms */
     const float *noise;      /* of phantoms: see sim_noise */
-    int gossips, updates;    /* weights travel, or what local steps came to; else gradients */
     int synchronous;         /* every worker takes as many steps as the others */
     int shares;              /* so does it by an asynchronous scheme too, as in `thinwire train` */
     pace_model pace;

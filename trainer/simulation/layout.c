@@ -8,7 +8,7 @@
 
 enum { SIDE = 1024, LEAST = 16, MOST = 1 << 30 };
 
-static tw_status layout_reserve(layout *t, size_t count)
+tw_status layout_reserve(size_t count, layout *t)
 {
     *t = (layout){.tensors = calloc(count, sizeof *t->tensors), .names = calloc(count, sizeof *t->names)};
     if (t->tensors && t->names) return TW_OK;
@@ -33,8 +33,7 @@ static void layout_add_named(layout *t, const char *name, size_t dims, const siz
     t->elements += tw_tensor_count(tensor);
 }
 
-/* Named by their place. */
-static void layout_add(layout *t, const char *kind, size_t dims, const size_t *shape)
+void layout_add(layout *t, const char *kind, size_t dims, const size_t *shape)
 {
     char name[LAYOUT_NAME];
     snprintf(name, sizeof name, "%s%zu", kind, t->count);
@@ -51,7 +50,7 @@ static void add_vector(layout *t, const char *kind, size_t count)
 /* A layer of n x n weights and n biases, the largest that fits; what is left over is a vector. */
 static tw_status create_plain(size_t elements, layout *t)
 {
-    TW_TRY(layout_reserve(t, 2 * (elements / ((size_t)SIDE * SIDE) + 32)));
+    TW_TRY(layout_reserve(2 * (elements / ((size_t)SIDE * SIDE) + 32), t));
     for (size_t left = elements; left;) {
         size_t side = (size_t)((sqrt(1 + 4.0 * (double)left) - 1) / 2);
         if (side > SIDE) side = SIDE;
@@ -97,7 +96,7 @@ static void add_bottleneck(layout *t, size_t channels, size_t planes, int first)
 static tw_status create_resnet50(layout *t)
 {
     static const size_t blocks[] = {3, 4, 6, 3};
-    TW_TRY(layout_reserve(t, 161));
+    TW_TRY(layout_reserve(161, t));
     add_convolution(t, 64, 3, 7);
     size_t channels = 64, planes = 64;
     for (size_t stage = 0; stage < 4; stage++, planes *= 2)
@@ -125,7 +124,7 @@ static tw_status create_gpt2(layout *t)
 {
     enum { LAYERS = 12, WORDS = 50257, PLACES = 1024 };
     const size_t width = 768;
-    TW_TRY(layout_reserve(t, 2 + 12 * LAYERS + 2));
+    TW_TRY(layout_reserve(2 + 12 * LAYERS + 2, t));
     layout_add(t, "words", 2, (size_t[]){WORDS, width});
     layout_add(t, "places", 2, (size_t[]){PLACES, width});
     for (int layer = 0; layer < LAYERS; layer++) {
@@ -184,7 +183,7 @@ static tw_status read_lines(const char *path, FILE *file, layout *t)
 
 static tw_status read_file(const char *path, FILE *file, layout *t)
 {
-    tw_status status = layout_reserve(t, count_lines(file));
+    tw_status status = layout_reserve(count_lines(file), t);
     if (status == TW_OK && (status = read_lines(path, file, t)) != TW_OK) layout_release(t);
     fclose(file);
     return status;
@@ -192,7 +191,7 @@ static tw_status read_file(const char *path, FILE *file, layout *t)
 
 tw_status layout_copy(const tw_tensor *tensors, size_t count, layout *t)
 {
-    TW_TRY(layout_reserve(t, count));
+    TW_TRY(layout_reserve(count, t));
     for (size_t i = 0; i < count; i++) layout_add_named(t, tensors[i].name, tensors[i].dims, tensors[i].shape);
     return TW_OK;
 }

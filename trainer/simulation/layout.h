@@ -24,6 +24,9 @@ typedef struct layout {
 tw_status layout_create(const char *text, layout *t);
 /* Of a network that there is. */
 tw_status layout_copy(const tw_tensor *tensors, size_t count, layout *t);
+/* By hand: room for `count` tensors in a layout of zeros, and one more, named by its kind and place: "piece0". */
+tw_status layout_reserve(size_t count, layout *t);
+void layout_add(layout *t, const char *kind, size_t dims, const size_t *shape);
 void layout_release(layout *t);
 
 #endif

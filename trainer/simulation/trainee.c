@@ -64,7 +64,7 @@ static tw_status trainee_end(void *self, actor_end *end)
     TW_TRY(worker_evaluate(w, task_final(w->task), &result));
     end->parameters = w->learner->parameter_count;
     end->loss = result.loss;
-    end->metric = metric->value(&result.score);
+    end->metric = task_metric_value(metric, &result.score);
     end->metric_name = metric->name;
     return TW_OK;
 }

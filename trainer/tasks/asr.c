@@ -116,28 +116,15 @@ static const option_row use_rows[] = {
     {"max-seconds", "SECONDS", OPTION_REAL, USE(most_seconds), "120", 0.1, 3600, .help = "Refuse longer files"},
 };
 
-typedef struct suitable {
-    const char *option, *value;
-} suitable;
-
-static const char *find_suitable(const suitable *all, size_t count, const char *option)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(all[i].option, option) == 0) return all[i].value;
-    return NULL;
-}
-
 static const char *asr_fallback(const void *settings, const char *option)
 {
-    static const suitable both[] = {{"epochs", "30"}, {"batch", "4"}, {"schedule", "cosine"}, {"warmup", "100"}};
-    static const suitable lstm[] = {{"lr", "0.05"}, {"clip", "1"}};
-    static const suitable conformer[] = {
-        {"lr", "0.001"}, {"optimizer", "adamw"}, {"beta2", "0.98"}, {"weight-decay", "0.01"}, {"clip", "5"}};
+    static const task_suit both[] = {{"epochs", "30"}, {"batch", "4"}, {"schedule", "cosine"}, {"warmup", "100"}, {0}};
+    static const task_suit lstm[] = {{"lr", "0.05"}, {"clip", "1"}, {0}};
+    static const task_suit conformer[] = {{"lr", "0.001"},          {"optimizer", "adamw"}, {"beta2", "0.98"},
+                                          {"weight-decay", "0.01"}, {"clip", "5"},          {0}};
     const asr_settings *s = settings;
-    const char *value = s && s->encoder == ASR_CONFORMER
-                            ? find_suitable(conformer, sizeof conformer / sizeof *conformer, option)
-                            : find_suitable(lstm, sizeof lstm / sizeof *lstm, option);
-    return value ? value : find_suitable(both, sizeof both / sizeof *both, option);
+    const char *value = task_suit_of(s && s->encoder == ASR_CONFORMER ? conformer : lstm, option);
+    return value ? value : task_suit_of(both, option);
 }
 
 /* ---- data ---- */
@@ -149,22 +136,25 @@ static void add_note(asr_data *d, const char *about, const char *text)
     snprintf(note + used, room, "%s%s: %s", used ? "\n" : "", about, text);
 }
 
-void asr_note_skips(asr_data *d, const char *about, const skips *skipped)
+static void note_skips(asr_data *d, const char *about, const skips *skipped)
 {
     char text[SKIPS_TEXT];
     if (skips_total(skipped) > 0) add_note(d, about, skips_text(skipped, text));
 }
 
-void asr_describe(asr_data *d, const char *what, const size_t counts[3], const double seconds[3])
+void asr_describe(asr_data *d, const char *what, const size_t counts[3], const speech_set *const sets[3])
 {
+    static const char *const names[] = {"training", "validation", "test"};
+    const double train = sets[0]->seconds / 60, valid = sets[1]->seconds / 60, test = sets[2]->seconds / 60;
     char all[TASK_COUNTS_TEXT], minutes[64];
     task_counts_text(counts[0], counts + 1, all);
     if (d->base.has_validation)
-        snprintf(minutes, sizeof minutes, "%.1f, %.1f and %.1f", seconds[0] / 60, seconds[1] / 60, seconds[2] / 60);
+        snprintf(minutes, sizeof minutes, "%.1f, %.1f and %.1f", train, valid, test);
     else
-        snprintf(minutes, sizeof minutes, "%.1f and %.1f", seconds[0] / 60, seconds[2] / 60);
+        snprintf(minutes, sizeof minutes, "%.1f and %.1f", train, test);
     snprintf(d->base.description, sizeof d->base.description, "%s %s, %s minutes", all, what, minutes);
     snprintf(d->base.content, sizeof d->base.content, "sounds %08x", speech_list_sum_files(&d->corpus.train));
+    for (int i = 0; i < 3; i++) note_skips(d, names[i], &sets[i]->skipped);
 }
 
 static const char *first_path(const speech_list *list)

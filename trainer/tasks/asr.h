@@ -93,10 +93,8 @@ tw_status asr_encoder_sizes(const asr_settings *s, size_t features, speech_encod
 /* The task's slot. */
 tw_status asr_take_sizes(options *set, const void *settings, const tw_state *state);
 
-/* Says in d->base.note what was left out of a set; `about` names it. */
-void asr_note_skips(asr_data *d, const char *about, const skips *skipped);
-
-/* "2430 training, 270 validation and 300 test WHAT, 18.2, 2.0 and 2.2 minutes, " into d->base.description. */
-void asr_describe(asr_data *d, const char *what, const size_t counts[3], const double seconds[3]);
+/* "2430 training, 270 validation and 300 test WHAT, 18.2, 2.0 and 2.2 minutes, " into d->base.description, and into its
+ * note what was left out of the three. */
+void asr_describe(asr_data *d, const char *what, const size_t counts[3], const speech_set *const sets[3]);
 
 #endif

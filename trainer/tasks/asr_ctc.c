@@ -32,32 +32,12 @@ static double cer(const task_score *score)
     return score->parts[CHARACTER_EDITS] / score->parts[CHARACTERS];
 }
 
-static double substitutions(const task_score *score)
-{
-    return score->parts[SUBSTITUTIONS];
-}
-
-static double insertions(const task_score *score)
-{
-    return score->parts[INSERTIONS];
-}
-
-static double deletions(const task_score *score)
-{
-    return score->parts[DELETIONS];
-}
-
-static double words(const task_score *score)
-{
-    return score->parts[WORDS];
-}
-
 static const task_metric metrics[] = {{"wer", wer, true, true},
                                       {"cer", cer, true, true},
-                                      {"substitutions", substitutions, false},
-                                      {"insertions", insertions, false},
-                                      {"deletions", deletions, false},
-                                      {"words", words, false},
+                                      {"substitutions", .part = SUBSTITUTIONS},
+                                      {"insertions", .part = INSERTIONS},
+                                      {"deletions", .part = DELETIONS},
+                                      {"words", .part = WORDS},
                                       {0}};
 
 static void add_edits(task_score *score, const edit_counts *by_word, const edit_counts *by_character)
@@ -83,11 +63,8 @@ static void describe_sets(asr_data *d, const ctc_sets *s)
     char what[64];
     snprintf(what, sizeof what, "utterances of %zu letters", s->letters.count);
     asr_describe(d, what, (size_t[]){s->train.count, valid->count, test->count},
-                 (double[]){s->train.seconds, valid->seconds, test->seconds});
+                 (const speech_set *[]){&s->train, valid, test});
     snprintf(t->identity, sizeof t->identity, "of %zu utterances (transcripts %08x)", s->train.count, sum);
-    asr_note_skips(d, "training", &s->train.skipped);
-    asr_note_skips(d, "validation", &valid->skipped);
-    asr_note_skips(d, "test", &test->skipped);
 }
 
 /* The letters of all of another corpus; its sounds are not looked at. */

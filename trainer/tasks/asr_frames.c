@@ -41,11 +41,8 @@ static void describe_sets(asr_data *d, const frame_sets *s)
     char what[64];
     snprintf(what, sizeof what, "windows of %zu frames of %zu classes", s->train.length, s->train.classes);
     asr_describe(d, what, (size_t[]){s->train.count, valid->count, test->count},
-                 (double[]){s->train.speech.seconds, valid->speech.seconds, test->speech.seconds});
+                 (const speech_set *[]){&s->train.speech, &valid->speech, &test->speech});
     snprintf(t->identity, sizeof t->identity, "of %zu windows (classes %08x)", s->train.count, sum);
-    asr_note_skips(d, "training", &s->train.speech.skipped);
-    asr_note_skips(d, "validation", &valid->speech.skipped);
-    asr_note_skips(d, "test", &test->speech.skipped);
 }
 
 static tw_status asr_frames_load(asr_data *d)

@@ -6,6 +6,7 @@
 #include "error.h"
 #include "recurrent_export.h"
 #include "sound.h"
+#include "state_matrix.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -28,10 +29,8 @@ static tw_status read_size(const tw_state *state, const char *key, long most, si
 /* The rows of output.weight, where no alphabet tells. */
 static size_t count_labels(const tw_state *state)
 {
-    tw_state_entry entry;
-    for (size_t i = 0; tw_state_at(state, i, &entry) == TW_OK; i++)
-        if (strcmp(entry.name, "output.weight") == 0 && entry.dims == 2) return entry.shape[0];
-    return 0;
+    size_t shape[2];
+    return find_matrix(state, "output.weight", shape) ? shape[0] : 0;
 }
 
 /* -1, where nobody gave it, and nothing in older checkpoints: no convolutions. */

@@ -102,10 +102,21 @@ void task_score_add(task_score *sum, const task_score *score)
     for (int i = 0; i < TASK_PARTS; i++) sum->parts[i] += score->parts[i];
 }
 
+double task_metric_value(const task_metric *metric, const task_score *score)
+{
+    return metric->value ? metric->value(score) : score->parts[metric->part];
+}
+
 const char *task_metric_text(const task_metric *metric, const task_score *score, char text[TASK_METRIC_TEXT])
 {
-    double value = metric->value(score);
+    double value = task_metric_value(metric, score);
     snprintf(text, TASK_METRIC_TEXT, metric->percent ? "%s %.2f %%" : "%s %.2f", metric->name,
              metric->percent ? 100 * value : value);
     return text;
+}
+
+const char *task_suit_of(const task_suit *suits, const char *option)
+{
+    while (suits->option && strcmp(suits->option, option) != 0) suits++;
+    return suits->value;
 }

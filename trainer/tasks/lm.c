@@ -152,31 +152,18 @@ static tw_status choose_recipe(const char *model, const recipe **chosen)
     return *chosen ? TW_OK : words_refuse("language model", model, strlen(model), recipe_model);
 }
 
-typedef struct suit {
-    const char *option, *value;
-} suit;
-
-static const char *find_suit(const suit *suits, size_t count, const char *option)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(suits[i].option, option) == 0) return suits[i].value;
-    return NULL;
-}
-
 /* What decoders are trained with since GPT-3 (Brown et al. 2020). */
-static const suit of_decoders[] = {
-    {"optimizer", "adamw"}, {"momentum", "0.9"}, {"beta2", "0.95"}, {"weight-decay", "0.1"}, {"warmup", "100"}};
+static const task_suit of_decoders[] = {{"optimizer", "adamw"},  {"momentum", "0.9"}, {"beta2", "0.95"},
+                                        {"weight-decay", "0.1"}, {"warmup", "100"},   {0}};
 
 static const char *lm_fallback(const void *settings, const char *option)
 {
     const recipe *r = settings ? find_recipe(((const lm_settings *)settings)->model) : &recipes[0];
     if (!r) return NULL; /* it is refused when the data are loaded */
-    const suit suits[] = {{"lr", r->lr},         {"clip", r->clip}, {"schedule", r->schedule},
-                          {"epochs", r->epochs}, {"batch", "20"},   {"momentum", "0"},
-                          {"warmup", "0"}};
-    const char *of_decoder =
-        r->decoder ? find_suit(of_decoders, sizeof of_decoders / sizeof *of_decoders, option) : NULL;
-    return of_decoder ? of_decoder : find_suit(suits, sizeof suits / sizeof *suits, option);
+    const task_suit suits[] = {{"lr", r->lr},   {"clip", r->clip}, {"schedule", r->schedule}, {"epochs", r->epochs},
+                               {"batch", "20"}, {"momentum", "0"}, {"warmup", "0"},           {0}};
+    const char *of_decoder = r->decoder ? task_suit_of(of_decoders, option) : NULL;
+    return of_decoder ? of_decoder : task_suit_of(suits, option);
 }
 
 static void configure_decoder(const lm_settings *s, language_model_config *c)

@@ -82,15 +82,10 @@ static double masked_loss(const task_score *score)
     return mean(score, MASKED, HIDDEN);
 }
 
-static double masked_chance(const task_score *score)
-{
-    return score->parts[MASKED_CHANCE];
-}
-
 /* 0 where nothing is predicted: a loss of exactly 0 does not happen otherwise. */
 static double masked_gain(const task_score *score)
 {
-    return score->parts[MASKED] > 0 ? masked_chance(score) - masked_loss(score) : 0;
+    return score->parts[MASKED] > 0 ? score->parts[MASKED_CHANCE] - masked_loss(score) : 0;
 }
 
 static double masked_accuracy(const task_score *score)
@@ -104,39 +99,9 @@ static double gain(const task_score *score)
     return contrastive_gain(score) + masked_gain(score);
 }
 
-static double soft_perplexity(const task_score *score)
-{
-    return score->parts[SOFT_PERPLEXITY];
-}
-
-static double hard_perplexity(const task_score *score)
-{
-    return score->parts[HARD_PERPLEXITY];
-}
-
-static double least_perplexity(const task_score *score)
-{
-    return score->parts[LEAST_PERPLEXITY];
-}
-
-static double information(const task_score *score)
-{
-    return score->parts[INFORMATION];
-}
-
-static double diversity(const task_score *score)
-{
-    return score->parts[DIVERSITY];
-}
-
 static double masked_negatives(const task_score *score)
 {
     return mean(score, SAME, DISTRACTORS);
-}
-
-static double lonely_crops(const task_score *score)
-{
-    return score->parts[LONELY];
 }
 
 const task_metric pretraining_metrics[] = {{"gain", gain, false},
@@ -147,15 +112,15 @@ const task_metric pretraining_metrics[] = {{"gain", gain, false},
                                            {"accuracy_chance", accuracy_chance, true},
                                            {"masked_gain", masked_gain, false},
                                            {"masked_loss", masked_loss, false},
-                                           {"masked_chance", masked_chance, false},
+                                           {"masked_chance", .part = MASKED_CHANCE},
                                            {"masked_accuracy", masked_accuracy, true},
-                                           {"soft_perplexity", soft_perplexity, false},
-                                           {"hard_perplexity", hard_perplexity, false},
-                                           {"least_perplexity", least_perplexity, false},
-                                           {"information", information, false},
-                                           {"diversity", diversity, false},
+                                           {"soft_perplexity", .part = SOFT_PERPLEXITY},
+                                           {"hard_perplexity", .part = HARD_PERPLEXITY},
+                                           {"least_perplexity", .part = LEAST_PERPLEXITY},
+                                           {"information", .part = INFORMATION},
+                                           {"diversity", .part = DIVERSITY},
                                            {"masked_negatives", masked_negatives, true},
-                                           {"lonely_crops", lonely_crops, false},
+                                           {"lonely_crops", .part = LONELY},
                                            {0}};
 
 void pretraining_tell(const task_score *score, char *text, size_t room)
@@ -167,10 +132,11 @@ void pretraining_tell(const task_score *score, char *text, size_t room)
                                  pretraining_learner_accuracy(score), accuracy_chance(score));
     if (score->parts[MASKED] > 0 && used < room)
         used += (size_t)snprintf(text + used, room - used, "masked %.3f (chance %.3f)  ", masked_loss(score),
-                                 masked_chance(score));
+                                 score->parts[MASKED_CHANCE]);
     if (used < room)
         snprintf(text + used, room - used, "perplexity soft %.1f hard %.1f  information %.2f  masked negatives %.1f %%",
-                 soft_perplexity(score), hard_perplexity(score), information(score), 100 * masked_negatives(score));
+                 score->parts[SOFT_PERPLEXITY], score->parts[HARD_PERPLEXITY], score->parts[INFORMATION],
+                 100 * masked_negatives(score));
 }
 
 static void add_sums(const w2v_bert_sums *s, task_score *score)

@@ -38,11 +38,14 @@ void task_score_add(task_score *sum, const task_score *score);
 
 /* A figure of merit. The first of a task's is the one a run is summed up with. */
 typedef struct task_metric {
-    const char *name; /* "accuracy" */
-    double (*value)(const task_score *score);
-    bool percent; /* 0 .. 1, shown to people as 0 .. 100 % */
-    bool falls;   /* as training succeeds: an error, a perplexity */
+    const char *name;                         /* "accuracy" */
+    double (*value)(const task_score *score); /* NULL: it is one of the score's parts as it stands, */
+    bool percent;                             /* 0 .. 1, shown to people as 0 .. 100 % */
+    bool falls;                               /* as training succeeds: an error, a perplexity */
+    int part;                                 /* namely this one */
 } task_metric;
+
+double task_metric_value(const task_metric *metric, const task_score *score);
 
 /* "accuracy 91.63 %" */
 enum { TASK_METRIC_TEXT = 64 };
@@ -153,6 +156,14 @@ typedef struct task_folder {
     const uint8_t *pieces; /* what tokenizer.model is to hold, the network's own; NULL: there is to be none */
     size_t pieces_size;
 } task_folder;
+
+/* A default of a shared option. */
+typedef struct task_suit {
+    const char *option, *value;
+} task_suit;
+
+/* The value that a list, which ends with zeros, has for an option; NULL: it has none. */
+const char *task_suit_of(const task_suit *suits, const char *option);
 
 struct task_ops {
     const char *name;       /* "image" */

@@ -87,15 +87,13 @@ static const option_row rows[] = {
 
 static const char *w2v_bert_fallback(const void *settings, const char *option)
 {
-    static const struct {
-        const char *option, *value;
-    } suits[] = {{"epochs", "100"},          {"batch", "8"},           {"lr", "0.002"},
-                 {"schedule", "isqrt:0.08"}, {"optimizer", "adamw"},   {"beta2", "0.98"},
-                 {"epsilon", "1e-06"},       {"weight-decay", "0.01"}, {"clip", "5"}};
+    static const task_suit suits[] = {{"epochs", "100"},      {"batch", "8"},
+                                      {"lr", "0.002"},        {"schedule", "isqrt:0.08"},
+                                      {"optimizer", "adamw"}, {"beta2", "0.98"},
+                                      {"epsilon", "1e-06"},   {"weight-decay", "0.01"},
+                                      {"clip", "5"},          {0}};
     (void)settings;
-    for (size_t i = 0; i < sizeof suits / sizeof *suits; i++)
-        if (strcmp(suits[i].option, option) == 0) return suits[i].value;
-    return NULL;
+    return task_suit_of(suits, option);
 }
 
 /* ---- what is asked for ---- */

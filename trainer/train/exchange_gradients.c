@@ -7,15 +7,10 @@
 #include <stdlib.h>
 #include <thinwire/thinwire_plan.h>
 
-static gradients_way *exchange_gradients_way_of(const worker *w)
-{
-    return w->way;
-}
-
 static tw_status create_reducer(const worker *w)
 {
     const learner *l = w->learner;
-    return tw_reducer_create(w->comm, w->spec, l->tensors, l->tensor_count, &exchange_gradients_way_of(w)->reducer);
+    return tw_reducer_create(w->comm, w->spec, l->tensors, l->tensor_count, &((gradients_way *)w->way)->reducer);
 }
 
 /* A scheme that applies momentum itself would do so with a momentum of its own choice. Where the run has none, and
@@ -23,7 +18,7 @@ static tw_status create_reducer(const worker *w)
 static tw_status exchange_gradients_create(worker *w)
 {
     const train_settings *s = &w->settings;
-    gradients_way *way = exchange_gradients_way_of(w);
+    gradients_way *way = w->way;
     TW_TRY(create_reducer(w));
     if (s->momentum > 0 || tw_reducer_momentum(way->reducer, NULL) == 0 || scheme_sets(s->sync, "momentum"))
         return TW_OK;
@@ -37,12 +32,12 @@ static tw_status exchange_gradients_create(worker *w)
 
 static void exchange_gradients_destroy(worker *w)
 {
-    tw_reducer_destroy(exchange_gradients_way_of(w)->reducer);
+    tw_reducer_destroy(reducer_of(w));
 }
 
 static float momentum(const worker *w, int *nesterov)
 {
-    return tw_reducer_momentum(exchange_gradients_way_of(w)->reducer, nesterov);
+    return tw_reducer_momentum(reducer_of(w), nesterov);
 }
 
 /* Rank 0's parameters and momentum go to every rank, so that all begin from the same bits. */
@@ -58,17 +53,17 @@ static tw_status exchange_gradients_begin(worker *w)
 
 static tw_status set_rate(worker *w, float rate)
 {
-    return tw_reducer_set_rate(exchange_gradients_way_of(w)->reducer, rate);
+    return tw_reducer_set_rate(reducer_of(w), rate);
 }
 
 static tw_status exchange_gradients_submit(worker *w, size_t index, float *gradient)
 {
-    return tw_reducer_submit(exchange_gradients_way_of(w)->reducer, index, gradient);
+    return tw_reducer_submit(reducer_of(w), index, gradient);
 }
 
 static tw_status exchange_gradients_apply(worker *w, float rate)
 {
-    TW_TRY(tw_reducer_wait(exchange_gradients_way_of(w)->reducer));
+    TW_TRY(tw_reducer_wait(reducer_of(w)));
     for (size_t i = 0; w->pending && i < w->learner->parameter_count; i++) w->learner->gradients[i] += w->pending[i];
     if (w->settings.clip > 0 && w->own_clip == 0)
         clip_norm(w->learner->tensors, w->learner->tensor_count, w->learner->gradients, w->settings.clip);
@@ -77,13 +72,13 @@ static tw_status exchange_gradients_apply(worker *w, float rate)
 
 static const char *exchange_gradients_plan(const worker *w, size_t index)
 {
-    return tw_reducer_plan(exchange_gradients_way_of(w)->reducer, index);
+    return tw_reducer_plan(reducer_of(w), index);
 }
 
 static tw_status exchange_gradients_add_totals(const worker *w, totals *sums)
 {
     tw_reducer_counts stats = {.struct_size = sizeof stats};
-    TW_TRY(tw_reducer_stats(exchange_gradients_way_of(w)->reducer, &stats));
+    TW_TRY(tw_reducer_stats(reducer_of(w), &stats));
     EXCHANGE_ADD_COUNTS(sums->values, &stats);
     sums->values[TOTAL_STEPS_SKIPPED] += (double)stats.steps_skipped;
     return TW_OK;
@@ -91,25 +86,25 @@ static tw_status exchange_gradients_add_totals(const worker *w, totals *sums)
 
 static tw_status exchange_gradients_hand_over(worker *w, float *const *gradients)
 {
-    return tw_reducer_hand_over(exchange_gradients_way_of(w)->reducer, gradients);
+    return tw_reducer_hand_over(reducer_of(w), gradients);
 }
 
 static tw_status exchange_gradients_take_over(worker *w, float *const *gradients)
 {
     TW_TRY(set_rate(w, (float)schedule_rate(&w->schedule, w->step)));
     for (size_t i = 0; i < w->learner->tensor_count; i++) TW_TRY(exchange_gradients_submit(w, i, gradients[i]));
-    tw_status status = tw_reducer_wait(exchange_gradients_way_of(w)->reducer);
+    tw_status status = tw_reducer_wait(reducer_of(w));
     return status == TW_SKIPPED ? worker_diverged(w, "what --sync had held back is NaN or infinite") : status;
 }
 
 static tw_status exchange_gradients_save(worker *w, const char *prefix, tw_state *state)
 {
-    return tw_reducer_save_state(exchange_gradients_way_of(w)->reducer, prefix, state);
+    return tw_reducer_save_state(reducer_of(w), prefix, state);
 }
 
 static tw_status exchange_gradients_load(worker *w, const char *prefix, const tw_state *state)
 {
-    return tw_reducer_load_state(exchange_gradients_way_of(w)->reducer, prefix, state);
+    return tw_reducer_load_state(reducer_of(w), prefix, state);
 }
 
 static tw_status exchange_gradients_regroup(worker *w, int workers, const char *prefix, tw_state_source source,

@@ -1,4 +1,4 @@
-/* exchange_gradients.h - what a worker keeps whose gradients go through a reducer; for tests that look at it. */
+/* exchange_gradients.h - what a worker keeps whose gradients go through a reducer; tests look at it, too. */
 #ifndef TRAINER_EXCHANGE_GRADIENTS_H
 #define TRAINER_EXCHANGE_GRADIENTS_H
 

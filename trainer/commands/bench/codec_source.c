@@ -26,16 +26,11 @@ static void codec_source_draw(float *values, size_t count)
     }
 }
 
-static tw_status allocate_table(codec_source *source, size_t capacity)
-{
-    source->tensors = calloc(capacity, sizeof *source->tensors);
-    source->names = calloc(capacity, sizeof *source->names);
-    if (source->tensors && source->names) return TW_OK;
-    return tw_fail(TW_ERROR_MEMORY, "no memory for a table of %zu tensors", capacity);
-}
-
+/* Of a table that is laid out. */
 static tw_status codec_source_fill(codec_source *source)
 {
+    source->tensors = source->table.tensors;
+    source->count = source->table.count;
     source->offset = calloc(source->count, sizeof *source->offset);
     if (!source->offset) return tw_fail(TW_ERROR_MEMORY, "no memory for a table of %zu tensors", source->count);
     for (size_t i = 0; i < source->count; i++) {
@@ -50,17 +45,9 @@ static tw_status codec_source_fill(codec_source *source)
     return TW_OK;
 }
 
-static void add_tensor(codec_source *source, const char *name, const char *part, size_t dims, const size_t *shape)
-{
-    size_t at = source->count++;
-    snprintf(source->names[at], sizeof source->names[at], "%s.%s", name, part);
-    source->tensors[at] = (tw_tensor){.name = source->names[at], .dims = dims};
-    memcpy(source->tensors[at].shape, shape, dims * sizeof *shape);
-}
-
 enum { MOST_UNLIKE_SIDES = 64 }; /* longer to shorter */
 
-static void add_matrix(codec_source *source, size_t count)
+static void add_matrix(layout *table, size_t count)
 {
     size_t shorter = (size_t)sqrt((double)count), longer;
     while (count % shorter) shorter--;
@@ -70,57 +57,19 @@ static void add_matrix(codec_source *source, size_t count)
         shape[0] = 1;
         shape[1] = count;
     }
-    char name[32];
-    snprintf(name, sizeof name, "piece%zu", source->count);
-    add_tensor(source, name, "gradient", 2, shape);
+    layout_add(table, "piece", 2, shape);
 }
 
 tw_status codec_source_flat(size_t count, size_t pieces, codec_source *source)
 {
-    TW_TRY(allocate_table(source, pieces));
-    for (size_t i = 0; i < pieces; i++) add_matrix(source, count / pieces + (i < count % pieces));
+    TW_TRY(layout_reserve(pieces, &source->table));
+    for (size_t i = 0; i < pieces; i++) add_matrix(&source->table, count / pieces + (i < count % pieces));
     return codec_source_fill(source);
-}
-
-/* A convolution without bias and the batch norm behind it. */
-static void add_convolution(codec_source *source, const char *name, size_t filters, size_t channels, size_t kernel)
-{
-    size_t shape[4] = {filters, channels, kernel, kernel};
-    add_tensor(source, name, "weight", 4, shape);
-    add_tensor(source, name, "norm.weight", 1, &filters);
-    add_tensor(source, name, "norm.bias", 1, &filters);
-}
-
-static void add_bottleneck(codec_source *source, const char *name, size_t planes, size_t channels, int projects)
-{
-    char layer[48];
-    snprintf(layer, sizeof layer, "%s.conv1", name);
-    add_convolution(source, layer, planes, channels, 1);
-    snprintf(layer, sizeof layer, "%s.conv2", name);
-    add_convolution(source, layer, planes, planes, 3);
-    snprintf(layer, sizeof layer, "%s.conv3", name);
-    add_convolution(source, layer, 4 * planes, planes, 1);
-    snprintf(layer, sizeof layer, "%s.shortcut", name);
-    if (projects) add_convolution(source, layer, 4 * planes, channels, 1);
 }
 
 tw_status codec_source_resnet50(codec_source *source)
 {
-    static const int blocks[] = {3, 4, 6, 3};
-    size_t channels = 64, classes = 1000;
-    TW_TRY(allocate_table(source, 161));
-    add_convolution(source, "conv1", channels, 3, 7);
-    for (int stage = 0; stage < 4; stage++) {
-        size_t planes = (size_t)64 << stage;
-        for (int block = 0; block < blocks[stage]; block++) {
-            char name[32];
-            snprintf(name, sizeof name, "layer%d.%d", stage + 1, block);
-            add_bottleneck(source, name, planes, channels, block == 0);
-            channels = 4 * planes;
-        }
-    }
-    add_tensor(source, "fc", "weight", 2, (size_t[]){classes, channels});
-    add_tensor(source, "fc", "bias", 1, &classes);
+    TW_TRY(layout_create("resnet50", &source->table));
     return codec_source_fill(source);
 }
 
@@ -233,9 +182,9 @@ tw_status codec_source_load(const char *path, codec_source *source)
 void codec_source_release(codec_source *source)
 {
     for (size_t i = 0; source->captured && i < source->steps; i++) tw_state_destroy(source->captured[i]);
+    if (source->captured) free(source->tensors);
     free(source->captured);
-    free(source->tensors);
-    free(source->names);
+    layout_release(&source->table);
     free(source->values);
     free(source->offset);
 }

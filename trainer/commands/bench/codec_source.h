@@ -3,7 +3,7 @@
 #ifndef TRAINER_CODEC_SOURCE_H
 #define TRAINER_CODEC_SOURCE_H
 
-#include <thinwire/thinwire.h>
+#include "layout.h"
 
 typedef struct codec_source {
     tw_tensor *tensors;
@@ -11,7 +11,7 @@ typedef struct codec_source {
     size_t elements; /* of all of them */
     size_t steps;    /* kept by a training run; 0: made up, no two steps alike */
 
-    char (*names)[64];   /* of tensors made up */
+    layout table;        /* of tensors made up */
     float *values;       /* made up: a step is a window on them */
     size_t *offset;      /* of each tensor in them */
     tw_state **captured; /* one a step */
