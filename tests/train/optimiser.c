@@ -114,6 +114,60 @@ static void buffers_are_tables_of_tensors(void **state)
     }
 }
 
+/* The gradient that leaves the moments as they are: the same each time for Adam, whose corrected moments are then it and
+ * its square; and for SGD what its buffer loses. */
+static void steady_gradient(optimiser *o, const optimiser_settings *s, float gradient[2])
+{
+    optimiser_buffer buffers[OPTIMISER_BUFFERS];
+    optimiser_buffers(o, buffers);
+    for (size_t i = 0; i < 2; i++)
+        gradient[i] = s->kind == OPTIMISER_SGD ? (1 - s->momentum) * buffers[0].values[i] : gradients[0][i];
+}
+
+static void check_foresight(optimiser_settings settings, size_t steps)
+{
+    float w[2] = {1, 1}, later[2], again, gradient[2] = {0};
+    optimiser *o;
+    assert_ok(optimiser_create(&settings, tensors, 2, &o));
+    optimiser_foresee(o, 0.25f, steps, 0, 2, w, later);
+    assert_memory_equal(later, w, sizeof w); /* nothing is known yet */
+    for (int t = 0; t < 3; t++) optimiser_step(o, 0.25f, gradients[0], w);
+    optimiser_foresee(o, 0.25f, 0, 0, 2, w, later);
+    assert_memory_equal(later, w, sizeof w);
+    optimiser_foresee(o, 0.25f, steps, 0, 2, w, later);
+    optimiser_foresee(o, 0.25f, steps, 1, 2, w, &again);
+    assert_true(again == later[1]);
+    for (size_t t = 0; t < steps; t++) {
+        steady_gradient(o, &settings, gradient);
+        optimiser_step(o, 0.25f, gradient, w);
+    }
+    for (size_t i = 0; i < 2; i++) assert_near((double)later[i], (double)w[i], 1e-6);
+    optimiser_destroy(o);
+}
+
+static void what_is_foreseen_comes_with_steady_gradients(void **state)
+{
+    (void)state;
+    check_foresight((optimiser_settings){.momentum = 0.75f}, 3);
+    check_foresight((optimiser_settings){.momentum = 0.9f, .kind = OPTIMISER_ADAM, .beta2 = 0.999f}, 3);
+    check_foresight((optimiser_settings){.momentum = 0.8f, .kind = OPTIMISER_ADAMW, .beta2 = 0.95f}, 4);
+    /* One step more also decays as the next one does. */
+    check_foresight(
+        (optimiser_settings){.momentum = 0.8f, .weight_decay = 0.1f, .kind = OPTIMISER_ADAMW, .beta2 = 0.95f}, 1);
+}
+
+static void without_momentum_nothing_is_foreseen(void **state)
+{
+    float w[2] = {1, 1}, later[2];
+    optimiser *o;
+    (void)state;
+    assert_ok(optimiser_create(&(optimiser_settings){0}, tensors, 2, &o));
+    optimiser_step(o, 0.25f, gradients[0], w);
+    optimiser_foresee(o, 0.25f, 3, 0, 2, w, later);
+    assert_memory_equal(later, w, sizeof w);
+    optimiser_destroy(o);
+}
+
 /* Those of an image network are a filter and what the classes are read from. */
 static void muon_needs_a_matrix(void **state)
 {
@@ -335,6 +389,8 @@ int main(void)
         cmocka_unit_test(a_proposal_is_the_step_not_taken),
         cmocka_unit_test(buffers_are_all_it_remembers),
         cmocka_unit_test(buffers_are_tables_of_tensors),
+        cmocka_unit_test(what_is_foreseen_comes_with_steady_gradients),
+        cmocka_unit_test(without_momentum_nothing_is_foreseen),
         cmocka_unit_test(muon_needs_a_matrix),
         cmocka_unit_test(adam_follows_the_papers),
         cmocka_unit_test(muon_makes_singular_values_one),

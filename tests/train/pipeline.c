@@ -101,11 +101,11 @@ static const task_ops chain_task = {.name = "toy",
 /* ---- the page of arithmetic ---- */
 
 typedef struct page {
-    double weights[STEPS + 1][UNITS], loss[STEPS];
+    double weights[STEPS + 1][UNITS], speeds[STEPS + 1][UNITS], loss[STEPS];
 } page;
 
-/* A micro-batch of a stretch that began with step `begin` meets, in a stage with so many behind it, the weights of as
- * many steps ago, but none older than the stretch. */
+/* A micro-batch of a stretch that began with step `begin` goes forth, in a stage with so many behind it, as many steps
+ * before its own, but not before the stretch. It meets the weights of then, with the speed of then for these steps. */
 static size_t version_of(size_t batch, size_t behind, size_t begin)
 {
     return batch - begin < behind ? begin : batch - behind;
@@ -113,20 +113,21 @@ static size_t version_of(size_t batch, size_t behind, size_t begin)
 
 static void work_out(size_t stages, const size_t *ends, double momentum, page *p)
 {
-    double speed[UNITS] = {0};
     for (size_t u = 0; u < UNITS; u++) p->weights[0][u] = (double)start_of(u);
     for (size_t m = 0; m < STEPS; m++) {
         double used[UNITS], before[UNITS + 1] = {(double)input_of(m)}, slope;
         for (size_t u = 0, s = 0; u < UNITS; u++) {
             if (u == ends[s]) s++;
-            used[u] = p->weights[version_of(m, stages - 1 - s, m < REST ? 0 : REST)][u];
+            const size_t version = version_of(m, stages - 1 - s, m < REST ? 0 : REST);
+            const double far = momentum > 0 ? (double)RATE * (double)(m - version) : 0;
+            used[u] = p->weights[version][u] - far * p->speeds[version][u];
             before[u + 1] = before[u] * used[u];
         }
         slope = before[UNITS] - (double)target_of(m);
         p->loss[m] = slope * slope / 2;
         for (size_t u = UNITS; u-- > 0; slope *= used[u]) {
-            speed[u] = momentum * speed[u] + slope * before[u];
-            p->weights[m + 1][u] = p->weights[m][u] - (double)RATE * speed[u];
+            p->speeds[m + 1][u] = momentum * p->speeds[m][u] + slope * before[u];
+            p->weights[m + 1][u] = p->weights[m][u] - (double)RATE * p->speeds[m + 1][u];
         }
     }
 }
@@ -203,6 +204,7 @@ static void test_each_weight_follows_from_its_staleness(void **state)
     run_chain("2+3", 2, (size_t[]){2, 5}, 0);
     run_chain("1+2+2", 3, (size_t[]){1, 3, 5}, 0.5);
     run_chain("2+1+1+1", 4, (size_t[]){2, 3, 4, 5}, 0);
+    run_chain("2+1+1+1", 4, (size_t[]){2, 3, 4, 5}, 0.5);
 }
 
 /* ---- the cut ---- */

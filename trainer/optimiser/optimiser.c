@@ -102,17 +102,23 @@ void optimiser_hold(optimiser *o, size_t tensors)
     o->held = tensors;
 }
 
-void optimiser_begin(optimiser *o, float rate)
+/* What step number o->steps needs of Adam's constants. */
+static pass corrected(const optimiser *o)
 {
     const optimiser_settings s = o->settings;
-    pass *p = &o->now;
-    *p = (pass){.settings = s, .rate = rate};
-    if (s.kind == OPTIMISER_SGD) return;
-    double beta1 = s.momentum, beta2 = s.beta2, steps = o->steps += 1;
-    p->fresh = (float)(1 - beta1);
-    p->fresh_square = (float)(1 - beta2);
-    p->correction = (float)(1 / (1 - pow(beta1, steps)));
-    p->correct_square = (float)(1 / sqrt(1 - pow(beta2, steps)));
+    const double beta1 = s.momentum, beta2 = s.beta2;
+    return (pass){.settings = s,
+                  .fresh = (float)(1 - beta1),
+                  .fresh_square = (float)(1 - beta2),
+                  .correction = (float)(1 / (1 - pow(beta1, o->steps))),
+                  .correct_square = (float)(1 / sqrt(1 - pow(beta2, o->steps)))};
+}
+
+void optimiser_begin(optimiser *o, float rate)
+{
+    if (o->settings.kind != OPTIMISER_SGD) o->steps += 1;
+    o->now = corrected(o);
+    o->now.rate = rate;
 }
 
 /* Where to go from w, for one parameter. */
@@ -225,6 +231,33 @@ tw_status optimiser_propose(optimiser *o, float rate, const float *parameters, f
     const stretch range = {.end = o->parameter_count};
     optimiser_begin(o, rate);
     return optimiser_run(o, pass_with(o, gradients), &range, parameters, gradients, 0);
+}
+
+/* Where parameter i goes with a gradient that leaves the moments as they are. */
+static float heading(const optimiser *o, const pass *p, float decay, float w, size_t i)
+{
+    const optimiser_settings s = o->settings;
+    if (s.kind == OPTIMISER_SGD) return o->momentum[i];
+    const float direction =
+        p->correction * o->momentum[i] / (p->correct_square * sqrtf(o->second_moment[i]) + s.epsilon);
+    return s.kind == OPTIMISER_ADAM ? direction : direction + decay * w;
+}
+
+void optimiser_foresee(const optimiser *o, float rate, size_t steps, size_t begin, size_t end, const float *parameters,
+                       float *later)
+{
+    const pass p = corrected(o);
+    const stretch range = {.begin = begin, .end = end};
+    const int knows = o->settings.kind == OPTIMISER_SGD ? o->settings.momentum > 0 : o->steps > 0;
+    const float far = knows ? rate * (float)steps : 0;
+    size_t first = 0;
+    memcpy(later, parameters + begin, (end - begin) * sizeof *later);
+    for (size_t t = 0; t < o->tensor_count && first < end && far > 0; first += tw_tensor_count(&o->tensors[t++])) {
+        const stretch all = cut(o, t, first, &range);
+        if (t < o->held || (o->settings.kind == OPTIMISER_MUON && muon_takes(&o->tensors[t]))) continue;
+        for (size_t i = all.begin; i < all.end; i++)
+            later[i - begin] -= far * heading(o, &p, all.decay, parameters[i], i);
+    }
 }
 
 size_t optimiser_arrays(optimiser *o, float *arrays[OPTIMISER_BUFFERS])

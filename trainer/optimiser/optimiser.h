@@ -56,6 +56,12 @@ tw_status optimiser_step_range(optimiser *o, size_t begin, size_t end, const flo
 /* The same step, not taken: what would be added to the parameters stands in `gradients` afterwards. */
 tw_status optimiser_propose(optimiser *o, float rate, const float *parameters, float *gradients);
 
+/* `later`: where parameters begin .. end are after so many steps of this rate, if gradients come that leave the moments
+ * as they are. SGD without momentum has none to go by, nor has an optimiser before its first step, and Muon's matrices
+ * stay: the parameters themselves. */
+void optimiser_foresee(const optimiser *o, float rate, size_t steps, size_t begin, size_t end, const float *parameters,
+                       float *later);
+
 /* Part of what an optimiser remembers, as a table of tensors that stand one after the other in `values`. */
 typedef struct optimiser_buffer {
     const char *prefix; /* before the tensors' names: "momentum.", and Adam's "second_moment." and, of one number, "" */

@@ -243,33 +243,46 @@ static tw_status call(worker *w, pipeline_turn turn, uint64_t batch, task_score 
     return status;
 }
 
-/* With the weights as they are. Rank 0 says which micro-batch is the last of a stretch. */
+static float *version_of(const pipeline_way *way, uint64_t batch)
+{
+    return way->stash + batch % way->depth * length_of(way->parameters);
+}
+
+/* A call with the version of the weights that the micro-batch has. */
+static tw_status call_with_version(worker *w, pipeline_turn turn, uint64_t batch, task_score *score)
+{
+    pipeline_way *way = way_of(w);
+    const size_t bytes = length_of(way->parameters) * sizeof(float);
+    float *weights = w->learner->parameters + way->parameters.begin;
+    memcpy(way->now, weights, bytes);
+    memcpy(weights, version_of(way, batch), bytes);
+    const tw_status status = call(w, turn, batch, score);
+    memcpy(weights, way->now, bytes);
+    return status;
+}
+
+/* With the weights that are foreseen for the step of the micro-batch: as many steps as others are under way come
+ * before it (SpecTrain: Chen, Yang and Cheng, 2018). Rank 0 says which micro-batch is the last of a stretch. */
 static tw_status go_forward(worker *w)
 {
     pipeline_way *way = way_of(w);
     task_score score;
     const uint64_t batch = way->forwarded++;
-    const float *weights = w->learner->parameters + way->parameters.begin;
     if (w->rank == 0) way->ended = batch + 1 >= w->rest || wants_stop(w);
-    memcpy(way->stash + batch % way->depth * length_of(way->parameters), weights,
-           length_of(way->parameters) * sizeof *weights);
-    return call(w, FORWARD, batch, &score);
+    optimiser_foresee(w->optimiser, (float)schedule_rate(&w->schedule, w->step), batch - w->step, way->parameters.begin,
+                      way->parameters.end, w->learner->parameters, version_of(way, batch));
+    return call_with_version(w, FORWARD, batch, &score);
 }
 
 /* With the weights that the micro-batch went forward with. Running statistics have seen it. */
 static tw_status go_back(worker *w)
 {
     pipeline_way *way = way_of(w);
-    const size_t weight_bytes = length_of(way->parameters) * sizeof(float);
     const size_t buffer_bytes = length_of(way->buffers) * sizeof(float);
-    float *weights = w->learner->parameters + way->parameters.begin;
     float *buffers = w->learner->buffers + way->buffers.begin;
-    memcpy(way->now, weights, weight_bytes);
-    memcpy(weights, way->stash + w->step % way->depth * length_of(way->parameters), weight_bytes);
-    if (buffer_bytes) memcpy(way->statistics, buffers, buffer_bytes);
     task_score score;
-    TW_TRY(call(w, AGAIN, w->step, &score));
-    memcpy(weights, way->now, weight_bytes);
+    if (buffer_bytes) memcpy(way->statistics, buffers, buffer_bytes);
+    TW_TRY(call_with_version(w, AGAIN, w->step, &score));
     if (buffer_bytes) memcpy(buffers, way->statistics, buffer_bytes);
     return TW_OK;
 }
