@@ -37,9 +37,9 @@ struct player {
     tw_gossip *gossip; /* a part may destroy it and write NULL */
     tw_status (*part)(player *self);
     void *shared;
-    tw_comm *(*wrap)(player *self, tw_comm *comm); /* (optional) puts something between the rank and its transport */
-    double timeout;                                /* 0: a minute */
-    values weights;                                /* the start, and what the part leaves there */
+    void (*wrap)(player *self); /* (optional) puts something between the rank's comm and its transport */
+    double timeout;             /* 0: a minute */
+    values weights;             /* the start, and what the part leaves there */
     tw_status created, status;
     char text[512];
     tw_gossip_counts stats;
@@ -105,7 +105,8 @@ static inline void players_run(player *players, int size, const char *spec, tw_s
     for (int r = 0; r < size; r++) {
         players[r].rank = r;
         players[r].size = size;
-        players[r].comm = players[r].wrap ? players[r].wrap(&players[r], comms[r]) : comms[r];
+        players[r].comm = comms[r];
+        if (players[r].wrap) players[r].wrap(&players[r]);
         if (!players[r].spec) players[r].spec = spec;
         if (!players[r].part) players[r].part = part;
         tw_comm_set_timeout(players[r].comm, players[r].timeout > 0 ? players[r].timeout : 60);

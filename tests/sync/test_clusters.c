@@ -11,6 +11,7 @@
 #include "memory.h"
 #include "support/assert.h"
 #include "support/random.h"
+#include "wire.h"
 
 enum { MOST_RANKS = 40, MOST_RANGES = 64, MOST_CLUSTERS = 5, PIECE = 60 << 14 };
 
@@ -506,53 +507,21 @@ static void test_ranks_that_lie(void **state)
     }
 }
 
-typedef struct mortal {
-    tw_transport_ops ops;
-    void *self;
-    int dies_at, sends; /* the message that it starts last, and how many it has started */
-} mortal;
-
-static tw_status mortal_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
-                             void **request)
-{
-    mortal *me = self;
-    if (++me->sends == me->dies_at) tw_world_kill();
-    return me->ops.start_send(me->self, peer, channel, src, size, check, request);
-}
-
-static tw_status mortal_receive(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
-{
-    mortal *me = self;
-    return me->ops.start_recv(me->self, peer, channel, dst, capacity, request);
-}
-
-static tw_status mortal_wait(void *self, void *request, double timeout, size_t *size, uint32_t *check)
-{
-    mortal *me = self;
-    return me->ops.wait(me->self, request, timeout, size, check);
-}
-
-static int mortal_poll(void *self, void *request, double timeout)
-{
-    mortal *me = self;
-    return me->ops.poll(me->self, request, timeout);
-}
-
 static int kill_at, sends_of_rank_1;
+
+static void count_send(wire *through, int sends)
+{
+    (void)through;
+    sends_of_rank_1 += sends;
+    if (sends && sends_of_rank_1 == kill_at) tw_world_kill();
+}
 
 static void attend_mortal(void *context, int rank, tw_comm *comm)
 {
-    tw_transport_ops inner = comm->ops;
-    mortal me = {.ops = inner, .self = comm->self, .dies_at = rank == 1 ? kill_at : 0};
-    comm->ops.start_send = mortal_send;
-    comm->ops.start_recv = mortal_receive;
-    comm->ops.wait = mortal_wait;
-    comm->ops.poll = mortal_poll;
-    comm->self = &me;
+    wire through = {.before = count_send};
+    if (rank == 1) put_between(&through, comm);
     attend(context, rank, comm);
-    if (rank == 1) sends_of_rank_1 = me.sends;
-    comm->ops = inner;
-    comm->self = me.self;
+    if (rank == 1) take_away(&through, comm);
 }
 
 /* Whoever shares a ring with the lost rank is told. The others may be done with theirs. */
@@ -563,6 +532,7 @@ static void test_a_lost_rank_is_noticed(void **state)
         meeting all = {0};
         draw_up(&all);
         fill_models(&all, 1);
+        sends_of_rank_1 = 0;
         meet(&all, attend_mortal);
         for (int c = 0; c < all.clusters; c++) free(all.models[c]);
         int died = kill_at > 0 && sends_of_rank_1 >= kill_at;

@@ -16,15 +16,15 @@ enum { RANKS = 3, VICTIM = 1, COUNT = 600, TENSORS = 2, STEPS = 2, FLIPS = 100 }
 static const tw_tensor table[TENSORS] = {{"weight", 2, {20, 30}}, {"bias", 1, {20}}};
 
 /* Every other time in the word: it is short, and chance would pass it by. */
-static void damage(wire *through, unsigned char *message, size_t size, uint32_t *check)
+static void damage(wire *through, unsigned char *message, size_t *size, uint32_t *check)
 {
     uint32_t random[4];
     tw_random(through->seed, 0, 0, random);
-    through->in_word = size == 0 || random[0] % 2;
+    through->in_word = *size == 0 || random[0] % 2;
     if (through->in_word)
         *check ^= 1u << random[1] % 32;
     else
-        message[random[2] % size] ^= (unsigned char)(1u << random[1] % 8);
+        message[random[2] % *size] ^= (unsigned char)(1u << random[1] % 8);
 }
 
 /* --- what the ranks do ------------------------------------------------------------------------------------------- */

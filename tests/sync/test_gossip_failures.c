@@ -5,9 +5,9 @@
 #include <math.h>
 #include <thinwire/thinwire_gossip.h>
 
-#include "channel.h"
 #include "memory.h"
 #include "support/assert.h"
+#include "wire.h"
 
 static const char *const specs[] = {"dpsgd",
                                     "dpsgd:order=atc",
@@ -356,108 +356,31 @@ static const lie lies[] = {
     {"empty", 0, 0, 0, 0, TW_ERROR_PACKET},
 };
 
-/* A transport that changes the second gossip message its rank receives. */
-typedef struct wire {
-    tw_comm *inner;
-    const lie *lie;
-    int received;
-} wire;
-
-typedef struct tracked {
-    void *request;
-    unsigned char *dst; /* NULL: a send */
-} tracked;
-
-static tw_status track(tw_status status, tracked what, void **request)
+static void tell(wire *through, unsigned char *message, size_t *size, uint32_t *check)
 {
-    if (status != TW_OK) return status;
-    tracked *kept = malloc(sizeof *kept);
-    *kept = what;
-    *request = kept;
-    return TW_OK;
-}
-
-static tw_status send_through(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
-                              void **request)
-{
-    tw_comm *inner = ((wire *)self)->inner;
-    tracked what = {0};
-    return track(inner->ops.start_send(inner->self, peer, channel, src, size, check, &what.request), what, request);
-}
-
-static tw_status receive_through(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
-{
-    tw_comm *inner = ((wire *)self)->inner;
-    tracked what = {.dst = dst};
-    tw_status status = inner->ops.start_recv(inner->self, peer, channel, dst, capacity, &what.request);
-    return track(status, what, request);
-}
-
-static void tell(const lie *what, unsigned char *message, size_t *size)
-{
-    if (what->bytes == 0) {
+    const lie *what = through->context;
+    if (what->bytes == 0)
         *size = (size_t)what->value;
-        return;
-    }
-    memcpy(message + what->offset, &what->value, (size_t)what->bytes);
+    else
+        memcpy(message + what->offset, &what->value, (size_t)what->bytes);
+    if (what->renewed || what->bytes == 0) *check = tw_crc32c(0, message, *size);
 }
 
-static tw_status wait_through(void *self, void *request, double timeout, size_t *size, uint32_t *check)
+static void wrap(player *self)
 {
-    wire *through = self;
-    tracked what = *(tracked *)request;
-    free(request);
-    tw_status status = through->inner->ops.wait(through->inner->self, what.request, timeout, size, check);
-    if (status != TW_OK || !what.dst || *size != FULL || ++through->received != 2) return status;
-    tell(through->lie, what.dst, size);
-    if (through->lie->renewed || through->lie->bytes == 0) *check = tw_crc32c(0, what.dst, *size);
-    return status;
+    put_between(self->shared, self->comm);
 }
 
-static int poll_through(void *self, void *request, double timeout)
-{
-    const tw_comm *inner = ((wire *)self)->inner;
-    return inner->ops.poll(inner->self, ((tracked *)request)->request, timeout);
-}
-
-static void leave_through(void *self)
-{
-    const tw_comm *inner = ((wire *)self)->inner;
-    inner->ops.leave(inner->self);
-}
-
-static void destroy_through(void *self)
-{
-    tw_comm_destroy(((wire *)self)->inner);
-    free(self);
-}
-
-static tw_comm *wrap(player *self, tw_comm *comm)
-{
-    static const tw_transport_ops ops = {.struct_size = sizeof(tw_transport_ops),
-                                         .version = TW_TRANSPORT_VERSION,
-                                         .name = "liar",
-                                         .start_send = send_through,
-                                         .start_recv = receive_through,
-                                         .wait = wait_through,
-                                         .poll = poll_through,
-                                         .leave = leave_through,
-                                         .destroy = destroy_through};
-    tw_comm *wrapped = NULL;
-    wire *through = malloc(sizeof *through);
-    *through = (wire){.inner = comm, .lie = self->shared};
-    assert_int_equal(tw_comm_create_custom(&ops, through, self->rank, self->size, &wrapped), TW_OK);
-    return wrapped;
-}
-
+/* The second gossip message that a rank receives is a lie. */
 static void test_hostile_messages_are_refused(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
         for (int synchronous = 0; synchronous < 2; synchronous++) {
             player players[MOST_RANKS] = {0};
+            wire through = {.fatal = 2, .counted = FULL, .change = tell, .context = &lies[i]};
             players[0].wrap = wrap;
-            players[0].shared = (void *)(uintptr_t)&lies[i];
+            players[0].shared = &through;
             players_run(players, 2, synchronous ? "dpsgd" : "adpsgd-random", add_until_it_fails);
             refuse(&players[0], lies[i].what, players[0].status, lies[i].want);
             if (!strstr(players[0].text, "rank 1")) fail_msg("%s: %s", lies[i].what, players[0].text); /* who sent it */

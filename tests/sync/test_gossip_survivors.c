@@ -6,9 +6,9 @@
 #include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_sim.h>
 
-#include "channel.h"
 #include "memory.h"
 #include "thread.h"
+#include "wire.h"
 
 static const char *const specs[] = {"adpsgd-fixed",   "adpsgd-fixed:mixing=three",   "adpsgd-random",
                                     "prague:group=3", "prague:group=4,order=random", "adpsgd-random:mixing=three"};
@@ -32,9 +32,6 @@ typedef struct fate {
 struct part {
     fate fate;
     int rank;
-    tw_transport_ops ops; /* the world's own */
-    void *transport;
-    tw_comm *comm;
     tw_status status;
     double ended;
     uint64_t lost;
@@ -50,57 +47,12 @@ typedef struct drama {
 
 /* ---- a rank's transport that falls silent ------------------------------------------------------------------------ */
 
-static void stand_still(const part *me)
+static void stand_still(wire *through, int sends)
 {
+    const fate *own = through->context;
     double now = tw_clock();
-    if (now >= me->fate.silent_from && now < me->fate.silent_until) tw_pause(me->fate.silent_until - now);
-}
-
-static tw_status send_later(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
-                            void **request)
-{
-    part *me = self;
-    stand_still(me);
-    return me->ops.start_send(me->transport, peer, channel, src, size, check, request);
-}
-
-static tw_status receive_later(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
-{
-    part *me = self;
-    stand_still(me);
-    return me->ops.start_recv(me->transport, peer, channel, dst, capacity, request);
-}
-
-static tw_status wait_later(void *self, void *request, double timeout, size_t *size, uint32_t *check)
-{
-    part *me = self;
-    stand_still(me);
-    return me->ops.wait(me->transport, request, timeout, size, check);
-}
-
-static int poll_later(void *self, void *request, double timeout)
-{
-    part *me = self;
-    stand_still(me);
-    return me->ops.poll(me->transport, request, timeout);
-}
-
-static void put_between(part *me, tw_comm *comm)
-{
-    me->ops = comm->ops;
-    me->transport = comm->self;
-    me->comm = comm;
-    comm->self = me;
-    comm->ops.start_send = send_later;
-    comm->ops.start_recv = receive_later;
-    comm->ops.wait = wait_later;
-    comm->ops.poll = poll_later;
-}
-
-static void take_away(part *me)
-{
-    me->comm->ops = me->ops;
-    me->comm->self = me->transport;
+    (void)sends;
+    if (now >= own->silent_from && now < own->silent_until) tw_pause(own->silent_until - now);
 }
 
 /* ---- what a rank does -------------------------------------------------------------------------------------------- */
@@ -159,10 +111,11 @@ static void live(void *context, int rank, tw_comm *comm)
     part *me = &all->parts[rank];
     tw_gossip *gossip = NULL;
     tw_thread killer;
+    wire through = {.before = stand_still, .context = &me->fate};
     int mortal = isfinite(me->fate.dies_at);
     me->rank = rank;
     tw_comm_set_timeout(comm, DEADLINE);
-    put_between(me, comm);
+    put_between(&through, comm);
     if (mortal && tw_thread_start(&killer, die_in_time, me) != TW_OK) abort();
     me->status =
         tw_gossip_create(comm, all->spec, table, TENSORS, (const float *const *)parts_of(&me->weights), &gossip);
@@ -170,7 +123,7 @@ static void live(void *context, int rank, tw_comm *comm)
     me->ended = tw_clock();
     tw_gossip_destroy(gossip);
     if (mortal) tw_thread_join(killer);
-    take_away(me);
+    take_away(&through, comm);
 }
 
 static void run_drama(drama *all)

@@ -365,22 +365,22 @@ static void test_a_rank_without_memory_is_an_error_of_all(void **state)
 /* The word behind a message's values. */
 static float lies[] = {4, -1, 0.5f, NAN, INFINITY};
 
-static void lie(wire *through, unsigned char *message, size_t size, uint32_t *check)
+static void lie(wire *through, unsigned char *message, size_t *size, uint32_t *check)
 {
-    memcpy(message + size - sizeof *lies, &lies[through->seed], sizeof *lies);
-    *check = tw_crc32c(0, message, size);
+    memcpy(message + *size - sizeof *lies, &lies[through->seed], sizeof *lies);
+    *check = tw_crc32c(0, message, *size);
 }
 
 /* A value less than there is. */
-static void leave_out(wire *through, unsigned char *message, size_t size, uint32_t *check)
+static void leave_out(wire *through, unsigned char *message, size_t *size, uint32_t *check)
 {
     (void)through;
-    for (size_t i = 0; i < size; i++)
+    for (size_t i = 0; i < *size; i++)
         if (message[i]) {
             message[i] &= (unsigned char)(message[i] - 1);
             break;
         }
-    *check = tw_crc32c(0, message, size);
+    *check = tw_crc32c(0, message, *size);
 }
 
 static void check_lies(const char *spec)
