@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "hollow.h"
-#include "support/assert.h"
+#include "support/ranks.h"
 #include "support/tsan.h"
 
 enum { RANKS = 2, COUNT = 1024, STEPS = 6, FORK_AT = 3, PATIENCE = 120 };
@@ -208,10 +208,10 @@ static tw_status go_on(player *self, float value)
 }
 
 /* Rank 0 forks while rank 1 is in its next step. */
-static void *play(void *argument)
+static void play(void *players, int rank, tw_comm *comm)
 {
-    player *self = argument;
-    int rank = tw_comm_rank(self->comm);
+    player *self = (player *)players + rank;
+    self->comm = comm;
     float *parts[] = {self->weights};
     tw_status status = open_all(self);
     for (int step = 0; status == TW_OK && step < STEPS; step++) {
@@ -226,8 +226,6 @@ static void *play(void *argument)
     tw_outer_destroy(self->outer);
     tw_gossip_destroy(self->gossip);
     tw_reducer_destroy(self->reducer);
-    tw_comm_destroy(self->comm);
-    return NULL;
 }
 
 static void test_a_child_leaves_its_parent_alone(void **state)
@@ -237,14 +235,7 @@ static void test_a_child_leaves_its_parent_alone(void **state)
     skip(); /* it does not allow threads in the child of a process with threads */
 #else
     static player players[RANKS];
-    tw_comm *comms[RANKS];
-    pthread_t threads[RANKS];
-    assert_ok(tw_comm_create_threads(RANKS, comms));
-    for (int r = 0; r < RANKS; r++) {
-        players[r].comm = comms[r];
-        assert_int_equal(pthread_create(&threads[r], NULL, play, &players[r]), 0);
-    }
-    for (int r = 0; r < RANKS; r++) pthread_join(threads[r], NULL);
+    run_on_threads(RANKS, play, players);
     for (int r = 0; r < RANKS; r++)
         if (players[r].wrong) fail_msg("rank %d: %s", r, players[r].wrong);
     assert_memory_equal(players[0].gradient, players[1].gradient, sizeof players[0].gradient);

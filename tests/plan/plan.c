@@ -3,7 +3,7 @@
 #include "inquiry.h"
 #include "layout.h"
 #include "line.h"
-#include "support/assert.h"
+#include "support/ranks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -382,19 +382,16 @@ static void measure(void *found, int rank, tw_comm *comm)
 
 static void test_the_line_is_measured(void **state)
 {
-    tw_world_options line = {.struct_size = sizeof line, .workers = 3, .bandwidth = 12.5e6, .latency = 1e-3};
+    const tw_world_options line = {.workers = 3, .bandwidth = 12.5e6, .latency = 1e-3};
     tw_world_options found[3] = {{0}};
-    tw_world *world;
     (void)state;
-    assert_ok(tw_world_create(&line, &world));
-    assert_ok(tw_world_run(world, measure, found));
+    run_in_world(line, measure, found);
     for (int rank = 0; rank < 3; rank++) {
         assert_close(found[rank].bandwidth, line.bandwidth);
         assert_close(found[rank].bandwidth_down, line.bandwidth);
         assert_close(found[rank].latency, line.latency);
         assert_memory_equal(&found[rank], &found[0], sizeof *found);
     }
-    tw_world_destroy(world);
 }
 
 int main(void)

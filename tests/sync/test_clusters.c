@@ -4,13 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_clusters.h>
-#include <thinwire/thinwire_sim.h>
 
 #include "agreement.h"
 #include "channel.h"
 #include "memory.h"
-#include "support/assert.h"
 #include "support/random.h"
+#include "support/ranks.h"
 #include "wire.h"
 
 enum { MOST_RANKS = 40, MOST_RANGES = 64, MOST_CLUSTERS = 5, PIECE = 60 << 14 };
@@ -79,12 +78,7 @@ static void attend(void *context, int rank, tw_comm *comm)
 
 static void meet(meeting *all, tw_world_worker worker)
 {
-    tw_world *world;
-    const tw_world_options options = {
-        .struct_size = sizeof options, .workers = all->size, .bandwidth = BANDWIDTH, .latency = LATENCY};
-    assert_ok(tw_world_create(&options, &world));
-    assert_ok(tw_world_run(world, worker, all));
-    tw_world_destroy(world);
+    run_in_world((tw_world_options){.workers = all->size, .bandwidth = BANDWIDTH, .latency = LATENCY}, worker, all);
 }
 
 /* ---- cuts -------------------------------------------------------------------------------------------------------- */
@@ -403,11 +397,7 @@ static void test_too_many_ranks(void **state)
     enum { MANY = 257 };
     tw_status status[MANY];
     for (int ranks = MANY - 1; ranks <= MANY; ranks++) {
-        tw_world *world;
-        const tw_world_options options = {.struct_size = sizeof options, .workers = ranks};
-        assert_ok(tw_world_create(&options, &world));
-        assert_ok(tw_world_run(world, come_in_hundreds, status));
-        tw_world_destroy(world);
+        run_in_world((tw_world_options){.workers = ranks}, come_in_hundreds, status);
         for (int r = 0; r < ranks; r++) assert_int_equal(status[r], ranks < MANY ? TW_OK : TW_ERROR_UNSUPPORTED);
     }
 }
@@ -490,12 +480,8 @@ static void test_ranks_that_lie(void **state)
         {1, 100, 2, 32, 20, TW_ERROR_ARGUMENT, "rank 0"}, /* and rank 2 differ, whoever says it */
     };
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        tw_world *world;
-        const tw_world_options options = {.struct_size = sizeof options, .workers = 3};
         lie told = lies[i];
-        assert_ok(tw_world_create(&options, &world));
-        assert_ok(tw_world_run(world, listen_to_lies, &told));
-        tw_world_destroy(world);
+        run_in_world((tw_world_options){.workers = 3}, listen_to_lies, &told);
         int seconds = 0; /* who hears that the comm broke before they see why */
         for (int r = 0; r < 3; r += 2) {
             int is_second = told.expected == TW_ERROR_PACKET && told.status[r] == TW_ERROR_PEER;

@@ -219,7 +219,7 @@ static int partner_of(int rank, int size, uint64_t round)
 {
     tw_schedule schedule;
     int partner = rank;
-    assert_int_equal(tw_schedule_create(&schedule, size, NULL, 2, 1, 7), TW_OK);
+    assert_int_equal(tw_schedule_create(&schedule, size, 2, 1, 7), TW_OK);
     tw_schedule_partners(&schedule, round, rank, &partner);
     tw_schedule_release(&schedule);
     return partner;

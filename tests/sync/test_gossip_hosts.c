@@ -3,6 +3,7 @@
 #include "gossip_world.h"
 
 #include "memory.h"
+#include "support/ranks.h"
 
 #include <thinwire/thinwire_gossip.h>
 
@@ -443,11 +444,7 @@ static void create_with_little_memory(void *context, int rank, tw_comm *comm)
 static int runs_out(int rank, int allocation)
 {
     scene all = {.spec = "dpsgd:per_host=2", .width = rank, .shown = allocation};
-    tw_world *world;
-    tw_world_options options = {.struct_size = sizeof options, .workers = 4};
-    assert_int_equal(tw_world_create(&options, &world), TW_OK);
-    assert_int_equal(tw_world_run(world, create_with_little_memory, &all), TW_OK);
-    tw_world_destroy(world);
+    run_in_world((tw_world_options){.workers = 4}, create_with_little_memory, &all);
     assert_true(all.status[rank] == TW_OK || all.status[rank] == TW_ERROR_MEMORY);
     return all.status[rank] != TW_OK;
 }

@@ -4,9 +4,8 @@
 
 #include <math.h>
 #include <thinwire/thinwire_gossip.h>
-#include <thinwire/thinwire_sim.h>
 
-#include "memory.h"
+#include "support/ranks.h"
 #include "thread.h"
 #include "wire.h"
 
@@ -128,13 +127,8 @@ static void live(void *context, int rank, tw_comm *comm)
 
 static void run_drama(drama *all)
 {
-    tw_world *world;
-    tw_world_options options = {
-        .struct_size = sizeof options, .workers = all->size, .bandwidth = 1e5, .latency = 5e-4, .time_limit = 500};
-    assert_int_equal(tw_world_create(&options, &world), TW_OK);
-    tw_status status = tw_world_run(world, live, all);
-    if (status != TW_OK) fail_msg("%s: %s", all->spec, tw_last_error());
-    tw_world_destroy(world);
+    run_in_world((tw_world_options){.workers = all->size, .bandwidth = 1e5, .latency = 5e-4, .time_limit = 500}, live,
+                 all);
 }
 
 /* ---- what is to be ----------------------------------------------------------------------------------------------- */
@@ -422,24 +416,6 @@ static void test_the_smaller_part_gives_up(void **state)
     }
 }
 
-static void test_create_survives_every_failed_allocation(void **state)
-{
-    (void)state;
-    values start = {0};
-    tw_status status = TW_ERROR_MEMORY;
-    for (long n = 1; status == TW_ERROR_MEMORY; n++) {
-        tw_comm *comm;
-        tw_gossip *gossip = NULL;
-        assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
-        tw_fail_allocation(n);
-        status = tw_gossip_create(comm, "prague", table, TENSORS, (const float *const *)parts_of(&start), &gossip);
-        tw_fail_allocation(0);
-        assert_true(status == TW_OK || status == TW_ERROR_MEMORY);
-        tw_gossip_destroy(gossip);
-        tw_comm_destroy(comm);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -452,7 +428,6 @@ int main(void)
         cmocka_unit_test(test_there_are_survivors_of_what_survives_only),
         cmocka_unit_test(test_one_that_was_given_up_is_told),
         cmocka_unit_test(test_the_smaller_part_gives_up),
-        cmocka_unit_test(test_create_survives_every_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,11 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
-#include <thinwire/thinwire_sim.h>
 
 #include "outer.h"
-#include "support/assert.h"
 #include "support/random.h"
+#include "support/ranks.h"
 
 enum { TENSORS = 2, MOST_RANKS = 8, MOST_STEPS = 64, MOST_ELEMENTS = 4096 };
 
@@ -36,7 +35,6 @@ struct scene {
     const char *spec;
     int ranks, steps;
     size_t first, second; /* elements of the two tensors */
-    double latency;
     /* A rank's local step, in place. */
     void (*move)(actor *self, int step);
     int (*steps_of)(const actor *self);          /* NULL: all take `steps` */
@@ -119,14 +117,8 @@ static void live(void *context, int rank, tw_comm *comm)
 
 static void play(scene *all)
 {
-    tw_world *world;
-    if (all->latency == 0) all->latency = 1e-4;
-    const tw_world_options options = {
-        .struct_size = sizeof options, .workers = (unsigned)all->ranks, .latency = all->latency};
     all->actors = calloc((size_t)all->ranks, sizeof *all->actors);
-    assert_ok(tw_world_create(&options, &world));
-    assert_ok(tw_world_run(world, live, all));
-    tw_world_destroy(world);
+    run_in_world((tw_world_options){.workers = all->ranks, .latency = 1e-4}, live, all);
 }
 
 static void play_well(scene *all)
