@@ -1,5 +1,4 @@
 /* The hierarchical form, option per_host: the workers of a host act as one, with every scheme of the list. */
-#include "gossip_players.h"
 #include "gossip_world.h"
 
 #include "memory.h"
@@ -76,6 +75,12 @@ static void test_members_hold_the_same_bits(void **state)
                 assert_int_equal(all->stats[rank].steps, PLAYED);
             }
             assert_memory_not_equal(self->starts[0], self->starts[per_host], sizeof self->starts[0]);
+            for (int i = 0; i < all->width; i++) { /* no step is lost: the consensus is the sum of the means */
+                double sum = 0;
+                for (int rank = 0; rank < all->workers; rank++)
+                    for (int k = 0; k < PLAYED; k++) sum += step_of(self, rank, k, i);
+                assert_float_equal(all->at[0][i], (float)(sum / all->workers), 2e-6);
+            }
             free(all);
             free(self);
         }
@@ -172,24 +177,6 @@ static void test_to_the_others_a_host_is_a_worker(void **state)
         }
 }
 
-/* No step is lost: the consensus is the sum of the means over all workers. */
-static void test_the_mean_is_kept(void **state)
-{
-    (void)state;
-    for (size_t s = 0; s < tw_gossips_count(); s++) {
-        play *self = calloc(1, sizeof *self);
-        scene *all = run(tw_gossips_name(s), 4, 3, self);
-        for (int i = 0; i < all->width; i++) {
-            double sum = 0;
-            for (int rank = 0; rank < all->workers; rank++)
-                for (int k = 0; k < PLAYED; k++) sum += step_of(self, rank, k, i);
-            assert_float_equal(all->at[0][i], (float)(sum / all->workers), 2e-6);
-        }
-        free(all);
-        free(self);
-    }
-}
-
 /* A member that has come to its end answers those of its host that have not. */
 static tw_status walk_some_way(scene *all, int rank, tw_gossip *gossip)
 {
@@ -222,39 +209,6 @@ static void test_members_may_end_one_after_the_other(void **state)
             for (int rank = 0; rank < 9; rank++) assert_float_equal(all->at[rank][i], (float)(sum / 9), 1e-6);
         }
         free(all);
-    }
-}
-
-/* The same over threads, where members really run at once: as many steps as the rank's number, and three. */
-static tw_status walk_on_threads(player *self)
-{
-    values steps;
-    tw_status status = TW_OK;
-    for (int k = 0; status == TW_OK && k < self->rank + 3; k++) {
-        for (size_t i = 0; i < ELEMENTS; i++) steps.at[i] = (float)(self->rank + k) + (float)i;
-        status = players_read(self);
-        if (status == TW_OK) status = players_add(self, &steps);
-    }
-    return status == TW_OK ? players_finish(self) : status;
-}
-
-static void test_hosts_of_threads_lose_no_step(void **state)
-{
-    (void)state;
-    static const char *const specs[] = {"adpsgd-fixed:per_host=2", "adpsgd-random:per_host=3", "prague:per_host=1",
-                                        "adpsgd-random:per_host=6,pace=free"};
-    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-        player players[MOST_RANKS] = {0};
-        players_run(players, 6, specs[s], walk_on_threads);
-        for (size_t i = 0; i < ELEMENTS; i++) {
-            double sum = 0;
-            for (int rank = 0; rank < 6; rank++)
-                for (int k = 0; k < rank + 3; k++) sum += rank + k + (double)i;
-            for (int rank = 0; rank < 6; rank++) {
-                if (players[rank].status != TW_OK) fail_msg("%s: %s", specs[s], players[rank].text);
-                assert_float_equal(players[rank].weights.at[i], (float)(sum / 6), 1e-3);
-            }
-        }
     }
 }
 
@@ -466,9 +420,7 @@ int main(void)
         cmocka_unit_test(test_one_host_is_synchronous_sgd),
         cmocka_unit_test(test_what_members_send_is_counted),
         cmocka_unit_test(test_to_the_others_a_host_is_a_worker),
-        cmocka_unit_test(test_the_mean_is_kept),
         cmocka_unit_test(test_members_may_end_one_after_the_other),
-        cmocka_unit_test(test_hosts_of_threads_lose_no_step),
         cmocka_unit_test(test_a_loaded_synchronous_gossip_continues_bit_for_bit),
         cmocka_unit_test(test_a_step_that_is_not_finite_is_the_hosts),
         cmocka_unit_test(test_hosts_have_to_be_of_one_size),

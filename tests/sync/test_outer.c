@@ -130,6 +130,18 @@ static void play_well(scene *all)
         assert_memory_equal(all->actors[0].shared, all->actors[r].shared, sizeof all->actors[0].shared);
 }
 
+static void play_both(scene *one, scene *other)
+{
+    play_well(one);
+    play_well(other);
+}
+
+static void free_both(scene *one, scene *other)
+{
+    free(one->actors);
+    free(other->actors);
+}
+
 /* ---- a quadratic: the gradient is x - c -------------------------------------------------------------------------- */
 
 static void descend(actor *self, int step)
@@ -180,26 +192,6 @@ static void test_diloco_on_quadratics(void **state)
     const double golden3[] = {0.869318000, 0.717079770, 0.569051572};
     check_rounds("diloco:every=10,outer_lr=0.7,outer_momentum=0.9", 10, 1, 0.1, (double[]){1, -1}, golden2, 6);
     check_rounds("diloco:every=4,outer_lr=0.4,outer_momentum=0.9", 4, 1, 0.1, (double[]){2, -1}, golden3, 3);
-}
-
-/* Where there is nothing to give but zeros the momentum coasts, by -lr * momentum^2 * v. */
-static void stand_still(actor *self, int step)
-{
-    if (step < 2) descend(self, step);
-}
-
-static void test_momentum_coasts(void **state)
-{
-    (void)state;
-    scene all;
-    quadratic(&all, "diloco:every=2,outer_lr=0.5,outer_momentum=0.8", 4, 1, 0.5, (double[]){0, 0});
-    all.move = stand_still;
-    play_well(&all);
-    double v = 0.75; /* 1 - 0.25 */
-    double first = 1 - 0.5 * (v + 0.8 * v);
-    assert_near(all.actors[0].history[1][0], first, 1e-6);
-    assert_near(all.actors[0].history[3][0], first - 0.5 * 0.8 * 0.8 * v, 1e-6);
-    free(all.actors);
 }
 
 /* Heavy ball: without Nesterov's look ahead the step is v. */
@@ -303,15 +295,13 @@ static void check_due(const char *spec, int due)
     quadratic(&open, spec, 12, 1, 0.1, (double[]){2, -1});
     quadratic(&hidden, spec, 12, 1, 0.1, (double[]){2, -1});
     hidden.hides = 1;
-    play_well(&open);
-    play_well(&hidden);
+    play_both(&open, &hidden);
     for (int r = 0; r < 2; r++) {
         assert_int_equal(hidden.actors[r].due, due);
         assert_memory_equal(open.actors[r].history, hidden.actors[r].history, sizeof open.actors[r].history);
         assert_memory_equal(open.actors[r].weights, hidden.actors[r].weights, sizeof open.actors[r].weights);
     }
-    free(open.actors);
-    free(hidden.actors);
+    free_both(&open, &hidden);
 }
 
 static void test_which_steps_are_due(void **state)
@@ -352,12 +342,10 @@ static void check_same(const char *one, const char *other)
     scene a, b;
     walk_of(&a, one, 3, 12);
     walk_of(&b, other, 3, 12);
-    play_well(&a);
-    play_well(&b);
+    play_both(&a, &b);
     assert_memory_equal(a.actors[0].history, b.actors[0].history, sizeof a.actors[0].history);
     assert_memory_equal(a.actors[0].shared, b.actors[0].shared, sizeof a.actors[0].shared);
-    free(a.actors);
-    free(b.actors);
+    free_both(&a, &b);
 }
 
 static void test_methods_that_are_the_same(void **state)
@@ -427,6 +415,7 @@ static void test_rda_averages_directions_and_lengths_apart(void **state)
     check_merge("local:every=2,merge=rda", opposite, even, (double[]){0, 0});
     check_merge("local:every=2,merge=rda", across, one, (double[]){3, 0});
     check_merge("local:every=2,merge=mean", across, even, (double[]){1.5, 2});
+    check_merge("local:every=2,merge=mean", across, uneven, (double[]){2.4, 0.8});
     check_merge("diloco:every=2,merge=rda,outer_lr=0.5,outer_momentum=0", across, even, (double[]){1.2374, 1.2374});
 }
 
@@ -520,11 +509,9 @@ static void test_one_eager_worker_is_where_it_would_be_without(void **state)
     walk_of(&eager, "diloco:every=3,eager=on", 1, 12);
     walk_of(&plain, "diloco:every=3", 1, 12);
     eager.unfinished = plain.unfinished = 1;
-    play_well(&eager);
-    play_well(&plain);
+    play_both(&eager, &plain);
     for (size_t i = 0; i < 3700; i++) assert_near(eager.actors[0].weights[i], plain.actors[0].weights[i], 1e-6);
-    free(eager.actors);
-    free(plain.actors);
+    free_both(&eager, &plain);
 }
 
 /* Where steps do not depend on where a worker is, theta is in the end what it would be without: no part is lost, and
@@ -573,10 +560,12 @@ static void test_an_eager_part_that_no_mean_brought_comes_with_the_next(void **s
     free(all.actors);
 }
 
+static float spoilt = NAN;
+
 static void spoil(actor *self, int step)
 {
     wander(self, step);
-    if (self->rank == 1 && step == 1) self->weights[3] = NAN;
+    if (self->rank == 1 && step == 1) self->weights[3] = spoilt;
 }
 
 /* It goes on from the shared weights at once, and gives to the rounds after. */
@@ -773,13 +762,17 @@ static int pulse_of_element(size_t i, int rounds, int every, float *theta, float
     return sent;
 }
 
+static tw_status save_in(actor *self, tw_state **saved)
+{
+    tw_status status = tw_state_create(saved);
+    return status == TW_OK ? tw_outer_save_state(self->outer, "o/", *saved) : status;
+}
+
 static tw_state *states[3]; /* of each rank, when the last step is done */
 
 static tw_status keep_last(actor *self, int step)
 {
-    if (step != self->all->steps - 1) return TW_OK;
-    tw_status status = tw_state_create(&states[self->rank]);
-    return status == TW_OK ? tw_outer_save_state(self->outer, "o/", states[self->rank]) : status;
+    return step == self->all->steps - 1 ? save_in(self, &states[self->rank]) : TW_OK;
 }
 
 static void test_pulse_sends_what_bf16_would_notice(void **state)
@@ -818,12 +811,10 @@ static void test_fragments_are_compared_with_their_own_weights(void **state)
     scene whole, parts;
     walk_of(&whole, "diloco:every=4,exchange=pulse", 2, 24);
     walk_of(&parts, "streaming:every=4,fragments=2,delay=0,mixing=0,exchange=pulse", 2, 24);
-    play_well(&whole);
-    play_well(&parts);
+    play_both(&whole, &parts);
     assert_memory_equal(whole.actors[0].shared + whole.first, parts.actors[0].shared + whole.first,
                         whole.second * sizeof(float));
-    free(whole.actors);
-    free(parts.actors);
+    free_both(&whole, &parts);
 }
 
 /* local: theta becomes the mean, which is theta minus the ranks' parts of what they moved, summed in rank order. */
@@ -882,26 +873,6 @@ static void test_all_ranks_have_the_same_bits(void **state)
 }
 
 /* ---- ranks that are unlike --------------------------------------------------------------------------------------- */
-
-/* Weights of 3 and 1 are three ranks like the first and one like the second. */
-static void test_weights(void **state)
-{
-    (void)state;
-    scene all, many;
-    quadratic(&all, "diloco:every=4,outer_lr=0.4,outer_momentum=0.9", 12, 1, 0.1, (double[]){2, -1});
-    all.between = weigh;
-    all.tilt[0] = 3;
-    all.tilt[1] = 1;
-    play_well(&all);
-    quadratic(&many, all.spec, 12, 1, 0.1, (double[]){2, -1});
-    many.ranks = 4;
-    for (int r = 0; r < 4; r++) many.centre[r][0] = many.centre[r][1] = r < 3 ? 2 : -1;
-    play_well(&many);
-    assert_near(all.actors[0].shared[0], many.actors[0].shared[0], 2e-6);
-    assert_true(fabs(all.actors[0].shared[0] - 0.569) > 0.1);
-    free(all.actors);
-    free(many.actors);
-}
 
 /* The mean is over those that still have something; a second implementation counts rounds by hand. */
 static void test_ranks_that_stop_early(void **state)
@@ -1017,26 +988,6 @@ static void test_a_weight_of_0(void **state)
     free(all.actors);
 }
 
-static void leave_the_earth(actor *self, int step)
-{
-    wander(self, step);
-    if (self->rank == 1 && step == 1) self->weights[3] = 1e34F;
-}
-
-static void test_a_rank_that_is_too_far_gives_nothing(void **state)
-{
-    (void)state;
-    scene all;
-    walk_of(&all, "local:every=4", 3, 12);
-    all.move = leave_the_earth;
-    play_well(&all);
-    assert_int_equal(all.actors[1].counts.offers_dropped, 1);
-    assert_int_equal(all.actors[0].counts.rounds_empty, 1); /* of finish */
-    assert_true(all.actors[0].shared[0] != 0.25F);
-    assert_near(all.actors[1].weights[3], 0.25, 0.2);
-    free(all.actors);
-}
-
 /* What fp16 cannot hold: the round comes to nothing, and who finishes with it is told. */
 static void go_far(actor *self, int step)
 {
@@ -1116,24 +1067,34 @@ static void test_steps_that_arrive_later_are_not_lost(void **state)
     check_nothing_is_lost("local:every=4,exchange=fp16", three_and_five);
 }
 
-/* What is not finite stays where it is, and is healed. */
-static void test_a_spoilt_rank_gives_nothing(void **state)
+/* What is not finite, or farther away than exchanges reach, stays where it is, and is healed. */
+static void check_spoilt(float value)
 {
-    (void)state;
     scene all;
     walk_of(&all, "local:every=4", 3, 4);
     all.move = spoil;
+    spoilt = value;
     play_well(&all);
+    spoilt = NAN;
     float sum = 0, weight[3] = {0.25F, 0, 0.25F};
     for (int r = 0; r < 3; r += 2) {
         for (int step = 0; step < 4; step++) weight[r] += noise(r, step, 3);
         sum += 0.25F - weight[r];
     }
     assert_near(all.actors[1].shared[3], 0.25F - sum / 2, 1e-7);
-    assert_int_equal(all.actors[1].counts.offers_dropped, 1);
-    assert_int_equal(all.actors[0].counts.offers_dropped, 0);
-    for (size_t i = 0; i < 3700; i++) assert_true(isfinite(all.actors[1].weights[i]));
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(all.actors[r].counts.offers_dropped, r == 1);
+        assert_int_equal(all.actors[r].counts.rounds_empty, 1); /* of finish */
+    }
+    assert_memory_equal(all.actors[1].weights, all.actors[0].shared, sizeof all.actors[0].shared);
     free(all.actors);
+}
+
+static void test_a_spoilt_rank_gives_nothing(void **state)
+{
+    (void)state;
+    check_spoilt(NAN);
+    check_spoilt(1e34F);
 }
 
 /* As a network does it: what one tensor's NaN has touched is NaN in all of them. */
@@ -1229,12 +1190,8 @@ static void test_a_difference_is_found_and_named(void **state)
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
 /* Goes on as another loop, which is given what this one remembered; the weights are kept by hand. */
-static tw_status restart(actor *self, int step)
+static tw_status go_on_from(actor *self, tw_status status, tw_state *saved)
 {
-    tw_state *saved = NULL;
-    if (step % 3 != 1) return TW_OK;
-    tw_status status = tw_state_create(&saved);
-    if (status == TW_OK) status = tw_outer_save_state(self->outer, "o/", saved);
     tw_outer_destroy(self->outer);
     self->outer = NULL;
     if (status == TW_OK) status = create(self);
@@ -1243,21 +1200,27 @@ static tw_status restart(actor *self, int step)
     return status == TW_OK ? tw_outer_begin(self->outer, self->parts) : status;
 }
 
+static tw_status restart(actor *self, int step)
+{
+    tw_state *saved = NULL;
+    if (step % 3 != 1) return TW_OK;
+    tw_status status = save_in(self, &saved);
+    return go_on_from(self, status, saved);
+}
+
 static void check_restart(const char *spec)
 {
     scene whole, broken;
     walk_of(&whole, spec, 3, 17);
     walk_of(&broken, spec, 3, 17);
     broken.between = restart;
-    play_well(&whole);
-    play_well(&broken);
+    play_both(&whole, &broken);
     for (int r = 0; r < 3; r++) {
         assert_memory_equal(whole.actors[r].history, broken.actors[r].history, sizeof whole.actors[r].history);
         assert_memory_equal(whole.actors[r].events, broken.actors[r].events, sizeof whole.actors[r].events);
         assert_memory_equal(whole.actors[r].weights, broken.actors[r].weights, sizeof whole.actors[r].weights);
     }
-    free(whole.actors);
-    free(broken.actors);
+    free_both(&whole, &broken);
 }
 
 static void test_a_restart_changes_no_bit(void **state)
@@ -1297,13 +1260,11 @@ static void test_a_restart_heals_as_well(void **state)
     walk_of(&broken, whole.spec, 2, 7);
     whole.move = broken.move = spoil_early;
     broken.between = restart_after_a_round_began;
-    play_well(&whole);
-    play_well(&broken);
+    play_both(&whole, &broken);
     for (int r = 0; r < 2; r++)
         assert_memory_equal(whole.actors[r].weights, broken.actors[r].weights, sizeof whole.actors[r].weights);
     assert_true(isfinite(whole.actors[1].weights[3]));
-    free(whole.actors);
-    free(broken.actors);
+    free_both(&whole, &broken);
     walk_of(&broken, "streaming:every=3,fragments=1,delay=2", 2, 5);
     broken.move = spoil_all_ranks;
     broken.between = restart_after_a_round_began; /* and has come to nothing */
@@ -1317,59 +1278,27 @@ static void test_a_restart_heals_as_well(void **state)
 static tw_status load_of_two_moments(actor *self, int step)
 {
     static tw_state *saved[2];
-    tw_status status = TW_OK;
-    if (step == 4 - self->rank) status = tw_state_create(&saved[self->rank]);
-    if (step == 4 - self->rank && status == TW_OK) status = tw_outer_save_state(self->outer, "o/", saved[self->rank]);
-    if (step != 5 || status != TW_OK) return status;
-    tw_outer_destroy(self->outer);
-    self->outer = NULL;
-    status = create(self);
-    if (status == TW_OK) status = tw_outer_load_state(self->outer, "o/", saved[self->rank]);
-    tw_state_destroy(saved[self->rank]);
-    return status == TW_OK ? tw_outer_begin(self->outer, self->parts) : status;
-}
-
-static void test_states_between_the_same_rounds_may_be_of_two_moments(void **state)
-{
-    (void)state;
-    scene all;
-    walk_of(&all, "diloco:every=20", 2, 8);
-    all.between = load_of_two_moments;
-    play(&all);
-    for (int r = 0; r < 2; r++) {
-        assert_int_equal(all.actors[r].status, TW_ERROR_STATE);
-        assert_non_null(strstr(all.actors[r].text, "of another run or moment"));
-    }
-    free(all.actors);
+    if (step == 4 - self->rank) return save_in(self, &saved[self->rank]);
+    return step == 5 ? go_on_from(self, TW_OK, saved[self->rank]) : TW_OK;
 }
 
 /* A state of another moment, on one rank alone. */
 static tw_status load_other(actor *self, int step)
 {
+    static const float values[3000];
     tw_state *saved = NULL;
     if (step != 5) return TW_OK;
-    tw_status status = tw_state_create(&saved);
-    if (status == TW_OK) status = tw_outer_save_state(self->outer, "o/", saved);
-    if (self->rank == 1) {
-        float *values = calloc(self->all->first, sizeof *values);
-        if (status == TW_OK)
-            status = tw_state_put(saved, "o/theta/first", TW_F32, 1, (size_t[]){self->all->first}, values);
-        free(values);
-    }
-    tw_outer_destroy(self->outer);
-    self->outer = NULL;
-    if (status == TW_OK) status = create(self);
-    if (status == TW_OK) status = tw_outer_load_state(self->outer, "o/", saved);
-    tw_state_destroy(saved);
-    return status == TW_OK ? tw_outer_begin(self->outer, self->parts) : status;
+    tw_status status = save_in(self, &saved);
+    if (status == TW_OK && self->rank == 1)
+        status = tw_state_put(saved, "o/theta/first", TW_F32, 1, (size_t[]){self->all->first}, values);
+    return go_on_from(self, status, saved);
 }
 
-static void test_states_must_be_of_one_moment(void **state)
+static void check_moments_differ(const char *spec, tw_status (*load_apart)(actor *self, int step))
 {
-    (void)state;
     scene all;
-    walk_of(&all, "diloco:every=4", 2, 8);
-    all.between = load_other;
+    walk_of(&all, spec, 2, 8);
+    all.between = load_apart;
     play(&all);
     for (int r = 0; r < 2; r++) {
         assert_int_equal(all.actors[r].status, TW_ERROR_STATE);
@@ -1378,20 +1307,18 @@ static void test_states_must_be_of_one_moment(void **state)
     free(all.actors);
 }
 
-/* Three ranks' states become two's: what is shared stays, and of what the exchange holds back the sum does. */
-static tw_state *kept[3];
-
-static tw_status keep(actor *self, int step)
+static void test_states_must_be_of_one_moment(void **state)
 {
-    if (step != 7) return TW_OK;
-    tw_status status = tw_state_create(&kept[self->rank]);
-    return status == TW_OK ? tw_outer_save_state(self->outer, "o/", kept[self->rank]) : status;
+    (void)state;
+    check_moments_differ("diloco:every=4", load_other);
+    check_moments_differ("diloco:every=20", load_of_two_moments);
 }
 
+/* Three ranks' states become two's: what is shared stays, and of what the exchange holds back the sum does. */
 static tw_status give_kept(void *context, int rank, const tw_state **state)
 {
     (void)context;
-    *state = kept[rank];
+    *state = states[rank];
     return TW_OK;
 }
 
@@ -1414,21 +1341,21 @@ static void check_another_number(const char *spec)
     scene all;
     tw_state *fewer_states[2];
     walk_of(&all, spec, 3, 8);
-    all.between = keep;
+    all.between = keep_last;
     play_well(&all);
     for (int r = 0; r < 2; r++) {
         assert_ok(tw_state_create(&fewer_states[r]));
         assert_ok(tw_outer_regroup_state(spec, table, TENSORS, 3, give_kept, NULL, r, 2, "o/", fewer_states[r]));
-        assert_ok(tw_state_get(kept[2], "o/theta/first", TW_F32, 3000, theirs));
+        assert_ok(tw_state_get(states[2], "o/theta/first", TW_F32, 3000, theirs));
         assert_ok(tw_state_get(fewer_states[r], "o/theta/first", TW_F32, 3000, ours));
         assert_memory_equal(theirs, ours, sizeof ours);
         if (!strstr(spec, "eager=on")) continue;
         assert_ok(tw_state_get(fewer_states[r], "o/began/first", TW_F32, 3000, ours));
         assert_memory_equal(theirs, ours, sizeof ours);
     }
-    assert_true(fabs(residual_sum(kept, 3)) > 1e-3);
-    assert_near(residual_sum(fewer_states, 2), residual_sum(kept, 3), 1e-5);
-    for (int r = 0; r < 3; r++) tw_state_destroy(kept[r]);
+    assert_true(fabs(residual_sum(states, 3)) > 1e-3);
+    assert_near(residual_sum(fewer_states, 2), residual_sum(states, 3), 1e-5);
+    for (int r = 0; r < 3; r++) tw_state_destroy(states[r]);
     for (int r = 0; r < 2; r++) tw_state_destroy(fewer_states[r]);
     free(all.actors);
 }
@@ -1511,7 +1438,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_diloco_on_quadratics),
-        cmocka_unit_test(test_momentum_coasts),
         cmocka_unit_test(test_heavy_ball),
         cmocka_unit_test(test_streaming_on_quadratics),
         cmocka_unit_test(test_fragments_without_a_tensor),
@@ -1536,7 +1462,6 @@ int main(void)
         cmocka_unit_test(test_local_takes_the_mean),
         cmocka_unit_test(test_one_worker_looks_ahead),
         cmocka_unit_test(test_all_ranks_have_the_same_bits),
-        cmocka_unit_test(test_weights),
         cmocka_unit_test(test_a_weight_of_0),
         cmocka_unit_test(test_weights_that_change_do_not_scale_what_is_held_back),
         cmocka_unit_test(test_ranks_that_stop_early),
@@ -1545,14 +1470,12 @@ int main(void)
         cmocka_unit_test(test_last_steps_that_are_lost_are_told),
         cmocka_unit_test(test_steps_that_were_lost_are_told_once),
         cmocka_unit_test(test_steps_that_arrive_later_are_not_lost),
-        cmocka_unit_test(test_a_rank_that_is_too_far_gives_nothing),
         cmocka_unit_test(test_a_spoilt_rank_is_healed_in_all_fragments),
         cmocka_unit_test(test_ranks_that_are_all_spoilt_are_healed),
         cmocka_unit_test(test_a_difference_is_found_and_named),
         cmocka_unit_test(test_a_restart_changes_no_bit),
         cmocka_unit_test(test_a_restart_heals_as_well),
         cmocka_unit_test(test_states_must_be_of_one_moment),
-        cmocka_unit_test(test_states_between_the_same_rounds_may_be_of_two_moments),
         cmocka_unit_test(test_another_number_of_ranks),
         cmocka_unit_test(test_the_exchange_follows_the_rounds_of_a_run),
         cmocka_unit_test(test_specs_that_are_refused),

@@ -396,16 +396,6 @@ static void test_bytes_are_the_transports(void **state)
     free(sparse);
 }
 
-static void test_warmup_is_left_out_of_the_ratio(void **state)
-{
-    (void)state;
-    player *players = run(2, "dgc:density=0.01,warmup_steps=8,min_dims=2");
-    assert_int_equal(players[0].stats.steps, STEPS);
-    assert_int_equal(players[0].stats.steps_warmup, 8);
-    assert_int_equal(players[0].stats.elements_total, (STEPS - 8) * 7600);
-    free(players);
-}
-
 /* Whatever the messages hold: the first to leave has no tensor that is compressed. */
 static void test_warmup_is_of_the_whole_step(void **state)
 {
@@ -627,7 +617,6 @@ int main(void)
         cmocka_unit_test(test_skipped_steps_lose_nothing),
         cmocka_unit_test(test_a_norm_above_the_bound_skips_the_step),
         cmocka_unit_test(test_bytes_are_the_transports),
-        cmocka_unit_test(test_warmup_is_left_out_of_the_ratio),
         cmocka_unit_test(test_warmup_is_of_the_whole_step),
         cmocka_unit_test(test_patterns_must_match),
         cmocka_unit_test(test_a_lost_peer_is_an_error),
