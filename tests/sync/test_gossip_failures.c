@@ -2,12 +2,11 @@
  * on without a lost rank is test_gossip_survivors.c's subject. */
 #include "gossip_players.h"
 
-#include <math.h>
-#include <thinwire/thinwire_gossip.h>
-
+#include "gossip_registry.h"
 #include "memory.h"
 #include "support/assert.h"
 #include "wire.h"
+#include <math.h>
 
 static const char *const specs[] = {"dpsgd",
                                     "dpsgd:order=atc",
@@ -208,22 +207,15 @@ static void *leave(void *comm)
     return NULL;
 }
 
-static int is_synchronous(const char *spec)
-{
-    size_t length = strcspn(spec, ":");
-    for (size_t i = 0; i < tw_gossips_count(); i++)
-        if (strlen(tw_gossips_name(i)) == length && strncmp(tw_gossips_name(i), spec, length) == 0)
-            return tw_gossips_is_synchronous(i);
-    return 0;
-}
-
 /* Its finish waits for ranks that never come to theirs, until another of its threads ends that. Under a synchronous
  * scheme, in which all have to finish at once, it is an add. */
 static tw_status wait_and_be_called_back(player *self)
 {
     pthread_t other;
-    if (pthread_create(&other, NULL, leave, self->comm) != 0) return TW_ERROR_SYSTEM;
-    tw_status status = is_synchronous(self->shared) ? add_until_it_fails(self) : players_finish(self);
+    const tw_gossip_ops *ops;
+    tw_status status = tw_gossip_find(self->shared, &ops);
+    if (status != TW_OK || pthread_create(&other, NULL, leave, self->comm) != 0) return TW_ERROR_SYSTEM;
+    status = ops->exchange ? add_until_it_fails(self) : players_finish(self);
     pthread_join(other, NULL);
     return status;
 }

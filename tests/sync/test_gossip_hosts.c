@@ -46,17 +46,15 @@ static tw_status walk(scene *all, int rank, tw_gossip *gossip)
 static scene *run(const char *scheme, int hosts, int per_host, play *self)
 {
     char spec[96];
-    scene *all = calloc(1, sizeof *all);
     snprintf(spec, sizeof spec, per_host ? "%s:per_host=%d" : "%s", scheme, per_host);
     self->per_host = per_host ? per_host : 1;
-    *all = (scene){.spec = spec,
-                   .workers = hosts * self->per_host,
-                   .bandwidth = 1e4,
-                   .latency = 1e-3,
-                   .per_host = per_host,
-                   .play = walk,
-                   .context = self};
-    scene_run(all);
+    scene *all = scene_run((scene){.spec = spec,
+                                   .workers = hosts * self->per_host,
+                                   .bandwidth = 1e4,
+                                   .latency = 1e-3,
+                                   .per_host = per_host,
+                                   .play = walk,
+                                   .context = self});
     all->spec = scheme;
     return all;
 }
@@ -198,10 +196,9 @@ static void test_members_may_end_one_after_the_other(void **state)
     for (size_t s = 0; s < tw_gossips_count(); s++) {
         if (tw_gossips_is_synchronous(s)) continue;
         char spec[96];
-        scene *all = calloc(1, sizeof *all);
         snprintf(spec, sizeof spec, "%s:per_host=3", tw_gossips_name(s));
-        *all = (scene){.spec = spec, .workers = 9, .per_host = 3, .latency = 1e-3, .play = walk_some_way};
-        scene_run(all);
+        scene *all =
+            scene_run((scene){.spec = spec, .workers = 9, .per_host = 3, .latency = 1e-3, .play = walk_some_way});
         for (int i = 0; i < all->width; i++) {
             double sum = 0;
             for (int rank = 0; rank < 9; rank++)
@@ -256,14 +253,12 @@ static void test_a_loaded_synchronous_gossip_continues_bit_for_bit(void **state)
                                         "choco:per_host=2", "cold:per_host=2"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         tw_state *saved[6] = {0};
-        scene *cut = calloc(1, sizeof *cut), *whole = calloc(1, sizeof *whole);
-        *cut = *whole = (scene){.spec = specs[s], .workers = 6, .per_host = 2, .context = saved};
-        whole->play = descend_twice;
-        scene_run(whole);
-        cut->play = descend_and_save;
-        scene_run(cut);
-        cut->play = load_and_descend;
-        scene_run(cut);
+        scene set = {.spec = specs[s], .workers = 6, .per_host = 2, .play = descend_twice, .context = saved};
+        scene *whole = scene_run(set);
+        set.play = descend_and_save;
+        free(scene_run(set));
+        set.play = load_and_descend;
+        scene *cut = scene_run(set);
         for (int rank = 0; rank < 6; rank++) {
             assert_memory_equal(cut->at[rank], whole->at[rank], sizeof whole->at[rank]);
             tw_state_destroy(saved[rank]);
@@ -303,12 +298,12 @@ static tw_status unreached(scene *all, int rank, tw_gossip *gossip)
 static void test_hosts_have_to_be_of_one_size(void **state)
 {
     (void)state;
-    scene all = {.spec = "adpsgd-random:per_host=4", .workers = 6, .play = unreached};
-    scene_run_freely(&all);
+    scene *all = scene_run_freely((scene){.spec = "adpsgd-random:per_host=4", .workers = 6, .play = unreached});
     for (int rank = 0; rank < 6; rank++) {
-        assert_int_equal(all.status[rank], TW_ERROR_SPEC);
-        assert_non_null(strstr(all.text[rank], "per_host=4 does not divide the 6 workers"));
+        assert_int_equal(all->status[rank], TW_ERROR_SPEC);
+        assert_non_null(strstr(all->text[rank], "per_host=4 does not divide the 6 workers"));
     }
+    free(all);
 }
 
 /* ---- hosts that are lost ----------------------------------------------------------------------------------------- */
@@ -353,11 +348,13 @@ static void check_loss(const char *scheme, int leaver, int survives)
 {
     loss self = {.leaver = leaver};
     char spec[96];
-    scene *all = calloc(1, sizeof *all);
     snprintf(spec, sizeof spec, "%s:per_host=%d", scheme, MEMBERS);
-    *all = (scene){.spec = spec, .workers = HOSTS * MEMBERS, .per_host = MEMBERS, .latency = 1e-3, .play = leave_early};
-    all->context = &self;
-    scene_run_freely(all);
+    scene *all = scene_run_freely((scene){.spec = spec,
+                                          .workers = HOSTS * MEMBERS,
+                                          .per_host = MEMBERS,
+                                          .latency = 1e-3,
+                                          .play = leave_early,
+                                          .context = &self});
     int host = leaver / MEMBERS, met = 0, sum = HOSTS * MEMBERS * (HOSTS * MEMBERS - 1) / 2;
     sum -= 2 * host * MEMBERS + 1; /* the two ranks of the lost host */
     for (int rank = 0; rank < all->workers; rank++) {

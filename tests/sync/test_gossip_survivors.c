@@ -384,7 +384,6 @@ static void test_there_are_survivors_of_what_survives_only(void **state)
     }
 }
 
-/* Of two ranks, only the first may believe that it was the other that was lost. */
 /* Silent for a minute, it comes back to those who have gone on, and hears so. */
 static void test_one_that_was_given_up_is_told(void **state)
 {
@@ -402,6 +401,7 @@ static void test_one_that_was_given_up_is_told(void **state)
     }
 }
 
+/* Of two ranks, only the first may believe that it was the other that was lost. */
 static void test_the_smaller_part_gives_up(void **state)
 {
     (void)state;
