@@ -45,14 +45,22 @@ static tw_status submit(player *self, tw_reducer *reducer, size_t tensors)
     return TW_OK;
 }
 
-/* Nobody leaves before all are through. */
-static void run(player players[RANKS])
+static player *cast(void (*act)(player *self, tw_reducer *reducer), double timeout)
 {
+    static player players[RANKS];
+    memset(players, 0, sizeof players);
     for (int r = 0; r < RANKS; r++) {
-        if (!players[r].timeout) players[r].timeout = 60;
-        if (!players[r].spec) players[r].spec = "topk:message_kb=1";
-        if (!players[r].tensors) players[r].tensors = table;
+        players[r].act = act;
+        players[r].timeout = timeout;
+        players[r].spec = "topk:message_kb=1";
+        players[r].tensors = table;
     }
+    return players;
+}
+
+/* Nobody leaves before all are through. */
+static void run(player *players)
+{
     run_on_threads_that_stay(RANKS, play, players);
 }
 
@@ -68,9 +76,7 @@ static void only_destroy(player *self, tw_reducer *reducer)
 static void test_one_bad_spec_ends_create_everywhere(void **state)
 {
     (void)state;
-    static player players[RANKS];
-    memset(players, 0, sizeof players);
-    for (int r = 0; r < RANKS; r++) players[r].act = only_destroy;
+    player *players = cast(only_destroy, 60);
     players[1].spec = "topk:densty=0.1";
     run(players);
     for (int r = 0; r < RANKS; r++) {
@@ -83,12 +89,10 @@ static void test_one_bad_spec_ends_create_everywhere(void **state)
 static void test_differences_end_create_everywhere(void **state)
 {
     (void)state;
-    static player players[RANKS];
     static const tw_tensor renamed[TENSORS] = {{"a", 2, {20, 30}}, {"B", 2, {20, 30}}, {"c", 2, {20, 30}}},
                            reshaped[TENSORS] = {{"a", 2, {20, 30}}, {"b", 2, {30, 20}}, {"c", 2, {20, 30}}};
     for (int way = 0; way < 3; way++) {
-        memset(players, 0, sizeof players);
-        for (int r = 0; r < RANKS; r++) players[r].act = only_destroy;
+        player *players = cast(only_destroy, 60);
         if (way == 0) players[2].spec = "topk:message_kb=2";
         if (way > 0) players[2].tensors = way == 1 ? renamed : reshaped;
         run(players);
@@ -162,16 +166,11 @@ static void wait_in_vain(player *self, tw_reducer *reducer)
 static void test_failure_is_final(void **state)
 {
     (void)state;
-    static player players[RANKS];
     static const char *const specs[] = {"topk:message_kb=1", "dgc:message_kb=1,clip=1",
                                         "allreduce:message_kb=1,overlap=off"};
     for (int s = 0; s < 3; s++) {
-        memset(players, 0, sizeof players);
-        for (int r = 0; r < RANKS; r++) {
-            players[r].act = wait_in_vain;
-            players[r].spec = specs[s];
-            players[r].timeout = 0.2;
-        }
+        player *players = cast(wait_in_vain, 0.2);
+        for (int r = 0; r < RANKS; r++) players[r].spec = specs[s];
         run(players);
         for (int r = 1; r < RANKS; r++)
             for (int call = 0; call < 3; call++) assert_int_equal(players[r].last[call], TW_ERROR_PEER);
@@ -188,12 +187,7 @@ static void leave_the_exchange_alone(player *self, tw_reducer *reducer)
 static void test_destroy_ends_a_waiting_exchange(void **state)
 {
     (void)state;
-    static player players[RANKS];
-    memset(players, 0, sizeof players);
-    for (int r = 0; r < RANKS; r++) {
-        players[r].act = leave_the_exchange_alone;
-        players[r].timeout = 0.2;
-    }
+    player *players = cast(leave_the_exchange_alone, 0.2);
     run(players);
     assert_int_equal(players[0].last[0], TW_OK);
 }
@@ -211,12 +205,7 @@ static void give_up_half_way(player *self, tw_reducer *reducer)
 static void test_destroy_in_the_middle_of_a_step(void **state)
 {
     (void)state;
-    static player players[RANKS];
-    memset(players, 0, sizeof players);
-    for (int r = 0; r < RANKS; r++) {
-        players[r].act = give_up_half_way;
-        players[r].timeout = 0.2;
-    }
+    player *players = cast(give_up_half_way, 0.2);
     run(players);
     for (int r = 1; r < RANKS; r++) assert_int_equal(players[r].last[0], TW_ERROR_PEER);
 }

@@ -487,14 +487,13 @@ static void test_gradients_are_asked_for(void **state)
         const char *const *these = strstr(specs[s], "per_host") ? hosts : ways;
         settings.asked = 3;
         check_all_ways(settings, these, 2, plain);
-        settings.typed = 0;
         settings.patience = 1e-3;
         check_all_ways(settings, these, 2, plain);
         end(plain);
     }
 }
 
-/* What a rank met, and when. */
+/* What a rank met, and when; of those that wait for a gradient that never comes, or for a rank that leaves. */
 typedef struct meeting {
     tw_status status[3];
     char text[3][300];
@@ -756,18 +755,10 @@ static void test_a_wait_for_one_tensor(void **state)
 
 /* ---- leaving ----------------------------------------------------------------------------------------------------- */
 
-typedef struct farewell {
-    const char *spec;
-    tw_status status[3];
-    char text[3][300];
-    double at[3];
-    tw_comm *comm; /* rank 0's */
-} farewell;
-
 /* Ranks 0 and 1 wait; rank 2 leaves after a second. */
 static void play_farewell(void *context, int rank, tw_comm *comm)
 {
-    farewell *all = context;
+    meeting *all = context;
     tw_reducer *reducer = NULL;
     static float values[3][ELEMENTS];
     all->status[rank] = tw_reducer_create(comm, all->spec, table, TENSORS, &reducer);
@@ -786,7 +777,7 @@ static void play_farewell(void *context, int rank, tw_comm *comm)
 static void test_who_leaves_keeps_nobody(void **state)
 {
     (void)state;
-    farewell all = {.spec = "topk:message_kb=1"};
+    meeting all = {.spec = "topk:message_kb=1"};
     run_world(3, play_farewell, &all);
     for (int r = 0; r < 3; r++) {
         assert_int_equal(all.status[r], TW_ERROR_PEER);
@@ -832,7 +823,7 @@ static void *call_back(void *argument)
  * that gets to it. Rank 1 meets it in its own wait. */
 static void play_called_back(void *context, int rank, tw_comm *comm)
 {
-    farewell *all = context;
+    meeting *all = context;
     tw_reducer *reducer = NULL;
     pthread_t other;
     static float values[2][ELEMENTS];
@@ -857,7 +848,7 @@ static void test_a_wait_is_called_back(void **state)
     static const char *const specs[] = {"topk", "dgc:clip=1", "topk:overlap=off", "dgc:clip=1,overlap=off",
                                         "topk:per_host=2"};
     for (size_t s = 0; s < 5; s++) {
-        farewell all = {.spec = specs[s]};
+        meeting all = {.spec = specs[s]};
         run_on_threads(2, play_called_back, &all);
         assert_int_equal(all.status[0], TW_ERROR_PEER);
         if (strstr(specs[s], "clip")) assert_int_equal(all.status[1], TW_ERROR_PEER);
