@@ -120,10 +120,7 @@ static void test_arguments_are_checked(void **state)
     const float *some[TENSORS] = {start.at, NULL};
     const float *const *all = (const float *const *)parts_of(&start);
     assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
-    assert_int_equal(tw_gossip_create(NULL, "dpsgd", table, TENSORS, all, &gossip), TW_ERROR_ARGUMENT);
-    assert_int_equal(tw_gossip_create(comm, NULL, table, TENSORS, all, &gossip), TW_ERROR_ARGUMENT);
-    assert_int_equal(tw_gossip_create(comm, "dpsgd", NULL, 0, all, &gossip), TW_ERROR_ARGUMENT);
-    assert_int_equal(tw_gossip_create(comm, "dpsgd", table, TENSORS, NULL, &gossip), TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_gossip_create(comm, "dpsgd", table, 0, all, &gossip), TW_ERROR_ARGUMENT);
     assert_int_equal(tw_gossip_create(comm, "dpsgd", table, TENSORS, some, &gossip), TW_ERROR_ARGUMENT);
     start.at[3] = NAN;
     assert_int_equal(tw_gossip_create(comm, "dpsgd", table, TENSORS, all, &gossip), TW_ERROR_ARGUMENT);
@@ -132,11 +129,8 @@ static void test_arguments_are_checked(void **state)
     const tw_tensor passing[TENSORS] = {table[0], {name, 1, {SECOND}}};
     assert_int_equal(tw_gossip_create(comm, "dpsgd", passing, TENSORS, all, &gossip), TW_OK);
     *name = 'p'; /* a table and its names are the caller's again */
-    assert_int_equal(tw_gossip_read(gossip, NULL), TW_ERROR_ARGUMENT);
     assert_fails(tw_gossip_add(gossip, some), TW_ERROR_ARGUMENT, "of bias");
-    assert_int_equal(tw_gossip_finish(NULL, parts_of(&start)), TW_ERROR_ARGUMENT);
     tw_gossip_destroy(gossip);
-    tw_gossip_destroy(NULL);
     tw_comm_destroy(comm);
 }
 

@@ -470,9 +470,7 @@ static void test_order_is_checked(void **state)
     assert_int_equal(tw_reducer_save_state(reducer, "", saved), TW_ERROR_ORDER);
     tw_state_destroy(saved);
     assert_int_equal(tw_reducer_stats(reducer, &stats), TW_ERROR_ARGUMENT);
-    tw_reducer_destroy(reducer);
-    tw_reducer_destroy(NULL);
-    tw_comm_destroy(comm);
+    close_alone(reducer, comm);
 }
 
 /* sdagc remembers the rate that each tensor's last gradient came with. */

@@ -120,11 +120,8 @@ static void test_bad_tables_are_refused(void **state)
     static const tw_tensor twice[] = {{"w", 2, {20, 30}}, {"other", 1, {4}}, {"w", 2, {20, 30}}},
                            nameless = {NULL, 1, {4}};
     check_table(table, 0, "empty");
-    check_table(NULL, 3, "tensors");
     check_table(twice, 3, "two tensors are called w"); /* though each is in a message of its own */
     check_table(&nameless, 1, "a name has");
-    tw_reducer *reducer;
-    assert_int_equal(tw_reducer_create(NULL, "topk", table, TENSORS, &reducer), TW_ERROR_ARGUMENT);
 }
 
 /* The whole table is checked once, and each message's part of it once more: no name is compared with all others. */
