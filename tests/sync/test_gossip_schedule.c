@@ -13,7 +13,7 @@ static int is_among(const int *partners, int count, int rank)
     return 0;
 }
 
-/* Partners are members, others than the rank itself, each once, and have the rank for a partner; with equal weights the
+/* Partners are others than the rank itself, each once, and have the rank for a partner; with equal weights the
  * mixing matrix is then symmetric, and doubly stochastic. */
 static void check_round(tw_schedule *schedule, int size, uint64_t round)
 {
