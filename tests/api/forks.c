@@ -16,7 +16,8 @@
 #include <thinwire/thinwire_scheme.h>
 #include <unistd.h>
 
-#include "support/assert.h"
+#include "hollow.h"
+#include "support/ranks.h"
 #include "support/tsan.h"
 
 enum { RANKS = 2, COUNT = 1024, STEPS = 6, FORK_AT = 3, PATIENCE = 120 };
@@ -207,10 +208,10 @@ static tw_status go_on(player *self, float value)
 }
 
 /* Rank 0 forks while rank 1 is in its next step. */
-static void *play(void *argument)
+static void play(void *players, int rank, tw_comm *comm)
 {
-    player *self = argument;
-    int rank = tw_comm_rank(self->comm);
+    player *self = (player *)players + rank;
+    self->comm = comm;
     float *parts[] = {self->weights};
     tw_status status = open_all(self);
     for (int step = 0; status == TW_OK && step < STEPS; step++) {
@@ -225,8 +226,6 @@ static void *play(void *argument)
     tw_outer_destroy(self->outer);
     tw_gossip_destroy(self->gossip);
     tw_reducer_destroy(self->reducer);
-    tw_comm_destroy(self->comm);
-    return NULL;
 }
 
 static void test_a_child_leaves_its_parent_alone(void **state)
@@ -236,44 +235,12 @@ static void test_a_child_leaves_its_parent_alone(void **state)
     skip(); /* it does not allow threads in the child of a process with threads */
 #else
     static player players[RANKS];
-    tw_comm *comms[RANKS];
-    pthread_t threads[RANKS];
-    assert_ok(tw_comm_create_threads(RANKS, comms));
-    for (int r = 0; r < RANKS; r++) {
-        players[r].comm = comms[r];
-        assert_int_equal(pthread_create(&threads[r], NULL, play, &players[r]), 0);
-    }
-    for (int r = 0; r < RANKS; r++) pthread_join(threads[r], NULL);
+    run_on_threads(RANKS, play, players);
     for (int r = 0; r < RANKS; r++)
         if (players[r].wrong) fail_msg("rank %d: %s", r, players[r].wrong);
     assert_memory_equal(players[0].gradient, players[1].gradient, sizeof players[0].gradient);
     assert_memory_equal(players[0].weights, players[1].weights, sizeof players[0].weights);
 #endif
-}
-
-static tw_status send_nothing(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
-                              void **request)
-{
-    (void)self, (void)peer, (void)channel, (void)src, (void)size, (void)check, (void)request;
-    return TW_ERROR_PEER;
-}
-
-static tw_status receive_nothing(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
-{
-    (void)self, (void)peer, (void)channel, (void)dst, (void)capacity, (void)request;
-    return TW_ERROR_PEER;
-}
-
-static tw_status wait_for_nothing(void *self, void *request, double timeout, size_t *size, uint32_t *check)
-{
-    (void)self, (void)request, (void)timeout, (void)size, (void)check;
-    return TW_ERROR_PEER;
-}
-
-static int poll_nothing(void *self, void *request, double timeout)
-{
-    (void)self, (void)request, (void)timeout;
-    return 1;
 }
 
 static void count_call(void *self)
@@ -287,15 +254,8 @@ static void test_a_child_does_not_touch_the_transport(void **state)
     (void)state;
     int *calls = mmap(NULL, sizeof *calls, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), status;
     assert_ptr_not_equal(calls, MAP_FAILED);
-    const tw_transport_ops ops = {.struct_size = sizeof ops,
-                                  .version = TW_TRANSPORT_VERSION,
-                                  .name = "counted",
-                                  .start_send = send_nothing,
-                                  .start_recv = receive_nothing,
-                                  .wait = wait_for_nothing,
-                                  .poll = poll_nothing,
-                                  .leave = count_call,
-                                  .destroy = count_call};
+    tw_transport_ops ops = HOLLOW(count_call);
+    ops.leave = count_call;
     tw_comm *comm;
     assert_ok(tw_comm_create_custom(&ops, calls, 0, RANKS, &comm));
     pid_t child = fork();

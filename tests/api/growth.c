@@ -7,6 +7,7 @@
 #include <thinwire/thinwire_plugin.h>
 #include <thinwire/thinwire_sim.h>
 
+#include "hollow.h"
 #include "support/assert.h"
 
 enum { COUNT = 6 };
@@ -116,44 +117,12 @@ static void test_entries_leave_their_room_empty(void **state)
 
 /* ---- tables of transports ---------------------------------------------------------------------------------------- */
 
-static tw_status send_nothing(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
-                              void **request)
-{
-    (void)self, (void)peer, (void)channel, (void)src, (void)size, (void)check, (void)request;
-    return TW_ERROR_PEER;
-}
-
-static tw_status receive_nothing(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
-{
-    (void)self, (void)peer, (void)channel, (void)dst, (void)capacity, (void)request;
-    return TW_ERROR_PEER;
-}
-
-static tw_status wait_for_nothing(void *self, void *request, double timeout, size_t *size, uint32_t *check)
-{
-    (void)self, (void)request, (void)timeout, (void)size, (void)check;
-    return TW_ERROR_PEER;
-}
-
-static int poll_nothing(void *self, void *request, double timeout)
-{
-    (void)self, (void)request, (void)timeout;
-    return 1;
-}
-
 static void count_destroyed(void *self)
 {
     ++*(int *)self;
 }
 
-static const tw_transport_ops hollow = {.struct_size = sizeof hollow,
-                                        .version = TW_TRANSPORT_VERSION,
-                                        .name = "hollow",
-                                        .start_send = send_nothing,
-                                        .start_recv = receive_nothing,
-                                        .wait = wait_for_nothing,
-                                        .poll = poll_nothing,
-                                        .destroy = count_destroyed};
+static const tw_transport_ops hollow = HOLLOW(count_destroyed);
 
 /* A newer program's struct: zero where this library knows nothing, or in use. */
 #define NEWER(type)                                                                                                    \

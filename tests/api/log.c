@@ -7,7 +7,7 @@
 #include <string.h>
 #include <thinwire/thinwire_gossip.h>
 
-#include "support/assert.h"
+#include "support/ranks.h"
 
 enum { RANKS = 2, MOST = 32, TEXT = 512, COUNT = 1024 };
 static const tw_tensor table[] = {{.name = "w", .dims = 2, .shape = {32, 32}}, {.name = "b", .dims = 1, .shape = {32}}};
@@ -51,28 +51,21 @@ static tw_status take_step(tw_reducer *reducer, float value)
 }
 
 /* A step, a sick one, and rank 1 leaves. */
-static void *play(void *argument)
+static void play(void *context, int rank, tw_comm *comm)
 {
-    tw_comm *comm = argument;
-    int rank = tw_comm_rank(comm);
     tw_reducer *reducer;
+    (void)context;
     assert_ok(tw_reducer_create(comm, "topk", table, 2, &reducer));
     assert_int_equal(take_step(reducer, 1), TW_OK);
     assert_int_equal(take_step(reducer, rank ? NAN : 1), TW_SKIPPED);
     if (rank == 0) assert_int_equal(take_step(reducer, 1), TW_ERROR_PEER);
     tw_reducer_destroy(reducer);
-    tw_comm_destroy(comm);
-    return NULL;
 }
 
 static void play_all(void)
 {
-    tw_comm *comms[RANKS];
-    pthread_t threads[RANKS];
     told.count = 0;
-    assert_ok(tw_comm_create_threads(RANKS, comms));
-    for (int r = 0; r < RANKS; r++) assert_int_equal(pthread_create(&threads[r], NULL, play, comms[r]), 0);
-    for (int r = 0; r < RANKS; r++) pthread_join(threads[r], NULL);
+    run_on_threads(RANKS, play, NULL);
 }
 
 static void test_what_is_told(void **state)

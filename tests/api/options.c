@@ -60,19 +60,6 @@ static const catalogue catalogues[] = {
 };
 enum { CATALOGUES = sizeof catalogues / sizeof *catalogues };
 
-typedef void (*check)(const catalogue *all, size_t scheme, const tw_option_info *option);
-
-static void for_each_option(check look)
-{
-    for (const catalogue *all = catalogues; all < catalogues + CATALOGUES; all++)
-        for (size_t scheme = 0; scheme < all->count(); scheme++)
-            for (size_t number = 0; number < all->option_count(scheme); number++) {
-                tw_option_info option = {.struct_size = sizeof option};
-                assert_ok(all->option(scheme, number, &option));
-                look(all, scheme, &option);
-            }
-}
-
 static tw_status set(const catalogue *all, size_t scheme, const tw_option_info *option, const char *value)
 {
     char spec[TEXT];
@@ -160,34 +147,20 @@ static void check_help(const catalogue *all, size_t scheme, const tw_option_info
     if (!strstr(page, line)) fail_msg("%s: no \"%s\" in the page", all->name(scheme), line);
 }
 
-static void test_every_option_is_described(void **state)
+static void test_every_option_is_what_is_said_of_it(void **state)
 {
     (void)state;
-    for_each_option(check_texts);
-}
-
-static void test_every_default_is_in_its_range(void **state)
-{
-    (void)state;
-    for_each_option(check_default);
-}
-
-static void test_every_range_ends_where_it_says(void **state)
-{
-    (void)state;
-    for_each_option(check_range);
-}
-
-static void test_every_choice_is_one(void **state)
-{
-    (void)state;
-    for_each_option(check_words);
-}
-
-static void test_every_option_is_on_its_page(void **state)
-{
-    (void)state;
-    for_each_option(check_help);
+    for (const catalogue *all = catalogues; all < catalogues + CATALOGUES; all++)
+        for (size_t scheme = 0; scheme < all->count(); scheme++)
+            for (size_t number = 0; number < all->option_count(scheme); number++) {
+                tw_option_info option = {.struct_size = sizeof option};
+                assert_ok(all->option(scheme, number, &option));
+                check_texts(all, scheme, &option);
+                check_default(all, scheme, &option);
+                check_range(all, scheme, &option);
+                check_words(all, scheme, &option);
+                check_help(all, scheme, &option);
+            }
 }
 
 /* ---- the lists --------------------------------------------------------------------------------------------------- */
@@ -259,11 +232,7 @@ static void test_there_are_no_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_option_is_described),
-        cmocka_unit_test(test_every_default_is_in_its_range),
-        cmocka_unit_test(test_every_range_ends_where_it_says),
-        cmocka_unit_test(test_every_choice_is_one),
-        cmocka_unit_test(test_every_option_is_on_its_page),
+        cmocka_unit_test(test_every_option_is_what_is_said_of_it),
         cmocka_unit_test(test_a_page_has_nothing_else),
         cmocka_unit_test(test_some_that_are_known),
         cmocka_unit_test(test_there_are_no_others),

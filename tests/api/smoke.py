@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Every function that a public header declares, called at least once with arguments that are right, through a binding
-that is read from the headers (binding.py).
+that is read from the headers (binding.py); and before that without each of its pointers in turn, which is refused by
+name, answered as promised, or does nothing.
 
 `smoke.py HEADERS PLUGIN LIBTHINWIRE [LIBRARY...]`: include/thinwire, a plug-in with a scheme "hard", and the libraries.
 The transport "solo" stands beside them. Of libthinwire_mpi, whose header speaks of MPI's types, nothing is called."""
@@ -8,6 +9,7 @@ import ctypes
 import os
 import pathlib
 import random
+import re
 import socket
 import sys
 import tempfile
@@ -29,12 +31,48 @@ COUNT, RANKS = 64, 2
 binding = Binding(FILES)
 libraries = [ctypes.CDLL(path) for path in LIBRARIES.values()]
 functions = {name: binding.bind(next(each for each in libraries if hasattr(each, name)), name) for name in binding.prototypes}
-called = set()
+called, wrong = set(), []
 kept = []  # what the library goes on to use
+here = threading.local()
+
+# What may be left out, though the first call of a thread gives it: a test says what is promised then. And what a refused
+# call would destroy.
+SPARED = {("tw_fail", "format"), ("tw_spec_for_run", "text"), ("tw_reducer_momentum", "nesterov"), ("tw_state_text_at", "value"),
+          ("tw_scheme_begin_without", "absent"), ("tw_scheme_shape", "shape"), ("tw_line_text", "text"), ("tw_plan_text", "text"),
+          ("tw_watch_judge", "watch"), ("tw_watch_judge", "middles"), ("tw_phantom_step", "ready"), ("tw_tcp_listen", "options"),
+          ("tw_tcp_join", "options"), ("tw_members_join", "options"), ("tw_members_join", "tcp"), ("tw_seal_read_key", "exposed"),
+          ("tw_comm_create_sealed", "key"), ("tw_comm_create_sealed", "comm")}
+
+
+def nothings(name):
+    """Of each parameter that is a pointer its place, its name and NULL; and of one to tensors' arrays, one to a NULL."""
+    for place, words in enumerate(binding.prototypes[name][1]):
+        kind, argument, array = re.fullmatch(r"(.*?)(\w+)?\s*(\[\w*\])?", words).groups()
+        function = binding.types.get(kind.strip())
+        if isinstance(function, type) and issubclass(function, ctypes._CFuncPtr):
+            yield place, argument, function()
+        elif "*" in kind or array:
+            yield place, argument, None
+        if kind.replace("const ", "").strip() == "float *const *":
+            yield place, argument, (ctypes.c_void_p * 1)()
+
+
+def leave_out(name, arguments):
+    for place, argument, nothing in nothings(name):
+        if arguments[place] is None or (name, argument) in SPARED:
+            continue
+        got = functions[name](*arguments[:place], nothing, *arguments[place + 1:])
+        refused = got == binding.constants["TW_ERROR_ARGUMENT"] and argument.encode() in functions["tw_last_error"]()
+        if not refused if binding.prototypes[name][0] == "tw_status " else got:
+            wrong.append(f"{name} without {argument}: {got}: {functions['tw_last_error']()}")
 
 
 def call(name, *arguments):
     called.add(name)
+    tried = here.__dict__.setdefault("tried", set())
+    if name not in tried:  # on all ranks alike: a create is refused together
+        tried.add(name)
+        leave_out(name, arguments)
     return functions[name](*arguments)
 
 
@@ -174,9 +212,12 @@ class SmokeTest(unittest.TestCase):
                 self.assertTrue(call("tw_status_sentence", value))
         self.assertEqual(call("tw_fail", 4, b"%s", b"a text"), 4)
         self.assertEqual(call("tw_last_error"), b"a text")
+        self.assertEqual(call("tw_fail", 4, None), 4)
+        self.assertEqual(call("tw_last_error"), call("tw_status_sentence", 4))
 
     def test_2_helpers(self):
         self.assertEqual(call("tw_crc32c", 0, b"123456789", 9), 0xE3069283)  # the polynomial's check value
+        self.assertEqual((call("tw_crc32c", 5, None, 0), call("tw_crc32c", 5, None, 9)), (5, 0))
         words = (ctypes.c_uint32 * 4)()
         call("tw_random", 0, 0, 0, words)
         self.assertEqual(list(words), [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8])  # Philox's known answer
@@ -186,7 +227,8 @@ class SmokeTest(unittest.TestCase):
         self.assertEqual(call("tw_tensor_count", tensors()), COUNT)
 
     def test_3_lists(self):
-        for kind in ["schemes", "gossips"]:
+        for kind in ["schemes", "gossips", "outers"]:
+            self.assertEqual(call(f"tw_{kind}_help", 999, None, 99), 0)
             for index in range(call(f"tw_{kind}_count")):
                 self.assertTrue(call(f"tw_{kind}_name", index) and call(f"tw_{kind}_summary", index))
                 page = ctypes.create_string_buffer(call(f"tw_{kind}_help", index, None, 0) + 1)
@@ -201,6 +243,9 @@ class SmokeTest(unittest.TestCase):
         spec = ctypes.create_string_buffer(64)
         call("tw_spec_for_run", b"dgc:density=0.5", 320, ctypes.addressof(spec), len(spec))
         self.assertEqual(spec.value, b"dgc:density=0.5,warmup_steps=16")
+        self.assertEqual(call("tw_spec_for_run", b"topk", 99, None, 99), 4)
+        self.assertEqual(call("tw_spec_for_run", None, 99, ctypes.addressof(spec), len(spec)), 0)
+        self.assertEqual(spec.value, b"")
 
     def test_4_comms(self):
         def work(rank, comm):
@@ -216,6 +261,9 @@ class SmokeTest(unittest.TestCase):
             gathered = floats(0, 0, 0, 0)
             ok("tw_comm_allgather", comm, values, 8, gathered)
             self.assertEqual(list(gathered), [1, 2, 1, 2])
+            ok("tw_comm_allreduce", comm, None, 0)  # nothing needs no place
+            ok("tw_comm_broadcast", comm, 0, None, 0)
+            ok("tw_comm_allgather", comm, None, 0, None)
             self.assertGreater(told("tw_comm_traffic", comm, "tw_traffic").bytes_sent, 0)
             self.assertEqual(call("tw_comm_timeout", comm), 60)
             self.assertEqual(call("tw_comm_patience", comm), 600)
@@ -239,7 +287,7 @@ class SmokeTest(unittest.TestCase):
         ok("tw_comm_barrier", comm)
         self.assertEqual(call("tw_comm_transport", comm), b"python")
         call("tw_comm_destroy", comm)
-        self.assertEqual(gone, [1])
+        self.assertEqual(gone, [1, 1])  # and that of a call that had no place for the comm
 
     def visitor(self):
         """What it is shown, and itself."""
@@ -285,6 +333,12 @@ class SmokeTest(unittest.TestCase):
             nesterov = ctypes.c_int(7)
             self.assertAlmostEqual(call("tw_reducer_momentum", reducer, ctypes.byref(nesterov)), 0.9, 6)
             self.assertEqual(nesterov.value, 0)
+            nesterov.value = 7
+            self.assertEqual((call("tw_reducer_momentum", None, ctypes.byref(nesterov)), nesterov.value), (0, 0))
+            self.assertAlmostEqual(call("tw_reducer_momentum", reducer, None), 0.9, 6)
+            nowhere = struct("tw_gradient")
+            self.assertEqual(call("tw_reducer_submit_with", reducer, 0, ctypes.byref(nowhere)), binding.constants["TW_ERROR_ARGUMENT"])
+            self.assertIn(b"gradient", call("tw_last_error"))
             ok("tw_reducer_set_rate", reducer, 0.1)
             ok("tw_reducer_set_rates", reducer, floats(0.1))
             ok("tw_reducer_set_gradient_scale", reducer, 1)
@@ -338,13 +392,6 @@ class SmokeTest(unittest.TestCase):
         on_threads(work)
 
     def test_6_outer_loop(self):
-        for i in range(call("tw_outers_count")):
-            self.assertTrue(call("tw_outers_name", i) and call("tw_outers_summary", i))
-            self.assertGreater(call("tw_outers_option_count", i), 0)
-            self.assertGreater(call("tw_outers_help", i, None, 0), 0)
-        option = struct("tw_option_info")
-        ok("tw_outers_option", 0, 0, ctypes.byref(option))
-
         def work(rank, comm):
             outer = made("tw_outer_create", comm, b"local:every=2", tensors(), 1)
             weights, event = floats(*[rank] * COUNT), ctypes.c_int()
@@ -407,6 +454,7 @@ class SmokeTest(unittest.TestCase):
         self.assertEqual(call("tw_state_text", loaded, b"k"), b"v")
         self.assertEqual(call("tw_state_text_at", loaded, 0, ctypes.byref(value)), b"k")
         self.assertEqual(value.value, b"v")
+        self.assertEqual(call("tw_state_text_at", loaded, 0, None), b"k")
         call("tw_state_destroy", loaded)
         call("tw_state_destroy", state)
 
@@ -430,8 +478,9 @@ class SmokeTest(unittest.TestCase):
         ok("tw_scheme_begin", scheme, pointers(gradient), -1)
         self.assertGreater(self.answer(scheme), 0)
         ok("tw_scheme_revert", scheme)
-        ok("tw_scheme_begin_without", scheme, pointers(gradient), (ctypes.c_ubyte * 1)(0), -1)
-        self.answer(scheme)
+        for absent in ((ctypes.c_ubyte * 1)(0), None):
+            ok("tw_scheme_begin_without", scheme, pointers(gradient), absent, -1)
+            self.answer(scheme)
         self.assertEqual(call("tw_scheme_clip", scheme), 1)
         self.assertAlmostEqual(call("tw_scheme_momentum", scheme, None), 0.9, 6)
         self.assertIn(b"dgc", call("tw_scheme_plan", scheme, 0))
@@ -544,6 +593,7 @@ class SmokeTest(unittest.TestCase):
         ok("tw_line_read", b"1Mbit,1ms", ctypes.byref(line))
         self.assertEqual(call("tw_line_text", ctypes.byref(line), text, 64), len(text.value))
         self.assertEqual(text.value, b"1Mbit,1ms")
+        self.assertEqual(call("tw_line_text", ctypes.byref(line), None, 0), len(text.value))
         fields = dict(binding.types["tw_plan_question"]._fields_)
         tell = fields["told"](lambda _, line: told.append(line))
         table = tensors()
@@ -555,6 +605,7 @@ class SmokeTest(unittest.TestCase):
         ok("tw_plan_row_at", plan, call("tw_plan_choice", plan), ctypes.byref(row))
         self.assertEqual(row.spec, b"allreduce")
         self.assertGreater(call("tw_plan_text", plan, text, 4096), len(call("tw_plan_why", plan)))
+        self.assertEqual(call("tw_plan_text", plan, None, 0), len(text.value))
         call("tw_plan_destroy", plan)
         ok("tw_plan_can_switch", b"bf16")
 
@@ -568,6 +619,7 @@ class SmokeTest(unittest.TestCase):
         watch, middle = made("tw_watch_create", 3), (ctypes.c_double * 2)()
         self.assertEqual([call("tw_watch_add", watch, 8, 1, middle) for _ in range(3)], [0, 0, 1])
         self.assertEqual((*middle, call("tw_watch_judge", watch, middle, 1)), (8, 1, 1))
+        self.assertEqual((call("tw_watch_judge", None, middle, 1), call("tw_watch_judge", watch, None, 1)), (1, 1))
         call("tw_watch_destroy", watch)
 
         noise, ready = (ctypes.c_float * (2 * COUNT + binding.constants["TW_NOISE_MARGIN"]))(), []
@@ -577,6 +629,7 @@ class SmokeTest(unittest.TestCase):
         def work(rank, comm):
             phantom = made("tw_phantom_create", comm, b"topk", tensors(), 1, noise, 1)
             ok("tw_phantom_step", phantom, 0, became, None)
+            ok("tw_phantom_step", phantom, 1, binding.types["tw_phantom_ready"](), None)
             ok("tw_phantom_finish", phantom, None)
             call("tw_phantom_destroy", phantom)
         on_threads(work)
@@ -591,6 +644,13 @@ class SmokeTest(unittest.TestCase):
             os.write(descriptor, bytes(range(128, 160)))
             os.close(descriptor)
             ok("tw_seal_read_key", path.encode(), key, ctypes.byref(exposed))
+            ok("tw_seal_read_key", path.encode(), key, None)
+        for secret, place in ((None, ctypes.c_void_p()), (key, None)):  # the comm that it was given is destroyed, too
+            lone = (ctypes.c_void_p * 1)()
+            ok("tw_comm_create_threads", 1, lone)
+            self.assertEqual(functions["tw_comm_create_sealed"](lone[0], secret, len(key), place and ctypes.byref(place)),
+                             binding.constants["TW_ERROR_ARGUMENT"])
+            self.assertIn(b"key" if secret is None else b"comm", call("tw_last_error"))
         self.assertEqual((bytes(key), exposed.value), (bytes(range(128, 160)), 0))
 
         def work(rank, comm):
@@ -631,9 +691,12 @@ class SmokeTest(unittest.TestCase):
         for open_one in [connect, join]:
             together(open_one)
             on_ranks(lambda rank, comm: ok("tw_comm_barrier", comm), comms)
-        for end in ends:
+        last = ctypes.c_char_p(b"?")
+        self.assertEqual((call("tw_tcp_refused", None, ctypes.byref(last)), last.value), (0, b""))
+        for end in [*ends, made("tw_tcp_listen", None)]:
             self.assertEqual(call("tw_tcp_refused", end, None), 0)
             call("tw_tcp_destroy", end)
+        self.assertEqual(call("tw_tcp_join", b"no port", 0, 1, None, 1, ctypes.byref(end)), binding.constants["TW_ERROR_ARGUMENT"])
 
     @unittest.skipUnless("thinwire_tcp" in LIBRARIES, "built without libthinwire_tcp")
     def test_8_members(self):
@@ -644,6 +707,8 @@ class SmokeTest(unittest.TestCase):
         with mock.patch.dict(os.environ, THINWIRE_BIND="127.0.0.1", THINWIRE_STREAMS="2", THINWIRE_REACHABLE="yes"):
             ok("tw_members_environment", ctypes.byref(tcp))
         self.assertEqual((tcp.bind, tcp.streams, tcp.behind), (b"127.0.0.1", 2, 0))
+        self.assertEqual(call("tw_members_join", b"no port", b"", None, None, ctypes.byref(ctypes.c_void_p())),
+                         binding.constants["TW_ERROR_ARGUMENT"])
         members = made("tw_members_join", meeting, b"the spec local", ctypes.byref(options), ctypes.byref(tcp))
         self.assertEqual((call("tw_members_address", members), call("tw_members_opened", members)), (meeting, 1))
         generation, due = struct("tw_generation"), ctypes.c_int(7)
@@ -654,8 +719,16 @@ class SmokeTest(unittest.TestCase):
         call("tw_comm_destroy", comm)
         call("tw_members_destroy", members)
 
+    def test_8_what_opens_a_transport(self):
+        """It has no prototype in a header."""
+        for name, library in zip(LIBRARIES, libraries):
+            if name != "thinwire":
+                self.assertEqual(library.tw_transport_open(None), binding.constants["TW_ERROR_ARGUMENT"], name)
+                self.assertIn(b"comm", call("tw_last_error"))
+
     def test_9_nothing_was_left_out(self):
         self.assertEqual(sorted(set(functions) - called), [])
+        self.assertEqual(sorted(set(wrong)), [])
 
     def test_9_what_was_told_and_taken(self):
         self.assertTrue(any(b"compresses" in text for _, text in lines), lines)

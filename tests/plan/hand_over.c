@@ -1,12 +1,11 @@
 /* What one reducer holds back goes on by another: all gradients arrive once, by every scheme that a run can leave, with
  * hosts and without. The sum of the gradients themselves is beside it. */
-#include "support/assert.h"
 #include "support/random.h"
+#include "support/ranks.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <thinwire/thinwire_plan.h>
-#include <thinwire/thinwire_sim.h>
 
 enum { RANKS = 4, STEPS = 3, MATRIX = 2048, ELEMENTS = MATRIX + 100 };
 
@@ -48,15 +47,11 @@ static void go_on(void *context, int rank, tw_comm *comm)
 
 static void check(const char *name, const char *more, const char *by)
 {
-    const tw_world_options options = {.struct_size = sizeof options, .workers = RANKS, .workers_per_host = 2};
     scene all = {{0}, {0}, {0}};
-    tw_world *world;
     snprintf(all.from, sizeof all.from, "%s%s", name, more);
     snprintf(all.by, sizeof all.by, "%s", by);
     assert_ok(tw_plan_can_switch(all.from));
-    assert_ok(tw_world_create(&options, &world));
-    assert_ok(tw_world_run(world, go_on, &all));
-    tw_world_destroy(world);
+    run_in_world((tw_world_options){.workers = RANKS, .workers_per_host = 2}, go_on, &all);
     for (size_t i = 0; i < ELEMENTS; i++) {
         double sum = 0;
         for (int rank = 0; rank < RANKS; rank++)

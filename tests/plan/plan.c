@@ -3,7 +3,7 @@
 #include "inquiry.h"
 #include "layout.h"
 #include "line.h"
-#include "support/assert.h"
+#include "support/ranks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -285,68 +285,39 @@ static void test_the_table_of_gpt2(void **state)
 
 /* ---- what is refused --------------------------------------------------------------------------------------------- */
 
+/* Too little to go by, a table that no reducer takes, and what is none of the values that a field has. */
 static void test_refusals(void **state)
 {
-    layout t;
-    tw_plan *plan = NULL;
+    enum { WRONG = 15 };
+    static const char *const said[WRONG] = {
+        "alone", "steps",      "pass",       "worker 1",   "tensor_count",         "10 steps", "optimizer 3", "kinds",
+        "kinds", "codec_rate", "codec_rate", "codec_rate", "100000000 dimensions", "2^31",     "a name"};
+    const tw_tensor wrong[] = {{"deep", 100000000, {2}}, {"huge", 2, {SIZE_MAX, 2}}, {NULL, 1, {2}}};
     const double factors[WORKERS] = {1, 0, 1, 1};
-    (void)state;
-    assert_ok(layout_create("1k", &t));
-    const tw_plan_question good = ask(&t, MBIT, 1e-3, TW_PLAN_SGD, 10);
-    tw_plan_question q = good;
-    q.workers = 1;
-    assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "alone");
-    q = good;
-    q.steps = 0;
-    assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "steps");
-    q = good;
-    q.pass_seconds = NAN;
-    assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "pass");
-    q = good;
-    q.factors = factors;
-    assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "worker 1");
-    q = good;
-    q.tensor_count = 0;
-    assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "tensor_count");
-    q = good;
-    q.kinds = TW_PLAN_UPDATES;
-    assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "10 steps");
-    assert_null(plan);
-    layout_release(&t);
-}
-
-/* A table that no reducer takes, and what is none of the values that a field has. */
-static void test_what_no_caller_may_ask(void **state)
-{
-    const tw_tensor deep = {"deep", 100000000, {2}}, huge = {"huge", 2, {SIZE_MAX, 2}},
-                    nameless = {NULL, 1, {2}}, *const wrong[] = {&deep, &huge, &nameless};
-    static const char *const said[] = {"100000000 dimensions", "2^31", "a name"};
-    const double rates[] = {-1, NAN, INFINITY};
-    const int kinds[] = {-1, 8};
+    tw_plan_question q[WRONG];
     layout t;
     tw_plan *plan = NULL;
     (void)state;
     assert_ok(layout_create("1k", &t));
-    const tw_plan_question good = ask(&t, MBIT, 1e-3, TW_PLAN_SGD, 1000);
-    tw_plan_question q = good;
-    q.tensor_count = 1;
+    for (size_t i = 0; i < WRONG; i++) q[i] = ask(&t, MBIT, 1e-3, TW_PLAN_SGD, 10);
+    q[0].workers = 1;
+    q[1].steps = 0;
+    q[2].pass_seconds = NAN;
+    q[3].factors = factors;
+    q[4].tensor_count = 0;
+    q[5].kinds = TW_PLAN_UPDATES;
+    q[6].optimizer = (tw_plan_optimizer)3;
+    q[7].kinds = -1;
+    q[8].kinds = 8;
+    q[9].codec_rate = -1;
+    q[10].codec_rate = NAN;
+    q[11].codec_rate = INFINITY;
     for (size_t i = 0; i < 3; i++) {
-        q.tensors = wrong[i];
-        assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, said[i]);
+        q[12 + i].tensor_count = 1;
+        q[12 + i].tensors = &wrong[i];
     }
-    q = good;
-    q.optimizer = (tw_plan_optimizer)3;
-    assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "optimizer 3");
-    q = good;
-    for (size_t i = 0; i < 2; i++) {
-        q.kinds = kinds[i];
-        assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "kinds");
-    }
-    q = good;
-    for (size_t i = 0; i < 3; i++) {
-        q.codec_rate = rates[i];
-        assert_fails(tw_plan_make(&q, &plan), TW_ERROR_ARGUMENT, "codec_rate");
-    }
+    for (size_t i = 0; i < WRONG; i++) assert_fails(tw_plan_make(&q[i], &plan), TW_ERROR_ARGUMENT, said[i]);
+    assert_null(plan);
     layout_release(&t);
 }
 
@@ -382,19 +353,16 @@ static void measure(void *found, int rank, tw_comm *comm)
 
 static void test_the_line_is_measured(void **state)
 {
-    tw_world_options line = {.struct_size = sizeof line, .workers = 3, .bandwidth = 12.5e6, .latency = 1e-3};
+    const tw_world_options line = {.workers = 3, .bandwidth = 12.5e6, .latency = 1e-3};
     tw_world_options found[3] = {{0}};
-    tw_world *world;
     (void)state;
-    assert_ok(tw_world_create(&line, &world));
-    assert_ok(tw_world_run(world, measure, found));
+    run_in_world(line, measure, found);
     for (int rank = 0; rank < 3; rank++) {
         assert_close(found[rank].bandwidth, line.bandwidth);
         assert_close(found[rank].bandwidth_down, line.bandwidth);
         assert_close(found[rank].latency, line.latency);
         assert_memory_equal(&found[rank], &found[0], sizeof *found);
     }
-    tw_world_destroy(world);
 }
 
 int main(void)
@@ -409,7 +377,6 @@ int main(void)
         cmocka_unit_test(test_who_stands_for_whom),
         cmocka_unit_test(test_the_table_of_gpt2),
         cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_what_no_caller_may_ask),
         cmocka_unit_test(test_lines_in_words),
         cmocka_unit_test(test_the_line_is_measured),
     };

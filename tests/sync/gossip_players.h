@@ -3,14 +3,13 @@
 #ifndef GOSSIP_PLAYERS_H
 #define GOSSIP_PLAYERS_H
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include "support/cmocka.h"
+#include "support/ranks.h"
 
 enum { TENSORS = 2, FIRST = 60, SECOND = 7, ELEMENTS = FIRST + SECOND, MOST_RANKS = 16 };
 
@@ -37,9 +36,9 @@ struct player {
     tw_gossip *gossip; /* a part may destroy it and write NULL */
     tw_status (*part)(player *self);
     void *shared;
-    tw_comm *(*wrap)(player *self, tw_comm *comm); /* (optional) puts something between the rank and its transport */
-    double timeout;                                /* 0: a minute */
-    values weights;                                /* the start, and what the part leaves there */
+    void (*wrap)(player *self); /* (optional) puts something between the rank's comm and its transport */
+    double timeout;             /* 0: a minute */
+    values weights;             /* the start, and what the part leaves there */
     tw_status created, status;
     char text[512];
     tw_gossip_counts stats;
@@ -83,35 +82,30 @@ static inline tw_status players_restart(player *self)
     return status;
 }
 
-static inline void *players_play(void *argument)
+static inline void players_play(void *players, int rank, tw_comm *comm)
 {
-    player *self = argument;
+    player *self = (player *)players + rank;
+    self->rank = rank;
+    self->comm = comm;
+    if (self->wrap) self->wrap(self);
+    tw_comm_set_timeout(comm, self->timeout > 0 ? self->timeout : 60);
     self->created = players_create(self);
     self->status = self->created == TW_OK ? self->part(self) : self->created;
     if (self->status != TW_OK) snprintf(self->text, sizeof self->text, "%s", tw_last_error());
     self->stats.struct_size = sizeof self->stats;
     if (self->gossip) tw_gossip_stats(self->gossip, &self->stats);
     tw_gossip_destroy(self->gossip);
-    tw_comm_destroy(self->comm);
-    return NULL;
 }
 
 /* Runs `size` players of whom everything but what is given here has been set. */
 static inline void players_run(player *players, int size, const char *spec, tw_status (*part)(player *self))
 {
-    pthread_t threads[MOST_RANKS];
-    tw_comm *comms[MOST_RANKS];
-    assert_int_equal(tw_comm_create_threads(size, comms), TW_OK);
     for (int r = 0; r < size; r++) {
-        players[r].rank = r;
         players[r].size = size;
-        players[r].comm = players[r].wrap ? players[r].wrap(&players[r], comms[r]) : comms[r];
         if (!players[r].spec) players[r].spec = spec;
         if (!players[r].part) players[r].part = part;
-        tw_comm_set_timeout(players[r].comm, players[r].timeout > 0 ? players[r].timeout : 60);
     }
-    for (int r = 0; r < size; r++) assert_int_equal(pthread_create(&threads[r], NULL, players_play, &players[r]), 0);
-    for (int r = 0; r < size; r++) pthread_join(threads[r], NULL);
+    run_on_threads(size, players_play, players);
 }
 
 #endif

@@ -100,10 +100,12 @@ static inline void scene_act(void *context, int rank, tw_comm *comm)
     tw_gossip_destroy(gossip);
 }
 
-/* Runs a scene whose upper half is set; what it finds in the lower half is its own. */
-static inline void scene_run_freely(scene *all)
+/* Runs a scene whose upper half is set, and returns it with its lower half; free it. */
+static inline scene *scene_run_freely(scene set)
 {
     tw_world *world;
+    scene *all = malloc(sizeof *all);
+    *all = set;
     tw_world_options options = {.struct_size = sizeof options,
                                 .workers = all->workers,
                                 .workers_per_host = all->per_host,
@@ -115,15 +117,17 @@ static inline void scene_run_freely(scene *all)
     for (int rank = 0; rank < all->workers; rank++) all->crossed[rank] = tw_world_bytes(world, rank);
     all->seconds = tw_world_seconds(world);
     tw_world_destroy(world);
+    return all;
 }
 
 /* The same; every rank has to end well. */
-static inline void scene_run(scene *all)
+static inline scene *scene_run(scene set)
 {
-    scene_run_freely(all);
+    scene *all = scene_run_freely(set);
     for (int rank = 0; rank < all->workers; rank++)
         if (all->status[rank] != TW_OK)
             fail_msg("%s, rank %d of %d: %s", all->spec, rank, all->workers, all->text[rank]);
+    return all;
 }
 
 #endif

@@ -4,12 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
-#include <thinwire/thinwire_sim.h>
 
 #include "agreement.h"
 #include "channel.h"
 #include "error.h"
-#include "support/cmocka.h"
+#include "support/ranks.h"
 
 enum { MOST = 11, CASES = 40 };
 
@@ -58,11 +57,7 @@ static void expect(const meeting *all, int self, tw_status *status, char *text, 
 
 static void meet(meeting *all)
 {
-    tw_world *world;
-    const tw_world_options options = {.struct_size = sizeof options, .workers = all->size};
-    assert_int_equal(tw_world_create(&options, &world), TW_OK);
-    assert_int_equal(tw_world_run(world, attend, all), TW_OK);
-    tw_world_destroy(world);
+    run_in_world((tw_world_options){.workers = all->size}, attend, all);
     for (int rank = 0; rank < all->size; rank++) {
         tw_status status;
         char text[256];

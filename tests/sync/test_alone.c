@@ -38,11 +38,11 @@ static void for_groups(int least, int most, rank_program program, const void *co
 /* --- a reducer -------------------------------------------------------------------------------------------------- */
 
 /* A lie: the word fits. */
-static void lie(wire *through, unsigned char *message, size_t size, uint32_t *check)
+static void lie(wire *through, unsigned char *message, size_t *size, uint32_t *check)
 {
     (void)through;
-    message[size - 1] ^= 1;
-    *check = tw_crc32c(0, message, size);
+    message[*size - 1] ^= 1;
+    *check = tw_crc32c(0, message, *size);
 }
 
 static tw_status reduce(tw_reducer *reducer)
@@ -163,11 +163,11 @@ static void a_gossip_that_fails_alone_is_noticed(void **state)
 /* --- an outer loop ----------------------------------------------------------------------------------------------- */
 
 /* The last number of a message, whatever it is of, becomes NaN. */
-static void spoil(wire *through, unsigned char *message, size_t size, uint32_t *check)
+static void spoil(wire *through, unsigned char *message, size_t *size, uint32_t *check)
 {
     (void)through;
-    for (size_t i = 1; i <= 8 && i <= size; i++) message[size - i] = 0xFF;
-    *check = tw_crc32c(0, message, size);
+    for (size_t i = 1; i <= 8 && i <= *size; i++) message[*size - i] = 0xFF;
+    *check = tw_crc32c(0, message, *size);
 }
 
 static tw_status walk_rounds(tw_outer *outer)

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_clusters.h>
-#include <thinwire/thinwire_sim.h>
 
 #include "agreement.h"
 #include "channel.h"
 #include "memory.h"
-#include "support/assert.h"
 #include "support/random.h"
+#include "support/ranks.h"
+#include "wire.h"
 
 enum { MOST_RANKS = 40, MOST_RANGES = 64, MOST_CLUSTERS = 5, PIECE = 60 << 14 };
 
@@ -23,6 +23,7 @@ typedef struct member {
     uint64_t elements;
     tw_range ranges[MOST_RANGES];
     size_t count;
+    int forgets; /* to give them */
     tw_status created, averaged;
     char text[256];
     uint64_t sent, received, messages; /* in the average alone */
@@ -69,7 +70,8 @@ static void attend(void *context, int rank, tw_comm *comm)
     meeting *all = context;
     member *self = &all->members[rank];
     tw_clusters *clusters = NULL;
-    self->created = tw_clusters_create(comm, self->cluster, self->elements, self->ranges, self->count, &clusters);
+    const tw_range *ranges = self->forgets ? NULL : self->ranges;
+    self->created = tw_clusters_create(comm, self->cluster, self->elements, ranges, self->count, &clusters);
     note(self, self->created);
     if (self->created == TW_OK && all->models[0]) average(all, self, comm, clusters);
     tw_clusters_destroy(clusters);
@@ -78,12 +80,7 @@ static void attend(void *context, int rank, tw_comm *comm)
 
 static void meet(meeting *all, tw_world_worker worker)
 {
-    tw_world *world;
-    const tw_world_options options = {
-        .struct_size = sizeof options, .workers = all->size, .bandwidth = BANDWIDTH, .latency = LATENCY};
-    assert_ok(tw_world_create(&options, &world));
-    assert_ok(tw_world_run(world, worker, all));
-    tw_world_destroy(world);
+    run_in_world((tw_world_options){.workers = all->size, .bandwidth = BANDWIDTH, .latency = LATENCY}, worker, all);
 }
 
 /* ---- cuts -------------------------------------------------------------------------------------------------------- */
@@ -365,22 +362,13 @@ static void test_clusters_are_numbered_without_a_gap(void **state)
     }
 }
 
-static void miss_an_argument(void *context, int rank, tw_comm *comm)
-{
-    meeting *all = context;
-    member *self = &all->members[rank];
-    tw_clusters *clusters = NULL;
-    const tw_range *ranges = rank == 1 ? NULL : self->ranges;
-    self->created = tw_clusters_create(comm, self->cluster, self->elements, ranges, self->count, &clusters);
-    note(self, self->created);
-}
-
 static void test_one_rank_without_an_argument(void **state)
 {
     (void)state;
     meeting all = {0};
     draw_up(&all);
-    meet(&all, miss_an_argument);
+    all.members[1].forgets = 1;
+    meet(&all, attend);
     for (int r = 0; r < all.size; r++) {
         assert_int_equal(all.members[r].created, TW_ERROR_ARGUMENT);
         assert_non_null(strstr(all.members[r].text, r == 1 ? "ranges" : "rank 1 could not make its clusters"));
@@ -402,11 +390,7 @@ static void test_too_many_ranks(void **state)
     enum { MANY = 257 };
     tw_status status[MANY];
     for (int ranks = MANY - 1; ranks <= MANY; ranks++) {
-        tw_world *world;
-        const tw_world_options options = {.struct_size = sizeof options, .workers = ranks};
-        assert_ok(tw_world_create(&options, &world));
-        assert_ok(tw_world_run(world, come_in_hundreds, status));
-        tw_world_destroy(world);
+        run_in_world((tw_world_options){.workers = ranks}, come_in_hundreds, status);
         for (int r = 0; r < ranks; r++) assert_int_equal(status[r], ranks < MANY ? TW_OK : TW_ERROR_UNSUPPORTED);
     }
 }
@@ -489,12 +473,8 @@ static void test_ranks_that_lie(void **state)
         {1, 100, 2, 32, 20, TW_ERROR_ARGUMENT, "rank 0"}, /* and rank 2 differ, whoever says it */
     };
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        tw_world *world;
-        const tw_world_options options = {.struct_size = sizeof options, .workers = 3};
         lie told = lies[i];
-        assert_ok(tw_world_create(&options, &world));
-        assert_ok(tw_world_run(world, listen_to_lies, &told));
-        tw_world_destroy(world);
+        run_in_world((tw_world_options){.workers = 3}, listen_to_lies, &told);
         int seconds = 0; /* who hears that the comm broke before they see why */
         for (int r = 0; r < 3; r += 2) {
             int is_second = told.expected == TW_ERROR_PACKET && told.status[r] == TW_ERROR_PEER;
@@ -506,53 +486,21 @@ static void test_ranks_that_lie(void **state)
     }
 }
 
-typedef struct mortal {
-    tw_transport_ops ops;
-    void *self;
-    int dies_at, sends; /* the message that it starts last, and how many it has started */
-} mortal;
-
-static tw_status mortal_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
-                             void **request)
-{
-    mortal *me = self;
-    if (++me->sends == me->dies_at) tw_world_kill();
-    return me->ops.start_send(me->self, peer, channel, src, size, check, request);
-}
-
-static tw_status mortal_receive(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
-{
-    mortal *me = self;
-    return me->ops.start_recv(me->self, peer, channel, dst, capacity, request);
-}
-
-static tw_status mortal_wait(void *self, void *request, double timeout, size_t *size, uint32_t *check)
-{
-    mortal *me = self;
-    return me->ops.wait(me->self, request, timeout, size, check);
-}
-
-static int mortal_poll(void *self, void *request, double timeout)
-{
-    mortal *me = self;
-    return me->ops.poll(me->self, request, timeout);
-}
-
 static int kill_at, sends_of_rank_1;
+
+static void count_send(wire *through, int sends)
+{
+    (void)through;
+    sends_of_rank_1 += sends;
+    if (sends && sends_of_rank_1 == kill_at) tw_world_kill();
+}
 
 static void attend_mortal(void *context, int rank, tw_comm *comm)
 {
-    tw_transport_ops inner = comm->ops;
-    mortal me = {.ops = inner, .self = comm->self, .dies_at = rank == 1 ? kill_at : 0};
-    comm->ops.start_send = mortal_send;
-    comm->ops.start_recv = mortal_receive;
-    comm->ops.wait = mortal_wait;
-    comm->ops.poll = mortal_poll;
-    comm->self = &me;
+    wire through = {.before = count_send};
+    if (rank == 1) put_between(&through, comm);
     attend(context, rank, comm);
-    if (rank == 1) sends_of_rank_1 = me.sends;
-    comm->ops = inner;
-    comm->self = me.self;
+    if (rank == 1) take_away(&through, comm);
 }
 
 /* Whoever shares a ring with the lost rank is told. The others may be done with theirs. */
@@ -563,6 +511,7 @@ static void test_a_lost_rank_is_noticed(void **state)
         meeting all = {0};
         draw_up(&all);
         fill_models(&all, 1);
+        sends_of_rank_1 = 0;
         meet(&all, attend_mortal);
         for (int c = 0; c < all.clusters; c++) free(all.models[c]);
         int died = kill_at > 0 && sends_of_rank_1 >= kill_at;

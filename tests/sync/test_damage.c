@@ -1,6 +1,5 @@
 /* One bit of one message is turned over on its way, in the message or in the word beside it: whoever receives it says
  * so, and from whom; nobody takes a wrong value for a right one. */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +7,7 @@
 #include <thinwire/thinwire_clusters.h>
 
 #include "error.h"
-#include "support/cmocka.h"
+#include "support/ranks.h"
 #include "wire.h"
 
 enum { RANKS = 3, VICTIM = 1, COUNT = 600, TENSORS = 2, STEPS = 2, FLIPS = 100 };
@@ -16,15 +15,15 @@ enum { RANKS = 3, VICTIM = 1, COUNT = 600, TENSORS = 2, STEPS = 2, FLIPS = 100 }
 static const tw_tensor table[TENSORS] = {{"weight", 2, {20, 30}}, {"bias", 1, {20}}};
 
 /* Every other time in the word: it is short, and chance would pass it by. */
-static void damage(wire *through, unsigned char *message, size_t size, uint32_t *check)
+static void damage(wire *through, unsigned char *message, size_t *size, uint32_t *check)
 {
     uint32_t random[4];
     tw_random(through->seed, 0, 0, random);
-    through->in_word = size == 0 || random[0] % 2;
+    through->in_word = *size == 0 || random[0] % 2;
     if (through->in_word)
         *check ^= 1u << random[1] % 32;
     else
-        message[random[2] % size] ^= (unsigned char)(1u << random[1] % 8);
+        message[random[2] % *size] ^= (unsigned char)(1u << random[1] % 8);
 }
 
 /* --- what the ranks do ------------------------------------------------------------------------------------------- */
@@ -48,16 +47,11 @@ static void fill(float *values, size_t count, int rank, uint64_t salt)
     }
 }
 
-/* It goes in segments, whose sums are passed on with the checksum they came with. */
-static tw_status call_large_allreduce(tw_comm *comm, const char *spec, uint32_t *brought)
+static tw_status allreduce(tw_comm *comm, float *values, size_t count, uint32_t *brought)
 {
-    enum { LARGE = 50000, SEGMENT = 16384 };
-    float values[LARGE];
-    (void)spec;
-    fill(values, LARGE, tw_comm_rank(comm), 1);
-    comm->channel->segment = SEGMENT;
-    TW_TRY(tw_comm_allreduce(comm, values, LARGE));
-    *brought = tw_crc32c(0, values, sizeof values);
+    fill(values, count, tw_comm_rank(comm), 1);
+    TW_TRY(tw_comm_allreduce(comm, values, count));
+    *brought = tw_crc32c(0, values, count * sizeof *values);
     return TW_OK;
 }
 
@@ -65,10 +59,17 @@ static tw_status call_allreduce(tw_comm *comm, const char *spec, uint32_t *broug
 {
     float values[COUNT];
     (void)spec;
-    fill(values, COUNT, tw_comm_rank(comm), 1);
-    TW_TRY(tw_comm_allreduce(comm, values, COUNT));
-    *brought = tw_crc32c(0, values, sizeof values);
-    return TW_OK;
+    return allreduce(comm, values, COUNT, brought);
+}
+
+/* It goes in segments, whose sums are passed on with the checksum they came with. */
+static tw_status call_large_allreduce(tw_comm *comm, const char *spec, uint32_t *brought)
+{
+    enum { LARGE = 50000, SEGMENT = 16384 };
+    float values[LARGE];
+    (void)spec;
+    comm->channel->segment = SEGMENT;
+    return allreduce(comm, values, LARGE, brought);
 }
 
 static tw_status call_allgather(tw_comm *comm, const char *spec, uint32_t *brought)
@@ -154,8 +155,6 @@ static tw_status call_reducer(tw_comm *comm, const char *spec, uint32_t *brought
 /* --- one group --------------------------------------------------------------------------------------------------- */
 
 typedef struct player {
-    pthread_t thread;
-    tw_comm *comm;
     act what;
     const char *spec;
     wire *through; /* the victim's */
@@ -164,27 +163,20 @@ typedef struct player {
     char text[512];
 } player;
 
-static void *play(void *argument)
+static void play(void *players, int rank, tw_comm *comm)
 {
-    player *me = argument;
-    if (me->through) put_between(me->through, me->comm);
-    me->status = me->what(me->comm, me->spec, &me->brought);
+    player *me = (player *)players + rank;
+    if (me->through) put_between(me->through, comm);
+    me->status = me->what(comm, me->spec, &me->brought);
     snprintf(me->text, sizeof me->text, "%s", tw_last_error());
-    if (me->through) take_away(me->through, me->comm);
-    return NULL;
 }
 
-/* Nobody destroys its comm before all have ended: without a word from the victim the others would wait ten minutes. */
+/* Nobody leaves before all have ended: without a word from the victim the others would wait ten minutes. */
 static void run(player players[RANKS], act what, const char *spec, wire *through)
 {
-    tw_comm *comms[RANKS];
-    assert_int_equal(tw_comm_create_threads(RANKS, comms), TW_OK);
-    for (int r = 0; r < RANKS; r++) {
-        players[r] = (player){.comm = comms[r], .what = what, .spec = spec, .through = r == VICTIM ? through : NULL};
-        assert_int_equal(pthread_create(&players[r].thread, NULL, play, &players[r]), 0);
-    }
-    for (int r = 0; r < RANKS; r++) pthread_join(players[r].thread, NULL);
-    for (int r = 0; r < RANKS; r++) tw_comm_destroy(comms[r]);
+    for (int r = 0; r < RANKS; r++)
+        players[r] = (player){.what = what, .spec = spec, .through = r == VICTIM ? through : NULL};
+    run_on_threads_that_stay(RANKS, play, players);
 }
 
 static void check_damaged(const player players[RANKS], const player whole[RANKS], const wire *through)

@@ -1,8 +1,8 @@
 /* The hierarchical form, option per_host: the workers of a host act as one, with every scheme of the list. */
-#include "gossip_players.h"
 #include "gossip_world.h"
 
 #include "memory.h"
+#include "support/ranks.h"
 
 #include <thinwire/thinwire_gossip.h>
 
@@ -46,17 +46,15 @@ static tw_status walk(scene *all, int rank, tw_gossip *gossip)
 static scene *run(const char *scheme, int hosts, int per_host, play *self)
 {
     char spec[96];
-    scene *all = calloc(1, sizeof *all);
     snprintf(spec, sizeof spec, per_host ? "%s:per_host=%d" : "%s", scheme, per_host);
     self->per_host = per_host ? per_host : 1;
-    *all = (scene){.spec = spec,
-                   .workers = hosts * self->per_host,
-                   .bandwidth = 1e4,
-                   .latency = 1e-3,
-                   .per_host = per_host,
-                   .play = walk,
-                   .context = self};
-    scene_run(all);
+    scene *all = scene_run((scene){.spec = spec,
+                                   .workers = hosts * self->per_host,
+                                   .bandwidth = 1e4,
+                                   .latency = 1e-3,
+                                   .per_host = per_host,
+                                   .play = walk,
+                                   .context = self});
     all->spec = scheme;
     return all;
 }
@@ -75,6 +73,12 @@ static void test_members_hold_the_same_bits(void **state)
                 assert_int_equal(all->stats[rank].steps, PLAYED);
             }
             assert_memory_not_equal(self->starts[0], self->starts[per_host], sizeof self->starts[0]);
+            for (int i = 0; i < all->width; i++) { /* no step is lost: the consensus is the sum of the means */
+                double sum = 0;
+                for (int rank = 0; rank < all->workers; rank++)
+                    for (int k = 0; k < PLAYED; k++) sum += step_of(self, rank, k, i);
+                assert_float_equal(all->at[0][i], (float)(sum / all->workers), 2e-6);
+            }
             free(all);
             free(self);
         }
@@ -171,24 +175,6 @@ static void test_to_the_others_a_host_is_a_worker(void **state)
         }
 }
 
-/* No step is lost: the consensus is the sum of the means over all workers. */
-static void test_the_mean_is_kept(void **state)
-{
-    (void)state;
-    for (size_t s = 0; s < tw_gossips_count(); s++) {
-        play *self = calloc(1, sizeof *self);
-        scene *all = run(tw_gossips_name(s), 4, 3, self);
-        for (int i = 0; i < all->width; i++) {
-            double sum = 0;
-            for (int rank = 0; rank < all->workers; rank++)
-                for (int k = 0; k < PLAYED; k++) sum += step_of(self, rank, k, i);
-            assert_float_equal(all->at[0][i], (float)(sum / all->workers), 2e-6);
-        }
-        free(all);
-        free(self);
-    }
-}
-
 /* A member that has come to its end answers those of its host that have not. */
 static tw_status walk_some_way(scene *all, int rank, tw_gossip *gossip)
 {
@@ -210,10 +196,9 @@ static void test_members_may_end_one_after_the_other(void **state)
     for (size_t s = 0; s < tw_gossips_count(); s++) {
         if (tw_gossips_is_synchronous(s)) continue;
         char spec[96];
-        scene *all = calloc(1, sizeof *all);
         snprintf(spec, sizeof spec, "%s:per_host=3", tw_gossips_name(s));
-        *all = (scene){.spec = spec, .workers = 9, .per_host = 3, .latency = 1e-3, .play = walk_some_way};
-        scene_run(all);
+        scene *all =
+            scene_run((scene){.spec = spec, .workers = 9, .per_host = 3, .latency = 1e-3, .play = walk_some_way});
         for (int i = 0; i < all->width; i++) {
             double sum = 0;
             for (int rank = 0; rank < 9; rank++)
@@ -221,39 +206,6 @@ static void test_members_may_end_one_after_the_other(void **state)
             for (int rank = 0; rank < 9; rank++) assert_float_equal(all->at[rank][i], (float)(sum / 9), 1e-6);
         }
         free(all);
-    }
-}
-
-/* The same over threads, where members really run at once: as many steps as the rank's number, and three. */
-static tw_status walk_on_threads(player *self)
-{
-    values steps;
-    tw_status status = TW_OK;
-    for (int k = 0; status == TW_OK && k < self->rank + 3; k++) {
-        for (size_t i = 0; i < ELEMENTS; i++) steps.at[i] = (float)(self->rank + k) + (float)i;
-        status = players_read(self);
-        if (status == TW_OK) status = players_add(self, &steps);
-    }
-    return status == TW_OK ? players_finish(self) : status;
-}
-
-static void test_hosts_of_threads_lose_no_step(void **state)
-{
-    (void)state;
-    static const char *const specs[] = {"adpsgd-fixed:per_host=2", "adpsgd-random:per_host=3", "prague:per_host=1",
-                                        "adpsgd-random:per_host=6,pace=free"};
-    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-        player players[MOST_RANKS] = {0};
-        players_run(players, 6, specs[s], walk_on_threads);
-        for (size_t i = 0; i < ELEMENTS; i++) {
-            double sum = 0;
-            for (int rank = 0; rank < 6; rank++)
-                for (int k = 0; k < rank + 3; k++) sum += rank + k + (double)i;
-            for (int rank = 0; rank < 6; rank++) {
-                if (players[rank].status != TW_OK) fail_msg("%s: %s", specs[s], players[rank].text);
-                assert_float_equal(players[rank].weights.at[i], (float)(sum / 6), 1e-3);
-            }
-        }
     }
 }
 
@@ -301,14 +253,12 @@ static void test_a_loaded_synchronous_gossip_continues_bit_for_bit(void **state)
                                         "choco:per_host=2", "cold:per_host=2"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         tw_state *saved[6] = {0};
-        scene *cut = calloc(1, sizeof *cut), *whole = calloc(1, sizeof *whole);
-        *cut = *whole = (scene){.spec = specs[s], .workers = 6, .per_host = 2, .context = saved};
-        whole->play = descend_twice;
-        scene_run(whole);
-        cut->play = descend_and_save;
-        scene_run(cut);
-        cut->play = load_and_descend;
-        scene_run(cut);
+        scene set = {.spec = specs[s], .workers = 6, .per_host = 2, .play = descend_twice, .context = saved};
+        scene *whole = scene_run(set);
+        set.play = descend_and_save;
+        free(scene_run(set));
+        set.play = load_and_descend;
+        scene *cut = scene_run(set);
         for (int rank = 0; rank < 6; rank++) {
             assert_memory_equal(cut->at[rank], whole->at[rank], sizeof whole->at[rank]);
             tw_state_destroy(saved[rank]);
@@ -348,12 +298,12 @@ static tw_status unreached(scene *all, int rank, tw_gossip *gossip)
 static void test_hosts_have_to_be_of_one_size(void **state)
 {
     (void)state;
-    scene all = {.spec = "adpsgd-random:per_host=4", .workers = 6, .play = unreached};
-    scene_run_freely(&all);
+    scene *all = scene_run_freely((scene){.spec = "adpsgd-random:per_host=4", .workers = 6, .play = unreached});
     for (int rank = 0; rank < 6; rank++) {
-        assert_int_equal(all.status[rank], TW_ERROR_SPEC);
-        assert_non_null(strstr(all.text[rank], "per_host=4 does not divide the 6 workers"));
+        assert_int_equal(all->status[rank], TW_ERROR_SPEC);
+        assert_non_null(strstr(all->text[rank], "per_host=4 does not divide the 6 workers"));
     }
+    free(all);
 }
 
 /* ---- hosts that are lost ----------------------------------------------------------------------------------------- */
@@ -398,11 +348,13 @@ static void check_loss(const char *scheme, int leaver, int survives)
 {
     loss self = {.leaver = leaver};
     char spec[96];
-    scene *all = calloc(1, sizeof *all);
     snprintf(spec, sizeof spec, "%s:per_host=%d", scheme, MEMBERS);
-    *all = (scene){.spec = spec, .workers = HOSTS * MEMBERS, .per_host = MEMBERS, .latency = 1e-3, .play = leave_early};
-    all->context = &self;
-    scene_run_freely(all);
+    scene *all = scene_run_freely((scene){.spec = spec,
+                                          .workers = HOSTS * MEMBERS,
+                                          .per_host = MEMBERS,
+                                          .latency = 1e-3,
+                                          .play = leave_early,
+                                          .context = &self});
     int host = leaver / MEMBERS, met = 0, sum = HOSTS * MEMBERS * (HOSTS * MEMBERS - 1) / 2;
     sum -= 2 * host * MEMBERS + 1; /* the two ranks of the lost host */
     for (int rank = 0; rank < all->workers; rank++) {
@@ -443,11 +395,7 @@ static void create_with_little_memory(void *context, int rank, tw_comm *comm)
 static int runs_out(int rank, int allocation)
 {
     scene all = {.spec = "dpsgd:per_host=2", .width = rank, .shown = allocation};
-    tw_world *world;
-    tw_world_options options = {.struct_size = sizeof options, .workers = 4};
-    assert_int_equal(tw_world_create(&options, &world), TW_OK);
-    assert_int_equal(tw_world_run(world, create_with_little_memory, &all), TW_OK);
-    tw_world_destroy(world);
+    run_in_world((tw_world_options){.workers = 4}, create_with_little_memory, &all);
     assert_true(all.status[rank] == TW_OK || all.status[rank] == TW_ERROR_MEMORY);
     return all.status[rank] != TW_OK;
 }
@@ -469,9 +417,7 @@ int main(void)
         cmocka_unit_test(test_one_host_is_synchronous_sgd),
         cmocka_unit_test(test_what_members_send_is_counted),
         cmocka_unit_test(test_to_the_others_a_host_is_a_worker),
-        cmocka_unit_test(test_the_mean_is_kept),
         cmocka_unit_test(test_members_may_end_one_after_the_other),
-        cmocka_unit_test(test_hosts_of_threads_lose_no_step),
         cmocka_unit_test(test_a_loaded_synchronous_gossip_continues_bit_for_bit),
         cmocka_unit_test(test_a_step_that_is_not_finite_is_the_hosts),
         cmocka_unit_test(test_hosts_have_to_be_of_one_size),

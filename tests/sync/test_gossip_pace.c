@@ -33,18 +33,18 @@ static void check_rounds(habit *habits, uint64_t least, uint64_t most)
 {
     static const char *const specs[] = {"adpsgd-fixed", "adpsgd-random", "prague"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-        scene all = {.spec = specs[s],
-                     .workers = WORKERS,
-                     .width = 4,
-                     .bandwidth = 1e9,
-                     .latency = 1e-6,
-                     .play = work,
-                     .context = habits};
-        scene_run(&all);
+        scene *all = scene_run((scene){.spec = specs[s],
+                                       .workers = WORKERS,
+                                       .width = 4,
+                                       .bandwidth = 1e9,
+                                       .latency = 1e-6,
+                                       .play = work,
+                                       .context = habits});
         for (int rank = 0; rank < WORKERS; rank++)
-            if (all.stats[rank].rounds < least || all.stats[rank].rounds > most)
-                fail_msg("%s, rank %d: %d rounds, not %d to %d", specs[s], rank, (int)all.stats[rank].rounds,
+            if (all->stats[rank].rounds < least || all->stats[rank].rounds > most)
+                fail_msg("%s, rank %d: %d rounds, not %d to %d", specs[s], rank, (int)all->stats[rank].rounds,
                          (int)least, (int)most);
+        free(all);
     }
 }
 

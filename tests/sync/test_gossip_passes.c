@@ -1,12 +1,11 @@
 /* Weights of many blocks, on which a worker and its communication thread work at the same time. All elements begin
  * alike and get the same steps, so at any one moment they are the same number: what read gives tells whether it is of
  * one. */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_gossip.h>
 
-#include "support/cmocka.h"
+#include "support/ranks.h"
 
 enum { RANKS = 3, TENSORS = 3, STEPS = 60 };
 
@@ -16,8 +15,6 @@ static const tw_tensor table[TENSORS] = {{.name = "long", .dims = 1, .shape = {2
                                          {.name = "square", .dims = 2, .shape = {300, 301}}};
 
 typedef struct worker {
-    pthread_t thread;
-    tw_comm *comm;
     const char *spec;
     float *values[TENSORS], *steps[TENSORS];
     float mean;  /* of finish */
@@ -58,38 +55,32 @@ static tw_status play(worker *me, tw_gossip *gossip)
     return tw_gossip_finish(gossip, me->values);
 }
 
-static void *run(void *argument)
+static void run(void *workers, int rank, tw_comm *comm)
 {
-    worker *me = argument;
+    worker *me = (worker *)workers + rank;
     tw_gossip *gossip = NULL;
-    tw_status status = tw_gossip_create(me->comm, me->spec, table, TENSORS, (const float *const *)me->values, &gossip);
+    tw_status status = tw_gossip_create(comm, me->spec, table, TENSORS, (const float *const *)me->values, &gossip);
     if (status == TW_OK) status = play(me, gossip);
     look(me);
     me->mean = me->values[0][0];
     me->failed = status != TW_OK;
     if (me->failed) strncpy(me->why, tw_last_error(), sizeof me->why - 1);
     tw_gossip_destroy(gossip);
-    tw_comm_destroy(me->comm);
-    return NULL;
 }
 
 /* Each rank's steps are a power of two, so that no sum is rounded as long as there is no averaging. */
 static void check(const char *spec)
 {
     worker workers[RANKS] = {0};
-    tw_comm *comms[RANKS];
     double sum = 0;
-    assert_int_equal(tw_comm_create_threads(RANKS, comms), TW_OK);
     for (int r = 0; r < RANKS; r++) {
         float step = (float)(1 << r) / 1024;
-        workers[r].comm = comms[r];
         workers[r].spec = spec;
         allocate(workers[r].values, 1);
         allocate(workers[r].steps, step);
         sum += STEPS * (double)step;
     }
-    for (int r = 0; r < RANKS; r++) assert_int_equal(pthread_create(&workers[r].thread, NULL, run, &workers[r]), 0);
-    for (int r = 0; r < RANKS; r++) pthread_join(workers[r].thread, NULL);
+    run_on_threads(RANKS, run, workers);
     for (int r = 0; r < RANKS; r++) {
         if (workers[r].failed) fail_msg("%s, rank %d: %s", spec, r, workers[r].why);
         if (workers[r].torn) fail_msg("%s, rank %d: %zu elements of other moments", spec, r, workers[r].torn);

@@ -61,9 +61,10 @@ static tw_status play_alone(scene *all, int rank, tw_gossip *gossip)
 static pause stand_still(const char *spec, double seconds)
 {
     pause p = {.seconds = seconds};
-    scene all = {.spec = spec, .workers = WORKERS, .bandwidth = 1e12, .play = play_alone, .context = &p};
-    scene_run(&all);
-    for (int rank = 0; rank < WORKERS; rank++) assert_float_equal(all.at[rank][0], p.mean, 0);
+    scene *all =
+        scene_run((scene){.spec = spec, .workers = WORKERS, .bandwidth = 1e12, .play = play_alone, .context = &p});
+    for (int rank = 0; rank < WORKERS; rank++) assert_float_equal(all->at[rank][0], p.mean, 0);
+    free(all);
     assert_float_equal(p.mean, STEPS + 1.0 / WORKERS, 1e-4);
     return p;
 }
@@ -135,8 +136,8 @@ static void test_who_comes_back_first_waits_for_a_part_of_the_pause(void **state
     for (int i = 0; i < SPECS; i++)
         for (double seconds = 100; seconds < 2e4; seconds *= 10) {
             pause p = {.seconds = 2 * seconds, .first = seconds};
-            scene all = {.spec = specs[i], .workers = WORKERS, .bandwidth = 1e12, .play = play_together, .context = &p};
-            scene_run(&all);
+            free(scene_run((scene){
+                .spec = specs[i], .workers = WORKERS, .bandwidth = 1e12, .play = play_together, .context = &p}));
             assert_true(p.waited <= fmin(seconds / OVERDUE, 600.0 / 64) + 2);
             assert_float_equal(p.mean, 2 * STEPS + 1, 1e-3);
         }
@@ -146,8 +147,8 @@ static void test_after_a_pause_rounds_are_as_before(void **state)
 {
     (void)state;
     pause p = {.seconds = 1000, .first = 1000};
-    scene all = {.spec = "adpsgd-random", .workers = WORKERS, .bandwidth = 1e12, .play = play_together, .context = &p};
-    scene_run(&all);
+    free(scene_run(
+        (scene){.spec = "adpsgd-random", .workers = WORKERS, .bandwidth = 1e12, .play = play_together, .context = &p}));
     assert_true(p.after + 3 >= STEPS && p.after <= STEPS + 3);
 }
 

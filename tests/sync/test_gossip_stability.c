@@ -46,10 +46,7 @@ static tw_status descend(scene *all, int rank, tw_gossip *gossip)
 static int shrinks(const char *spec, double rate)
 {
     descent way = {.rate = (float)rate};
-    scene *all = calloc(1, sizeof *all);
-    *all = (scene){.spec = spec, .workers = WORKERS, .width = 4, .play = descend, .context = &way};
-    scene_run(all);
-    free(all);
+    free(scene_run((scene){.spec = spec, .workers = WORKERS, .width = 4, .play = descend, .context = &way}));
     assert_true(way.middle > 0);
     return way.at_end < way.middle;
 }
@@ -99,10 +96,7 @@ static tw_status rest(scene *all, int rank, tw_gossip *gossip)
 static double left_of_spread(const char *spec, int workers, int steps)
 {
     descent way = {.steps = steps};
-    scene *all = calloc(1, sizeof *all);
-    *all = (scene){.spec = spec, .workers = workers, .play = rest, .context = &way};
-    scene_run(all);
-    free(all);
+    free(scene_run((scene){.spec = spec, .workers = workers, .play = rest, .context = &way}));
     return way.at_end < 1e-9 ? 0 : way.at_end / way.middle;
 }
 
@@ -292,10 +286,9 @@ static double gossips(const method *of, double rate, int steps)
 {
     char spec[128];
     search way = {.rate = rate, .steps = steps};
-    scene *all = calloc(1, sizeof *all);
     walk end;
-    *all = (scene){.spec = spec_of(of, spec), .workers = RANKS, .width = SIDE, .play = seek, .context = &way};
-    scene_run(all);
+    scene *all =
+        scene_run((scene){.spec = spec_of(of, spec), .workers = RANKS, .width = SIDE, .play = seek, .context = &way});
     for (int rank = 0; rank < RANKS; rank++)
         for (int j = 0; j < SIDE; j++) end.at[rank][j] = all->at[rank][j];
     free(all);

@@ -5,6 +5,8 @@
 
 #include <thinwire/thinwire_gossip.h>
 
+#include "support/ranks.h"
+
 enum { WORKERS = 16, WIDTH = 64, SLOWED = 5, STEPS = 100, LONG = 200 /* seconds */ };
 
 #define BANDWIDTH (2.0 * (WORKERS - 1) / WORKERS * WIDTH * 4 / 0.2)
@@ -84,11 +86,7 @@ static void run(void *context, int rank, tw_comm *comm)
 static double rate_of(const char *spec, int slow, int steps)
 {
     race all = {.spec = spec, .slow = slow, .steps = steps};
-    tw_world *world;
-    tw_world_options options = {.struct_size = sizeof options, .workers = WORKERS, .bandwidth = BANDWIDTH};
-    assert_int_equal(tw_world_create(&options, &world), TW_OK);
-    assert_int_equal(tw_world_run(world, run, &all), TW_OK);
-    tw_world_destroy(world);
+    run_in_world((tw_world_options){.workers = WORKERS, .bandwidth = BANDWIDTH}, run, &all);
     assert_int_equal(all.failures, 0);
     double sum = 0, last = 0;
     for (int rank = 0; rank < WORKERS; rank++) {

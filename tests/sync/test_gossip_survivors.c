@@ -4,11 +4,10 @@
 
 #include <math.h>
 #include <thinwire/thinwire_gossip.h>
-#include <thinwire/thinwire_sim.h>
 
-#include "channel.h"
-#include "memory.h"
+#include "support/ranks.h"
 #include "thread.h"
+#include "wire.h"
 
 static const char *const specs[] = {"adpsgd-fixed",   "adpsgd-fixed:mixing=three",   "adpsgd-random",
                                     "prague:group=3", "prague:group=4,order=random", "adpsgd-random:mixing=three"};
@@ -32,9 +31,6 @@ typedef struct fate {
 struct part {
     fate fate;
     int rank;
-    tw_transport_ops ops; /* the world's own */
-    void *transport;
-    tw_comm *comm;
     tw_status status;
     double ended;
     uint64_t lost;
@@ -50,57 +46,12 @@ typedef struct drama {
 
 /* ---- a rank's transport that falls silent ------------------------------------------------------------------------ */
 
-static void stand_still(const part *me)
+static void stand_still(wire *through, int sends)
 {
+    const fate *own = through->context;
     double now = tw_clock();
-    if (now >= me->fate.silent_from && now < me->fate.silent_until) tw_pause(me->fate.silent_until - now);
-}
-
-static tw_status send_later(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
-                            void **request)
-{
-    part *me = self;
-    stand_still(me);
-    return me->ops.start_send(me->transport, peer, channel, src, size, check, request);
-}
-
-static tw_status receive_later(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
-{
-    part *me = self;
-    stand_still(me);
-    return me->ops.start_recv(me->transport, peer, channel, dst, capacity, request);
-}
-
-static tw_status wait_later(void *self, void *request, double timeout, size_t *size, uint32_t *check)
-{
-    part *me = self;
-    stand_still(me);
-    return me->ops.wait(me->transport, request, timeout, size, check);
-}
-
-static int poll_later(void *self, void *request, double timeout)
-{
-    part *me = self;
-    stand_still(me);
-    return me->ops.poll(me->transport, request, timeout);
-}
-
-static void put_between(part *me, tw_comm *comm)
-{
-    me->ops = comm->ops;
-    me->transport = comm->self;
-    me->comm = comm;
-    comm->self = me;
-    comm->ops.start_send = send_later;
-    comm->ops.start_recv = receive_later;
-    comm->ops.wait = wait_later;
-    comm->ops.poll = poll_later;
-}
-
-static void take_away(part *me)
-{
-    me->comm->ops = me->ops;
-    me->comm->self = me->transport;
+    (void)sends;
+    if (now >= own->silent_from && now < own->silent_until) tw_pause(own->silent_until - now);
 }
 
 /* ---- what a rank does -------------------------------------------------------------------------------------------- */
@@ -159,10 +110,11 @@ static void live(void *context, int rank, tw_comm *comm)
     part *me = &all->parts[rank];
     tw_gossip *gossip = NULL;
     tw_thread killer;
+    wire through = {.before = stand_still, .context = &me->fate};
     int mortal = isfinite(me->fate.dies_at);
     me->rank = rank;
     tw_comm_set_timeout(comm, DEADLINE);
-    put_between(me, comm);
+    put_between(&through, comm);
     if (mortal && tw_thread_start(&killer, die_in_time, me) != TW_OK) abort();
     me->status =
         tw_gossip_create(comm, all->spec, table, TENSORS, (const float *const *)parts_of(&me->weights), &gossip);
@@ -170,18 +122,13 @@ static void live(void *context, int rank, tw_comm *comm)
     me->ended = tw_clock();
     tw_gossip_destroy(gossip);
     if (mortal) tw_thread_join(killer);
-    take_away(me);
+    take_away(&through, comm);
 }
 
 static void run_drama(drama *all)
 {
-    tw_world *world;
-    tw_world_options options = {
-        .struct_size = sizeof options, .workers = all->size, .bandwidth = 1e5, .latency = 5e-4, .time_limit = 500};
-    assert_int_equal(tw_world_create(&options, &world), TW_OK);
-    tw_status status = tw_world_run(world, live, all);
-    if (status != TW_OK) fail_msg("%s: %s", all->spec, tw_last_error());
-    tw_world_destroy(world);
+    run_in_world((tw_world_options){.workers = all->size, .bandwidth = 1e5, .latency = 5e-4, .time_limit = 500}, live,
+                 all);
 }
 
 /* ---- what is to be ----------------------------------------------------------------------------------------------- */
@@ -437,7 +384,6 @@ static void test_there_are_survivors_of_what_survives_only(void **state)
     }
 }
 
-/* Of two ranks, only the first may believe that it was the other that was lost. */
 /* Silent for a minute, it comes back to those who have gone on, and hears so. */
 static void test_one_that_was_given_up_is_told(void **state)
 {
@@ -455,6 +401,7 @@ static void test_one_that_was_given_up_is_told(void **state)
     }
 }
 
+/* Of two ranks, only the first may believe that it was the other that was lost. */
 static void test_the_smaller_part_gives_up(void **state)
 {
     (void)state;
@@ -466,24 +413,6 @@ static void test_the_smaller_part_gives_up(void **state)
         players_run(players, 2, "adpsgd-fixed", go_on);
         assert_int_equal(players[leaving].status, TW_OK);
         assert_int_equal(players[!leaving].status, leaving == 0 ? TW_ERROR_PEER : TW_OK);
-    }
-}
-
-static void test_create_survives_every_failed_allocation(void **state)
-{
-    (void)state;
-    values start = {0};
-    tw_status status = TW_ERROR_MEMORY;
-    for (long n = 1; status == TW_ERROR_MEMORY; n++) {
-        tw_comm *comm;
-        tw_gossip *gossip = NULL;
-        assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
-        tw_fail_allocation(n);
-        status = tw_gossip_create(comm, "prague", table, TENSORS, (const float *const *)parts_of(&start), &gossip);
-        tw_fail_allocation(0);
-        assert_true(status == TW_OK || status == TW_ERROR_MEMORY);
-        tw_gossip_destroy(gossip);
-        tw_comm_destroy(comm);
     }
 }
 
@@ -499,7 +428,6 @@ int main(void)
         cmocka_unit_test(test_there_are_survivors_of_what_survives_only),
         cmocka_unit_test(test_one_that_was_given_up_is_told),
         cmocka_unit_test(test_the_smaller_part_gives_up),
-        cmocka_unit_test(test_create_survives_every_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,23 +1,11 @@
 /* Whole gossips in a world against the theory of mixing: how fast workers draw together without gradients, that their
  * mean stays where it was, that estimates are the same at both ends of an edge; and that a run is the same every time.
  */
+#include "gossip_registry.h"
 #include "gossip_world.h"
-
-#include <thinwire/thinwire_gossip.h>
 
 #define PI 3.14159265358979323846
 #define NOISE 1e-9 /* of the spread: below, rounding is in what is seen */
-
-static int is_synchronous(const char *spec)
-{
-    for (size_t i = 0; i < tw_gossips_count(); i++) {
-        size_t length = strlen(tw_gossips_name(i));
-        if (strncmp(spec, tw_gossips_name(i), length) == 0 && (spec[length] == 0 || spec[length] == ':'))
-            return tw_gossips_is_synchronous(i);
-    }
-    fail_msg("no scheme %s", spec);
-    return 0;
-}
 
 /* ---- how fast it mixes ------------------------------------------------------------------------------------------- */
 
@@ -85,15 +73,11 @@ static tw_status mix(scene *all, int rank, tw_gossip *gossip)
 static mixing *see(const char *spec, int workers, float (*start)(const scene *all, int rank, int i), int rounds,
                    int again)
 {
-    mixing *way = calloc(1, sizeof *way);
-    scene *all = calloc(1, sizeof *all);
-    *all = (scene){.spec = spec, .workers = workers, .play = mix, .context = way};
-    way->start = start;
-    way->rounds = rounds;
-    way->again = again;
-    way->synchronous = is_synchronous(spec);
-    scene_run(all);
-    free(all);
+    const tw_gossip_ops *ops;
+    mixing *way = malloc(sizeof *way);
+    assert_int_equal(tw_gossip_find(spec, &ops), TW_OK);
+    *way = (mixing){.start = start, .rounds = rounds, .again = again, .synchronous = ops->exchange != NULL};
+    free(scene_run((scene){.spec = spec, .workers = workers, .play = mix, .context = way}));
     for (int round = 0; round <= rounds; round++) assert_int_equal(way->seen[round], workers);
     return way;
 }
@@ -219,13 +203,11 @@ static tw_status rest(scene *all, int rank, tw_gossip *gossip)
 static void check_mean(const char *spec, int workers)
 {
     drift seen = {.most = 0};
-    scene *all = calloc(1, sizeof *all);
-    *all = (scene){.spec = spec, .workers = workers, .latency = 1e-3, .play = rest, .context = &seen};
     for (int i = 0; i < MOST_WIDTH; i++) {
-        for (int rank = 0; rank < workers; rank++) seen.means[i] += scatter(all, rank, i);
+        for (int rank = 0; rank < workers; rank++) seen.means[i] += scatter(NULL, rank, i);
         seen.means[i] /= workers;
     }
-    scene_run(all);
+    scene *all = scene_run((scene){.spec = spec, .workers = workers, .latency = 1e-3, .play = rest, .context = &seen});
     note_mean(all); /* of what finish gave */
     for (int rank = 1; rank < workers; rank++) assert_memory_equal(all->at[rank], all->at[0], sizeof all->at[0]);
     free(all);
@@ -281,10 +263,8 @@ static tw_status walk(scene *all, int rank, tw_gossip *gossip)
 static record record_of(const char *spec)
 {
     record seen = {0};
-    scene *all = calloc(1, sizeof *all);
-    *all =
-        (scene){.spec = spec, .workers = RECORDED, .bandwidth = 1e4, .latency = 1e-3, .play = walk, .context = &seen};
-    scene_run(all);
+    scene *all = scene_run(
+        (scene){.spec = spec, .workers = RECORDED, .bandwidth = 1e4, .latency = 1e-3, .play = walk, .context = &seen});
     for (int rank = 0; rank < RECORDED; rank++) {
         note(all, all->at[rank], sizeof all->at[rank]);
         note(all, &all->stats[rank], sizeof all->stats[rank]);
@@ -359,9 +339,8 @@ static void check_duals(const estimates *kept, int workers)
 static void check_estimates(const char *spec, int workers)
 {
     estimates *kept = calloc(1, sizeof *kept);
-    scene *all = calloc(1, sizeof *all);
-    *all = (scene){.spec = spec, .workers = workers, .latency = 1e-3, .play = descend_and_keep, .context = kept};
-    scene_run(all);
+    scene *all = scene_run(
+        (scene){.spec = spec, .workers = workers, .latency = 1e-3, .play = descend_and_keep, .context = kept});
     for (int rank = 0; rank < workers; rank++) {
         int left = (rank + workers - 1) % workers, right = (rank + 1) % workers;
         assert_int_equal(kept->got[rank][0], TW_OK);

@@ -1,14 +1,13 @@
 /* A rank that tells the others numbers that cannot be: each is checked before it is used, and the one that sent it is
  * named. What the hostile rank says goes over the very channels of the library, as its own code would send it. */
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "channel.h"
 #include "gossip_host.h"
 #include "members.h"
-#include "support/cmocka.h"
+#include "support/ranks.h"
 
 static const tw_tensor table[] = {{"w", 1, {4}}};
 
@@ -31,8 +30,6 @@ typedef struct speech {
 } speech;
 
 typedef struct worker {
-    int rank;
-    tw_comm *comm;
     const speech *speech;
     tw_status status;
     char text[512];
@@ -50,36 +47,28 @@ static void speak(const tw_gossip *gossip, const speech *all)
     if (all->count) (void)say(gossip, all->list, (size_t)all->sent * sizeof *all->list);
 }
 
-static void *work(void *argument)
+static void work(void *workers, int rank, tw_comm *comm)
 {
-    worker *self = argument;
+    worker *self = (worker *)workers + rank;
     const float start[4] = {0};
     const float *weights[] = {start};
     float got[4], *into[] = {got};
     tw_gossip *gossip = NULL;
     tw_comm *survivors = NULL;
-    self->status = tw_gossip_create(self->comm, "adpsgd-fixed:per_host=2", table, 1, weights, &gossip);
+    self->status = tw_gossip_create(comm, "adpsgd-fixed:per_host=2", table, 1, weights, &gossip);
     if (self->status == TW_OK) self->status = tw_gossip_finish(gossip, into);
-    if (self->status == TW_OK && self->rank == 2) speak(gossip, self->speech);
-    if (self->status == TW_OK && self->rank == 3) self->status = tw_gossip_survivors(gossip, &survivors);
+    if (self->status == TW_OK && rank == 2) speak(gossip, self->speech);
+    if (self->status == TW_OK && rank == 3) self->status = tw_gossip_survivors(gossip, &survivors);
     snprintf(self->text, sizeof self->text, "%s", tw_last_error());
     tw_comm_destroy(survivors);
     tw_gossip_destroy(gossip);
-    tw_comm_destroy(self->comm);
-    return NULL;
 }
 
 static void check_speech(const speech *all)
 {
     worker workers[WORKERS];
-    pthread_t threads[WORKERS];
-    tw_comm *comms[WORKERS];
-    assert_int_equal(tw_comm_create_threads(WORKERS, comms), TW_OK);
-    for (int r = 0; r < WORKERS; r++) {
-        workers[r] = (worker){.rank = r, .comm = comms[r], .speech = all};
-        assert_int_equal(pthread_create(&threads[r], NULL, work, &workers[r]), 0);
-    }
-    for (int r = 0; r < WORKERS; r++) pthread_join(threads[r], NULL);
+    for (int r = 0; r < WORKERS; r++) workers[r] = (worker){.speech = all};
+    run_on_threads(WORKERS, work, workers);
     if (workers[3].status != TW_ERROR_PACKET || !strstr(workers[3].text, "rank 2"))
         fail_msg("%s: %s: %s", all->what, tw_status_name(workers[3].status), workers[3].text);
 }
@@ -108,44 +97,52 @@ static void test_a_first_rank_that_lies_is_named(void **state)
 /* ---- an introduction --------------------------------------------------------------------------------------------- */
 
 typedef struct introduction {
-    tw_comm *comm;
+    tw_channel *(*open)(tw_comm *comm); /* where rank 1 says it; rank 0 makes a reducer */
     uint32_t words[7]; /* who failed and how, who is the lowest and what it made, who differs and in what */
     size_t size;
+    tw_status got;
+    char text[256];
 } introduction;
 
-static void *introduce(void *argument)
+static tw_channel *open_next(tw_comm *comm)
 {
-    const introduction *self = argument;
-    tw_channel *channel;
+    tw_channel *channel = NULL;
+    (void)tw_channel_create_again(comm, 0, &channel);
+    return channel;
+}
+
+static tw_channel *open_first(tw_comm *comm)
+{
+    tw_channel *channel = NULL;
+    (void)tw_channel_create_behind(comm->channel, 1, &channel);
+    return channel;
+}
+
+static void introduce(void *context, int rank, tw_comm *comm)
+{
+    introduction *self = context;
+    tw_reducer *reducer = NULL;
     uint32_t words[6];
-    if (tw_channel_create_again(self->comm, 0, &channel) != TW_OK) return NULL;
-    tw_channel_start_receive(channel, 0, words, sizeof words, NULL);
+    if (rank == 0) {
+        self->got = tw_reducer_create(comm, "allreduce", table, 1, &reducer);
+        snprintf(self->text, sizeof self->text, "%s", tw_last_error());
+        return;
+    }
+    tw_channel *channel = self->open(comm);
+    if (!channel) return;
+    if (self->open == open_next) tw_channel_start_receive(channel, 0, words, sizeof words, NULL);
     tw_channel_start_send(channel, 0, self->words, self->size);
     (void)tw_channel_finish(channel);
     tw_channel_destroy(channel);
-    tw_comm_destroy(self->comm);
-    return NULL;
 }
 
-static void check_words(void *(*speak_up)(void *), introduction other)
+static void check_words(tw_channel *(*open)(tw_comm *comm), introduction other)
 {
-    pthread_t thread;
-    tw_comm *comms[2];
-    tw_reducer *reducer = NULL;
-    assert_int_equal(tw_comm_create_threads(2, comms), TW_OK);
-    other.comm = comms[1];
-    assert_int_equal(pthread_create(&thread, NULL, speak_up, &other), 0);
-    tw_status got = tw_reducer_create(comms[0], "allreduce", table, 1, &reducer);
-    if (got != TW_ERROR_PACKET || !strstr(tw_last_error(), "rank 1"))
+    other.open = open;
+    run_on_threads(2, introduce, &other);
+    if (other.got != TW_ERROR_PACKET || !strstr(other.text, "rank 1"))
         fail_msg("%u %u %u in %zu bytes: %s: %s", other.words[0], other.words[1], other.words[2], other.size,
-                 tw_status_name(got), tw_last_error());
-    tw_comm_destroy(comms[0]);
-    pthread_join(thread, NULL);
-}
-
-static void check_introduction(introduction other)
-{
-    check_words(introduce, other);
+                 tw_status_name(other.got), other.text);
 }
 
 static void test_an_introduction_that_cannot_be_is_refused(void **state)
@@ -153,43 +150,31 @@ static void test_an_introduction_that_cannot_be_is_refused(void **state)
     (void)state;
     enum { SIZE = 24 };
     const uint32_t nobody = UINT32_MAX;
-    check_introduction((introduction){.words = {1, 77, nobody, 0, nobody, 0}, .size = SIZE});
-    check_introduction((introduction){.words = {1, UINT32_MAX, nobody, 0, nobody, 0}, .size = SIZE});
-    check_introduction((introduction){.words = {1, TW_OK, nobody, 0, nobody, 0}, .size = SIZE});
-    check_introduction((introduction){.words = {nobody, TW_ERROR_SPEC, 1, 0, nobody, 0}, .size = SIZE});
-    check_introduction((introduction){.words = {2, TW_ERROR_SPEC, nobody, 0, nobody, 0}, .size = SIZE});
-    check_introduction((introduction){.words = {nobody, TW_OK, 2, 0, nobody, 0}, .size = SIZE});
-    check_introduction((introduction){.words = {nobody, TW_OK, 1, 0, 2, 0}, .size = SIZE});
+    check_words(open_next, (introduction){.words = {1, 77, nobody, 0, nobody, 0}, .size = SIZE});
+    check_words(open_next, (introduction){.words = {1, UINT32_MAX, nobody, 0, nobody, 0}, .size = SIZE});
+    check_words(open_next, (introduction){.words = {1, TW_OK, nobody, 0, nobody, 0}, .size = SIZE});
+    check_words(open_next, (introduction){.words = {nobody, TW_ERROR_SPEC, 1, 0, nobody, 0}, .size = SIZE});
+    check_words(open_next, (introduction){.words = {2, TW_ERROR_SPEC, nobody, 0, nobody, 0}, .size = SIZE});
+    check_words(open_next, (introduction){.words = {nobody, TW_OK, 2, 0, nobody, 0}, .size = SIZE});
+    check_words(open_next, (introduction){.words = {nobody, TW_OK, 1, 0, 2, 0}, .size = SIZE});
     const size_t sizes[] = {0, SIZE - 4, SIZE + 4};
     for (int i = 0; i < 3; i++)
-        check_introduction((introduction){.words = {nobody, TW_OK, 1, 0, nobody, 0}, .size = sizes[i]});
+        check_words(open_next, (introduction){.words = {nobody, TW_OK, 1, 0, nobody, 0}, .size = sizes[i]});
 }
 
 /* ---- numbers of channels ------------------------------------------------------------------------------------- */
-
-static void *propose(void *argument)
-{
-    const introduction *self = argument;
-    tw_channel *channel;
-    if (tw_channel_create_behind(self->comm->channel, 1, &channel) != TW_OK) return NULL;
-    tw_channel_start_send(channel, 0, self->words, self->size);
-    (void)tw_channel_finish(channel);
-    tw_channel_destroy(channel);
-    tw_comm_destroy(self->comm);
-    return NULL;
-}
 
 static void test_numbers_that_cannot_be_are_refused(void **state)
 {
     (void)state;
     enum { SIZE = 24 };
-    check_words(propose, (introduction){.words = {3, 2, 1, 1}, .size = SIZE});
-    check_words(propose, (introduction){.words = {2, UINT32_MAX, 1, 1}, .size = SIZE});
-    check_words(propose, (introduction){.words = {2, 2, 0, 1}, .size = SIZE});
-    check_words(propose, (introduction){.words = {2, 2, 2, 1}, .size = SIZE});
-    check_words(propose, (introduction){.words = {2, 2, 1, UINT32_MAX}, .size = SIZE});
+    check_words(open_first, (introduction){.words = {3, 2, 1, 1}, .size = SIZE});
+    check_words(open_first, (introduction){.words = {2, UINT32_MAX, 1, 1}, .size = SIZE});
+    check_words(open_first, (introduction){.words = {2, 2, 0, 1}, .size = SIZE});
+    check_words(open_first, (introduction){.words = {2, 2, 2, 1}, .size = SIZE});
+    check_words(open_first, (introduction){.words = {2, 2, 1, UINT32_MAX}, .size = SIZE});
     const size_t sizes[] = {0, SIZE - 4, SIZE + 4};
-    for (int i = 0; i < 3; i++) check_words(propose, (introduction){.words = {2, 2, 26, 26}, .size = sizes[i]});
+    for (int i = 0; i < 3; i++) check_words(open_first, (introduction){.words = {2, 2, 26, 26}, .size = sizes[i]});
 }
 
 /* ---- news of who is there ---------------------------------------------------------------------------------------- */

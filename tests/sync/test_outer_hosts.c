@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_outer.h>
-#include <thinwire/thinwire_sim.h>
 
-#include "support/assert.h"
 #include "support/random.h"
+#include "support/ranks.h"
 
 enum { TENSORS = 3, ELEMENTS = 90, STEPS = 24, MOST_RANKS = 12, SICK_STEP = 7 };
 static const size_t sizes[TENSORS] = {64, 1, 25}, places[TENSORS] = {0, 64, 65};
@@ -104,14 +103,8 @@ static void live(void *context, int rank, tw_comm *comm)
 
 static void play(host_scene *all)
 {
-    tw_world *world;
-    const tw_world_options options = {.struct_size = sizeof options,
-                                      .workers = (unsigned)all->ranks,
-                                      .workers_per_host = all->per_host,
-                                      .latency = 1e-4};
-    assert_ok(tw_world_create(&options, &world));
-    assert_ok(tw_world_run(world, live, all));
-    tw_world_destroy(world);
+    run_in_world((tw_world_options){.workers = all->ranks, .workers_per_host = all->per_host, .latency = 1e-4}, live,
+                 all);
     for (int r = 0; r < all->ranks; r++)
         if (all->status[r] != TW_OK) fail_msg("%s, rank %d: %s", all->spec, r, all->text[r]);
 }

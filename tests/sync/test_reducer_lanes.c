@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/cmocka.h"
+#include "support/ranks.h"
 
 #include <thinwire/thinwire_plugin.h>
-#include <thinwire/thinwire_sim.h>
 
 #include "reducer.h"
 
@@ -65,27 +64,27 @@ static void play(void *context, int rank, tw_comm *comm)
 
 static tw_world_options world_of(double bandwidth, double codec)
 {
-    return (tw_world_options){.struct_size = sizeof(tw_world_options),
-                              .workers = RANKS,
-                              .bandwidth = bandwidth,
-                              .element_seconds = codec * ELEMENT,
-                              .byte_seconds = codec * BYTE};
+    return (tw_world_options){.bandwidth = bandwidth, .element_seconds = codec * ELEMENT, .byte_seconds = codec * BYTE};
+}
+
+/* With room for so many tensors' gradients. */
+static program run_world(const char *spec, tw_world_options options, tw_world_worker worker, size_t tensors,
+                         tw_status end)
+{
+    program all = {.spec = spec};
+    options.workers = RANKS;
+    for (int r = 0; r < RANKS; r++) all.gradient[r] = calloc(tensors * COUNT, sizeof(float));
+    run_in_world(options, worker, &all);
+    for (int r = 0; r < RANKS; r++) {
+        if (all.status[r] != end) fail_msg("%s: %s", spec, tw_status_name(all.status[r]));
+        free(all.gradient[r]);
+    }
+    return all;
 }
 
 static program run(const char *spec, double bandwidth, double codec)
 {
-    program all = {.spec = spec};
-    tw_world_options options = world_of(bandwidth, codec);
-    tw_world *world;
-    for (int r = 0; r < RANKS; r++) all.gradient[r] = calloc(MESSAGES * COUNT, sizeof(float));
-    assert_int_equal(tw_world_create(&options, &world), TW_OK);
-    assert_int_equal(tw_world_run(world, play, &all), TW_OK);
-    tw_world_destroy(world);
-    for (int r = 0; r < RANKS; r++) {
-        assert_int_equal(all.status[r], TW_OK);
-        free(all.gradient[r]);
-    }
-    return all;
+    return run_world(spec, world_of(bandwidth, codec), play, MESSAGES, TW_OK);
 }
 
 /* Eight messages of 4 MiB whose codec takes as long as their wire: a step may last a fifth longer than either. */
@@ -117,14 +116,16 @@ static void test_the_first_message_has_the_line_to_itself(void **state)
     }
 }
 
-/* Everything is submitted at once, so all of the step's time is either in the codec or on the wire alone. */
+/* Everything is submitted at once, so all of the step's time is either in the codec or on the wire alone; and a world is
+ * the same every time. */
 static void test_seconds_add_up(void **state)
 {
     (void)state;
     static const char *const specs[] = {"allreduce", "allreduce:in_flight=1", "allreduce:in_flight=8"};
     for (int s = 0; s < 3; s++) {
-        program all = run(specs[s], BANDWIDTH, 1);
+        program all = run(specs[s], BANDWIDTH, 1), again = run(specs[s], BANDWIDTH, 1);
         for (int r = 0; r < RANKS; r++) {
+            assert_true(again.first[r] == all.first[r] && again.took[r] == all.took[r]);
             const tw_reducer_counts *stats = &all.stats[r];
             assert_true(stats->seconds_codec == MESSAGES * WIRE);
             assert_true(stats->seconds_exchange > 0);
@@ -134,29 +135,18 @@ static void test_seconds_add_up(void **state)
     }
 }
 
-/* How many messages there are: they are what is submitted and coded one after the other. */
-static size_t count_messages(const char *spec, const tw_tensor *tensors, size_t count)
+/* How many messages there are: they are what is submitted and coded one after the other. And how many lanes they take. */
+static size_t count_messages(const char *spec, const tw_tensor *tensors, size_t count, int *lanes)
 {
     tw_comm *comm;
     tw_reducer *reducer = NULL;
-    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
-    assert_int_equal(tw_reducer_create(comm, spec, tensors, count, &reducer), TW_OK);
+    assert_ok(tw_comm_create_threads(1, &comm));
+    assert_ok(tw_reducer_create(comm, spec, tensors, count, &reducer));
     size_t messages = reducer->message_count;
+    *lanes = reducer->driver.lane_count;
     tw_reducer_destroy(reducer);
     tw_comm_destroy(comm);
     return messages;
-}
-
-static int count_lanes(const char *spec)
-{
-    tw_comm *comm;
-    tw_reducer *reducer = NULL;
-    assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
-    assert_int_equal(tw_reducer_create(comm, spec, table, MESSAGES, &reducer), TW_OK);
-    int lanes = reducer->driver.lane_count;
-    tw_reducer_destroy(reducer);
-    tw_comm_destroy(comm);
-    return lanes;
 }
 
 /* Large messages keep each other's lines busy when more of them are under way; what is compressed has a codec to hide.
@@ -164,12 +154,20 @@ static int count_lanes(const char *spec)
 static void test_more_is_under_way_where_nothing_is_compressed(void **state)
 {
     (void)state;
-    assert_int_equal(count_lanes("allreduce"), 4);
-    assert_int_equal(count_lanes("fp16"), 4);
-    assert_int_equal(count_lanes("bf16"), 4);
-    assert_int_equal(count_lanes("topk:message_kb=1"), 2);
-    assert_int_equal(count_lanes("qsgd:message_kb=1"), 2);
-    assert_int_equal(count_lanes("allreduce:in_flight=1"), 1);
+    static const struct {
+        const char *spec;
+        int lanes;
+    } cases[] = {{"allreduce", 4},
+                 {"fp16", 4},
+                 {"bf16", 4},
+                 {"topk:message_kb=1", 2},
+                 {"qsgd:message_kb=1", 2},
+                 {"allreduce:in_flight=1", 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int lanes;
+        count_messages(cases[i].spec, table, MESSAGES, &lanes);
+        assert_int_equal(lanes, cases[i].lanes);
+    }
 }
 
 static void test_messages_are_as_large_as_suits_the_scheme(void **state)
@@ -177,14 +175,22 @@ static void test_messages_are_as_large_as_suits_the_scheme(void **state)
     (void)state;
     tw_tensor large[MESSAGES]; /* of 64 MiB */
     for (int t = 0; t < MESSAGES; t++) large[t] = (tw_tensor){table[t].name, 2, {4096, 4096}};
-    assert_int_equal(count_messages("allreduce", table, MESSAGES), MESSAGES);
-    assert_int_equal(count_messages("bf16", table, MESSAGES), MESSAGES);
-    assert_int_equal(count_messages("topk", table, MESSAGES), 4);        /* a quarter of 32 MiB each */
-    assert_int_equal(count_messages("topk", table, 3), 3);               /* 4 MiB is the least */
-    assert_int_equal(count_messages("topk", large, MESSAGES), MESSAGES); /* 32 MiB is the most */
-    assert_int_equal(count_messages("topk:message_kb=1", table, 3), 3);
-    assert_int_equal(count_messages("topk:message_kb=8192", table, MESSAGES), 4);
-    assert_int_equal(count_messages("allreduce:message_kb=32768", table, MESSAGES), 1);
+    const struct {
+        const char *spec;
+        const tw_tensor *tensors;
+        size_t count, messages;
+    } cases[] = {{"allreduce", table, MESSAGES, MESSAGES},
+                 {"bf16", table, MESSAGES, MESSAGES},
+                 {"topk", table, MESSAGES, 4},        /* a quarter of 32 MiB each */
+                 {"topk", table, 3, 3},               /* 4 MiB is the least */
+                 {"topk", large, MESSAGES, MESSAGES}, /* 32 MiB is the most */
+                 {"topk:message_kb=1", table, 3, 3},
+                 {"topk:message_kb=8192", table, MESSAGES, 4},
+                 {"allreduce:message_kb=32768", table, MESSAGES, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int lanes;
+        assert_int_equal(count_messages(cases[i].spec, cases[i].tensors, cases[i].count, &lanes), cases[i].messages);
+    }
 }
 
 /* Without a wire, two cores take half as long as one: eight messages or four, looked at before or while taken in. */
@@ -229,18 +235,10 @@ static void test_compressed_messages_share_the_line(void **state)
     (void)state;
     static const char *const specs[] = {"topk:message_kb=1", "dgc:message_kb=1,min_dims=2", "qsgd:message_kb=1",
                                         "threshold:message_kb=1"};
-    const tw_world_options options = {.struct_size = sizeof options, .workers = RANKS, .latency = 1};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-        tw_world *world;
-        program all = {.spec = specs[s]};
-        for (int r = 0; r < RANKS; r++) all.gradient[r] = calloc(2 * COUNT, sizeof(float));
-        assert_int_equal(tw_world_create(&options, &world), TW_OK);
-        assert_int_equal(tw_world_run(world, play_mixed, &all), TW_OK);
-        tw_world_destroy(world);
-        for (int r = 0; r < RANKS; r++) {
-            if (all.status[r] != TW_OK || all.took[r] != 2) fail_msg("%s: %g seconds", specs[s], all.took[r]);
-            free(all.gradient[r]);
-        }
+        program all = run_world(specs[s], (tw_world_options){.latency = 1}, play_mixed, 2, TW_OK);
+        for (int r = 0; r < RANKS; r++)
+            if (all.took[r] != 2) fail_msg("%s: %g seconds", specs[s], all.took[r]);
     }
 }
 
@@ -268,19 +266,8 @@ static void test_the_last_message_knows_the_norm_of_those_beside_it(void **state
     (void)state;
     static const char *const specs[] = {"topk:message_kb=1,threads=2", "dgc:message_kb=1,threads=2,min_elements=4000",
                                         "allreduce:message_kb=1,threads=2"};
-    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-        program all = {.spec = specs[s]};
-        tw_world_options options = world_of(0, 1);
-        tw_world *world;
-        for (int r = 0; r < RANKS; r++) all.gradient[r] = calloc(UNLIKE * COUNT, sizeof(float));
-        assert_int_equal(tw_world_create(&options, &world), TW_OK);
-        assert_int_equal(tw_world_run(world, play_unlike, &all), TW_OK);
-        tw_world_destroy(world);
-        for (int r = 0; r < RANKS; r++) {
-            if (all.status[r] != TW_SKIPPED) fail_msg("%s: status %d", specs[s], (int)all.status[r]);
-            free(all.gradient[r]);
-        }
-    }
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+        run_world(specs[s], world_of(0, 1), play_unlike, UNLIKE, TW_SKIPPED);
 }
 
 int main(void)

@@ -2,17 +2,15 @@
  * there yet, waits that end early; over threads and in a world. Oracles are the same step with plain gradients,
  * converted by hand, and schemes driven by hand. */
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
-#include <thinwire/thinwire_sim.h>
 
 #include "compress/loopback.h"
 #include "half.h"
 #include "memory.h"
-#include "support/cmocka.h"
+#include "support/ranks.h"
 
 enum { MOST_RANKS = 6, TENSORS = 4, STEPS = 6, LARGEST = 60 * 50, ELEMENTS = 3000 + 40 + 64 * 40 + 800 };
 
@@ -206,49 +204,16 @@ static void play(void *context, int rank, tw_comm *comm)
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-typedef void (*role)(void *context, int rank, tw_comm *comm);
-
-typedef struct thread {
-    pthread_t id;
-    role play;
-    void *context;
-    tw_comm *comm;
-} thread;
-
-static void *play_on_thread(void *argument)
+static void run_world(int ranks, tw_world_worker play_rank, void *context)
 {
-    thread *me = argument;
-    me->play(me->context, tw_comm_rank(me->comm), me->comm);
-    tw_comm_destroy(me->comm);
-    return NULL;
-}
-
-static void run_threads(int ranks, role play_role, void *context)
-{
-    tw_comm *comms[MOST_RANKS];
-    thread threads[MOST_RANKS];
-    assert_int_equal(tw_comm_create_threads(ranks, comms), TW_OK);
-    for (int r = 0; r < ranks; r++) {
-        threads[r] = (thread){.play = play_role, .context = context, .comm = comms[r]};
-        assert_int_equal(pthread_create(&threads[r].id, NULL, play_on_thread, &threads[r]), 0);
-    }
-    for (int r = 0; r < ranks; r++) pthread_join(threads[r].id, NULL);
-}
-
-static void run_world(int ranks, role play_role, void *context)
-{
-    const tw_world_options options = {.struct_size = sizeof options, .workers = ranks, .bandwidth = 1e8};
-    tw_world *world;
-    assert_int_equal(tw_world_create(&options, &world), TW_OK);
-    if (tw_world_run(world, play_role, context) != TW_OK) fail_msg("%s", tw_last_error());
-    tw_world_destroy(world);
+    run_in_world((tw_world_options){.workers = ranks, .bandwidth = 1e8}, play_rank, context);
 }
 
 static program *play_program(program settings, int in_world)
 {
     program *all = malloc(sizeof *all);
     *all = settings;
-    (in_world ? run_world : run_threads)(all->ranks, play, all);
+    (in_world ? run_world : run_on_threads)(all->ranks, play, all);
     for (int r = 0; r < all->ranks; r++) {
         if (all->status[r] != TW_OK) fail_msg("%s: %s", all->spec, tw_status_name(all->status[r]));
         assert_false(all->is_wrong[r]);
@@ -522,14 +487,13 @@ static void test_gradients_are_asked_for(void **state)
         const char *const *these = strstr(specs[s], "per_host") ? hosts : ways;
         settings.asked = 3;
         check_all_ways(settings, these, 2, plain);
-        settings.typed = 0;
         settings.patience = 1e-3;
         check_all_ways(settings, these, 2, plain);
         end(plain);
     }
 }
 
-/* What a rank met, and when. */
+/* What a rank met, and when; of those that wait for a gradient that never comes, or for a rank that leaves. */
 typedef struct meeting {
     tw_status status[3];
     char text[3][300];
@@ -777,7 +741,7 @@ static void test_a_wait_for_one_tensor(void **state)
                                         "allreduce:message_kb=1,overlap=off"};
     for (size_t s = 0; s < 3; s++) {
         patience all = {.spec = specs[s], .early = 7};
-        (s == 2 ? run_threads : run_world)(2, play_tensor, &all);
+        (s == 2 ? run_on_threads : run_world)(2, play_tensor, &all);
         assert_int_equal(all.order, TW_ERROR_ORDER);
         assert_int_equal(all.unknown, TW_ERROR_ORDER);
         assert_int_equal(all.status[0], TW_OK);
@@ -791,18 +755,10 @@ static void test_a_wait_for_one_tensor(void **state)
 
 /* ---- leaving ----------------------------------------------------------------------------------------------------- */
 
-typedef struct farewell {
-    const char *spec;
-    tw_status status[3];
-    char text[3][300];
-    double at[3];
-    tw_comm *comm; /* rank 0's */
-} farewell;
-
 /* Ranks 0 and 1 wait; rank 2 leaves after a second. */
 static void play_farewell(void *context, int rank, tw_comm *comm)
 {
-    farewell *all = context;
+    meeting *all = context;
     tw_reducer *reducer = NULL;
     static float values[3][ELEMENTS];
     all->status[rank] = tw_reducer_create(comm, all->spec, table, TENSORS, &reducer);
@@ -821,7 +777,7 @@ static void play_farewell(void *context, int rank, tw_comm *comm)
 static void test_who_leaves_keeps_nobody(void **state)
 {
     (void)state;
-    farewell all = {.spec = "topk:message_kb=1"};
+    meeting all = {.spec = "topk:message_kb=1"};
     run_world(3, play_farewell, &all);
     for (int r = 0; r < 3; r++) {
         assert_int_equal(all.status[r], TW_ERROR_PEER);
@@ -867,7 +823,7 @@ static void *call_back(void *argument)
  * that gets to it. Rank 1 meets it in its own wait. */
 static void play_called_back(void *context, int rank, tw_comm *comm)
 {
-    farewell *all = context;
+    meeting *all = context;
     tw_reducer *reducer = NULL;
     pthread_t other;
     static float values[2][ELEMENTS];
@@ -892,8 +848,8 @@ static void test_a_wait_is_called_back(void **state)
     static const char *const specs[] = {"topk", "dgc:clip=1", "topk:overlap=off", "dgc:clip=1,overlap=off",
                                         "topk:per_host=2"};
     for (size_t s = 0; s < 5; s++) {
-        farewell all = {.spec = specs[s]};
-        run_threads(2, play_called_back, &all);
+        meeting all = {.spec = specs[s]};
+        run_on_threads(2, play_called_back, &all);
         assert_int_equal(all.status[0], TW_ERROR_PEER);
         if (strstr(specs[s], "clip")) assert_int_equal(all.status[1], TW_ERROR_PEER);
     }

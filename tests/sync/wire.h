@@ -1,4 +1,5 @@
-/* wire.h - something between a comm and its transport that changes one of the messages a rank receives. */
+/* wire.h - something between a comm and its transport: it is told before anything is asked of the transport, and changes
+ * one of the messages that the rank receives. */
 #ifndef TEST_WIRE_H
 #define TEST_WIRE_H
 
@@ -10,8 +11,11 @@ typedef struct wire wire;
 struct wire {
     tw_transport_ops ops; /* of the transport below */
     void *self;
-    long fatal; /* the message to change, of those received, counted from 1; 0: none */
-    void (*change)(wire *through, unsigned char *message, size_t size, uint32_t *check);
+    void (*before)(wire *through, int sends); /* (optional) a message is to be sent; or something else */
+    long fatal;                               /* the message to change, of those received, counted from 1; 0: none */
+    size_t counted;                           /* bytes of those that count; 0: all do */
+    void (*change)(wire *through, unsigned char *message, size_t *size, uint32_t *check);
+    const void *context;
     _Atomic long received;
     int sender; /* of the changed one; -1: not yet */
     uint64_t seed;
@@ -33,10 +37,17 @@ static inline tw_status track(tw_status status, tracked what, void **request)
     return TW_OK;
 }
 
+static inline wire *wire_of(void *self, int sends)
+{
+    wire *through = self;
+    if (through->before) through->before(through, sends);
+    return through;
+}
+
 static inline tw_status send_through(void *self, int peer, unsigned channel, const void *src, size_t size,
                                      uint32_t check, void **request)
 {
-    const wire *through = self;
+    const wire *through = wire_of(self, 1);
     tracked what = {0};
     return track(through->ops.start_send(through->self, peer, channel, src, size, check, &what.request), what, request);
 }
@@ -46,27 +57,28 @@ static unsigned char nothing;
 static inline tw_status receive_through(void *self, int peer, unsigned channel, void *dst, size_t capacity,
                                         void **request)
 {
-    const wire *through = self;
+    const wire *through = wire_of(self, 0);
     tracked what = {.dst = dst ? dst : &nothing, .peer = peer};
     return track(through->ops.start_recv(through->self, peer, channel, dst, capacity, &what.request), what, request);
 }
 
 static inline tw_status wait_through(void *self, void *request, double timeout, size_t *size, uint32_t *check)
 {
-    wire *through = self;
+    wire *through = wire_of(self, 0);
     tracked what = *(tracked *)request;
     free(request);
     tw_status status = through->ops.wait(through->self, what.request, timeout, size, check);
-    if (status == TW_OK && what.dst && ++through->received == through->fatal) {
+    int counts = status == TW_OK && what.dst && (!through->counted || *size == through->counted);
+    if (counts && ++through->received == through->fatal) {
         through->sender = what.peer;
-        through->change(through, what.dst, *size, check);
+        through->change(through, what.dst, size, check);
     }
     return status;
 }
 
 static inline int poll_through(void *self, void *request, double timeout)
 {
-    const wire *through = self;
+    const wire *through = wire_of(self, 0);
     return through->ops.poll(through->self, ((tracked *)request)->request, timeout);
 }
 
@@ -74,6 +86,12 @@ static inline void leave_through(void *self)
 {
     const wire *through = self;
     through->ops.leave(through->self);
+}
+
+static inline void destroy_through(void *self)
+{
+    const wire *through = self;
+    through->ops.destroy(through->self);
 }
 
 static inline void put_between(wire *through, tw_comm *comm)
@@ -87,8 +105,10 @@ static inline void put_between(wire *through, tw_comm *comm)
     comm->ops.wait = wait_through;
     comm->ops.poll = poll_through;
     comm->ops.leave = leave_through;
+    comm->ops.destroy = destroy_through;
 }
 
+/* Where the comm outlives the wire. */
 static inline void take_away(const wire *through, tw_comm *comm)
 {
     comm->ops = through->ops;

@@ -4,11 +4,8 @@
 #include "error.h"
 #include "gossip_registry.h"
 #include "hosts.h"
-#include "kernels.h"
 #include "memory.h"
 #include "regroup.h"
-
-#include <stdio.h>
 
 typedef struct regrouper {
     const char *prefix;
@@ -17,23 +14,6 @@ typedef struct regrouper {
     float *scratch;                     /* for one tensor */
 } regrouper;
 
-enum { NAME = 1024 };
-
-static tw_status name_entry(const regrouper *self, const char *what, const char *whose, char name[NAME])
-{
-    size_t length = (size_t)snprintf(name, NAME, "%s%s/%s", self->prefix, what, whose);
-    return length < NAME ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "the prefix is too long");
-}
-
-static tw_status read_tensor(const regrouper *self, const char *what, const tw_tensor *tensor, const tw_state *state)
-{
-    char name[NAME];
-    TW_TRY(name_entry(self, what, tensor->name, name));
-    TW_TRY(tw_state_get(state, name, TW_F32, tw_tensor_count(tensor), self->scratch));
-    if (tw_kernels_best()->all_finite(self->scratch, tw_tensor_count(tensor))) return TW_OK;
-    return tw_fail(TW_ERROR_STATE, "%s holds NaN or infinity", name);
-}
-
 static tw_status gossip_regroup_average(const regrouper *self, size_t memory, int old, const tw_state *state)
 {
     const tw_gossip *gossip = self->gossip;
@@ -41,7 +21,8 @@ static tw_status gossip_regroup_average(const regrouper *self, size_t memory, in
     float *dst = m->values;
     for (size_t i = 0; i < gossip->count; i++) {
         size_t count = tw_tensor_count(&gossip->tensors[i]);
-        TW_TRY(read_tensor(self, m->of ? m->of : m->what, &gossip->tensors[i], state));
+        TW_TRY(tw_gossip_get(state, self->prefix, m->of ? m->of : m->what, gossip->tensors[i].name, TW_F32, count,
+                             self->scratch));
         tw_regrouping_average(&self->to[memory], old, self->scratch, count, dst);
         dst += count;
     }
@@ -57,10 +38,8 @@ static tw_status need_state(const tw_state *state)
 /* Which all had alike. */
 static tw_status take_counter(const regrouper *self, const tw_state *state)
 {
-    char name[NAME];
     if (!self->gossip->counter) return TW_OK;
-    TW_TRY(name_entry(self, "steps", self->gossip->ops->name, name));
-    return tw_state_get(state, name, TW_U64, 1, self->gossip->counter);
+    return tw_gossip_get(state, self->prefix, "steps", self->gossip->ops->name, TW_U64, 1, self->gossip->counter);
 }
 
 static tw_status take_over(void *context, int old, const tw_state *state)

@@ -135,7 +135,6 @@ tw_status tw_outer_give_directions(tw_outer *outer, double weights);
 void tw_outer_take_directions(const tw_outer *outer);
 
 /* outer_update.c: the arithmetic, over flat arrays, and a digest of what stands in them afterwards. */
-void tw_outer_subtract(const float *theta, const float *weights, size_t count, float *delta);
 /* What the products of D and v add up to: for the cosine between D and the D before. */
 typedef struct tw_outer_sums {
     double mean, momentum, both;

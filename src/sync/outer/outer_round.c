@@ -121,7 +121,7 @@ static void subtract(tw_outer *outer, float *const *weights)
     double squares = 0;
     for (size_t i = fragment->first; i < fragment->first + fragment->count; i++) {
         size_t place = outer->places[i], count = outer->places[i + 1] - place;
-        tw_outer_subtract(outer->began + place, weights[i], count, outer->delta + place);
+        tw_kernels_best()->averaging->difference(outer->delta + place, outer->began + place, weights[i], count);
         if (outer->options.eager) tw_kernels_best()->add(outer->delta + place, outer->own_part + place, count);
         squares += tw_kernels_best()->sum_squares(outer->delta + place, count);
     }

@@ -6,11 +6,6 @@
 
 enum { BLOCK = 2048, LANES = 16 };
 
-void tw_outer_subtract(const float *theta, const float *weights, size_t count, float *delta)
-{
-    for (size_t i = 0; i < count; i++) delta[i] = theta[i] - weights[i];
-}
-
 static size_t block_at(size_t start, size_t count)
 {
     return count - start < BLOCK ? count - start : BLOCK;

@@ -147,6 +147,9 @@ const tw_gossip_ops *tw_gossip_at(size_t index);
 tw_status tw_gossip_remember(tw_gossip *gossip, const char *what, float **values);
 /* The same, of what rank `whose` remembers as `of`: both have the same bits. */
 tw_status tw_gossip_remember_other(tw_gossip *gossip, const char *what, const char *of, int whose, float **values);
+/* Reads what a state holds of `whose`, a tensor or a scheme; floats have to be finite. */
+tw_status tw_gossip_get(const tw_state *state, const char *prefix, const char *what, const char *whose, tw_dtype dtype,
+                        size_t count, void *values);
 
 /* gossip_message.c: one round with the partners of the schedule, from the weights and back into them; of a synchronous
  * scheme not back: *correction receives what has to be added to them, or NULL if nothing has. */

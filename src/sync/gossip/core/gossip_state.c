@@ -69,29 +69,37 @@ static tw_status walk_memories(const tw_gossip *gossip, state_walk walk)
     return walk.visit(&walk, &entry, NULL);
 }
 
-static tw_status entry_name(const state_walk *walk, const tw_remembered *entry, char *name, size_t room)
+enum { NAME = 1024 };
+
+static tw_status name_entry(const char *prefix, const char *what, const char *whose, char name[NAME])
 {
-    size_t length = (size_t)snprintf(name, room, "%s%s/%s", walk->prefix, entry->what, entry->tensor);
-    if (length < room) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT, "the prefix of %zu bytes is too long", strlen(walk->prefix));
+    size_t length = (size_t)snprintf(name, NAME, "%s%s/%s", prefix, what, whose);
+    if (length < NAME) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "the prefix of %zu bytes is too long", strlen(prefix));
+}
+
+tw_status tw_gossip_get(const tw_state *state, const char *prefix, const char *what, const char *whose, tw_dtype dtype,
+                        size_t count, void *values)
+{
+    char name[NAME];
+    TW_TRY(name_entry(prefix, what, whose, name));
+    TW_TRY(tw_state_get(state, name, dtype, count, values));
+    if (dtype != TW_F32 || tw_kernels_best()->all_finite(values, count)) return TW_OK;
+    return tw_fail(TW_ERROR_STATE, "%s holds NaN or infinity", name);
 }
 
 static tw_status gossip_state_put(const state_walk *walk, const tw_remembered *entry, const tw_tensor *tensor)
 {
-    char name[1024];
-    TW_TRY(entry_name(walk, entry, name, sizeof name));
+    char name[NAME];
+    TW_TRY(name_entry(walk->prefix, entry->what, entry->tensor, name));
     return tw_state_put(walk->dst, name, entry->dtype, tensor ? tensor->dims : 0, tensor ? tensor->shape : NULL,
                         entry->data);
 }
 
 static tw_status get(const state_walk *walk, const tw_remembered *entry, const tw_tensor *tensor)
 {
-    char name[1024];
-    TW_TRY(entry_name(walk, entry, name, sizeof name));
-    if (!tensor) return tw_state_get(walk->src, name, TW_U64, 1, walk->counted);
-    TW_TRY(tw_state_get(walk->src, name, TW_F32, entry->count, walk->read));
-    if (tw_kernels_best()->all_finite(walk->read, entry->count)) return TW_OK;
-    return tw_fail(TW_ERROR_STATE, "%s holds NaN or infinity", name);
+    return tw_gossip_get(walk->src, walk->prefix, entry->what, entry->tensor, entry->dtype, entry->count,
+                         tensor ? (void *)walk->read : walk->counted);
 }
 
 static tw_status gossip_state_show(const state_walk *walk, const tw_remembered *entry, const tw_tensor *tensor)

@@ -94,7 +94,7 @@ static tw_status shrink(tw_gossip *gossip, uint64_t round)
     close_view(gossip);
     TW_TRY(open_view(gossip));
     const tw_comm *group = gossip->group;
-    TW_TRY(tw_schedule_create(&smaller, group->size, NULL, old.group, old.shuffled, old.seed));
+    TW_TRY(tw_schedule_create(&smaller, group->size, old.group, old.shuffled, old.seed));
     tw_schedule_release(&gossip->schedule);
     tw_mutex_lock(&gossip->lock);
     unsigned char *finished = gossip->rumour.finished;

@@ -47,7 +47,7 @@ tw_status tw_innovation_create(tw_innovation *innovation, tw_gossip *gossip)
     tw_innovation_options *options = &innovation->options;
     innovation->gossip = gossip;
     if (options->gamma == 0) options->gamma = options->density;
-    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, NULL, 0, 0, 0));
+    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, 0, 0, 0));
     innovation->partners = tw_schedule_partners(&gossip->schedule, 0, gossip->rank, innovation->ranks);
     TW_TRY(tw_gossip_remember(gossip, "estimate", &innovation->own));
     TW_TRY(tw_gossip_remember(gossip, "pull", &innovation->pull));

@@ -6,30 +6,18 @@
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-static void set_places(tw_schedule *schedule)
+static void line_up(tw_schedule *schedule)
 {
-    for (int i = 0; i < schedule->count; i++) schedule->place[schedule->ring[i]] = i;
+    for (int i = 0; i < schedule->count; i++) schedule->ring[i] = schedule->place[i] = i;
 }
 
-static void find_members(tw_schedule *schedule, int ranks, const int *alive)
+tw_status tw_schedule_create(tw_schedule *schedule, int ranks, int group, int shuffled, uint64_t seed)
 {
-    schedule->count = 0;
-    for (int rank = 0; rank < ranks; rank++) {
-        schedule->place[rank] = -1;
-        if (!alive || alive[rank]) schedule->members[schedule->count++] = rank;
-    }
-    memcpy(schedule->ring, schedule->members, (size_t)schedule->count * sizeof *schedule->ring);
-    set_places(schedule);
-}
-
-tw_status tw_schedule_create(tw_schedule *schedule, int ranks, const int *alive, int group, int shuffled, uint64_t seed)
-{
-    *schedule = (tw_schedule){.group = group, .shuffled = shuffled, .seed = seed, .drawn = TW_NO_ROUND};
+    *schedule = (tw_schedule){.count = ranks, .group = group, .shuffled = shuffled, .seed = seed, .drawn = TW_NO_ROUND};
     tw_status status = tw_allocate((size_t)ranks, sizeof(int), &schedule->ring);
     if (status == TW_OK) status = tw_allocate((size_t)ranks, sizeof(int), &schedule->place);
-    if (status == TW_OK) status = tw_allocate((size_t)ranks, sizeof(int), &schedule->members);
     if (status == TW_OK)
-        find_members(schedule, ranks, alive);
+        line_up(schedule);
     else
         tw_schedule_release(schedule);
     return status;
@@ -39,7 +27,6 @@ void tw_schedule_release(tw_schedule *schedule)
 {
     tw_free(schedule->ring);
     tw_free(schedule->place);
-    tw_free(schedule->members);
     *schedule = (tw_schedule){0};
 }
 
@@ -53,7 +40,7 @@ int tw_schedule_most(const tw_schedule *schedule)
 static void shuffle(tw_schedule *schedule, uint64_t round)
 {
     uint32_t words[4];
-    memcpy(schedule->ring, schedule->members, (size_t)schedule->count * sizeof *schedule->ring);
+    line_up(schedule);
     for (int left = schedule->count; left > 1; left--) {
         int draw = schedule->count - left;
         if (draw % 4 == 0) tw_random(schedule->seed, round, (uint64_t)draw / 4, words);
@@ -61,7 +48,7 @@ static void shuffle(tw_schedule *schedule, uint64_t round)
         schedule->ring[left - 1] = schedule->ring[chosen];
         schedule->ring[chosen] = last;
     }
-    set_places(schedule);
+    for (int i = 0; i < schedule->count; i++) schedule->place[schedule->ring[i]] = i;
     schedule->drawn = round;
 }
 
@@ -87,7 +74,6 @@ int tw_schedule_partners(tw_schedule *schedule, uint64_t round, int rank, int *p
 {
     if (schedule->shuffled && schedule->drawn != round) shuffle(schedule, round);
     int place = schedule->place[rank];
-    if (place < 0) return 0;
     return schedule->group ? block(schedule, round, place, partners) : neighbours(schedule, place, partners);
 }
 
@@ -95,8 +81,8 @@ int tw_schedule_partners(tw_schedule *schedule, uint64_t round, int rank, int *p
 static int spread(tw_schedule *schedule, uint64_t round, const char *before, char *heard, int *partners)
 {
     int total = 0;
-    for (int i = 0; i < schedule->count; i++) {
-        int rank = schedule->members[i], count = tw_schedule_partners(schedule, round, rank, partners);
+    for (int rank = 0; rank < schedule->count; rank++) {
+        int count = tw_schedule_partners(schedule, round, rank, partners);
         heard[rank] = before[rank];
         for (int p = 0; p < count; p++) heard[rank] |= before[partners[p]];
         total += heard[rank];
@@ -108,7 +94,7 @@ tw_status tw_schedule_heard(tw_schedule *schedule, uint64_t round, int rank, uin
 {
     char *before = NULL, *after = NULL;
     int *partners = NULL;
-    size_t ranks = (size_t)schedule->members[schedule->count - 1] + 1;
+    size_t ranks = (size_t)schedule->count;
     tw_status status = tw_allocate(ranks, 1, &before);
     if (status == TW_OK) status = tw_allocate(ranks, 1, &after);
     if (status == TW_OK) status = tw_allocate(ranks, sizeof *partners, &partners);

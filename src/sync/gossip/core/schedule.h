@@ -7,27 +7,24 @@
 #include <stdint.h>
 #include <thinwire/thinwire.h>
 
-/* The members stand on a ring, in order of rank or shuffled anew each round.
- *   group = 0   each averages with its two neighbours, all with weight 1/3 (Lian et al. 2017; with two members: 1/2)
+/* The ranks stand on a ring, in their order or shuffled anew each round.
+ *   group = 0   each averages with its two neighbours, all with weight 1/3 (Lian et al. 2017; with two ranks: 1/2)
  *   group = g   the ring is cut into blocks of g, each of which averages within itself. Between one round and the next
  *               the first cut moves by half a block (on the shuffled ring it need not). With g = 2 these are the odd
- *               and the even edges of the ring; when its size is odd, one member rests, each in turn. */
+ *               and the even edges of the ring; when its size is odd, one rank rests, each in turn. */
 typedef struct tw_schedule {
-    int count; /* members */
+    int count; /* ranks */
     int group;
     int shuffled;
     uint64_t seed;
-    int *ring;      /* the members, in the order of round `drawn` */
-    int *place;     /* of each rank on it; -1: no member */
-    int *members;   /* in order of rank */
+    int *ring;      /* the ranks, in the order of round `drawn` */
+    int *place;     /* of each rank on it */
     uint64_t drawn; /* TW_NO_ROUND: no round yet */
 } tw_schedule;
 
 #define TW_NO_ROUND UINT64_MAX
 
-/* A schedule for those of `ranks` ranks that are alive[]; alive = NULL: all of them. */
-tw_status tw_schedule_create(tw_schedule *schedule, int ranks, const int *alive, int group, int shuffled,
-                             uint64_t seed);
+tw_status tw_schedule_create(tw_schedule *schedule, int ranks, int group, int shuffled, uint64_t seed);
 void tw_schedule_release(tw_schedule *schedule);
 
 /* The most partners anybody can have. */

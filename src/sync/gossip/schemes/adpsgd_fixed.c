@@ -17,7 +17,7 @@ static const tw_option options[] = {
 static tw_status adpsgd_fixed_create(tw_gossip *gossip)
 {
     int group = ((adpsgd_fixed *)gossip)->mixing == 0 ? 2 : 0;
-    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, NULL, group, 0, 0));
+    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, group, 0, 0));
     return tw_gossip_create_messages(gossip);
 }
 

@@ -19,7 +19,7 @@ static tw_status adpsgd_random_create(tw_gossip *gossip)
 {
     const adpsgd_random *self = (const adpsgd_random *)gossip;
     int group = self->mixing == 0 ? 2 : 0;
-    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, NULL, group, 1, (uint64_t)self->seed));
+    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, group, 1, (uint64_t)self->seed));
     return tw_gossip_create_messages(gossip);
 }
 

@@ -22,7 +22,7 @@ static const tw_option options[] = {
 static tw_status dpsgd_create(tw_gossip *gossip)
 {
     gossip->adapt_first = ((dpsgd *)gossip)->order == 1;
-    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, NULL, 0, 0, 0));
+    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, 0, 0, 0));
     return tw_gossip_create_messages(gossip);
 }
 

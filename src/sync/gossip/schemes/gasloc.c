@@ -38,7 +38,7 @@ static tw_status gasloc_create(tw_gossip *gossip)
     gossip->counter = &self->steps;
     TW_TRY(tw_gossip_remember(gossip, "start", &self->start));
     TW_TRY(tw_gossip_remember(gossip, "last", &self->last));
-    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, NULL, 2, 1, (uint64_t)self->seed));
+    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, 2, 1, (uint64_t)self->seed));
     return tw_gossip_create_messages(gossip);
 }
 

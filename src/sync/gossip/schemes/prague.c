@@ -21,8 +21,8 @@ static const tw_option options[] = {
 static tw_status prague_create(tw_gossip *gossip)
 {
     const prague *self = (const prague *)gossip;
-    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, NULL, (int)self->group, self->order == 1,
-                              (uint64_t)self->seed));
+    TW_TRY(
+        tw_schedule_create(&gossip->schedule, gossip->size, (int)self->group, self->order == 1, (uint64_t)self->seed));
     return tw_gossip_create_messages(gossip);
 }
 
