@@ -6,7 +6,6 @@ import contextlib
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -78,7 +77,7 @@ def meet_anew(folder, name, rank, size, prepare=lambda: None):
     os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
     _meet(folder, name, rank, size)
     if rank == 0:
-        (folder / f"{name}-port").write_text(str(_free_port()))
+        (folder / f"{name}-port").write_text(str(ranks.free_port()))
         prepare()
     _meet(folder, f"{name}-begin", rank, size)
     os.environ["MASTER_PORT"] = (folder / f"{name}-port").read_text()
@@ -88,9 +87,3 @@ def _meet(folder, place, rank, size):
     (folder / f"{place}-{rank}").touch()
     for other in range(size):
         ranks.wait_for(folder / f"{place}-{other}")
-
-
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

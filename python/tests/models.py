@@ -1,9 +1,15 @@
-"""Small models, and what a run of steps leaves."""
+"""Small models, and what a run of steps leaves. A test that imports this is skipped where there is no torch; and what is
+loaded with it, no rank has to load."""
 
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+import ranks
+
+ranks.skip_without_torch()
+
+import thinwire.torch  # noqa: E402
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 
 def small(seed=0):
@@ -43,6 +49,12 @@ def train(ddp, optimiser, rank, steps):
 
 def wrapped(model, **more):
     return DistributedDataParallel(model, gradient_as_bucket_view=more.pop("gradient_as_bucket_view", True), **more)
+
+
+def attached(model, spec, ddp_more=None, **more):
+    """In a DistributedDataParallel, and its compressor."""
+    ddp = wrapped(model, **(ddp_more or {}))
+    return ddp, thinwire.torch.attach(ddp, spec, **{"banner": False, "timeout": ranks.SECONDS, **more})
 
 
 def same_everywhere(module):

@@ -149,11 +149,7 @@ def refused(rank, size):
         elif rank == 1 and wrong == "dtype":
             parts["second"].half()
         cluster = "1" if rank == 1 and wrong == "number" else rank
-        try:
-            thinwire.torch.Clusters(torch.nn.Sequential(parts), cluster, timeout=ranks.SECONDS).close()
-            said.append("")
-        except thinwire.Error as error:
-            said.append(str(error))
+        said.append(ranks.refused(lambda: thinwire.torch.Clusters(torch.nn.Sequential(parts), cluster, timeout=ranks.SECONDS).close()))
     return said
 
 

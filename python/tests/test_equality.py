@@ -1,9 +1,16 @@
 #!/usr/bin/env python3
 """What comes out of a backward pass is what the library gives for the same gradients, bit for bit."""
 
+import copy
 import unittest
+from inspect import signature
 
+import models
 import ranks
+import thinwire.torch
+import torch
+from thinwire.torch import _transport
+from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 6
 SCHEMES = ["dgc:density=0.02,warmup_steps=2", "dgc:density=0.02,warmup_steps=0,clip=1", "scalecom:rate=50,warmup_steps=2",
@@ -22,13 +29,6 @@ def by_hand(rank, size, reducer, names, given):
 
 def compare_with_reducer(rank, size, schemes, more):
     """For each scheme the largest difference to a reducer that is given the gradients of each rank's own."""
-    import copy
-
-    import models
-    import thinwire
-    import thinwire.torch
-    import torch
-    from thinwire.torch import _transport
     differences = {}
     for scheme in schemes:
         model = models.small()
@@ -61,10 +61,6 @@ def compare_with_reducer(rank, size, schemes, more):
 
 
 def compare_with_ddp(rank, size, spec):
-    import copy
-
-    import models
-    import thinwire.torch
     model = models.small()
     plain, ours = models.wrapped(copy.deepcopy(model)), models.wrapped(copy.deepcopy(model))
     compressor = thinwire.torch.attach(ours, spec, banner=False, timeout=ranks.SECONDS)
@@ -98,9 +94,6 @@ class EqualityTest(unittest.TestCase):
         self.assert_bit_equal(2, SCHEMES[:1], find_unused_parameters=True)
 
     def test_with_gradients_copied_together(self):
-        from inspect import signature
-
-        from torch.nn.parallel import DistributedDataParallel
         if "batched_grad_copy" not in signature(DistributedDataParallel.__init__).parameters:
             self.skipTest("this torch copies one by one")
         self.assert_bit_equal(2, SCHEMES[:1], batched_grad_copy=True)
@@ -113,4 +106,4 @@ class EqualityTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ranks.main()
+    unittest.main()

@@ -11,7 +11,6 @@ import importlib.util
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
@@ -225,12 +224,6 @@ def run(name, what, folder, machine, port):
 # ---- the test ----------------------------------------------------------------------------------------------------------
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class ApartTest(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -239,7 +232,7 @@ class ApartTest(unittest.TestCase):
 
     def played(self, what="play"):
         """What each machine has left."""
-        port = free_port()
+        port = ranks.free_port()
         words = [[sys.executable, "-B", __file__, NAME, "--run", what, self.folder, machine, port] for machine in range(MACHINES)]
         processes = [subprocess.Popen(list(map(str, one)), env=launched.environment(THINWIRE_BIND="127.0.0.1"), text=True,
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) for one in words]

@@ -6,7 +6,6 @@ import contextlib
 import io
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -110,12 +109,6 @@ def by_hand(begins, first=0, alike=True):
     return shared
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class LaunchTest(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -124,7 +117,7 @@ class LaunchTest(unittest.TestCase):
 
     def launched(self, script, seeds=(1, 1), data=(0, 1), mishaps=("", ""), more=(), begins=("--", "python3"), join=None):
         """The exit code of each program, and what it said."""
-        path, join = self.folder / "script.py", join or f"127.0.0.1:{free_port()}"
+        path, join = self.folder / "script.py", join or f"127.0.0.1:{ranks.free_port()}"
         path.write_text(textwrap.dedent(script))
         words = [[sys.executable, "-B", "-m", "thinwire", "launch", "--join", join, "--workers", MACHINES, "--spec",
                   f"local:every={EVERY}", *(["--rank", machine] if join.startswith(("folder:", "http:")) else []), *more, *begins, path.stem if "-m" in begins else path, machine, seeds[machine], data[machine], mishaps[machine],

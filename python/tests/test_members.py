@@ -9,7 +9,6 @@ import os
 import queue
 import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -105,9 +104,7 @@ def say(**what):
 class Story:
     def __init__(self):
         self.news, self.programs = queue.Queue(), {}
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.meeting = f"127.0.0.1:{free.getsockname()[1]}"
+        self.meeting = f"127.0.0.1:{ranks.free_port()}"
         self.latest, self.ends, self.busy, self.errors, self.readers, self.killed = {}, {}, {}, {}, {}, set()
 
     def begin(self, seed, meeting=None):
