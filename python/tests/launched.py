@@ -39,6 +39,19 @@ def wait(processes, seconds):
     return codes
 
 
+def ends_of(commands, **more):
+    """The exit code of each program, and what it wrote. They run side by side."""
+    processes = [subprocess.Popen(list(map(str, words)), text=True, stdout=subprocess.PIPE, start_new_session=True,
+                                  **{"stderr": subprocess.STDOUT, **more}) for words in commands]
+    try:
+        wrote = [process.communicate(timeout=ranks.SECONDS) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return [process.returncode for process in processes], wrote
+
+
 def started_as_torchrun_does(words, size):
     """What each rank wrote: its ends, its output and its errors."""
     store = meeting_point(size)

@@ -25,11 +25,17 @@ def batch(rank, step, rows=8):
     return torch.randn(rows, 3, 8, 8, generator=generator), torch.randint(0, 10, (rows,), generator=generator)
 
 
-def backward(ddp, rank, step):
+def backward(ddp, rank, step, factor=1.0):
+    """With a loss so many times as large."""
     x, y = batch(rank, step)
     loss = nn.functional.cross_entropy(ddp(x), y)
-    loss.backward()
+    (loss * factor).backward()
     return float(loss.detach())
+
+
+def kind_of_gradients(module):
+    sums = [float(gradient.abs().sum()) for gradient in gradients(module).values()]
+    return "nan" if all(one != one for one in sums) else "numbers" if any(sums) else "zero"
 
 
 def gradients(module):

@@ -27,15 +27,12 @@ def not_finite(rank, size, nonfinite):
     kinds, raised, skips = [], [], []
     for step in range(4):
         ddp.zero_grad()
-        x, y = models.batch(rank, step)
-        loss = torch.nn.functional.cross_entropy(ddp(x), y)
         try:
-            (loss * (float("inf") if rank == 0 and step in (1, 2) else 1.0)).backward()
+            models.backward(ddp, rank, step, float("inf") if rank == 0 and step in (1, 2) else 1.0)
         except RuntimeError as error:
             raised.append((step, str(error)))
         skips.append(compressor.skipped)
-        sums = [float(g.abs().sum()) for g in models.gradients(ddp.module).values()]
-        kinds.append("nan" if all(s != s for s in sums) else "zero" if not any(sums) else "numbers")
+        kinds.append(models.kind_of_gradients(ddp.module))
     held = torch.cat([v.reshape(-1).double() for k, v in compressor.state_dict().items() if k.startswith("residual/")])
     assert skips == [False, True, True, False]
     return kinds, raised, compressor.stats()["steps_skipped"], bool(torch.isfinite(held).all())
@@ -61,8 +58,7 @@ def scaled(rank, size, scheme):
         for step in range(4):
             scaler.scale = 2.0 ** (3 * step) if changing else 1.0
             ddp.zero_grad()
-            x, y = models.batch(rank, step)
-            (torch.nn.functional.cross_entropy(ddp(x), y) * scaler.scale).backward()
+            models.backward(ddp, rank, step, scaler.scale)
             last = torch.cat([g.reshape(-1) / scaler.scale for g in models.gradients(ddp.module).values()])
         held = torch.cat([v.reshape(-1) for k, v in sorted(compressor.state_dict().items()) if k.startswith("residual/")])
         results.append((last, held))
@@ -97,10 +93,8 @@ def never_finite(rank, size, scheme, scaler):
     raised = []
     for step in range(30):
         ddp.zero_grad()
-        x, y = models.batch(rank, step)
-        loss = torch.nn.functional.cross_entropy(ddp(x), y)
         try:
-            (loss * (1.0 if rank or step < 5 or step in (14, 29) else float("inf"))).backward()
+            models.backward(ddp, rank, step, 1.0 if rank or step < 5 or step in (14, 29) else float("inf"))
         except RuntimeError as error:
             raised.append((step, str(error)))
     return raised, compressor.skipped

@@ -11,13 +11,15 @@ import importlib.util
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import unittest
 
 import launched
+import models
 import ranks
+import torch
+from torch import nn
 
 NEEDS = {"lightning": "lightning", "accelerate": "accelerate", "trainer": "transformers"}
 MACHINES, EVERY, SAVED, STEPS, RATE, EPOCH, BEST = 2, 4, 6, 10, 1e-2, 3, 1  # it saves in the middle of a round, and ends in one
@@ -28,9 +30,6 @@ class Broken(Exception):
 
 
 def model_of(seen, fails_at=None, target=None):
-    import torch
-    from torch import nn
-
     class Model(nn.Module):
         """With `seen`, it notes the weights that it is evaluated with. Its training fails at the pass `fails_at`. With
         `target`, it is evaluated by how far its weights are from it."""
@@ -55,7 +54,6 @@ def model_of(seen, fails_at=None, target=None):
 
 
 def rows(machine):
-    import torch
     generator = torch.Generator().manual_seed(machine)
     return [{"x": torch.randn(6, generator=generator), "labels": torch.randint(3, (), generator=generator)} for _ in range(8)]
 
@@ -66,13 +64,11 @@ def one_row(machine):
 
 
 def flat(module):
-    import torch
     return torch.cat([p.detach().reshape(-1) for p in module.parameters()])
 
 
 def by_hand(rows=rows, steps=STEPS):
     """The shared weights after each round, of which the last one ends early."""
-    import torch
     models = [model_of(None) for _ in range(MACHINES)]
     optimisers = [torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.0) for model in models]
     shared = [flat(models[0])]
@@ -135,7 +131,6 @@ def best(folder, machine, port):
 
 
 def lightning(model, machine, out, resume, more):
-    import torch
     from lightning.pytorch import LightningModule, Trainer
     from lightning.pytorch.callbacks import ModelCheckpoint
     from thinwire.torch.lightning import LocalUpdates
@@ -166,7 +161,6 @@ def lightning(model, machine, out, resume, more):
 
 
 def accelerate(model, machine, out, resume, more):
-    import torch
     from accelerate import Accelerator
     from thinwire.torch.accelerate import LocalSGD
     accelerator = Accelerator(cpu=True)
@@ -234,14 +228,8 @@ class ApartTest(unittest.TestCase):
         """What each machine has left."""
         port = ranks.free_port()
         words = [[sys.executable, "-B", __file__, NAME, "--run", what, self.folder, machine, port] for machine in range(MACHINES)]
-        processes = [subprocess.Popen(list(map(str, one)), env=launched.environment(THINWIRE_BIND="127.0.0.1"), text=True,
-                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) for one in words]
-        try:
-            said = [process.communicate(timeout=ranks.SECONDS)[0] for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-        self.assertEqual([process.returncode for process in processes], [0] * MACHINES, "\n".join(text[-5000:] for text in said))
+        codes, wrote = launched.ends_of(words, env=launched.environment(THINWIRE_BIND="127.0.0.1"))
+        self.assertEqual(codes, [0] * MACHINES, "\n".join(said[-5000:] for said, _ in wrote))
         return self.left(what)
 
     def left(self, name):
@@ -290,7 +278,7 @@ class ApartTest(unittest.TestCase):
 
 if __name__ == "__main__":
     NAME, *words = sys.argv[1:]
-    if not importlib.util.find_spec(NEEDS[NAME]) or ranks.torch_is_missing():
+    if not importlib.util.find_spec(NEEDS[NAME]):
         print(f"skipped: there is no {NEEDS[NAME]} here")
         sys.exit(77)
     if words[:1] == ["--run"]:

@@ -6,15 +6,17 @@ import contextlib
 import io
 import pathlib
 import signal
-import subprocess
 import sys
 import tempfile
 import textwrap
 import unittest
 
 import launched
+import models  # noqa: F401: skips it where there is no torch
 import ranks
 import test_http
+import torch
+from torch import nn
 
 MACHINES, EVERY, SAVED, STEPS, RATE = 2, 4, 6, 10, 1e-2  # it saves in the middle of a round, and ends in one
 
@@ -84,9 +86,6 @@ trainer.save_model(f"{{out}}/machine{{machine}}")
 def by_hand(begins, first=0, alike=True):
     """The shared weights after each round, of which the last one ends early. All begin with the weights of the machine
     `first`; where the others' were not alike, their first gradients are of weights that are gone."""
-    import torch
-    from torch import nn
-
     def model_and_data(machine):
         model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.BatchNorm1d(8, affine=False), nn.Linear(8, 3))
         nn.utils.vector_to_parameters(begins[first].clone(), model.parameters())
@@ -124,22 +123,14 @@ class LaunchTest(unittest.TestCase):
                   self.folder] for machine in range(MACHINES)]
         environment = launched.environment(THINWIRE_BIND="127.0.0.1")
         environment["PYTHONPATH"] += f":{self.folder}"
-        processes = [subprocess.Popen(list(map(str, one)), env=environment, text=True, stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, start_new_session=True) for one in words]
-        try:
-            said = [process.communicate(timeout=ranks.SECONDS)[0] for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-        return [process.returncode for process in processes], said
+        codes, wrote = launched.ends_of(words, env=environment)
+        return codes, [said for said, _ in wrote]
 
     def left(self, name):
-        import torch
         return [torch.load(self.folder / f"{name}{machine}.pt") for machine in range(MACHINES)]
 
     def check(self, codes, said, wanted):
         """Both have ended well, with the same weights, which are those by hand."""
-        import torch
         self.assertEqual(codes, [0] * MACHINES, "\n".join(text[-3000:] for text in said))
         first, other = self.left("end")
         self.assertTrue(torch.equal(first["end"], other["end"]))
@@ -147,7 +138,6 @@ class LaunchTest(unittest.TestCase):
         self.assertLess(float((first["end"] - wanted).abs().max()), 1e-5)
 
     def test_what_is_saved_and_what_is_there_at_the_end(self):
-        import torch
         key = self.folder / "group.key"
         key.write_bytes(bytes(range(32)))
         key.chmod(0o600)
@@ -271,14 +261,8 @@ class WordsTest(unittest.TestCase):
                 self.assertIn(wanted, said.getvalue())
 
 
-def old_torch():
-    import torch
-    return torch.__version__.startswith("1.")
-
-
 if __name__ == "__main__":
-    ranks.skip_without_torch()
-    if old_torch():
+    if torch.__version__.startswith("1."):
         from thinwire.torch.launch import launch
         assert launch(["--join", "127.0.0.1:1", "--workers", "2", "train.py"]) == 2
         print("skipped: torch has told of every optimizer's steps since 2.0")

@@ -14,9 +14,13 @@ import sys
 import threading
 import time
 import unittest
+import warnings
 from unittest import mock
 
+import models  # noqa: F401: skips it where there is no torch
 import ranks
+import thinwire.torch
+import torch
 
 SPEC, EVERY, BATCH, RATE, SECONDS = "local:every=8", 8, 32, 1e-2, 400
 LEAST_GRACE = 10.0  # of a member whose rounds take less, as thinwire_members.h says
@@ -24,7 +28,6 @@ LEAST_GRACE = 10.0  # of a member whose rounds take less, as thinwire_members.h 
 
 def problem(seed):
     """A network, its optimiser and batches of a worker's own."""
-    import torch
     torch.set_num_threads(1)
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
@@ -51,7 +54,6 @@ def loss_of(model):
 
 def undisturbed(workers, rounds):
     """The loss of so many that nothing happens to, by hand."""
-    import torch
     all_ = [problem(seed) for seed in range(1, workers + 1)]
     for _ in range(rounds):
         for one in all_:
@@ -67,8 +69,6 @@ def undisturbed(workers, rounds):
 
 
 def work(seed, meeting):
-    import warnings
-    import thinwire.torch
     model, optimiser, batch = problem(seed)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -228,8 +228,6 @@ class Members(unittest.TestCase):
 
     def test_a_member_is_saved_and_begun_again(self):
         """In bf16, too, where the shared weights are more than the model's."""
-        import thinwire.torch
-        import torch
         for dtype in (torch.float32, torch.bfloat16):
             states = []
             for _ in range(2):
@@ -265,8 +263,6 @@ class Members(unittest.TestCase):
             self.story.wait_for_all([1])
 
     def test_another_model_is_refused_by_the_first_line_that_differs(self):
-        import thinwire.torch
-        import torch
         self.story.begin(1)
         self.story.wait_for_all([1])
         other = torch.nn.Sequential(torch.nn.Linear(8, 20), torch.nn.Tanh(), torch.nn.Linear(20, 1))
@@ -276,7 +272,6 @@ class Members(unittest.TestCase):
         self.story.tell([1], "finish")
 
     def test_what_does_not_go_with_it(self):
-        import thinwire.torch
         model, optimiser, _ = problem(1)
         for spec, more, words in ((SPEC, {"rank": 0}, "rank= is a number among workers=N"),
                                   (SPEC, {"workers": 2, "quorum": 1}, "quorum= is for a group whose members come and go"),
@@ -298,5 +293,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 2 and sys.argv[1].isdigit():
         work(int(sys.argv[1]), sys.argv[2])
     else:
-        ranks.skip_without_torch()
         unittest.main()

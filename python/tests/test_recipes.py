@@ -15,7 +15,10 @@ import tempfile
 import unittest
 
 import launched
+import models  # noqa: F401: skips it where there is no torch
 import ranks
+import torch
+import torch.distributed as dist
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch"
 SMALL = {  # what makes each of them small
@@ -46,8 +49,6 @@ def jobs(name, folder):
 
 
 def play(name, folder):
-    import torch
-    import torch.distributed as dist
     sys.path.insert(0, str(EXAMPLES))
     rank = int(os.environ["RANK"])
     example = importlib.import_module(name)
@@ -67,7 +68,6 @@ def distance(one, other):
 
 class RecipeTest(unittest.TestCase):
     def test_the_recipe(self):
-        import torch
         with tempfile.TemporaryDirectory() as temporary:
             folder = pathlib.Path(temporary)
             ends = launched.started_as_torchrun_does([__file__, NAME, "--play", folder], 2)
@@ -88,7 +88,6 @@ class RecipeTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ranks.skip_without_torch()
     NAME = sys.argv.pop(1)
     if importlib.util.find_spec(NEEDS.get(NAME, "torch")) is None:
         print(f"skipped: {NEEDS[NAME]} is not installed (pip install {NEEDS[NAME]})")
