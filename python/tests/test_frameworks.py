@@ -21,7 +21,6 @@ import unittest
 
 import launched
 import models  # noqa: F401: skips it where there is no torch
-import ranks
 import thinwire
 import torch
 import torch.distributed as dist

@@ -16,7 +16,6 @@ import unittest
 
 import launched
 import models  # noqa: F401: skips it where there is no torch
-import ranks
 import torch
 import torch.distributed as dist
 
@@ -92,7 +91,6 @@ if __name__ == "__main__":
     if importlib.util.find_spec(NEEDS.get(NAME, "torch")) is None:
         print(f"skipped: {NEEDS[NAME]} is not installed (pip install {NEEDS[NAME]})")
         sys.exit(77)
-    import torch
     if NAME == "resnet" and torch.__version__.startswith("1."):
         print("skipped: PyTorch 1 may hang when a group ends: it holds Python while it waits for a thread of Gloo's, which waits "
               "for Python to free the tensor of a collective")
