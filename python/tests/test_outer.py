@@ -225,26 +225,12 @@ def start_of():
     return [noise.standard_normal(shape).astype(numpy.float32) for _, shape in SHAPES]
 
 
-def in_threads(act, size=RANKS):
-    """act(rank, comm) on a thread a rank; what each gave."""
-    results, failures = [None] * size, []
-
-    def play(rank, comm):
-        try:
-            results[rank] = act(rank, comm)
-        except BaseException as error:
-            failures.append(error)
-            comm.close()
-
-    comms = thinwire.Comm.threads(size)
-    threads = [threading.Thread(target=play, args=(rank, comm)) for rank, comm in enumerate(comms)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(ranks.SECONDS)
-    if failures:
-        raise failures[0]
-    return results
+def in_threads(act):
+    outcomes = ranks.on_threads(RANKS, act)
+    for one in outcomes:
+        if isinstance(one, Exception):
+            raise one
+    return outcomes
 
 
 class LibraryTest(unittest.TestCase):

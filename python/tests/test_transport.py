@@ -106,11 +106,7 @@ class TransportTest(unittest.TestCase):
             else:
                 told[rank].append(refused(lambda: _transport.gathered(comm, "good")))
 
-        threads = [threading.Thread(target=act, args=one) for one in enumerate(thinwire.Comm.threads(3))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(ranks.SECONDS)
+        ranks.on_threads(3, act)
         self.assertEqual([one[0] for one in told], ["SpecError TW_ERROR_SPEC: rank 1: no such spec",
                                                     "SpecError TW_ERROR_SPEC: no such spec",
                                                     "SpecError TW_ERROR_SPEC: rank 1: no such spec"])
