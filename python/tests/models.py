@@ -57,6 +57,23 @@ def wrapped(model, **more):
     return DistributedDataParallel(model, gradient_as_bucket_view=more.pop("gradient_as_bucket_view", True), **more)
 
 
+def local_updates(workers, every, steps, takes=lambda step, number: True):
+    """By hand: the shared weights before the first step and after each round, of which the last one ends early. A worker is
+    a module, its optimiser and what computes its loss; all begin alike. `takes`: whether it takes the step."""
+    shared = [nn.utils.parameters_to_vector(workers[0][0].parameters()).detach()]
+    for step in range(1, steps + 1):
+        for number, (module, optimiser, loss) in enumerate(workers):
+            optimiser.zero_grad()
+            loss().backward()
+            if takes(step, number):
+                optimiser.step()
+        if step % every == 0 or step == steps:
+            shared.append(sum(nn.utils.parameters_to_vector(one.parameters()).detach() for one, *_ in workers) / len(workers))
+            for module, *_ in workers:
+                nn.utils.vector_to_parameters(shared[-1].clone(), module.parameters())
+    return shared
+
+
 def attached(model, spec, ddp_more=None, **more):
     """In a DistributedDataParallel, and its compressor."""
     ddp = wrapped(model, **(ddp_more or {}))

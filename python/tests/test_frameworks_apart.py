@@ -69,20 +69,11 @@ def flat(module):
 
 def by_hand(rows=rows, steps=STEPS):
     """The shared weights after each round, of which the last one ends early."""
-    models = [model_of(None) for _ in range(MACHINES)]
-    optimisers = [torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.0) for model in models]
-    shared = [flat(models[0])]
-    for step in range(1, steps + 1):
-        for machine, (model, optimiser) in enumerate(zip(models, optimisers)):
-            optimiser.zero_grad()
-            model(**torch.utils.data.default_collate(rows(machine)))["loss"].backward()
-            optimiser.step()
-        if step % EVERY == 0 or step == steps:
-            mean = sum(flat(model) for model in models) / MACHINES
-            shared.append(mean)
-            for model in models:
-                torch.nn.utils.vector_to_parameters(mean.clone(), model.parameters())
-    return shared
+    def worker(machine):
+        model, batch = model_of(None), torch.utils.data.default_collate(rows(machine))
+        return model, torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.0), lambda: model(**batch)["loss"]
+
+    return models.local_updates([worker(machine) for machine in range(MACHINES)], EVERY, steps)
 
 
 # ---- a machine's program: trains to the end and returns the weights that it has then, and those that it has saved -----

@@ -12,7 +12,7 @@ import textwrap
 import unittest
 
 import launched
-import models  # noqa: F401: skips it where there is no torch
+import models
 import ranks
 import test_http
 import torch
@@ -86,26 +86,16 @@ trainer.save_model(f"{{out}}/machine{{machine}}")
 def by_hand(begins, first=0, alike=True):
     """The shared weights after each round, of which the last one ends early. All begin with the weights of the machine
     `first`; where the others' were not alike, their first gradients are of weights that are gone."""
-    def model_and_data(machine):
+    def worker(machine):
         model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.BatchNorm1d(8, affine=False), nn.Linear(8, 3))
         nn.utils.vector_to_parameters(begins[first].clone(), model.parameters())
         generator = torch.Generator().manual_seed(machine)
-        return model, torch.randn(8, 6, generator=generator), torch.randint(3, (8,), generator=generator)
+        x, labels = torch.randn(8, 6, generator=generator), torch.randint(3, (8,), generator=generator)
+        return (model, torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.0),
+                lambda: nn.functional.cross_entropy(model(x), labels))
 
-    machines = [model_and_data(machine) for machine in range(MACHINES)]
-    optimisers = [torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.0) for model, _, _ in machines]
-    shared = [begins[first]]
-    for step in range(1, STEPS + 1):
-        for machine, (model, x, labels) in enumerate(machines):
-            optimisers[machine].zero_grad()
-            nn.functional.cross_entropy(model(x), labels).backward()
-            if alike or machine == first or step > 1:
-                optimisers[machine].step()
-        if step % EVERY == 0 or step == STEPS:
-            shared.append(sum(nn.utils.parameters_to_vector(model.parameters()).detach() for model, _, _ in machines) / MACHINES)
-            for model, _, _ in machines:
-                nn.utils.vector_to_parameters(shared[-1].clone(), model.parameters())
-    return shared
+    return models.local_updates([worker(machine) for machine in range(MACHINES)], EVERY, STEPS,
+                                lambda step, machine: alike or machine == first or step > 1)
 
 
 class LaunchTest(unittest.TestCase):

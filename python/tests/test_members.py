@@ -15,7 +15,7 @@ import unittest
 import warnings
 from unittest import mock
 
-import models  # noqa: F401: skips it where there is no torch
+import models
 import ranks
 import thinwire.torch
 import torch
@@ -41,29 +41,24 @@ def problem(seed):
     return model, torch.optim.AdamW(model.parameters(), RATE), batch
 
 
-def take_step(model, optimiser, batch):
+def loss_of(model, batch):
     x, y = batch()
-    optimiser.zero_grad()
-    ((model(x) - y) ** 2).mean().backward()
-    optimiser.step()
+    return ((model(x) - y) ** 2).mean()
 
 
-def loss_of(model):
-    x, y = problem(0)[2]()
-    return ((model(x) - y) ** 2).mean().item()
+def loss_at_last(model):
+    return loss_of(model, problem(0)[2]).item()
 
 
 def undisturbed(workers, rounds):
     """The loss of so many that nothing happens to, by hand."""
-    all_ = [problem(seed) for seed in range(1, workers + 1)]
-    for _ in range(rounds):
-        for one in all_:
-            for _ in range(EVERY):
-                take_step(*one)
-        mean = sum(torch.nn.utils.parameters_to_vector(model.parameters()).detach() for model, *_ in all_) / workers
-        for model, *_ in all_:
-            torch.nn.utils.vector_to_parameters(mean.clone(), model.parameters())
-    return loss_of(all_[0][0])
+    def worker(seed):
+        model, optimiser, batch = problem(seed)
+        return model, optimiser, lambda: loss_of(model, batch)
+
+    all_ = [worker(seed) for seed in range(1, workers + 1)]
+    models.local_updates(all_, EVERY, rounds * EVERY)
+    return loss_at_last(all_[0][0])
 
 
 # ---- a program: tells each generation that it is in, trains until it is told what to do, and tells what it has ------------
@@ -76,7 +71,9 @@ def work(seed, meeting):
         loop = thinwire.torch.OuterLoop(model, optimiser, SPEC, join=meeting, timeout=10.0, patience=120.0)
         generation, order = 0, ""
         while not order:
-            take_step(model, optimiser, batch)
+            optimiser.zero_grad()
+            loss_of(model, batch).backward()
+            optimiser.step()
             if not hasattr(optimiser, "register_step_post_hook"):  # torch 1.13
                 loop.step()
             if loop.generation != generation:
@@ -91,7 +88,7 @@ def work(seed, meeting):
                 order = ""
         loop.leave() if order == "leave" else loop.finish()
     theta = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
-    say(member=seed, order=order, theta=hashlib.sha256(theta).hexdigest(), loss=loss_of(model), rounds=loop.stats()["rounds"],
+    say(member=seed, order=order, theta=hashlib.sha256(theta).hexdigest(), loss=loss_at_last(model), rounds=loop.stats()["rounds"],
         warnings=[str(one.message) for one in told])
 
 
