@@ -3,6 +3,7 @@
 (That of PyTorch 1.13 does not run under Python 3.11: then its part is done here.)"""
 
 import contextlib
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -82,6 +83,21 @@ def folder_with_torchrun(folder):
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m torch.distributed.run "$@"\n')
     program.chmod(0o755)
     return folder
+
+
+def skip_without(framework):
+    if importlib.util.find_spec(framework) is None:
+        print(f"skipped: {framework} is not installed (pip install {framework})")
+        sys.exit(77)
+
+
+def forget_group():
+    """After a run, so that another one may have a group in this process."""
+    import torch.distributed as dist
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    if "accelerate" in sys.modules:  # it remembers the group
+        sys.modules["accelerate.state"].AcceleratorState._reset_state(True)
 
 
 def meet_anew(folder, name, rank, size, prepare=lambda: None):

@@ -7,7 +7,6 @@ training, and checkpoints by another number of processes, after dense steps, on 
 Each launch plays some runs in the same processes, and each run leaves what it saw in FOLDER/RUN-R.json."""
 
 import contextlib
-import importlib.util
 import io
 import json
 import math
@@ -23,7 +22,6 @@ import launched
 import models  # noqa: F401: skips it where there is no torch
 import thinwire
 import torch
-import torch.distributed as dist
 from torch import nn
 
 NEEDS = {"lightning": "lightning", "accelerate": "accelerate", "trainer": "transformers"}
@@ -182,10 +180,7 @@ def play(name, launch, folder):
     for number, job in enumerate(jobs):
         launched.meet_anew(folder, f"{launch}{number}", rank, size)
         run(name, folder, rank, size, **{"job": job["to"], **job})
-        if dist.is_initialized():
-            dist.destroy_process_group()
-        if "accelerate" in sys.modules:  # it remembers the group
-            sys.modules["accelerate.state"].AcceleratorState._reset_state(True)
+        launched.forget_group()
 
 
 class SpecTest(unittest.TestCase):
@@ -302,9 +297,7 @@ class FrameworkTest(unittest.TestCase):
 
 if __name__ == "__main__":
     NAME = sys.argv.pop(1)
-    if importlib.util.find_spec(NEEDS[NAME]) is None:
-        print(f"skipped: {NEEDS[NAME]} is not installed (pip install {NEEDS[NAME]})")
-        sys.exit(77)
+    launched.skip_without(NEEDS[NAME])
     if sys.argv[1:2] == ["--play"]:
         play(NAME, sys.argv[2], pathlib.Path(sys.argv[3]))
     else:

@@ -7,7 +7,6 @@ nothing of each other but where they meet, or for Accelerate the two processes o
 Each machine has one batch of its own, so that all that is random is out of it. Whatever the framework evaluates and saves
 in the middle of a round are the shared weights of the round before, and a run that is resumed there has the same bits."""
 
-import importlib.util
 import json
 import os
 import pathlib
@@ -269,9 +268,7 @@ class ApartTest(unittest.TestCase):
 
 if __name__ == "__main__":
     NAME, *words = sys.argv[1:]
-    if not importlib.util.find_spec(NEEDS[NAME]):
-        print(f"skipped: there is no {NEEDS[NAME]} here")
-        sys.exit(77)
+    launched.skip_without(NEEDS[NAME])
     if words[:1] == ["--run"]:
         run(NAME, *words[1:])
     elif words[:1] == ["--process"]:
