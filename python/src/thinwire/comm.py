@@ -30,8 +30,8 @@ def bytes_of_path(path: "Union[str, os.PathLike[str]]") -> bytes:
 
 
 def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = None) -> Result:
-    """What a call gives that may wait for other ranks. A thread is in it, so that Ctrl-C is heeded; end() then ends the call,
-    and without it nobody waits for it."""
+    """What a call gives that may wait for other ranks. A thread is in it, so that Ctrl-C is heeded: `end` then ends the
+    call, and where there is none nobody waits for it."""
     results: List[Result] = []
     failures: List[BaseException] = []
     over = threading.Event()
