@@ -116,6 +116,12 @@ class LaunchTest(unittest.TestCase):
         codes, wrote = launched.ends_of(words, env=environment)
         return codes, [said for said, _ in wrote]
 
+    def sealed(self):
+        key = self.folder / "group.key"
+        key.write_bytes(bytes(range(32)))
+        key.chmod(0o600)
+        return "--seal", "--key-file", key
+
     def left(self, name):
         return [torch.load(self.folder / f"{name}{machine}.pt") for machine in range(MACHINES)]
 
@@ -128,10 +134,7 @@ class LaunchTest(unittest.TestCase):
         self.assertLess(float((first["end"] - wanted).abs().max()), 1e-5)
 
     def test_what_is_saved_and_what_is_there_at_the_end(self):
-        key = self.folder / "group.key"
-        key.write_bytes(bytes(range(32)))
-        key.chmod(0o600)
-        ended = self.launched(PLAIN, more=("--seal", "--key-file", key))
+        ended = self.launched(PLAIN, more=self.sealed())
         shared = by_hand(self.left("begin"))
         self.check(*ended, shared[-1])
         for state in self.left("saved"):
@@ -141,22 +144,17 @@ class LaunchTest(unittest.TestCase):
 
     def test_over_a_folder(self):
         """Sealed, and by machines that know nothing else of each other. Of the run nothing but its ends are left there."""
-        key, shared = self.folder / "group.key", self.folder / "shared"
-        key.write_bytes(bytes(range(32)))
-        key.chmod(0o600)
+        shared = self.folder / "shared"
         shared.mkdir()
-        ended = self.launched(PLAIN, more=("--seal", "--key-file", key), join=f"folder:{shared}")
+        ended = self.launched(PLAIN, more=self.sealed(), join=f"folder:{shared}")
         self.check(*ended, by_hand(self.left("begin"))[-1])
         self.assertEqual(sorted(path.name for path in shared.iterdir()), ["gone-0", "gone-1", "hello-0", "hello-1"])
 
     @unittest.skipIf(test_http.what_is_missing(), test_http.what_is_missing())
     def test_over_a_web_server(self):
         """As over a folder; the word behind the URL is in no line."""
-        key = self.folder / "group.key"
-        key.write_bytes(bytes(range(32)))
-        key.chmod(0o600)
         with test_http.Server() as server:
-            ended = self.launched(PLAIN, more=("--seal", "--key-file", key), join=f"{server.url}?sig={test_http.SECRET}")
+            ended = self.launched(PLAIN, more=self.sealed(), join=f"{server.url}?sig={test_http.SECRET}")
             self.check(*ended, by_hand(self.left("begin"))[-1])
             self.assertNotIn(test_http.SECRET, "".join(ended[1]))
             self.assertEqual(len(server.files), 4)
