@@ -3,12 +3,12 @@
 
     networks_torch.py MODEL STEPS
 
-resnet20 is ResNet-20 for CIFAR (He et al. 2015, option A shortcuts) with 128 images, in the better of both memory layouts.
-lstm-2x650 (35 steps, batch 20) and bilstm-2x256 (200 steps, batch 16) are layers alone, with the sum of the outputs as loss;
-lm-medium is the whole language model of Zaremba et al. (2014) over 10,000 words, with its dropout. lm-transformer is a
-decoder in Llama's shape, of 4 blocks of 256 features and 4 heads, over 10,000 words, with 128 steps of 20 strips; its
-attention is PyTorch's own. All step with SGD, momentum and weight decay; w2v-bert is in w2v_bert_torch.py. Prints one JSON
-object; where PyTorch is missing or too old, {"skipped": why}."""
+resnet20 is ResNet-20 for CIFAR (He et al. 2015, option A shortcuts) with 128 images, in the better of both memory
+layouts. lstm-2x650 (35 steps, batch 20) and bilstm-2x256 (200 steps, batch 16) are layers alone, with the sum of
+the outputs as loss; lm-medium is the whole language model of Zaremba et al. (2014) over 10,000 words, with its
+dropout. lm-transformer is a decoder in Llama's shape, of 4 blocks of 256 features and 4 heads, over 10,000 words,
+with 128 steps of 20 strips; its attention is PyTorch's own. All step with SGD, momentum and weight decay; w2v-bert
+is in w2v_bert_torch.py. Prints one JSON object; where PyTorch is missing or too old, {"skipped": why}."""
 import json
 import os
 import statistics

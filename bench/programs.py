@@ -1,5 +1,5 @@
-"""Programs that train together, and tell in lines of JSON what happens to them: those of bench/changing.py, and those of
-python/tests/test_members.py."""
+"""Programs that train together, and tell in lines of JSON what happens to them: those of bench/changing.py, and
+those of python/tests/test_members.py."""
 import json
 import queue
 import subprocess

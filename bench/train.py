@@ -6,9 +6,10 @@
     PYTHON=venv/bin/python bench/train.py build/thinwire lm-transformer   PyTorch 2.4 or later
     PYTHON=venv/bin/python bench/train.py build/thinwire w2v-bert w2v-bert-no-dropout
 
-PyTorch is whatever PYTHON (default /usr/bin/python3) imports; without it, thinwire's figures stand alone. cpu_ratio compares
-processor time instead of wall time: the figure to look at where others use the machine too. w2v-BERT's size "tiny" takes 64
-seconds of audio a step, and needs build/bench_w2v_bert (cmake --build build --target bench_w2v_bert)."""
+PyTorch is whatever PYTHON (default /usr/bin/python3) imports; without it, thinwire's figures stand alone. cpu_ratio
+compares processor time instead of wall time: the figure to look at where others use the machine too. w2v-BERT's
+size "tiny" takes 64 seconds of audio a step, and needs build/bench_w2v_bert (cmake --build build --target
+bench_w2v_bert)."""
 import argparse
 import json
 import os

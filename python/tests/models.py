@@ -1,5 +1,5 @@
-"""Small models, and what a run of steps leaves. A test that imports this is skipped where there is no torch; and what is
-loaded with it, no rank has to load."""
+"""Small models, and what a run of steps leaves. A test that imports this is skipped where there is no torch; and
+what is loaded with it, no rank has to load."""
 
 import ranks
 
@@ -58,8 +58,9 @@ def wrapped(model, **more):
 
 
 def local_updates(workers, every, steps, takes=lambda step, number: True):
-    """By hand: the shared weights before the first step and after each round, of which the last one ends early. A worker is
-    a module, its optimiser and what computes its loss; all begin alike. `takes`: whether it takes the step."""
+    """By hand: the shared weights before the first step and after each round, of which the last one ends early. A
+    worker is a module, its optimiser and what computes its loss; all begin alike. `takes`: whether it takes the
+    step."""
     shared = [nn.utils.parameters_to_vector(workers[0][0].parameters()).detach()]
     for step in range(1, steps + 1):
         for number, (module, optimiser, loss) in enumerate(workers):
