@@ -126,7 +126,7 @@ def chosen(options: Dict[str, str], rows: List[Row], optimizer: Any, kind: int, 
     plan = planned(options, rows, optimizer, kind, size, line)
     if "keep" in options:
         keep(options["keep"], plan.choice.spec)
-    return plan.choice.spec, (f"auto takes {plan.choice.spec} for a line of {in_words(line)}. {plan.why}")
+    return plan.choice.spec, f"auto takes {plan.choice.spec} for a line of {in_words(line)}. {plan.why}"
 
 
 class Settled(NamedTuple):

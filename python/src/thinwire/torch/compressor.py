@@ -8,7 +8,7 @@ import torch
 
 from .. import gossip_schemes, outers
 from ..comm import Comm
-from ..errors import Error, NonFinite, SpecError
+from ..errors import Error, SpecError
 from ..planning import DOORS, UPDATES, WEIGHTS, can_switch
 from ..reducer import Reducer, regrouped
 from ..spec import adapts, gives_signs, minds_rates, name_of, options_of
