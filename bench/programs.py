@@ -40,7 +40,8 @@ class Programs:
             try:
                 one = self.news.get(timeout=max(0.1, end - time.monotonic()))
             except queue.Empty:
-                raise AssertionError(f"{what} did not come: {self.latest} {self.ends} {self.errors}") from None
+                errors = {member: text[-300:] for member, text in self.errors.items()}
+                raise AssertionError(f"{what} did not come: {self.latest} {self.ends} {errors}") from None
             member, program = one["member"], one.get("is_over")
             if program is None:
                 self.hear(member, one)
