@@ -97,7 +97,7 @@ test-slurm: build
 
 bench: build
 	@bench/codec.sh $(BUILD)/thinwire
-	@bench/train.sh $(BUILD)/thinwire
+	@bench/train.py $(BUILD)/thinwire
 
 # The public headers as pages of HTML, in $(BUILD)/reference/html.
 reference:

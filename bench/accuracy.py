@@ -15,7 +15,6 @@ run is tried once more; after a change to the library, begin with an empty folde
 same as JSON.
 """
 import argparse
-import concurrent.futures
 import json
 import os
 import pathlib
@@ -89,8 +88,7 @@ def train(options, spec, seed):
 def train_all(options, specs):
     """{spec: {seed: summary}}, of the runs that did not fail, and how many did."""
     runs = [(spec, seed) for seed in options.seeds for spec in specs]
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        summaries = list(pool.map(lambda run: train(options, *run), runs))
+    summaries = [train(options, *run) for run in runs]
     found = {spec: {} for spec in specs}
     for (spec, seed), summary in zip(runs, summaries):
         if "failed" not in summary:
@@ -149,7 +147,6 @@ def parse_line():
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seeds", type=lambda words: [int(word) for word in words.split(",")], default=[1, 2, 3],
                         metavar="LIST", help="default 1,2,3")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time, each with its workers' threads")
     parser.add_argument("--train", default="", metavar="OPTIONS", help="more options of thinwire train, in one word")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE")
     options = parser.parse_args()

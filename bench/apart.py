@@ -83,12 +83,7 @@ def train_base(o, path):
 
 
 def sent():
-    """Bytes that left this namespace's card."""
-    for line in Path("/proc/net/dev").read_text().splitlines():
-        name, _, counts = line.partition(":")
-        if name.strip() == "eth0":
-            return int(counts.split()[8])
-    return 0
+    return link.bytes_of_device()[0]
 
 
 def problem(o, base, seed, number, workers):

@@ -15,17 +15,16 @@ bench/link.sh needs."""
 import hashlib
 import json
 import os
-import queue
 import select
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import apart
 import link
+import programs
 
 HOSTS, PORT, SPEC, STOPPED = 6, 7000, "local:every=16", 60.0
 MEETING = ",".join(f"10.77.0.{host + 1}:{PORT}" for host in range(HOSTS))
@@ -76,30 +75,20 @@ def work(o, number, base, rounds):
 # ---- what happens to them -------------------------------------------------------------------------------------------------
 
 
-class Story:
-    def __init__(self, o, base):
-        self.o, self.base, self.name = o, base, os.environ["LINK"]
-        self.programs, self.news, self.latest, self.ends, self.rows = {}, queue.Queue(), {}, {}, []
+class Story(programs.Programs):
+    def __init__(self, base):
+        super().__init__(SECONDS)
+        self.base, self.name, self.rows = base, os.environ["LINK"], []
 
     def begin(self, number, rounds=0):
-        words = ["ip", "netns", "exec", f"{self.name}-{number}", sys.executable, __file__, *sys.argv[1:], "--worker", str(number),
-                 self.base, str(rounds)]
-        program = self.programs[number] = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        threading.Thread(target=lambda: [self.news.put(json.loads(line)) for line in program.stdout], daemon=True).start()
+        self.start(number, ["ip", "netns", "exec", f"{self.name}-{number}", sys.executable, __file__, *sys.argv[1:], "--worker", number,
+                            self.base, rounds])
 
-    def wait(self, is_so, what):
-        end = time.monotonic() + SECONDS
-        while not is_so():
-            try:
-                one = self.news.get(timeout=max(0.1, end - time.monotonic()))
-            except queue.Empty:
-                raise SystemExit(f"{what} did not come within {SECONDS} s: {self.latest} {self.ends}") from None
-            print(one, file=sys.stderr, flush=True)
-            if "theta" in one:
-                self.ends[one["member"]] = one
-            else:
-                one["longest"] = max(one["waited"], self.latest.get(one["member"], {}).get("longest", 0.0))
-                self.latest[one["member"]] = one
+    def hear(self, number, one):
+        print(one, file=sys.stderr, flush=True)
+        if "theta" not in one:
+            one["longest"] = max(one["waited"], self.latest.get(number, {}).get("longest", 0.0))
+        super().hear(number, one)
 
     def happens(self, what, act, left):
         """Until `left`, and nobody else, are in one generation, and a later one than before."""
@@ -124,6 +113,7 @@ class Story:
             os.kill(int(pid), what)
 
     def kill(self, number):
+        self.may_end.add(self.programs[number])
         self.signal(number, signal.SIGKILL)
         self.programs[number].wait()
         del self.latest[number]
@@ -136,10 +126,8 @@ class Story:
         self.network(number, "addr", "add", f"10.77.0.{number + 101}/24", "dev", "eth0")
 
     def finish(self, members):
-        for number in members:
-            self.programs[number].stdin.write("finish\n")
-            self.programs[number].stdin.flush()
-        self.wait(lambda: set(members) <= set(self.ends), "the end")
+        self.tell_to_end(members, "finish")
+        self.may_end.update(self.programs.values())
         ends, self.latest, self.ends = [self.ends[number] for number in members], {}, {}
         return {"members": list(members), "rounds": ends[0]["rounds"], "thetas": sorted({one["theta"] for one in ends}),
                 "loss": ends[0]["loss"], "lost_the_group": {one["member"]: one["lost"] for one in ends},
@@ -179,7 +167,7 @@ def main():
     if "LINK" in os.environ:
         with tempfile.TemporaryDirectory() as folder:
             apart.train_base(o, folder)
-            story = Story(o, folder)
+            story = Story(folder)
             end = disturbed(story)
             say(gbit=o.rate, ms=o.delay, spec=SPEC, grace=o.timeout, events=story.rows, disturbed=end,
                 undisturbed=undisturbed(story, end["rounds"]))

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """Gradient compression as it is usually written in PyTorch, the yardstick for `thinwire bench codec`.
 
+    codec_torch.py COUNT DENSITY
+
 Each function is one worker's step on the CPU: from a gradient to what would be sent, the residual left behind. What is
 sent is not coded into bytes, which thinwire's figures include. Prints one JSON object; without torch, {"skipped": why}.
 """
-import argparse
 import json
 import math
 import os
@@ -12,12 +13,19 @@ import statistics
 import sys
 import time
 
+os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is loaded
+try:
+    import torch
+except ImportError as missing:
+    print(json.dumps({"skipped": f"torch cannot be imported: {missing}"}))
+    sys.exit()
+
 
 class Steps:
     """The steps and what they remember between calls."""
 
-    def __init__(self, torch, count, density):
-        self.torch, self.k = torch, math.ceil(count * density)
+    def __init__(self, count, density):
+        self.k = math.ceil(count * density)
         self.momentum, self.residual = torch.zeros(count), torch.zeros(count)
 
     def correct_momentum(self, gradient):
@@ -26,7 +34,7 @@ class Steps:
 
     def sampled_threshold(self):
         sample = self.residual[::100].abs()
-        return self.torch.topk(sample, max(1, self.k // 100), sorted=False).values.min()
+        return torch.topk(sample, max(1, self.k // 100), sorted=False).values.min()
 
     def dgc_masked(self, gradient):
         self.correct_momentum(gradient)
@@ -39,7 +47,7 @@ class Steps:
 
     def dgc_topk(self, gradient):
         self.correct_momentum(gradient)
-        index = self.torch.topk(self.residual.abs(), self.k, sorted=False).indices
+        index = torch.topk(self.residual.abs(), self.k, sorted=False).indices
         values = self.residual[index]
         self.residual[index] = 0
         self.momentum[index] = 0
@@ -47,7 +55,7 @@ class Steps:
 
     def topk(self, gradient):
         self.residual.add_(gradient)
-        index = self.torch.topk(self.residual.abs(), self.k, sorted=False).indices
+        index = torch.topk(self.residual.abs(), self.k, sorted=False).indices
         values = self.residual[index]
         self.residual[index] = 0
         return index, values
@@ -64,7 +72,7 @@ class Steps:
         positive = self.residual >= 0
         total, above = self.residual.sum(), self.residual.clamp(min=0).sum()
         ups = positive.sum()
-        sent = self.torch.where(positive, above / ups, (total - above) / (positive.numel() - ups))
+        sent = torch.where(positive, above / ups, (total - above) / (positive.numel() - ups))
         self.residual.sub_(sent)
         return sent
 
@@ -78,12 +86,12 @@ class Steps:
         """Stochastic rounding to 127 levels of the norm (Alistarh et al. 2017)."""
         level = gradient.abs().mul_(127 / gradient.norm())
         lower = level.floor()
-        lower.add_(self.torch.rand_like(level) < level.sub_(lower))
-        return lower.mul_(gradient.sign()).to(self.torch.int8)
+        lower.add_(torch.rand_like(level) < level.sub_(lower))
+        return lower.mul_(gradient.sign()).to(torch.int8)
 
     def terngrad(self, gradient):
         chance = gradient.abs().div_(gradient.abs().max())
-        return gradient.sign().mul_(self.torch.rand_like(chance) < chance).to(self.torch.int8)
+        return gradient.sign().mul_(torch.rand_like(chance) < chance).to(torch.int8)
 
 
 # (thinwire's scheme, the step it is compared with, what that step is)
@@ -100,9 +108,12 @@ COMPARED = [
 ]
 
 
-def median_ms(step, gradients, repetitions):
+REPETITIONS = 5
+
+
+def median_ms(step, gradients):
     times = []
-    for i in range(repetitions + 2):  # the first two are warm-up
+    for i in range(REPETITIONS + 2):  # the first two are warm-up
         gradient = gradients[i % len(gradients)]
         start = time.perf_counter()
         step(gradient)
@@ -110,30 +121,15 @@ def median_ms(step, gradients, repetitions):
     return statistics.median(times[2:])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=25600000)
-    parser.add_argument("--density", type=float, default=0.001)
-    parser.add_argument("--repetitions", type=int, default=5)
-    options = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is loaded
-    try:
-        import torch
-    except ImportError as error:
-        print(json.dumps({"skipped": f"torch cannot be imported: {error}"}))
-        return 0
+def main(count, density):
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    values = torch.distributions.Laplace(0, 1).sample((options.count + 1024,))
-    gradients = [values[shift:shift + options.count] for shift in (0, 592, 160, 752, 320)]
-    results = []
-    for codec, name, what in COMPARED:
-        step = getattr(Steps(torch, options.count, options.density), name)
-        results.append({"codec": codec, "step": what, "encode_ms": median_ms(step, gradients, options.repetitions)})
-    print(json.dumps({"torch": torch.__version__, "threads": torch.get_num_threads(), "count": options.count,
-                      "density": options.density, "results": results}))
-    return 0
+    values = torch.distributions.Laplace(0, 1).sample((count + 1024,))
+    gradients = [values[shift:shift + count] for shift in (0, 592, 160, 752, 320)]
+    results = [{"codec": codec, "step": what, "encode_ms": median_ms(getattr(Steps(count, density), name), gradients)}
+               for codec, name, what in COMPARED]
+    print(json.dumps({"torch": torch.__version__, "results": results}))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(int(sys.argv[1]), float(sys.argv[2]))

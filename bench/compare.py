@@ -206,7 +206,7 @@ def simulate(options, arm, table, step_time, link, slow):
 
 def add_times(options, arms, table):
     """The pass of the worker alone is nobody's but its own, and so the step of all."""
-    step_time = options.step_time or min(one["pass"] for one in arms[0]["runs"])
+    step_time = min(one["pass"] for one in arms[0]["runs"])
     for arm in arms:
         arm["seconds"] = {name: simulate(options, arm, table, step_time, link, False) for name, link in LINES.items()}
         arm["seconds"]["slow_worker"] = simulate(options, arm, table, step_time, LINES["fast"], True)
@@ -281,7 +281,6 @@ def main():
     parser.add_argument("--steps", type=int, help="(default: 600; with --quick 60)")
     parser.add_argument("--seeds", type=int, help="(default: 3; with --quick 2)")
     parser.add_argument("--grid", help="times the rate of the task, with commas (default: 0.5,1,2,4; with --quick 1)")
-    parser.add_argument("--step-time", type=float, default=0, help="seconds of a pass (default: what the one worker alone takes here)")
     parser.add_argument("--also", action="append", default=[], metavar="PLUGIN:SPEC", help="one more arm; without PLUGIN one of ours")
     parser.add_argument("--failures", action="store_true", help="lose a worker and take in another one, too; needs --text and PyTorch")
     parser.add_argument("--quick", action="store_true")

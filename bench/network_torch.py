@@ -10,7 +10,6 @@ import dataclasses
 import inspect
 import json
 import os
-import pathlib
 import statistics
 import time
 
@@ -19,6 +18,7 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
+import link
 import network_tasks as tasks
 
 UNMEASURED = 3  # DDP makes its buckets anew in the second step
@@ -119,15 +119,6 @@ class Way:
 
 
 # ---- what is measured ------------------------------------------------------------------------------------------------
-
-def bytes_of_device():
-    """Sent and received by this rank's device so far, headers and all."""
-    for line in pathlib.Path("/proc/self/net/dev").read_text().splitlines():
-        name, _, counts = line.partition(":")
-        if name.strip() == "eth0":
-            return int(counts.split()[8]), int(counts.split()[0])
-    return 0, 0
-
 
 def largest(values):
     """Of each value the largest of any rank."""
@@ -237,9 +228,9 @@ class Exchange:
         steps = int(largest([min(self.options.steps, max(2, self.options.seconds / max(warm, 1e-9)))])[0])
         dist.barrier()
         self.python.clear()
-        before = bytes_of_device()
+        before = link.bytes_of_device()
         seconds = largest([self.step() for _ in range(steps)])
-        sent, received = (now - then for now, then in zip(bytes_of_device(), before))
+        sent, received = (now - then for now, then in zip(link.bytes_of_device(), before))
         count = steps * self.way.period
         sent, received, python = largest([sent / count, received / count, statistics.median(self.python)])
         self.way.finish()

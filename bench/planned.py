@@ -18,6 +18,7 @@ import sys
 import tempfile
 
 LINK = pathlib.Path(__file__).with_name("link.sh")
+PLANNED = 5000  # steps of the run that is planned
 
 
 def burst(rate):
@@ -49,7 +50,7 @@ def judge(rows, chosen, seconds):
 
 
 def at_rate(arguments, rate, folder):
-    plan = run(arguments, rate, folder, "plan", *arguments.task, "--steps", str(arguments.planned))
+    plan = run(arguments, rate, folder, "plan", *arguments.task, "--steps", str(PLANNED))
     rows = [row for row in plan["candidates"] if "left_out" not in row and row["sync"] not in ("dgc", "adpsgd-random")]
     for row in rows:
         step, passed = measure(arguments, rate, folder, row["sync"])
@@ -73,7 +74,6 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rates", default="10mbit,100mbit,1gbit")
     parser.add_argument("--steps", type=int, default=20, help="of a candidate that exchanges in every step")
-    parser.add_argument("--planned", type=int, default=5000, help="steps of the run that is planned")
     parser.add_argument("--json", help="a file")
     arguments, arguments.task = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -31,6 +31,7 @@ import sys
 from typing import NamedTuple
 
 LISTS = (1, 2, 3)
+LONGER_STEPS, SYNC_STEPS = 20000, 1500
 ENCODERS = {  # what is pre-trained, on which list, and with which options
     "w2v1": ("unlabelled.json", []),
     "w2v2": ("unlabelled.json", ["--seed", "2"]),
@@ -75,7 +76,7 @@ VARIED = shlex.split("--dropout 0.1 --tempo 0.1 --time-masks 2 --time-mask 10 --
 def compressed(options, name, sync):
     return Run(f"sync-{name}", "sync", ["w2v-bert", "--data", str(options.speech / "unlabelled.json"), "--test",
                                         str(options.speech / "unlabelled-test.json"), "--workers", "4", "--batch", "4",
-                                        "--steps", str(options.sync_steps), "--sync", sync])
+                                        "--steps", str(SYNC_STEPS), "--sync", sync])
 
 
 def plan(options):
@@ -87,7 +88,7 @@ def plan(options):
     runs += [compressed(options, name, sync) for name, sync in SYNCS.items()]
     runs += [tune(options, kind, minutes, number, encoder=kind if kind == "w2v1" else None)
              for minutes in (1, 10) for kind in ("scratch", "w2v1") for number in LISTS]
-    runs += [tune(options, "longer", 5, number, steps=options.longer_steps) for number in LISTS]
+    runs += [tune(options, "longer", 5, number, steps=LONGER_STEPS) for number in LISTS]
     for name in ENCODERS:
         if name != "w2v1":
             runs += [pretrain(options, name), *(tune(options, name, 5, number, encoder=name) for number in LISTS)]
@@ -211,8 +212,6 @@ def read_options():
     parser.add_argument("--only", default="", help="the runs whose name holds this")
     parser.add_argument("--steps", type=int, default=6000, help="of pre-training, 64 seconds of sound each")
     parser.add_argument("--tuning-steps", type=int, default=2000)
-    parser.add_argument("--longer-steps", type=int, default=20000)
-    parser.add_argument("--sync-steps", type=int, default=1500)
     parser.add_argument("--list", action="store_true", help="say what there is to do, and do nothing")
     parser.add_argument("--table", action="store_true", help="make no run")
     parser.add_argument("--json", type=pathlib.Path)

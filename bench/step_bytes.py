@@ -14,7 +14,6 @@ import argparse
 import collections
 import ctypes
 import functools
-import json
 import os
 import pathlib
 import random
@@ -145,19 +144,14 @@ def main():
     parser.add_argument("--specs", nargs="+", default=SPECS, metavar="SPEC", help=" ".join(SPECS))
     parser.add_argument("--workers", nargs="+", type=int, default=[2, 4], metavar="N", help="(default 2 4)")
     parser.add_argument("--library", default=str(ROOT / "build/libthinwire.so.0"), help="(default build/libthinwire.so.0)")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the bytes there, too")
     options = parser.parse_args()
     os.environ["THINWIRE_LIBRARY"] = options.library
     sys.path.insert(0, str(ROOT / "python/src"))
     print("| parameters that are trained | scheme | MB per step | " + " | ".join(f"s at {name}" for name in RATES) + " |")
     print("|---|---|" + "---:|" * (1 + len(RATES)))
-    results = {}
     for name in options.models:
-        results[name] = {spec: [bytes_per_step(spec, MODELS[name][1], workers) for workers in options.workers]
-                         for spec in options.specs}
-        print_rows(name, results[name])
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+        print_rows(name, {spec: [bytes_per_step(spec, MODELS[name][1], workers) for workers in options.workers]
+                          for spec in options.specs})
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
     bench/straggler.py --train "--model cnn --lr 0.03"       with other options of thinwire train image
 
 The loss is rank 0's, a mean over the last --window recorded steps, each of its own batch; the clock begins with the
-first step. A run is interrupted as soon as it is there. Prints a table, and JSON with --json.
+first step. A run is interrupted as soon as it is there. Prints a table.
 """
 import argparse
 import collections
@@ -77,7 +77,6 @@ def parse_line():
     parser.add_argument("--epochs", type=int, default=3, help="to give up after (default 3)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--train", default="", metavar="OPTIONS", help="more options of thinwire train, in one word")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE")
     return parser.parse_args()
 
 
@@ -96,8 +95,6 @@ def main():
         else:
             ratio = f"{result['seconds'] / first:.2f}" if first else "-"
             print(f"| `{result['sync']}` | {result['seconds']:.1f} | {result['steps']} | {ratio} |")
-    if options.json:
-        options.json.write_text(json.dumps({"loss": options.loss, "slow": options.slow, "results": results}) + "\n")
     return 0 if all(result["seconds"] is not None for result in results) else 1
 
 

@@ -1,19 +1,21 @@
 #!/usr/bin/python3
-"""w2v-BERT's size "tiny" in PyTorch: the yardstick of bench_w2v_bert, and a check of what it computes.
+"""w2v-BERT's size "tiny" in PyTorch, 2.0 or later: the yardstick of bench_w2v_bert (bench/train.py), and a check of it.
 
-    w2v_bert_torch.py --steps N --dropout P    times training steps on 64 seconds of made-up features, one thread
-    w2v_bert_torch.py --check FOLDER           takes the step that bench_w2v_bert left there, and compares
+    w2v_bert_torch.py build/bench_w2v_bert
 
-Prints one JSON object; where torch is missing, {"skipped": why}."""
+Both take one step from the same weights: their three losses have to agree to 1e-4, and their gradients to 1e-3 of each
+tensor's length. Prints JSON."""
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import pathlib
-import statistics
+import subprocess
 import sys
-import time
+import tempfile
+
+import torch
+from torch import nn
+from torch.nn import functional
 
 CROPS, LENGTH, FEATURES, CHANNELS, WIDTH, HEADS, KERNEL = 16, 400, 40, 32, 128, 4, 15
 CONTRASTIVE, MASKED, CODES, CODE_WIDTH, COMPARED = 4, 4, 128, 128, 64
@@ -21,10 +23,8 @@ TEMPERATURE, SIMILARITY, DIVERSITY = 0.8, 0.1, 0.1
 ROWS, INPUTS = LENGTH // 4, CHANNELS * FEATURES // 4
 
 
-def build(torch, dropout: float):
+def build(dropout: float):
     """The model; its parameters have the names and shapes of thinwire's."""
-    nn, functional = torch.nn, torch.nn.functional
-
     class Part(nn.Module):
         """Named parts, and nothing else."""
 
@@ -138,7 +138,7 @@ def build(torch, dropout: float):
     return Model()
 
 
-def draw(torch):
+def draw():
     """Features, hidden rows, what covers them, and noise: as many as thinwire draws."""
     begins = torch.rand(CROPS, ROWS) < 0.12
     covered = torch.stack([torch.nn.functional.pad(begins, (shift, 0))[:, :ROWS] for shift in range(5)]).any(0)
@@ -147,32 +147,25 @@ def draw(torch):
     return hidden, 0.1 * torch.randn(CROPS * ROWS, INPUTS), noise
 
 
-def measure(torch, steps: int, dropout: float) -> dict[str, object]:
-    """Medians of some steps' wall and processor time."""
+def training(dropout: float):
+    """A model, its loss on made-up features, and its optimiser."""
     torch.manual_seed(1)
-    model = build(torch, dropout)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-6)
+    model = build(dropout)
     frames = torch.randn(CROPS, LENGTH, FEATURES)
-    wall, processor = [], []
-    for _ in range(steps + 2):  # the first two are warm-up
-        start, processor_start = time.perf_counter(), time.process_time()
-        optimiser.zero_grad(set_to_none=True)
-        contrastive, diversity, masked = model(frames, *draw(torch))
-        (contrastive + DIVERSITY * diversity + masked).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
-        optimiser.step()
-        wall.append(time.perf_counter() - start)
-        processor.append(time.process_time() - processor_start)
-    return {"step_ms": 1e3 * statistics.median(wall[2:]), "step_cpu_ms": 1e3 * statistics.median(processor[2:]),
-            "parameters": sum(p.numel() for p in model.parameters()), "torch": torch.__version__}
+
+    def loss():
+        contrastive, diversity, masked = model(frames, *draw())
+        return contrastive + DIVERSITY * diversity + masked
+
+    return model, loss, torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-6)
 
 
-def check(torch, folder: pathlib.Path) -> dict[str, object]:
+def check(folder: pathlib.Path) -> dict[str, object]:
     """The same step on the same weights: losses, and how far the gradients of each tensor are from thinwire's."""
     def read(name: str, kind=torch.float32):
         return torch.frombuffer(bytearray((folder / name).read_bytes()), dtype=kind)
 
-    model = build(torch, 0.0)
+    model = build(0.0)
     tensors = [line.split() for line in (folder / "tensors.txt").read_text().splitlines()]
     shapes = [[int(size) for size in sizes] for _, *sizes in tensors]
     sizes = [torch.Size(shape).numel() for shape in shapes]
@@ -193,23 +186,12 @@ def check(torch, folder: pathlib.Path) -> dict[str, object]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--check", type=pathlib.Path)
-    options = parser.parse_args()
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is loaded
-    try:
-        import torch
-        if not hasattr(torch.nn.functional, "scaled_dot_product_attention"):
-            raise ImportError(f"{torch.__version__} is older than 2.0")
-    except ImportError as error:
-        print(json.dumps({"skipped": f"torch cannot be used: {error}"}))
-        return 0
-    torch.set_num_threads(1)
-    done = check(torch, options.check) if options.check else measure(torch, options.steps, options.dropout)
-    print(json.dumps(done))
-    return 0
+    with tempfile.TemporaryDirectory() as folder:
+        ours = json.loads(subprocess.check_output([sys.argv[1], "1", "1", folder]))
+        theirs = check(pathlib.Path(folder))
+    apart = {name: abs(ours[name] - theirs[name]) for name in ("contrastive", "diversity", "masked")}
+    print(json.dumps({"thinwire": ours, "torch": theirs, "apart": apart}))
+    return 0 if max(apart.values()) <= 1e-4 and theirs["gradient_apart"] <= 1e-3 else 1
 
 
 if __name__ == "__main__":

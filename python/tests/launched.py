@@ -3,10 +3,10 @@
 (That of PyTorch 1.13 does not run under Python 3.11: then its part is done here.)"""
 
 import contextlib
+import importlib.util
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -38,6 +38,19 @@ def wait(processes, seconds):
         process.kill()
         process.wait()
     return codes
+
+
+def ends_of(commands, **more):
+    """The exit code of each program, and what it wrote. They run side by side."""
+    processes = [subprocess.Popen(list(map(str, words)), text=True, stdout=subprocess.PIPE, start_new_session=True,
+                                  **{"stderr": subprocess.STDOUT, **more}) for words in commands]
+    try:
+        wrote = [process.communicate(timeout=ranks.SECONDS) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return [process.returncode for process in processes], wrote
 
 
 def started_as_torchrun_does(words, size):
@@ -72,13 +85,28 @@ def folder_with_torchrun(folder):
     return folder
 
 
+def skip_without(framework):
+    if importlib.util.find_spec(framework) is None:
+        print(f"skipped: {framework} is not installed (pip install {framework})")
+        sys.exit(77)
+
+
+def forget_group():
+    """After a run, so that another one may have a group in this process."""
+    import torch.distributed as dist
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    if "accelerate" in sys.modules:  # it remembers the group
+        sys.modules["accelerate.state"].AcceleratorState._reset_state(True)
+
+
 def meet_anew(folder, name, rank, size, prepare=lambda: None):
     """In a process of started_as_torchrun_does, which makes one group after another: all ranks come here, rank 0 does what
     has to be done before, and the next group meets at a place of its own, for a store serves one group."""
     os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
     _meet(folder, name, rank, size)
     if rank == 0:
-        (folder / f"{name}-port").write_text(str(_free_port()))
+        (folder / f"{name}-port").write_text(str(ranks.free_port()))
         prepare()
     _meet(folder, f"{name}-begin", rank, size)
     os.environ["MASTER_PORT"] = (folder / f"{name}-port").read_text()
@@ -88,9 +116,3 @@ def _meet(folder, place, rank, size):
     (folder / f"{place}-{rank}").touch()
     for other in range(size):
         ranks.wait_for(folder / f"{place}-{other}")
-
-
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

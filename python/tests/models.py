@@ -1,9 +1,15 @@
-"""Small models, and what a run of steps leaves."""
+"""Small models, and what a run of steps leaves. A test that imports this is skipped where there is no torch; and
+what is loaded with it, no rank has to load."""
 
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+import ranks
+
+ranks.skip_without_torch()
+
+import thinwire.torch  # noqa: E402
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 
 def small(seed=0):
@@ -19,11 +25,17 @@ def batch(rank, step, rows=8):
     return torch.randn(rows, 3, 8, 8, generator=generator), torch.randint(0, 10, (rows,), generator=generator)
 
 
-def backward(ddp, rank, step):
+def backward(ddp, rank, step, factor=1.0):
+    """With a loss so many times as large."""
     x, y = batch(rank, step)
     loss = nn.functional.cross_entropy(ddp(x), y)
-    loss.backward()
+    (loss * factor).backward()
     return float(loss.detach())
+
+
+def kind_of_gradients(module):
+    sums = [float(gradient.abs().sum()) for gradient in gradients(module).values()]
+    return "nan" if all(one != one for one in sums) else "numbers" if any(sums) else "zero"
 
 
 def gradients(module):
@@ -43,6 +55,30 @@ def train(ddp, optimiser, rank, steps):
 
 def wrapped(model, **more):
     return DistributedDataParallel(model, gradient_as_bucket_view=more.pop("gradient_as_bucket_view", True), **more)
+
+
+def local_updates(workers, every, steps, takes=lambda step, number: True):
+    """By hand: the shared weights before the first step and after each round, of which the last one ends early. A
+    worker is a module, its optimiser and what computes its loss; all begin alike. `takes`: whether it takes the
+    step."""
+    shared = [nn.utils.parameters_to_vector(workers[0][0].parameters()).detach()]
+    for step in range(1, steps + 1):
+        for number, (module, optimiser, loss) in enumerate(workers):
+            optimiser.zero_grad()
+            loss().backward()
+            if takes(step, number):
+                optimiser.step()
+        if step % every == 0 or step == steps:
+            shared.append(sum(nn.utils.parameters_to_vector(one.parameters()).detach() for one, *_ in workers) / len(workers))
+            for module, *_ in workers:
+                nn.utils.vector_to_parameters(shared[-1].clone(), module.parameters())
+    return shared
+
+
+def attached(model, spec, ddp_more=None, **more):
+    """In a DistributedDataParallel, and its compressor."""
+    ddp = wrapped(model, **(ddp_more or {}))
+    return ddp, thinwire.torch.attach(ddp, spec, **{"banner": False, "timeout": ranks.SECONDS, **more})
 
 
 def same_everywhere(module):

@@ -11,11 +11,12 @@ import multiprocessing
 import os
 import pathlib
 import pickle
+import socket
 import sys
 import tempfile
+import threading
 import time
 import traceback
-import unittest
 import weakref
 
 SOURCES = pathlib.Path(__file__).resolve().parent.parent / "src"
@@ -83,6 +84,43 @@ def on_ranks(size, function, *arguments):
         return crew.results()
 
 
+def on_threads(size, play):
+    """What play(rank, comm) gives on each rank of a group inside this process, or the error that it ends with."""
+    import thinwire
+    outcomes = [None] * size
+
+    def run(rank, comm):
+        try:
+            outcomes[rank] = play(rank, comm)
+        except Exception as error:
+            outcomes[rank] = error
+        finally:
+            comm.close()
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(thinwire.Comm.threads(size))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    return outcomes
+
+
+def refused(act):
+    """What thinwire says of it; nothing, where it is done."""
+    import thinwire
+    try:
+        act()
+    except thinwire.Error as error:
+        return str(error)
+    return ""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def reached(name):
     """Says that this rank came to `name`."""
     (pathlib.Path(FOLDER) / f"{name}{RANK}").touch()
@@ -103,14 +141,6 @@ def wait_for(path, seconds=SECONDS):
 
 FOLDER, RANK = "", 0
 WHOLE_END = False  # whether this rank ends as Python does, with all that is left in it
-
-
-def main():
-    """At the end of each test file. What is loaded here, no rank has to load."""
-    skip_without_torch()
-    import models  # noqa: F401
-    import thinwire.torch  # noqa: F401
-    unittest.main()
 
 
 def play(rank, size, folder, function, arguments):

@@ -3,7 +3,6 @@
 last digit. theta is where the rounds' means have taken it, whoever gave to them, and the same on all."""
 
 import ctypes
-import socket
 import struct
 import threading
 import unittest
@@ -21,12 +20,6 @@ from thinwire.table import Entry
 WEIGHTS, SECONDS = 64, 120
 SPARSE = ",density=0.1,min_dims=1,min_elements=1"
 KEY = b"what all members know, 32 letters"
-
-
-def meeting():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
 
 
 def held_back(loop):
@@ -109,7 +102,7 @@ class Member(threading.Thread):
 
 class ChangingTest(unittest.TestCase):
     def begin(self, spec, count, tcp=thinwire.Tcp(bind="127.0.0.1", key=KEY), unit=1):
-        members = [Member(meeting(), spec, unit, tcp)]
+        members = [Member(f"127.0.0.1:{ranks.free_port()}", spec, unit, tcp)]
         members[0].wait(1)
         for number in range(1, count):
             members.append(Member(members[-1].address, spec, unit * 2 ** number, tcp))
@@ -208,7 +201,7 @@ class ChangingTest(unittest.TestCase):
                 self.end(members, max(member.loop.stats()["rounds"] for member in members) + 10)
                 saved = [member.saved for member in members]
                 self.assertEqual(len({theta_of(state) for state in saved}), 1)
-                at = meeting()
+                at = f"127.0.0.1:{ranks.free_port()}"
                 again = [Member(at, spec, 1, thinwire.Tcp(bind="127.0.0.1"), saved[1])]
                 again += [Member(again[0].address, spec, 2, thinwire.Tcp(bind="127.0.0.1"), saved[k]) for k in (0, 2)]
                 for member in again:

@@ -8,7 +8,12 @@ import pathlib
 import tempfile
 import unittest
 
+import models
 import ranks
+import thinwire.torch
+import torch
+import torch.distributed as dist
+from thinwire.torch._checkpoints import Checkpoints, Place, Record
 
 SPEC = "topk:density=0.02,min_dims=0,min_elements=1"
 
@@ -17,27 +22,20 @@ class Run:
     """A model whose gradients are exchanged, with its checkpoints."""
 
     def __init__(self, rank, forget_lost=False, spec=SPEC):
-        import models
-        import thinwire.torch
-        from thinwire.torch._checkpoints import Checkpoints
         self.rank, self.ddp = rank, models.wrapped(models.small())
         self.compressor = thinwire.torch.attach(self.ddp, spec, banner=False, timeout=ranks.SECONDS)
         self.checkpoints = Checkpoints(self.compressor, forget_lost)
 
     def steps(self, count=2):
-        import models
         for step in range(count):
             models.backward(self.ddp, self.rank, step)
 
     def save(self, folder, step):
-        from thinwire.torch._checkpoints import Place
         self.checkpoints.save(Place(pathlib.Path(folder)), self.checkpoints.record(step))
         return tuple(self.checkpoints.record(step))
 
     def load(self, folder, record=None):
         """What this rank was told, by an error or on stderr."""
-        import thinwire
-        from thinwire.torch._checkpoints import Place, Record
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
             try:
@@ -48,8 +46,6 @@ class Run:
 
     def held(self):
         """What all ranks together hold back."""
-        import torch
-        import torch.distributed as dist
         state = self.compressor.state_dict()
         all_of_it = torch.cat([state[name].reshape(-1).double() for name in sorted(state) if name.startswith("residual/")])
         dist.all_reduce(all_of_it)
@@ -118,7 +114,6 @@ def refused(rank, size, folders, record):
 
 
 def place_of(folder):
-    from thinwire.torch._checkpoints import Place
     return Place(folder)
 
 
@@ -171,7 +166,6 @@ class CheckpointsTest(unittest.TestCase):
                       "forget_lost=True goes on without it", alone[0])
 
     def test_a_machine_that_is_gone_for_good(self):
-        import torch
         folders = self.folders(2)
         held = ranks.on_ranks(2, saves, folders)[0][0]
         for lost in range(2):
@@ -216,4 +210,4 @@ class CheckpointsTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ranks.main()
+    unittest.main()

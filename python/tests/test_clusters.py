@@ -7,7 +7,6 @@ import pathlib
 import random
 import re
 import sys
-import threading
 import unittest
 
 import launched
@@ -17,26 +16,6 @@ import thinwire
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "clusters.py"
 SMALL = "--steps 12 --average 5 --width 32 --layers 1 --heads 2 --length 32 --batch 4"
 ELEMENTS = 420
-
-
-def play_on_threads(size, play):
-    """What play(rank, comm) gives on each rank, or the Error that it ended with."""
-    results = [None] * size
-    comms = thinwire.Comm.threads(size)
-
-    def act(rank):
-        with comms[rank] as comm:
-            try:
-                results[rank] = play(rank, comm)
-            except thinwire.Error as error:
-                results[rank] = error
-
-    threads = [threading.Thread(target=act, args=(rank,)) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(ranks.SECONDS)
-    return results
 
 
 def drawn_cut(draw, cluster):
@@ -64,13 +43,13 @@ class CoreTest(unittest.TestCase):
                     here.average([value.buffer_info()[0] for value in values])
                 return [list(value) for value in values]
 
-            for (_, ranges), got in zip(members, play_on_threads(len(members), play)):
+            for (_, ranges), got in zip(members, ranks.on_threads(len(members), play)):
                 self.assertEqual(got, [mean[first:first + count] for first, count in ranges])
 
     def test_a_gap_is_told_on_every_rank(self):
         def play(rank, comm):
             thinwire.Clusters(comm, rank, ELEMENTS, [(0, ELEMENTS - rank)])
-        for error in play_on_threads(2, play):
+        for error in ranks.on_threads(2, play):
             self.assertRegex(str(error), "no rank of cluster 1 holds elements 419 to 419")
 
     def test_a_number_of_addresses_is_checked(self):
@@ -149,11 +128,7 @@ def refused(rank, size):
         elif rank == 1 and wrong == "dtype":
             parts["second"].half()
         cluster = "1" if rank == 1 and wrong == "number" else rank
-        try:
-            thinwire.torch.Clusters(torch.nn.Sequential(parts), cluster, timeout=ranks.SECONDS).close()
-            said.append("")
-        except thinwire.Error as error:
-            said.append(str(error))
+        said.append(ranks.refused(lambda: thinwire.torch.Clusters(torch.nn.Sequential(parts), cluster, timeout=ranks.SECONDS).close()))
     return said
 
 

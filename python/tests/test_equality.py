@@ -1,43 +1,45 @@
 #!/usr/bin/env python3
 """What comes out of a backward pass is what the library gives for the same gradients, bit for bit."""
 
+import copy
 import unittest
+from inspect import signature
 
+import models
 import ranks
+import thinwire.torch
+import torch
+from thinwire.torch import _parameters, _transport
+from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 6
 SCHEMES = ["dgc:density=0.02,warmup_steps=2", "dgc:density=0.02,warmup_steps=0,clip=1", "scalecom:rate=50,warmup_steps=2",
            "sdagc:density=0.02,warmup_steps=2", "fp16", "bf16", "powersgd:rank=2", "topk:density=0.05", "sign", "qsgd",
            "adacomp"]
+EVERYTHING = "topk:density=0.05,min_dims=0,min_elements=1"
 
 
 def by_hand(rank, size, reducer, names, given):
-    """The reducer's answer to these gradients, without any DDP."""
-    copies = [given[name].clone() for name in names]
+    """The reducer's answer to these gradients, as they lie in memory, without any DDP."""
+    copies = [given[name].clone(memory_format=torch.preserve_format) for name in names]
     for i, copy in enumerate(copies):
         reducer.submit(i, copy.data_ptr())
     reducer.wait()
     return dict(zip(names, copies))
 
 
-def compare_with_reducer(rank, size, schemes, more):
+def compare_with_reducer(rank, size, schemes, layout, more):
     """For each scheme the largest difference to a reducer that is given the gradients of each rank's own."""
-    import copy
-
-    import models
-    import thinwire
-    import thinwire.torch
-    import torch
-    from thinwire.torch import _transport
     differences = {}
     for scheme in schemes:
-        model = models.small()
+        model = models.small().to(memory_format=getattr(torch, layout))
         ddp = models.wrapped(copy.deepcopy(model), **more)
         alone = copy.deepcopy(model)
         compressor = thinwire.torch.attach(ddp, scheme, banner=False, timeout=ranks.SECONDS)
         comm = _transport.with_comm("tcp", None, _transport.Limits(ranks.SECONDS), lambda comm: comm)
         names = [name for name, _ in alone.named_parameters()]
-        reducer = thinwire.Reducer(comm, scheme, [(n, tuple(p.shape)) for n, p in alone.named_parameters()])
+        shapes = {n: p.permute(_parameters.order_in_memory(p)).shape for n, p in alone.named_parameters()}
+        reducer = thinwire.Reducer(comm, scheme, list(shapes.items()))
         worst = 0.0
         for step in range(STEPS):
             ddp.zero_grad()
@@ -61,10 +63,6 @@ def compare_with_reducer(rank, size, schemes, more):
 
 
 def compare_with_ddp(rank, size, spec):
-    import copy
-
-    import models
-    import thinwire.torch
     model = models.small()
     plain, ours = models.wrapped(copy.deepcopy(model)), models.wrapped(copy.deepcopy(model))
     compressor = thinwire.torch.attach(ours, spec, banner=False, timeout=ranks.SECONDS)
@@ -78,8 +76,8 @@ def compare_with_ddp(rank, size, spec):
 
 
 class EqualityTest(unittest.TestCase):
-    def assert_bit_equal(self, size, schemes, **more):
-        for result in ranks.on_ranks(size, compare_with_reducer, schemes, more):
+    def assert_bit_equal(self, size, schemes, layout="contiguous_format", **more):
+        for result in ranks.on_ranks(size, compare_with_reducer, schemes, layout, more):
             self.assertEqual(result, dict.fromkeys(schemes, 0.0))
 
     def test_every_scheme_on_two_ranks(self):
@@ -88,8 +86,11 @@ class EqualityTest(unittest.TestCase):
     def test_every_scheme_on_four_ranks(self):
         self.assert_bit_equal(4, SCHEMES[:7])
 
+    def test_with_channels_last(self):
+        self.assert_bit_equal(2, [EVERYTHING, *SCHEMES[:2]], "channels_last")
+
     def test_with_many_small_buckets(self):
-        self.assert_bit_equal(2, SCHEMES[:2], bucket_cap_mb=0.01, gradient_as_bucket_view=False)
+        self.assert_bit_equal(2, [EVERYTHING, *SCHEMES[:2]], bucket_cap_mb=0.01, gradient_as_bucket_view=False)
 
     def test_with_a_static_graph(self):
         self.assert_bit_equal(2, SCHEMES[:1], static_graph=True)
@@ -98,9 +99,6 @@ class EqualityTest(unittest.TestCase):
         self.assert_bit_equal(2, SCHEMES[:1], find_unused_parameters=True)
 
     def test_with_gradients_copied_together(self):
-        from inspect import signature
-
-        from torch.nn.parallel import DistributedDataParallel
         if "batched_grad_copy" not in signature(DistributedDataParallel.__init__).parameters:
             self.skipTest("this torch copies one by one")
         self.assert_bit_equal(2, SCHEMES[:1], batched_grad_copy=True)
@@ -113,4 +111,4 @@ class EqualityTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ranks.main()
+    unittest.main()

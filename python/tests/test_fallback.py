@@ -6,12 +6,16 @@ import contextlib
 import copy
 import io
 import unittest
-import unittest.mock
+from unittest import mock
 
+import models
 import ranks
-
-if not ranks.torch_is_missing():
-    import torch
+import thinwire.torch
+import torch
+import torch.distributed as dist
+from test_ddp import TwoParts, inputs
+from test_faults import Scaler
+from thinwire.torch import _costs, _parameters, _transport
 
 SLOW, FAST = (2.0, 1.0), (1.0, 2.0)  # seconds by the scheme and by torch
 DGC = "dgc:density=0.05,warmup_steps=0"
@@ -19,13 +23,9 @@ DGC = "dgc:density=0.05,warmup_steps=0"
 
 def attached(model, spec, seconds=SLOW, ddp_more=None, **more):
     """As if the exchange had taken so long. None: as it is."""
-    import models
-    import thinwire.torch
-    from thinwire.torch import _costs
-    ddp = models.wrapped(model, **(ddp_more or {}))
-    known = unittest.mock.patch.object(_costs, "measured", lambda *_: _costs.Costs(*seconds))
+    known = mock.patch.object(_costs, "measured", lambda *_: _costs.Costs(*seconds))
     with known if seconds else contextlib.nullcontext():
-        return ddp, thinwire.torch.attach(ddp, spec, **{"fallback": True, "banner": False, "timeout": ranks.SECONDS, **more})
+        return models.attached(model, spec, ddp_more, **{"fallback": True, **more})
 
 
 # What is measured
@@ -41,8 +41,6 @@ class Clock:
 
     @contextlib.contextmanager
     def runs(self):
-        import torch.distributed as dist
-        from thinwire.torch import _costs
         wait, all_reduce = _costs.Reducer.wait, dist.all_reduce
 
         def waits(reducer):
@@ -54,14 +52,13 @@ class Clock:
             self.elements.append(values.numel())
             return all_reduce(values, **more)
 
-        with unittest.mock.patch.object(_costs, "time", self), unittest.mock.patch.object(_costs.Reducer, "wait", waits), \
-                unittest.mock.patch.object(dist, "all_reduce", reduces):
+        with mock.patch.object(_costs, "time", self), mock.patch.object(_costs.Reducer, "wait", waits), \
+                mock.patch.object(dist, "all_reduce", reduces):
             yield
 
 
 def decided(rank, size, scheme, dense):
     """Each rank is slower than the one before; what all of them are told, and take."""
-    import models
     clock = Clock(scheme * (1 + rank), dense * (1 + rank))
     with clock.runs():
         ddp, compressor = attached(models.small(), DGC, None)
@@ -69,18 +66,16 @@ def decided(rank, size, scheme, dense):
 
 
 def really_measured(rank, size):
-    import models
     ddp, compressor = attached(models.small(), DGC, None)
     return compressor.costs, compressor.dense
 
 
 def cut(rank, size):
     """A table of more than the sample, and a slow line: what is exchanged to know."""
-    from thinwire.torch import _costs, _parameters, _transport
     module = torch.nn.ModuleList([torch.nn.Linear(64, 100), torch.nn.Linear(1024, 512, bias=False), torch.nn.Linear(9, 9)])
     rows, _ = _parameters.table_of(module)
     comm = _transport.with_comm("tcp", None, _transport.Limits(ranks.SECONDS), lambda comm: comm)
-    with unittest.mock.patch.object(_costs, "SAMPLE", 6500 + 10 * 1024 + 5):
+    with mock.patch.object(_costs, "SAMPLE", 6500 + 10 * 1024 + 5):
         sample = _costs.sample_of(rows)
         clock = Clock(1.0, 1e-3)  # both are long
         with clock.runs():
@@ -90,11 +85,9 @@ def cut(rank, size):
 
 def leaves_no_trace(rank, size):
     """A run whose exchange was measured and kept, and one that was not measured: the same bits."""
-    import models
     model, ends = models.small(), []
     for more in ({"seconds": None}, {"fallback": False}):
-        from thinwire.torch import _costs
-        with unittest.mock.patch.object(_costs.Costs, "scheme_pays", True):
+        with mock.patch.object(_costs.Costs, "scheme_pays", True):
             ddp, compressor = attached(copy.deepcopy(model), "dgc:density=0.02,warmup_steps=2", **more)
         optimiser = torch.optim.SGD(ddp.parameters(), lr=0.05)
         models.train(ddp, optimiser, rank, range(4))
@@ -106,10 +99,9 @@ def leaves_no_trace(rank, size):
 
 def not_alike(rank, size):
     """One rank alone wants no fallback: nobody measures, and nobody waits for a measurement."""
-    import models
     ddp, compressor = attached(models.small(), DGC, fallback=rank == 0)
     models.backward(ddp, rank, 0)
-    with unittest.mock.patch.dict("os.environ", THINWIRE_FALLBACK="on"):
+    with mock.patch.dict("os.environ", THINWIRE_FALLBACK="on"):
         unless_told = attached(models.small(), DGC, fallback=None)[1].dense
         ratio = attached(models.small(), DGC, fallback=None, expect_ratio=2)[1].dense
     return compressor.dense, compressor.costs, unless_told, ratio
@@ -119,8 +111,6 @@ def not_alike(rank, size):
 
 def with_momentum(rank, size, nesterov):
     """Beside plain DDP with the momentum in the optimiser, what differs at the end, and how far it went."""
-    import models
-    import thinwire.torch
     model = models.small().eval()
     plain = models.wrapped(copy.deepcopy(model))
     ddp, compressor = attached(copy.deepcopy(model), f"{DGC},nesterov={'on' if nesterov else 'off'}")
@@ -133,7 +123,6 @@ def with_momentum(rank, size, nesterov):
 
 def without_momentum(rank, size):
     """Every gradient is plain DDP's, bit for bit."""
-    import models
     model = models.small()
     plain, same = models.wrapped(copy.deepcopy(model), bucket_cap_mb=0.01), []
     ddp, compressor = attached(copy.deepcopy(model), "topk", ddp_more={"bucket_cap_mb": 0.01})
@@ -147,27 +136,21 @@ def without_momentum(rank, size):
 
 def not_finite(rank, size, nonfinite):
     """Rank 0 has an infinite gradient in step 1: what the gradients are then, and the velocity before and after."""
-    import models
     ddp, compressor = attached(models.small(), DGC, nonfinite=nonfinite)
     kinds, raised, velocities = [], [], []
     for step in range(3):
         ddp.zero_grad()
-        x, y = models.batch(rank, step)
-        loss = torch.nn.functional.cross_entropy(ddp(x), y)
         try:
-            (loss * (float("inf") if rank == 0 and step == 1 else 1.0)).backward()
+            models.backward(ddp, rank, step, float("inf") if rank == 0 and step == 1 else 1.0)
         except RuntimeError as error:
             raised.append((step, str(error)))
-        sums = [float(g.abs().sum()) for g in models.gradients(ddp.module).values()]
-        kinds.append("nan" if all(s != s for s in sums) else "zero" if not any(sums) else "numbers")
+        kinds.append(models.kind_of_gradients(ddp.module))
         velocities.append(compressor.state_dict()["velocity/4.weight"])
     return kinds, raised, compressor.stats()["steps_skipped"], torch.equal(velocities[0], velocities[1])
 
 
 def scaled(rank, size):
     """Steps whose loss has a scale that changes give what steps without one give."""
-    import models
-    from test_faults import Scaler
     lasts = []
     for changing in (False, True):
         scaler = Scaler()
@@ -175,16 +158,14 @@ def scaled(rank, size):
         for step in range(4):
             scaler.scale = 2.0 ** (3 * step) if changing else 1.0
             ddp.zero_grad()
-            x, y = models.batch(rank, step)
-            (torch.nn.functional.cross_entropy(ddp(x), y) * scaler.scale).backward()
+            models.backward(ddp, rank, step, scaler.scale)
         lasts.append(torch.cat([g.reshape(-1) / scaler.scale for g in models.gradients(ddp.module).values()]))
     return torch.equal(*lasts)
 
 
 def unused(rank, size):
     """b is used, then by nobody, then again: its velocity waits."""
-    from test_ddp import TwoParts, inputs
-    ddp, compressor = attached(TwoParts.model(), DGC, ddp_more={"find_unused_parameters": True})
+    ddp, compressor = attached(TwoParts(), DGC, ddp_more={"find_unused_parameters": True})
     velocities = []
     for step, used in enumerate((True, False, True)):
         ddp.zero_grad()
@@ -195,7 +176,6 @@ def unused(rank, size):
 
 def resumed(rank, size, seconds_then):
     """Four steps, and two, a checkpoint and two more where the scheme would be chosen: the same bits."""
-    import models
     model = models.small()
 
     def run(start, steps, seconds, checkpoint=None):
@@ -221,7 +201,6 @@ def resumed(rank, size, seconds_then):
 def mixed(rank, size):
     """A run that compresses and one that does not, each given what does not go on all ranks: what both are told, whether
     they have what they had, and that they go on. The first states are of two runs, of the second rank 1's lacks a tensor."""
-    import models
     runs = [attached(models.small(), DGC, seconds) for seconds in (FAST, SLOW)]
     for ddp, _ in runs:
         models.backward(ddp, rank, 0)
@@ -236,7 +215,7 @@ def mixed(rank, size):
         for wrong in (states[rank], states[1 - rank], *short):
             try:
                 compressor.load_state_dict(wrong)
-            except thinwire_error() as error:
+            except thinwire.Error as error:
                 texts.append(f"{error.name}: {error}")
             kept.append(same_entries(compressor.state_dict(), before))
         models.backward(ddp, rank, 2)
@@ -247,18 +226,12 @@ def mixed(rank, size):
     return texts, kept
 
 
-def thinwire_error():
-    import thinwire
-    return thinwire.Error
-
-
 def same_entries(one, other):
     return one.keys() == other.keys() and all(
         torch.equal(value, other[name]) if torch.is_tensor(value) else value == other[name] for name, value in one.items())
 
 
 def saved_by(rank, size):
-    import models
     ddp, compressor = attached(models.small(), DGC)
     models.backward(ddp, rank, 0)
     return compressor.state_dict()
@@ -266,36 +239,29 @@ def saved_by(rank, size):
 
 def taken_over(rank, size, states):
     """By another number of ranks, and by an Exchange, which cannot."""
-    import models
-    import thinwire.torch
     ddp, compressor = attached(models.small(), DGC, FAST)
     compressor.load_state_dicts(states)
     same = all(torch.equal(compressor.state_dict()[name], value) for name, value in states[0].items() if "velocity" in name)
     text = ""
     if hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
         with thinwire.torch.Exchange(models.small(), DGC, banner=False, timeout=ranks.SECONDS) as exchange:
-            try:
-                exchange.compressor.load_state_dicts(states)
-            except thinwire.Error as error:
-                text = str(error)
+            text = ranks.refused(lambda: exchange.compressor.load_state_dicts(states))
     return same, compressor.dense, text or "an Exchange does not"
 
 
 def told(rank, size):
-    import models
     text = io.StringIO()
     with contextlib.redirect_stderr(text):
         ddp, compressor = attached(models.small(), "dgc:density=0.02", banner=True)
     models.backward(ddp, rank, 0)
     plan = compressor.plan()
-    with unittest.mock.patch("socket.gethostname", lambda: f"machine{rank}"):
+    with mock.patch("socket.gethostname", lambda: f"machine{rank}"):
         apart = attached(models.small(), "dgc:density=0.02")[1].banner()
     return text.getvalue(), compressor.summary(), compressor.stats(), set(plan.values()), compressor.momentum, apart
 
 
 def changes(rank, size):
     """set_scheme leaves the fallback; a scheme after "allreduce"; one that clips stays; one that is closed says so."""
-    import models
     ddp, compressor = attached(models.small(), "topk")
     models.backward(ddp, rank, 0)
     was_dense = compressor.dense
@@ -304,8 +270,7 @@ def changes(rank, size):
     other, dense = attached(models.small(), "allreduce")
     models.backward(other, rank, 0)
     again, clips = None, attached(models.small(), f"{DGC},clip=1")[1]
-    with unittest.mock.patch.object(type(compressor), "weigh", lambda self: self._fall_back()):
-        import thinwire.torch
+    with mock.patch.object(type(compressor), "weigh", lambda self: self._fall_back()):
         again = thinwire.torch.attach(other, "topk", fallback=True, banner=False, timeout=ranks.SECONDS)
     models.backward(other, rank, 1)
     again.close()
@@ -428,4 +393,4 @@ class FallbackTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ranks.main()
+    unittest.main()

@@ -7,7 +7,6 @@ training, and checkpoints by another number of processes, after dense steps, on 
 Each launch plays some runs in the same processes, and each run leaves what it saw in FOLDER/RUN-R.json."""
 
 import contextlib
-import importlib.util
 import io
 import json
 import math
@@ -20,7 +19,10 @@ import types
 import unittest
 
 import launched
-import ranks
+import models  # noqa: F401: skips it where there is no torch
+import thinwire
+import torch
+from torch import nn
 
 NEEDS = {"lightning": "lightning", "accelerate": "accelerate", "trainer": "transformers"}
 SPEC = "topk:density=0.1,min_dims=0,min_elements=1"
@@ -37,9 +39,6 @@ class Seen:
 
 def model_of(seen, rank, scaler):
     """A model that has its loss from its own forward pass, as the Trainer wants it."""
-    import torch
-    from torch import nn
-
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
@@ -60,21 +59,18 @@ def model_of(seen, rank, scaler):
 
 
 def rows(count=16):
-    import torch
     generator = torch.Generator().manual_seed(1)
     x, teacher = torch.randn(count, 64, generator=generator), torch.randn(64, 10, generator=generator)
     return [{"x": one, "labels": label} for one, label in zip(x, (x @ teacher).argmax(1))]
 
 
 def scaler_of(precision):
-    import torch
     return torch.amp.GradScaler("cpu", init_scale=LIMIT) if precision == "fp16" else None
 
 
 # A run of each framework: `steps` of them, with a checkpoint at the end; `resume` goes on from that of step so-and-so.
 
 def lightning(seen, out, spec, steps, rank, size, disks, resume, precision, more):
-    import torch
     from lightning.pytorch import LightningModule, Trainer
     from lightning.pytorch.callbacks import ModelCheckpoint
     from lightning.pytorch.loggers import CSVLogger
@@ -114,7 +110,6 @@ def lightning(seen, out, spec, steps, rank, size, disks, resume, precision, more
 
 
 def accelerate(seen, out, spec, steps, rank, size, disks, resume, precision, more):
-    import torch
     from accelerate import Accelerator
     import thinwire.torch.accelerate
 
@@ -158,7 +153,6 @@ def trainer(seen, out, spec, steps, rank, size, disks, resume, precision, more):
 # Runs
 
 def run(name, folder, rank, size, to, job, spec=SPEC, steps=4, resume=None, precision=None, disks=False, **more):
-    import thinwire
     seen, said, told = Seen(), io.StringIO(), ""
     os.environ["LOCAL_RANK"], os.environ["NODE_RANK"] = ("0", str(rank)) if disks else (str(rank), "0")
     with contextlib.redirect_stderr(said):
@@ -182,15 +176,11 @@ LAUNCHES = {  # of how many processes, and what they do
 
 
 def play(name, launch, folder):
-    import torch.distributed as dist
     rank, (size, jobs) = int(os.environ["RANK"]), LAUNCHES[launch]
     for number, job in enumerate(jobs):
         launched.meet_anew(folder, f"{launch}{number}", rank, size)
         run(name, folder, rank, size, **{"job": job["to"], **job})
-        if dist.is_initialized():
-            dist.destroy_process_group()
-        if "accelerate" in sys.modules:  # it remembers the group
-            sys.modules["accelerate.state"].AcceleratorState._reset_state(True)
+        launched.forget_group()
 
 
 class SpecTest(unittest.TestCase):
@@ -198,7 +188,6 @@ class SpecTest(unittest.TestCase):
 
     def specs_for(self, *lengths):
         """Of one callback, which is used for runs of these lengths."""
-        import torch
         module = torch.nn.Linear(2, 2)
         optimizer = torch.optim.SGD(module.parameters(), 0.1)
         if NAME == "lightning":
@@ -307,11 +296,8 @@ class FrameworkTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ranks.skip_without_torch()
     NAME = sys.argv.pop(1)
-    if importlib.util.find_spec(NEEDS[NAME]) is None:
-        print(f"skipped: {NEEDS[NAME]} is not installed (pip install {NEEDS[NAME]})")
-        sys.exit(77)
+    launched.skip_without(NEEDS[NAME])
     if sys.argv[1:2] == ["--play"]:
         play(NAME, sys.argv[2], pathlib.Path(sys.argv[3]))
     else:

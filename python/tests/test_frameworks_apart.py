@@ -7,18 +7,18 @@ nothing of each other but where they meet, or for Accelerate the two processes o
 Each machine has one batch of its own, so that all that is random is out of it. Whatever the framework evaluates and saves
 in the middle of a round are the shared weights of the round before, and a run that is resumed there has the same bits."""
 
-import importlib.util
 import json
 import os
 import pathlib
-import socket
-import subprocess
 import sys
 import tempfile
 import unittest
 
 import launched
+import models
 import ranks
+import torch
+from torch import nn
 
 NEEDS = {"lightning": "lightning", "accelerate": "accelerate", "trainer": "transformers"}
 MACHINES, EVERY, SAVED, STEPS, RATE, EPOCH, BEST = 2, 4, 6, 10, 1e-2, 3, 1  # it saves in the middle of a round, and ends in one
@@ -29,9 +29,6 @@ class Broken(Exception):
 
 
 def model_of(seen, fails_at=None, target=None):
-    import torch
-    from torch import nn
-
     class Model(nn.Module):
         """With `seen`, it notes the weights that it is evaluated with. Its training fails at the pass `fails_at`. With
         `target`, it is evaluated by how far its weights are from it."""
@@ -56,7 +53,6 @@ def model_of(seen, fails_at=None, target=None):
 
 
 def rows(machine):
-    import torch
     generator = torch.Generator().manual_seed(machine)
     return [{"x": torch.randn(6, generator=generator), "labels": torch.randint(3, (), generator=generator)} for _ in range(8)]
 
@@ -67,27 +63,16 @@ def one_row(machine):
 
 
 def flat(module):
-    import torch
     return torch.cat([p.detach().reshape(-1) for p in module.parameters()])
 
 
 def by_hand(rows=rows, steps=STEPS):
     """The shared weights after each round, of which the last one ends early."""
-    import torch
-    models = [model_of(None) for _ in range(MACHINES)]
-    optimisers = [torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.0) for model in models]
-    shared = [flat(models[0])]
-    for step in range(1, steps + 1):
-        for machine, (model, optimiser) in enumerate(zip(models, optimisers)):
-            optimiser.zero_grad()
-            model(**torch.utils.data.default_collate(rows(machine)))["loss"].backward()
-            optimiser.step()
-        if step % EVERY == 0 or step == steps:
-            mean = sum(flat(model) for model in models) / MACHINES
-            shared.append(mean)
-            for model in models:
-                torch.nn.utils.vector_to_parameters(mean.clone(), model.parameters())
-    return shared
+    def worker(machine):
+        model, batch = model_of(None), torch.utils.data.default_collate(rows(machine))
+        return model, torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.0), lambda: model(**batch)["loss"]
+
+    return models.local_updates([worker(machine) for machine in range(MACHINES)], EVERY, steps)
 
 
 # ---- a machine's program: trains to the end and returns the weights that it has then, and those that it has saved -----
@@ -136,7 +121,6 @@ def best(folder, machine, port):
 
 
 def lightning(model, machine, out, resume, more):
-    import torch
     from lightning.pytorch import LightningModule, Trainer
     from lightning.pytorch.callbacks import ModelCheckpoint
     from thinwire.torch.lightning import LocalUpdates
@@ -167,7 +151,6 @@ def lightning(model, machine, out, resume, more):
 
 
 def accelerate(model, machine, out, resume, more):
-    import torch
     from accelerate import Accelerator
     from thinwire.torch.accelerate import LocalSGD
     accelerator = Accelerator(cpu=True)
@@ -225,12 +208,6 @@ def run(name, what, folder, machine, port):
 # ---- the test ----------------------------------------------------------------------------------------------------------
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class ApartTest(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -239,16 +216,10 @@ class ApartTest(unittest.TestCase):
 
     def played(self, what="play"):
         """What each machine has left."""
-        port = free_port()
+        port = ranks.free_port()
         words = [[sys.executable, "-B", __file__, NAME, "--run", what, self.folder, machine, port] for machine in range(MACHINES)]
-        processes = [subprocess.Popen(list(map(str, one)), env=launched.environment(THINWIRE_BIND="127.0.0.1"), text=True,
-                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) for one in words]
-        try:
-            said = [process.communicate(timeout=ranks.SECONDS)[0] for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-        self.assertEqual([process.returncode for process in processes], [0] * MACHINES, "\n".join(text[-5000:] for text in said))
+        codes, wrote = launched.ends_of(words, env=launched.environment(THINWIRE_BIND="127.0.0.1"))
+        self.assertEqual(codes, [0] * MACHINES, "\n".join(said[-5000:] for said, _ in wrote))
         return self.left(what)
 
     def left(self, name):
@@ -297,9 +268,7 @@ class ApartTest(unittest.TestCase):
 
 if __name__ == "__main__":
     NAME, *words = sys.argv[1:]
-    if not importlib.util.find_spec(NEEDS[NAME]) or ranks.torch_is_missing():
-        print(f"skipped: there is no {NEEDS[NAME]} here")
-        sys.exit(77)
+    launched.skip_without(NEEDS[NAME])
     if words[:1] == ["--run"]:
         run(NAME, *words[1:])
     elif words[:1] == ["--process"]:

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """attach_fsdp2: sites of one rank each, or of two, that agree through thinwire."""
 
+import contextlib
 import functools
+import io
 import unittest
+from unittest import mock
 
+import models
 import ranks
-
-if not ranks.torch_is_missing():
-    import torch
+import thinwire.torch
+import torch
+import torch.distributed as dist
+from thinwire.torch import _transport
 
 
 POWERSGD = "powersgd:rank=2,min_elements=1,leftovers=fp32"
@@ -38,7 +43,6 @@ def full(gradient):
 
 def mean_inside(gradient, mesh):
     """The sum of two ranks is the same in any order, and a half of it exact."""
-    import torch.distributed as dist
     mean = gradient.clone()
     dist.all_reduce(mean, group=mesh["rank"].get_group())
     return mean / mesh["rank"].size()
@@ -71,8 +75,6 @@ def sharded(sites, per_site, two_dimensions=False, make=layers, prepare=None):
 
 def compare(rank, size, per_site, spec, make="layers"):
     """The largest relative difference to the mean of all ranks' gradients; the share of elements that are not 0."""
-    import thinwire.torch
-    import torch.distributed as dist
     make = globals()[make]
     model, group = sharded(size // per_site, per_site, make=make)
     compressor = thinwire.torch.attach_fsdp2(model, spec, group, timeout=ranks.SECONDS)
@@ -100,9 +102,6 @@ def compare(rank, size, per_site, spec, make="layers"):
 
 def by_hand(rank, size, per_site, spec, make="layers"):
     """Whether the gradients of three steps have the bits that the scheme gives for the same pieces without FSDP."""
-    import thinwire
-    import thinwire.torch
-    from thinwire.torch import _transport
     make = globals()[make]
     model, group = sharded(size // per_site, per_site, make=make)
     compressor = thinwire.torch.attach_fsdp2(model, spec, group, timeout=ranks.SECONDS)
@@ -125,8 +124,6 @@ def by_hand(rank, size, per_site, spec, make="layers"):
 
 def beside_ddp(rank, size):
     """The plan of a site of one rank, and that of a DistributedDataParallel with the same model."""
-    import models
-    import thinwire.torch
     model, group = sharded(size, 1)
     plan = thinwire.torch.attach_fsdp2(model, POWERSGD, group, timeout=ranks.SECONDS).plan()
     return plan, thinwire.torch.attach(models.wrapped(layers()), POWERSGD, timeout=ranks.SECONDS).plan()
@@ -135,7 +132,6 @@ def beside_ddp(rank, size):
 def adamw(rank, size):
     """How far nine steps of torch's AdamW are from those of which a scheme takes three in the middle, with shards of both
     moments; and whether all ranks took as many."""
-    import thinwire.torch
     ends, more = [], {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1}
     for spec in (EXACT, "dgc-adam:dense=*,leftovers=fp32,nesterov=off",
                  "onebit-adam:leftovers=fp32,warmup_steps=99"):
@@ -160,7 +156,6 @@ def adamw(rank, size):
 def skipped(rank, size, nonfinite):
     """Rank 0's gradient of the first layer has NaN in its first row, which is of its own shard alone, in the second of
     three passes. Of each pass: whether it was skipped, or what backward raised, and the sum of each gradient here."""
-    import thinwire.torch
     model, group = sharded(size // 2, 2)
     more = {"scaler": torch.amp.GradScaler("cpu", enabled=False)} if nonfinite == "scaler" else {"nonfinite": nonfinite}
     compressor = thinwire.torch.attach_fsdp2(model, "qsgd", group, timeout=ranks.SECONDS, **more)
@@ -181,7 +176,6 @@ def skipped(rank, size, nonfinite):
 
 def skipped_for_good(rank, size):
     """What backward raises when no pass is finite, in each of eleven passes; "" for nothing."""
-    import thinwire.torch
     model, group = sharded(size // 2, 2)
     thinwire.torch.attach_fsdp2(model, "qsgd", group, timeout=ranks.SECONDS)
     texts = []
@@ -196,7 +190,6 @@ def skipped_for_good(rank, size):
 
 def partly_trained(rank, size):
     """A frozen layer has no gradient to exchange; one that is frozen later, or not used, is told."""
-    import thinwire.torch
     model, group = sharded(size, 1, prepare=lambda model: model[0].weight.requires_grad_(False))
     compressor = thinwire.torch.attach_fsdp2(model, EVERYTHING, group, timeout=ranks.SECONDS)
     model(inputs(rank, 0)).square().mean().backward()
@@ -210,9 +203,6 @@ def partly_trained(rank, size):
 
 def told(rank, size):
     """What rank 0 says, and what comes of a ratio that is not reached."""
-    import contextlib
-    import io
-    import thinwire.torch
     said = io.StringIO()
     model, group = sharded(size // 2, 2)
     with contextlib.redirect_stderr(said):
@@ -228,8 +218,6 @@ def told(rank, size):
 
 
 def resumed(rank, size):
-    import thinwire.torch
-
     def run(steps, state=None):
         model, group = sharded(size, 1)
         compressor = thinwire.torch.attach_fsdp2(model, "topk:density=0.05", group, timeout=ranks.SECONDS)
@@ -244,19 +232,12 @@ def resumed(rank, size):
     _, state = run(range(2))
     again, _ = run(range(2, 4), state)
     torn = {key: value for key, value in state.items() if rank or not key.endswith("2.weight")}
-    try:
-        run(range(0), torn)
-        text = ""
-    except thinwire.torch.Error as error:
-        text = str(error)
+    text = ranks.refused(lambda: run(range(0), torn))
     return all(torch.equal(a, b) for a, b in zip(whole, again)), text
 
 
 def rates(rank, size):
     """What a module's scheme is told of the optimiser, before and after a schedule; and what is refused."""
-    import thinwire
-    import thinwire.torch
-    from unittest import mock
     model, group = sharded(size, 1)
     told, texts = [], []
     compressor = thinwire.torch.attach_fsdp2(model, "sdagc", group, timeout=ranks.SECONDS)
@@ -283,21 +264,14 @@ def rates(rank, size):
         compressor = thinwire.torch.attach_fsdp2(model, "sdagc", group, timeout=ranks.SECONDS, optimizer=optimiser)
         step()
     for spec, more in (("topk:dens=1", {}), ("dgc", {"optimizer": torch.optim.Adam(model.parameters())})):
-        try:
-            thinwire.torch.attach_fsdp2(sharded(size, 1)[0], spec, group, **more)
-        except thinwire.Error as error:
-            texts.append(str(error))
+        texts.append(ranks.refused(lambda: thinwire.torch.attach_fsdp2(sharded(size, 1)[0], spec, group, **more)))
     return told, texts
 
 
 def refusals(rank, size):
-    import thinwire.torch
     texts = []
     for model, group in (sharded(size, 1, two_dimensions=True), (layers(), None)):
-        try:
-            thinwire.torch.attach_fsdp2(model, "topk", group)
-        except thinwire.Error as error:
-            texts.append(str(error))
+        texts.append(ranks.refused(lambda: thinwire.torch.attach_fsdp2(model, "topk", group)))
     return texts
 
 
@@ -433,4 +407,4 @@ class FsdpTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ranks.main()
+    unittest.main()

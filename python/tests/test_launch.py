@@ -6,16 +6,17 @@ import contextlib
 import io
 import pathlib
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import textwrap
 import unittest
 
 import launched
+import models
 import ranks
 import test_http
+import torch
+from torch import nn
 
 MACHINES, EVERY, SAVED, STEPS, RATE = 2, 4, 6, 10, 1e-2  # it saves in the middle of a round, and ends in one
 
@@ -85,35 +86,16 @@ trainer.save_model(f"{{out}}/machine{{machine}}")
 def by_hand(begins, first=0, alike=True):
     """The shared weights after each round, of which the last one ends early. All begin with the weights of the machine
     `first`; where the others' were not alike, their first gradients are of weights that are gone."""
-    import torch
-    from torch import nn
-
-    def model_and_data(machine):
+    def worker(machine):
         model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.BatchNorm1d(8, affine=False), nn.Linear(8, 3))
         nn.utils.vector_to_parameters(begins[first].clone(), model.parameters())
         generator = torch.Generator().manual_seed(machine)
-        return model, torch.randn(8, 6, generator=generator), torch.randint(3, (8,), generator=generator)
+        x, labels = torch.randn(8, 6, generator=generator), torch.randint(3, (8,), generator=generator)
+        return (model, torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.0),
+                lambda: nn.functional.cross_entropy(model(x), labels))
 
-    machines = [model_and_data(machine) for machine in range(MACHINES)]
-    optimisers = [torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.0) for model, _, _ in machines]
-    shared = [begins[first]]
-    for step in range(1, STEPS + 1):
-        for machine, (model, x, labels) in enumerate(machines):
-            optimisers[machine].zero_grad()
-            nn.functional.cross_entropy(model(x), labels).backward()
-            if alike or machine == first or step > 1:
-                optimisers[machine].step()
-        if step % EVERY == 0 or step == STEPS:
-            shared.append(sum(nn.utils.parameters_to_vector(model.parameters()).detach() for model, _, _ in machines) / MACHINES)
-            for model, _, _ in machines:
-                nn.utils.vector_to_parameters(shared[-1].clone(), model.parameters())
-    return shared
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return models.local_updates([worker(machine) for machine in range(MACHINES)], EVERY, STEPS,
+                                lambda step, machine: alike or machine == first or step > 1)
 
 
 class LaunchTest(unittest.TestCase):
@@ -124,29 +106,27 @@ class LaunchTest(unittest.TestCase):
 
     def launched(self, script, seeds=(1, 1), data=(0, 1), mishaps=("", ""), more=(), begins=("--", "python3"), join=None):
         """The exit code of each program, and what it said."""
-        path, join = self.folder / "script.py", join or f"127.0.0.1:{free_port()}"
+        path, join = self.folder / "script.py", join or f"127.0.0.1:{ranks.free_port()}"
         path.write_text(textwrap.dedent(script))
         words = [[sys.executable, "-B", "-m", "thinwire", "launch", "--join", join, "--workers", MACHINES, "--spec",
                   f"local:every={EVERY}", *(["--rank", machine] if join.startswith(("folder:", "http:")) else []), *more, *begins, path.stem if "-m" in begins else path, machine, seeds[machine], data[machine], mishaps[machine],
                   self.folder] for machine in range(MACHINES)]
         environment = launched.environment(THINWIRE_BIND="127.0.0.1")
         environment["PYTHONPATH"] += f":{self.folder}"
-        processes = [subprocess.Popen(list(map(str, one)), env=environment, text=True, stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, start_new_session=True) for one in words]
-        try:
-            said = [process.communicate(timeout=ranks.SECONDS)[0] for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-        return [process.returncode for process in processes], said
+        codes, wrote = launched.ends_of(words, env=environment)
+        return codes, [said for said, _ in wrote]
+
+    def sealed(self):
+        key = self.folder / "group.key"
+        key.write_bytes(bytes(range(32)))
+        key.chmod(0o600)
+        return "--seal", "--key-file", key
 
     def left(self, name):
-        import torch
         return [torch.load(self.folder / f"{name}{machine}.pt") for machine in range(MACHINES)]
 
     def check(self, codes, said, wanted):
         """Both have ended well, with the same weights, which are those by hand."""
-        import torch
         self.assertEqual(codes, [0] * MACHINES, "\n".join(text[-3000:] for text in said))
         first, other = self.left("end")
         self.assertTrue(torch.equal(first["end"], other["end"]))
@@ -154,11 +134,7 @@ class LaunchTest(unittest.TestCase):
         self.assertLess(float((first["end"] - wanted).abs().max()), 1e-5)
 
     def test_what_is_saved_and_what_is_there_at_the_end(self):
-        import torch
-        key = self.folder / "group.key"
-        key.write_bytes(bytes(range(32)))
-        key.chmod(0o600)
-        ended = self.launched(PLAIN, more=("--seal", "--key-file", key))
+        ended = self.launched(PLAIN, more=self.sealed())
         shared = by_hand(self.left("begin"))
         self.check(*ended, shared[-1])
         for state in self.left("saved"):
@@ -168,22 +144,17 @@ class LaunchTest(unittest.TestCase):
 
     def test_over_a_folder(self):
         """Sealed, and by machines that know nothing else of each other. Of the run nothing but its ends are left there."""
-        key, shared = self.folder / "group.key", self.folder / "shared"
-        key.write_bytes(bytes(range(32)))
-        key.chmod(0o600)
+        shared = self.folder / "shared"
         shared.mkdir()
-        ended = self.launched(PLAIN, more=("--seal", "--key-file", key), join=f"folder:{shared}")
+        ended = self.launched(PLAIN, more=self.sealed(), join=f"folder:{shared}")
         self.check(*ended, by_hand(self.left("begin"))[-1])
         self.assertEqual(sorted(path.name for path in shared.iterdir()), ["gone-0", "gone-1", "hello-0", "hello-1"])
 
     @unittest.skipIf(test_http.what_is_missing(), test_http.what_is_missing())
     def test_over_a_web_server(self):
         """As over a folder; the word behind the URL is in no line."""
-        key = self.folder / "group.key"
-        key.write_bytes(bytes(range(32)))
-        key.chmod(0o600)
         with test_http.Server() as server:
-            ended = self.launched(PLAIN, more=("--seal", "--key-file", key), join=f"{server.url}?sig={test_http.SECRET}")
+            ended = self.launched(PLAIN, more=self.sealed(), join=f"{server.url}?sig={test_http.SECRET}")
             self.check(*ended, by_hand(self.left("begin"))[-1])
             self.assertNotIn(test_http.SECRET, "".join(ended[1]))
             self.assertEqual(len(server.files), 4)
@@ -278,14 +249,8 @@ class WordsTest(unittest.TestCase):
                 self.assertIn(wanted, said.getvalue())
 
 
-def old_torch():
-    import torch
-    return torch.__version__.startswith("1.")
-
-
 if __name__ == "__main__":
-    ranks.skip_without_torch()
-    if old_torch():
+    if torch.__version__.startswith("1."):
         from thinwire.torch.launch import launch
         assert launch(["--join", "127.0.0.1:1", "--workers", "2", "train.py"]) == 2
         print("skipped: torch has told of every optimizer's steps since 2.0")

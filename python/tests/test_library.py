@@ -27,26 +27,6 @@ def values(count, value):
     return array.array("f", [value] * count)
 
 
-def on_threads(size, play):
-    """play(rank, comm) on each rank, and what each returned or raised."""
-    outcomes = [None] * size
-
-    def run(rank, comm):
-        try:
-            outcomes[rank] = play(rank, comm)
-        except Exception as error:
-            outcomes[rank] = error
-        finally:
-            comm.close()
-
-    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(thinwire.Comm.threads(size))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return outcomes
-
-
 def step(reducer, numbers):
     buffers = [values(n, numbers) for n in (256, 32)]
     for i, buffer in enumerate(buffers):
@@ -73,14 +53,14 @@ class LibraryTest(unittest.TestCase):
             with thinwire.Reducer(comm, "allreduce", TENSORS) as reducer:
                 good, buffers = step(reducer, rank + 1.0)
                 return good, set(buffers[0]) | set(buffers[1]), reducer.stats()["steps"]
-        self.assertEqual(on_threads(3, play), [(True, {2.0}, 1)] * 3)
+        self.assertEqual(ranks.on_threads(3, play), [(True, {2.0}, 1)] * 3)
 
     def test_a_step_that_is_not_finite_is_skipped_and_no_error(self):
         def play(rank, comm):
             with thinwire.Reducer(comm, "topk:density=0.1", TENSORS) as reducer:
                 outcomes = [step(reducer, float("nan") if rank and skip else 1.0)[0] for skip in (True, False)]
                 return outcomes, reducer.stats()["steps_skipped"]
-        self.assertEqual(on_threads(2, play), [([False, True], 1)] * 2)
+        self.assertEqual(ranks.on_threads(2, play), [([False, True], 1)] * 2)
 
     def test_state_goes_round(self):
         def play(rank, comm):
@@ -90,7 +70,7 @@ class LibraryTest(unittest.TestCase):
                 step(first, rank + number + 1.0)
             second.load_state(first.state())
             return [list(buffer) for buffer in step(first, 3.0)[1]] == [list(buffer) for buffer in step(second, 3.0)[1]]
-        self.assertEqual(on_threads(2, play), [True, True])
+        self.assertEqual(ranks.on_threads(2, play), [True, True])
 
     def test_state_that_does_not_fit_is_named(self):
         def play(rank, comm):
@@ -100,7 +80,7 @@ class LibraryTest(unittest.TestCase):
             with self.assertRaisesRegex(thinwire.Error, "residual/first.weight"):
                 reducer.load_state(state)
             return True
-        self.assertEqual(on_threads(2, play), [True, True])
+        self.assertEqual(ranks.on_threads(2, play), [True, True])
 
     def test_ctrl_c_while_states_are_regrouped_comes_out(self):
         from thinwire import gossip, reducer
@@ -133,7 +113,7 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual(reducer.asked_for("topk:per_host=2", 8, 2, 4), {0, 4, 6})
 
     def test_a_wrong_spec_names_the_option(self):
-        outcomes = on_threads(2, lambda rank, comm: thinwire.Reducer(comm, "dgc:dens=1", TENSORS))
+        outcomes = ranks.on_threads(2, lambda rank, comm: thinwire.Reducer(comm, "dgc:dens=1", TENSORS))
         for error in outcomes:
             self.assertIsInstance(error, thinwire.SpecError)
             self.assertIn("dens", str(error))
@@ -148,7 +128,7 @@ class LibraryTest(unittest.TestCase):
                 return left.set()
             left.wait()
             return step(reducer, 1.0)
-        error = on_threads(2, play)[0]
+        error = ranks.on_threads(2, play)[0]
         self.assertIsInstance(error, thinwire.PeerError)
         self.assertEqual(error.rank, 1)
 
@@ -164,7 +144,7 @@ class LibraryTest(unittest.TestCase):
             good = gossip.step(pointers)
             gossip.finish(pointers)
             return good, set(weights[0]) | set(weights[1]), gossip.stats()["steps"]
-        self.assertEqual(on_threads(2, play), [(True, {1.5}, 1)] * 2)
+        self.assertEqual(ranks.on_threads(2, play), [(True, {1.5}, 1)] * 2)
 
     def test_a_closed_object_says_so(self):
         comm, = thinwire.Comm.threads(1)
@@ -205,10 +185,10 @@ class LibraryTest(unittest.TestCase):
             with thinwire.sealed(comm, b"k" * 32) as upon, thinwire.Reducer(upon, "allreduce", TENSORS) as reducer:
                 good, buffers = step(reducer, rank + 1.0)
                 return good, set(buffers[0]), comm.closed, upon.rank
-        self.assertEqual(on_threads(2, play), [(True, {1.5}, True, 0), (True, {1.5}, True, 1)])
+        self.assertEqual(ranks.on_threads(2, play), [(True, {1.5}, True, 0), (True, {1.5}, True, 1)])
 
     def test_a_rank_with_another_key_is_named(self):
-        for error in on_threads(2, lambda rank, comm: thinwire.sealed(comm, bytes([rank]) * 32)):
+        for error in ranks.on_threads(2, lambda rank, comm: thinwire.sealed(comm, bytes([rank]) * 32)):
             self.assertIsInstance(error, thinwire.Error)
             self.assertEqual(error.name, "TW_ERROR_PACKET")
 

@@ -6,18 +6,22 @@ import ctypes
 import hashlib
 import json
 import os
-import queue
+import pathlib
 import select
 import signal
-import socket
-import subprocess
 import sys
-import threading
 import time
 import unittest
+import warnings
 from unittest import mock
 
+import models
 import ranks
+import thinwire.torch
+import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+import programs  # noqa: E402
 
 SPEC, EVERY, BATCH, RATE, SECONDS = "local:every=8", 8, 32, 1e-2, 400
 LEAST_GRACE = 10.0  # of a member whose rounds take less, as thinwire_members.h says
@@ -25,7 +29,6 @@ LEAST_GRACE = 10.0  # of a member whose rounds take less, as thinwire_members.h 
 
 def problem(seed):
     """A network, its optimiser and batches of a worker's own."""
-    import torch
     torch.set_num_threads(1)
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
@@ -38,60 +41,54 @@ def problem(seed):
     return model, torch.optim.AdamW(model.parameters(), RATE), batch
 
 
-def take_step(model, optimiser, batch):
+def loss_of(model, batch):
     x, y = batch()
-    optimiser.zero_grad()
-    ((model(x) - y) ** 2).mean().backward()
-    optimiser.step()
+    return ((model(x) - y) ** 2).mean()
 
 
-def loss_of(model):
-    x, y = problem(0)[2]()
-    return ((model(x) - y) ** 2).mean().item()
+def loss_at_last(model):
+    return loss_of(model, problem(0)[2]).item()
 
 
 def undisturbed(workers, rounds):
     """The loss of so many that nothing happens to, by hand."""
-    import torch
-    all_ = [problem(seed) for seed in range(1, workers + 1)]
-    for _ in range(rounds):
-        for one in all_:
-            for _ in range(EVERY):
-                take_step(*one)
-        mean = sum(torch.nn.utils.parameters_to_vector(model.parameters()).detach() for model, *_ in all_) / workers
-        for model, *_ in all_:
-            torch.nn.utils.vector_to_parameters(mean.clone(), model.parameters())
-    return loss_of(all_[0][0])
+    def worker(seed):
+        model, optimiser, batch = problem(seed)
+        return model, optimiser, lambda: loss_of(model, batch)
+
+    all_ = [worker(seed) for seed in range(1, workers + 1)]
+    models.local_updates(all_, EVERY, rounds * EVERY)
+    return loss_at_last(all_[0][0])
 
 
 # ---- a program: tells each generation that it is in, trains until it is told what to do, and tells what it has ------------
 
 
 def work(seed, meeting):
-    import warnings
-    import thinwire.torch
     model, optimiser, batch = problem(seed)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         loop = thinwire.torch.OuterLoop(model, optimiser, SPEC, join=meeting, timeout=10.0, patience=120.0)
         generation, order = 0, ""
         while not order:
-            take_step(model, optimiser, batch)
+            optimiser.zero_grad()
+            loss_of(model, batch).backward()
+            optimiser.step()
             if not hasattr(optimiser, "register_step_post_hook"):  # torch 1.13
                 loop.step()
             if loop.generation != generation:
                 generation = loop.generation
-                say(seed=seed, size=loop.size, rank=loop.rank, generation=generation, address=loop.address)
+                say(member=seed, size=loop.size, rank=loop.rank, generation=generation, address=loop.address)
             time.sleep(0.005)  # there are two cores
             if select.select([sys.stdin], [], [], 0)[0]:
                 order = sys.stdin.readline().strip()
             if order == "busy":  # in C, with Python's lock held, until there is a letter more
-                say(seed=seed, busy=True)
+                say(member=seed, busy=True)
                 ctypes.PyDLL(None).read(0, ctypes.create_string_buffer(1), 1)
                 order = ""
         loop.leave() if order == "leave" else loop.finish()
     theta = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
-    say(seed=seed, order=order, theta=hashlib.sha256(theta).hexdigest(), loss=loss_of(model), rounds=loop.stats()["rounds"],
+    say(member=seed, order=order, theta=hashlib.sha256(theta).hexdigest(), loss=loss_at_last(model), rounds=loop.stats()["rounds"],
         warnings=[str(one.message) for one in told])
 
 
@@ -102,44 +99,16 @@ def say(**what):
 # ---- the story ------------------------------------------------------------------------------------------------------------
 
 
-class Story:
+class Story(programs.Programs):
     def __init__(self):
-        self.news, self.programs = queue.Queue(), {}
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.meeting = f"127.0.0.1:{free.getsockname()[1]}"
-        self.latest, self.ends, self.busy, self.errors, self.readers, self.killed = {}, {}, {}, {}, {}, set()
+        super().__init__(SECONDS)
+        self.meeting, self.busy = f"127.0.0.1:{ranks.free_port()}", {}
 
     def begin(self, seed, meeting=None):
-        program = subprocess.Popen([sys.executable, "-B", __file__, str(seed), meeting or self.meeting], stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.programs[seed] = program
-        self.readers[seed] = [threading.Thread(target=target, args=(seed, program), daemon=True)
-                              for target in (self._note_errors, self._listen)]
-        for reader in self.readers[seed]:
-            reader.start()
+        self.start(seed, [sys.executable, "-B", __file__, seed, meeting or self.meeting])
 
-    def _note_errors(self, seed, program):
-        self.errors[seed] = program.stderr.read()
-
-    def _listen(self, seed, program):
-        for line in program.stdout:
-            self.news.put(json.loads(line))
-        self.news.put({"seed": seed, "is_over": True})
-
-    def wait(self, is_so, what):
-        end = time.monotonic() + SECONDS
-        while not is_so():
-            try:
-                one = self.news.get(timeout=max(0.1, end - time.monotonic()))
-            except queue.Empty:
-                raise AssertionError(f"{what} did not come: {self.latest} {self.errors}") from None
-            seed = one["seed"]
-            if "is_over" not in one:
-                (self.ends if "theta" in one else self.busy if "busy" in one else self.latest)[seed] = one
-            elif seed not in self.ends and seed not in self.killed:
-                self.readers[seed][0].join(SECONDS)
-                raise AssertionError(f"program {seed} has ended, and {what} did not come: {self.errors.get(seed)}")
+    def hear(self, seed, one):
+        self.busy.update({seed: one}) if "busy" in one else super().hear(seed, one)
 
     def wait_for_all(self, seeds):
         """All of them are in one generation, of nobody else."""
@@ -149,25 +118,9 @@ class Story:
         self.wait(are_there, f"a generation of {seeds}")
 
     def kill(self, seed):
-        self.killed.add(seed)
+        self.may_end.add(self.programs[seed])
         self.programs[seed].kill()
         self.programs[seed].wait()
-
-    def say(self, seed, text):
-        self.programs[seed].stdin.write(text)
-        self.programs[seed].stdin.flush()
-
-    def tell(self, seeds, order):
-        for seed in seeds:
-            self.say(seed, order + "\n")
-        self.wait(lambda: set(seeds) <= set(self.ends), f"the end of {seeds}")
-
-    def close(self):
-        for program in self.programs.values():
-            program.kill()
-            program.wait()
-            for pipe in (program.stdin, program.stdout, program.stderr):
-                pipe.close()
 
 
 class Members(unittest.TestCase):
@@ -194,9 +147,9 @@ class Members(unittest.TestCase):
         story.wait_for_all([2, 4, 6])
         story.programs[5].send_signal(signal.SIGCONT)
         story.wait_for_all([2, 4, 5, 6])
-        story.tell([4], "leave")
+        story.tell_to_end([4], "leave")
         story.wait_for_all([2, 5, 6])
-        story.tell([2, 5, 6], "finish")
+        story.tell_to_end([2, 5, 6], "finish")
         ends = [story.ends[seed] for seed in (2, 5, 6)]
         self.assertEqual(len({one["theta"] for one in ends}), 1)
         self.assertEqual(len({one["rounds"] for one in ends}), 1)
@@ -224,15 +177,13 @@ class Members(unittest.TestCase):
         time.sleep(1.3 * LEAST_GRACE)
         story.say(2, ".")
         story.wait_for_all([2, 3, 4])
-        story.tell([2, 3, 4], "finish")
+        story.tell_to_end([2, 3, 4], "finish")
         ends = [story.ends[seed] for seed in (2, 3, 4)]
         self.assertEqual(len({one["theta"] for one in ends}), 1)
         self.assertEqual([one["warnings"] for one in ends], [[], [], []])
 
     def test_a_member_is_saved_and_begun_again(self):
         """In bf16, too, where the shared weights are more than the model's."""
-        import thinwire.torch
-        import torch
         for dtype in (torch.float32, torch.bfloat16):
             states = []
             for _ in range(2):
@@ -268,18 +219,15 @@ class Members(unittest.TestCase):
             self.story.wait_for_all([1])
 
     def test_another_model_is_refused_by_the_first_line_that_differs(self):
-        import thinwire.torch
-        import torch
         self.story.begin(1)
         self.story.wait_for_all([1])
         other = torch.nn.Sequential(torch.nn.Linear(8, 20), torch.nn.Tanh(), torch.nn.Linear(20, 1))
         with self.assertRaisesRegex(thinwire.PeerError, r"this process has the parameter 0.weight of \(20, 8\) where the "
                                     r"group at .* has the parameter 0.weight of \(16, 8\)"):
             thinwire.torch.OuterLoop(other, torch.optim.AdamW(other.parameters()), SPEC, join=self.story.meeting, patience=60).begin()
-        self.story.tell([1], "finish")
+        self.story.tell_to_end([1], "finish")
 
     def test_what_does_not_go_with_it(self):
-        import thinwire.torch
         model, optimiser, _ = problem(1)
         for spec, more, words in ((SPEC, {"rank": 0}, "rank= is a number among workers=N"),
                                   (SPEC, {"workers": 2, "quorum": 1}, "quorum= is for a group whose members come and go"),
@@ -301,5 +249,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 2 and sys.argv[1].isdigit():
         work(int(sys.argv[1]), sys.argv[2])
     else:
-        ranks.skip_without_torch()
         unittest.main()

@@ -3,12 +3,14 @@
 
 import contextlib
 import copy
+import gc
 import unittest
+import weakref
 
+import models
 import ranks
-
-if not ranks.torch_is_missing():
-    import torch
+import thinwire.torch
+import torch
 
 SPEC = "dgc:density=0.05,warmup_steps=2"
 
@@ -19,8 +21,6 @@ def has_hooks():
 
 def beside_ddp(rank, size):
     """The same gradients through DDP's buckets and through an Exchange; every other pass accumulates first."""
-    import models
-    import thinwire.torch
     model = models.small()
     ddp, alone = models.wrapped(copy.deepcopy(model)), copy.deepcopy(model)
     first = thinwire.torch.attach(ddp, SPEC, banner=False, timeout=ranks.SECONDS)
@@ -42,7 +42,6 @@ def beside_ddp(rank, size):
 
 def partly_used(rank, size):
     """b is used by rank 0 alone, then by nobody: what rank 1 gets, and that nothing is made up."""
-    import thinwire.torch
     torch.manual_seed(0)
     model = torch.nn.ModuleDict({"a": torch.nn.Linear(8, 8), "b": torch.nn.Linear(8, 8)})
     with thinwire.torch.Exchange(model, "topk:density=1,values=fp32,leftovers=fp32", banner=False, timeout=ranks.SECONDS):
@@ -57,40 +56,28 @@ def partly_used(rank, size):
     return results
 
 
-def refused(make):
-    import thinwire
-    try:
-        make()
-        return ""
-    except thinwire.Error as error:
-        return str(error)
-
-
 def layers():
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
 
 
 def exchange_of(module, **more):
-    import thinwire.torch
     return thinwire.torch.Exchange(module, "topk", banner=False, timeout=ranks.SECONDS, **more)
 
 
 def nobody_has_it(rank, size):
     """The Exchange goes on while the module is there, and goes with it."""
-    import gc
-    import weakref
     module = layers()
     exchange = exchange_of(module)
     compressor, seen = exchange.compressor, weakref.ref(exchange)
-    second = refused(lambda: exchange_of(module))
+    second = ranks.refused(lambda: exchange_of(module))
     del exchange
     gc.collect()
     module(torch.ones(1, 8)).sum().backward()
     steps, parameter = compressor.stats()["steps"], module[0].weight
     del module
     gc.collect()
-    gone = refused(lambda: (parameter * 2).sum().backward())
+    gone = ranks.refused(lambda: (parameter * 2).sum().backward())
     return second, steps, seen() is None, gone
 
 
@@ -114,20 +101,19 @@ def in_a_checkpoint(rank, size):
         with exchange_of(module) as exchange:
             x = torch.ones(1, 8, requires_grad=True)
             y = checkpoint(module[1], module[0](x), use_reentrant=reentrant)
-            texts.append(refused(lambda: y.sum().backward()) or exchange.compressor.stats()["steps"])
+            texts.append(ranks.refused(lambda: y.sum().backward()) or exchange.compressor.stats()["steps"])
     return texts
 
 
 def elsewhere(rank, size):
     """Parameters that are not in the host's memory, and what to do about it."""
-    import thinwire.torch
     from thinwire.torch import fsdp
     meta, halves = torch.nn.Linear(2, 2, device="meta"), torch.nn.Linear(2, 2).double()
     compressor = fsdp.ShardCompressor({}, "topk", thinwire.Comm.threads(1)[0], True, None, None)
-    return [refused(lambda: exchange_of(meta)),
-            refused(lambda: thinwire.torch.GossipDataParallel(meta, "dpsgd", optimizer=None)),
-            refused(lambda: thinwire.torch.GossipDataParallel(halves, "dpsgd", optimizer=None)),
-            refused(lambda: compressor._exchange("model", torch.empty(3, device="meta")))]
+    return [ranks.refused(lambda: exchange_of(meta)),
+            ranks.refused(lambda: thinwire.torch.GossipDataParallel(meta, "dpsgd", optimizer=None)),
+            ranks.refused(lambda: thinwire.torch.GossipDataParallel(halves, "dpsgd", optimizer=None)),
+            ranks.refused(lambda: compressor._exchange("model", torch.empty(3, device="meta")))]
 
 
 def alone(rank, size):
@@ -137,8 +123,6 @@ def alone(rank, size):
 
 def gossiped(rank, size, spec, steps):
     """Each rank takes steps of its own length, and finish() gives the mean."""
-    import models
-    import thinwire.torch
     model = models.small(seed=rank)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     with contextlib.closing(thinwire.torch.GossipDataParallel(model, spec, optimizer=optimiser)) as gossip:
@@ -154,8 +138,6 @@ def gossiped(rank, size, spec, steps):
 
 def averaged(rank, size):
     """One step of dpsgd by hand: the mean of what the ranks stepped to. Rank r moves every weight by r + 1."""
-    import models
-    import thinwire.torch
     model = models.small(seed=rank)
 
     class Moves(torch.optim.Optimizer):
@@ -172,9 +154,6 @@ def averaged(rank, size):
 
 def resumed(rank, size):
     """dpsgd of six steps, and of three and three."""
-    import models
-    import thinwire.torch
-
     def run(steps, state=None):
         model = models.small().eval()
         optimiser = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -208,8 +187,6 @@ def two_optimisers(rank, size, when, momentum, option):
     """SGD with momentum and weight decay over a dense exchange, and thinwire's over a dgc that sends everything: the
     same course but for rounding, as the momentum of a mean is the mean of momenta. Thinwire's is made as torch's is,
     before the module is wrapped and attached to; or after, and told of the compressor; or found when it steps."""
-    import models
-    import thinwire.torch
     model, ends = models.small().eval(), []
     more = {"lr": 0.05, "momentum": momentum, "weight_decay": 0.01, "nesterov": when == "nesterov"}
     for spec in ("allreduce", ALL_OF_DGC + option):
@@ -232,8 +209,6 @@ def two_optimisers(rank, size, when, momentum, option):
 def adam_in_the_place_of_torchs(rank, size):
     """AdamW over a dense exchange, and thinwire's over a scheme that has its moments and compresses nothing, which is told
     of it or finds it; and thinwire's own steps."""
-    import models
-    import thinwire.torch
     model, ends = models.small().eval(), []
     more = {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1}
     for kind, spec, told in ((torch.optim.AdamW, "allreduce", True), (thinwire.torch.AdamW, "allreduce", True),
@@ -243,8 +218,7 @@ def adam_in_the_place_of_torchs(rank, size):
             continue
         copied = copy.deepcopy(model)
         optimiser = kind(copied.parameters(), **more)
-        ddp = models.wrapped(copied)
-        compressor = thinwire.torch.attach(ddp, spec, banner=False, timeout=ranks.SECONDS, optimizer=optimiser if told else None)
+        ddp, compressor = models.attached(copied, spec, optimizer=optimiser if told else None)
         models.train(ddp, optimiser, rank, range(5))
         ends.append(torch.cat([p.detach().reshape(-1) for p in ddp.parameters()]))
         compressor.close()
@@ -254,8 +228,6 @@ def adam_in_the_place_of_torchs(rank, size):
 def adam_goes_on(rank, size):
     """How far from torch's AdamW of ten steps one is that is left after four to a scheme which sends all, and taken back after
     seven: by loading its state before the scheme is there, after it is, or by another scheme for the same model."""
-    import models
-    import thinwire.torch
     more = {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1}
     spec = "dgc-adam:dense=*,leftovers=fp32,nesterov=off"
     start = models.small().eval().to(memory_format=torch.channels_last)
@@ -295,8 +267,6 @@ def adam_goes_on(rank, size):
 def adam_is_agreed_on(rank, size):
     """What is said where moments are loaded by one rank alone, by all in the midst of a run, and where the optimiser has some of
     the parameters; and of how many steps they are at the end, where all ranks ask for the same scheme after they have loaded."""
-    import models
-    import thinwire.torch
     texts, spec, whole = [], "dgc-adam:dense=*", models.small()
     first = torch.optim.AdamW(whole.parameters(), 0.01)
     models.train(models.wrapped(whole), first, rank, range(4))
@@ -327,8 +297,6 @@ def adam_is_agreed_on(rank, size):
 def adam_is_paid_out(rank, size):
     """What a scheme held back is in the moments that it gives back, the same on all ranks; what is not AdamW's is refused,
     and moments that come too late."""
-    import models
-    import thinwire.torch
     texts, model = [], models.small()
     optimiser, ddp = thinwire.torch.AdamW(model.parameters(), 0.01), models.wrapped(model)
     compressor = thinwire.torch.attach(ddp, "dgc-adam:density=0.05,warmup_steps=0", optimizer=optimiser, banner=False,
@@ -362,10 +330,7 @@ def adam_is_paid_out(rank, size):
         compressor.close()
     plain = torch.optim.SGD(model.parameters(), 0.01)
     compressor = thinwire.torch.attach(models.wrapped(model), "dgc-adam:dense=*", banner=False, timeout=ranks.SECONDS, optimizer=plain)
-    try:
-        compressor.optimizer_state_dict()
-    except thinwire.torch.Error as error:
-        texts.append(str(error))
+    texts.append(ranks.refused(compressor.optimizer_state_dict))
     compressor.close()
     return worst, steps, v_is_there, float(owed.abs().max()), texts
 
@@ -373,8 +338,6 @@ def adam_is_paid_out(rank, size):
 def after_a_scheme(rank, size):
     """When a scheme that had the momentum or the moments is over, the optimiser has its own again, from zero: alone, after
     another scheme took its place, and under "allreduce"."""
-    import models
-    import thinwire.torch
     differences = []
     for ours, theirs, spec in ((lambda p: thinwire.torch.AdamW(p, 0.01, eps=1e-4),
                                 lambda p: torch.optim.AdamW(p, 0.01, eps=1e-4), "dgc-adam:dense=*"),
@@ -398,8 +361,6 @@ def after_a_scheme(rank, size):
 
 def in_the_middle(rank, size):
     """A scheme keeps an optimiser's moments while the one before it is closed; and what a schedule changes is noticed."""
-    import models
-    import thinwire.torch
     model = models.small()
     optimiser, texts = thinwire.torch.AdamW(model.parameters(), 0.01), []
     both = [thinwire.torch.attach(models.wrapped(model), "dgc-adam", optimizer=optimiser, banner=False, timeout=ranks.SECONDS)
@@ -409,11 +370,7 @@ def in_the_middle(rank, size):
     for change in ({"betas": (0.85, 0.999)}, {"betas": (0.9, 0.99)}, {"eps": 1e-6}, {"amsgrad": True}):
         was = {name: optimiser.param_groups[0][name] for name in change}
         optimiser.param_groups[0].update(change)
-        try:
-            optimiser.step()
-            texts.append("")
-        except thinwire.torch.Error as error:
-            texts.append(str(error))
+        texts.append(ranks.refused(optimiser.step))
         optimiser.param_groups[0].update(was)
     optimiser.step()
     both[1].close()
@@ -421,17 +378,12 @@ def in_the_middle(rank, size):
 
 
 def adams_refused(rank, size):
-    import models
-    import thinwire.torch
     model, texts = models.small(), []
     ddp, parameters = models.wrapped(model), list(model.parameters())
 
     def attached(optimiser, spec="dgc-adam"):
-        try:
-            thinwire.torch.attach(ddp, spec, optimizer=optimiser, banner=False, timeout=ranks.SECONDS).close()
-            texts.append("")
-        except thinwire.torch.Error as error:
-            texts.append(str(error))
+        texts.append(ranks.refused(lambda: thinwire.torch.attach(ddp, spec, optimizer=optimiser, banner=False,
+                                                                 timeout=ranks.SECONDS).close()))
 
     attached(torch.optim.AdamW(parameters))
     attached(thinwire.torch.SGD(parameters, 0.1, momentum=0.9))
@@ -448,8 +400,6 @@ def adams_refused(rank, size):
 
 def as_torchs(rank, size):
     """thinwire's SGD beside a scheme without momentum, or alone, is torch's, Nesterov's form included."""
-    import models
-    import thinwire.torch
     differences = []
     for nesterov in (False, True):
         model, ends = models.small().eval(), []
@@ -465,18 +415,12 @@ def as_torchs(rank, size):
 
 def optimisers_refused(rank, size):
     """What thinwire's SGD says of words it does not know, and of a momentum that is not the scheme's."""
-    import models
-    import thinwire.torch
     model = models.small()
     ddp, texts = models.wrapped(model), []
     parameters = list(model.parameters())
 
     def refused(call):
-        try:
-            call()
-            texts.append("")
-        except thinwire.torch.Error as error:
-            texts.append(str(error))
+        texts.append(ranks.refused(call))
 
     for more in ({"dampening": 0.5}, {"foreach": True}, {"momentum": -1}, {"lr": "fast"}, {"nesterov": True}, {"compressor": 3}):
         refused(lambda: thinwire.torch.SGD(parameters, **more))
@@ -609,4 +553,4 @@ class ModulesTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ranks.main()
+    unittest.main()

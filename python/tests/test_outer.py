@@ -3,26 +3,30 @@
 
 import contextlib
 import io
+import logging
 import math
 import os
 import pathlib
 import re
 import signal
-import socket
 import tempfile
 import threading
 import time
+import types
 import unittest
+import warnings
 
 import launched
+import models
+import numpy
 import ranks
-
-if not ranks.torch_is_missing():
-    import numpy
-    import torch
-    from torch import nn
-    from torch.nn.functional import cross_entropy
-import thinwire
+import thinwire.torch
+import torch
+import torch.distributed as dist
+from thinwire.torch import _local
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
 
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "outer_loop.py"
 SHAPES = [("first", (40,)), ("second", (7, 9)), ("third", (1000,)), ("fourth", (33, 3))]
@@ -221,26 +225,12 @@ def start_of():
     return [noise.standard_normal(shape).astype(numpy.float32) for _, shape in SHAPES]
 
 
-def in_threads(act, size=RANKS):
-    """act(rank, comm) on a thread a rank; what each gave."""
-    results, failures = [None] * size, []
-
-    def play(rank, comm):
-        try:
-            results[rank] = act(rank, comm)
-        except BaseException as error:
-            failures.append(error)
-            comm.close()
-
-    comms = thinwire.Comm.threads(size)
-    threads = [threading.Thread(target=play, args=(rank, comm)) for rank, comm in enumerate(comms)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(ranks.SECONDS)
-    if failures:
-        raise failures[0]
-    return results
+def in_threads(act):
+    outcomes = ranks.on_threads(RANKS, act)
+    for one in outcomes:
+        if isinstance(one, Exception):
+            raise one
+    return outcomes
 
 
 class LibraryTest(unittest.TestCase):
@@ -377,7 +367,6 @@ def has_hooks():
 
 
 def looped(model, optimiser, spec, **more):
-    import thinwire.torch
     return thinwire.torch.OuterLoop(model, optimiser, spec, **{"timeout": ranks.SECONDS, "banner": False, **more})
 
 
@@ -402,7 +391,7 @@ def same(one, other):
     return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-class Mover(torch.optim.Optimizer if not ranks.torch_is_missing() else object):
+class Mover(torch.optim.Optimizer):
     """Adds a number to each parameter, in its own type."""
 
     def __init__(self, parameters, by):
@@ -434,7 +423,7 @@ def trained(spec, steps, tied, rank):
     return shared, bits(model), stats
 
 
-@torch.no_grad() if not ranks.torch_is_missing() else (lambda act: act)
+@torch.no_grad()
 def outer_step(shared, momenta, models):
     """DiLoCo's, in plain torch: one operation after the other, so that each is rounded as the library's is."""
     for theta, v, *own in zip(shared, momenta, *(model.parameters() for model in models)):
@@ -492,7 +481,6 @@ AFTER_A_NAN = [("AdamW", "diloco:every=4"), ("Adagrad", "local:every=4"), ("Adam
 
 def with_a_nan(rank, size, spec, kind):
     """One gradient of rank 1 is NaN, in the second round. What rank 1 gave nothing to, and whether it learns afterwards."""
-    import logging
     lines = []
     logging.getLogger("thinwire").addHandler(type("Kept", (logging.Handler,), {"emit": lambda self, one: lines.append(one)})())
     model = text_model()
@@ -580,8 +568,6 @@ def states(rank, size):
 
 def shown(rank, size):
     """What averaged() shows and gives back, with the statistics of a batch norm; then one rank does it alone."""
-    import models
-    import thinwire.torch
     model = models.small(seed=rank)
     model[1].running_mean.fill_(rank)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -599,10 +585,7 @@ def shown(rank, size):
         shared = {name: value.clone() for name, value in inside.state_dict().items()}
         step = optimiser.step if has_hooks() else outer.step
         for act in (step, outer.finish, outer.state_dict, outer.averaged().__enter__):
-            try:
-                act()
-            except thinwire.torch.Error as error:
-                texts.append(str(error))
+            texts.append(ranks.refused(act))
     back = all(torch.equal(value, own[name]) for name, value in model.state_dict().items()
                if not has_hooks() or "weight" not in name and "bias" not in name)
     alone = None
@@ -709,8 +692,6 @@ def shorter(rank, size):
 
 def inside_machines(rank, size):
     """Two machines of two ranks: DDP averages gradients inside, and OuterLoop weights between them."""
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
     groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
     model = text_model()
     ddp = DistributedDataParallel(model, process_group=groups[rank // 2])
@@ -761,16 +742,10 @@ STRAYS = {"another": steps_another, "first alone": steps_first_alone}
 
 
 def refused(rank, size):
-    import models
-    import thinwire.torch
     texts = {}
 
     def note(name, act):
-        try:
-            act()
-            texts[name] = ""
-        except thinwire.torch.Error as error:
-            texts[name] = str(error)
+        texts[name] = ranks.refused(act)
 
     def made(model, optimiser, spec="diloco", **more):
         looped(model, optimiser, spec, **more).close()
@@ -864,7 +839,6 @@ def refused(rank, size):
 
 def frozen_in_the_middle(rank, size):
     """In a framework a parameter is frozen in a round: what is saved then resumes, and what is damaged changes nothing."""
-    from thinwire.torch import _local
     model = text_model()
     optimiser = adamw(model)
 
@@ -884,15 +858,9 @@ def frozen_in_the_middle(rank, size):
     texts, other = [], bits(model)
     for name in ("symbols.weight", "out.bias"):
         for bad in (5, torch.zeros(1), saved[_local.OWN][name].double()):
-            try:
-                local({**saved, _local.OWN: {**saved[_local.OWN], name: bad}})
-            except thinwire.Error as error:
-                texts.append(str(error))
+            texts.append(ranks.refused(lambda: local({**saved, _local.OWN: {**saved[_local.OWN], name: bad}})))
     unchanged = same(other, bits(model))
-    try:
-        local({**saved, "thinwire/size": 3})
-    except thinwire.Error as error:
-        texts.append(str(error))
+    texts.append(ranks.refused(lambda: local({**saved, "thinwire/size": 3})))
     again = local(saved)
     resumed = same(own, bits(model))
     again.finish()
@@ -901,8 +869,6 @@ def frozen_in_the_middle(rank, size):
 
 def local_sgd_that_fails(rank, size):
     """Whether DDP exchanges gradients after Accelerate's LocalSGD could not begin."""
-    import types
-    import models
     from thinwire.torch.accelerate import LocalSGD
     ddp = models.wrapped(text_model())
     accelerator = types.SimpleNamespace(num_processes=size, _optimizers=[adamw(ddp)], unwrap_model=lambda model: model.module)
@@ -927,11 +893,7 @@ def damaged_states(rank, size):
                 {**good, about + "unsigned": 3}, {**good, theta: good[theta].to("meta")}, {**good, theta: good[theta].to_sparse()},
                 {**good, about + "weights": [1]}, {**good, about + "seen": None}, {**good, about + "working": {}},
                 {**good, about + "seen": {**good[about + "seen"], name: torch.zeros(2)}}, {**good, theta: 7}):
-        try:
-            outer.load_state_dict(bad)
-            texts.append("")
-        except thinwire.Error as error:
-            texts.append(str(error))
+        texts.append(ranks.refused(lambda: outer.load_state_dict(bad)))
     outer.load_state_dict(good)
     outer.begin()
     outer.close()
@@ -940,11 +902,8 @@ def damaged_states(rank, size):
 
 def repeats(rank, size, data, kind):
     """What is said of the first batches, which are those of data[rank]; of a DDP of two ranks; or where one has no step."""
-    import warnings
-    from torch.nn.parallel import DistributedDataParallel
     model = text_model()
     if kind == "machine":
-        import torch.distributed as dist
         groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
         model = DistributedDataParallel(model, process_group=groups[rank // 2])
     optimiser = adamw(model)
@@ -957,8 +916,6 @@ def repeats(rank, size, data, kind):
 
 def told(rank, size):
     """The banner, and a warning when the weights are not those that were saved."""
-    import contextlib
-    import warnings
     out = io.StringIO()
     model = text_model()
     with contextlib.redirect_stderr(out):
@@ -981,15 +938,8 @@ def told(rank, size):
 # ---- tests --------------------------------------------------------------------------------------------------------
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def apart(rank, size, port):
     """The same run over a process group, and then over a meeting point, where the process group is gone."""
-    import torch.distributed as dist
     ended = []
     for joined in (False, True):
         model = text_model()
@@ -1011,10 +961,7 @@ def apart(rank, size, port):
     refused = {}
     for name, words in {"half": {"workers": 2}, "both": {"join": "127.0.0.1:1", "workers": 2, "transport": "mpi"},
                         "no group": {}, "no key": {"join": "127.0.0.1:1", "workers": 2, "transport": thinwire.Tcp(seal=True)}}.items():
-        try:
-            looped(model, optimiser, "local:every=2", **words)
-        except thinwire.Error as error:
-            refused[name] = str(error)
+        refused[name] = ranks.refused(lambda: looped(model, optimiser, "local:every=2", **words))
     try:  # one alone has another model
         other = nn.Linear(3, 2 + rank)
         looped(other, adamw(other), "local:every=2", join=f"127.0.0.1:{port}", workers=size)
@@ -1041,7 +988,7 @@ class OuterTest(unittest.TestCase):
         self.assertEqual(ranks.on_ranks(2, repeats, (0, 0), "empty"), [[]] * 2)
 
     def test_programs_that_know_nothing_of_each_other_meet_and_have_the_same_bits(self):
-        results = ranks.on_ranks(2, apart, free_port())
+        results = ranks.on_ranks(2, apart, ranks.free_port())
         parts = []
         first = [joined[0] for (_, joined), _ in results].index(0)  # whom the others have their buffers from
         for (grouped, joined), refused in results:
@@ -1225,7 +1172,6 @@ class OuterTest(unittest.TestCase):
                 self.assertNotIn("compressor", text)
 
     def test_a_file_that_is_damaged_is_named(self):
-        from thinwire.torch import _local
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "thinwire.pt")
             self.assertIsNone(_local.read(path))
@@ -1279,4 +1225,4 @@ class OuterTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ranks.main()
+    unittest.main()

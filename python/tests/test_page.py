@@ -105,17 +105,9 @@ class PageTest(unittest.TestCase):
 
     def run_all(self, commands, env):
         """Their ends. They run side by side, in the folder of train.py."""
-        processes = [subprocess.Popen(words, cwd=self.path, env=env, text=True, start_new_session=True,
-                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE) for words in commands]
-        try:
-            outputs = [process.communicate(timeout=ranks.SECONDS) for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
-        for process, (out, err) in zip(processes, outputs):
-            self.assertEqual(process.returncode, 0, out + err)
-        return outputs
+        codes, wrote = launched.ends_of(commands, cwd=self.path, env=env, stderr=subprocess.PIPE)
+        self.assertEqual(codes, [0] * len(commands), "\n".join(out + err for out, err in wrote))
+        return wrote
 
     def test_the_command_for_one_machine(self):
         (out, err), = self.run_all([["sh", "-c", f"exec {page.on_one_machine()}"]], self.torchrun())

@@ -6,7 +6,7 @@
 runs those of examples/pytorch/NAME.py, which are skipped where what it imports is not installed. Every rank runs one after
 another what `jobs` says, in a process of its own (`--play`), and leaves its weights and losses."""
 
-import importlib.util
+import importlib
 import os
 import pathlib
 import shutil
@@ -15,7 +15,8 @@ import tempfile
 import unittest
 
 import launched
-import ranks
+import models  # noqa: F401: skips it where there is no torch
+import torch
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch"
 SMALL = {  # what makes each of them small
@@ -46,8 +47,6 @@ def jobs(name, folder):
 
 
 def play(name, folder):
-    import torch
-    import torch.distributed as dist
     sys.path.insert(0, str(EXAMPLES))
     rank = int(os.environ["RANK"])
     example = importlib.import_module(name)
@@ -55,10 +54,7 @@ def play(name, folder):
         launched.meet_anew(folder, f"{number}", rank, 2, lambda gone=gone: gone and shutil.rmtree(gone))
         model, losses = example.main([str(word) for word in words])
         torch.save({"weights": dict(model.named_parameters()), "losses": losses}, folder / f"{job}{rank}.pt")
-        if dist.is_initialized():
-            dist.destroy_process_group()
-        if "accelerate" in sys.modules:  # it remembers the group
-            sys.modules["accelerate.state"].AcceleratorState._reset_state(True)
+        launched.forget_group()
 
 
 def distance(one, other):
@@ -67,7 +63,6 @@ def distance(one, other):
 
 class RecipeTest(unittest.TestCase):
     def test_the_recipe(self):
-        import torch
         with tempfile.TemporaryDirectory() as temporary:
             folder = pathlib.Path(temporary)
             ends = launched.started_as_torchrun_does([__file__, NAME, "--play", folder], 2)
@@ -88,12 +83,8 @@ class RecipeTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ranks.skip_without_torch()
     NAME = sys.argv.pop(1)
-    if importlib.util.find_spec(NEEDS.get(NAME, "torch")) is None:
-        print(f"skipped: {NEEDS[NAME]} is not installed (pip install {NEEDS[NAME]})")
-        sys.exit(77)
-    import torch
+    launched.skip_without(NEEDS.get(NAME, "torch"))
     if NAME == "resnet" and torch.__version__.startswith("1."):
         print("skipped: PyTorch 1 may hang when a group ends: it holds Python while it waits for a thread of Gloo's, which waits "
               "for Python to free the tensor of a collective")

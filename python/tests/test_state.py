@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 """What a compressor remembers: plain tensors, each rank its own; a resumed run is the uninterrupted one."""
 
+import copy
 import io
 import tempfile
 import unittest
 
+import models
 import ranks
+import thinwire.torch
+import torch
+import torch.distributed as dist
 
 SCHEMES = ["dgc:density=0.02,warmup_steps=4", "scalecom:rate=50,warmup_steps=2", "powersgd:rank=2", "sdagc:warmup_steps=2",
            "sign", "adacomp"]
@@ -13,11 +18,6 @@ SCHEMES = ["dgc:density=0.02,warmup_steps=4", "scalecom:rate=50,warmup_steps=2",
 
 def resumed(rank, size, schemes):
     """Six steps, and three, a checkpoint, another process's objects with buckets of another size, and three more."""
-    import copy
-
-    import models
-    import thinwire.torch
-    import torch
     outcomes = {}
     for scheme in schemes:
         model = models.small()
@@ -46,18 +46,12 @@ def resumed(rank, size, schemes):
 
 
 def equal(one, other):
-    import torch
     return torch.equal(one, other) if torch.is_tensor(one) else one == other
 
 
 def own(rank, size):
     """Each rank's residual is its own, and another's is refused."""
-    import models
-    import thinwire.torch
-    import torch
-    import torch.distributed as dist
-    ddp = models.wrapped(models.small())
-    compressor = thinwire.torch.attach(ddp, "topk:density=0.02", banner=False, timeout=ranks.SECONDS)
+    ddp, compressor = models.attached(models.small(), "topk:density=0.02")
     models.backward(ddp, rank, 0)
     state = compressor.state_dict()
     states = [None] * size
@@ -66,10 +60,7 @@ def own(rank, size):
     texts = []
 
     def refused(changed):
-        try:
-            compressor.load_state_dict(changed)
-        except thinwire.Error as error:
-            texts.append(str(error))
+        texts.append(ranks.refused(lambda: compressor.load_state_dict(changed)))
 
     refused(states[1 - rank])
     refused({})
@@ -85,19 +76,13 @@ def own(rank, size):
     wary = thinwire.torch.attach(models.wrapped(models.small()), "topk:density=0.02", banner=False, expect_ratio=2)
     for load in (lambda: dense.load_state_dict(state), lambda: dense.load_state_dicts(states),
                  lambda: wary.load_state_dict({**state, "thinwire/fallback": True})):
-        try:
-            load()
-        except thinwire.Error as error:
-            texts.append(str(error))
+        texts.append(ranks.refused(load))
     unchanged = all(equal(value, compressor.state_dict()[name]) for name, value in state.items())
     return distance, texts, unchanged, sorted(state)
 
 
 def wrapped(kind, spec):
     """A module whose gradients are exchanged, and what has the state; a gossip is both."""
-    import models
-    import thinwire.torch
-    import torch
     model, more = models.small(), {"banner": False, "timeout": ranks.SECONDS}
     if kind == "attach":
         ddp = models.wrapped(model)
@@ -113,7 +98,6 @@ def state_of(one):
 
 def saved_by(rank, size, kinds):
     """After three steps, what this rank has saved, by the kind of exchange."""
-    import models
     states = {}
     for kind, spec in kinds.items():
         module, one = wrapped(kind, spec)
@@ -128,16 +112,11 @@ def saved_by(rank, size, kinds):
 
 def taken_over(rank, size, kinds, states):
     """What this rank has of them, and that it goes on. And what it is told where a state is missing."""
-    import models
-    import thinwire
     taken, texts = {}, []
     for kind, spec in kinds.items():
         module, one = wrapped(kind, spec)
         load = one.load_gossip_state_dicts if kind == "gossip" else one.load_state_dicts
-        try:
-            load([state[kind] for state in states[1:]])
-        except thinwire.Error as error:
-            texts.append(str(error))
+        texts.append(ranks.refused(lambda: load([state[kind] for state in states[1:]])))
         load([state[kind] for state in states])
         taken[kind] = state_of(one)
         models.backward(module, rank, 3)
@@ -148,18 +127,14 @@ def taken_over(rank, size, kinds, states):
 
 def together(states, kind, begin):
     """The sum over ranks of all that is called so."""
-    import torch
     return sum(torch.cat([v.double().reshape(-1) for k, v in sorted(state[kind].items()) if k.startswith(begin)])
                for state in states)
 
 
 def by_dcp(rank, size, folder):
     """torch.distributed.checkpoint keeps one of what has the same name on several ranks, and so each has its own."""
-    import models
-    import thinwire.torch
     import torch.distributed.checkpoint as dcp
-    ddp = models.wrapped(models.small())
-    compressor = thinwire.torch.attach(ddp, "topk:density=0.02", banner=False, timeout=ranks.SECONDS)
+    ddp, compressor = models.attached(models.small(), "topk:density=0.02")
     models.backward(ddp, rank, 0)
     before = compressor.state_dict()
     dcp.save({f"compressor{rank}": compressor}, checkpoint_id=folder)
@@ -197,7 +172,6 @@ class StateTest(unittest.TestCase):
 
     def test_four_ranks_go_on_as_two_and_as_eight_and_these_as_four(self):
         """The sum of what they held back stays; of a gossip's weights the mean."""
-        import torch
         spec = "topk:density=0.02,min_dims=0,min_elements=1"
         kinds = {"attach": spec, "Exchange": spec, "gossip": "dpsgd"}
         if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
@@ -217,4 +191,4 @@ class StateTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ranks.main()
+    unittest.main()

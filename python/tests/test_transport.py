@@ -6,13 +6,16 @@ import threading
 import unittest
 import unittest.mock
 
+import models
 import ranks
+import thinwire.torch
+import torch
+from thinwire.torch import _transport
 
 KEY = b"0123456789abcdef"
 
 
 def refused(make):
-    import thinwire
     try:
         make()
         return ""
@@ -26,14 +29,9 @@ def the_comm(comm):
 
 def exchanged(rank, size):
     """The mean of rank + 1 over connections with these options."""
-    import models
-    import thinwire.torch
-    import torch
     results = []
     for options in ({}, {"key": KEY}, {"seal": True}, {"seal": True, "key": KEY}, {"streams": 2, "seal": True}):
-        ddp = models.wrapped(torch.nn.Linear(4, 4, bias=False))
-        compressor = thinwire.torch.attach(ddp, "bf16", transport=thinwire.torch.Tcp(**options), banner=False,
-                                           timeout=ranks.SECONDS)
+        ddp, compressor = models.attached(torch.nn.Linear(4, 4, bias=False), "bf16", transport=thinwire.torch.Tcp(**options))
         (ddp(torch.ones(1, 4)).sum() * (rank + 1)).backward()
         results.append((ddp.module.weight.grad.unique().tolist(), compressor.stats()["steps"]))
         compressor.close()
@@ -49,8 +47,6 @@ def not_alike(rank, size):
 
 def connect(rank, options, seconds, changed=None):
     """options[rank] are this rank's; `changed` replaces the key that rank 1 is told."""
-    import thinwire.torch
-    from thinwire.torch import _transport
     gathered = _transport.gathered_by_all
 
     def tampered(group, make):
@@ -64,16 +60,12 @@ def connect(rank, options, seconds, changed=None):
 
 def cannot_listen(rank, size):
     """Rank 1 has no such interface."""
-    import thinwire.torch
-    from thinwire.torch import _transport
     tcp = thinwire.torch.Tcp(bind="no-such-interface" if rank else "127.0.0.1")
     return refused(lambda: _transport.with_comm(tcp, None, _transport.Limits(600.0), the_comm))
 
 
 def numbered_otherwise(rank, size):
     """A comm of this process alone."""
-    import thinwire
-    from thinwire.torch import _transport
     comm, = thinwire.Comm.threads(1)
     return refused(lambda: _transport.with_comm(comm, None, _transport.Limits(1.0), the_comm))
 
@@ -99,8 +91,6 @@ class TransportTest(unittest.TestCase):
             self.assertIn(f"rank {rank} of 2 in torch's process group is rank 0 of 1 of the transport", text)
 
     def test_why_is_told_before_who_is_gone_and_what_is_no_json_is_refused(self):
-        import thinwire
-        from thinwire.torch import _transport
         told = [None] * 3
 
         def act(rank, comm):
@@ -116,11 +106,7 @@ class TransportTest(unittest.TestCase):
             else:
                 told[rank].append(refused(lambda: _transport.gathered(comm, "good")))
 
-        threads = [threading.Thread(target=act, args=one) for one in enumerate(thinwire.Comm.threads(3))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(ranks.SECONDS)
+        ranks.on_threads(3, act)
         self.assertEqual([one[0] for one in told], ["SpecError TW_ERROR_SPEC: rank 1: no such spec",
                                                     "SpecError TW_ERROR_SPEC: no such spec",
                                                     "SpecError TW_ERROR_SPEC: rank 1: no such spec"])
@@ -130,7 +116,6 @@ class TransportTest(unittest.TestCase):
 
     def between_two(self, good, bad):
         """What rank 0 does, and rank 1, which means no good, of a group."""
-        import thinwire
         comms = thinwire.Comm.threads(2)
         comms[0].set_timeout(20), comms[0].set_patience(20)
         thread = threading.Thread(target=bad, args=comms[1:])
@@ -142,7 +127,6 @@ class TransportTest(unittest.TestCase):
             thread.join(ranks.SECONDS)
 
     def test_words_of_another_form_are_refused(self):
-        from thinwire.torch import _transport
         for word in (b"5", b"null", b"[]", b"[[1,2]]", b"\xff\xfe", b'[null,["Error","x",1]]', b'[null,[1,2,3,4]]', b'["a",1,2]',
                      b'[1,{"0":1}]', b"[" * 100_000, b'{"0":1}'):
             text = self.between_two(lambda comm: refused(lambda: _transport.gathered_by_all(comm, lambda: 1)),
@@ -153,7 +137,6 @@ class TransportTest(unittest.TestCase):
             self.assertIn("rank 1 sends what this version of thinwire does not", text, word)
 
     def test_no_word_of_a_peer_rules_a_terminal_or_fills_memory(self):
-        from thinwire.torch import _transport
         word = json.dumps([None, ["SpecError", "hi\x1b[31m\nred" + "e" * 9999, 2, "x"]]).encode()
         text = self.between_two(lambda comm: refused(lambda: _transport.gathered_by_all(comm, lambda: 1)),
                                 lambda comm: comm.allgather(word))
@@ -165,4 +148,4 @@ class TransportTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ranks.main()
+    unittest.main()

@@ -7,7 +7,7 @@ from typing import Any, Callable, Tuple, TypeVar
 
 from . import errors
 
-Self = TypeVar("Self", bound="Owned")
+Self = TypeVar("Self", bound="Closes")
 
 
 def destroy_in(process: int, destroy: Callable, handle: int, *outlive: Any) -> None:
@@ -16,7 +16,20 @@ def destroy_in(process: int, destroy: Callable, handle: int, *outlive: Any) -> N
         destroy(handle)
 
 
-class Owned:
+class Closes:
+    """What may stand in a ``with``, at whose end it is closed."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self: "Self") -> "Self":
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        self.close()
+
+
+class Owned(Closes):
     """Something behind an address. It is destroyed by close(), when nobody has it any more, or when Python ends."""
 
     def _own(self, handle: c_void_p, destroy: Callable, *made_from: "Owned") -> None:
@@ -54,9 +67,3 @@ class Owned:
     def __reduce__(self) -> Tuple[Any, ...]:
         raise errors.Error(f"a {type(self).__name__} lives in this process, and cannot be copied or pickled; its state can", 12,
                            "TW_ERROR_ORDER")
-
-    def __enter__(self: "Self") -> "Self":
-        return self
-
-    def __exit__(self, *what: object) -> None:
-        self.close()

@@ -4,7 +4,7 @@ import ctypes
 import functools
 import os
 import threading
-from typing import Any, Callable, Dict, List, TypeVar, Union
+from typing import Any, Callable, Dict, List, Optional, TypeVar, Union
 
 from ._library import FOLDER_FUNCTIONS, Traffic, library, load_part
 from ._owned import Owned
@@ -27,6 +27,35 @@ def bytes_of_path(path: "Union[str, os.PathLike[str]]") -> bytes:
     if not found or b"\0" in found:
         raise Error(f"{path!r} is no path: want that of a folder")
     return found
+
+
+def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = None) -> Result:
+    """What a call gives that may wait for other ranks. A thread is in it, so that Ctrl-C is heeded: `end` then ends the
+    call, and where there is none nobody waits for it."""
+    results: List[Result] = []
+    failures: List[BaseException] = []
+    over = threading.Event()
+
+    def act() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:
+            failures.append(error)
+        over.set()
+
+    thread = threading.Thread(target=act, name="thinwire", daemon=end is None)
+    try:
+        thread.start()
+        over.wait()
+    except BaseException:  # Ctrl-C may come while the thread starts, too
+        if end is not None:
+            end()
+            if thread in threading.enumerate():
+                over.wait()
+        raise
+    if failures:
+        raise failures[0]
+    return results[0]
 
 
 @functools.cache
@@ -66,19 +95,7 @@ class Comm(Owned):
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= 1e9:
             raise Error(f"seconds={seconds!r}: want a number above 0, at most 1e9")
         where, handle = bytes_of_path(path), ctypes.c_void_p()
-        failures: List[BaseException] = []
-
-        def join() -> None:
-            try:
-                folder_library().tw_folder_join(where, rank, workers, seconds, ctypes.byref(handle))
-            except BaseException as error:
-                failures.append(error)
-
-        thread = threading.Thread(target=join, name="thinwire", daemon=True)  # Ctrl-C does not wait for it
-        thread.start()
-        thread.join()
-        if failures:
-            raise failures[0]
+        on_thread(lambda: folder_library().tw_folder_join(where, rank, workers, seconds, ctypes.byref(handle)))
         return cls(handle)
 
     @property
@@ -130,31 +147,8 @@ class Comm(Owned):
         self.waited(lambda: library.tw_comm_broadcast(self._handle, root, address, size))
 
     def waited(self, call: Callable[[], Result]) -> Result:
-        """What a call gives that may wait for other ranks. A thread is in it, so that Ctrl-C is heeded, and ends the
-        wait of all."""
-        results: List[Result] = []
-        failures: List[BaseException] = []
-        over = threading.Event()
-
-        def act() -> None:
-            try:
-                results.append(call())
-            except BaseException as error:
-                failures.append(error)
-            over.set()
-
-        thread = threading.Thread(target=act, name="thinwire")
-        try:
-            thread.start()
-            over.wait()
-        except BaseException:  # Ctrl-C may come while the thread starts, too
-            self.leave()
-            if thread in threading.enumerate():
-                over.wait()
-            raise
-        if failures:
-            raise failures[0]
-        return results[0]
+        """What a call gives that may wait for other ranks. Ctrl-C ends the wait of all."""
+        return on_thread(call, self.leave)
 
     def traffic(self) -> Dict[str, int]:
         """Bytes and messages that went over the wire, as the transport counted them."""

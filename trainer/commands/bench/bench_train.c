@@ -37,8 +37,7 @@ static const option_row rows[] = {
 static const option_page page = {
     .usage = "thinwire bench train [options]",
     .description = "Times whole training steps (forward, backward, update with momentum) of one worker on one thread. "
-                   "bench/train.sh, bench/lstm.sh and bench/transformer.sh in the source tree run the same networks in "
-                   "PyTorch beside it.",
+                   "bench/train.py in the source tree runs the same networks in PyTorch beside it.",
     .examples = "  thinwire bench train --model resnet20 --batch 128\n"
                 "  thinwire bench train --model lm-medium\n",
     .rows = rows,

@@ -13,7 +13,7 @@ from ..spec import name_of, options_of
 from ..tcp import Tcp
 from . import _transport
 from ._parameters import Row
-from ._replan import Line
+from ._replan import Line, in_words
 
 NAME, EXACT = "auto", "allreduce"
 OPTIONS = ("steps", "pass_ms", "rate", "latency", "keep")
@@ -126,8 +126,7 @@ def chosen(options: Dict[str, str], rows: List[Row], optimizer: Any, kind: int, 
     plan = planned(options, rows, optimizer, kind, size, line)
     if "keep" in options:
         keep(options["keep"], plan.choice.spec)
-    return plan.choice.spec, (f"auto takes {plan.choice.spec} for a line of {8e-6 * min(line[:2]):.4g} Mbit/s with "
-                              f"{1e3 * line[2]:.3g} ms. {plan.why}")
+    return plan.choice.spec, f"auto takes {plan.choice.spec} for a line of {in_words(line)}. {plan.why}"
 
 
 class Settled(NamedTuple):

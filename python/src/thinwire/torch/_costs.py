@@ -1,5 +1,6 @@
 """What a step's exchange takes on this line and with these processors: by a scheme, and by torch's own all-reduce."""
 
+import math
 import socket
 import statistics
 import time
@@ -37,7 +38,7 @@ def measured(rows: List[Row], spec: str, comm: Comm, group: Any) -> Costs:
     """A collective, before the first step or between two: exchanges numbers that nobody needs, and leaves the memory of
     no scheme changed. All ranks get the same times, and so decide alike."""
     tensors = sample_of(rows)
-    count = sum(elements(shape) for _, shape in tensors)
+    count = sum(math.prod(shape) for _, shape in tensors)
     scale = max(1.0, sum(row.elements for row in rows) / count)
     device = rows[0].parameter.device
     return Costs(scale * of_scheme(tensors, spec, comm, group, device), scale * of_dense(count, comm, group, device))
@@ -48,13 +49,6 @@ def are_on_one_machine(group: Any) -> bool:
     boot = Path("/proc/sys/kernel/random/boot_id")
     here = (socket.gethostname(), boot.read_text() if boot.exists() else "")
     return len(set(gathered(group, here))) == 1
-
-
-def elements(shape: Tuple[int, ...]) -> int:
-    count = 1
-    for extent in shape:
-        count *= extent
-    return count
 
 
 def sample_of(rows: List[Row]) -> List[Tuple[str, Tuple[int, ...]]]:
@@ -73,7 +67,7 @@ def sample_of(rows: List[Row]) -> List[Tuple[str, Tuple[int, ...]]]:
 def of_scheme(tensors: List[Tuple[str, Tuple[int, ...]]], spec: str, comm: Comm, group: Any, device: Any) -> float:
     """After the warm-up, which sends more. A gradient on a GPU is copied to the host and back."""
     generator = torch.Generator().manual_seed(0)
-    given = [torch.randn(elements(shape), generator=generator) for _, shape in tensors]
+    given = [torch.randn(math.prod(shape), generator=generator) for _, shape in tensors]
     on_device = device.type != "cpu"
     host = [torch.empty_like(values, pin_memory=on_device) for values in given]
     there = [values.to(device) for values in given] if on_device else []

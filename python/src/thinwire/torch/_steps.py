@@ -1,17 +1,20 @@
 """Which steps were taken and which were skipped, and what is told of them: the same for every compressor."""
 
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
-from ..errors import NonFinite
+from .._owned import Closes
+from ..errors import Error, NonFinite
 
 FILLED_WITH = {"skip": 0.0, "raise": 0.0, "nan": float("nan")}
 SKIPPED_LIMIT = 10  # so many skipped steps in a row do not end by themselves
 
 
-class Stepping:
+class Stepping(Closes):
     """A base of those that have stats()."""
 
     nonfinite: str
+    spec: str
+    _expect_ratio: Optional[float]
     skipped = False
     _skipped_in_a_row = 0
 
@@ -37,6 +40,13 @@ class Stepping:
             text = (f"the gradients of {self._skipped_in_a_row} steps in a row held NaN or infinity, and no step was taken; with "
                     "a GradScaler give attach() scaler=, so that it lowers its scale, and else lower the learning rate")
         raise NonFinite(text, 13, "TW_SKIPPED")
+
+    def _refuse_ratio(self, ratio: float) -> None:
+        """Once, when it is known."""
+        wanted, self._expect_ratio = self._expect_ratio, None
+        if wanted and ratio < wanted:
+            raise Error(f"{self.spec} sends 1/{ratio:.4g} of the bytes, and expect_ratio={wanted:g}; plan() says what is "
+                        "compressed and what is not")
 
     def stats(self) -> Dict[str, float]:
         raise NotImplementedError

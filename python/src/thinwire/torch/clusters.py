@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple, Union
 import torch
 
 from .. import clusters as core
+from .._owned import Closes
 from ..comm import Comm
 from ..errors import Error
 from ..tcp import Tcp
@@ -14,7 +15,7 @@ from . import _transport
 from ._parameters import local
 
 
-class Clusters:
+class Clusters(Closes):
     """The ranks of a cluster have one model between them: as the stages of a pipeline, or sharded by `fully_shard`.
     Each cluster trains by itself. Once in a while average() makes all their models the mean:
 
@@ -77,12 +78,6 @@ class Clusters:
         self._clusters.close()
         if self._owns_comm:
             self._comm.close()
-
-    def __enter__(self) -> "Clusters":
-        return self
-
-    def __exit__(self, *what: Any) -> None:
-        self.close()
 
 
 class Part(NamedTuple):

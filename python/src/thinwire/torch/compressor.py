@@ -6,13 +6,13 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 import torch
 
-from .._library import library
+from .. import gossip_schemes, outers
 from ..comm import Comm
-from ..errors import Error, NonFinite, SpecError
+from ..errors import Error, SpecError
 from ..planning import DOORS, UPDATES, WEIGHTS, can_switch
 from ..reducer import Reducer, regrouped
 from ..spec import adapts, gives_signs, minds_rates, name_of, options_of
-from ..table import Entry, listed
+from ..table import Entry
 from . import _adam, _costs, _counts, _optimiser, _state, _transport
 from ._bucket import Bucket, spans
 from ._fallback import Fallback
@@ -51,9 +51,8 @@ def refuse_options(spec: str, optimizer: Optional[torch.optim.Optimizer], nonfin
 
 def refuse_other_doors(spec: str) -> None:
     """What exchanges weights, or what steps came to, has a class of its own."""
-    for kind, doors in ((WEIGHTS, (library.tw_gossips_count, library.tw_gossips_name, library.tw_gossips_summary)),
-                        (UPDATES, (library.tw_outers_count, library.tw_outers_name, library.tw_outers_summary))):
-        if name_of(spec) in dict(listed(*doors)):
+    for kind, there in ((WEIGHTS, gossip_schemes()), (UPDATES, outers())):
+        if name_of(spec) in dict(there):
             raise SpecError(f"{name_of(spec)} exchanges no gradients; write {DOORS[kind].format(spec)}", 2, "TW_ERROR_SPEC")
 
 
@@ -324,10 +323,7 @@ class Compressor(Stepping):
         counts = self._live().stats()
         if counts["steps"] - counts["steps_warmup"] < RATIO_IS_KNOWN or not counts["message_packet"]:
             return
-        ratio, wanted, self._expect_ratio = counts["message_fp32"] / counts["message_packet"], self._expect_ratio, None
-        if ratio < wanted:
-            raise Error(f"{self.spec} sends 1/{ratio:.4g} of the bytes, and expect_ratio={wanted:g}; plan() says what is "
-                        "compressed and what is not")
+        self._refuse_ratio(counts["message_fp32"] / counts["message_packet"])
 
     def _notice(self, optimiser: torch.optim.Optimizer) -> None:
         """An optimiser is about to step. The first that steps these parameters is theirs."""
@@ -559,12 +555,6 @@ class Compressor(Stepping):
         for owned in [self._reducer, self._comm if self._owns_comm else None]:
             if owned is not None:
                 owned.close()
-
-    def __enter__(self) -> "Compressor":
-        return self
-
-    def __exit__(self, *what: Any) -> None:
-        self.close()
 
 
 def announce(compressor: Any, rank: int) -> None:

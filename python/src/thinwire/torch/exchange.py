@@ -7,6 +7,7 @@ from typing import Any, Callable, Iterator, Optional, Set, Union
 import torch
 import torch.distributed as dist
 
+from .._owned import Closes
 from ..comm import Comm
 from ..errors import Error
 from ..tcp import Tcp
@@ -20,7 +21,7 @@ from .compressor import Compressor, announce, refuse_options
 _exchanges: "weakref.WeakKeyDictionary[torch.nn.Module, Exchange]" = weakref.WeakKeyDictionary()
 
 
-class Exchange:
+class Exchange(Closes):
     """Has the gradients of a module exchanged as its backward pass computes them, with no buckets in between.
 
     A collective: every rank of `group` makes one for its module, whose parameters all ranks have alike (those of rank 0
@@ -115,12 +116,6 @@ class Exchange:
         for module in [module for module, exchange in _exchanges.items() if exchange is self]:
             del _exchanges[module]
         self.compressor.close()
-
-    def __enter__(self) -> "Exchange":
-        return self
-
-    def __exit__(self, *what: Any) -> None:
-        self.close()
 
 
 def ready_of(exchange: "weakref.ref[Exchange]") -> Callable[[torch.Tensor], None]:

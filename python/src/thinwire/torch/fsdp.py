@@ -118,7 +118,7 @@ class ShardCompressor(Stepping):
         self.count(not bad)
         self._passes, self._passes_skipped = self._passes + 1, self._passes_skipped + self.skipped
         if known and packet:
-            self._look_at_ratio(fp32 / packet)
+            self._refuse_ratio(fp32 / packet)
         if self.skipped:
             self._skip()
 
@@ -128,12 +128,6 @@ class ShardCompressor(Stepping):
                 local(row.parameter.grad).fill_(self._fill)
         if self.raises_skipped:
             self._raise_skipped()
-
-    def _look_at_ratio(self, ratio: float) -> None:
-        wanted, self._expect_ratio = self._expect_ratio, None
-        if wanted and ratio < wanted:
-            raise Error(f"{self.spec} sends 1/{ratio:.4g} of the bytes, and expect_ratio={wanted:g}; plan() says what is "
-                        "compressed and what is not")
 
     def _break_off(self, error: BaseException) -> None:
         for compressor in self._compressors.values():
@@ -237,12 +231,6 @@ class ShardCompressor(Stepping):
             compressor.close()
         if self._owns_comm:
             self._comm.close()
-
-    def __enter__(self) -> "ShardCompressor":
-        return self
-
-    def __exit__(self, *what: Any) -> None:
-        self.close()
 
 
 def agreed(group: Any, inside: Any, make: Callable[[], Any]) -> Any:

@@ -12,7 +12,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .. import outer as core
-from .._library import library
+from .. import outers, schemes
+from .._owned import Closes
 from ..changing import ChangingLoop, refuse_unfit
 from ..comm import Comm, refuse_no_numbers
 from ..errors import Error, SpecError
@@ -20,7 +21,7 @@ from ..members import Members
 from ..seal import sealed
 from ..planning import UPDATES
 from ..spec import name_of, settings_of
-from ..table import Entry, listed
+from ..table import Entry
 from ..tcp import Tcp
 from . import _alike, _auto, _buffers, _optimiser, _parameters, _state, _transport
 from ._counts import with_ratios
@@ -34,7 +35,7 @@ FOLDER, WEB = "folder:", ("http://", "https://")  # what join= begins with where
 BETWEEN_PROGRAMS = object()  # a group whose members are not known yet
 
 
-class OuterLoop:
+class OuterLoop(Closes):
     """Each worker takes steps of its own with any optimiser. Once in a while the workers exchange what these steps
     came to, and go on from shared weights: local SGD or AdamW (``"local:every=16"``), DiLoCo (``"diloco:every=50"``),
     or DiLoCo in fragments that travel while the workers go on (``"streaming:every=60"``).
@@ -490,12 +491,6 @@ class OuterLoop:
         if self._owns_comm:
             self._comm.close()
 
-    def __enter__(self) -> "OuterLoop":
-        return self
-
-    def __exit__(self, *what: Any) -> None:
-        self.close()
-
 
 # ---- a group of programs that know nothing of each other ----
 
@@ -581,11 +576,11 @@ def unwrapped(model: Any) -> Any:
 
 
 def refuse_other_specs(spec: str) -> None:
-    methods = [name for name, _ in listed(library.tw_outers_count, library.tw_outers_name, library.tw_outers_summary)]
+    methods = [name for name, _ in outers()]
     if name_of(spec) in methods:
         return
     text = f"{name_of(spec)} is no method of local updates; there are {', '.join(methods)}"
-    if name_of(spec) in dict(listed(library.tw_schemes_count, library.tw_schemes_name, library.tw_schemes_summary)):
+    if name_of(spec) in dict(schemes()):
         text += f", and {name_of(spec)} may carry what they exchange: \"diloco:exchange={name_of(spec)}\""
     raise SpecError(text, 2, "TW_ERROR_SPEC")
 
