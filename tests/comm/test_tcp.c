@@ -1,78 +1,39 @@
 /* The transport over sockets: who is let in, what a message does when its other half is late, does not come or is taken
  * back, and what a peer is told that breaks the rules. */
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <group.h> /* the transport's, not the one beside this file */
-#include <netinet/in.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "support/cmocka.h"
+#include "tcp_players.h"
+
 #include "support/tsan.h"
 
 #include "channel.h"
-#include "hello.h"
-#include "listener.h"
 #include "peer.h"
 #include "rendezvous_message.h"
 
 enum { PATIENCE = 60, RANKS = 3, STRANGERS = 1000, LARGE = 3 << 20, SMALL = 100 };
 
-static const char key[] = "what all ranks know, 32 letters!", other_key[] = "what only one of the ranks knows";
-
 /* --- groups ---------------------------------------------------------------------------------------------------- */
 
-typedef struct player {
-    pthread_t thread;
-    tw_tcp *tcp;
-    int rank, size;
-    double seconds;
-    tw_comm *comm;
-    tw_status status;
-    char text[1024];
-} player;
-
-static const char *addresses[RANKS];
-
-static void *connect_player(void *argument)
+static void listen_all(tcp_player *players, int size)
 {
-    player *me = argument;
-    me->status = tw_tcp_connect(me->tcp, me->rank, me->size, addresses, me->seconds, &me->comm);
-    if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
-    return NULL;
+    const tw_tcp_options options = loopback_options(key);
+    for (int r = 0; r < size; r++) listen_with(&players[r], r, size, &options);
 }
 
-static void listen_with(player *me, int rank, int size, const char *secret)
+static void connect_all(tcp_player *players, int size)
 {
-    const tw_tcp_options options = {
-        .struct_size = sizeof options, .bind = "127.0.0.1", .key = secret, .key_size = secret ? strlen(secret) : 0};
-    *me = (player){.rank = rank, .size = size, .seconds = 60};
-    assert_int_equal(tw_tcp_listen(&options, &me->tcp), TW_OK);
-    addresses[rank] = tw_tcp_address(me->tcp);
+    begin_all(players, size, connect_player);
+    join_all(players, size);
 }
 
-static void listen_all(player *players, int size)
-{
-    for (int r = 0; r < size; r++) listen_with(&players[r], r, size, key);
-}
-
-static void connect_all(player *players, int size)
-{
-    for (int r = 0; r < size; r++)
-        assert_int_equal(pthread_create(&players[r].thread, NULL, connect_player, &players[r]), 0);
-    for (int r = 0; r < size; r++) pthread_join(players[r].thread, NULL);
-}
-
-static void destroy_all(player *players, int size)
+static void destroy_all(tcp_player *players, int size)
 {
     for (int r = 0; r < size; r++) tw_tcp_destroy(players[r].tcp);
     for (int r = 0; r < size; r++)
@@ -81,16 +42,6 @@ static void destroy_all(player *players, int size)
 }
 
 /* --- strangers ------------------------------------------------------------------------------------------------- */
-
-static int knock_at(const tw_tcp *tcp)
-{
-    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons((uint16_t)tcp->acceptor.port)};
-    inet_pton(AF_INET, "127.0.0.1", &there.sin_addr);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (const struct sockaddr *)&there, sizeof there), 0); /* the system lets it wait */
-    return fd;
-}
 
 /* Says what one who knows the group's key said on another connection. */
 static void replay(int fd, const unsigned char secret[TCP_SECRET])
@@ -118,13 +69,13 @@ static void say_something(int fd, int i, const unsigned char secret[TCP_SECRET])
 static void a_thousand_strangers_keep_nobody_out(void **state)
 {
     (void)state;
-    player players[RANKS];
+    tcp_player players[RANKS];
     int fds[STRANGERS];
     unsigned char secret[TCP_SECRET];
     const char *last;
     listen_all(players, RANKS);
     tcp_secret_make(key, strlen(key), "a group's connections", addresses, RANKS, secret);
-    for (int i = 0; i < STRANGERS; i++) say_something(fds[i] = knock_at(players[0].tcp), i, secret);
+    for (int i = 0; i < STRANGERS; i++) say_something(fds[i] = call(players[0].tcp->acceptor.port), i, secret);
     connect_all(players, RANKS);
     for (int r = 0; r < RANKS; r++)
         if (players[r].status != TW_OK) fail_msg("rank %d: %s", r, players[r].text);
@@ -136,13 +87,13 @@ static void a_thousand_strangers_keep_nobody_out(void **state)
 /* One who comes alone, and whom the group waits for in vain. */
 static void refuse(void (*say)(int fd, const unsigned char *secret), const char *reason)
 {
-    player players[2];
+    tcp_player players[2];
     unsigned char secret[TCP_SECRET];
     const char *last;
     listen_all(players, 2);
     players[0].seconds = 0.5;
     tcp_secret_make(key, strlen(key), "a group's connections", addresses, 2, secret);
-    int fd = knock_at(players[0].tcp);
+    int fd = call(players[0].tcp->acceptor.port);
     say(fd, secret);
     connect_player(&players[0]);
     assert_int_equal(players[0].status, TW_ERROR_PEER);
@@ -184,10 +135,12 @@ static void strangers_are_named(void **state)
 static void another_key_is_refused(void **state)
 {
     (void)state;
-    player players[2];
-    listen_with(&players[0], 0, 2, key);
-    listen_with(&players[1], 1, 2, other_key);
-    players[0].seconds = players[1].seconds = 0.5;
+    tcp_player players[2];
+    for (int r = 0; r < 2; r++) {
+        const tw_tcp_options options = loopback_options(r ? other_key : key);
+        listen_with(&players[r], r, 2, &options);
+        players[r].seconds = 0.5;
+    }
     connect_all(players, 2);
     for (int r = 0; r < 2; r++) assert_int_equal(players[r].status, TW_ERROR_PEER);
     assert_non_null(strstr(players[0].text, "did not prove"));
@@ -207,17 +160,18 @@ static void addresses_are_checked(void **state)
                                         "a:1#00112233445566778899aabbccddeeff/ 1",
                                         "a:1#00112233445566778899aabbccddeeff/+1",
                                         "::1:5#00112233445566778899aabbccddeeff/1"};
-    player one;
+    tcp_player one;
     tw_comm *comm = NULL;
+    const tw_tcp_options options = loopback_options(NULL);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        listen_with(&one, 0, 2, NULL);
+        listen_with(&one, 0, 2, &options);
         addresses[1] = wrong[i];
         assert_int_equal(tw_tcp_connect(one.tcp, 0, 2, addresses, 1, &comm), TW_ERROR_ARGUMENT);
         assert_non_null(strstr(tw_last_error(), "addresses[1]"));
         assert_int_equal(tw_tcp_connect(one.tcp, 0, 2, addresses, 1, &comm), TW_ERROR_ORDER);
         tw_tcp_destroy(one.tcp);
     }
-    listen_with(&one, 0, 1, NULL);
+    listen_with(&one, 0, 1, &options);
     addresses[0] = "1.2.3.4:5#00112233445566778899aabbccddeeff/1";
     assert_int_equal(tw_tcp_connect(one.tcp, 0, 1, addresses, 1, &comm), TW_ERROR_ARGUMENT);
     tw_tcp_destroy(one.tcp);
@@ -306,16 +260,6 @@ static void wait_until_it_hears(joiner *me, const char *what)
     }
 }
 
-static int find_port(const char *host)
-{
-    tcp_acceptor acceptor;
-    int why;
-    assert_int_equal(tcp_acceptor_open(&acceptor, host, 0, 0, &why), TW_OK);
-    int port = acceptor.port;
-    tcp_acceptor_close(&acceptor);
-    return port;
-}
-
 static int choose_meeting(void **state)
 {
     (void)state;
@@ -323,11 +267,9 @@ static int choose_meeting(void **state)
     return 0;
 }
 
-static struct sockaddr_in meeting_address(void)
+static int meeting_port(void)
 {
-    return (struct sockaddr_in){.sin_family = AF_INET,
-                                .sin_port = htons((uint16_t)atoi(strchr(meeting, ':') + 1)),
-                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    return atoi(strchr(meeting, ':') + 1);
 }
 
 static void make_meeting_secret(unsigned char secret[TCP_SECRET])
@@ -337,16 +279,15 @@ static void make_meeting_secret(unsigned char secret[TCP_SECRET])
 
 static int is_listening(void)
 {
-    const struct sockaddr_in there = meeting_address();
-    int fd = socket(AF_INET, SOCK_STREAM, 0), found = connect(fd, (const void *)&there, sizeof there) == 0;
+    int fd = call(meeting_port());
     close(fd);
-    return found;
+    return fd >= 0;
 }
 
 static int is_port_free(void)
 {
     tcp_acceptor acceptor;
-    int why, port = ntohs(meeting_address().sin_port),
+    int why, port = meeting_port(),
              is_free = tcp_acceptor_open(&acceptor, "127.0.0.1", port, port, &why) == TW_OK;
     tcp_acceptor_close(&acceptor);
     return is_free;
@@ -454,15 +395,10 @@ static void the_next_group_waits_for_the_one_before(void **state)
 /* Proves that it knows the key, and says nothing more. */
 static int visit_meeting(void)
 {
-    const struct sockaddr_in there = meeting_address();
-    unsigned char secret[TCP_SECRET], challenge[TCP_CHALLENGE], hello[TCP_HELLO], answer[TCP_PROOF];
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(connect(fd, (const void *)&there, sizeof there), 0);
-    assert_int_equal(recv(fd, challenge, sizeof challenge, MSG_WAITALL), sizeof challenge);
+    unsigned char secret[TCP_SECRET];
     make_meeting_secret(secret);
-    tcp_hello_make(secret, challenge, (tcp_place){0}, hello);
-    assert_int_equal(send(fd, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
-    assert_int_equal(recv(fd, answer, sizeof answer, MSG_WAITALL), sizeof answer);
+    int fd = knock(meeting_port(), NULL, secret, (tcp_place){0}, NULL);
+    assert_true(fd >= 0);
     return fd;
 }
 
@@ -478,8 +414,6 @@ static void who_leaves_closes_the_port(void **state)
     int client = visit_meeting();
     tw_comm_leave(group[0].comm);
     for (double deadline = tw_clock() + 60; is_listening();) assert_true(tw_clock() < deadline);
-    const struct timeval longest = {.tv_sec = 60};
-    setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
     assert_int_equal(recv(client, &more, 1, 0), 0);
     close(client);
     for (int i = 0; i < 2; i++) tw_comm_destroy(group[i].comm);
@@ -554,7 +488,7 @@ static void a_client_takes_the_place_of_a_server_that_goes(void **state)
 static void a_port_where_nobody_listens_is_told_of(void **state)
 {
     (void)state;
-    const struct sockaddr_in here = meeting_address();
+    const struct sockaddr_in here = loopback_at(meeting_port());
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     joiner alone;
     assert_int_equal(bind(fd, (const void *)&here, sizeof here), 0);
@@ -592,7 +526,7 @@ static void trials_are_counted_from_the_last_proof_on(void **state)
     enum { LOST = 6 }; /* twice as many are too many */
     static const char no[] = "this group has other plans";
     unsigned char server_key[TCP_SECRET];
-    const struct sockaddr_in here = meeting_address();
+    const struct sockaddr_in here = loopback_at(meeting_port());
     const struct timeval longest = {.tv_sec = 60};
     int acceptor = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
     size_t size;
@@ -643,7 +577,7 @@ static void a_name_of_two_addresses_has_one_host(void **state)
 static void a_host_is_found_at_the_second_address(void **state)
 {
     (void)state;
-    const int port = ntohs(meeting_address().sin_port);
+    const int port = meeting_port();
     const struct sockaddr_in6 first = {
         .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
     int fd = socket(AF_INET6, SOCK_STREAM, 0);
@@ -691,7 +625,7 @@ static void a_proof_is_for_one_connection_and_place(void **state)
 
 /* --- messages -------------------------------------------------------------------------------------------------- */
 
-static player pair[2];
+static tcp_player pair[2];
 static unsigned char sent[LARGE], received[LARGE];
 
 static int pair_up(void **state)
