@@ -976,7 +976,7 @@ static tcp_flow *begin_alone(tcp_peer *peer)
 
 static tcp_request *post_alone(tcp_peer *peer, tcp_flow *flow, size_t size)
 {
-    tcp_request *send = tcp_request_take(peer);
+    tcp_request *send = malloc(sizeof *send);
     *send = (tcp_request){.peer = peer, .is_send = 1, .src = sent, .size = size};
     tcp_outbox_post(flow, send);
     return send;
@@ -1008,7 +1008,7 @@ static void a_sender_keeps_to_its_credit(void **state)
     assert_int_equal(gone, FIT + 10);
     for (int i = 0; i < MANY; i++) assert_int_equal(sends[i]->outcome, i < gone ? TCP_DONE : TCP_PENDING);
     tcp_peer_fail(&peer, TW_ERROR_PEER, "it is over");
-    for (int i = 0; i < MANY; i++) tcp_request_give(sends[i]);
+    for (int i = 0; i < MANY; i++) free(sends[i]);
     tcp_peer_destroy(&peer);
 }
 
@@ -1025,7 +1025,7 @@ static void what_goes_on_credit_uses_its_permit_up(void **state)
         flow->owed = 0;
         assert_int_equal(send->outcome, TCP_DONE);
         assert_true(peer.permits <= 1);
-        tcp_request_give(send);
+        free(send);
     }
     tcp_peer_destroy(&peer);
 }
@@ -1060,16 +1060,14 @@ static void a_small_message_follows_an_offer_that_was_taken_back(void **state)
     tcp_request *small = post_alone(&sender, out, SMALL);
     while (hand_on(&sender, 1, &receiver, in)) continue;
     assert_true(hand_on(&sender, 0, &receiver, in));
-    tcp_request *receive = tcp_request_take(&receiver);
-    *receive = (tcp_request){.peer = &receiver, .dst = received, .size = SMALL};
-    assert_int_equal(tcp_inbox_post(in, receive), TW_OK);
+    tcp_request receive = {.peer = &receiver, .dst = received, .size = SMALL};
+    assert_int_equal(tcp_inbox_post(in, &receive), TW_OK);
     while (hand_on(&sender, 1, &receiver, in)) continue;
-    assert_int_equal(receive->outcome, TCP_DONE);
+    assert_int_equal(receive.outcome, TCP_DONE);
     assert_int_equal(small->outcome, TCP_DONE);
     assert_memory_equal(received, sent, SMALL);
     assert_true(tcp_outbox_is_empty(&sender));
-    tcp_request_give(small);
-    tcp_request_give(receive);
+    free(small);
     tcp_peer_destroy(&sender);
     tcp_peer_destroy(&receiver);
 }
@@ -1115,21 +1113,19 @@ static void what_came_before_a_broken_pipe_is_read(void **state)
     peer.stream = calloc(1, sizeof *peer.stream);
     peer.stream[0] = (tcp_stream){.peer = &peer, .fd = fds[0]};
     peer.streams = peer.open_streams = 1;
-    tcp_request *receive = tcp_request_take(&peer);
-    *receive = (tcp_request){.peer = &peer, .dst = word, .size = sizeof word};
-    assert_int_equal(tcp_inbox_post(flow, receive), TW_OK);
+    tcp_request receive = {.peer = &peer, .dst = word, .size = sizeof word};
+    assert_int_equal(tcp_inbox_post(flow, &receive), TW_OK);
     tcp_frame_write(&(tcp_frame){.kind = TCP_DATA, .length = SMALL, .size = SMALL}, bytes);
     assert_int_equal(write(fds[1], bytes, sizeof bytes), sizeof bytes);
     assert_int_equal(write(fds[1], sent, SMALL), SMALL);
     close(fds[1]);
     tcp_request *send = post_alone(&peer, flow, SMALL);
     tcp_stream_push(&peer);
-    assert_int_equal(receive->outcome, TCP_DONE);
+    assert_int_equal(receive.outcome, TCP_DONE);
     assert_int_equal(send->outcome, TCP_FAILED);
     assert_true(peer.gone);
     assert_memory_equal(word, sent, SMALL);
-    tcp_request_give(receive);
-    tcp_request_give(send);
+    free(send);
     close(fds[0]);
     tcp_peer_destroy(&peer);
 }
@@ -1264,15 +1260,13 @@ static void an_offer_may_come_after_its_message_is_over(void **state)
     tcp_flow *flow;
     assert_int_equal(tcp_flow_of(&peer, 0, &flow), TW_OK);
     for (peer.streams = 2; peer.streams >= 1; peer.streams--) {
-        tcp_request *receive = tcp_request_take(&peer);
-        *receive = (tcp_request){.peer = &peer, .dst = word, .size = sizeof word};
+        tcp_request receive = {.peer = &peer, .dst = word, .size = sizeof word};
         tcp_frame next = message, late = offer;
         next.seq = late.seq = flow->base;
-        assert_int_equal(tcp_inbox_post(flow, receive), TW_OK);
+        assert_int_equal(tcp_inbox_post(flow, &receive), TW_OK);
         assert_int_equal(tcp_inbox_take(&peer, &next, flow, &slot), 1);
-        assert_int_equal(receive->outcome, TCP_DONE);
+        assert_int_equal(receive.outcome, TCP_DONE);
         assert_int_equal(tcp_inbox_take(&peer, &late, flow, &slot), peer.streams == 2);
-        tcp_request_give(receive);
     }
     tcp_peer_destroy(&peer);
 }

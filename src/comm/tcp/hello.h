@@ -38,8 +38,8 @@ typedef enum tcp_verdict { TCP_WELCOME = 0, TCP_STRANGER, TCP_OTHER_VERSION, TCP
 
 /* The accepter's first word. */
 void tcp_challenge_make(unsigned char challenge[TCP_CHALLENGE]);
-/* TCP_WELCOME, TCP_STRANGER or TCP_OTHER_VERSION. */
-tcp_verdict tcp_challenge_judge(const unsigned char challenge[TCP_CHALLENGE]);
+/* Of how a challenge or a hello begins: TCP_WELCOME, TCP_STRANGER or TCP_OTHER_VERSION. */
+tcp_verdict tcp_language_judge(const unsigned char word[TCP_MAGIC]);
 
 /* The connecter's answer. */
 void tcp_hello_make(const unsigned char secret[TCP_SECRET], const unsigned char challenge[TCP_CHALLENGE],
