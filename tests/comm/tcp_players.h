@@ -52,7 +52,7 @@ static inline int call(int port)
 static inline int knock(int port, const unsigned char *hello, const unsigned char secret[TCP_SECRET], tcp_place place,
                         unsigned char *session)
 {
-    unsigned char challenge[TCP_CHALLENGE], own[TCP_HELLO], answer[TCP_PROOF];
+    unsigned char challenge[TCP_CHALLENGE], own[TCP_HELLO], answer[TCP_PROOF], accepter[TCP_SECRET];
     int fd = call(port);
     if (fd >= 0 && recv(fd, challenge, sizeof challenge, MSG_WAITALL) == (ssize_t)sizeof challenge) {
         tcp_hello_make(secret, challenge, place, own);
@@ -60,7 +60,7 @@ static inline int knock(int port, const unsigned char *hello, const unsigned cha
         (void)!send(fd, own, sizeof own, MSG_NOSIGNAL);
         if (recv(fd, answer, sizeof answer, MSG_WAITALL) == (ssize_t)sizeof answer) {
             assert_true(tcp_answer_is_right(secret, challenge, own, answer));
-            if (session) tcp_session_make(secret, challenge, own, 0, session);
+            if (session) tcp_session_make(secret, challenge, own, session, accepter);
             return fd;
         }
     }

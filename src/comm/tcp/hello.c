@@ -108,9 +108,11 @@ int tcp_answer_is_right(const unsigned char secret[TCP_SECRET], const unsigned c
 }
 
 void tcp_session_make(const unsigned char secret[TCP_SECRET], const unsigned char challenge[TCP_CHALLENGE],
-                      const unsigned char hello[TCP_HELLO], int from_accepter, unsigned char key[TCP_SECRET])
+                      const unsigned char hello[TCP_HELLO], unsigned char connecter[TCP_SECRET],
+                      unsigned char accepter[TCP_SECRET])
 {
-    hello_prove(secret, from_accepter ? "from accepter" : "from connecter", challenge, hello, key);
+    hello_prove(secret, "from connecter", challenge, hello, connecter);
+    hello_prove(secret, "from accepter", challenge, hello, accepter);
 }
 
 void tcp_sign(const unsigned char key[TCP_SECRET], uint64_t number, const void *message, size_t size,

@@ -44,14 +44,12 @@ static tw_status read_reachable(size_t *behind)
 
 static tw_status read_environment(tw_tcp_options *options)
 {
-    static const char *const streams[] = {"THINWIRE_STREAMS", NULL}, *const first[] = {"THINWIRE_PORT", NULL},
-                             *const last[] = {"THINWIRE_LAST_PORT", NULL};
     options->advertise = getenv("THINWIRE_ADVERTISE");
     options->bind = getenv("THINWIRE_BIND");
-    TRY(tw_environment_number(streams, &options->streams));
+    TRY(tw_environment_number((const char *const[]){"THINWIRE_STREAMS", NULL}, &options->streams));
     TRY(read_reachable(&options->behind));
-    TRY(tw_environment_number(first, &options->first_port));
-    return tw_environment_number(last, &options->last_port);
+    TRY(tw_environment_number((const char *const[]){"THINWIRE_PORT", NULL}, &options->first_port));
+    return tw_environment_number((const char *const[]){"THINWIRE_LAST_PORT", NULL}, &options->last_port);
 }
 
 tw_status tw_members_environment(tw_tcp_options *options)
