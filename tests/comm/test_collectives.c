@@ -15,28 +15,38 @@
 
 enum { MOST = 16 /* ranks */ };
 
-/* What all groups of so many ranks do. */
+/* What all groups of so many ranks do, and with how many values, or bytes. */
 typedef struct deed {
-    rank_program program;
+    void (*program)(tw_comm *comm, size_t count);
     int least, most;
+    size_t count;
 } deed;
-#define ON_GROUPS(name, least, most) {#name, on_groups, NULL, NULL, &(deed){name, least, most}}
-/* With counts of values, or bytes, of all kinds. */
-#define EVERY_COUNT(name) {#name, with_every_count, NULL, NULL, &(deed){name, 1, MOST}}
+#define ON_GROUPS(name, least, most) {#name, on_groups, NULL, NULL, &(deed){name, least, most, 0}}
+/* With counts of all kinds. */
+#define EVERY_COUNT(name) {#name, with_every_count, NULL, NULL, &(deed){name, 0, 0, 0}}
+
+static void act(tw_comm *comm, const void *context)
+{
+    const deed *what = context;
+    what->program(comm, what->count);
+    tw_comm_destroy(comm);
+}
 
 static void on_groups(void **state)
 {
     const deed *what = *state;
-    group_test(what->least, what->most, what->program, NULL);
+    group_test(what->least, what->most, act, what);
 }
 
 static void with_every_count(void **state)
 {
-    const deed *what = *state;
-    for (int i = 0; group_size(i); i++) {
-        size_t ranks = (size_t)group_size(i), counts[] = {0, 1, 2, 3, ranks - 1, ranks, 1000, 20011, 200003};
-        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
-            group_test(group_size(i), group_size(i), what->program, &counts[c]);
+    deed what = *(const deed *)*state;
+    for (int i = 0; (what.least = what.most = group_size(i)); i++) {
+        const size_t ranks = (size_t)what.most, counts[] = {0, 1, 2, 3, ranks - 1, ranks, 1000, 20011, 200003};
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+            what.count = counts[c];
+            group_test(what.least, what.most, act, &what);
+        }
     }
 }
 
@@ -71,26 +81,23 @@ static float *fill_values(int rank, size_t count, uint64_t salt)
     return values;
 }
 
-static void allreduce_is_the_sum_in_rank_order(tw_comm *comm, const void *context)
+static void allreduce_is_the_sum_in_rank_order(tw_comm *comm, size_t count)
 {
-    size_t count = *(const size_t *)context;
     for (uint64_t salt = 0; salt < 2; salt++) {
         float *values = fill_values(tw_comm_rank(comm), count, salt);
         CHECK(tw_comm_allreduce(comm, values, count) == TW_OK);
         CHECK(is_sum_in_rank_order(values, count, tw_comm_size(comm), salt));
         free(values);
     }
-    tw_comm_destroy(comm);
 }
 
 /* In segments of all lengths: of one value (between two ranks, for there are many of them), such that the last ones are
  * empty on some ranks, and of nearly a chunk. */
-static void segments_change_no_sum(tw_comm *comm, const void *context)
+static void segments_change_no_sum(tw_comm *comm, size_t count)
 {
     static const size_t segments[] = {4, 64, 1000, 4096, 65536, 80000};
     size_t ranks = (size_t)tw_comm_size(comm);
-    (void)context;
-    for (size_t count = 16384 * ranks; count < 16384 * ranks + 3; count++)
+    for (count = 16384 * ranks; count < 16384 * ranks + 3; count++)
         for (size_t s = ranks > 2; s < sizeof segments / sizeof *segments; s++) {
             float *values = fill_values(tw_comm_rank(comm), count, s);
             comm->channel->segment = segments[s];
@@ -98,7 +105,6 @@ static void segments_change_no_sum(tw_comm *comm, const void *context)
             CHECK(is_sum_in_rank_order(values, count, (int)ranks, s));
             free(values);
         }
-    tw_comm_destroy(comm);
 }
 
 static uint16_t to_half(tw_dtype dtype, float value)
@@ -156,9 +162,8 @@ static int is_alike(tw_comm *comm, const void *data, size_t size)
     return 1;
 }
 
-static void halves_are_summed_in_fp32_and_rounded_once(tw_comm *comm, const void *context)
+static void halves_are_summed_in_fp32_and_rounded_once(tw_comm *comm, size_t count)
 {
-    size_t count = *(const size_t *)context;
     for (tw_dtype dtype = TW_F16; dtype <= TW_BF16; dtype++) {
         if (dtype == TW_BF16) comm->channel->segment = 5000;
         uint16_t *halves = fill_halves(dtype, tw_comm_rank(comm), count);
@@ -167,20 +172,18 @@ static void halves_are_summed_in_fp32_and_rounded_once(tw_comm *comm, const void
         CHECK(is_alike(comm, halves, count * sizeof *halves));
         free(halves);
     }
-    tw_comm_destroy(comm);
 }
 
 /* Refused alike on every rank, and nothing has happened to the group. */
-static void other_types_are_refused(tw_comm *comm, const void *context)
+static void other_types_are_refused(tw_comm *comm, size_t count)
 {
     double value = 1;
-    (void)context;
+    (void)count;
     CHECK(tw_channel_allreduce(comm->channel, TW_F64, &value, 1) == TW_ERROR_ARGUMENT);
     CHECK(tw_channel_allreduce(comm->channel, (tw_dtype)99, &value, 1) == TW_ERROR_ARGUMENT);
     CHECK(tw_counters_read(&comm->counters).messages_sent == 0);
     CHECK(tw_comm_barrier(comm) == TW_OK);
     CHECK(value == 1);
-    tw_comm_destroy(comm);
 }
 
 static size_t chunk_length(size_t rank, size_t ranks, size_t count)
@@ -225,15 +228,13 @@ static void count_allreduce_bytes(tw_comm *comm, tw_dtype dtype, size_t width, s
     free(values);
 }
 
-static void allreduce_sends_what_a_ring_sends(tw_comm *comm, const void *context)
+static void allreduce_sends_what_a_ring_sends(tw_comm *comm, size_t count)
 {
-    size_t count = *(const size_t *)context;
     count_allreduce_bytes(comm, TW_F32, 4, count, 0);
     count_allreduce_bytes(comm, TW_F16, 2, count, 0);
     count_allreduce_bytes(comm, TW_BF16, 2, count, 0);
     count_allreduce_bytes(comm, TW_F32, 4, count, 4096);
     count_allreduce_bytes(comm, TW_F16, 2, count, 100);
-    tw_comm_destroy(comm);
 }
 
 /* A packet's length and content tell its sender and round; every third is empty. */
@@ -280,9 +281,9 @@ static void gather_packets(tw_channel *channel, size_t round, size_t capacity)
     free(own);
 }
 
-static void allgather_brings_packets_of_any_size(tw_comm *comm, const void *context)
+static void allgather_brings_packets_of_any_size(tw_comm *comm, size_t capacity)
 {
-    size_t capacity = *(const size_t *)context, sent = 0, ranks = (size_t)tw_comm_size(comm);
+    size_t sent = 0, ranks = (size_t)tw_comm_size(comm);
     tw_channel *channel;
     CHECK(tw_channel_create(comm, &channel) == TW_OK);
     for (size_t round = 0; round < 4; round++) {
@@ -293,7 +294,6 @@ static void allgather_brings_packets_of_any_size(tw_comm *comm, const void *cont
     CHECK(traffic.bytes_sent == sent * (ranks - 1));
     CHECK(traffic.messages_sent == 4 * (ranks - 1) && traffic.messages_received == 4 * (ranks - 1));
     tw_channel_destroy(channel);
-    tw_comm_destroy(comm);
 }
 
 /* Of every pair of ranks another packet: its number stands for the round. */
@@ -323,9 +323,9 @@ static void exchange_pairs(tw_channel *channel, size_t capacity, size_t *sent)
     for (int to = 0; to < comm->size; to++) free((void *)(uintptr_t)own[to]);
 }
 
-static void alltoall_gives_each_rank_its_own(tw_comm *comm, const void *context)
+static void alltoall_gives_each_rank_its_own(tw_comm *comm, size_t capacity)
 {
-    size_t capacity = *(const size_t *)context, sent = 0, others = (size_t)tw_comm_size(comm) - 1;
+    size_t sent = 0, others = (size_t)tw_comm_size(comm) - 1;
     tw_channel *channel;
     CHECK(tw_channel_create(comm, &channel) == TW_OK);
     for (int again = 0; again < 2; again++) exchange_pairs(channel, capacity, &sent);
@@ -333,14 +333,13 @@ static void alltoall_gives_each_rank_its_own(tw_comm *comm, const void *context)
     CHECK(traffic.bytes_sent == sent);
     CHECK(traffic.messages_sent == 2 * others && traffic.messages_received == 2 * others);
     tw_channel_destroy(channel);
-    tw_comm_destroy(comm);
 }
 
 /* Room is reserved for N packets of the agreed capacity; memory is taken by what comes. */
-static void allgather_takes_memory_for_what_comes(tw_comm *comm, const void *context)
+static void allgather_takes_memory_for_what_comes(tw_comm *comm, size_t count)
 {
     enum { CAPACITY = 32 << 20, HUGE_PAGE = 2 << 20 };
-    (void)context;
+    (void)count;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), resident = 0;
     tw_channel *channel;
     CHECK(tw_channel_create(comm, &channel) == TW_OK);
@@ -355,19 +354,17 @@ static void allgather_takes_memory_for_what_comes(tw_comm *comm, const void *con
     CHECK(resident <= (size_t)comm->size * HUGE_PAGE);
     free(present);
     tw_channel_destroy(channel);
-    tw_comm_destroy(comm);
 }
 
-static void public_allgather_is_in_rank_order(tw_comm *comm, const void *context)
+static void public_allgather_is_in_rank_order(tw_comm *comm, size_t size)
 {
-    size_t size = *(const size_t *)context, ranks = (size_t)tw_comm_size(comm);
+    size_t ranks = (size_t)tw_comm_size(comm);
     unsigned char *own = malloc(size + 1), *all = malloc(size * ranks + 1);
     for (size_t i = 0; i < size; i++) own[i] = packet_byte(tw_comm_rank(comm), 0, i);
     CHECK(tw_comm_allgather(comm, own, size, all) == TW_OK);
     for (size_t i = 0; i < size * ranks; i++) CHECK(all[i] == packet_byte((int)(i / size), 0, i % size));
     free(own);
     free(all);
-    tw_comm_destroy(comm);
 }
 
 static void broadcast_packet(tw_channel *channel, int root, size_t capacity)
@@ -384,9 +381,9 @@ static void broadcast_packet(tw_channel *channel, int root, size_t capacity)
     free(data);
 }
 
-static void broadcast_reaches_all_from_any_root(tw_comm *comm, const void *context)
+static void broadcast_reaches_all_from_any_root(tw_comm *comm, size_t capacity)
 {
-    size_t capacity = *(const size_t *)context, sent = 0, sum = 0;
+    size_t sent = 0, sum = 0;
     size_t size = (size_t)tw_comm_size(comm);
     tw_channel *channel;
     CHECK(tw_channel_create(comm, &channel) == TW_OK);
@@ -399,12 +396,10 @@ static void broadcast_reaches_all_from_any_root(tw_comm *comm, const void *conte
     for (size_t r = 0; r < size; r++) sent += everyone[r];
     CHECK(sent == sum); /* every rank but the root receives it once */
     tw_channel_destroy(channel);
-    tw_comm_destroy(comm);
 }
 
-static void public_broadcast_copies_the_root(tw_comm *comm, const void *context)
+static void public_broadcast_copies_the_root(tw_comm *comm, size_t size)
 {
-    size_t size = *(const size_t *)context;
     unsigned char *data = malloc(size + 1);
     for (int root = 0; root < tw_comm_size(comm); root++) {
         for (size_t i = 0; i < size; i++) data[i] = packet_byte(tw_comm_rank(comm), 3, i);
@@ -412,14 +407,13 @@ static void public_broadcast_copies_the_root(tw_comm *comm, const void *context)
         for (size_t i = 0; i < size; i++) CHECK(data[i] == packet_byte(root, 3, i));
     }
     free(data);
-    tw_comm_destroy(comm);
 }
 
 /* Messages of one rank to another, all under way at once, arrive in the order they were started. */
-static void messages_stay_in_order(tw_comm *comm, const void *context)
+static void messages_stay_in_order(tw_comm *comm, size_t count)
 {
     enum { MESSAGES = 20 };
-    (void)context;
+    (void)count;
     int values[MESSAGES], received[MESSAGES], ranks = comm->size;
     void *sends[MESSAGES], *receives[MESSAGES];
     int next = (comm->rank + 1) % ranks, previous = (comm->rank + ranks - 1) % ranks;
@@ -439,7 +433,6 @@ static void messages_stay_in_order(tw_comm *comm, const void *context)
         CHECK(comm->ops.wait(comm->self, sends[i], 60, &size, &check) == TW_OK);
     }
     CHECK(tw_comm_barrier(comm) == TW_OK);
-    tw_comm_destroy(comm);
 }
 
 static void *use_channel(void *argument)
@@ -458,9 +451,9 @@ static void *use_channel(void *argument)
     return NULL;
 }
 
-static void channels_run_side_by_side(tw_comm *comm, const void *context)
+static void channels_run_side_by_side(tw_comm *comm, size_t count)
 {
-    (void)context;
+    (void)count;
     tw_channel *channels[2];
     tw_thread thread;
     for (int c = 0; c < 2; c++) CHECK(tw_channel_create(comm, &channels[c]) == TW_OK);
@@ -473,7 +466,6 @@ static void channels_run_side_by_side(tw_comm *comm, const void *context)
     CHECK(total.bytes_sent == first.bytes_sent + second.bytes_sent);
     CHECK(total.messages_received == first.messages_received + second.messages_received);
     for (int c = 0; c < 2; c++) tw_channel_destroy(channels[c]);
-    tw_comm_destroy(comm);
 }
 
 /* --- numbers of channels -------------------------------------------------------------------------------------------
@@ -486,9 +478,9 @@ static tw_channel *create_again(tw_comm *comm)
     return channel;
 }
 
-static void a_number_is_used_again(tw_comm *comm, const void *context)
+static void a_number_is_used_again(tw_comm *comm, size_t count)
 {
-    (void)context;
+    (void)count;
     unsigned number = 0;
     for (size_t turn = 0; turn < 20; turn++) {
         tw_channel *channel = create_again(comm);
@@ -498,12 +490,11 @@ static void a_number_is_used_again(tw_comm *comm, const void *context)
         CHECK(tw_channel_barrier(channel) == TW_OK);
         tw_channel_destroy(channel);
     }
-    tw_comm_destroy(comm);
 }
 
-static void a_number_is_given_back_by_all_or_not_at_all(tw_comm *comm, const void *context)
+static void a_number_is_given_back_by_all_or_not_at_all(tw_comm *comm, size_t count)
 {
-    (void)context;
+    (void)count;
     int is_late = comm->rank == comm->size / 2;
     tw_channel *first = create_again(comm), *second = create_again(comm);
     unsigned number = first->number;
@@ -516,13 +507,12 @@ static void a_number_is_given_back_by_all_or_not_at_all(tw_comm *comm, const voi
     tw_channel *channels[] = {second, third, fourth};
     for (int c = 0; c < 3; c++) gather_packets(channels[c], (uint64_t)c, 1000);
     for (int c = 0; c < 3; c++) tw_channel_destroy(channels[(c + comm->rank) % 3]);
-    tw_comm_destroy(comm);
 }
 
 /* Rank 0 has begun to send a message that nobody has received when the channel ends. */
-static void a_number_with_a_message_on_its_way_is_left_alone(tw_comm *comm, const void *context)
+static void a_number_with_a_message_on_its_way_is_left_alone(tw_comm *comm, size_t count)
 {
-    (void)context;
+    (void)count;
     static const float stray = 1, right = 2;
     tw_channel *first = create_again(comm), *next = NULL;
     unsigned number = first->number;
@@ -545,13 +535,12 @@ static void a_number_with_a_message_on_its_way_is_left_alone(tw_comm *comm, cons
     if (request) CHECK(comm->ops.wait(comm->self, request, 60, &size, &check) == TW_OK);
     CHECK(comm->rank != 1 || got == stray);
     CHECK(tw_comm_barrier(comm) == TW_OK);
-    tw_comm_destroy(comm);
 }
 
 /* The last rank has taken a receive back: what is to come may be agreed on by then. */
-static void a_number_with_a_receive_taken_back_is_left_alone(tw_comm *comm, const void *context)
+static void a_number_with_a_receive_taken_back_is_left_alone(tw_comm *comm, size_t count)
 {
-    (void)context;
+    (void)count;
     tw_channel *first = create_again(comm);
     unsigned number = first->number;
     void *request = NULL;
@@ -568,13 +557,12 @@ static void a_number_with_a_receive_taken_back_is_left_alone(tw_comm *comm, cons
     CHECK(next->number > number);
     gather_packets(next, 1, 1000);
     tw_channel_destroy(next);
-    tw_comm_destroy(comm);
 }
 
 /* A comm of all ranks in reverse, on a channel's numbers. What is exchanged on it counts, too. */
-static void what_a_subset_says_counts(tw_comm *comm, const void *context)
+static void what_a_subset_says_counts(tw_comm *comm, size_t count)
 {
-    (void)context;
+    (void)count;
     int ranks[MOST], size = comm->size;
     unsigned number = 0;
     for (int r = 0; r < size; r++) ranks[r] = size - 1 - r;
@@ -596,7 +584,6 @@ static void what_a_subset_says_counts(tw_comm *comm, const void *context)
         tw_comm_destroy(subset);
         tw_channel_destroy(channel);
     }
-    tw_comm_destroy(comm);
 }
 
 int main(int argc, char **argv)

@@ -186,6 +186,7 @@ typedef struct joiner {
     int rank, size, sealed;
     double seconds;
     tw_comm *comm;
+    int own; /* its rank in the end */
     tw_status status;
     char text[1024];
     pthread_mutex_t lock; /* guards the next two */
@@ -240,6 +241,15 @@ static void end_joiner(joiner *me, tw_status status)
     pthread_join(me->thread, NULL);
     pthread_mutex_destroy(&me->lock);
     if (me->status != status) fail_msg("status %d: %s", me->status, me->text);
+    me->own = tw_comm_rank(me->comm);
+}
+
+/* They have become a group, which parts. */
+static void end_group(int size, joiner *all[])
+{
+    for (int i = 0; i < size; i++) end_joiner(all[i], TW_OK);
+    for (int i = 0; i < size; i++) tw_comm_leave(all[i]->comm);
+    for (int i = 0; i < size; i++) tw_comm_destroy(all[i]->comm);
 }
 
 static int has_heard(joiner *me, const char *what)
@@ -304,43 +314,28 @@ static void begin_server(joiner *me, joiner what)
 /* Who cannot join is told why, and so is the server, while it waits; and the group comes together without him. */
 static void who_may_not_join_is_told_to_both(void **state)
 {
-    (void)state;
     const struct {
+        int sealed;
         joiner client;
         const char *reason;
-    } cases[] = {{{.rank = -1, .sealed = 1}, "does not seal its messages, and the process that came does"},
-                 {{.rank = -1, .size = 3}, "has 2 ranks, not 3"},
-                 {{.rank = 0}, "rank 0 is taken"}};
-    joiner server, wrong, right;
-    begin_server(&server, (joiner){.rank = 0});
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        begin_joiner(&wrong, cases[i].client);
-        end_joiner(&wrong, TW_ERROR_PEER);
-        assert_non_null(strstr(wrong.text, cases[i].reason));
-        wait_until_it_hears(&server, cases[i].reason);
+    } cases[] = {{0, {.rank = -1, .sealed = 1}, "does not seal its messages, and the process that came does"},
+                 {0, {.rank = -1, .size = 3}, "has 2 ranks, not 3"},
+                 {0, {.rank = 0}, "rank 0 is taken"},
+                 {1, {.rank = -1}, "seals its messages, and the process that came does not: seal on all ranks or on none"}};
+    for (int sealed = 0; sealed < 2; sealed++) {
+        joiner server, wrong, right;
+        choose_meeting(state);
+        begin_server(&server, (joiner){.rank = 0, .sealed = sealed});
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            if (cases[i].sealed != sealed) continue;
+            begin_joiner(&wrong, cases[i].client);
+            end_joiner(&wrong, TW_ERROR_PEER);
+            assert_non_null(strstr(wrong.text, cases[i].reason));
+            wait_until_it_hears(&server, cases[i].reason);
+        }
+        begin_joiner(&right, (joiner){.rank = -1, .sealed = sealed});
+        end_group(2, (joiner *[]){&server, &right});
     }
-    begin_joiner(&right, (joiner){.rank = -1});
-    end_joiner(&server, TW_OK);
-    end_joiner(&right, TW_OK);
-    tw_comm_destroy(right.comm);
-    tw_comm_destroy(server.comm);
-}
-
-static void a_group_that_seals_lets_in_none_that_does_not(void **state)
-{
-    (void)state;
-    static const char reason[] = "seals its messages, and the process that came does not: seal on all ranks or on none";
-    joiner server, client;
-    begin_server(&server, (joiner){.rank = 0, .sealed = 1});
-    begin_joiner(&client, (joiner){.rank = -1});
-    end_joiner(&client, TW_ERROR_PEER);
-    assert_non_null(strstr(client.text, reason));
-    wait_until_it_hears(&server, reason);
-    begin_joiner(&client, (joiner){.rank = -1, .sealed = 1});
-    end_joiner(&server, TW_OK);
-    end_joiner(&client, TW_OK);
-    tw_comm_destroy(client.comm);
-    tw_comm_destroy(server.comm);
 }
 
 /* The server hears of it at the first trial, not when all of them are over. */
@@ -385,10 +380,8 @@ static void the_next_group_waits_for_the_one_before(void **state)
     for (int i = 0; i < 2; i++) begin_joiner(&next[i], (joiner){.rank = -1});
     for (int i = 0; i < 2; i++) wait_until_it_hears(&next[i], "is ending");
     tw_comm_destroy(first[0].comm);
-    for (int i = 0; i < 2; i++) end_joiner(&next[i], TW_OK);
-    assert_int_equal(tw_comm_rank(next[0].comm) + tw_comm_rank(next[1].comm), 1);
-    for (int i = 0; i < 2; i++) tw_comm_leave(next[i].comm);
-    for (int i = 0; i < 2; i++) tw_comm_destroy(next[i].comm);
+    end_group(2, (joiner *[]){&next[0], &next[1]});
+    assert_int_equal(next[0].own + next[1].own, 1);
 }
 
 /* Proves that it knows the key, and says nothing more. */
@@ -471,16 +464,8 @@ static void a_client_takes_the_place_of_a_server_that_goes(void **state)
     end_joiner(&server, TW_ERROR_PEER);
     begin_joiner(&server, (joiner){.rank = 1, .size = 3});
     begin_joiner(&other, (joiner){.rank = 2, .size = 3});
-    end_joiner(&client, TW_OK);
-    end_joiner(&server, TW_OK);
-    end_joiner(&other, TW_OK);
-    assert_int_equal(tw_comm_rank(client.comm), 0);
-    tw_comm_leave(client.comm);
-    tw_comm_leave(server.comm);
-    tw_comm_leave(other.comm);
-    tw_comm_destroy(client.comm);
-    tw_comm_destroy(server.comm);
-    tw_comm_destroy(other.comm);
+    end_group(3, (joiner *[]){&client, &server, &other});
+    assert_int_equal(client.own, 0);
 }
 
 /* A port of another program's, which is not at it. */
@@ -586,10 +571,7 @@ static void a_host_is_found_at_the_second_address(void **state)
     begin_server(&server, (joiner){.rank = 0});
     snprintf(meeting, sizeof meeting, "both.test:%d", port);
     begin_joiner(&client, (joiner){.rank = -1});
-    end_joiner(&client, TW_OK);
-    end_joiner(&server, TW_OK);
-    tw_comm_destroy(client.comm);
-    tw_comm_destroy(server.comm);
+    end_group(2, (joiner *[]){&client, &server});
     close(fd);
 }
 
@@ -1292,8 +1274,7 @@ int main(void)
         cmocka_unit_test(strangers_are_named),
         cmocka_unit_test(another_key_is_refused),
         cmocka_unit_test(addresses_are_checked),
-        cmocka_unit_test_setup(who_may_not_join_is_told_to_both, choose_meeting),
-        cmocka_unit_test_setup(a_group_that_seals_lets_in_none_that_does_not, choose_meeting),
+        cmocka_unit_test(who_may_not_join_is_told_to_both),
         cmocka_unit_test_setup(another_key_is_told_to_the_host_at_once, choose_meeting),
         cmocka_unit_test_setup(one_too_many_is_told_so_at_once, choose_meeting),
         cmocka_unit_test_setup(the_next_group_waits_for_the_one_before, choose_meeting),
