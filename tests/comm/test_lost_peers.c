@@ -172,15 +172,10 @@ static void play_bad_arguments(tw_comm *comm, const void *context)
     const void *const *packets;
     const size_t *sizes;
     int ranks = tw_comm_size(comm);
-    CHECK(tw_comm_allreduce(comm, NULL, 1) == TW_ERROR_ARGUMENT);
-    CHECK(tw_comm_allreduce(NULL, &value, 1) == TW_ERROR_ARGUMENT);
     CHECK(tw_comm_allreduce(comm, &value, SIZE_MAX) == TW_ERROR_ARGUMENT);
     CHECK(tw_comm_broadcast(comm, ranks, &value, 4) == TW_ERROR_ARGUMENT);
     CHECK(tw_comm_broadcast(comm, -1, &value, 4) == TW_ERROR_ARGUMENT);
-    CHECK(tw_comm_broadcast(comm, 0, NULL, 4) == TW_ERROR_ARGUMENT);
-    CHECK(tw_comm_allgather(comm, &value, 4, NULL) == TW_ERROR_ARGUMENT);
     CHECK(tw_comm_allgather(comm, both + 4 * ranks - 1, 4, both) == TW_ERROR_ARGUMENT);
-    CHECK(tw_comm_barrier(NULL) == TW_ERROR_ARGUMENT);
     CHECK(tw_channel_allgather(comm->channel, both, 2, 1, &packets, &sizes) == TW_ERROR_ARGUMENT);
     CHECK(tw_channel_allgather(comm->channel, both, 1, SIZE_MAX - 8, &packets, &sizes) == TW_ERROR_MEMORY);
     const void *parts[16] = {NULL};

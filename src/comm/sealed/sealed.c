@@ -7,13 +7,14 @@
 #include "blocks.h"
 #include "bytes.h"
 #include "check.h"
-#include "flows.h"
 #include "key_file.h"
 #include "session.h"
 
 #include <thinwire/thinwire_sealed.h>
 
+#include <pthread.h>
 #include <sodium.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,17 +22,29 @@
 enum { REASON = 512, NONCE = crypto_aead_xchacha20poly1305_ietf_NPUBBYTES };
 enum { PROOF = crypto_aead_xchacha20poly1305_ietf_ABYTES, WORD = sizeof(uint32_t), OVERHEAD = WORD + PROOF };
 
+enum { LISTS = 256 };
+
+/* The messages of one channel between this rank and another, one way: both ends count them, and the count is part of
+ * the seal. It comes to be with its first message, and stays for good. */
+typedef struct flow {
+    struct flow *next;
+    int peer, outgoing;
+    unsigned channel;
+    _Atomic uint64_t started; /* messages so far; one thread at a time uses a channel */
+} flow;
+
 typedef struct transport {
     tw_comm *inner;
     tw_beneath beneath;
     tw_session session;
-    tw_flows flows;
     tw_blocks blocks;
+    pthread_mutex_t lock; /* of the lists */
+    flow *flows[LISTS];
 } transport;
 
 typedef struct request {
     void *inner;
-    tw_flow *flow;
+    flow *flow;
     uint64_t number; /* of the message on its flow */
     tw_block *block;
     void *dst;   /* a receive's */
@@ -41,6 +54,40 @@ typedef struct request {
 static tw_status fail_memory(size_t size)
 {
     return tw_fail(TW_ERROR_MEMORY, "no memory to seal a message of %zu bytes", size);
+}
+
+/* ---- flows ---- */
+
+static flow *flows_add(flow **list, flow what)
+{
+    flow *made = malloc(sizeof *made);
+    if (!made) return NULL;
+    *made = what;
+    made->next = *list;
+    *list = made;
+    return made;
+}
+
+/* NULL: no memory. */
+static flow *find_flow(transport *me, int outgoing, int peer, unsigned channel)
+{
+    unsigned number = ((unsigned)peer * 31 + channel) * 2 + (unsigned)outgoing;
+    flow **list = &me->flows[number % LISTS];
+    pthread_mutex_lock(&me->lock);
+    flow *one = *list;
+    while (one && (one->peer != peer || one->channel != channel || one->outgoing != outgoing)) one = one->next;
+    if (!one) one = flows_add(list, (flow){.peer = peer, .outgoing = outgoing, .channel = channel});
+    pthread_mutex_unlock(&me->lock);
+    return one;
+}
+
+static void free_flows(transport *me)
+{
+    for (int i = 0; i < LISTS; i++)
+        for (flow *one = me->flows[i], *next; one; one = next) {
+            next = one->next;
+            free(one);
+        }
 }
 
 /* ---- requests ---- */
@@ -57,7 +104,7 @@ static tw_status sealed_prepare(transport *me, int outgoing, int peer, unsigned 
     if (size > SIZE_MAX / 8) return fail_memory(size);
     request *one = malloc(sizeof *one);
     if (!one) return fail_memory(size);
-    *one = (request){.flow = tw_flows_find(&me->flows, outgoing, peer, channel), .size = size};
+    *one = (request){.flow = find_flow(me, outgoing, peer, channel), .size = size};
     one->block = tw_blocks_take(&me->blocks, size + PROOF);
     if (!one->flow || !one->block) {
         give_request(me, one);
@@ -196,7 +243,8 @@ static void sealed_destroy(void *self)
     transport *me = self;
     tw_comm_destroy(me->inner);
     tw_session_close(&me->session);
-    tw_flows_destroy(&me->flows);
+    free_flows(me);
+    pthread_mutex_destroy(&me->lock);
     tw_blocks_destroy(&me->blocks);
     free(me);
 }
@@ -235,7 +283,7 @@ static tw_status sealed_create(tw_comm *inner, const void *key, size_t key_bytes
         return status == TW_OK ? fail_memory(0) : status;
     }
     **made = (transport){.inner = inner, .beneath = beneath, .session = session};
-    tw_flows_create(&(*made)->flows);
+    pthread_mutex_init(&(*made)->lock, NULL); /* does not fail with default attributes */
     tw_blocks_create(&(*made)->blocks);
     return TW_OK;
 }
