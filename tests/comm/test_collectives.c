@@ -21,9 +21,21 @@ typedef struct deed {
     int least, most;
     size_t count;
 } deed;
-#define ON_GROUPS(name, least, most) {#name, on_groups, NULL, NULL, &(deed){name, least, most, 0}}
+#define ON_GROUPS(name, least, most)                                                                                   \
+    {                                                                                                                  \
+#name, on_groups, NULL, NULL, &(deed)                                                                          \
+        {                                                                                                              \
+            name, least, most, 0                                                                                       \
+        }                                                                                                              \
+    }
 /* With counts of all kinds. */
-#define EVERY_COUNT(name) {#name, with_every_count, NULL, NULL, &(deed){name, 0, 0, 0}}
+#define EVERY_COUNT(name)                                                                                              \
+    {                                                                                                                  \
+#name, with_every_count, NULL, NULL, &(deed)                                                                   \
+        {                                                                                                              \
+            name, 0, 0, 0                                                                                              \
+        }                                                                                                              \
+    }
 
 static void act(tw_comm *comm, const void *context)
 {

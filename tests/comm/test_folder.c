@@ -197,7 +197,8 @@ static void what_cannot_be_is_refused(void **state)
     for (int i = 0; i < 4; i++)
         assert_int_equal(tw_folder_join(test_folder, wrong[i][0], wrong[i][1], 1, &comm), TW_ERROR_ARGUMENT);
     assert_int_equal(tw_folder_join(test_folder, 0, 1, 0, &comm), TW_ERROR_ARGUMENT);
-    assert_fails(tw_folder_join(in_folder("nothing"), 0, 1, 1, &comm), TW_ERROR_IO, "want a folder that all machines share");
+    assert_fails(tw_folder_join(in_folder("nothing"), 0, 1, 1, &comm), TW_ERROR_IO,
+                 "want a folder that all machines share");
     assert_null(comm);
 }
 
@@ -250,7 +251,8 @@ static void a_folder_that_goes_is_told(void **state)
     (void)state;
     void *request;
     assert_int_equal(remove_folder(NULL), 0);
-    assert_fails(wire.ops.start_send(wire.ends[0], 1, 3, wire.sent, COUNT, 0, &request), TW_ERROR_IO, "m-0-1-3-0 cannot be written");
+    assert_fails(wire.ops.start_send(wire.ends[0], 1, 3, wire.sent, COUNT, 0, &request), TW_ERROR_IO,
+                 "m-0-1-3-0 cannot be written");
     assert_int_equal(mkdir(test_folder, 0700), 0);
 }
 

@@ -1,5 +1,4 @@
 /* What every transport must do when a rank goes missing or breaks the rules: every call ends, with the right status. */
-#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,15 +166,10 @@ static void different_counts_are_noticed(void **state)
 static void play_bad_arguments(tw_comm *comm, const void *context)
 {
     (void)context;
-    float value = 1;
     char both[64] = {0};
     const void *const *packets;
     const size_t *sizes;
     int ranks = tw_comm_size(comm);
-    CHECK(tw_comm_allreduce(comm, &value, SIZE_MAX) == TW_ERROR_ARGUMENT);
-    CHECK(tw_comm_broadcast(comm, ranks, &value, 4) == TW_ERROR_ARGUMENT);
-    CHECK(tw_comm_broadcast(comm, -1, &value, 4) == TW_ERROR_ARGUMENT);
-    CHECK(tw_comm_allgather(comm, both + 4 * ranks - 1, 4, both) == TW_ERROR_ARGUMENT);
     CHECK(tw_channel_allgather(comm->channel, both, 2, 1, &packets, &sizes) == TW_ERROR_ARGUMENT);
     CHECK(tw_channel_allgather(comm->channel, both, 1, SIZE_MAX - 8, &packets, &sizes) == TW_ERROR_MEMORY);
     const void *parts[16] = {NULL};
@@ -183,8 +177,6 @@ static void play_bad_arguments(tw_comm *comm, const void *context)
     CHECK(tw_channel_alltoall(comm->channel, parts, part_sizes, SIZE_MAX - 8, &packets, &sizes) == TW_ERROR_MEMORY);
     part_sizes[ranks - 1] = 2;
     CHECK(tw_channel_alltoall(comm->channel, parts, part_sizes, 1, &packets, &sizes) == TW_ERROR_ARGUMENT);
-    const double bad_timeouts[] = {0, -1, (double)INFINITY, (double)NAN};
-    for (int t = 0; t < 4; t++) CHECK(tw_comm_set_timeout(comm, bad_timeouts[t]) == TW_ERROR_ARGUMENT);
     CHECK(tw_comm_barrier(comm) == TW_OK); /* none of it did any harm */
     CHECK(tw_comm_rank(comm) >= 0 && tw_comm_rank(comm) < ranks && tw_comm_transport(comm)[0]);
     tw_comm_destroy(comm);

@@ -307,7 +307,8 @@ static void test_places_that_are_none(void **context)
         snprintf(many + strlen(many), sizeof many - strlen(many), "%s127.0.0.1:7000", i ? "," : "");
     const char *const none[] = {"", ",", "127.0.0.1:7000,", ",127.0.0.1:7000", "127.0.0.1:7000,127.0.0.1", many};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
-        assert_fails(tw_members_join(none[i], subject, NULL, NULL, &members), TW_ERROR_ARGUMENT, "is no meeting point: want HOST:PORT");
+        assert_fails(tw_members_join(none[i], subject, NULL, NULL, &members), TW_ERROR_ARGUMENT,
+                     "is no meeting point: want HOST:PORT");
     }
 }
 
@@ -326,10 +327,12 @@ static void test_another_key_and_another_subject(void **context)
     begin(players, 1, 1);
     end(players, 1);
     tw_members *stranger = join(meeting, subject, other_key, NULL);
-    assert_fails(tw_members_next(stranger, -1, 0, &generation, &comm), TW_ERROR_PEER, "turns this process away: it may have another key, or none");
+    assert_fails(tw_members_next(stranger, -1, 0, &generation, &comm), TW_ERROR_PEER,
+                 "turns this process away: it may have another key, or none");
     tw_members_destroy(stranger);
     tw_members *other = join(meeting, "the spec local:every=8\nthe parameter v of (3,)\n", key, NULL);
-    assert_fails(tw_members_next(other, -1, 0, &generation, &comm), TW_ERROR_PEER, "this process has the parameter v of (3,) where the group at ");
+    assert_fails(tw_members_next(other, -1, 0, &generation, &comm), TW_ERROR_PEER,
+                 "this process has the parameter v of (3,) where the group at ");
     assert_non_null(strstr(tw_last_error(), "has the parameter w of (3,)"));
     tw_members_destroy(other);
     go(&players[0]);

