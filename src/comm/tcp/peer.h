@@ -170,7 +170,7 @@ int tcp_inbox_take(tcp_peer *peer, const tcp_frame *frame, tcp_flow *flow, tcp_s
 /* Where the bytes of a slot from `at` on go; NULL: nowhere. */
 unsigned char *tcp_inbox_target(const tcp_slot *slot, size_t at);
 void tcp_inbox_arrived(tcp_flow *flow, tcp_slot *slot, size_t bytes);
-/* Lets go of a slot whose READY has been written. */
+/* Lets go of the first slots that are over, and whose READY has been written. */
 void tcp_inbox_settle(tcp_flow *flow);
 /* All receives that are posted fail. */
 void tcp_inbox_fail(tcp_flow *flow);
