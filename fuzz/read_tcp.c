@@ -25,18 +25,16 @@ static void create_peer(tcp_peer *peer, int fd)
 }
 
 /* Some receives and sends, so that frames have something to meet. */
-static void post_some(tcp_peer *peer, unsigned char *room, tcp_request *requests[2 * CHANNELS])
+static void post_some(tcp_peer *peer, unsigned char *room, tcp_request requests[2 * CHANNELS])
 {
     for (unsigned channel = 0; channel < CHANNELS; channel++) {
-        tcp_request *receive = tcp_request_take(peer), *send = tcp_request_take(peer);
+        tcp_request *receive = &requests[2 * channel], *send = receive + 1;
         *receive = (tcp_request){.peer = peer, .dst = room, .size = channel ? ROOM : 100};
         *send = (tcp_request){.peer = peer, .is_send = 1, .src = room, .size = channel ? ROOM : 100};
         tcp_flow *flow = NULL;
         must(tcp_flow_of(peer, channel, &flow) == TW_OK);
         must(tcp_inbox_post(flow, receive) == TW_OK);
         tcp_outbox_post(flow, send);
-        requests[2 * channel] = receive;
-        requests[2 * channel + 1] = send;
     }
     tcp_stream_push(peer);
 }
@@ -57,7 +55,7 @@ static void read_frames(const uint8_t *input, size_t size, int mends)
     static uint8_t data[64 * 1024];
     static unsigned char room[ROOM];
     int fds[2];
-    tcp_request *requests[2 * CHANNELS];
+    tcp_request requests[2 * CHANNELS];
     tcp_peer peer;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) != 0) return;
     create_peer(&peer, fds[0]);
@@ -71,10 +69,7 @@ static void read_frames(const uint8_t *input, size_t size, int mends)
         tcp_stream_pull(&peer.stream[0]);
         if (!peer.gone) tcp_stream_push(&peer);
     }
-    for (int i = 0; i < 2 * CHANNELS; i++) {
-        must(requests[i]->outcome != TCP_PENDING);
-        tcp_request_give(requests[i]);
-    }
+    for (int i = 0; i < 2 * CHANNELS; i++) must(requests[i].outcome != TCP_PENDING);
     close(fds[0]);
     close(fds[1]);
     tcp_peer_destroy(&peer);

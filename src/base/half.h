@@ -19,6 +19,12 @@ static inline float tw_bits_float(uint32_t bits)
     return x;
 }
 
+/* In double, in which sums of many lose nothing that counts. */
+static inline double tw_magnitude(float x)
+{
+    return (double)tw_bits_float(tw_float_bits(x) & 0x7FFFFFFFu);
+}
+
 static inline uint16_t tw_to_bf16(float x)
 {
     uint32_t bits = tw_float_bits(x);

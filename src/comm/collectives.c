@@ -310,7 +310,7 @@ tw_status tw_channel_allreduce(tw_channel *channel, tw_dtype dtype, void *values
     return all.segments ? exchange_segments(&all) : exchange_small(&all);
 }
 
-/* --- all-gather ---------------------------------------------------------------------------------------------- */
+/* --- all-gather and all-to-all --------------------------------------------------------------------------------- */
 
 /* What goes to rank r: packets[r * apart], of sizes[r * apart] bytes; apart = 0: the same to everybody. */
 typedef struct outgoing {
@@ -355,41 +355,36 @@ static tw_status check_packet(size_t size, size_t capacity, size_t ranks)
     return TW_OK;
 }
 
-tw_status tw_channel_allgather(tw_channel *channel, const void *data, size_t size, size_t capacity,
-                               const void *const **packets, const size_t **sizes)
+/* Into scratch, but for the caller's own, which stays where it is. */
+static tw_status exchange_listed(tw_channel *channel, outgoing out, size_t capacity, const void *const **packets,
+                                 const size_t **sizes)
 {
     size_t ranks = (size_t)channel->comm->size, self = (size_t)channel->comm->rank;
-    TW_TRY(check_packet(size, capacity, ranks));
     size_t stride = (capacity + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     TW_TRY(tw_channel_reserve(channel, ranks * stride));
     TW_TRY(tw_channel_list(channel));
-    TW_TRY(exchange_packets(channel, (outgoing){&data, &size, 0}, channel->scratch, stride, capacity, channel->sizes));
+    TW_TRY(exchange_packets(channel, out, channel->scratch, stride, capacity, channel->sizes));
     for (size_t r = 0; r < ranks; r++) channel->packets[r] = channel->scratch + r * stride;
-    channel->packets[self] = data;
-    channel->sizes[self] = size;
+    channel->packets[self] = out.packets[self * out.apart];
+    channel->sizes[self] = out.sizes[self * out.apart];
     *packets = channel->packets;
     *sizes = channel->sizes;
     return TW_OK;
 }
 
-/* --- all-to-all ---------------------------------------------------------------------------------------------- */
+tw_status tw_channel_allgather(tw_channel *channel, const void *data, size_t size, size_t capacity,
+                               const void *const **packets, const size_t **sizes)
+{
+    TW_TRY(check_packet(size, capacity, (size_t)channel->comm->size));
+    return exchange_listed(channel, (outgoing){&data, &size, 0}, capacity, packets, sizes);
+}
 
 tw_status tw_channel_alltoall(tw_channel *channel, const void *const *packets, const size_t *sizes, size_t capacity,
                               const void *const **received, const size_t **received_sizes)
 {
-    size_t ranks = (size_t)channel->comm->size, self = (size_t)channel->comm->rank;
+    size_t ranks = (size_t)channel->comm->size;
     for (size_t r = 0; r < ranks; r++) TW_TRY(check_packet(sizes[r], capacity, ranks));
-    size_t stride = (capacity + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    TW_TRY(tw_channel_reserve(channel, ranks * stride));
-    TW_TRY(tw_channel_list(channel));
-    TW_TRY(
-        exchange_packets(channel, (outgoing){packets, sizes, 1}, channel->scratch, stride, capacity, channel->sizes));
-    for (size_t r = 0; r < ranks; r++) channel->packets[r] = channel->scratch + r * stride;
-    channel->packets[self] = packets[self];
-    channel->sizes[self] = sizes[self];
-    *received = channel->packets;
-    *received_sizes = channel->sizes;
-    return TW_OK;
+    return exchange_listed(channel, (outgoing){packets, sizes, 1}, capacity, received, received_sizes);
 }
 
 /* --- broadcast ----------------------------------------------------------------------------------------------- */

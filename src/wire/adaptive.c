@@ -27,11 +27,6 @@ typedef struct model {
     uint16_t start[MOST_CLASSES + 1]; /* class i has the parts start[i] .. start[i + 1] - 1 of 2^SCALE */
 } model;
 
-static unsigned floor_log2(uint64_t x)
-{
-    return 63 - (unsigned)__builtin_clzll(x);
-}
-
 static uint64_t times(uint64_t a, uint64_t b)
 {
     return a * b >> 32;
@@ -80,7 +75,7 @@ static void count_up(model *of)
 
 static model make_model(size_t n, size_t k)
 {
-    model made = {.classes = 2 * floor_log2(n) + 1};
+    model made = {.classes = 2 * tw_floor_log2(n) + 1};
     fill_prior(&made, n, k);
     count_up(&made);
     return made;
@@ -100,7 +95,7 @@ static int adaptive_learn(model *from, unsigned class)
 
 static unsigned class_of(uint32_t v)
 {
-    unsigned octave = floor_log2(v);
+    unsigned octave = tw_floor_log2(v);
     return 2 * octave - (octave != 0) + (2 * v >> octave & 1);
 }
 
@@ -144,7 +139,7 @@ static size_t adaptive_bits(size_t n, size_t k, const uint32_t *index, unsigned 
  * fewer indices fit too; what is returned, with the logarithm rounded, need not grow. */
 static size_t adaptive_bound(size_t n, size_t k)
 {
-    return k * (SCALE + 1 + floor_log2(n / k) + 1) + 16;
+    return k * (SCALE + 1 + tw_floor_log2(n / k) + 1) + 16;
 }
 
 static void adaptive_write(unsigned char *dst, size_t bytes, size_t n, size_t k, const uint32_t *index,

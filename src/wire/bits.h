@@ -12,6 +12,12 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-en
 /* A peek shows at least this many bits, wherever it begins inside a byte; a put may carry one fewer. */
 enum { TW_BITS_PEEKED = 57, TW_BITS_PUT = 56 };
 
+/* Of a number that is not 0. */
+static inline unsigned tw_floor_log2(uint64_t x)
+{
+    return 63 - (unsigned)__builtin_clzll(x);
+}
+
 typedef struct tw_bit_writer {
     unsigned char *at, *end;
     uint64_t pending; /* the bits that do not fill a byte yet */

@@ -15,17 +15,10 @@ enum {
     LANES = 8
 };
 
-static const uint32_t SIGN_BIT = 0x80000000u;
-
 typedef struct levels {
     double threshold; /* what is above it has the larger level */
     uint16_t level[2];
 } levels;
-
-static double lm2_magnitude_of(float x)
-{
-    return (double)tw_bits_float(tw_float_bits(x) & ~SIGN_BIT);
-}
 
 /* What lies on either side of a threshold: of each the sum, and how many. Lane by lane, so that the order of the
  * additions is the same however many of them a processor makes at once. */
@@ -36,7 +29,7 @@ typedef struct sides {
 static inline void divide_few(const float *value, size_t count, double threshold, sides *of)
 {
     for (size_t j = 0; j < count; j++) {
-        double magnitude = lm2_magnitude_of(value[j]), larger = magnitude > threshold;
+        double magnitude = tw_magnitude(value[j]), larger = magnitude > threshold;
         of->sum[0][j] += magnitude * (1 - larger);
         of->sum[1][j] += magnitude * larger;
         of->count[0][j] += 1 - larger;
@@ -84,7 +77,7 @@ static levels fit(const float *value, size_t k)
 
 static unsigned code_of(float x, const levels *by)
 {
-    return (tw_float_bits(x) >> 31 ? MINUS : 0) | (lm2_magnitude_of(x) > by->threshold ? LARGER : 0);
+    return (tw_float_bits(x) >> 31 ? MINUS : 0) | (tw_magnitude(x) > by->threshold ? LARGER : 0);
 }
 
 static float value_of(unsigned code, const uint16_t level[2])

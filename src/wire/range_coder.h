@@ -13,7 +13,7 @@ enum { TW_RANGE_WORD = 4, TW_RANGE_WINDOW = 8 };
  * zeros, which are not written. */
 static inline size_t tw_range_tail(uint64_t range)
 {
-    return TW_RANGE_WINDOW - (size_t)(63 - __builtin_clzll(range)) / 8;
+    return TW_RANGE_WINDOW - tw_floor_log2(range) / 8;
 }
 
 typedef struct tw_range_encoder {

@@ -14,17 +14,13 @@ static size_t gap_bits(size_t k, const uint32_t *index, unsigned r)
     return k * (r + 1) + zeros;
 }
 
-static unsigned floor_log2(size_t x)
-{
-    return x ? 63 - (unsigned)__builtin_clzll(x) : 0;
-}
-
 /* From r to r + 1 the cost changes by k - sum(ceil((g >> r) / 2)), which only grows with r: the cost is convex, and
  * walking downhill from the mean gap's logarithm ends in the one minimum (the lower r of two equal ones). */
 static size_t rice_bits(size_t n, size_t k, const uint32_t *index, unsigned *parameter)
 {
     (void)n;
-    unsigned r = floor_log2((index[k - 1] + (size_t)1 - k) / k);
+    size_t gap = (index[k - 1] + (size_t)1 - k) / k;
+    unsigned r = gap ? tw_floor_log2(gap) : 0;
     size_t least = gap_bits(k, index, r), other;
     while (r > 0 && (other = gap_bits(k, index, r - 1)) <= least) r--, least = other;
     while (r < MOST_R && (other = gap_bits(k, index, r + 1)) < least) r++, least = other;

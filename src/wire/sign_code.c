@@ -13,11 +13,6 @@ static size_t sign_bytes(size_t k)
     return k ? MAGNITUDE_BYTES + (k + 7) / 8 : 0;
 }
 
-static double sign_code_magnitude_of(float x)
-{
-    return (double)tw_bits_float(tw_float_bits(x) & ~SIGN_BIT);
-}
-
 /* As it travels. In double, so that k equal magnitudes have exactly that mean. Lane by lane, so that the order of the
  * additions, and with it the result, is the same however many of them a processor makes at once. */
 static uint16_t mean_magnitude(const float *value, size_t k)
@@ -25,8 +20,8 @@ static uint16_t mean_magnitude(const float *value, size_t k)
     double lane[LANES] = {0}, sum = 0;
     size_t whole = k - k % LANES;
     for (size_t i = 0; i < whole; i += LANES)
-        for (size_t j = 0; j < LANES; j++) lane[j] += sign_code_magnitude_of(value[i + j]);
-    for (size_t i = whole; i < k; i++) lane[i - whole] += sign_code_magnitude_of(value[i]);
+        for (size_t j = 0; j < LANES; j++) lane[j] += tw_magnitude(value[i + j]);
+    for (size_t i = whole; i < k; i++) lane[i - whole] += tw_magnitude(value[i]);
     for (size_t j = 0; j < LANES; j++) sum += lane[j];
     return tw_to_bf16_finite((float)(sum / (double)k));
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support/cmocka.h"
+#include "support/assert.h"
 
 #define MARK 0x5A5A5A5A5A5A5A5A
 #define MOST 9007199254740992 /* 2^53 */
@@ -90,8 +90,7 @@ static void test_what_would_be_taken_for_0_is_refused(void **state)
     }
     static const char *const taken[] = {"0", "0e-400", "1e-300"};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) assert_int_equal(parse_real(taken[i], &into), TW_OK);
-    assert_int_equal(parse_real("-1e-300", &into), TW_ERROR_SPEC);
-    assert_non_null(strstr(tw_last_error(), "must be a number from 0 to 10"));
+    assert_fails(parse_real("-1e-300", &into), TW_ERROR_SPEC, "must be a number from 0 to 10");
 }
 
 static void test_control_characters_are_refused(void **state)
@@ -100,8 +99,7 @@ static void test_control_characters_are_refused(void **state)
     static const char *const bad[] = {"dgc\n", "dgc:density=0.1\r", "\x1b[31mdgc", "topk\x7f"};
     char name[64];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(tw_spec_name(bad[i], name, sizeof name), TW_ERROR_SPEC);
-        assert_non_null(strstr(tw_last_error(), "has a control character"));
+        assert_fails(tw_spec_name(bad[i], name, sizeof name), TW_ERROR_SPEC, "has a control character");
         for (const char *at = tw_last_error(); *at; at++) assert_true(*at >= ' ' && *at < 127);
     }
     assert_int_equal(tw_spec_name("caf\xc3\xa9", name, sizeof name), TW_OK);

@@ -3,10 +3,9 @@ import contextlib
 import json
 import re
 import signal
-import socket
 
 from gradients import read_tensors
-from support import CommandLineTest, kill_session, run_tests, wait_until
+from support import CommandLineTest, free_port, kill_session, run_tests, wait_until
 
 LOCAL = ("--sync", "diloco:every=4")
 TOPK = ("--sync", "diloco:every=4,exchange=topk,density=0.05")
@@ -14,12 +13,6 @@ GOSSIP = ("--sync", "adpsgd-random", "--checkpoint-every", 40)
 PLAIN = ("--schedule", "constant", "--warmup", 0)
 SELDOM = ("--evaluate-every", 10 ** 6)
 LONG = ("--steps", 10 ** 7)  # such a run ends because its workers leave
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Member:

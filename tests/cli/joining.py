@@ -7,13 +7,7 @@ import socket
 import subprocess
 import unittest
 
-from support import CommandLineTest, has_stepped, run_tests, wait_until
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from support import CommandLineTest, free_port, has_stepped, run_tests, wait_until
 
 
 DEADLINE = 2  # seconds of silence, in the tests that wait them out

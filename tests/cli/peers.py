@@ -6,7 +6,7 @@ import socket
 import subprocess
 import unittest
 
-from support import PROGRAM, CommandLineTest, needs_mpi, run_tests, seconds_left, under_mpi, wait_until
+from support import PROGRAM, CommandLineTest, free_port, needs_mpi, run_tests, seconds_left, under_mpi, wait_until
 
 LINK = pathlib.Path(__file__).resolve().parents[2] / "bench" / "link.sh"
 
@@ -79,12 +79,6 @@ class PeersTest(CommandLineTest):
         for link in found["links"]:
             self.assertEqual(link["interface"], "eth0")
             self.assertTrue(50 <= link["mbit_per_second"] <= 110, link)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class LineTest(CommandLineTest):

@@ -9,6 +9,7 @@ import pathlib
 import random
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -27,6 +28,13 @@ MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIR
 HAS_MPI = shutil.which("mpirun") and (PROGRAM.parent / "libthinwire_mpi.so").exists()
 
 DEADLINE = time.monotonic() + 0.9 * float(os.environ.get("TEST_SECONDS", 300))  # before ctest kills us, who clean up
+
+
+def free_port():
+    """Whoever listens there may still lose it to another program."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def seconds_left():

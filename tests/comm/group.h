@@ -18,10 +18,10 @@ int group_size(int index);
 void group_run(int size, rank_program program, const void *context);
 /* All ranks of the running program meet here; nothing of it goes over the comm. */
 void group_meet(void);
-/* Seconds after which a silent peer shall count as lost: never reached, for those that are gone have told. */
-double group_patience(void);
 
-/* cmocka's assertions jump out of the thread they are used in, so ranks note what failed and the test asserts it. */
+/* Runs it on every size from `least` to `most` ranks, and asserts that none of them has noted a failure: cmocka's
+ * assertions jump out of the thread they are used in. */
+void group_test(int least, int most, rank_program program, const void *context);
 void group_note(int holds, const char *file, int line, const char *text);
 int group_failures(void);
 #define CHECK(condition) group_note((condition) ? 1 : 0, __FILE__, __LINE__, #condition)

@@ -37,8 +37,3 @@ void group_meet(void)
 {
     MPI_Barrier(MPI_COMM_WORLD);
 }
-
-double group_patience(void)
-{
-    return 600; /* the peers that are gone here have said so */
-}

@@ -71,8 +71,3 @@ void group_meet(void)
     while (meeting == now.meetings) tw_condition_wait(&now.changed, &now.mutex);
     tw_mutex_unlock(&now.mutex);
 }
-
-double group_patience(void)
-{
-    return 600;
-}

@@ -13,20 +13,53 @@
 #include "half.h"
 #include "subset.h"
 
-static size_t each_count(int index, int ranks)
+enum { MOST = 16 /* ranks */ };
+
+/* What all groups of so many ranks do, and with how many values, or bytes. */
+typedef struct deed {
+    void (*program)(tw_comm *comm, size_t count);
+    int least, most;
+    size_t count;
+} deed;
+#define ON_GROUPS(name, least, most)                                                                                   \
+    {                                                                                                                  \
+#name, on_groups, NULL, NULL, &(deed)                                                                          \
+        {                                                                                                              \
+            name, least, most, 0                                                                                       \
+        }                                                                                                              \
+    }
+/* With counts of all kinds. */
+#define EVERY_COUNT(name)                                                                                              \
+    {                                                                                                                  \
+#name, with_every_count, NULL, NULL, &(deed)                                                                   \
+        {                                                                                                              \
+            name, 0, 0, 0                                                                                              \
+        }                                                                                                              \
+    }
+
+static void act(tw_comm *comm, const void *context)
 {
-    const size_t counts[] = {0, 1, 2, 3, (size_t)ranks - 1, (size_t)ranks, 1000, 20011, 200003};
-    return index < (int)(sizeof counts / sizeof *counts) ? counts[index] : SIZE_MAX;
+    const deed *what = context;
+    what->program(comm, what->count);
+    tw_comm_destroy(comm);
 }
 
-static void on_every_size(rank_program program)
+static void on_groups(void **state)
 {
-    for (int i = 0; group_size(i); i++) {
-        size_t count;
-        for (int c = 0; (count = each_count(c, group_size(i))) != SIZE_MAX; c++)
-            group_run(group_size(i), program, &count);
+    const deed *what = *state;
+    group_test(what->least, what->most, act, what);
+}
+
+static void with_every_count(void **state)
+{
+    deed what = *(const deed *)*state;
+    for (int i = 0; (what.least = what.most = group_size(i)); i++) {
+        const size_t ranks = (size_t)what.most, counts[] = {0, 1, 2, 3, ranks - 1, ranks, 1000, 20011, 200003};
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+            what.count = counts[c];
+            group_test(what.least, what.most, act, &what);
+        }
     }
-    assert_int_equal(group_failures(), 0);
 }
 
 /* Values whose sum depends on the order of the summands: magnitudes from 2^-8 to 2^7. Every rank draws
@@ -60,46 +93,30 @@ static float *fill_values(int rank, size_t count, uint64_t salt)
     return values;
 }
 
-static void play_allreduce(tw_comm *comm, const void *context)
+static void allreduce_is_the_sum_in_rank_order(tw_comm *comm, size_t count)
 {
-    size_t count = *(const size_t *)context;
     for (uint64_t salt = 0; salt < 2; salt++) {
         float *values = fill_values(tw_comm_rank(comm), count, salt);
         CHECK(tw_comm_allreduce(comm, values, count) == TW_OK);
         CHECK(is_sum_in_rank_order(values, count, tw_comm_size(comm), salt));
         free(values);
     }
-    tw_comm_destroy(comm);
 }
 
 /* In segments of all lengths: of one value (between two ranks, for there are many of them), such that the last ones are
  * empty on some ranks, and of nearly a chunk. */
-static void play_segments(tw_comm *comm, const void *context)
+static void segments_change_no_sum(tw_comm *comm, size_t count)
 {
     static const size_t segments[] = {4, 64, 1000, 4096, 65536, 80000};
-    size_t count = 16384 * (size_t)tw_comm_size(comm) + *(const size_t *)context;
-    for (size_t s = tw_comm_size(comm) > 2; s < sizeof segments / sizeof *segments; s++) {
-        float *values = fill_values(tw_comm_rank(comm), count, s);
-        comm->channel->segment = segments[s];
-        CHECK(tw_comm_allreduce(comm, values, count) == TW_OK);
-        CHECK(is_sum_in_rank_order(values, count, tw_comm_size(comm), s));
-        free(values);
-    }
-    tw_comm_destroy(comm);
-}
-
-static void segments_change_no_sum(void **state)
-{
-    (void)state;
-    for (int i = 0; group_size(i) && group_size(i) <= 5; i++)
-        for (size_t more = 0; more < 3; more++) group_run(group_size(i), play_segments, &more);
-    assert_int_equal(group_failures(), 0);
-}
-
-static void allreduce_is_the_sum_in_rank_order(void **state)
-{
-    (void)state;
-    on_every_size(play_allreduce);
+    size_t ranks = (size_t)tw_comm_size(comm);
+    for (count = 16384 * ranks; count < 16384 * ranks + 3; count++)
+        for (size_t s = ranks > 2; s < sizeof segments / sizeof *segments; s++) {
+            float *values = fill_values(tw_comm_rank(comm), count, s);
+            comm->channel->segment = segments[s];
+            CHECK(tw_comm_allreduce(comm, values, count) == TW_OK);
+            CHECK(is_sum_in_rank_order(values, count, (int)ranks, s));
+            free(values);
+        }
 }
 
 static uint16_t to_half(tw_dtype dtype, float value)
@@ -150,16 +167,15 @@ static int is_rounded_sum(tw_dtype dtype, const uint16_t *halves, size_t count, 
 /* The same bits everywhere, NaNs included. */
 static int is_alike(tw_comm *comm, const void *data, size_t size)
 {
-    uint32_t own = tw_crc32c(0, data, size), everyone[16];
+    uint32_t own = tw_crc32c(0, data, size), everyone[MOST];
     CHECK(tw_comm_allgather(comm, &own, sizeof own, everyone) == TW_OK);
     for (int r = 0; r < tw_comm_size(comm); r++)
         if (everyone[r] != own) return 0;
     return 1;
 }
 
-static void play_halves(tw_comm *comm, const void *context)
+static void halves_are_summed_in_fp32_and_rounded_once(tw_comm *comm, size_t count)
 {
-    size_t count = *(const size_t *)context;
     for (tw_dtype dtype = TW_F16; dtype <= TW_BF16; dtype++) {
         if (dtype == TW_BF16) comm->channel->segment = 5000;
         uint16_t *halves = fill_halves(dtype, tw_comm_rank(comm), count);
@@ -168,33 +184,18 @@ static void play_halves(tw_comm *comm, const void *context)
         CHECK(is_alike(comm, halves, count * sizeof *halves));
         free(halves);
     }
-    tw_comm_destroy(comm);
-}
-
-static void halves_are_summed_in_fp32_and_rounded_once(void **state)
-{
-    (void)state;
-    on_every_size(play_halves);
 }
 
 /* Refused alike on every rank, and nothing has happened to the group. */
-static void play_other_types(tw_comm *comm, const void *context)
+static void other_types_are_refused(tw_comm *comm, size_t count)
 {
     double value = 1;
-    (void)context;
+    (void)count;
     CHECK(tw_channel_allreduce(comm->channel, TW_F64, &value, 1) == TW_ERROR_ARGUMENT);
     CHECK(tw_channel_allreduce(comm->channel, (tw_dtype)99, &value, 1) == TW_ERROR_ARGUMENT);
     CHECK(tw_counters_read(&comm->counters).messages_sent == 0);
     CHECK(tw_comm_barrier(comm) == TW_OK);
     CHECK(value == 1);
-    tw_comm_destroy(comm);
-}
-
-static void other_types_are_refused(void **state)
-{
-    (void)state;
-    for (int i = 0; group_size(i); i++) group_run(group_size(i), play_other_types, NULL);
-    assert_int_equal(group_failures(), 0);
 }
 
 static size_t chunk_length(size_t rank, size_t ranks, size_t count)
@@ -226,7 +227,7 @@ static void count_allreduce_bytes(tw_comm *comm, tw_dtype dtype, size_t width, s
     else
         segment = channel->segment;
     CHECK(tw_channel_allreduce(channel, dtype, values, count) == TW_OK);
-    tw_traffic traffic = tw_channel_traffic(channel), everyone[16];
+    tw_traffic traffic = tw_channel_traffic(channel), everyone[MOST];
     CHECK(traffic.bytes_sent == width * (count - own + spread));
     CHECK(traffic.bytes_received == width * (own * (ranks - 1) + count - own));
     CHECK(tw_comm_allgather(comm, &traffic, sizeof traffic, everyone) == TW_OK);
@@ -239,21 +240,13 @@ static void count_allreduce_bytes(tw_comm *comm, tw_dtype dtype, size_t width, s
     free(values);
 }
 
-static void play_allreduce_bytes(tw_comm *comm, const void *context)
+static void allreduce_sends_what_a_ring_sends(tw_comm *comm, size_t count)
 {
-    size_t count = *(const size_t *)context;
     count_allreduce_bytes(comm, TW_F32, 4, count, 0);
     count_allreduce_bytes(comm, TW_F16, 2, count, 0);
     count_allreduce_bytes(comm, TW_BF16, 2, count, 0);
     count_allreduce_bytes(comm, TW_F32, 4, count, 4096);
     count_allreduce_bytes(comm, TW_F16, 2, count, 100);
-    tw_comm_destroy(comm);
-}
-
-static void allreduce_sends_what_a_ring_sends(void **state)
-{
-    (void)state;
-    on_every_size(play_allreduce_bytes);
 }
 
 /* A packet's length and content tell its sender and round; every third is empty. */
@@ -300,9 +293,9 @@ static void gather_packets(tw_channel *channel, size_t round, size_t capacity)
     free(own);
 }
 
-static void play_allgather(tw_comm *comm, const void *context)
+static void allgather_brings_packets_of_any_size(tw_comm *comm, size_t capacity)
 {
-    size_t capacity = *(const size_t *)context, sent = 0, ranks = (size_t)tw_comm_size(comm);
+    size_t sent = 0, ranks = (size_t)tw_comm_size(comm);
     tw_channel *channel;
     CHECK(tw_channel_create(comm, &channel) == TW_OK);
     for (size_t round = 0; round < 4; round++) {
@@ -313,13 +306,6 @@ static void play_allgather(tw_comm *comm, const void *context)
     CHECK(traffic.bytes_sent == sent * (ranks - 1));
     CHECK(traffic.messages_sent == 4 * (ranks - 1) && traffic.messages_received == 4 * (ranks - 1));
     tw_channel_destroy(channel);
-    tw_comm_destroy(comm);
-}
-
-static void allgather_brings_packets_of_any_size(void **state)
-{
-    (void)state;
-    on_every_size(play_allgather);
 }
 
 /* Of every pair of ranks another packet: its number stands for the round. */
@@ -331,8 +317,8 @@ static size_t pair_of(const tw_comm *comm, int from, int to)
 static void exchange_pairs(tw_channel *channel, size_t capacity, size_t *sent)
 {
     tw_comm *comm = channel->comm;
-    const void *own[16], *const *packets;
-    size_t own_sizes[16];
+    const void *own[MOST], *const *packets;
+    size_t own_sizes[MOST];
     const size_t *sizes;
     for (int to = 0; to < comm->size; to++) {
         unsigned char *packet = malloc(capacity + 1);
@@ -349,9 +335,9 @@ static void exchange_pairs(tw_channel *channel, size_t capacity, size_t *sent)
     for (int to = 0; to < comm->size; to++) free((void *)(uintptr_t)own[to]);
 }
 
-static void play_alltoall(tw_comm *comm, const void *context)
+static void alltoall_gives_each_rank_its_own(tw_comm *comm, size_t capacity)
 {
-    size_t capacity = *(const size_t *)context, sent = 0, others = (size_t)tw_comm_size(comm) - 1;
+    size_t sent = 0, others = (size_t)tw_comm_size(comm) - 1;
     tw_channel *channel;
     CHECK(tw_channel_create(comm, &channel) == TW_OK);
     for (int again = 0; again < 2; again++) exchange_pairs(channel, capacity, &sent);
@@ -359,20 +345,13 @@ static void play_alltoall(tw_comm *comm, const void *context)
     CHECK(traffic.bytes_sent == sent);
     CHECK(traffic.messages_sent == 2 * others && traffic.messages_received == 2 * others);
     tw_channel_destroy(channel);
-    tw_comm_destroy(comm);
-}
-
-static void alltoall_gives_each_rank_its_own(void **state)
-{
-    (void)state;
-    on_every_size(play_alltoall);
 }
 
 /* Room is reserved for N packets of the agreed capacity; memory is taken by what comes. */
-static void play_small_packets(tw_comm *comm, const void *context)
+static void allgather_takes_memory_for_what_comes(tw_comm *comm, size_t count)
 {
     enum { CAPACITY = 32 << 20, HUGE_PAGE = 2 << 20 };
-    (void)context;
+    (void)count;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), resident = 0;
     tw_channel *channel;
     CHECK(tw_channel_create(comm, &channel) == TW_OK);
@@ -387,32 +366,17 @@ static void play_small_packets(tw_comm *comm, const void *context)
     CHECK(resident <= (size_t)comm->size * HUGE_PAGE);
     free(present);
     tw_channel_destroy(channel);
-    tw_comm_destroy(comm);
 }
 
-static void allgather_takes_memory_for_what_comes(void **state)
+static void public_allgather_is_in_rank_order(tw_comm *comm, size_t size)
 {
-    (void)state;
-    for (int i = 0; group_size(i) && i < 4; i++) group_run(group_size(i), play_small_packets, NULL);
-    assert_int_equal(group_failures(), 0);
-}
-
-static void play_public_allgather(tw_comm *comm, const void *context)
-{
-    size_t size = *(const size_t *)context, ranks = (size_t)tw_comm_size(comm);
+    size_t ranks = (size_t)tw_comm_size(comm);
     unsigned char *own = malloc(size + 1), *all = malloc(size * ranks + 1);
     for (size_t i = 0; i < size; i++) own[i] = packet_byte(tw_comm_rank(comm), 0, i);
     CHECK(tw_comm_allgather(comm, own, size, all) == TW_OK);
     for (size_t i = 0; i < size * ranks; i++) CHECK(all[i] == packet_byte((int)(i / size), 0, i % size));
     free(own);
     free(all);
-    tw_comm_destroy(comm);
-}
-
-static void public_allgather_is_in_rank_order(void **state)
-{
-    (void)state;
-    on_every_size(play_public_allgather);
 }
 
 static void broadcast_packet(tw_channel *channel, int root, size_t capacity)
@@ -429,9 +393,9 @@ static void broadcast_packet(tw_channel *channel, int root, size_t capacity)
     free(data);
 }
 
-static void play_broadcast(tw_comm *comm, const void *context)
+static void broadcast_reaches_all_from_any_root(tw_comm *comm, size_t capacity)
 {
-    size_t capacity = *(const size_t *)context, sent = 0, sum = 0;
+    size_t sent = 0, sum = 0;
     size_t size = (size_t)tw_comm_size(comm);
     tw_channel *channel;
     CHECK(tw_channel_create(comm, &channel) == TW_OK);
@@ -439,23 +403,15 @@ static void play_broadcast(tw_comm *comm, const void *context)
         broadcast_packet(channel, root, capacity);
         sum += packet_size(root, 1, capacity) * (size - 1);
     }
-    uint64_t own = tw_channel_traffic(channel).bytes_sent, everyone[16];
+    uint64_t own = tw_channel_traffic(channel).bytes_sent, everyone[MOST];
     CHECK(tw_comm_allgather(comm, &own, sizeof own, everyone) == TW_OK);
     for (size_t r = 0; r < size; r++) sent += everyone[r];
     CHECK(sent == sum); /* every rank but the root receives it once */
     tw_channel_destroy(channel);
-    tw_comm_destroy(comm);
 }
 
-static void broadcast_reaches_all_from_any_root(void **state)
+static void public_broadcast_copies_the_root(tw_comm *comm, size_t size)
 {
-    (void)state;
-    on_every_size(play_broadcast);
-}
-
-static void play_public_broadcast(tw_comm *comm, const void *context)
-{
-    size_t size = *(const size_t *)context;
     unsigned char *data = malloc(size + 1);
     for (int root = 0; root < tw_comm_size(comm); root++) {
         for (size_t i = 0; i < size; i++) data[i] = packet_byte(tw_comm_rank(comm), 3, i);
@@ -463,20 +419,13 @@ static void play_public_broadcast(tw_comm *comm, const void *context)
         for (size_t i = 0; i < size; i++) CHECK(data[i] == packet_byte(root, 3, i));
     }
     free(data);
-    tw_comm_destroy(comm);
-}
-
-static void public_broadcast_copies_the_root(void **state)
-{
-    (void)state;
-    on_every_size(play_public_broadcast);
 }
 
 /* Messages of one rank to another, all under way at once, arrive in the order they were started. */
-static void play_in_order(tw_comm *comm, const void *context)
+static void messages_stay_in_order(tw_comm *comm, size_t count)
 {
     enum { MESSAGES = 20 };
-    (void)context;
+    (void)count;
     int values[MESSAGES], received[MESSAGES], ranks = comm->size;
     void *sends[MESSAGES], *receives[MESSAGES];
     int next = (comm->rank + 1) % ranks, previous = (comm->rank + ranks - 1) % ranks;
@@ -496,15 +445,6 @@ static void play_in_order(tw_comm *comm, const void *context)
         CHECK(comm->ops.wait(comm->self, sends[i], 60, &size, &check) == TW_OK);
     }
     CHECK(tw_comm_barrier(comm) == TW_OK);
-    tw_comm_destroy(comm);
-}
-
-static void messages_stay_in_order(void **state)
-{
-    (void)state;
-    for (int i = 0; group_size(i); i++)
-        if (group_size(i) > 1) group_run(group_size(i), play_in_order, NULL);
-    assert_int_equal(group_failures(), 0);
 }
 
 static void *use_channel(void *argument)
@@ -523,9 +463,9 @@ static void *use_channel(void *argument)
     return NULL;
 }
 
-static void play_channels(tw_comm *comm, const void *context)
+static void channels_run_side_by_side(tw_comm *comm, size_t count)
 {
-    (void)context;
+    (void)count;
     tw_channel *channels[2];
     tw_thread thread;
     for (int c = 0; c < 2; c++) CHECK(tw_channel_create(comm, &channels[c]) == TW_OK);
@@ -538,14 +478,6 @@ static void play_channels(tw_comm *comm, const void *context)
     CHECK(total.bytes_sent == first.bytes_sent + second.bytes_sent);
     CHECK(total.messages_received == first.messages_received + second.messages_received);
     for (int c = 0; c < 2; c++) tw_channel_destroy(channels[c]);
-    tw_comm_destroy(comm);
-}
-
-static void channels_run_side_by_side(void **state)
-{
-    (void)state;
-    for (int i = 0; group_size(i); i++) group_run(group_size(i), play_channels, NULL);
-    assert_int_equal(group_failures(), 0);
 }
 
 /* --- numbers of channels -------------------------------------------------------------------------------------------
@@ -558,9 +490,9 @@ static tw_channel *create_again(tw_comm *comm)
     return channel;
 }
 
-static void play_again(tw_comm *comm, const void *context)
+static void a_number_is_used_again(tw_comm *comm, size_t count)
 {
-    (void)context;
+    (void)count;
     unsigned number = 0;
     for (size_t turn = 0; turn < 20; turn++) {
         tw_channel *channel = create_again(comm);
@@ -570,19 +502,11 @@ static void play_again(tw_comm *comm, const void *context)
         CHECK(tw_channel_barrier(channel) == TW_OK);
         tw_channel_destroy(channel);
     }
-    tw_comm_destroy(comm);
 }
 
-static void a_number_is_used_again(void **state)
+static void a_number_is_given_back_by_all_or_not_at_all(tw_comm *comm, size_t count)
 {
-    (void)state;
-    for (int i = 0; group_size(i); i++) group_run(group_size(i), play_again, NULL);
-    assert_int_equal(group_failures(), 0);
-}
-
-static void play_late(tw_comm *comm, const void *context)
-{
-    (void)context;
+    (void)count;
     int is_late = comm->rank == comm->size / 2;
     tw_channel *first = create_again(comm), *second = create_again(comm);
     unsigned number = first->number;
@@ -595,20 +519,12 @@ static void play_late(tw_comm *comm, const void *context)
     tw_channel *channels[] = {second, third, fourth};
     for (int c = 0; c < 3; c++) gather_packets(channels[c], (uint64_t)c, 1000);
     for (int c = 0; c < 3; c++) tw_channel_destroy(channels[(c + comm->rank) % 3]);
-    tw_comm_destroy(comm);
-}
-
-static void a_number_is_given_back_by_all_or_not_at_all(void **state)
-{
-    (void)state;
-    for (int i = 0; group_size(i); i++) group_run(group_size(i), play_late, NULL);
-    assert_int_equal(group_failures(), 0);
 }
 
 /* Rank 0 has begun to send a message that nobody has received when the channel ends. */
-static void play_stray(tw_comm *comm, const void *context)
+static void a_number_with_a_message_on_its_way_is_left_alone(tw_comm *comm, size_t count)
 {
-    (void)context;
+    (void)count;
     static const float stray = 1, right = 2;
     tw_channel *first = create_again(comm), *next = NULL;
     unsigned number = first->number;
@@ -631,21 +547,12 @@ static void play_stray(tw_comm *comm, const void *context)
     if (request) CHECK(comm->ops.wait(comm->self, request, 60, &size, &check) == TW_OK);
     CHECK(comm->rank != 1 || got == stray);
     CHECK(tw_comm_barrier(comm) == TW_OK);
-    tw_comm_destroy(comm);
-}
-
-static void a_number_with_a_message_on_its_way_is_left_alone(void **state)
-{
-    (void)state;
-    for (int i = 0; group_size(i); i++)
-        if (group_size(i) > 1) group_run(group_size(i), play_stray, NULL);
-    assert_int_equal(group_failures(), 0);
 }
 
 /* The last rank has taken a receive back: what is to come may be agreed on by then. */
-static void play_taken_back(tw_comm *comm, const void *context)
+static void a_number_with_a_receive_taken_back_is_left_alone(tw_comm *comm, size_t count)
 {
-    (void)context;
+    (void)count;
     tw_channel *first = create_again(comm);
     unsigned number = first->number;
     void *request = NULL;
@@ -662,22 +569,13 @@ static void play_taken_back(tw_comm *comm, const void *context)
     CHECK(next->number > number);
     gather_packets(next, 1, 1000);
     tw_channel_destroy(next);
-    tw_comm_destroy(comm);
-}
-
-static void a_number_with_a_receive_taken_back_is_left_alone(void **state)
-{
-    (void)state;
-    for (int i = 0; group_size(i); i++)
-        if (group_size(i) > 1) group_run(group_size(i), play_taken_back, NULL);
-    assert_int_equal(group_failures(), 0);
 }
 
 /* A comm of all ranks in reverse, on a channel's numbers. What is exchanged on it counts, too. */
-static void play_subset(tw_comm *comm, const void *context)
+static void what_a_subset_says_counts(tw_comm *comm, size_t count)
 {
-    (void)context;
-    int ranks[64], size = comm->size;
+    (void)count;
+    int ranks[MOST], size = comm->size;
     unsigned number = 0;
     for (int r = 0; r < size; r++) ranks[r] = size - 1 - r;
     for (int turn = 0; turn < 4; turn++) {
@@ -698,38 +596,29 @@ static void play_subset(tw_comm *comm, const void *context)
         tw_comm_destroy(subset);
         tw_channel_destroy(channel);
     }
-    tw_comm_destroy(comm);
-}
-
-static void what_a_subset_says_counts(void **state)
-{
-    (void)state;
-    for (int i = 0; group_size(i); i++)
-        if (group_size(i) > 1 && group_size(i) <= 64) group_run(group_size(i), play_subset, NULL);
-    assert_int_equal(group_failures(), 0);
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(allreduce_is_the_sum_in_rank_order),
-        cmocka_unit_test(segments_change_no_sum),
-        cmocka_unit_test(halves_are_summed_in_fp32_and_rounded_once),
-        cmocka_unit_test(other_types_are_refused),
-        cmocka_unit_test(allreduce_sends_what_a_ring_sends),
-        cmocka_unit_test(allgather_brings_packets_of_any_size),
-        cmocka_unit_test(alltoall_gives_each_rank_its_own),
-        cmocka_unit_test(allgather_takes_memory_for_what_comes),
-        cmocka_unit_test(public_allgather_is_in_rank_order),
-        cmocka_unit_test(broadcast_reaches_all_from_any_root),
-        cmocka_unit_test(public_broadcast_copies_the_root),
-        cmocka_unit_test(messages_stay_in_order),
-        cmocka_unit_test(channels_run_side_by_side),
-        cmocka_unit_test(a_number_is_used_again),
-        cmocka_unit_test(a_number_is_given_back_by_all_or_not_at_all),
-        cmocka_unit_test(a_number_with_a_message_on_its_way_is_left_alone),
-        cmocka_unit_test(a_number_with_a_receive_taken_back_is_left_alone),
-        cmocka_unit_test(what_a_subset_says_counts),
+        EVERY_COUNT(allreduce_is_the_sum_in_rank_order),
+        ON_GROUPS(segments_change_no_sum, 1, 5),
+        EVERY_COUNT(halves_are_summed_in_fp32_and_rounded_once),
+        ON_GROUPS(other_types_are_refused, 1, MOST),
+        EVERY_COUNT(allreduce_sends_what_a_ring_sends),
+        EVERY_COUNT(allgather_brings_packets_of_any_size),
+        EVERY_COUNT(alltoall_gives_each_rank_its_own),
+        ON_GROUPS(allgather_takes_memory_for_what_comes, 1, 4),
+        EVERY_COUNT(public_allgather_is_in_rank_order),
+        EVERY_COUNT(broadcast_reaches_all_from_any_root),
+        EVERY_COUNT(public_broadcast_copies_the_root),
+        ON_GROUPS(messages_stay_in_order, 2, MOST),
+        ON_GROUPS(channels_run_side_by_side, 1, MOST),
+        ON_GROUPS(a_number_is_used_again, 1, MOST),
+        ON_GROUPS(a_number_is_given_back_by_all_or_not_at_all, 1, MOST),
+        ON_GROUPS(a_number_with_a_message_on_its_way_is_left_alone, 2, MOST),
+        ON_GROUPS(a_number_with_a_receive_taken_back_is_left_alone, 2, MOST),
+        ON_GROUPS(what_a_subset_says_counts, 2, MOST),
     };
     group_begin(&argc, &argv);
     int failed = cmocka_run_group_tests_name("collectives", tests, NULL, NULL);

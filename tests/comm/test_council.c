@@ -9,6 +9,7 @@
 #include "support/cmocka.h"
 
 #include "council.h"
+#include "timers.h"
 
 enum { NODES = 9, FOUNDERS = 4, SCHEDULES = 1000, TARGET = 25, ROUNDS = 256, EVENTS = 1 << 14, GENERATIONS = 512 };
 #define GRACE 5.0
@@ -86,8 +87,7 @@ typedef enum what {
 } what;
 
 typedef struct event {
-    double time;
-    uint64_t order;
+    tw_timer timer; /* first: it stands for the event */
     what kind;
     int node, other;
     uint64_t stamp; /* of the node's wait that it ends */
@@ -118,44 +118,26 @@ typedef struct comm {
 
 typedef struct world {
     double now;
-    uint64_t orders;
-    event *heap;
-    int count, reached, told;
+    int reached, told;
     node nodes[NODES];
     comm comms[GENERATIONS];
 } world;
 
 static world w;
+static tw_timers events;
 
 static void push(double time, event one)
 {
-    int i = w.count++;
-    assert_true(w.count < EVENTS);
-    one.time = time;
-    one.order = w.orders++;
-    for (; i > 0; i = (i - 1) / 2) {
-        event *up = &w.heap[(i - 1) / 2];
-        if (up->time < one.time || (up->time == one.time && up->order < one.order)) break;
-        w.heap[i] = *up;
-    }
-    w.heap[i] = one;
+    event *made = malloc(sizeof *made);
+    *made = one;
+    assert_true(events.count < EVENTS);
+    tw_timers_arm(&events, &made->timer, time);
 }
 
-static event pop(void)
+static void forget(event *one)
 {
-    event first = w.heap[0], last = w.heap[--w.count];
-    int i = 0;
-    for (int child; (child = 2 * i + 1) < w.count; i = child) {
-        if (child + 1 < w.count &&
-            (w.heap[child + 1].time < w.heap[child].time ||
-             (w.heap[child + 1].time == w.heap[child].time && w.heap[child + 1].order < w.heap[child].order)))
-            child++;
-        if (last.time < w.heap[child].time || (last.time == w.heap[child].time && last.order < w.heap[child].order))
-            break;
-        w.heap[i] = w.heap[child];
-    }
-    w.heap[i] = last;
-    return first;
+    free(one->message);
+    free(one);
 }
 
 static void later(double seconds, what kind, int n, uint64_t stamp)
@@ -474,7 +456,7 @@ static void tick(int n)
     if (w.nodes[n].doing != DONE) later(TICK, TICKS, n, 0);
 }
 
-static void step(const event *one)
+static void step(event *one)
 {
     node *me = &w.nodes[one->node < 0 ? 0 : one->node];
     if (!is_of_program(one->kind)) {
@@ -483,13 +465,8 @@ static void step(const event *one)
     }
     if (me->doing == DEAD || me->doing == DONE) return;
     if (me->stopped) { /* it comes when that is over */
-        event again = *one;
-        again.message = NULL;
-        if (one->message) {
-            again.message = malloc(sizeof *again.message);
-            *again.message = *one->message;
-        }
-        push(w.now + 0.5, again);
+        push(w.now + 0.5, *one);
+        one->message = NULL;
         return;
     }
     if (one->kind == MESSAGE && reaches(one->node, one->other)) council_hear(&me->council, one->message, w.now);
@@ -506,18 +483,14 @@ static void step(const event *one)
 static void run_schedule(uint64_t seed)
 {
     static int last; /* generation that a schedule came to */
-    event *heap = w.heap;
     memset(&w, 0, offsetof(world, comms) + (size_t)(last + 1) * sizeof *w.comms);
-    w.heap = heap;
     state = seed * 7919 + 1;
     plan_faults();
-    while (w.count > 0 && w.now < BOUND) {
-        event one = pop();
-        w.now = one.time;
-        step(&one);
-        free(one.message);
+    for (event *one; w.now < BOUND && (one = (event *)tw_timers_take(&events)); forget(one)) {
+        w.now = one->timer.time;
+        step(one);
     }
-    while (w.count > 0) free(pop().message);
+    for (event *one; (one = (event *)tw_timers_take(&events));) forget(one);
     for (last = 0; last + 1 < GENERATIONS && w.comms[last + 1].list.generation;) last++;
     for (int n = 0; n < NODES; n++)
         if (w.nodes[n].doing != DONE && w.nodes[n].doing != DEAD)
@@ -529,13 +502,13 @@ static void test_schedules(void **context)
 {
     (void)context;
     int reached = 0, told = 0;
-    w.heap = calloc(EVENTS, sizeof *w.heap);
+    assert_int_equal(tw_timers_reserve(&events, EVENTS), TW_OK);
     for (uint64_t seed = 1; seed <= SCHEDULES; seed++) {
         run_schedule(seed);
         reached += w.reached;
         told += w.told;
     }
-    free(w.heap);
+    tw_timers_free(&events);
     print_message("%d of %d schedules came to their last round; %d deltas of those left behind were given up\n",
                   reached, SCHEDULES, told);
     assert_true(reached > SCHEDULES * 3 / 4);

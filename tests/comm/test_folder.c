@@ -7,6 +7,7 @@
 
 #include <thinwire/thinwire_folder.h>
 
+#include "support/assert.h"
 #include "support/folder.h"
 
 enum { RANKS = 2, COUNT = 1000 };
@@ -28,17 +29,19 @@ static void *join(void *argument)
     return NULL;
 }
 
-static void join_all(player players[RANKS], double seconds)
+static player players[RANKS];
+
+static void join_all(void)
 {
     for (int r = 0; r < RANKS; r++) {
-        players[r] = (player){.rank = r, .size = RANKS, .seconds = seconds};
+        players[r] = (player){.rank = r, .size = RANKS, .seconds = 60};
         assert_int_equal(pthread_create(&players[r].thread, NULL, join, &players[r]), 0);
     }
     for (int r = 0; r < RANKS; r++) pthread_join(players[r].thread, NULL);
     for (int r = 0; r < RANKS; r++) assert_int_equal(players[r].status, TW_OK);
 }
 
-static void leave_all(player players[RANKS])
+static void leave_all(void)
 {
     for (int r = 0; r < RANKS; r++) tw_comm_destroy(players[r].comm);
 }
@@ -55,7 +58,7 @@ static int count_files(const char *prefix)
 }
 
 /* What rank 0 sends, and what comes of rank 1's receive within `timeout`. */
-typedef struct wire {
+static struct {
     tw_transport_ops ops;
     void *ends[RANKS];
     unsigned char sent[COUNT], received[COUNT];
@@ -63,27 +66,41 @@ typedef struct wire {
     uint32_t check;
 } wire;
 
-static void lend(const player players[RANKS], wire *w)
+static void begin_group(void)
 {
-    for (int i = 0; i < COUNT; i++) w->sent[i] = (unsigned char)(i * 7);
-    w->ops.struct_size = sizeof w->ops;
-    for (int r = 0; r < RANKS; r++) assert_int_equal(tw_comm_lend(players[r].comm, &w->ops, &w->ends[r]), TW_OK);
+    join_all();
+    for (int i = 0; i < COUNT; i++) wire.sent[i] = (unsigned char)(i * 7);
+    wire.ops.struct_size = sizeof wire.ops;
+    for (int r = 0; r < RANKS; r++) assert_int_equal(tw_comm_lend(players[r].comm, &wire.ops, &wire.ends[r]), TW_OK);
 }
 
-static void send_one(wire *w, size_t size)
+static int begin_group_in_folder(void **state)
+{
+    if (make_folder(state) != 0) return -1;
+    begin_group();
+    return 0;
+}
+
+static int end_group_in_folder(void **state)
+{
+    leave_all();
+    return remove_folder(state);
+}
+
+static void send_one(size_t size)
 {
     void *request;
     size_t sent;
     uint32_t check;
-    assert_int_equal(w->ops.start_send(w->ends[0], 1, 3, w->sent, size, 0xfeed, &request), TW_OK);
-    assert_int_equal(w->ops.wait(w->ends[0], request, 0, &sent, &check), TW_OK);
+    assert_int_equal(wire.ops.start_send(wire.ends[0], 1, 3, wire.sent, size, 0xfeed, &request), TW_OK);
+    assert_int_equal(wire.ops.wait(wire.ends[0], request, 0, &sent, &check), TW_OK);
 }
 
-static tw_status receive_one(wire *w, size_t room, double timeout)
+static tw_status receive_one(size_t room, double timeout)
 {
     void *request;
-    assert_int_equal(w->ops.start_recv(w->ends[1], 0, 3, w->received, room, &request), TW_OK);
-    return w->ops.wait(w->ends[1], request, timeout, &w->size, &w->check);
+    assert_int_equal(wire.ops.start_recv(wire.ends[1], 0, 3, wire.received, room, &request), TW_OK);
+    return wire.ops.wait(wire.ends[1], request, timeout, &wire.size, &wire.check);
 }
 
 /* ---- groups ---- */
@@ -91,43 +108,32 @@ static tw_status receive_one(wire *w, size_t room, double timeout)
 static void messages_are_files_and_gone_when_they_are_read(void **state)
 {
     (void)state;
-    player players[RANKS];
-    wire w = {.size = 0};
-    join_all(players, 60);
-    lend(players, &w);
-    send_one(&w, COUNT);
-    send_one(&w, 0);
+    send_one(COUNT);
+    send_one(0);
     assert_int_equal(count_files("m-0-1-3-"), 2);
-    assert_int_equal(receive_one(&w, COUNT, 60), TW_OK);
-    assert_int_equal(w.size, COUNT);
-    assert_int_equal(w.check, 0xfeed);
-    assert_memory_equal(w.sent, w.received, COUNT);
-    assert_int_equal(receive_one(&w, 0, 60), TW_OK);
-    assert_int_equal(w.size, 0);
+    assert_int_equal(receive_one(COUNT, 60), TW_OK);
+    assert_int_equal(wire.size, COUNT);
+    assert_int_equal(wire.check, 0xfeed);
+    assert_memory_equal(wire.sent, wire.received, COUNT);
+    assert_int_equal(receive_one(0, 60), TW_OK);
+    assert_int_equal(wire.size, 0);
     assert_int_equal(count_files("m-") + count_files(".m-"), 0);
-    leave_all(players);
 }
 
 /* A rank that died left a message, and the next group of the same ranks must not read it. */
 static void an_earlier_run_changes_nothing(void **state)
 {
     (void)state;
-    player players[RANKS];
-    wire w = {.size = 0};
-    join_all(players, 60);
-    lend(players, &w);
-    send_one(&w, COUNT);
+    send_one(COUNT);
     assert_int_equal(rename(in_folder("m-0-1-3-0"), in_folder("kept")), 0);
-    leave_all(players);
-    join_all(players, 60);
+    leave_all();
+    begin_group();
     assert_int_equal(rename(in_folder("kept"), in_folder("m-0-1-3-0")), 0);
-    lend(players, &w);
-    assert_int_equal(receive_one(&w, COUNT, 0.01), TW_ERROR_PEER);
-    w.sent[0] = 99;
-    send_one(&w, COUNT);
-    assert_int_equal(receive_one(&w, COUNT, 60), TW_OK);
-    assert_int_equal(w.received[0], 99);
-    leave_all(players);
+    assert_int_equal(receive_one(COUNT, 0.01), TW_ERROR_PEER);
+    wire.sent[0] = 99;
+    send_one(COUNT);
+    assert_int_equal(receive_one(COUNT, 60), TW_OK);
+    assert_int_equal(wire.received[0], 99);
 }
 
 static void who_does_not_come_is_named(void **state)
@@ -165,27 +171,22 @@ static void two_processes_of_one_rank_are_told(void **state)
 static void a_stray_of_its_rank_takes_nothing_from_a_group(void **state)
 {
     (void)state;
-    player players[RANKS], stray = {.rank = 0, .size = RANKS, .seconds = 0.05};
-    wire w = {.size = 0};
-    join_all(players, 60);
-    lend(players, &w);
-    send_one(&w, COUNT);
+    player stray = {.rank = 0, .size = RANKS, .seconds = 0.05};
+    send_one(COUNT);
     join(&stray);
     assert_int_equal(stray.status, TW_ERROR_PEER);
-    assert_int_equal(receive_one(&w, COUNT, 60), TW_OK);
-    assert_memory_equal(w.sent, w.received, COUNT);
-    leave_all(players);
+    assert_int_equal(receive_one(COUNT, 60), TW_OK);
+    assert_memory_equal(wire.sent, wire.received, COUNT);
 }
 
 /* A message that an earlier run left goes with the next group of its rank. */
 static void what_was_left_is_removed(void **state)
 {
     (void)state;
-    player players[RANKS];
     write_bytes("m-0-1-3-9", "left", 4);
-    join_all(players, 60);
+    join_all();
     assert_int_equal(count_files("m-"), 0);
-    leave_all(players);
+    leave_all();
 }
 
 static void what_cannot_be_is_refused(void **state)
@@ -196,8 +197,8 @@ static void what_cannot_be_is_refused(void **state)
     for (int i = 0; i < 4; i++)
         assert_int_equal(tw_folder_join(test_folder, wrong[i][0], wrong[i][1], 1, &comm), TW_ERROR_ARGUMENT);
     assert_int_equal(tw_folder_join(test_folder, 0, 1, 0, &comm), TW_ERROR_ARGUMENT);
-    assert_int_equal(tw_folder_join(in_folder("nothing"), 0, 1, 1, &comm), TW_ERROR_IO);
-    assert_non_null(strstr(tw_last_error(), "want a folder that all machines share"));
+    assert_fails(tw_folder_join(in_folder("nothing"), 0, 1, 1, &comm), TW_ERROR_IO,
+                 "want a folder that all machines share");
     assert_null(comm);
 }
 
@@ -217,12 +218,8 @@ static void a_file_that_is_not_whole_has_not_come(void **state)
 {
     (void)state;
     enum { SMALL = 40, FILE_BYTES = SMALL + 32 };
-    player players[RANKS];
-    wire w = {.size = 0};
     unsigned char whole[FILE_BYTES];
-    join_all(players, 60);
-    lend(players, &w);
-    send_one(&w, SMALL);
+    send_one(SMALL);
     FILE *file = fopen(in_folder("m-0-1-3-0"), "rb");
     assert_non_null(file);
     assert_int_equal(fread(whole, 1, FILE_BYTES, file), FILE_BYTES);
@@ -230,56 +227,50 @@ static void a_file_that_is_not_whole_has_not_come(void **state)
     fclose(file);
     for (size_t cut = 0; cut < FILE_BYTES; cut++) {
         spoil(whole, FILE_BYTES, cut, FILE_BYTES);
-        assert_int_equal(receive_one(&w, SMALL, 0), TW_ERROR_PEER);
-        assert_non_null(strstr(tw_last_error(), "is not whole"));
+        assert_fails(receive_one(SMALL, 0), TW_ERROR_PEER, "is not whole");
     }
     for (size_t changed = 0; changed < FILE_BYTES; changed++) {
         if (changed >= 28 && changed < 32) continue; /* nothing is told there */
         spoil(whole, FILE_BYTES, FILE_BYTES, changed);
-        assert_int_equal(receive_one(&w, SMALL, 0), TW_ERROR_PEER);
+        assert_int_equal(receive_one(SMALL, 0), TW_ERROR_PEER);
     }
     remove(in_folder("m-0-1-3-0"));
     assert_int_equal(symlink("elsewhere", in_folder("m-0-1-3-0")), 0);
-    assert_int_equal(receive_one(&w, SMALL, 0), TW_ERROR_PEER);
+    assert_int_equal(receive_one(SMALL, 0), TW_ERROR_PEER);
     remove(in_folder("m-0-1-3-0"));
     assert_int_equal(mkfifo(in_folder("m-0-1-3-0"), 0600), 0);
-    assert_int_equal(receive_one(&w, SMALL, 0), TW_ERROR_PEER);
+    assert_int_equal(receive_one(SMALL, 0), TW_ERROR_PEER);
     remove(in_folder("m-0-1-3-0"));
     spoil(whole, FILE_BYTES, FILE_BYTES, FILE_BYTES);
-    assert_int_equal(receive_one(&w, SMALL, 0), TW_OK);
-    assert_memory_equal(w.sent, w.received, SMALL);
-    leave_all(players);
+    assert_int_equal(receive_one(SMALL, 0), TW_OK);
+    assert_memory_equal(wire.sent, wire.received, SMALL);
 }
 
 static void a_folder_that_goes_is_told(void **state)
 {
     (void)state;
-    player players[RANKS];
-    wire w = {.size = 0};
     void *request;
-    join_all(players, 60);
-    lend(players, &w);
     assert_int_equal(remove_folder(NULL), 0);
-    assert_int_equal(w.ops.start_send(w.ends[0], 1, 3, w.sent, COUNT, 0, &request), TW_ERROR_IO);
-    assert_non_null(strstr(tw_last_error(), "m-0-1-3-0 cannot be written"));
-    leave_all(players);
+    assert_fails(wire.ops.start_send(wire.ends[0], 1, 3, wire.sent, COUNT, 0, &request), TW_ERROR_IO,
+                 "m-0-1-3-0 cannot be written");
     assert_int_equal(mkdir(test_folder, 0700), 0);
 }
 
+#define IN_GROUP(test) cmocka_unit_test_setup_teardown(test, begin_group_in_folder, end_group_in_folder)
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(messages_are_files_and_gone_when_they_are_read),
-        IN_FOLDER(an_earlier_run_changes_nothing),
+        IN_GROUP(messages_are_files_and_gone_when_they_are_read),
+        IN_GROUP(an_earlier_run_changes_nothing),
         IN_FOLDER(who_does_not_come_is_named),
         IN_FOLDER(two_processes_of_one_rank_are_told),
-        IN_FOLDER(a_stray_of_its_rank_takes_nothing_from_a_group),
+        IN_GROUP(a_stray_of_its_rank_takes_nothing_from_a_group),
         IN_FOLDER(what_was_left_is_removed),
         IN_FOLDER(what_cannot_be_is_refused),
-        IN_FOLDER(a_file_that_is_not_whole_has_not_come),
-        IN_FOLDER(a_folder_that_goes_is_told),
+        IN_GROUP(a_file_that_is_not_whole_has_not_come),
+        IN_GROUP(a_folder_that_goes_is_told),
     };
     return cmocka_run_group_tests_name("folder", tests, NULL, NULL);
 }

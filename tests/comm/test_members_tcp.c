@@ -1,28 +1,19 @@
 /* Groups whose members come and go, over sockets: who is let in and who is not, what is made of damaged words, and one
  * generation after the other. The council itself is tried in virtual time, by council. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "support/cmocka.h"
+#include "tcp_players.h"
+
 #include "support/random.h"
 
-#include "address.h"
 #include "bytes.h"
-#include "hello.h"
 #include "members_message.h"
 
 #include <thinwire/thinwire_members.h>
 
 enum { STRANGERS = 10000, DAMAGES = 20000, MEMBERS = 3, REASONS = 5 };
 
-static const char key[] = "what all members know, 32 letters", other_key[] = "what a stranger knows, 32 letters";
 static const char subject[] = "the spec local:every=8\nthe parameter w of (3,)\n";
 
 /* --- members ----------------------------------------------------------------------------------------------------- */
@@ -69,16 +60,9 @@ static tw_members *join(const char *meeting, const char *what, const char *secre
     return join_at(meeting, what, secret, all, NULL);
 }
 
-/* A port that is free: whoever opens a group there may still lose it to another program. */
 static void find_meeting(char text[TCP_ADDRESS])
 {
-    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof own;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&own, sizeof own), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&own, &size), 0);
-    close(fd);
-    snprintf(text, TCP_ADDRESS, "127.0.0.1:%d", ntohs(own.sin_port));
+    snprintf(text, TCP_ADDRESS, "127.0.0.1:%d", find_port("127.0.0.1"));
 }
 
 /* A member's thread: takes part in rounds of nothing, from one generation to the next, until one has the size that is
@@ -323,8 +307,8 @@ static void test_places_that_are_none(void **context)
         snprintf(many + strlen(many), sizeof many - strlen(many), "%s127.0.0.1:7000", i ? "," : "");
     const char *const none[] = {"", ",", "127.0.0.1:7000,", ",127.0.0.1:7000", "127.0.0.1:7000,127.0.0.1", many};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
-        assert_int_equal(tw_members_join(none[i], subject, NULL, NULL, &members), TW_ERROR_ARGUMENT);
-        assert_non_null(strstr(tw_last_error(), "is no meeting point: want HOST:PORT"));
+        assert_fails(tw_members_join(none[i], subject, NULL, NULL, &members), TW_ERROR_ARGUMENT,
+                     "is no meeting point: want HOST:PORT");
     }
 }
 
@@ -343,40 +327,15 @@ static void test_another_key_and_another_subject(void **context)
     begin(players, 1, 1);
     end(players, 1);
     tw_members *stranger = join(meeting, subject, other_key, NULL);
-    assert_int_equal(tw_members_next(stranger, -1, 0, &generation, &comm), TW_ERROR_PEER);
-    assert_non_null(strstr(tw_last_error(), "turns this process away: it may have another key, or none"));
+    assert_fails(tw_members_next(stranger, -1, 0, &generation, &comm), TW_ERROR_PEER,
+                 "turns this process away: it may have another key, or none");
     tw_members_destroy(stranger);
     tw_members *other = join(meeting, "the spec local:every=8\nthe parameter v of (3,)\n", key, NULL);
-    assert_int_equal(tw_members_next(other, -1, 0, &generation, &comm), TW_ERROR_PEER);
-    assert_non_null(strstr(tw_last_error(), "this process has the parameter v of (3,) where the group at "));
+    assert_fails(tw_members_next(other, -1, 0, &generation, &comm), TW_ERROR_PEER,
+                 "this process has the parameter v of (3,) where the group at ");
     assert_non_null(strstr(tw_last_error(), "has the parameter w of (3,)"));
     tw_members_destroy(other);
     go(&players[0]);
-}
-
-/* One that connects, hears the challenge, and says a hello: what it is told then. */
-static int knock(const char *meeting, const unsigned char *hello, const unsigned char secret[TCP_SECRET],
-                 unsigned char session[TCP_SECRET])
-{
-    tcp_address at;
-    unsigned char challenge[TCP_CHALLENGE], own[TCP_HELLO], answer[TCP_PROOF];
-    assert_int_equal(tcp_meeting_read(meeting, &at), TW_OK);
-    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons((uint16_t)at.port)};
-    inet_pton(AF_INET, "127.0.0.1", &there.sin_addr);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    const struct timeval patience = {.tv_sec = 20};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    assert_int_equal(connect(fd, (struct sockaddr *)&there, sizeof there), 0);
-    assert_int_equal(recv(fd, challenge, sizeof challenge, MSG_WAITALL), sizeof challenge);
-    if (!hello) tcp_hello_make(secret, challenge, (tcp_place){0}, own);
-    assert_int_equal(send(fd, hello ? hello : own, TCP_HELLO, MSG_NOSIGNAL), TCP_HELLO);
-    if (recv(fd, answer, sizeof answer, MSG_WAITALL) != (ssize_t)sizeof answer) { /* it learns nothing */
-        close(fd);
-        return -1;
-    }
-    assert_true(tcp_answer_is_right(secret, challenge, hello ? hello : own, answer));
-    tcp_session_make(secret, challenge, hello ? hello : own, 0, session);
-    return fd;
 }
 
 typedef enum damage { WHOLE, CHANGED, NO_WORD } damage;
@@ -410,21 +369,21 @@ static council_message foreign_join(void)
 
 static void *send_strangers(void *argument)
 {
-    const char *meeting = argument;
+    int port = *(const int *)argument;
     unsigned char garbage[TCP_HELLO], secret[TCP_SECRET], other[TCP_SECRET], replayed[TCP_HELLO],
         challenge[TCP_CHALLENGE], session[TCP_SECRET];
+    const tcp_place nobody = {0};
     const council_message join_of_another = foreign_join();
     memset(garbage, 'x', sizeof garbage);
     tcp_secret_make(key, strlen(key), "members of a group", NULL, 0, secret);
     tcp_secret_make(other_key, strlen(other_key), "members of a group", NULL, 0, other);
     tcp_challenge_make(challenge);
-    tcp_hello_make(secret, challenge, (tcp_place){0}, replayed); /* it was right at another time */
+    tcp_hello_make(secret, challenge, nobody, replayed); /* it was right at another time */
     for (int i = 0; i < STRANGERS / 5; i++) {
-        assert_int_equal(knock(meeting, garbage, secret, session), -1);
-        assert_int_equal(knock(meeting, i % 2 ? replayed : NULL, other, session), -1);
-        say(knock(meeting, NULL, secret, session), session, &join_of_another, WHOLE);
-        say(knock(meeting, NULL, secret, session), session, &join_of_another, CHANGED);
-        say(knock(meeting, NULL, secret, session), session, &join_of_another, NO_WORD);
+        assert_int_equal(knock(port, garbage, secret, nobody, NULL), -1);
+        assert_int_equal(knock(port, i % 2 ? replayed : NULL, other, nobody, NULL), -1);
+        for (damage how = WHOLE; how <= NO_WORD; how++)
+            say(knock(port, NULL, secret, nobody, session), session, &join_of_another, how);
     }
     return NULL;
 }
@@ -437,7 +396,8 @@ static void test_strangers(void **context)
     char meeting[TCP_ADDRESS];
     player players[MEMBERS];
     pthread_t strangers;
-    find_meeting(meeting);
+    int port = find_port("127.0.0.1");
+    snprintf(meeting, sizeof meeting, "127.0.0.1:%d", port);
     players[0] = (player){.members = join(meeting, subject, key, &all)};
     for (int n = 0; n < 2; n++) {
         if (n) come(&players[n], meeting);
@@ -445,7 +405,7 @@ static void test_strangers(void **context)
         end(players, n + 1);
     }
     uint64_t before = players[0].generation.number;
-    assert_int_equal(pthread_create(&strangers, NULL, send_strangers, meeting), 0);
+    assert_int_equal(pthread_create(&strangers, NULL, send_strangers, &port), 0);
     come(&players[2], meeting);
     begin(players, 3, 3);
     end(players, 3);

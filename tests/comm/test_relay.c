@@ -1,26 +1,16 @@
 /* Ranks that cannot be called: how that is found out, what is carried for them, by whom, and for whom nothing is. */
-#include <arpa/inet.h>
 #include <group.h> /* the transport's, not the one beside this file */
-#include <netinet/in.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "support/cmocka.h"
+#include "tcp_players.h"
 
 #include "channel.h"
-#include "hello.h"
-#include "listener.h"
 #include "relay.h"
 
-enum { RANKS = 4, LARGE = 3 << 20, STRANGERS = 10000, HEADERS = 64 * 1024 };
+enum { RANKS = MOST_PLAYERS, LARGE = 3 << 20, STRANGERS = 10000, HEADERS = 64 * 1024 };
 
-static const char key[] = "what all ranks know, 32 letters!", other_key[] = "what only one of the ranks knows";
 static unsigned char sent[LARGE], received[LARGE];
 
 /* --- a relay alone --------------------------------------------------------------------------------------------- */
@@ -131,16 +121,6 @@ static void an_end_that_is_gone_holds_up_nobody(void **state)
 
 /* --- groups ---------------------------------------------------------------------------------------------------- */
 
-typedef struct player {
-    pthread_t thread;
-    tw_tcp *tcp;
-    int rank, size;
-    tw_comm *comm;
-    tw_status status;
-    char text[1024];
-} player;
-
-static const char *addresses[RANKS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the notes */
 static char notes[16][320];
 static int note_count;
@@ -162,66 +142,48 @@ static const char *find_note(const char *words)
     return NULL;
 }
 
-static tw_tcp_options options_of(int behind, const char *secret)
+/* At an address of nobody (RFC 5737), where it cannot be called. */
+static tw_tcp_options options_of(int behind)
 {
-    return (tw_tcp_options){.struct_size = sizeof(tw_tcp_options),
-                            .bind = "127.0.0.1",
-                            .advertise = behind ? "192.0.2.1" : NULL, /* an address of nobody (RFC 5737) */
-                            .key = secret,
-                            .key_size = strlen(secret)};
-}
-
-static void *connect_player(void *argument)
-{
-    player *me = argument;
-    me->status = tw_tcp_connect(me->tcp, me->rank, me->size, addresses, 60, &me->comm);
-    if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
-    return NULL;
+    tw_tcp_options options = loopback_options(key);
+    options.advertise = behind ? "192.0.2.1" : NULL;
+    return options;
 }
 
 /* Those whose bits are set in `behind` cannot be called. */
-static void listen_all(player *players, int size, unsigned behind)
+static void listen_all(tcp_player *players, int size, unsigned behind)
 {
     note_count = 0;
     for (int r = 0; r < size; r++) {
-        tw_tcp_options options = options_of(behind >> r & 1, key);
+        tw_tcp_options options = options_of(behind >> r & 1);
         options.behind = behind >> r & 1;
-        players[r] = (player){.rank = r, .size = size};
-        assert_int_equal(tw_tcp_listen(&options, &players[r].tcp), TW_OK);
-        addresses[r] = tw_tcp_address(players[r].tcp);
+        listen_with(&players[r], r, size, &options);
     }
 }
 
-static void begin_all(player *players, int size)
+static void end_all(tcp_player *players, int size)
 {
-    for (int r = 0; r < size; r++)
-        assert_int_equal(pthread_create(&players[r].thread, NULL, connect_player, &players[r]), 0);
-}
-
-static void end_all(player *players, int size)
-{
-    for (int r = 0; r < size; r++) pthread_join(players[r].thread, NULL);
+    join_all(players, size);
     for (int r = 0; r < size; r++)
         if (players[r].status != TW_OK) fail_msg("rank %d: %s", r, players[r].text);
 }
 
 static void *destroy_player(void *argument)
 {
-    player *me = argument;
+    tcp_player *me = argument;
     tw_tcp_destroy(me->tcp);
     tw_comm_destroy(me->comm);
     return NULL;
 }
 
 /* All at once: whoever carries something waits for those it is carried for. */
-static void destroy_all(player *players, int size)
+static void destroy_all(tcp_player *players, int size)
 {
-    for (int r = 0; r < size; r++)
-        assert_int_equal(pthread_create(&players[r].thread, NULL, destroy_player, &players[r]), 0);
-    for (int r = 0; r < size; r++) pthread_join(players[r].thread, NULL);
+    begin_all(players, size, destroy_player);
+    join_all(players, size);
 }
 
-static void send_one(player *players, int from, int to, size_t size)
+static void send_one(tcp_player *players, int from, int to, size_t size)
 {
     tw_transport_ops ops = {.struct_size = sizeof ops};
     void *ends_of[2], *in, *out;
@@ -242,14 +204,14 @@ static void send_one(player *players, int from, int to, size_t size)
 static void bytes_go_through_the_one_that_can_be_called(void **state)
 {
     (void)state;
-    player players[RANKS];
+    tcp_player players[RANKS];
     unsigned long long carried = 0;
     for (int turn = 0; turn < 2; turn++) {
         int callable = turn + 1, carrier = (2 + 3) % callable;
         tw_set_log(keep_note, NULL);
         listen_all(players, RANKS, ~0U << callable);
         assert_non_null(strstr(addresses[3], "/1/behind"));
-        begin_all(players, RANKS);
+        begin_all(players, RANKS, connect_player);
         end_all(players, RANKS);
         send_one(players, 2, 3, LARGE);
         send_one(players, 3, 2, LARGE / 2);
@@ -270,22 +232,21 @@ static void bytes_go_through_the_one_that_can_be_called(void **state)
 static void who_carries_is_missed_as_a_peer_is(void **state)
 {
     (void)state;
-    player players[3];
+    tcp_player players[3];
     tw_transport_ops ops = {.struct_size = sizeof ops};
     void *self, *in;
     size_t got;
     uint32_t check;
     listen_all(players, 3, 6);
-    begin_all(players, 3);
+    begin_all(players, 3, connect_player);
     end_all(players, 3);
     assert_int_equal(tw_comm_lend(players[1].comm, &ops, &self), TW_OK);
     assert_int_equal(ops.start_recv(self, 2, 1, received, LARGE, &in), TW_OK);
     tcp_group *carrier = players[0].comm->self;
     carrier->parting = 0; /* as one that dies: it waits for nobody */
     destroy_player(&players[0]);
-    players[0] = (player){.tcp = NULL};
-    assert_int_equal(ops.wait(self, in, 60, &got, &check), TW_ERROR_PEER);
-    assert_non_null(strstr(tw_last_error(), "the connection to rank 2 is lost"));
+    players[0] = (tcp_player){.tcp = NULL};
+    assert_fails(ops.wait(self, in, 60, &got, &check), TW_ERROR_PEER, "the connection to rank 2 is lost");
     destroy_all(players, 3);
 }
 
@@ -293,9 +254,9 @@ static void who_carries_is_missed_as_a_peer_is(void **state)
 static void a_lower_rank_may_call(void **state)
 {
     (void)state;
-    player players[2];
+    tcp_player players[2];
     listen_all(players, 2, 1);
-    begin_all(players, 2);
+    begin_all(players, 2, connect_player);
     end_all(players, 2);
     send_one(players, 1, 0, LARGE);
     destroy_all(players, 2);
@@ -304,7 +265,7 @@ static void a_lower_rank_may_call(void **state)
 static void one_of_them_has_to_be_callable(void **state)
 {
     (void)state;
-    player players[2];
+    tcp_player players[2];
     listen_all(players, 2, 3);
     for (int r = 0; r < 2; r++) {
         connect_player(&players[r]);
@@ -321,21 +282,11 @@ typedef struct stranger {
     unsigned char secret[TCP_SECRET], other[TCP_SECRET];
 } stranger;
 
-/* Says a hello for a place; returns whether it is believed. */
-static int knock(const stranger *me, const unsigned char *secret, tcp_place place)
+static int is_believed(const stranger *me, const unsigned char *secret, tcp_place place)
 {
-    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons((uint16_t)me->port)};
-    unsigned char challenge[TCP_CHALLENGE], hello[TCP_HELLO], answer[TCP_PROOF];
-    int fd = socket(AF_INET, SOCK_STREAM, 0), believed = 0;
-    inet_pton(AF_INET, "127.0.0.1", &there.sin_addr);
-    if (connect(fd, (struct sockaddr *)&there, sizeof there) == 0 &&
-        recv(fd, challenge, sizeof challenge, MSG_WAITALL) == (ssize_t)sizeof challenge) {
-        tcp_hello_make(secret, challenge, place, hello);
-        (void)!send(fd, hello, sizeof hello, MSG_NOSIGNAL);
-        believed = recv(fd, answer, sizeof answer, MSG_WAITALL) == (ssize_t)sizeof answer;
-    }
+    int fd = knock(me->port, NULL, secret, place, NULL);
     close(fd);
-    return believed;
+    return fd >= 0;
 }
 
 /* With a wrong key for a place that there is; and with the right one for places that are none. */
@@ -344,8 +295,8 @@ static void *send_strangers(void *argument)
     const stranger *me = argument;
     const tcp_place right = {1, 2, 0}, wrong[] = {{1, 3, 0}, {1, 2, 1}, {1, 1, 0}, {9, 2, 0}, {0, 2, 0}};
     for (int i = 0; i < STRANGERS / 2; i++) {
-        assert_false(knock(me, me->other, right));
-        assert_false(knock(me, me->secret, wrong[i % 5]));
+        assert_false(is_believed(me, me->other, right));
+        assert_false(is_believed(me, me->secret, wrong[i % 5]));
     }
     return NULL;
 }
@@ -354,18 +305,17 @@ static void *send_strangers(void *argument)
 static void strangers_are_carried_nowhere(void **state)
 {
     (void)state;
-    player players[3];
+    tcp_player players[3];
     pthread_t strangers;
     const char *last;
     listen_all(players, 3, 6);
     stranger all = {.port = players[0].tcp->acceptor.port};
     tcp_secret_make(key, strlen(key), "a group's connections", addresses, 3, all.secret);
     tcp_secret_make(other_key, strlen(other_key), "a group's connections", addresses, 3, all.other);
-    assert_int_equal(pthread_create(&players[0].thread, NULL, connect_player, &players[0]), 0);
+    begin_all(players, 1, connect_player);
     assert_int_equal(pthread_create(&strangers, NULL, send_strangers, &all), 0);
     pthread_join(strangers, NULL);
-    for (int r = 1; r < 3; r++)
-        assert_int_equal(pthread_create(&players[r].thread, NULL, connect_player, &players[r]), 0);
+    begin_all(players + 1, 2, connect_player);
     end_all(players, 3);
     assert_in_range(tw_tcp_refused(players[0].tcp, &last), STRANGERS - 1, STRANGERS);
     assert_non_null(strstr(last, "it takes this rank for another"));
@@ -377,20 +327,11 @@ static void strangers_are_carried_nowhere(void **state)
 
 static char meeting[64];
 
-static void choose_meeting(void)
-{
-    tcp_acceptor acceptor;
-    int why;
-    assert_int_equal(tcp_acceptor_open(&acceptor, "127.0.0.1", 0, 0, &why), TW_OK);
-    snprintf(meeting, sizeof meeting, "127.0.0.1:%d", acceptor.port);
-    tcp_acceptor_close(&acceptor);
-}
-
 /* All but rank 0 say that they are where nobody is. */
 static void *join_player(void *argument)
 {
-    player *me = argument;
-    const tw_tcp_options options = options_of(me->rank > 0, key);
+    tcp_player *me = argument;
+    const tw_tcp_options options = options_of(me->rank > 0);
     me->status = tw_tcp_join(meeting, me->rank, me->size, &options, 60, &me->comm);
     if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
     return NULL;
@@ -399,14 +340,12 @@ static void *join_player(void *argument)
 static void who_cannot_be_called_finds_out(void **state)
 {
     (void)state;
-    player players[3];
-    choose_meeting();
+    tcp_player players[3];
+    snprintf(meeting, sizeof meeting, "127.0.0.1:%d", find_port("127.0.0.1"));
     note_count = 0;
     tw_set_log(keep_note, NULL);
-    for (int r = 0; r < 3; r++) {
-        players[r] = (player){.rank = r, .size = 3};
-        assert_int_equal(pthread_create(&players[r].thread, NULL, join_player, &players[r]), 0);
-    }
+    for (int r = 0; r < 3; r++) players[r] = (tcp_player){.rank = r, .size = 3};
+    begin_all(players, 3, join_player);
     end_all(players, 3);
     send_one(players, 1, 2, LARGE);
     send_one(players, 2, 0, LARGE);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/cmocka.h"
+#include "support/assert.h"
 
 #include <thinwire/thinwire_plugin.h>
 #include <thinwire/thinwire_sealed.h>
@@ -37,26 +37,23 @@ typedef struct letter {
     unsigned char bytes[MOST];
 } letter;
 
-typedef struct line line;
-
-/* What is done to a message before it goes on; 0: it does not. */
-typedef int (*meddler)(line *all, letter *one);
-
-/* What the line of a group has seen, in the order in which messages left. */
-struct line {
-    meddler meddle; /* NULL: none */
-    int place;      /* where, of a byte or of a bit */
-    pthread_mutex_t lock;
+/* What was seen of a session, in the order in which messages left. */
+typedef struct tape {
     int count;
     letter seen[RECORDED];
-    const line *earlier; /* of another session */
-};
+} tape;
+
+static tape now, earlier;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the tape */
+
+/* What is done to a message before it goes on; 0: it does not. */
+static int (*meddle)(letter *one); /* NULL: nothing */
+static int place;                  /* where, of a byte or of a bit */
 
 typedef struct tapped {
     tw_transport_ops ops;
     void *self;
     tw_comm *inner;
-    line *all;
     int rank;
 } tapped;
 
@@ -67,13 +64,13 @@ typedef struct parcel {
     letter message;
 } parcel;
 
-static int record_and_meddle(line *all, letter *one)
+static int record_and_meddle(letter *one)
 {
-    pthread_mutex_lock(&all->lock);
-    assert_true(all->count < RECORDED);
-    all->seen[all->count++] = *one;
-    int passes = !all->meddle || all->meddle(all, one);
-    pthread_mutex_unlock(&all->lock);
+    pthread_mutex_lock(&lock);
+    assert_true(now.count < RECORDED);
+    now.seen[now.count++] = *one;
+    int passes = !meddle || meddle(one);
+    pthread_mutex_unlock(&lock);
     return passes;
 }
 
@@ -88,7 +85,7 @@ static tw_status tapped_send(void *self, int peer, unsigned channel, const void 
     memcpy(made->message.bytes, src, size);
     letter *out = &made->message;
     tw_status status = TW_OK;
-    if (record_and_meddle(me->all, out))
+    if (record_and_meddle(out))
         status = me->ops.start_send(me->self, out->to, out->channel, out->bytes, out->size, check ^ 0xffffffff,
                                     &made->inner);
     *request = made;
@@ -142,7 +139,7 @@ static uint64_t tapped_signs(void *self, int peer, int ask)
     return (uint64_t)(10 * peer + ask);
 }
 
-static tw_comm *tap(tw_comm *inner, line *all)
+static tw_comm *tap(tw_comm *inner)
 {
     static const tw_transport_ops ops = {.struct_size = sizeof ops,
                                          .version = TW_TRANSPORT_VERSION,
@@ -156,7 +153,7 @@ static tw_comm *tap(tw_comm *inner, line *all)
                                          .signs = tapped_signs};
     tw_comm *made = NULL;
     tapped *me = calloc(1, sizeof *me);
-    *me = (tapped){.ops = {.struct_size = sizeof me->ops}, .inner = inner, .all = all, .rank = tw_comm_rank(inner)};
+    *me = (tapped){.ops = {.struct_size = sizeof me->ops}, .inner = inner, .rank = tw_comm_rank(inner)};
     assert_int_equal(tw_comm_lend(inner, &me->ops, &me->self), TW_OK);
     assert_int_equal(tw_comm_create_custom(&ops, me, me->rank, tw_comm_size(inner), &made), TW_OK);
     return made;
@@ -182,35 +179,45 @@ static void *join(void *argument)
     return NULL;
 }
 
-static void open_group(int size, line *all, member *members, const unsigned char *last_key, double timeout)
+static int group_size;
+static member members[RANKS];
+
+static int close_group(void **state)
+{
+    (void)state;
+    for (int r = 0; r < group_size; r++) tw_comm_destroy(members[r].comm);
+    group_size = 0;
+    meddle = NULL;
+    return 0;
+}
+
+/* In place of the one before. What was meddled with from its beginning on is said again for each. */
+static void open_group(int size, int (*meddles)(letter *one), const unsigned char *last_key, double timeout)
 {
     tw_comm *comms[RANKS];
-    pthread_mutex_init(&all->lock, NULL);
+    close_group(NULL);
+    now.count = 0;
+    meddle = meddles;
     assert_int_equal(tw_comm_create_threads(size, comms), TW_OK);
     for (int r = 0; r < size; r++) {
-        members[r] = (member){.tapped = tap(comms[r], all), .key = r == size - 1 ? last_key : key};
+        members[r] = (member){.tapped = tap(comms[r]), .key = r == size - 1 ? last_key : key};
         assert_int_equal(tw_comm_set_timeout(members[r].tapped, timeout), TW_OK);
         assert_int_equal(tw_comm_set_patience(members[r].tapped, PATIENCE), TW_OK);
     }
     for (int r = 0; r < size; r++) assert_int_equal(pthread_create(&members[r].thread, NULL, join, &members[r]), 0);
     for (int r = 0; r < size; r++) pthread_join(members[r].thread, NULL);
+    group_size = size;
 }
 
 /* A group whose session stands, and whose members' transports the test plays with on its own thread. */
-static void open_sound_group(int size, line *all, member *members)
+static void open_sound_group(int size)
 {
-    open_group(size, all, members, key, 60);
+    open_group(size, NULL, key, 60);
     for (int r = 0; r < size; r++) {
         if (members[r].status != TW_OK) fail_msg("rank %d: %s", r, members[r].reason);
         members[r].ops.struct_size = sizeof members[r].ops;
         assert_int_equal(tw_comm_lend(members[r].comm, &members[r].ops, &members[r].self), TW_OK);
     }
-}
-
-static void close_group(int size, line *all, member *members)
-{
-    for (int r = 0; r < size; r++) tw_comm_destroy(members[r].comm);
-    pthread_mutex_destroy(&all->lock);
 }
 
 /* ---- messages ------------------------------------------------------------------------------------------------ */
@@ -228,7 +235,7 @@ static void *start_sending(member *from, int to, unsigned channel, unsigned char
 }
 
 /* Returns what the receiver makes of it; what it holds afterwards is right, or is as it was. */
-static tw_status pass(member *members, int from, int to, unsigned channel, int number)
+static tw_status pass(int from, int to, unsigned channel, int number)
 {
     unsigned char sent[BYTES], received[BYTES + 100], before[BYTES + 100];
     void *receiving;
@@ -254,40 +261,26 @@ static tw_status pass(member *members, int from, int to, unsigned channel, int n
     return status;
 }
 
-static void assert_says(const char *word)
-{
-    if (!strstr(tw_last_error(), word)) fail_msg("'%s' does not say '%s'", tw_last_error(), word);
-}
-
 /* Messages 0 and 1 from rank 0 to rank 1 pass, the next one is meddled with: refused, and its sender named. */
-static void check_refused(meddler meddle, int place, const line *earlier)
+static void check_refused(int (*meddles)(letter *one), int where)
 {
-    line *all = calloc(1, sizeof *all);
-    member members[RANKS];
-    open_sound_group(RANKS, all, members);
-    assert_int_equal(pass(members, 0, 1, CHANNEL, 0), TW_OK);
-    assert_int_equal(pass(members, 0, 1, CHANNEL, 1), TW_OK);
-    assert_int_equal(pass(members, 1, 0, CHANNEL, 0), TW_OK);
-    assert_int_equal(pass(members, 1, 0, CHANNEL, 1), TW_OK);
-    assert_int_equal(pass(members, 1, 0, CHANNEL, 2), TW_OK);
+    open_sound_group(RANKS);
     for (int number = 0; number < 3; number++) { /* the last one of each has the number that is meddled with */
-        assert_int_equal(pass(members, 0, 1, CHANNEL + 1, number), TW_OK);
-        assert_int_equal(pass(members, 0, 2, CHANNEL, number), TW_OK);
+        assert_int_equal(pass(1, 0, CHANNEL, number), TW_OK);
+        if (number < 2) assert_int_equal(pass(0, 1, CHANNEL, number), TW_OK);
+        assert_int_equal(pass(0, 1, CHANNEL + 1, number), TW_OK);
+        assert_int_equal(pass(0, 2, CHANNEL, number), TW_OK);
     }
-    all->meddle = meddle;
-    all->place = place;
-    all->earlier = earlier;
-    assert_int_equal(pass(members, 0, 1, CHANNEL, 2), TW_ERROR_PACKET);
-    assert_says("rank 0");
-    assert_says("channel 4");
-    all->meddle = NULL;
-    assert_int_equal(pass(members, 2, 1, CHANNEL, 0), TW_OK); /* other ranks' messages go on */
-    close_group(RANKS, all, members);
-    free(all);
+    meddle = meddles;
+    place = where;
+    assert_fails(pass(0, 1, CHANNEL, 2), TW_ERROR_PACKET, "rank 0");
+    assert_said("channel 4");
+    meddle = NULL;
+    assert_int_equal(pass(2, 1, CHANNEL, 0), TW_OK); /* other ranks' messages go on */
 }
 
 /* The last message of these that was seen. */
-static const letter *find(const line *all, int from, int to, unsigned channel, int from_the_end)
+static const letter *find(const tape *all, int from, int to, unsigned channel, int from_the_end)
 {
     for (int i = all->count; i-- > 0;) {
         const letter *one = &all->seen[i];
@@ -305,52 +298,51 @@ static int replace(letter *one, const letter *by)
     return 1;
 }
 
-static int flip(line *all, letter *one)
+static int flip(letter *one)
 {
-    one->bytes[all->place / 8] ^= (unsigned char)(1 << all->place % 8);
+    one->bytes[place / 8] ^= (unsigned char)(1 << place % 8);
     return 1;
 }
 
-static int cut(line *all, letter *one)
+static int cut(letter *one)
 {
-    one->size = (size_t)all->place;
+    one->size = (size_t)place;
     return 1;
 }
 
-static int lengthen(line *all, letter *one)
+static int lengthen(letter *one)
 {
-    one->size += (size_t)all->place;
+    one->size += (size_t)place;
     return 1;
 }
 
-static int replay(line *all, letter *one)
+static int replay(letter *one)
 {
-    return replace(one, find(all, 0, 1, CHANNEL, all->place)); /* 0 is the message itself */
+    return replace(one, find(&now, 0, 1, CHANNEL, place)); /* 0 is the message itself */
 }
 
-static int take_from_another_channel(line *all, letter *one)
+static int take_from_another_channel(letter *one)
 {
-    return replace(one, find(all, 0, 1, CHANNEL + 1, 0));
+    return replace(one, find(&now, 0, 1, CHANNEL + 1, 0));
 }
 
-static int take_from_another_receiver(line *all, letter *one)
+static int take_from_another_receiver(letter *one)
 {
-    return replace(one, find(all, 0, 2, CHANNEL, 0));
+    return replace(one, find(&now, 0, 2, CHANNEL, 0));
 }
 
-static int reflect(line *all, letter *one)
+static int reflect(letter *one)
 {
-    return replace(one, find(all, 1, 0, CHANNEL, 0)); /* message 2 of the other direction */
+    return replace(one, find(&now, 1, 0, CHANNEL, 0)); /* message 2 of the other direction */
 }
 
-static int take_from_another_session(line *all, letter *one)
+static int take_from_another_session(letter *one)
 {
-    return replace(one, find(all->earlier, 0, 1, CHANNEL, 0)); /* message 2 there, too */
+    return replace(one, find(&earlier, 0, 1, CHANNEL, 0)); /* message 2 there, too */
 }
 
-static int make_up(line *all, letter *one)
+static int make_up(letter *one)
 {
-    (void)all;
     memset(one->bytes, 0, one->size);
     return 1;
 }
@@ -358,98 +350,86 @@ static int make_up(line *all, letter *one)
 static void test_any_changed_bit_is_noticed(void **state)
 {
     (void)state;
-    for (int bit = 0; bit < 8 * SEALED; bit += bit % 8 == 0 ? 7 : 1) check_refused(flip, bit, NULL);
+    for (int bit = 0; bit < 8 * SEALED; bit += bit % 8 == 0 ? 7 : 1) check_refused(flip, bit);
 }
 
 static void test_a_message_of_another_length_is_refused(void **state)
 {
     (void)state;
-    for (int size = 0; size < SEALED; size++) check_refused(cut, size, NULL);
-    check_refused(lengthen, 1, NULL);
-    check_refused(lengthen, 16, NULL);
+    for (int size = 0; size < SEALED; size++) check_refused(cut, size);
+    check_refused(lengthen, 1);
+    check_refused(lengthen, 16);
 }
 
 static void test_what_was_sent_before_is_refused(void **state)
 {
     (void)state;
-    check_refused(replay, 1, NULL);
-    check_refused(replay, 2, NULL);
+    check_refused(replay, 1);
+    check_refused(replay, 2);
 }
 
 static void test_what_was_sent_elsewhere_is_refused(void **state)
 {
     (void)state;
-    check_refused(take_from_another_channel, 0, NULL);
-    check_refused(take_from_another_receiver, 0, NULL);
-    check_refused(reflect, 0, NULL);
-    check_refused(make_up, 0, NULL);
+    check_refused(take_from_another_channel, 0);
+    check_refused(take_from_another_receiver, 0);
+    check_refused(reflect, 0);
+    check_refused(make_up, 0);
 }
 
 /* ---- order --------------------------------------------------------------------------------------------------- */
 
-static int swallow_one(line *all, letter *one)
+static int swallow_one(letter *one)
 {
     (void)one;
-    return all->place-- != 0;
+    return place-- != 0;
 }
 
 static void test_a_swallowed_message_is_missed(void **state)
 {
     (void)state;
-    line *all = calloc(1, sizeof *all);
-    member members[RANKS];
     unsigned char bytes[BYTES];
     size_t size;
     uint32_t check;
-    open_sound_group(2, all, members);
-    all->meddle = swallow_one;
+    open_sound_group(2);
+    meddle = swallow_one;
     fill(bytes, 0);
     void *lost = start_sending(&members[0], 1, CHANNEL, bytes);
-    assert_int_equal(pass(members, 0, 1, CHANNEL, 1), TW_ERROR_PACKET); /* in the place of the first */
-    assert_says("message 0 from rank 0");
+    /* in the place of the first */
+    assert_fails(pass(0, 1, CHANNEL, 1), TW_ERROR_PACKET, "message 0 from rank 0");
     assert_int_equal(members[0].ops.wait(members[0].self, lost, 0, &size, &check), TW_OK);
-    close_group(2, all, members);
-    free(all);
 }
 
 /* Holds the first message back, and lets it go after the second. */
-static int swap(line *all, letter *one)
+static int swap(letter *one)
 {
-    if (all->place++ == 0) return replace(one, &all->seen[RECORDED - 1]);
-    return replace(one, &all->seen[all->count - 2]);
+    if (place++ == 0) return replace(one, &now.seen[RECORDED - 1]);
+    return replace(one, &now.seen[now.count - 2]);
 }
 
 static void test_swapped_messages_are_refused(void **state)
 {
     (void)state;
-    line *all = calloc(1, sizeof *all);
-    member members[RANKS];
-    open_sound_group(2, all, members);
-    for (int number = 0; number < 2; number++) assert_int_equal(pass(members, 0, 1, CHANNEL, number), TW_OK);
+    open_sound_group(2);
+    for (int number = 0; number < 2; number++) assert_int_equal(pass(0, 1, CHANNEL, number), TW_OK);
     /* What message 3 will be, the line learns from a twin of message 2's place: any other bytes do as well. */
-    all->seen[RECORDED - 1] = *find(all, 0, 1, CHANNEL, 0);
-    all->meddle = swap;
-    assert_int_equal(pass(members, 0, 1, CHANNEL, 2), TW_ERROR_PACKET);
-    assert_int_equal(pass(members, 0, 1, CHANNEL, 3), TW_ERROR_PACKET); /* gets message 2 */
-    close_group(2, all, members);
-    free(all);
+    now.seen[RECORDED - 1] = *find(&now, 0, 1, CHANNEL, 0);
+    meddle = swap;
+    assert_int_equal(pass(0, 1, CHANNEL, 2), TW_ERROR_PACKET);
+    assert_int_equal(pass(0, 1, CHANNEL, 3), TW_ERROR_PACKET); /* gets message 2 */
 }
 
 static void test_a_receive_that_is_taken_back_leaves_its_message_to_the_next(void **state)
 {
     (void)state;
-    line *all = calloc(1, sizeof *all);
-    member members[RANKS];
     unsigned char bytes[BYTES];
     void *receiving;
     size_t size;
     uint32_t check;
-    open_sound_group(2, all, members);
+    open_sound_group(2);
     assert_int_equal(members[1].ops.start_recv(members[1].self, 0, CHANNEL, bytes, BYTES, &receiving), TW_OK);
     assert_int_equal(members[1].ops.wait(members[1].self, receiving, 0, &size, &check), TW_ERROR_PEER);
-    for (int number = 0; number < 3; number++) assert_int_equal(pass(members, 0, 1, CHANNEL, number), TW_OK);
-    close_group(2, all, members);
-    free(all);
+    for (int number = 0; number < 3; number++) assert_int_equal(pass(0, 1, CHANNEL, number), TW_OK);
 }
 
 /* ---- what the line sees -------------------------------------------------------------------------------------- */
@@ -461,7 +441,7 @@ static int contains(const letter *one, const unsigned char *bytes, size_t size)
     return 0;
 }
 
-static void assert_nothing_twice(const line *one, const line *other)
+static void assert_nothing_twice(const tape *one, const tape *other)
 {
     unsigned char plain[BYTES];
     fill(plain, 0);
@@ -486,46 +466,38 @@ static void assert_nothing_twice(const line *one, const line *other)
 static void test_the_same_message_never_looks_the_same(void **state)
 {
     (void)state;
-    line *sessions[2];
     for (int s = 0; s < 2; s++) {
-        line *all = sessions[s] = calloc(1, sizeof *all);
-        member members[RANKS];
-        open_sound_group(RANKS, all, members);
+        earlier = now;
+        open_sound_group(RANKS);
         for (int i = 0; i < 3; i++) {
-            assert_int_equal(pass(members, 0, 1, CHANNEL, 0), TW_OK);
-            assert_int_equal(pass(members, 0, 1, CHANNEL + 1, 0), TW_OK);
-            assert_int_equal(pass(members, 0, 2, CHANNEL, 0), TW_OK);
-            assert_int_equal(pass(members, 1, 0, CHANNEL, 0), TW_OK);
+            assert_int_equal(pass(0, 1, CHANNEL, 0), TW_OK);
+            assert_int_equal(pass(0, 1, CHANNEL + 1, 0), TW_OK);
+            assert_int_equal(pass(0, 2, CHANNEL, 0), TW_OK);
+            assert_int_equal(pass(1, 0, CHANNEL, 0), TW_OK);
         }
-        close_group(RANKS, all, members);
+        assert_nothing_twice(&now, &now);
     }
-    assert_nothing_twice(sessions[0], sessions[0]);
-    assert_nothing_twice(sessions[0], sessions[1]);
-    assert_nothing_twice(sessions[1], sessions[1]);
-    for (int s = 0; s < 2; s++) free(sessions[s]);
+    assert_nothing_twice(&earlier, &now);
 }
 
 static void test_what_was_sent_in_another_session_is_refused(void **state)
 {
     (void)state;
-    line *all = calloc(1, sizeof *all);
-    member members[RANKS];
-    open_sound_group(RANKS, all, members);
-    for (int number = 0; number < 3; number++) assert_int_equal(pass(members, 0, 1, CHANNEL, number), TW_OK);
-    close_group(RANKS, all, members);
-    check_refused(take_from_another_session, 0, all);
-    free(all);
+    open_sound_group(RANKS);
+    for (int number = 0; number < 3; number++) assert_int_equal(pass(0, 1, CHANNEL, number), TW_OK);
+    earlier = now;
+    check_refused(take_from_another_session, 0);
 }
 
 /* What the key and all that was ever on the line give, but for what the pair alone knows: the key that would open the
  * first message from rank 0 to rank 1 if there were no such thing. Written beside the library's, not after it. */
-static void key_from_what_was_said(const line *all, unsigned char opens[32])
+static void key_from_what_was_said(unsigned char opens[32])
 {
     unsigned char master[32], secret[32], session[32], said[RANKS * 32];
     for (int rank = 0; rank < RANKS; rank++)
-        for (int i = all->count; i-- > 0;)
-            if (all->seen[i].from == rank && all->seen[i].size == HELLO)
-                memcpy(said + rank * 32, all->seen[i].bytes + 20, 32);
+        for (int i = now.count; i-- > 0;)
+            if (now.seen[i].from == rank && now.seen[i].size == HELLO)
+                memcpy(said + rank * 32, now.seen[i].bytes + 20, 32);
     crypto_generichash(master, 32, key, sizeof key, (const unsigned char *)"thinwire seal, 1", 16);
     crypto_kdf_derive_from_key(secret, 32, 2, "tw-sessn", master);
     crypto_generichash(session, 32, said, sizeof said, secret, 32);
@@ -536,49 +508,37 @@ static void key_from_what_was_said(const line *all, unsigned char opens[32])
 static void test_the_key_alone_opens_nothing_that_was_recorded(void **state)
 {
     (void)state;
-    line *all = calloc(1, sizeof *all);
-    member members[RANKS];
     unsigned char opens[32], nonce[24] = {CHANNEL}, plain[SEALED];
-    open_sound_group(RANKS, all, members);
-    assert_int_equal(pass(members, 0, 1, CHANNEL, 0), TW_OK);
-    key_from_what_was_said(all, opens);
-    const letter *first = find(all, 0, 1, CHANNEL, 0);
+    open_sound_group(RANKS);
+    assert_int_equal(pass(0, 1, CHANNEL, 0), TW_OK);
+    key_from_what_was_said(opens);
+    const letter *first = find(&now, 0, 1, CHANNEL, 0);
     assert_int_not_equal(
         crypto_aead_xchacha20poly1305_ietf_decrypt(plain, NULL, NULL, first->bytes, SEALED, NULL, 0, nonce, opens), 0);
-    close_group(RANKS, all, members);
-    free(all);
 }
 
 /* ---- beginning a session ------------------------------------------------------------------------------------- */
 
-/* Nobody has a comm; what each rank says holds both words. */
-static void assert_none(int size, member *members, tw_status status, const char *const *words)
-{
-    for (int r = 0; r < size; r++) {
-        assert_null(members[r].comm);
-        if (members[r].status != status || !strstr(members[r].reason, words[0]) || !strstr(members[r].reason, words[1]))
-            fail_msg("rank %d: %s: '%s' does not say '%s' and '%s'", r, tw_status_name(members[r].status),
-                     members[r].reason, words[0], words[1]);
-    }
-}
-
+/* Nobody has a comm, and what each rank says holds the rank and what is wrong with it. */
 static void test_a_rank_with_another_key_is_named_by_all(void **state)
 {
     (void)state;
     for (int size = 2; size <= RANKS; size++) {
-        line *all = calloc(1, sizeof *all);
-        member members[RANKS];
-        open_group(size, all, members, other_key, 60);
-        assert_none(size, members, TW_ERROR_PACKET, (const char *const[]){size == 2 ? "rank 1" : "rank 2", "key"});
-        pthread_mutex_destroy(&all->lock);
-        free(all);
+        open_group(size, NULL, other_key, 60);
+        for (int r = 0; r < size; r++) {
+            const char *reason = members[r].reason;
+            assert_null(members[r].comm);
+            assert_int_equal(members[r].status, TW_ERROR_PACKET);
+            if (!strstr(reason, size == 2 ? "rank 1" : "rank 2") || !strstr(reason, "key"))
+                fail_msg("rank %d says '%s'", r, reason);
+        }
     }
 }
 
 /* Changes what rank 1 says to rank 0 first, or second. */
-static int flip_beginning(line *all, letter *one)
+static int flip_beginning(letter *one)
 {
-    size_t at = (size_t)all->place;
+    size_t at = (size_t)place;
     if (one->from != 1 || one->to != 0) return 1;
     if (one->size == HELLO && at < HELLO) one->bytes[at] ^= 1;
     if (one->size == PROOF && at >= HELLO) one->bytes[at - HELLO] ^= 1;
@@ -589,26 +549,20 @@ static void test_a_changed_beginning_is_refused(void **state)
 {
     (void)state;
     for (int at = 0; at < HELLO + PROOF; at++) {
-        line *all = calloc(1, sizeof *all);
-        member members[RANKS];
-        all->meddle = flip_beginning;
-        all->place = at;
-        open_group(RANKS, all, members, key, 60);
+        place = at;
+        open_group(RANKS, flip_beginning, key, 60);
         assert_int_equal(members[0].status, TW_ERROR_PACKET);
         assert_non_null(strstr(members[0].reason, "rank 1"));
         if (at < MAGIC) assert_non_null(strstr(members[0].reason, "with the same version of thinwire?"));
-        for (int r = 0; r < RANKS; r++) tw_comm_destroy(members[r].comm);
-        pthread_mutex_destroy(&all->lock);
-        free(all);
     }
 }
 
 /* Rank 1 seems to say what it said in an earlier session, all of it. */
-static int repeat_session(line *all, letter *one)
+static int repeat_session(letter *one)
 {
     if (one->from != 1) return 1;
-    for (int i = 0; i < all->earlier->count; i++) {
-        const letter *old = &all->earlier->seen[i];
+    for (int i = 0; i < earlier.count; i++) {
+        const letter *old = &earlier.seen[i];
         if (old->from == 1 && old->to == one->to && old->size == one->size) return replace(one, old);
     }
     return 1;
@@ -617,41 +571,27 @@ static int repeat_session(line *all, letter *one)
 static void test_an_earlier_session_cannot_be_played_again(void **state)
 {
     (void)state;
-    line *earlier = calloc(1, sizeof *earlier), *all = calloc(1, sizeof *all);
-    member members[RANKS];
-    open_sound_group(RANKS, earlier, members);
-    close_group(RANKS, earlier, members);
-    all->meddle = repeat_session;
-    all->earlier = earlier;
-    open_group(RANKS, all, members, key, 60);
+    open_sound_group(RANKS);
+    earlier = now;
+    open_group(RANKS, repeat_session, key, 60);
     for (int r = 0; r < RANKS; r++) {
         assert_int_equal(members[r].status, TW_ERROR_PACKET);
         assert_non_null(
             strstr(members[r].reason, r == 1 ? "rank 0 is not in the session of rank 1" : "is not in the session"));
     }
-    pthread_mutex_destroy(&all->lock);
-    free(earlier);
-    free(all);
 }
 
-static int swallow_rank_1(line *all, letter *one)
+static int swallow_rank_1(letter *one)
 {
-    (void)all;
     return one->from != 1;
 }
 
 static void test_a_rank_that_says_nothing_is_named_within_the_deadline(void **state)
 {
     (void)state;
-    line *all = calloc(1, sizeof *all);
-    member members[RANKS];
-    all->meddle = swallow_rank_1;
-    open_group(RANKS, all, members, key, 0.2);
+    open_group(RANKS, swallow_rank_1, key, 0.2);
     assert_int_equal(members[0].status, TW_ERROR_PEER);
     assert_non_null(strstr(members[0].reason, "rank 1"));
-    for (int r = 0; r < RANKS; r++) tw_comm_destroy(members[r].comm);
-    pthread_mutex_destroy(&all->lock);
-    free(all);
 }
 
 /* ---- what everybody can rely on ------------------------------------------------------------------------------- */
@@ -659,31 +599,23 @@ static void test_a_rank_that_says_nothing_is_named_within_the_deadline(void **st
 static void test_bytes_are_counted_as_ever(void **state)
 {
     (void)state;
-    line *all = calloc(1, sizeof *all);
-    member members[RANKS];
     tw_traffic traffic = {.struct_size = sizeof traffic};
-    open_sound_group(2, all, members);
+    open_sound_group(2);
     assert_string_equal(tw_comm_transport(members[0].comm), "tapped");
     assert_true(tw_comm_rank(members[1].comm) == 1 && tw_comm_size(members[1].comm) == 2);
     assert_true(tw_comm_timeout(members[1].comm) == 60);
     assert_int_equal(tw_comm_traffic(members[0].comm, &traffic), TW_OK);
     assert_int_equal(traffic.bytes_sent, 0); /* of the beginning of a session nothing is payload */
-    close_group(2, all, members);
-    free(all);
 }
 
 /* What is beneath answers whether a peer lives, where it can. */
 static void test_whether_a_peer_lives_is_asked_beneath(void **state)
 {
     (void)state;
-    line *all = calloc(1, sizeof *all);
-    member members[RANKS];
-    open_sound_group(2, all, members);
+    open_sound_group(2);
     assert_true(tw_comm_patience(members[1].comm) == PATIENCE);
     assert_int_equal(members[0].ops.signs(members[0].self, 1, 0), 10);
     assert_int_equal(members[0].ops.signs(members[0].self, 1, 1), 11);
-    close_group(2, all, members);
-    free(all);
     tw_comm *deaf, *made;
     tw_transport_ops ops = {.struct_size = sizeof ops};
     void *self;
@@ -729,5 +661,5 @@ int main(void)
         cmocka_unit_test(test_whether_a_peer_lives_is_asked_beneath),
         cmocka_unit_test(test_a_key_has_a_length),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, close_group);
 }

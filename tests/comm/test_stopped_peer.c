@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_mpi.h>
 #include <thinwire/thinwire_plugin.h>
 
@@ -17,10 +16,9 @@
 
 #define CHECK(condition) check(condition, __LINE__, #condition)
 #define DEADLINE 1.0
-#define GOSSIPS_DEADLINE 5.0 /* also that of its beginning, when nobody is stopped */
 #define PATIENCE 60.0
 
-enum { FLOATS = 4 << 20, LARGE = 128 << 10 /* a segment of an all-reduce is */, SIGN = 7 };
+enum { FLOATS = 4 << 20, LARGE = 128 << 10, SIGN = 7 };
 static const size_t bytes = FLOATS * sizeof(float);
 static int rank;
 
@@ -202,116 +200,11 @@ static void nothing_is_read_from_what_was_given_back(void **state)
     broadcast_from(0);
 }
 
-/* --- a reducer --------------------------------------------------------------------------------------------------- */
-
-static tw_status reduce(tw_reducer *reducer, float *gradient)
-{
-    CHECK(tw_reducer_submit(reducer, 0, gradient) == TW_OK);
-    return tw_reducer_wait(reducer);
-}
-
-static void reduce_with(trap at)
-{
-    pid_t pids[2];
-    tw_reducer *reducer = NULL;
-    const tw_tensor tensor = {"weight", 1, {FLOATS}};
-    tw_comm *comm = open_comm(pids);
-    float *gradient = make_values(1);
-    CHECK(tw_reducer_create(comm, "allreduce:overlap=off", &tensor, 1, &reducer) == TW_OK);
-    if (rank == 0) {
-        wait_until_stopped(pids[1]);
-        CHECK(tw_comm_set_timeout(comm, DEADLINE) == TW_OK);
-        CHECK(reduce(reducer, gradient) == TW_ERROR_PEER);
-    } else {
-        armed = at;
-        tw_status status = reduce(reducer, gradient);
-        CHECK(armed == NONE && (status == TW_OK || status == TW_ERROR_PEER));
-    }
-    tw_reducer_destroy(reducer); /* what it received into is freed */
-    forbid(gradient);
-    if (rank == 0)
-        let_it_end(pids[1]);
-    else
-        say_it_is_over();
-    munmap(gradient, bytes);
-    tw_comm_destroy(comm);
-}
-
-static void nor_of_a_reducers(void **state)
-{
-    (void)state;
-    reduce_with(AT_SEND);
-    reduce_with(AT_RECEIVE);
-}
-
-/* --- a gossip that goes on without lost ranks --------------------------------------------------------------------- */
-
-static uint64_t ranks_lost(const tw_gossip *gossip)
-{
-    tw_gossip_counts stats = {.struct_size = sizeof stats};
-    CHECK(tw_gossip_stats(gossip, &stats) == TW_OK);
-    return stats.ranks_lost;
-}
-
-/* The exchange goes on in the gossip's own thread. */
-static void gossip_alone(tw_gossip *gossip, float *weights, pid_t peer)
-{
-    double deadline = tw_clock() + PATIENCE;
-    CHECK(tw_gossip_read(gossip, &weights) == TW_OK);
-    wait_until_stopped(peer);
-    while (ranks_lost(gossip) == 0) {
-        CHECK(tw_clock() < deadline);
-        usleep(1000);
-    }
-    CHECK(tw_gossip_finish(gossip, &weights) == TW_OK);
-    CHECK(are_all(weights, 1)); /* both began there and took no step */
-}
-
-static void stop_in_gossip(tw_gossip *gossip, float *weights, trap at)
-{
-    armed = at;
-    tw_status status = tw_gossip_read(gossip, &weights);
-    if (status == TW_OK) status = tw_gossip_finish(gossip, &weights);
-    CHECK(armed == NONE && status == TW_ERROR_PEER); /* the other went on alone */
-}
-
-static void gossip_with(trap at)
-{
-    pid_t pids[2];
-    tw_gossip *gossip = NULL;
-    const tw_tensor tensor = {"weight", 1, {FLOATS}};
-    tw_comm *comm = open_comm(pids);
-    float *weights = make_values(1);
-    const float *start = weights;
-    CHECK(tw_comm_set_timeout(comm, GOSSIPS_DEADLINE) == TW_OK);
-    CHECK(tw_gossip_create(comm, "adpsgd-fixed:pace=free", &tensor, 1, &start, &gossip) == TW_OK);
-    if (rank == 0)
-        gossip_alone(gossip, weights, pids[1]);
-    else
-        stop_in_gossip(gossip, weights, at);
-    tw_gossip_destroy(gossip); /* what it received into is freed */
-    if (rank == 0)
-        let_it_end(pids[1]);
-    else
-        say_it_is_over();
-    munmap(weights, bytes);
-    tw_comm_destroy(comm);
-}
-
-static void nor_of_a_gossips(void **state)
-{
-    (void)state;
-    gossip_with(AT_SEND);
-    gossip_with(AT_RECEIVE);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_written_to_what_was_given_back),
         cmocka_unit_test(nothing_is_read_from_what_was_given_back),
-        cmocka_unit_test(nor_of_a_reducers),
-        cmocka_unit_test(nor_of_a_gossips),
     };
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);

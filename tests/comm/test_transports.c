@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/cmocka.h"
+#include "support/assert.h"
 
 #include <pthread.h>
 
@@ -222,7 +222,6 @@ static void refused_transports_are_destroyed(void **state)
     tw_transport_ops other_version = faulty_ops;
     other_version.version++;
     assert_int_equal(tw_comm_create_custom(&other_version, &self, 0, 1, &comm), TW_ERROR_ARGUMENT);
-    assert_int_equal(tw_comm_create_custom(NULL, &self, 0, 1, &comm), TW_ERROR_ARGUMENT);
     assert_null(comm);
     for (long n = 1; n <= 3; n++) { /* the comm, its channel, and the channel's array */
         tw_fail_allocation(n);
@@ -230,16 +229,6 @@ static void refused_transports_are_destroyed(void **state)
     }
     tw_fail_allocation(0);
     assert_int_equal(destroyed, 8);
-}
-
-static void group_sizes_are_checked(void **state)
-{
-    (void)state;
-    tw_comm *comms[1] = {NULL};
-    assert_int_equal(tw_comm_create_threads(0, comms), TW_ERROR_ARGUMENT);
-    assert_int_equal(tw_comm_create_threads(TW_MAX_RANKS + 1, comms), TW_ERROR_ARGUMENT);
-    assert_int_equal(tw_comm_create_threads(1, NULL), TW_ERROR_ARGUMENT);
-    assert_null(comms[0]);
 }
 
 static void a_single_rank_talks_to_nobody(void **state)
@@ -365,9 +354,10 @@ static void a_part_of_a_group_waits_alike(void **state)
     assert_int_equal(tw_comm_set_patience(whole, 64), TW_OK);
     assert_int_equal(tw_comm_create_subset(whole, ranks, 2, 9, NULL, &subset), TW_OK);
     tw_channel_start_send(subset->channel, 1, "news", 4);
-    assert_int_equal(tw_channel_finish(subset->channel), TW_ERROR_PEER);
-    assert_non_null(strstr(tw_last_error(), "rank 2 is there, but did not answer rank 0 within 64 seconds"));
+    assert_fails(tw_channel_finish(subset->channel), TW_ERROR_PEER,
+                 "rank 2 is there, but did not answer rank 0 within 64 seconds");
     assert_int_equal(self.asked, 2);
+    assert_true(self.asked_at == 4); /* so that there is time for an answer */
     tw_comm_destroy(subset);
     tw_comm_destroy(whole);
 }
@@ -375,15 +365,10 @@ static void a_part_of_a_group_waits_alike(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failure_at_any_call_ends_well),
-        cmocka_unit_test(memory_may_run_out_at_any_time),
-        cmocka_unit_test(a_group_is_made_whole_or_not_at_all),
-        cmocka_unit_test(refused_transports_are_destroyed),
-        cmocka_unit_test(group_sizes_are_checked),
-        cmocka_unit_test(a_single_rank_talks_to_nobody),
-        cmocka_unit_test(impossible_sizes_are_refused),
-        cmocka_unit_test(test_what_is_lent_carries_messages),
-        cmocka_unit_test(who_is_heard_of_is_waited_for),
+        cmocka_unit_test(a_failure_at_any_call_ends_well),     cmocka_unit_test(memory_may_run_out_at_any_time),
+        cmocka_unit_test(a_group_is_made_whole_or_not_at_all), cmocka_unit_test(refused_transports_are_destroyed),
+        cmocka_unit_test(a_single_rank_talks_to_nobody),       cmocka_unit_test(impossible_sizes_are_refused),
+        cmocka_unit_test(test_what_is_lent_carries_messages),  cmocka_unit_test(who_is_heard_of_is_waited_for),
         cmocka_unit_test(a_part_of_a_group_waits_alike),
     };
     return cmocka_run_group_tests_name("transports", tests, NULL, NULL);

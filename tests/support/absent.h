@@ -11,7 +11,8 @@ typedef struct absent {
     double arrives; /* from then on all requests are done */
     int fails;      /* all requests are over, and have failed */
     uint64_t signs;
-    int asked; /* whom last */
+    int asked;       /* whom last; 0: nobody was */
+    double asked_at; /* after so much waiting for the first time */
 } absent;
 
 static tw_status absent_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
@@ -47,6 +48,7 @@ static tw_status absent_wait(void *self, void *request, double timeout, size_t *
 static uint64_t absent_signs(void *self, int peer, int ask)
 {
     absent *me = self;
+    if (ask && !me->asked) me->asked_at = me->waited;
     if (ask) me->asked = peer;
     me->signs += ask && me->waited < me->lives;
     return me->signs;

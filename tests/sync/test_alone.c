@@ -28,13 +28,6 @@ static double start(tw_comm *comm)
     return tw_clock();
 }
 
-static void for_groups(int least, int most, rank_program program, const void *context)
-{
-    for (int i = 0; group_size(i) && group_size(i) <= most; i++)
-        if (group_size(i) >= least) group_run(group_size(i), program, context);
-    assert_int_equal(group_failures(), 0);
-}
-
 /* --- a reducer -------------------------------------------------------------------------------------------------- */
 
 /* A lie: the word fits. */
@@ -82,10 +75,10 @@ static void reduce_until_it_fails(tw_comm *comm, const void *context)
 static void a_reducer_that_fails_alone_is_noticed(void **state)
 {
     (void)state;
-    for_groups(2, 5, reduce_until_it_fails, "topk:density=0.01");
-    for_groups(2, 5, reduce_until_it_fails, "topk:density=0.01,overlap=off");
-    for_groups(2, 5, reduce_until_it_fails, "topk:density=0.01,message_kb=1");
-    for_groups(2, 5, reduce_until_it_fails, "topk:density=0.01,message_kb=1,in_flight=4");
+    group_test(2, 5, reduce_until_it_fails, "topk:density=0.01");
+    group_test(2, 5, reduce_until_it_fails, "topk:density=0.01,overlap=off");
+    group_test(2, 5, reduce_until_it_fails, "topk:density=0.01,message_kb=1");
+    group_test(2, 5, reduce_until_it_fails, "topk:density=0.01,message_kb=1,in_flight=4");
 }
 
 /* --- a collective ----------------------------------------------------------------------------------------------- */
@@ -108,7 +101,7 @@ static void run_out_of_memory(tw_comm *comm, const void *context)
 static void a_collective_without_memory_is_noticed(void **state)
 {
     (void)state;
-    for_groups(2, 5, run_out_of_memory, NULL);
+    group_test(2, 5, run_out_of_memory, NULL);
 }
 
 /* --- a gossip ---------------------------------------------------------------------------------------------------- */
@@ -155,9 +148,9 @@ static void a_gossip_that_fails_alone_is_noticed(void **state)
     (void)state;
     static const plan plans[] = {{"dpsgd", 0, 0}, {"adpsgd-fixed:survive=off", 0, 0}};
     static const plan hosts = {"dpsgd:per_host=2", 0, 1}, survivors = {"adpsgd-fixed", 1, 0};
-    for (int p = 0; p < 2; p++) for_groups(2, 5, gossip_until_it_fails, &plans[p]);
-    for_groups(4, 4, gossip_until_it_fails, &hosts);
-    for_groups(3, 5, gossip_until_it_fails, &survivors);
+    for (int p = 0; p < 2; p++) group_test(2, 5, gossip_until_it_fails, &plans[p]);
+    group_test(4, 4, gossip_until_it_fails, &hosts);
+    group_test(3, 5, gossip_until_it_fails, &survivors);
 }
 
 /* --- an outer loop ----------------------------------------------------------------------------------------------- */
@@ -205,7 +198,7 @@ static void spoil_an_outer_loop(tw_comm *comm, const void *context)
 static void an_outer_loop_that_fails_alone_is_noticed(void **state)
 {
     (void)state;
-    for (int fatal = 1; fatal <= 16; fatal++) for_groups(2, 3, spoil_an_outer_loop, &fatal);
+    for (int fatal = 1; fatal <= 16; fatal++) group_test(2, 3, spoil_an_outer_loop, &fatal);
 }
 
 /* --- a create without memory ------------------------------------------------------------------------------------- */
@@ -247,7 +240,7 @@ static void a_create_without_memory_is_noticed(void **state)
     (void)state;
     for (int is_gossip = 0; is_gossip < 2; is_gossip++)
         for (long allocation = 1; allocation <= 6; allocation++)
-            for_groups(2, 3, create_without_memory, &(famine){is_gossip, allocation});
+            group_test(2, 3, create_without_memory, &(famine){is_gossip, allocation});
 }
 
 /* --- a wrong call ------------------------------------------------------------------------------------------------ */
@@ -271,8 +264,8 @@ static void load_what_does_not_fit(tw_comm *comm, const void *context)
 static void a_refused_state_ends_nothing(void **state)
 {
     (void)state;
-    for_groups(4, 4, load_what_does_not_fit, "adpsgd-random");
-    for_groups(4, 4, load_what_does_not_fit, "adpsgd-random:per_host=2");
+    group_test(4, 4, load_what_does_not_fit, "adpsgd-random");
+    group_test(4, 4, load_what_does_not_fit, "adpsgd-random:per_host=2");
 }
 
 int main(int argc, char **argv)

@@ -4,6 +4,7 @@
  * from one rank to another, so that they are read in their order, whichever comes first. Nobody is woken: who waits
  * looks again, after ever longer naps. A rank that leaves says so by a file, "gone-RANK"; one that dies says nothing,
  * and the deadline does. */
+#include "check.h"
 #include "meeting.h"
 #include "store.h"
 
@@ -14,12 +15,6 @@
 
 #include <thinwire/thinwire_folder.h>
 #include <thinwire/thinwire_plugin.h>
-
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        tw_status try_status = (call);                                                                                 \
-        if (try_status != TW_OK) return try_status;                                                                    \
-    } while (0)
 
 #define SEND_SECONDS 60.0 /* a server that stands still is waited for, since no deadline is told with a send */
 #define FAREWELL_SECONDS 5.0
@@ -128,7 +123,7 @@ static void progress(transport *me, flow *from, double seconds)
         one->check = header.check;
         take_out(one);
         from->received++;
-        store_remove(&me->at, name);
+        me->at.ops->remove(me->at.self, name);
     }
 }
 
@@ -208,7 +203,7 @@ static tw_status explain(const transport *me, const request *one, outcome now, i
     if (one->saw_part)
         return tw_fail(TW_ERROR_PEER, "the message of rank %d in %s is not whole after %g seconds", one->peer,
                        me->at.path, timeout);
-    store_tell(&me->at, reason);
+    me->at.ops->tell(me->at.self, reason);
     return tw_fail(TW_ERROR_PEER, "no message of rank %d came to %s within %g seconds%s", one->peer, me->at.path,
                    timeout, reason);
 }
@@ -276,9 +271,9 @@ static void remove_own(const store *at, int rank)
 {
     char prefix[STORE_NAME];
     snprintf(prefix, sizeof prefix, "m-%d-", rank);
-    store_remove_all(at, prefix);
+    at->ops->remove_all(at->self, prefix);
     snprintf(prefix, sizeof prefix, ".m-%d-", rank);
-    store_remove_all(at, prefix);
+    at->ops->remove_all(at->self, prefix);
 }
 
 static tw_status check_group(int rank, int size, double seconds)
@@ -295,8 +290,8 @@ tw_status tw_folder_join(const char *path, int rank, int size, double seconds, t
 {
     store at;
     uint64_t session;
-    if (!path) return tw_fail(TW_ERROR_ARGUMENT, "the argument path is NULL, and this call needs it");
-    if (!comm) return tw_fail(TW_ERROR_ARGUMENT, "the argument comm is NULL, and this call needs it");
+    TRY(tw_given(path, "path"));
+    TRY(tw_given(comm, "comm"));
     TRY(check_group(rank, size, seconds));
     TRY(store_open(path, &at));
     tw_status status = folder_meet(&at, rank, size, seconds, &session);

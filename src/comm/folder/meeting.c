@@ -72,7 +72,7 @@ static tw_status read_all(meeting *me, double end, int *missing)
 static tw_status give_up(const meeting *me, int missing, double seconds)
 {
     char reason[STORE_REASON];
-    store_tell(me->at, reason);
+    me->at->ops->tell(me->at->self, reason);
     return tw_fail(TW_ERROR_PEER, "rank %d of %d did not come to %s within %g seconds%s", missing, me->size,
                    me->at->path, seconds, reason);
 }

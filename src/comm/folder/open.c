@@ -1,4 +1,5 @@
 /* What tw_comm_open("folder") calls: a folder that the environment tells of. */
+#include "check.h"
 #include "environment.h"
 
 #include <stdlib.h>
@@ -13,8 +14,8 @@ tw_status tw_transport_open(tw_comm **comm)
     const char *path = getenv("THINWIRE_FOLDER");
     int rank = -1, size = 0;
     double seconds = 600;
-    if (!comm) return tw_fail(TW_ERROR_ARGUMENT, "the argument comm is NULL, and this call needs it");
+    TRY(tw_given(comm, "comm"));
     if (!path) return tw_fail(TW_ERROR_ARGUMENT, "transport \"folder\" needs a shared folder: set THINWIRE_FOLDER");
-    tw_status status = tw_environment_group("folder", &rank, &size, &seconds);
-    return status == TW_OK ? tw_folder_join(path, rank, size, seconds, comm) : status;
+    TRY(tw_environment_group("folder", &rank, &size, &seconds));
+    return tw_folder_join(path, rank, size, seconds, comm);
 }

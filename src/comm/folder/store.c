@@ -51,18 +51,3 @@ store_found store_read(const store *at, const char *name, void *bytes, size_t ca
     if (header->size > capacity) return STORE_LONG;
     return crc_of(head, bytes, (size_t)header->size) == tw_get(head + CRC_AT, 4) ? STORE_WHOLE : STORE_PARTIAL;
 }
-
-void store_remove(const store *at, const char *name)
-{
-    at->ops->remove(at->self, name);
-}
-
-void store_remove_all(const store *at, const char *prefix)
-{
-    at->ops->remove_all(at->self, prefix);
-}
-
-void store_tell(const store *at, char reason[STORE_REASON])
-{
-    at->ops->tell(at->self, reason);
-}

@@ -33,6 +33,7 @@ typedef struct store_ops {
     /* STORE_WHOLE: as much of it as there is room for; what it is, is not looked at. */
     store_found (*get)(void *self, const char *name, store_pieces *pieces, double seconds);
     void (*remove)(void *self, const char *name);
+    /* All whose names begin like that, where names can be listed. */
     void (*remove_all)(void *self, const char *prefix);
     /* Why files may not have come, behind a sentence: "" or " (...)". */
     void (*tell)(void *self, char reason[STORE_REASON]);
@@ -61,10 +62,6 @@ tw_status store_write(const store *at, const char *name, const store_header *hea
 /* Reads at most `capacity` bytes; `bytes` may be overwritten even where the file is not whole. */
 store_found store_read(const store *at, const char *name, void *bytes, size_t capacity, double seconds,
                        store_header *header);
-void store_remove(const store *at, const char *name);
-/* Removes all whose names begin like that, where names can be listed. */
-void store_remove_all(const store *at, const char *prefix);
-void store_tell(const store *at, char reason[STORE_REASON]);
 
 /* The two. They set ops, self and the naps; the path is set. */
 tw_status store_open_directory(const char *path, store *at);

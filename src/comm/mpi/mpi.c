@@ -12,6 +12,7 @@
  * A rank that leaves says so (farewell.h). MPI does not report a dead peer: the deadline does. Unless all have left in
  * good order the communicator is not freed; and once a rank has failed MPI is not finalised, which would hang. */
 #include "blocks.h"
+#include "check.h"
 #include "farewell.h"
 
 #include <thinwire/thinwire_mpi.h>
@@ -22,12 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        tw_status try_status = (call);                                                                                 \
-        if (try_status != TW_OK) return try_status;                                                                    \
-    } while (0)
 
 enum { SPINS = 50, SHORTEST_NAP = 20 * 1000, LONGEST_NAP = 200 * 1000 /* nanoseconds */ };
 #define PARTING 10.0   /* seconds for which destroy waits for others to leave, too */
@@ -388,14 +383,9 @@ static tw_status mpi_create(MPI_Comm original, int finalises, tw_comm **comm)
     return tw_comm_create_custom(&ops, mpi, mpi->farewell.rank, mpi->farewell.size, comm);
 }
 
-static tw_status need_comm(tw_comm **comm)
-{
-    return comm ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "the argument comm is NULL, and this call needs it");
-}
-
 tw_status tw_comm_create_mpi(MPI_Comm original, tw_comm **comm)
 {
-    TRY(need_comm(comm));
+    TRY(tw_given(comm, "comm"));
     TRY(check_threads());
     if (original == MPI_COMM_NULL) return tw_fail(TW_ERROR_ARGUMENT, "MPI_COMM_NULL is no communicator");
     return mpi_create(original, 0, comm);
@@ -407,7 +397,7 @@ TW_API tw_status tw_transport_open(tw_comm **comm);
 tw_status tw_transport_open(tw_comm **comm)
 {
     int initialised, provided;
-    TRY(need_comm(comm));
+    TRY(tw_given(comm, "comm"));
     MPI_Initialized(&initialised);
     if (!initialised && MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
         return tw_fail(TW_ERROR_SYSTEM, "MPI could not be initialised");

@@ -1,5 +1,7 @@
 /* What tw_comm_open("sealed") calls: the environment says what to seal, and with which key. */
-#include <thinwire/thinwire_plugin.h>
+#include "check.h"
+#include "environment.h"
+
 #include <thinwire/thinwire_sealed.h>
 
 #include <sodium.h>
@@ -20,12 +22,8 @@ static tw_status need(const char *name, const char *what, const char **value)
 
 static tw_status limit(tw_comm *inner)
 {
-    const char *text = getenv("THINWIRE_SEAL_SECONDS");
-    char *rest;
-    if (!text) return TW_OK;
-    double seconds = strtod(text, &rest);
-    if (rest == text || *rest)
-        return tw_fail(TW_ERROR_ARGUMENT, "THINWIRE_SEAL_SECONDS is \"%.40s\" in the environment: want seconds", text);
+    double seconds = tw_comm_timeout(inner);
+    TRY(tw_environment_seconds("THINWIRE_SEAL_SECONDS", &seconds));
     return tw_comm_set_timeout(inner, seconds);
 }
 
@@ -50,11 +48,11 @@ tw_status tw_transport_open(tw_comm **comm)
 {
     const char *over = NULL, *path = NULL;
     tw_comm *inner;
-    tw_status status = comm ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "comm is NULL");
-    if (status == TW_OK) status = need("THINWIRE_SEAL_OVER", "the name of the transport to seal, such as mpi", &over);
-    if (status == TW_OK) status = need("THINWIRE_KEY_FILE", "the path of a key", &path);
-    if (status == TW_OK && strcmp(over, "sealed") == 0)
-        status = tw_fail(TW_ERROR_ARGUMENT, "THINWIRE_SEAL_OVER is sealed: want another transport, such as mpi");
-    if (status == TW_OK) status = tw_comm_open(over, &inner);
-    return status == TW_OK ? open_seal(inner, path, comm) : status;
+    TRY(tw_given(comm, "comm"));
+    TRY(need("THINWIRE_SEAL_OVER", "the name of the transport to seal, such as mpi", &over));
+    TRY(need("THINWIRE_KEY_FILE", "the path of a key", &path));
+    if (strcmp(over, "sealed") == 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "THINWIRE_SEAL_OVER is sealed: want another transport, such as mpi");
+    TRY(tw_comm_open(over, &inner));
+    return open_seal(inner, path, comm);
 }

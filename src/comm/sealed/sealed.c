@@ -5,80 +5,105 @@
  * and nonce is used twice, and a message fits one place only. The number is not sent: the receiver knows which one it
  * waits for. It is used up when a message is started, whatever becomes of it. */
 #include "blocks.h"
-#include "flows.h"
+#include "bytes.h"
+#include "check.h"
 #include "key_file.h"
 #include "session.h"
 
 #include <thinwire/thinwire_sealed.h>
 
+#include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        tw_status try_status = (call);                                                                                 \
-        if (try_status != TW_OK) return try_status;                                                                    \
-    } while (0)
-
 enum { REASON = 512, NONCE = crypto_aead_xchacha20poly1305_ietf_NPUBBYTES };
 enum { PROOF = crypto_aead_xchacha20poly1305_ietf_ABYTES, WORD = sizeof(uint32_t), OVERHEAD = WORD + PROOF };
 
-typedef struct request request;
+enum { LISTS = 256 };
+
+/* The messages of one channel between this rank and another, one way: both ends count them, and the count is part of
+ * the seal. It comes to be with its first message, and stays for good. */
+typedef struct flow {
+    struct flow *next;
+    int peer, outgoing;
+    unsigned channel;
+    _Atomic uint64_t started; /* messages so far; one thread at a time uses a channel */
+} flow;
 
 typedef struct transport {
     tw_comm *inner;
     tw_beneath beneath;
     tw_session session;
-    tw_flows flows;
     tw_blocks blocks;
-    pthread_mutex_t lock;
-    request *spare; /* guarded by the lock */
+    pthread_mutex_t lock; /* of the lists */
+    flow *flows[LISTS];
 } transport;
 
-struct request {
-    request *next; /* among the spare ones */
+typedef struct request {
     void *inner;
-    tw_flow *flow;
+    flow *flow;
     uint64_t number; /* of the message on its flow */
     tw_block *block;
     void *dst;   /* a receive's */
     size_t size; /* bytes to send, or room to receive */
-};
+} request;
 
 static tw_status fail_memory(size_t size)
 {
     return tw_fail(TW_ERROR_MEMORY, "no memory to seal a message of %zu bytes", size);
 }
 
-/* ---- requests ---- */
+/* ---- flows ---- */
 
-static request *take_request(transport *me)
+static flow *flows_add(flow **list, flow what)
 {
-    pthread_mutex_lock(&me->lock);
-    request *one = me->spare;
-    if (one) me->spare = one->next;
-    pthread_mutex_unlock(&me->lock);
-    return one ? one : malloc(sizeof *one);
+    flow *made = malloc(sizeof *made);
+    if (!made) return NULL;
+    *made = what;
+    made->next = *list;
+    *list = made;
+    return made;
 }
+
+/* NULL: no memory. */
+static flow *find_flow(transport *me, int outgoing, int peer, unsigned channel)
+{
+    unsigned number = ((unsigned)peer * 31 + channel) * 2 + (unsigned)outgoing;
+    flow **list = &me->flows[number % LISTS];
+    pthread_mutex_lock(&me->lock);
+    flow *one = *list;
+    while (one && (one->peer != peer || one->channel != channel || one->outgoing != outgoing)) one = one->next;
+    if (!one) one = flows_add(list, (flow){.peer = peer, .outgoing = outgoing, .channel = channel});
+    pthread_mutex_unlock(&me->lock);
+    return one;
+}
+
+static void free_flows(transport *me)
+{
+    for (int i = 0; i < LISTS; i++)
+        for (flow *one = me->flows[i], *next; one; one = next) {
+            next = one->next;
+            free(one);
+        }
+}
+
+/* ---- requests ---- */
 
 static void give_request(transport *me, request *one)
 {
     if (one->block) tw_blocks_give(&me->blocks, one->block);
-    pthread_mutex_lock(&me->lock);
-    one->next = me->spare;
-    me->spare = one;
-    pthread_mutex_unlock(&me->lock);
+    free(one);
 }
 
 /* A request with a flow, a number on it, and a block for a message of `size` bytes. */
 static tw_status sealed_prepare(transport *me, int outgoing, int peer, unsigned channel, size_t size, request **made)
 {
     if (size > SIZE_MAX / 8) return fail_memory(size);
-    request *one = take_request(me);
+    request *one = malloc(sizeof *one);
     if (!one) return fail_memory(size);
-    *one = (request){.flow = tw_flows_find(&me->flows, outgoing, peer, channel), .size = size};
+    *one = (request){.flow = find_flow(me, outgoing, peer, channel), .size = size};
     one->block = tw_blocks_take(&me->blocks, size + PROOF);
     if (!one->flow || !one->block) {
         give_request(me, one);
@@ -94,8 +119,8 @@ static tw_status sealed_prepare(transport *me, int outgoing, int peer, unsigned 
 static void write_nonce(const request *one, unsigned char nonce[NONCE])
 {
     memset(nonce, 0, NONCE);
-    for (int i = 0; i < 4; i++) nonce[i] = (unsigned char)(one->flow->channel >> 8 * i);
-    for (int i = 0; i < 8; i++) nonce[4 + i] = (unsigned char)(one->number >> 8 * i);
+    tw_put(nonce, one->flow->channel, 4);
+    tw_put(nonce + 4, one->number, 8);
 }
 
 /* What the block holds: the word right before its bytes, and they. */
@@ -216,15 +241,10 @@ static void sealed_destroy(void *self)
 {
     transport *me = self;
     tw_comm_destroy(me->inner);
-    while (me->spare) {
-        request *one = me->spare;
-        me->spare = one->next;
-        free(one);
-    }
     tw_session_close(&me->session);
-    tw_flows_destroy(&me->flows);
-    tw_blocks_destroy(&me->blocks);
+    free_flows(me);
     pthread_mutex_destroy(&me->lock);
+    tw_blocks_destroy(&me->blocks);
     free(me);
 }
 
@@ -232,8 +252,8 @@ static void sealed_destroy(void *self)
 
 static tw_status check_key(const void *key, size_t key_bytes, tw_comm **comm)
 {
-    if (!key) return tw_fail(TW_ERROR_ARGUMENT, "key is NULL");
-    if (!comm) return tw_fail(TW_ERROR_ARGUMENT, "comm is NULL");
+    TRY(tw_given(key, "key"));
+    TRY(tw_given(comm, "comm"));
     if (key_bytes < TW_SEAL_KEY_BYTES_LEAST || key_bytes > TW_SEAL_KEY_BYTES_MOST)
         return tw_fail(TW_ERROR_ARGUMENT, "a key of %zu bytes: want %d to %d", key_bytes, TW_SEAL_KEY_BYTES_LEAST,
                        TW_SEAL_KEY_BYTES_MOST);
@@ -262,9 +282,8 @@ static tw_status sealed_create(tw_comm *inner, const void *key, size_t key_bytes
         return status == TW_OK ? fail_memory(0) : status;
     }
     **made = (transport){.inner = inner, .beneath = beneath, .session = session};
-    tw_flows_create(&(*made)->flows);
-    tw_blocks_create(&(*made)->blocks);
     pthread_mutex_init(&(*made)->lock, NULL); /* does not fail with default attributes */
+    tw_blocks_create(&(*made)->blocks);
     return TW_OK;
 }
 
@@ -280,7 +299,7 @@ static tw_status sealed_give_up(tw_comm *inner, tw_status status)
 tw_status tw_comm_create_sealed(tw_comm *inner, const void *key, size_t key_bytes, tw_comm **comm)
 {
     transport *made;
-    if (!inner) return tw_fail(TW_ERROR_ARGUMENT, "inner is NULL");
+    TRY(tw_given(inner, "inner"));
     tw_status status = check_key(key, key_bytes, comm);
     if (status == TW_OK) status = sealed_create(inner, key, key_bytes, &made);
     if (status != TW_OK) return sealed_give_up(inner, status);

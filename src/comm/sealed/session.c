@@ -1,15 +1,12 @@
 #include "session.h"
 
+#include "bytes.h"
+#include "check.h"
+
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        tw_status try_status = (call);                                                                                 \
-        if (try_status != TW_OK) return try_status;                                                                    \
-    } while (0)
 
 enum { RANDOM = crypto_scalarmult_BYTES, SIGNATURE = 32, PROOF = 32, REASON = 512, CHANNEL = 0 };
 
@@ -35,11 +32,6 @@ typedef struct opening {
     void **requests;                     /* a receive and a send for each rank; NULL: none */
     double deadline;
 } opening;
-
-static void session_put(unsigned char *at, uint32_t number)
-{
-    for (int i = 0; i < 4; i++) at[i] = (unsigned char)(number >> 8 * i);
-}
 
 /* ---- everybody's message to everybody ---- */
 
@@ -124,9 +116,9 @@ static tw_status run_round(opening *all, size_t bytes)
 static void write_hello(const opening *all, int from, int to, const unsigned char *random, unsigned char *hello)
 {
     memcpy(hello + MAGIC_AT, magic, sizeof magic);
-    session_put(hello + FROM_AT, (uint32_t)from);
-    session_put(hello + TO_AT, (uint32_t)to);
-    session_put(hello + SIZE_AT, (uint32_t)all->beneath->size);
+    tw_put(hello + FROM_AT, (uint32_t)from, 4);
+    tw_put(hello + TO_AT, (uint32_t)to, 4);
+    tw_put(hello + SIZE_AT, (uint32_t)all->beneath->size, 4);
     memcpy(hello + RANDOM_AT, random, RANDOM);
     crypto_generichash(hello + SIGNATURE_AT, SIGNATURE, hello, SIGNATURE_AT, all->secret.hello, TW_SEAL_KEY);
 }

@@ -1,5 +1,7 @@
 #include "environment.h"
 
+#include "check.h"
+
 #include <limits.h>
 #include <stdlib.h>
 
@@ -21,21 +23,21 @@ tw_status tw_environment_number(const char *const *names, int *value)
     return TW_OK;
 }
 
-static tw_status read_seconds(double *seconds)
+tw_status tw_environment_seconds(const char *name, double *seconds)
 {
-    const char *text = getenv("THINWIRE_JOIN_SECONDS");
+    const char *text = getenv(name);
     char *rest;
     if (!text) return TW_OK;
     *seconds = strtod(text, &rest);
     if (rest != text && !*rest) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT, "THINWIRE_JOIN_SECONDS is \"%.40s\" in the environment: want seconds", text);
+    return tw_fail(TW_ERROR_ARGUMENT, "%s is \"%.40s\" in the environment: want seconds", name, text);
 }
 
 tw_status tw_environment_group(const char *name, int *rank, int *size, double *seconds)
 {
-    tw_status status = tw_environment_number(ranks, rank);
-    if (status == TW_OK) status = tw_environment_number(sizes, size);
-    if (status == TW_OK && !*size)
-        status = tw_fail(TW_ERROR_ARGUMENT, "transport \"%s\" needs the number of ranks: set THINWIRE_SIZE", name);
-    return status == TW_OK ? read_seconds(seconds) : status;
+    TRY(tw_environment_number(ranks, rank));
+    TRY(tw_environment_number(sizes, size));
+    if (!*size)
+        return tw_fail(TW_ERROR_ARGUMENT, "transport \"%s\" needs the number of ranks: set THINWIRE_SIZE", name);
+    return tw_environment_seconds("THINWIRE_JOIN_SECONDS", seconds);
 }

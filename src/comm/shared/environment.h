@@ -6,6 +6,8 @@
 
 /* The first of the names, up to NULL, that is set; *value stays where none is. TW_ERROR_ARGUMENT: it is no number. */
 tw_status tw_environment_number(const char *const *names, int *value);
+/* The same of one name, and seconds. */
+tw_status tw_environment_seconds(const char *name, double *seconds);
 
 /* Rank, size and the seconds in which the others have to come, of THINWIRE_RANK, THINWIRE_SIZE and
  * THINWIRE_JOIN_SECONDS, or of what torchrun, Slurm and MPI's launchers set. The rank and the seconds may be unset.

@@ -1,5 +1,7 @@
 #include "key_file.h"
 
+#include "check.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
@@ -113,8 +115,8 @@ tw_status tw_key_file_read(const char *path, unsigned char key[TW_SEAL_KEY_BYTES
 {
     unsigned char bytes[ROOM];
     size_t count = 0;
-    if (!path) return tw_fail(TW_ERROR_ARGUMENT, "path is NULL");
-    if (!key) return tw_fail(TW_ERROR_ARGUMENT, "key is NULL");
+    TRY(tw_given(path, "path"));
+    TRY(tw_given(key, "key"));
     if (sodium_init() < 0) return tw_fail(TW_ERROR_SYSTEM, "libsodium finds no random numbers on this machine");
     tw_status status = read_file(path, bytes, &count, exposed);
     if (status == TW_OK) status = make_key(path, bytes, count, key);

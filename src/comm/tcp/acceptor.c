@@ -134,6 +134,15 @@ void tcp_acceptor_refuse(tcp_acceptor *acceptor, const char *name, const char *r
     if (acceptor->tell) acceptor->tell(acceptor->context, acceptor->last);
 }
 
+void tcp_acceptor_tell(const tcp_acceptor *acceptor, char text[TCP_TOLD])
+{
+    *text = 0;
+    if (acceptor->refused)
+        snprintf(text, TCP_TOLD,
+                 "; %llu attempts to connect were refused, of processes that try again and again; the last: %s",
+                 (unsigned long long)acceptor->refused, acceptor->last);
+}
+
 static void remove_handshake(tcp_acceptor *acceptor, int i)
 {
     acceptor->handshakes[i] = acceptor->handshakes[--acceptor->count];

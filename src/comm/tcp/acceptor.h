@@ -52,6 +52,9 @@ int tcp_acceptor_answer(const tcp_acceptor *acceptor, const tcp_handshake *hands
 
 /* Counts it, and tells. */
 void tcp_acceptor_refuse(tcp_acceptor *acceptor, const char *name, const char *reason);
+enum { TCP_TOLD = TCP_REASON + 128 };
+/* Behind a sentence on who is missing: how many were refused, and why the last was. "" where nobody was. */
+void tcp_acceptor_tell(const tcp_acceptor *acceptor, char text[TCP_TOLD]);
 
 /* A socket that waits for nothing and is not handed on to programs that this one starts. */
 int tcp_make_ready(int fd);

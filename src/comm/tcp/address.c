@@ -127,7 +127,7 @@ static int is_usable(const struct ifaddrs *one, const char *interface)
 }
 
 /* Of an interface, or of any but the loopback; IPv4 where there is both. */
-static int find_interface(const char *interface, char host[TCP_HOST])
+int tcp_interface_address(const char *interface, char host[TCP_HOST])
 {
     struct ifaddrs *all;
     const struct ifaddrs *found = NULL;
@@ -143,11 +143,6 @@ static int find_interface(const char *interface, char host[TCP_HOST])
     }
     freeifaddrs(all);
     return found != NULL;
-}
-
-int tcp_interface_address(const char *interface, char host[TCP_HOST])
-{
-    return find_interface(interface, host);
 }
 
 /* A datagram socket that is connected has the address of the way there; nothing is sent. */
@@ -177,5 +172,5 @@ static int find_way_out(char host[TCP_HOST])
 
 void tcp_own_address(char host[TCP_HOST])
 {
-    if (!find_way_out(host) && !find_interface(NULL, host)) snprintf(host, TCP_HOST, "127.0.0.1");
+    if (!find_way_out(host) && !tcp_interface_address(NULL, host)) snprintf(host, TCP_HOST, "127.0.0.1");
 }

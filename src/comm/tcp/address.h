@@ -31,7 +31,7 @@ tw_status tcp_resolve(const char *host, int port, int passive, struct addrinfo *
 void tcp_host_name(const struct sockaddr *address, char name[TCP_NAME]);
 int tcp_port_of(const struct sockaddr *address);
 
-/* An address of an interface; 0: it has none. */
+/* An address of an interface, NULL: of any but the loopback; 0: it has none. */
 int tcp_interface_address(const char *interface, char host[TCP_HOST]);
 /* The address of this machine that others are most likely to reach: that of the way out, else of any interface that
  * is up, else the loopback's. */

@@ -194,13 +194,9 @@ static void list_missing(const meeting *all, char *text, size_t room)
 
 static tw_status tell_missing(const meeting *all, double seconds)
 {
-    char missing[1024], refused[TCP_REASON + 128] = "";
-    const tcp_acceptor *acceptor = &all->tcp->acceptor;
+    char missing[1024], refused[TCP_TOLD];
     list_missing(all, missing, sizeof missing);
-    if (acceptor->refused)
-        snprintf(refused, sizeof refused,
-                 "; %llu attempts to connect were refused, of processes that try again and again; the last: %s",
-                 (unsigned long long)acceptor->refused, acceptor->last);
+    tcp_acceptor_tell(&all->tcp->acceptor, refused);
     return tw_fail(TW_ERROR_PEER, "rank %d is not connected within %g seconds with %s%s", all->rank, seconds, missing,
                    refused);
 }
@@ -363,8 +359,9 @@ static tw_status bring_together(meeting *all, const char *const *addresses, doub
 static tw_status connect_check(const tw_tcp *tcp, int rank, int size, const char *const *addresses, double seconds,
                                tw_comm **comm)
 {
-    const char *missing = !tcp ? "tcp" : !addresses ? "addresses" : !comm ? "comm" : NULL;
-    if (missing) return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it", missing);
+    TRY(tw_given(tcp, "tcp"));
+    TRY(tw_given(addresses, "addresses"));
+    TRY(tw_given(comm, "comm"));
     if (size < 1 || size > MOST_RANKS || rank < 0 || rank >= size)
         return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d: want 1 to %d ranks, counted from 0", rank, size, MOST_RANKS);
     if (!(seconds > 0 && seconds <= LONGEST_DEADLINE))

@@ -98,7 +98,7 @@ static int dial_hear(tcp_dial *dial, unsigned char *into, size_t size, double no
 static void hear_challenge(tcp_dial *dial, double now, const unsigned char *secret)
 {
     if (!dial_hear(dial, dial->challenge, TCP_CHALLENGE, now)) return;
-    tcp_verdict language = tcp_challenge_judge(dial->challenge);
+    tcp_verdict language = tcp_language_judge(dial->challenge);
     if (language != TCP_WELCOME) {
         try_later(dial, now,
                   language == TCP_STRANGER ? "what listens there does not speak thinwire's language"

@@ -51,63 +51,48 @@ static void *group_run(void *argument)
 /* --- requests ------------------------------------------------------------------------------------------------ */
 
 /* With the peer's lock. */
-static tw_status group_prepare(tcp_peer *peer, unsigned channel, tcp_flow **flow, tcp_request **request)
-{
-    TRY(tcp_flow_of(peer, channel, flow));
-    *request = tcp_request_take(peer);
-    return *request ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a message on channel %u", channel);
-}
-
-static tw_status post_send(tcp_peer *peer, unsigned channel, const tcp_request *what, void **handle)
+static tw_status post(tcp_peer *peer, unsigned channel, const tcp_request *what, void **handle)
 {
     tcp_flow *flow;
-    tcp_request *send;
-    if (peer->gone) return tw_fail(peer->why, "%s", peer->text);
-    TRY(group_prepare(peer, channel, &flow, &send));
-    *send = *what;
-    tcp_outbox_post(flow, send);
-    tcp_stream_push(peer);
-    *handle = send;
-    return TW_OK;
+    if (what->is_send && peer->gone) return tw_fail(peer->why, "%s", peer->text);
+    TRY(tcp_flow_of(peer, channel, &flow));
+    tcp_request *one = malloc(sizeof *one);
+    if (!one) return tw_fail(TW_ERROR_MEMORY, "no memory for a message on channel %u", channel);
+    *one = *what;
+    one->peer = peer;
+    tw_status status = TW_OK;
+    if (one->is_send)
+        tcp_outbox_post(flow, one);
+    else
+        status = tcp_inbox_post(flow, one);
+    if (status == TW_OK) {
+        tcp_stream_push(peer);
+        *handle = one;
+    } else {
+        free(one);
+    }
+    return status;
+}
+
+static tw_status group_start(const tcp_group *group, int rank, unsigned channel, tcp_request what, void **handle)
+{
+    tcp_peer *peer = &group->peers[rank];
+    tcp_peer_lock(peer);
+    tw_status status = post(peer, channel, &what, handle);
+    tcp_peer_unlock(peer);
+    return status;
 }
 
 static tw_status group_start_send(void *self, int rank, unsigned channel, const void *src, size_t size, uint32_t check,
                                   void **handle)
 {
-    const tcp_group *group = self;
-    tcp_peer *peer = &group->peers[rank];
-    tcp_peer_lock(peer);
-    tcp_request what = {.peer = peer, .is_send = 1, .src = src, .size = size, .check = check};
-    tw_status status = post_send(peer, channel, &what, handle);
-    tcp_peer_unlock(peer);
-    return status;
-}
-
-static tw_status post_receive(tcp_peer *peer, unsigned channel, const tcp_request *what, void **handle)
-{
-    tcp_flow *flow;
-    tcp_request *receive;
-    TRY(group_prepare(peer, channel, &flow, &receive));
-    *receive = *what;
-    tw_status status = tcp_inbox_post(flow, receive);
-    if (status != TW_OK) {
-        tcp_request_give(receive);
-        return status;
-    }
-    tcp_stream_push(peer);
-    *handle = receive;
-    return TW_OK;
+    return group_start(self, rank, channel, (tcp_request){.is_send = 1, .src = src, .size = size, .check = check},
+                       handle);
 }
 
 static tw_status group_start_recv(void *self, int rank, unsigned channel, void *dst, size_t capacity, void **handle)
 {
-    const tcp_group *group = self;
-    tcp_peer *peer = &group->peers[rank];
-    tcp_peer_lock(peer);
-    tcp_request what = {.peer = peer, .dst = dst, .size = capacity};
-    tw_status status = post_receive(peer, channel, &what, handle);
-    tcp_peer_unlock(peer);
-    return status;
+    return group_start(self, rank, channel, (tcp_request){.dst = dst, .size = capacity}, handle);
 }
 
 static struct timespec time_of(double seconds)
@@ -155,7 +140,7 @@ static void group_release(tcp_request *one, int pending)
         return;
     }
     if (pending) tcp_inbox_withdraw(one);
-    tcp_request_give(one);
+    free(one);
 }
 
 static tw_status group_wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)

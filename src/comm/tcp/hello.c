@@ -51,15 +51,10 @@ void tcp_challenge_make(unsigned char challenge[TCP_CHALLENGE])
 }
 
 /* The version is the last word. */
-static tcp_verdict judge_magic(const unsigned char *bytes)
+tcp_verdict tcp_language_judge(const unsigned char word[TCP_MAGIC])
 {
-    if (memcmp(bytes, magic, TCP_MAGIC) == 0) return TCP_WELCOME;
-    return memcmp(bytes, magic, VERSION) == 0 ? TCP_OTHER_VERSION : TCP_STRANGER;
-}
-
-tcp_verdict tcp_challenge_judge(const unsigned char challenge[TCP_CHALLENGE])
-{
-    return judge_magic(challenge);
+    if (memcmp(word, magic, TCP_MAGIC) == 0) return TCP_WELCOME;
+    return memcmp(word, magic, VERSION) == 0 ? TCP_OTHER_VERSION : TCP_STRANGER;
 }
 
 /* Over the challenge and the hello up to its proof: who connects cannot have signed more. */
@@ -92,7 +87,7 @@ tcp_verdict tcp_hello_judge(const unsigned char secret[TCP_SECRET], const unsign
     unsigned char proof[TCP_PROOF];
     *place = (tcp_place){(uint32_t)tw_get(hello + FROM, 4), (uint32_t)tw_get(hello + TO, 4),
                          (uint32_t)tw_get(hello + STREAM, 4)};
-    tcp_verdict language = judge_magic(hello);
+    tcp_verdict language = tcp_language_judge(hello);
     if (language != TCP_WELCOME) return language;
     hello_prove(secret, "connecter", challenge, hello, proof);
     return sodium_memcmp(proof, hello + PROOF, TCP_PROOF) == 0 ? TCP_WELCOME : TCP_WRONG_KEY;
@@ -113,9 +108,11 @@ int tcp_answer_is_right(const unsigned char secret[TCP_SECRET], const unsigned c
 }
 
 void tcp_session_make(const unsigned char secret[TCP_SECRET], const unsigned char challenge[TCP_CHALLENGE],
-                      const unsigned char hello[TCP_HELLO], int from_accepter, unsigned char key[TCP_SECRET])
+                      const unsigned char hello[TCP_HELLO], unsigned char connecter[TCP_SECRET],
+                      unsigned char accepter[TCP_SECRET])
 {
-    hello_prove(secret, from_accepter ? "from accepter" : "from connecter", challenge, hello, key);
+    hello_prove(secret, "from connecter", challenge, hello, connecter);
+    hello_prove(secret, "from accepter", challenge, hello, accepter);
 }
 
 void tcp_sign(const unsigned char key[TCP_SECRET], uint64_t number, const void *message, size_t size,

@@ -38,8 +38,8 @@ typedef enum tcp_verdict { TCP_WELCOME = 0, TCP_STRANGER, TCP_OTHER_VERSION, TCP
 
 /* The accepter's first word. */
 void tcp_challenge_make(unsigned char challenge[TCP_CHALLENGE]);
-/* TCP_WELCOME, TCP_STRANGER or TCP_OTHER_VERSION. */
-tcp_verdict tcp_challenge_judge(const unsigned char challenge[TCP_CHALLENGE]);
+/* Of how a challenge or a hello begins: TCP_WELCOME, TCP_STRANGER or TCP_OTHER_VERSION. */
+tcp_verdict tcp_language_judge(const unsigned char word[TCP_MAGIC]);
 
 /* The connecter's answer. */
 void tcp_hello_make(const unsigned char secret[TCP_SECRET], const unsigned char challenge[TCP_CHALLENGE],
@@ -55,9 +55,10 @@ void tcp_answer_make(const unsigned char secret[TCP_SECRET], const unsigned char
 int tcp_answer_is_right(const unsigned char secret[TCP_SECRET], const unsigned char challenge[TCP_CHALLENGE],
                         const unsigned char hello[TCP_HELLO], const unsigned char answer[TCP_PROOF]);
 
-/* The key of one direction of a connection that has proved itself, for what is to be signed there. */
+/* The keys of a connection that has proved itself, for what the connecter and what the accepter will sign there. */
 void tcp_session_make(const unsigned char secret[TCP_SECRET], const unsigned char challenge[TCP_CHALLENGE],
-                      const unsigned char hello[TCP_HELLO], int from_accepter, unsigned char key[TCP_SECRET]);
+                      const unsigned char hello[TCP_HELLO], unsigned char connecter[TCP_SECRET],
+                      unsigned char accepter[TCP_SECRET]);
 /* The signature of a message: its number keeps it from being sent twice. */
 void tcp_sign(const unsigned char key[TCP_SECRET], uint64_t number, const void *message, size_t size,
               unsigned char signature[TCP_PROOF]);

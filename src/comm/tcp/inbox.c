@@ -4,12 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int inbox_violated(tcp_peer *peer, const char *rule)
-{
-    tcp_peer_fail(peer, TW_ERROR_PACKET, "rank %d sent what no rank sends: %s", peer->rank, rule);
-    return 0;
-}
-
 static int out_of_memory(tcp_peer *peer, size_t bytes)
 {
     tcp_peer_fail(peer, TW_ERROR_MEMORY, "no memory to keep %zu bytes from rank %d", bytes, peer->rank);
@@ -20,11 +14,7 @@ static int out_of_memory(tcp_peer *peer, size_t bytes)
 
 static tcp_slot *add_slot(tcp_peer *peer, tcp_flow *flow)
 {
-    tcp_slot *slot = peer->spare_slots;
-    if (slot)
-        peer->spare_slots = slot->next;
-    else
-        slot = malloc(sizeof *slot);
+    tcp_slot *slot = malloc(sizeof *slot);
     if (!slot) return NULL;
     *slot = (tcp_slot){.seq = flow->back ? flow->back->seq + 1 : flow->base};
     if (flow->back)
@@ -52,14 +42,13 @@ static void pop_slot(tcp_peer *peer, tcp_flow *flow)
     flow->front = slot->next;
     if (!flow->front) flow->back = NULL;
     flow->base = slot->seq + 1;
-    slot->next = peer->spare_slots;
-    peer->spare_slots = slot;
+    free(slot);
     peer->slots--;
 }
 
-static void pop_slots(tcp_peer *peer, tcp_flow *flow)
+void tcp_inbox_settle(tcp_flow *flow)
 {
-    while (flow->front && flow->front->over && !flow->front->ready_due) pop_slot(peer, flow);
+    while (flow->front && flow->front->over && !flow->front->ready_due) pop_slot(flow->peer, flow);
 }
 
 static void say_ready(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot, size_t size)
@@ -167,7 +156,7 @@ tw_status tcp_inbox_post(tcp_flow *flow, tcp_request *receive)
     if (!slot) return tw_fail(TW_ERROR_MEMORY, "no memory for a receive from rank %d", peer->rank);
     receive->flow = flow;
     attach(peer, flow, slot, receive);
-    pop_slots(peer, flow);
+    tcp_inbox_settle(flow);
     return TW_OK;
 }
 
@@ -229,11 +218,6 @@ void tcp_inbox_fail(tcp_flow *flow)
         if (slot->receive) end_receive(slot, TCP_FAILED);
 }
 
-void tcp_inbox_settle(tcp_flow *flow)
-{
-    pop_slots(flow->peer, flow);
-}
-
 void tcp_inbox_free(tcp_flow *flow)
 {
     for (tcp_slot *slot = flow->front, *next; slot; slot = next) {
@@ -249,7 +233,7 @@ static int begin_small(tcp_peer *peer, tcp_flow *flow, const tcp_slot *slot)
 {
     size_t cost = slot->size + TCP_MESSAGE_COST;
     if (slot->size > TCP_FAR_EAGER || cost > TCP_FAR_WINDOW - flow->unpaid)
-        return inbox_violated(peer, "a message for which there is no credit");
+        return tcp_peer_violated(peer, "a message for which there is no credit");
     flow->unpaid += cost;
     return 1;
 }
@@ -263,7 +247,7 @@ static int inbox_begin(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot, const tcp
     if (slot->small) {
         if (!begin_small(peer, flow, slot)) return 0;
     } else if (slot->size > slot->granted) {
-        return inbox_violated(peer, "a large message that nobody is ready for");
+        return tcp_peer_violated(peer, "a large message that nobody is ready for");
     }
     if (!slot->receive) return keep(peer, slot, NULL);
     if (slot->size > slot->receive->size) inbox_drop(peer, slot);
@@ -279,20 +263,20 @@ static int take_data(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot, const tcp_f
 {
     int is_first = !slot->begun;
     if (is_first && !inbox_begin(peer, flow, slot, frame)) return 0;
-    if (!is_same(slot, frame)) return inbox_violated(peer, "pieces that do not fit together");
+    if (!is_same(slot, frame)) return tcp_peer_violated(peer, "pieces that do not fit together");
     if ((!is_first && slot->size == 0) || frame->length > slot->size - slot->claimed)
-        return inbox_violated(peer, "more pieces than a message has");
+        return tcp_peer_violated(peer, "more pieces than a message has");
     slot->claimed += frame->length;
     if (slot->size == 0) {
         inbox_meet(peer, flow, slot);
-        pop_slots(peer, flow);
+        tcp_inbox_settle(flow);
     }
     return 1;
 }
 
 static int take_offer(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot, const tcp_frame *frame)
 {
-    if (slot->begun) return inbox_violated(peer, "an offer of a message that has begun");
+    if (slot->begun) return tcp_peer_violated(peer, "an offer of a message that has begun");
     slot->offered = frame->size > SIZE_MAX ? SIZE_MAX : (size_t)frame->size;
     if (slot->receive && slot->offered > slot->receive->size) decline(peer, flow, slot);
     return 1;
@@ -314,11 +298,11 @@ int tcp_inbox_take(tcp_peer *peer, const tcp_frame *frame, tcp_flow *flow, tcp_s
     *found = NULL;
     if (is_overtaken(peer, flow, frame)) return 1;
     if (frame->seq < flow->base || frame->seq - flow->base >= TCP_MOST_AHEAD)
-        return inbox_violated(peer, "a message out of turn");
+        return tcp_peer_violated(peer, "a message out of turn");
     tcp_slot *slot = slot_at(peer, flow, frame->seq);
-    if (!slot && peer->slots >= TCP_MOST_SLOTS) return inbox_violated(peer, "more messages than may be under way");
+    if (!slot && peer->slots >= TCP_MOST_SLOTS) return tcp_peer_violated(peer, "more messages than may be under way");
     if (!slot) return out_of_memory(peer, sizeof *slot);
-    if (slot->over) return inbox_violated(peer, "a message that was there already");
+    if (slot->over) return tcp_peer_violated(peer, "a message that was there already");
     if (frame->kind == TCP_OFFER) return take_offer(peer, flow, slot, frame);
     int has_bytes = frame->length > 0;
     if (!take_data(peer, flow, slot, frame)) return 0;
@@ -337,5 +321,5 @@ void tcp_inbox_arrived(tcp_flow *flow, tcp_slot *slot, size_t bytes)
     slot->arrived += bytes;
     if (slot->arrived < slot->size) return;
     inbox_meet(flow->peer, flow, slot);
-    pop_slots(flow->peer, flow);
+    tcp_inbox_settle(flow);
 }

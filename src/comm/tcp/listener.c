@@ -114,7 +114,7 @@ static tw_status listener_begin(tw_tcp *tcp, const tw_tcp_options *options)
 tw_status tw_tcp_listen(const tw_tcp_options *given, tw_tcp **tcp)
 {
     tw_tcp_options options;
-    if (!tcp) return tw_fail(TW_ERROR_ARGUMENT, "the argument tcp is NULL, and this call needs it");
+    TRY(tw_given(tcp, "tcp"));
     TRY(tcp_options_read(given, &options));
     if (!tcp_hello_begin()) return tw_fail(TW_ERROR_SYSTEM, "this system has no random numbers");
     tw_tcp *made = calloc(1, sizeof *made);

@@ -20,8 +20,7 @@ static const char *lobby_admit(void *context, tcp_handshake *handshake, tcp_plac
     tcp_client *one = &me->clients[me->count];
     *one = (tcp_client){.fd = handshake->fd, .rank = -1, .since = tw_clock(), .call = {.fd = -1}};
     tcp_host_name((const struct sockaddr *)&handshake->from, one->host);
-    tcp_session_make(me->acceptor->secret, handshake->challenge, handshake->hello, 1, one->own_key);
-    tcp_session_make(me->acceptor->secret, handshake->challenge, handshake->hello, 0, one->client_key);
+    tcp_session_make(me->acceptor->secret, handshake->challenge, handshake->hello, one->client_key, one->own_key);
     if (!tcp_acceptor_answer(me->acceptor, handshake)) return "it hung up";
     me->count++;
     return NULL;

@@ -409,11 +409,9 @@ static tw_status come(tw_members *me, const char *meeting, const char *subject, 
 tw_status tw_members_join(const char *meeting, const char *subject, const tw_members_options *options,
                           const tw_tcp_options *tcp, tw_members **members)
 {
-    if (!meeting || !subject || !members)
-        return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it",
-                       !meeting   ? "meeting"
-                       : !subject ? "subject"
-                                  : "members");
+    TRY(tw_given(meeting, "meeting"));
+    TRY(tw_given(subject, "subject"));
+    TRY(tw_given(members, "members"));
     tw_members *me = calloc(1, sizeof *me);
     if (!me) return tw_fail(TW_ERROR_MEMORY, "no memory for a group");
     pthread_mutex_init(&me->mutex, NULL);
@@ -591,11 +589,9 @@ static tw_status check_way(const tw_generation *generation, int fruitless)
 
 tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_generation *generation, tw_comm **comm)
 {
-    if (!members || !generation || !comm)
-        return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it",
-                       !members      ? "members"
-                       : !generation ? "generation"
-                                     : "comm");
+    TRY(tw_given(members, "members"));
+    TRY(tw_given(generation, "generation"));
+    TRY(tw_given(comm, "comm"));
     tw_generation known = {0};
     TRY(tcp_read_known(&known, sizeof known, generation, "tw_generation"));
     size_t size = generation->struct_size;
@@ -632,9 +628,8 @@ static uint64_t measure_round(tw_members *me)
 tw_status tw_members_due(tw_members *members, tw_comm *comm, tw_members_wish wish, tw_members_outcome *due)
 {
     unsigned char words[8 * COUNCIL_MOST], own[8] = {0};
-    if (!members || !due)
-        return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it",
-                       members ? "due" : "members");
+    TRY(tw_given(members, "members"));
+    TRY(tw_given(due, "due"));
     if (tw_comm_size(comm) > COUNCIL_MOST)
         return tw_fail(TW_ERROR_ARGUMENT, "a comm of %d ranks is none of this group", tw_comm_size(comm));
     own[0] = measure_round(members) || wish == TW_MEMBERS_LEAVE;

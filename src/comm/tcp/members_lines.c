@@ -146,14 +146,12 @@ static void make_room_here(tcp_lines *me)
 static const char *admit_line(void *context, tcp_handshake *handshake, tcp_place place)
 {
     tcp_lines *me = context;
-    const unsigned char *secret = me->acceptor.secret;
     if (place.from || place.to || place.stream) return "it takes a member of a group for a rank";
     make_room_here(me);
     tcp_line_here *line = &me->here[me->here_count];
     *line = (tcp_line_here){.fd = handshake->fd, .heard = tw_clock()};
     tcp_host_name((const struct sockaddr *)&handshake->from, line->host);
-    tcp_session_make(secret, handshake->challenge, handshake->hello, 0, line->ear.key);
-    tcp_session_make(secret, handshake->challenge, handshake->hello, 1, line->mouth.key);
+    tcp_session_make(me->acceptor.secret, handshake->challenge, handshake->hello, line->ear.key, line->mouth.key);
     if (!tcp_acceptor_answer(&me->acceptor, handshake)) return "it hung up";
     tcp_tune(line->fd);
     tcp_keep_from_children(line->fd);
@@ -272,14 +270,12 @@ void tcp_lines_say(tcp_lines *me, const council_message *message, const char *te
 static void begin_line(tcp_lines *me, tcp_line_there *line)
 {
     const tcp_dial *dial = &line->dial;
-    const unsigned char *secret = me->acceptor.secret;
     tcp_tune(dial->fd);
     tcp_keep_from_children(dial->fd);
     free(line->ear.bytes);
     line->ear = (tcp_ear){.count = 0};
     line->mouth.count = 0;
-    tcp_session_make(secret, dial->challenge, dial->hello, 0, line->mouth.key);
-    tcp_session_make(secret, dial->challenge, dial->hello, 1, line->ear.key);
+    tcp_session_make(me->acceptor.secret, dial->challenge, dial->hello, line->mouth.key, line->ear.key);
     line->turned_away = 0;
     if (line->meets && me->met <= 0) me->met = tw_clock();
 }

@@ -44,20 +44,18 @@ static tw_status read_reachable(size_t *behind)
 
 static tw_status read_environment(tw_tcp_options *options)
 {
-    static const char *const streams[] = {"THINWIRE_STREAMS", NULL}, *const first[] = {"THINWIRE_PORT", NULL},
-                             *const last[] = {"THINWIRE_LAST_PORT", NULL};
     options->advertise = getenv("THINWIRE_ADVERTISE");
     options->bind = getenv("THINWIRE_BIND");
-    TRY(tw_environment_number(streams, &options->streams));
+    TRY(tw_environment_number((const char *const[]){"THINWIRE_STREAMS", NULL}, &options->streams));
     TRY(read_reachable(&options->behind));
-    TRY(tw_environment_number(first, &options->first_port));
-    return tw_environment_number(last, &options->last_port);
+    TRY(tw_environment_number((const char *const[]){"THINWIRE_PORT", NULL}, &options->first_port));
+    return tw_environment_number((const char *const[]){"THINWIRE_LAST_PORT", NULL}, &options->last_port);
 }
 
 tw_status tw_members_environment(tw_tcp_options *options)
 {
     tw_tcp_options all = {0};
-    if (!options) return tw_fail(TW_ERROR_ARGUMENT, "the argument options is NULL, and this call needs it");
+    TRY(tw_given(options, "options"));
     TRY(tcp_read_known(&all, sizeof all, options, "tw_tcp_options"));
     TRY(read_environment(&all));
     memcpy(options, &all, all.struct_size < sizeof all ? all.struct_size : sizeof all);
@@ -99,7 +97,7 @@ tw_status tw_transport_open(tw_comm **comm)
     const char *meeting = getenv("THINWIRE_JOIN");
     int rank = -1, size = 0;
     double seconds = 600;
-    if (!comm) return tw_fail(TW_ERROR_ARGUMENT, "the argument comm is NULL, and this call needs it");
+    TRY(tw_given(comm, "comm"));
     if (!meeting)
         return tw_fail(TW_ERROR_ARGUMENT, "transport \"tcp\" needs a meeting point: set THINWIRE_JOIN to HOST:PORT");
     TRY(tw_environment_group("tcp", &rank, &size, &seconds));

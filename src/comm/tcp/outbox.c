@@ -4,12 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int outbox_violated(tcp_peer *peer, const char *rule)
-{
-    tcp_peer_fail(peer, TW_ERROR_PACKET, "rank %d sent what no rank sends: %s", peer->rank, rule);
-    return 0;
-}
-
 static int is_small(const tcp_request *send)
 {
     return send->size <= send->peer->eager;
@@ -36,8 +30,7 @@ static const tcp_permit *permit_of(tcp_flow *flow)
     while (flow->permits && flow->permits->seq < flow->sent_seq) {
         tcp_permit *old = flow->permits;
         flow->permits = old->next;
-        old->next = flow->peer->spare_permits;
-        flow->peer->spare_permits = old;
+        free(old);
         flow->peer->permits--;
     }
     return flow->permits && flow->permits->seq == flow->sent_seq ? flow->permits : NULL;
@@ -147,7 +140,7 @@ void tcp_outbox_withdraw(tcp_request *send)
 {
     if (!send->begun) {
         unlink_send(send->flow, send);
-        tcp_request_give(send);
+        free(send);
         return;
     }
     size_t first = first_unwritten(send), left = send->size - first;
@@ -168,7 +161,7 @@ static void outbox_finish(tcp_request *send, tcp_outcome outcome)
         return;
     }
     free(send->rest);
-    tcp_request_give(send);
+    free(send);
 }
 
 /* --- what the peer says -------------------------------------------------------------------------------------- */
@@ -177,13 +170,11 @@ static int take_ready(tcp_peer *peer, tcp_flow *flow, const tcp_frame *frame)
 {
     if (frame->seq < flow->sent_seq) return 1; /* it went on credit */
     if (frame->seq - flow->sent_seq >= TCP_MOST_AHEAD || peer->permits == TCP_MOST_FLOWS)
-        return outbox_violated(peer, "it is ready for messages far ahead");
+        return tcp_peer_violated(peer, "it is ready for messages far ahead");
     tcp_permit **link = &flow->permits;
     while (*link && (*link)->seq < frame->seq) link = &(*link)->next;
     if (!*link || (*link)->seq != frame->seq) {
-        tcp_permit *permit = peer->spare_permits;
-        if (permit) peer->spare_permits = permit->next;
-        if (!permit) permit = malloc(sizeof *permit);
+        tcp_permit *permit = malloc(sizeof *permit);
         if (!permit) {
             tcp_peer_fail(peer, TW_ERROR_MEMORY, "no memory to note what rank %d is ready for", peer->rank);
             return 0;
@@ -201,7 +192,7 @@ static int take_ready(tcp_peer *peer, tcp_flow *flow, const tcp_frame *frame)
 int tcp_outbox_take(tcp_peer *peer, const tcp_frame *frame, tcp_flow *flow)
 {
     if (frame->kind == TCP_READY) return take_ready(peer, flow, frame);
-    if (frame->size > flow->owed) return outbox_violated(peer, "credit for what it never got");
+    if (frame->size > flow->owed) return tcp_peer_violated(peer, "credit for what it never got");
     flow->owed -= (size_t)frame->size;
     return 1;
 }

@@ -17,13 +17,6 @@ void tcp_peer_create(tcp_peer *peer, int rank)
     pthread_condattr_destroy(&steady);
 }
 
-static void free_spares(tcp_peer *peer)
-{
-    for (tcp_request *one = peer->spare, *next; one; one = next) next = one->next, free(one);
-    for (tcp_slot *one = peer->spare_slots, *next; one; one = next) next = one->next, free(one);
-    for (tcp_permit *one = peer->spare_permits, *next; one; one = next) next = one->next, free(one);
-}
-
 void tcp_peer_destroy(tcp_peer *peer)
 {
     for (tcp_flow *flow = peer->flows, *next; flow; flow = next) {
@@ -32,7 +25,6 @@ void tcp_peer_destroy(tcp_peer *peer)
         tcp_outbox_free(flow);
         free(flow);
     }
-    free_spares(peer);
     free(peer->stream);
     pthread_cond_destroy(&peer->changed);
     pthread_mutex_destroy(&peer->mutex);
@@ -92,6 +84,12 @@ void tcp_peer_fail(tcp_peer *peer, tw_status why, const char *format, ...)
     end_all(peer, why);
 }
 
+int tcp_peer_violated(tcp_peer *peer, const char *rule)
+{
+    tcp_peer_fail(peer, TW_ERROR_PACKET, "rank %d sent what no rank sends: %s", peer->rank, rule);
+    return 0;
+}
+
 /* Unless it would stand in the middle of another frame. */
 static void say_bye(const tcp_stream *stream)
 {
@@ -146,23 +144,6 @@ tw_status tcp_flow_of(tcp_peer *peer, unsigned channel, tcp_flow **found)
     if (!flow) return add_flow(peer, channel, found);
     *found = flow;
     return TW_OK;
-}
-
-tcp_request *tcp_request_take(tcp_peer *peer)
-{
-    tcp_request *one = peer->spare;
-    if (one)
-        peer->spare = one->next;
-    else
-        one = malloc(sizeof *one);
-    if (one) *one = (tcp_request){.peer = peer};
-    return one;
-}
-
-void tcp_request_give(tcp_request *request)
-{
-    request->next = request->peer->spare;
-    request->peer->spare = request;
 }
 
 void tcp_request_end(tcp_request *request, tcp_outcome outcome)

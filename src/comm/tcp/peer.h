@@ -5,10 +5,10 @@
 #ifndef TW_COMM_TCP_PEER_H
 #define TW_COMM_TCP_PEER_H
 
+#include "check.h"
 #include "frame.h"
 
 #include <pthread.h>
-#include <thinwire/thinwire_plugin.h>
 
 enum {
     TCP_EAGER = 64 * 1024,       /* a message of so many bytes does not wait for its receive */
@@ -26,16 +26,10 @@ enum {
 };
 #define TCP_MOST_KEPT ((size_t)256 << 20) /* bytes of a peer's messages that nobody has asked for */
 
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        tw_status try_status = (call);                                                                                 \
-        if (try_status != TW_OK) return try_status;                                                                    \
-    } while (0)
-
 typedef enum tcp_outcome { TCP_PENDING = 0, TCP_DONE, TCP_TOO_LONG, TCP_FAILED } tcp_outcome;
 
 typedef struct tcp_request {
-    struct tcp_request *next; /* in its flow's queue, or among the spare ones */
+    struct tcp_request *next; /* in its flow's queue */
     struct tcp_peer *peer;
     struct tcp_flow *flow;
     int is_send;
@@ -129,9 +123,6 @@ typedef struct tcp_peer {
     size_t eager, window;
     size_t kept;
     size_t slots; /* of all flows */
-    tcp_request *spare;
-    tcp_slot *spare_slots;
-    tcp_permit *spare_permits;
     size_t permits;
     int wake;              /* of `changed`, once the mutex is free */
     int bye_due, said_bye; /* to it; by it */
@@ -153,6 +144,8 @@ void tcp_peer_unlock(tcp_peer *peer);
 
 /* Every request of the peer ends, and nothing more is read or written. The first reason stays. */
 void tcp_peer_fail(tcp_peer *peer, tw_status why, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same for what it sent that no rank sends. Returns 0. */
+int tcp_peer_violated(tcp_peer *peer, const char *rule);
 
 /* How often it was heard; asks it to be heard again, once until it answers. */
 uint64_t tcp_peer_signs(tcp_peer *peer, int ask);
@@ -162,8 +155,6 @@ void tcp_peer_leave(tcp_peer *peer);
 
 /* The flow of a channel, made where there is none. It stays, and its channel has other users in time. */
 tw_status tcp_flow_of(tcp_peer *peer, unsigned channel, tcp_flow **flow);
-tcp_request *tcp_request_take(tcp_peer *peer);
-void tcp_request_give(tcp_request *request);
 /* Gives a request its outcome. */
 void tcp_request_end(tcp_request *request, tcp_outcome outcome);
 
@@ -179,7 +170,7 @@ int tcp_inbox_take(tcp_peer *peer, const tcp_frame *frame, tcp_flow *flow, tcp_s
 /* Where the bytes of a slot from `at` on go; NULL: nowhere. */
 unsigned char *tcp_inbox_target(const tcp_slot *slot, size_t at);
 void tcp_inbox_arrived(tcp_flow *flow, tcp_slot *slot, size_t bytes);
-/* Lets go of a slot whose READY has been written. */
+/* Lets go of the first slots that are over, and whose READY has been written. */
 void tcp_inbox_settle(tcp_flow *flow);
 /* All receives that are posted fail. */
 void tcp_inbox_fail(tcp_flow *flow);

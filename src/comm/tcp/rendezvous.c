@@ -140,9 +140,8 @@ static tw_status rendezvous_meet(tcp_rendezvous *rendezvous, tw_comm **comm)
 
 static tw_status rendezvous_check(const char *meeting, int rank, int size, double seconds, tw_comm **comm)
 {
-    if (!meeting || !comm)
-        return tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it",
-                       meeting ? "comm" : "meeting");
+    TRY(tw_given(meeting, "meeting"));
+    TRY(tw_given(comm, "comm"));
     if (size < 1 || size > MOST_RANKS || rank < -1 || rank >= size)
         return tw_fail(TW_ERROR_ARGUMENT, "rank %d of %d: want 1 to %d ranks, counted from 0, or rank -1 for any", rank,
                        size, MOST_RANKS);

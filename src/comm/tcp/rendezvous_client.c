@@ -80,8 +80,7 @@ static tw_status reach_server(client *me)
                            me->rendezvous->meeting);
     }
     me->turned_away = 0;
-    tcp_session_make(me->rendezvous->secret, dial->challenge, dial->hello, 0, me->own_key);
-    tcp_session_make(me->rendezvous->secret, dial->challenge, dial->hello, 1, me->server_key);
+    tcp_session_make(me->rendezvous->secret, dial->challenge, dial->hello, me->own_key, me->server_key);
     return TW_OK;
 }
 

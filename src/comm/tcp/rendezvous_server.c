@@ -65,14 +65,10 @@ static tcp_reply_kind rendezvous_server_judge(void *context, const tcp_wish *wis
 
 static tw_status rendezvous_server_give_up(server *me)
 {
-    char text[TCP_REASON + 256], refused[TCP_REASON + 128] = "";
-    const tcp_acceptor *acceptor = me->at->acceptor;
+    char text[TCP_REASON + 256], refused[TCP_TOLD];
     snprintf(text, sizeof text, "%d of %d ranks came to %s within %g seconds", 1 + me->at->asked, me->rendezvous->size,
              me->rendezvous->meeting, me->rendezvous->seconds);
-    if (acceptor->refused)
-        snprintf(refused, sizeof refused,
-                 "; %llu attempts to connect were refused, of processes that try again and again; the last: %s",
-                 (unsigned long long)acceptor->refused, acceptor->last);
+    tcp_acceptor_tell(me->at->acceptor, refused);
     me->at->acceptor->tell = NULL; /* those that came in vain are no strangers */
     while (me->at->count) tcp_lobby_turn_away(me->at, me->at->count - 1, TCP_REFUSED, text);
     return tw_fail(TW_ERROR_PEER, "%s%s", text, refused);

@@ -1,0 +1,120 @@
+/* tcp_players.h - groups over sockets whose ranks a test leads one by one, and whoever else comes to their ports. */
+#ifndef TEST_TCP_PLAYERS_H
+#define TEST_TCP_PLAYERS_H
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "support/assert.h"
+
+#include "listener.h"
+
+static const char key[] = "what all ranks know, 32 letters!", other_key[] = "what only one of the ranks knows";
+
+/* --- ports ----------------------------------------------------------------------------------------------------- */
+
+/* One that is free: whoever listens there may still lose it to another program. */
+static inline int find_port(const char *host)
+{
+    tcp_acceptor acceptor;
+    int why;
+    assert_int_equal(tcp_acceptor_open(&acceptor, host, 0, 0, &why), TW_OK);
+    int port = acceptor.port;
+    tcp_acceptor_close(&acceptor);
+    return port;
+}
+
+static inline struct sockaddr_in loopback_at(int port)
+{
+    return (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+/* -1: nobody listens there. */
+static inline int call(int port)
+{
+    const struct sockaddr_in there = loopback_at(port);
+    const struct timeval patience = {.tv_sec = 60};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (connect(fd, (const void *)&there, sizeof there) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+/* Calls, hears the challenge and says a hello: `hello`, or NULL: one that the secret gives. -1: it is turned away, and
+ * learns nothing. `session` receives what is then signed with; it may be NULL. */
+static inline int knock(int port, const unsigned char *hello, const unsigned char secret[TCP_SECRET], tcp_place place,
+                        unsigned char *session)
+{
+    unsigned char challenge[TCP_CHALLENGE], own[TCP_HELLO], answer[TCP_PROOF], accepter[TCP_SECRET];
+    int fd = call(port);
+    if (fd >= 0 && recv(fd, challenge, sizeof challenge, MSG_WAITALL) == (ssize_t)sizeof challenge) {
+        tcp_hello_make(secret, challenge, place, own);
+        if (hello) memcpy(own, hello, sizeof own);
+        (void)!send(fd, own, sizeof own, MSG_NOSIGNAL);
+        if (recv(fd, answer, sizeof answer, MSG_WAITALL) == (ssize_t)sizeof answer) {
+            assert_true(tcp_answer_is_right(secret, challenge, own, answer));
+            if (session) tcp_session_make(secret, challenge, own, session, accepter);
+            return fd;
+        }
+    }
+    close(fd);
+    return -1;
+}
+
+/* --- ranks ----------------------------------------------------------------------------------------------------- */
+
+enum { MOST_PLAYERS = 4 };
+
+typedef struct tcp_player {
+    pthread_t thread;
+    tw_tcp *tcp;
+    int rank, size;
+    double seconds;
+    tw_comm *comm;
+    tw_status status;
+    char text[1024];
+} tcp_player;
+
+static const char *addresses[MOST_PLAYERS];
+
+static inline void *connect_player(void *argument)
+{
+    tcp_player *me = argument;
+    me->status = tw_tcp_connect(me->tcp, me->rank, me->size, addresses, me->seconds, &me->comm);
+    if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
+    return NULL;
+}
+
+static inline tw_tcp_options loopback_options(const char *secret)
+{
+    return (tw_tcp_options){.struct_size = sizeof(tw_tcp_options),
+                            .bind = "127.0.0.1",
+                            .key = secret,
+                            .key_size = secret ? strlen(secret) : 0};
+}
+
+static inline void listen_with(tcp_player *me, int rank, int size, const tw_tcp_options *options)
+{
+    *me = (tcp_player){.rank = rank, .size = size, .seconds = 60};
+    assert_ok(tw_tcp_listen(options, &me->tcp));
+    addresses[rank] = tw_tcp_address(me->tcp);
+}
+
+static inline void begin_all(tcp_player *players, int size, void *play(void *player))
+{
+    for (int r = 0; r < size; r++) assert_int_equal(pthread_create(&players[r].thread, NULL, play, &players[r]), 0);
+}
+
+static inline void join_all(tcp_player *players, int size)
+{
+    for (int r = 0; r < size; r++) pthread_join(players[r].thread, NULL);
+}
+
+#endif
