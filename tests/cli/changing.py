@@ -10,7 +10,7 @@ from support import CommandLineTest, kill_session, run_tests, wait_until
 
 LOCAL = ("--sync", "diloco:every=4")
 TOPK = ("--sync", "diloco:every=4,exchange=topk,density=0.05")
-GOSSIP = ("--sync", "adpsgd-random", "--checkpoint-every", 40)
+GOSSIP = ("--sync", "adpsgd-random", "--checkpoint-every", 200)
 PLAIN = ("--schedule", "constant", "--warmup", 0)
 SELDOM = ("--evaluate-every", 10 ** 6)
 LONG = ("--steps", 10 ** 7)  # such a run ends because its workers leave
@@ -123,7 +123,7 @@ class ChangingTest(CommandLineTest):
     def test_some_may_keep_nothing(self):
         """They take the best weights with the others, and meet where rank 0 does. Without a rate the first are the best."""
         for sync in (("--sync", "diloco:every=3"), GOSSIP):
-            options = (*sync, *PLAIN, "--lr", 0, "--validation", 0.3, "--steps", 3000)
+            options = (*sync, *PLAIN, "--lr", 0, "--validation", 0.3, "--evaluate-every", 10, "--steps", 3000)
             first = self.open_group(*options)
             other, = self.come_to(first, (*options, "--out", "none"))
             self.assertEqual(first.end()[3], other.end()[3])
@@ -136,7 +136,7 @@ class ChangingTest(CommandLineTest):
 
     def assert_survives(self, *options):
         """Four, of whom one is killed, then the one that opened the group; two come to another's address; one leaves."""
-        options = (*options, *SELDOM, "--steps", 6000, "--check-every", 40)
+        options = (*options, *SELDOM, "--steps", 3000, "--check-every", 40)
         first = self.open_group(*options)
         others = self.come_to(first, *3 * [options])
         first.await_size(4)

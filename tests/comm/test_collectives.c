@@ -72,13 +72,14 @@ static void play_allreduce(tw_comm *comm, const void *context)
     tw_comm_destroy(comm);
 }
 
-/* In segments of all lengths: of one value (between two ranks, for there are many of them), such that the last ones are
- * empty on some ranks, and of nearly a chunk. */
+/* In segments of all lengths: of one value (between two ranks), such that the last ones are empty on some ranks, and of
+ * nearly a chunk. Of the short ones there are many, so that they are tried with chunks of unlike lengths alone. */
 static void play_segments(tw_comm *comm, const void *context)
 {
     static const size_t segments[] = {4, 64, 1000, 4096, 65536, 80000};
-    size_t count = 16384 * (size_t)tw_comm_size(comm) + *(const size_t *)context;
-    for (size_t s = tw_comm_size(comm) > 2; s < sizeof segments / sizeof *segments; s++) {
+    size_t more = *(const size_t *)context, count = 16384 * (size_t)tw_comm_size(comm) + more;
+    size_t first = more != 1 ? 2 : tw_comm_size(comm) > 2;
+    for (size_t s = first; s < sizeof segments / sizeof *segments; s++) {
         float *values = fill_values(tw_comm_rank(comm), count, s);
         comm->channel->segment = segments[s];
         CHECK(tw_comm_allreduce(comm, values, count) == TW_OK);
@@ -246,7 +247,7 @@ static void play_allreduce_bytes(tw_comm *comm, const void *context)
     count_allreduce_bytes(comm, TW_F16, 2, count, 0);
     count_allreduce_bytes(comm, TW_BF16, 2, count, 0);
     count_allreduce_bytes(comm, TW_F32, 4, count, 4096);
-    count_allreduce_bytes(comm, TW_F16, 2, count, 100);
+    count_allreduce_bytes(comm, TW_F16, 2, count, 2000);
     tw_comm_destroy(comm);
 }
 
