@@ -36,9 +36,11 @@ void group_end(void)
 {
 }
 
+/* What follows from a size that lies between, threads and the world show. */
 int group_size(int index)
 {
-    return index < MOST ? index + 1 : 0;
+    static const int sizes[] = {1, 2, 3, 5, MOST, 0};
+    return sizes[index];
 }
 
 static void *play(void *argument)
