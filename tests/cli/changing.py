@@ -3,10 +3,9 @@ import contextlib
 import json
 import re
 import signal
-import socket
 
 from gradients import read_tensors
-from support import CommandLineTest, kill_session, run_tests, wait_until
+from support import CommandLineTest, free_place, kill_session, run_tests, wait_until
 
 LOCAL = ("--sync", "diloco:every=4")
 TOPK = ("--sync", "diloco:every=4,exchange=topk,density=0.05")
@@ -14,12 +13,6 @@ GOSSIP = ("--sync", "adpsgd-random", "--checkpoint-every", 200)
 PLAIN = ("--schedule", "constant", "--warmup", 0)
 SELDOM = ("--evaluate-every", 10 ** 6)
 LONG = ("--steps", 10 ** 7)  # such a run ends because its workers leave
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Member:
@@ -80,7 +73,7 @@ class Member:
 class ChangingTest(CommandLineTest):
     def setUp(self):
         super().setUp()
-        self.meeting, self.count = f"127.0.0.1:{free_port()}", 0
+        self.meeting, self.count = free_place(), 0
 
     def come(self, *options, meeting=None):
         self.count += 1
@@ -130,7 +123,7 @@ class ChangingTest(CommandLineTest):
             self.assertTrue(first.said("with the weights of step"), first.path.read_text())
             looks = first.said(r"step (\d+) .*validation")
             self.assertEqual(len(looks), len(set(looks)), first.path.read_text())
-            self.meeting = f"127.0.0.1:{free_port()}"
+            self.meeting = free_place()
 
     # ---- somebody is ----
 

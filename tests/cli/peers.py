@@ -6,7 +6,7 @@ import socket
 import subprocess
 import unittest
 
-from support import PROGRAM, CommandLineTest, needs_mpi, run_tests, seconds_left, under_mpi, wait_until
+from support import PROGRAM, CommandLineTest, free_place, free_port, listens, needs_mpi, run_tests, seconds_left, under_mpi, wait_until
 
 LINK = pathlib.Path(__file__).resolve().parents[2] / "bench" / "link.sh"
 
@@ -42,11 +42,8 @@ class PeersTest(CommandLineTest):
         key, path = self.folder / "key", self.folder / "lines.json"
         key.write_bytes(bytes(range(32)))
         for sealed in ((), ("--seal", "--key-file", key)):
-            with self.subTest(sealed=bool(sealed)), socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                words = ("doctor", "--peers", "--workers", 3, "--json", path, *sealed, "--join",
-                         f"127.0.0.1:{probe.getsockname()[1]}")
-                probe.close()
+            with self.subTest(sealed=bool(sealed)):
+                words = ("doctor", "--peers", "--workers", 3, "--json", path, *sealed, "--join", free_place())
                 done = [self.finish(job) for job in [self.start_program(*words) for _ in range(3)]]
                 self.assertEqual([one.returncode for one in done], [0, 0, 0], [one.stderr for one in done])
                 table, = [one.stdout for one in done if one.stdout]
@@ -77,12 +74,6 @@ class PeersTest(CommandLineTest):
         for link in found["links"]:
             self.assertEqual(link["interface"], "eth0")
             self.assertTrue(50 <= link["mbit_per_second"] <= 110, link)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class LineTest(CommandLineTest):
@@ -173,11 +164,7 @@ class LineTest(CommandLineTest):
         port = free_port()
         words = ("train", "image", "--data", self.data, "--workers", 2, "--join", f"127.0.0.1:{port}", "--steps", 1)
         first = self.start_program(*words)
-
-        def listens():
-            with socket.socket() as probe:
-                return probe.connect_ex(("127.0.0.1", port)) == 0
-        wait_until(listens, "the run listens", first)
+        wait_until(lambda: listens(port), "the run listens", first)
         found, said = self.ask(f"127.0.0.1:{port}", 0)
         self.assertEqual(found["answer"], "accepted")
         self.assertNotIn("up", found)

@@ -9,6 +9,7 @@ import pathlib
 import random
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -58,6 +59,22 @@ def has_stepped(out):
     """Whether the run in that folder has written the metrics of a step."""
     metrics = out / "metrics.jsonl"
     return metrics.exists() and '"step"' in metrics.read_text().partition("\n")[2]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def free_place():
+    """An address of this machine to meet at."""
+    return f"127.0.0.1:{free_port()}"
+
+
+def listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", int(port))) == 0
 
 
 def listening_threads(process):

@@ -17,14 +17,13 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
-from support import MPI_ENVIRONMENT, PROGRAM, kill_session, write_data  # noqa: E402
+from support import MPI_ENVIRONMENT, PROGRAM, free_place, kill_session, write_data  # noqa: E402
 from trials import Fault, make_shared, options_parser, run_trials  # noqa: E402
 
 STEPS = 30
@@ -35,12 +34,6 @@ SYNCHRONOUS = ("allreduce", "dgc:density=0.02", "sdagc:density=0.02", "scalecom"
                "powersgd", "sign", "fp16")
 MEETING = ("dpsgd", "adpsgd-d1")  # a checkpoint is a meeting, which changes the course
 ASYNCHRONOUS = ("adpsgd-random", "adpsgd-fixed", "prague")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Job:
@@ -85,7 +78,7 @@ class JoinedJob:
     def __init__(self, trial, words):
         self.trial = trial
         self.victim = None
-        words = [*words, "--workers", trial.workers, "--join", f"127.0.0.1:{free_port()}"]
+        words = [*words, "--workers", trial.workers, "--join", free_place()]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "THINWIRE_JOIN_SECONDS": str(JOIN_SECONDS)}
         self.processes = [subprocess.Popen([*map(str, words), "--rank", str(rank)], env=environment, text=True,
                                            start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
