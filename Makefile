@@ -4,6 +4,8 @@
 BUILD ?= build
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
+# A test waits half of its time: for processes that start, files that are synced, ranks that were killed.
+TEST_JOBS ?= $(shell expr 2 '*' $(JOBS))
 CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
 
@@ -66,16 +68,16 @@ demo: deps
 # Those labelled slow or extra are left to test-all (tests/CMakeLists.txt).
 test: deps-test
 	@$(MAKE) --no-print-directory build
-	@tools/run-tests $(BUILD) $(JOBS)
+	@tools/run-tests $(BUILD) $(TEST_JOBS)
 
 test-all: deps-test
 	@$(MAKE) --no-print-directory build
-	@tools/run-tests $(BUILD) $(JOBS) all
+	@tools/run-tests $(BUILD) $(TEST_JOBS) all
 
 # The Python package with Debian's PyTorch, which is large: make test leaves out what needs it where it is not there.
 test-python: build
 	@tools/install-packages python3-torch python3-venv mypy
-	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) -R '^python_'
+	@cd $(BUILD) && ctest --output-on-failure -j $(TEST_JOBS) -R '^python_'
 
 # The same with a PyTorch of the registry and the frameworks of the recipes, in a virtual environment in $(BUILD), which is
 # large, and kept. TORCH2 is what pip is to install.
@@ -88,7 +90,7 @@ torch2:
 
 test-torch2: build torch2
 	@cmake -DTHINWIRE_PYTHON=$(abspath $(BUILD))/torch2/bin/python $(BUILD) >/dev/null
-	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) -R '$(TORCH2_TESTS)'; code=$$?; cmake -UTHINWIRE_PYTHON . >/dev/null; exit $$code
+	@cd $(BUILD) && ctest --output-on-failure -j $(TEST_JOBS) -R '$(TORCH2_TESTS)'; code=$$?; cmake -UTHINWIRE_PYTHON . >/dev/null; exit $$code
 
 # The page's examples for Slurm. Its packages are no part of make test, because they bring services, which Debian starts.
 test-slurm: build

@@ -18,8 +18,7 @@ sys.path.insert(0, str(SCRIPT.parent))
 sys.dont_write_bytecode = True
 import compare  # noqa: E402
 
-PROGRAM = """#!/usr/bin/env python3
-import json, os, pathlib, struct, sys
+PROGRAM = f"#!{sys.executable} -SE\n" + """import json, os, pathlib, struct, sys
 words = sys.argv[1:]
 with open(os.environ["CALLS"], "a") as calls:
     print(*words, file=calls)

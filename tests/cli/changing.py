@@ -5,11 +5,11 @@ import re
 import signal
 
 from gradients import read_tensors
-from support import CommandLineTest, free_port, kill_session, run_tests, wait_until
+from support import CommandLineTest, free_place, kill_session, run_tests, wait_until
 
 LOCAL = ("--sync", "diloco:every=4")
 TOPK = ("--sync", "diloco:every=4,exchange=topk,density=0.05")
-GOSSIP = ("--sync", "adpsgd-random", "--checkpoint-every", 40)
+GOSSIP = ("--sync", "adpsgd-random", "--checkpoint-every", 200)
 PLAIN = ("--schedule", "constant", "--warmup", 0)
 SELDOM = ("--evaluate-every", 10 ** 6)
 LONG = ("--steps", 10 ** 7)  # such a run ends because its workers leave
@@ -73,7 +73,7 @@ class Member:
 class ChangingTest(CommandLineTest):
     def setUp(self):
         super().setUp()
-        self.meeting, self.count = f"127.0.0.1:{free_port()}", 0
+        self.meeting, self.count = free_place(), 0
 
     def come(self, *options, meeting=None):
         self.count += 1
@@ -116,14 +116,14 @@ class ChangingTest(CommandLineTest):
     def test_some_may_keep_nothing(self):
         """They take the best weights with the others, and meet where rank 0 does. Without a rate the first are the best."""
         for sync in (("--sync", "diloco:every=3"), GOSSIP):
-            options = (*sync, *PLAIN, "--lr", 0, "--validation", 0.3, "--steps", 3000)
+            options = (*sync, *PLAIN, "--lr", 0, "--validation", 0.3, "--evaluate-every", 10, "--steps", 3000)
             first = self.open_group(*options)
             other, = self.come_to(first, (*options, "--out", "none"))
             self.assertEqual(first.end()[3], other.end()[3])
             self.assertTrue(first.said("with the weights of step"), first.path.read_text())
             looks = first.said(r"step (\d+) .*validation")
             self.assertEqual(len(looks), len(set(looks)), first.path.read_text())
-            self.meeting = f"127.0.0.1:{free_port()}"
+            self.meeting = free_place()
 
     # ---- somebody is ----
 

@@ -74,7 +74,7 @@ class ExportTest(CommandLineTest):
 
     def train_image(self, model):
         run = self.folder / model
-        self.succeed("train", "image", "--data", self.cifar, "--batch", 8, "--steps", 20, "--lr", 0.001, "--model", model,
+        self.succeed("train", "image", "--data", self.cifar, "--batch", 8, "--steps", 3, "--lr", 0.001, "--model", model,
                      "--quiet", "--out", run)
         return run
 

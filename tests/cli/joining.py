@@ -3,12 +3,10 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import unittest
 
-from support import CommandLineTest, free_port, has_stepped, run_tests, wait_until
-
+from support import CommandLineTest, free_place, has_stepped, listens, run_tests, wait_until
 
 DEADLINE = 2  # seconds of silence, in the tests that wait them out
 PATIENT = {"THINWIRE_JOIN_SECONDS": "600"}  # until then, a rank may take as long to start as it likes
@@ -18,7 +16,7 @@ class Joining(CommandLineTest):
     """Processes that meet at a port of this test."""
     def setUp(self):
         super().setUp()
-        self.meeting = f"127.0.0.1:{free_port()}"
+        self.meeting = free_place()
 
     def start_joined(self, *options, workers=3, launcher=(), **env):
         return self.start_program(*self.train_words("--quiet", "--json", "-", "--join", self.meeting, "--workers", workers, *options),
@@ -73,17 +71,16 @@ class JoinTest(Joining):
 
     def test_another_number_of_workers_is_refused(self):
         one = self.start_joined("--steps", 2, workers=2)
-        wait_until(lambda: self.is_listening(), "somebody listens", one)
+        wait_until(self.is_listening, "somebody listens", one)
         self.assert_refused([self.start_joined(workers=3)], 3, "this group has 2 ranks, not 3")
         self.finish_all([one, self.start_joined("--steps", 2, workers=2)])
 
     def is_listening(self):
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", int(self.meeting.split(":")[1]))) == 0
+        return listens(self.meeting.split(":")[1])
 
     def test_a_rank_is_given_once(self):
         one = self.start_joined("--steps", 2, "--rank", 0)
-        wait_until(lambda: self.is_listening(), "somebody listens", one)
+        wait_until(self.is_listening, "somebody listens", one)
         two = self.start_joined("--steps", 2, "--rank", 1), self.start_joined("--steps", 2, "--rank", 1)
         wait_until(lambda: any(job.poll() is not None for job in two), "one is refused")
         refused = [job for job in two if job.poll() is not None]
@@ -171,7 +168,7 @@ class JoinTest(Joining):
             done = [self.finish(job) for job in [self.start_program(*words, "--rank", rank) for rank in (0, 1)]]
             self.assertEqual([one.returncode for one in done], [0, 0], [one.stderr for one in done])
             self.assertIn(said, done[0].stdout + done[0].stderr)
-        self.meeting = f"127.0.0.1:{free_port()}"
+        self.meeting = free_place()
         self.assert_refused([self.start_joined("--rank", 1, workers=2, THINWIRE_JOIN_SECONDS="0.5")], 3, "Connection refused")
         self.meeting = "192.0.2.1:29400"  # nobody's
         self.assert_refused([self.start_joined(workers=2, THINWIRE_JOIN_SECONDS="0.5")], 3, "nobody brought the group together")

@@ -3,11 +3,10 @@ bits; a checkpoint is the whole network, and goes on with any number of stages; 
 import json
 import os
 import signal
-import socket
 import unittest
 
 import asr
-from support import (CommandLineTest, has_stepped, needs_mpi, run_tests, under_mpi, unless_kept, wait_until, write_cifar,
+from support import (CommandLineTest, free_place, has_stepped, needs_mpi, run_tests, under_mpi, unless_kept, wait_until, write_cifar,
                      write_letters)
 
 SAME = ("weights_crc32c", "loss", "train_loss", "steps_skipped", "metric")
@@ -63,9 +62,7 @@ class StagesTest(PipelineTest):
                                                     "--join", meeting, "--rank", rank, *options))
 
     def start_three(self, *options):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            meeting = f"127.0.0.1:{probe.getsockname()[1]}"
+        meeting = free_place()
         return [self.start_joined(*THREE, *options, meeting=meeting, rank=rank) for rank in range(3)]
 
     def test_threads_and_processes_have_the_same_bits(self):

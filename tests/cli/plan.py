@@ -2,19 +2,12 @@
 import json
 import re
 import shlex
-import socket
 import unittest
 
-from support import PROGRAM, CommandLineTest, needs_mpi, run_tests, under_mpi
+from support import PROGRAM, CommandLineTest, free_place, needs_mpi, run_tests, under_mpi
 
 SLOW = "100kbit,1ms"
 ADAM = ("--optimizer", "adamw", "--batch", 4, "--warmup", 4, "--schedule", "constant", "--epochs", 1000)
-
-
-def free_place():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 class PlanTest(CommandLineTest):

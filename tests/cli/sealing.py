@@ -1,10 +1,9 @@
 """--seal: ranks that encrypt and sign what they say to each other."""
 import json
 import os
-import socket
 import unittest
 
-from support import MPI_ENVIRONMENT, PROGRAM, CommandLineTest, needs_mpi, run_tests, under_mpi, wait_until
+from support import MPI_ENVIRONMENT, PROGRAM, CommandLineTest, free_place, free_port, listens, needs_mpi, run_tests, under_mpi, wait_until
 
 HAS_TCP = (PROGRAM.parent / "libthinwire_tcp.so").exists()
 HAS_SEAL = (PROGRAM.parent / "libthinwire_sealed.so").exists()
@@ -23,10 +22,7 @@ class SealingTest(CommandLineTest):
 
     @unittest.skipUnless(HAS_TCP, "needs libthinwire_tcp")
     def test_sealed_processes_equal_threads(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            meeting = f"127.0.0.1:{probe.getsockname()[1]}"
-        words = self.train_words("--quiet", "--json", "-", "--steps", 4, "--workers", 2, "--join", meeting, "--seal",
+        words = self.train_words("--quiet", "--json", "-", "--steps", 4, "--workers", 2, "--join", free_place(), "--seal",
                                  "--key-file", self.make_key("key"))
         done = [self.finish(job) for job in [self.start_program(*words) for _ in range(2)]]
         self.assertEqual([one.returncode for one in done], [0, 0], [one.stderr for one in done])
@@ -37,17 +33,11 @@ class SealingTest(CommandLineTest):
     def test_a_seal_on_one_side_only_is_named_on_both(self):
         """Neither drops its seal, and neither side has to guess."""
         for seals in (["--seal"], []):
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port = probe.getsockname()[1]
+            port = free_port()
             words = self.train_words("--quiet", "--steps", 2, "--workers", 2, "--join", f"127.0.0.1:{port}",
                                      "--key-file", self.make_key(f"key{len(seals)}"))
             first = self.start_program(*words, "--rank", 0, *seals)
-
-            def is_listening():
-                with socket.socket() as probe:
-                    return probe.connect_ex(("127.0.0.1", port)) == 0
-            wait_until(is_listening, "somebody listens", first)
+            wait_until(lambda: listens(port), "somebody listens", first)
             other = self.run_program(*words, *([] if seals else ["--seal"]))
             sentence = "seal on all ranks or on none (--seal)"
             self.assertEqual((other.returncode, len(other.stderr.splitlines())), (3, 1), other.stderr)

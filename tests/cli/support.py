@@ -21,9 +21,10 @@ sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent / "support
 PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
 SIDE, TRAIN, TEST = 12, 192, 50
 
-# Ranks of one machine need no TCP, whose lack of a usable network Open MPI 5 reports on stderr.
+# Ranks of one machine need no TCP, whose lack of a usable network Open MPI 5 reports on stderr; nor libfabric, which Open
+# MPI 4 takes a second to begin and another to end once TCP is left out.
 # Without /sys, as in a root that a person changed to, hwloc complains on stderr unless its errors are hidden.
-MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "^tcp",
+MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "^tcp,ofi",
                    "HWLOC_HIDE_ERRORS": "2"}
 HAS_MPI = shutil.which("mpirun") and (PROGRAM.parent / "libthinwire_mpi.so").exists()
 
@@ -35,6 +36,16 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def free_place():
+    """An address of this machine to meet at."""
+    return f"127.0.0.1:{free_port()}"
+
+
+def listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", int(port))) == 0
 
 
 def seconds_left():

@@ -1,5 +1,5 @@
 /* group_ranks.h - what groups share whose ranks are threads of this process. Whoever includes it says how large a group
- * may be, MOST, and how its ranks come together. */
+ * may be, MOST, and which SIZES are tried where not all are, and how its ranks come together. */
 #ifndef TEST_GROUP_RANKS_H
 #define TEST_GROUP_RANKS_H
 
@@ -31,7 +31,12 @@ void group_end(void)
 
 int group_size(int index)
 {
+#ifdef SIZES
+    static const int sizes[] = {SIZES, 0};
+    return sizes[index];
+#else
     return index < MOST ? index + 1 : 0;
+#endif
 }
 
 static void *play(void *argument)

@@ -1,6 +1,7 @@
 /* Ranks as threads of this process that see each other over sockets of the loopback. STREAMS connections to each. With
  * BEHIND all but the second cannot be called, and talk to each other through that one. */
 enum { MOST = 9 };
+#define SIZES 1, 2, 3, 5, MOST /* what follows from a size that lies between, threads and the world show */
 #include "group_ranks.h"
 
 #include <thinwire/thinwire_tcp.h>

@@ -103,14 +103,14 @@ static void allreduce_is_the_sum_in_rank_order(tw_comm *comm, size_t count)
     }
 }
 
-/* In segments of all lengths: of one value (between two ranks, for there are many of them), such that the last ones are
- * empty on some ranks, and of nearly a chunk. */
+/* In segments of all lengths: of one value (between two ranks), such that the last ones are empty on some ranks, and of
+ * nearly a chunk. Of the short ones there are many, so that they are tried with chunks of unlike lengths alone. */
 static void segments_change_no_sum(tw_comm *comm, size_t count)
 {
     static const size_t segments[] = {4, 64, 1000, 4096, 65536, 80000};
-    size_t ranks = (size_t)tw_comm_size(comm);
-    for (count = 16384 * ranks; count < 16384 * ranks + 3; count++)
-        for (size_t s = ranks > 2; s < sizeof segments / sizeof *segments; s++) {
+    size_t ranks = (size_t)tw_comm_size(comm), even = 16384 * ranks;
+    for (count = even; count < even + 3; count++)
+        for (size_t s = count != even + 1 ? 2 : ranks > 2; s < sizeof segments / sizeof *segments; s++) {
             float *values = fill_values(tw_comm_rank(comm), count, s);
             comm->channel->segment = segments[s];
             CHECK(tw_comm_allreduce(comm, values, count) == TW_OK);
@@ -246,7 +246,7 @@ static void allreduce_sends_what_a_ring_sends(tw_comm *comm, size_t count)
     count_allreduce_bytes(comm, TW_F16, 2, count, 0);
     count_allreduce_bytes(comm, TW_BF16, 2, count, 0);
     count_allreduce_bytes(comm, TW_F32, 4, count, 4096);
-    count_allreduce_bytes(comm, TW_F16, 2, count, 100);
+    count_allreduce_bytes(comm, TW_F16, 2, count, 2000);
 }
 
 /* A packet's length and content tell its sender and round; every third is empty. */

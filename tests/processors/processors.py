@@ -99,7 +99,7 @@ class Nehalem(X86, unittest.TestCase):
 
 class Haswell(X86, unittest.TestCase):
     """AVX2, and no AVX-512."""
-    emulator, level, env = ("qemu-x86_64", "-cpu", "Haswell"), "avx2", {"THINWIRE_TEST_STRIDE": "7"}
+    emulator, level, env = ("qemu-x86_64", "-cpu", "Haswell"), "avx2", {"THINWIRE_TEST_STRIDE": "11"}
 
 
 class Lacking(X86, unittest.TestCase):

@@ -23,7 +23,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
-from support import MPI_ENVIRONMENT, PROGRAM, free_port, kill_session, write_data  # noqa: E402
+from support import MPI_ENVIRONMENT, PROGRAM, free_place, kill_session, write_data  # noqa: E402
 from trials import Fault, make_shared, options_parser, run_trials  # noqa: E402
 
 STEPS = 30
@@ -78,7 +78,7 @@ class JoinedJob:
     def __init__(self, trial, words):
         self.trial = trial
         self.victim = None
-        words = [*words, "--workers", trial.workers, "--join", f"127.0.0.1:{free_port()}"]
+        words = [*words, "--workers", trial.workers, "--join", free_place()]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "THINWIRE_JOIN_SECONDS": str(JOIN_SECONDS)}
         self.processes = [subprocess.Popen([*map(str, words), "--rank", str(rank)], env=environment, text=True,
                                            start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
