@@ -88,6 +88,8 @@ class EqualityTest(unittest.TestCase):
 
     def test_with_channels_last(self):
         self.assert_bit_equal(2, [EVERYTHING, *SCHEMES[:2]], "channels_last")
+        rows, _ = _parameters.table_of(models.small().to(memory_format=torch.channels_last))
+        self.assertEqual(_parameters.orders_of(rows), {"0.weight": [0, 2, 3, 1]})
 
     def test_with_many_small_buckets(self):
         self.assert_bit_equal(2, [EVERYTHING, *SCHEMES[:2]], bucket_cap_mb=0.01, gradient_as_bucket_view=False)

@@ -38,6 +38,7 @@ tw_status tw_reducer_hand_over(tw_reducer *reducer, float *const *gradients)
     hand self = {reducer, gradients};
     TW_TRY(tw_reducer_need(reducer));
     TW_TRY(tw_need(gradients, "gradients"));
+    for (size_t i = 0; i < reducer->count; i++) TW_TRY(tw_need(gradients[i], "gradients"));
     if (tw_reducer_momentum(reducer, NULL) > 0)
         return tw_fail(TW_ERROR_UNSUPPORTED, "the scheme has moments of its own, and what it holds is no gradient");
     return tw_reducer_visit_state(reducer, hand_over_one, &self);

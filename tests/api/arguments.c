@@ -134,6 +134,8 @@ static void test_what_is_out_of_range(void **state)
     assert_null(tw_outers_summary(SIZE_MAX));
     assert_refused(tw_outer_set_weight(outer, -1), "-1");
     assert_refused(tw_outer_set_weight(outer, NAN), "nan");
+    assert_refused(tw_outer_set_weight(outer, 1e-10), "1e-10");
+    assert_refused(tw_outer_set_weight(outer, 1e10), "1e+10");
     assert_string_equal(tw_outer_plan(outer, 1), "");
     assert_int_equal(tw_schemes_floor_bytes(tw_schemes_count()), 0);
     assert_int_equal(tw_gossips_is_synchronous(tw_gossips_count()), 0);

@@ -53,7 +53,7 @@ def nothings(name):
             yield place, argument, function()
         elif "*" in kind or array:
             yield place, argument, None
-        if kind.replace("const ", "").strip() == "float *const *":
+        if kind.replace("const ", "").strip() == "float **":
             yield place, argument, (ctypes.c_void_p * 1)()
 
 

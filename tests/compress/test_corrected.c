@@ -162,6 +162,51 @@ static void the_rate_is_not_dgcs_concern(void **state)
     pair_destroy(&p);
 }
 
+/* A rate that was told before the state was saved, and meets a residual only afterwards, need not be told again. */
+static void check_rate_is_kept(const char *spec, const float *rates)
+{
+    pair p;
+    pair_create(&p, spec);
+    for (int k = 0; k < 2; k++) {
+        tw_scheme *scheme = p.group[k].scheme[0];
+        assert_int_equal(tw_scheme_set_rate(scheme, 1), TW_OK);
+        pair_step(&p, k, 0);
+        assert_int_equal(rates ? tw_scheme_set_rates(scheme, rates) : tw_scheme_set_rate(scheme, 0.1F), TW_OK);
+    }
+    assert_int_equal(loopback_restart(&p.group[1], spec, table, TENSORS), TW_OK);
+    for (int k = 0; k < 2; k++) pair_step(&p, k, 1);
+    assert_pair_agrees(&p);
+    pair_destroy(&p);
+}
+
+static void a_rate_just_told_is_kept(void **state)
+{
+    (void)state;
+    static const float rates[TENSORS] = {0.1F, 0.3F, 0.7F};
+    check_rate_is_kept("dgc:density=0.01,warmup_steps=0,revision=rate", NULL);
+    check_rate_is_kept("sdagc:density=0.01,warmup_steps=0", NULL);
+    check_rate_is_kept("sdagc:density=0.01,warmup_steps=0", rates);
+}
+
+/* A schedule that ends at nothing blows no residual up, and one that begins there forgets none. */
+static void a_rate_scales_by_1024_at_most(void **state)
+{
+    (void)state;
+    static const float rates[2][2] = {{0x1p-10F, 1e-9F}, {0x1p10F, 1e9F}};
+    for (int way = 0; way < 2; way++) {
+        pair p;
+        pair_create(&p, "sdagc:density=0.01,warmup_steps=0");
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(tw_scheme_set_rate(p.group[k].scheme[0], 1), TW_OK);
+            pair_step(&p, k, 0);
+            assert_int_equal(tw_scheme_set_rate(p.group[k].scheme[0], rates[way][k]), TW_OK);
+            pair_step(&p, k, 1);
+        }
+        assert_pair_agrees(&p);
+        pair_destroy(&p);
+    }
+}
+
 enum { KEYS = 2 * 2 * 2 * 2 * TW_ROUNDING_USES };
 
 static size_t find_key(const tw_noise *keys, size_t count, const tw_noise *key)
@@ -192,6 +237,8 @@ int main(void)
         cmocka_unit_test(small_tensors_keep_their_momentum),
         cmocka_unit_test(dense_steps_keep_their_momentum),
         cmocka_unit_test(the_rate_is_not_dgcs_concern),
+        cmocka_unit_test(a_rate_just_told_is_kept),
+        cmocka_unit_test(a_rate_scales_by_1024_at_most),
         cmocka_unit_test(no_two_roundings_share_their_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -376,34 +376,50 @@ static void test_the_rate_grows_by_fours(void **state)
 
 /* ---- what must be refused ---------------------------------------------------------------------------------------- */
 
-static unsigned char last_byte;
+static size_t from_the_end;
+static unsigned char instead;
 
-static void replace_last_byte(void *packets[], size_t sizes[], int size)
+static void replace_byte(void *packets[], size_t sizes[], int size)
 {
     (void)size;
-    ((unsigned char *)packets[0])[sizes[0] - 1] = last_byte;
+    ((unsigned char *)packets[0])[sizes[0] - from_the_end] = instead;
     loopback_seal(packets[0], sizes[0]);
 }
 
-/* One chunk of 20 where 100 could be: every position from 20 on, and the bit that fills the byte, is refused. */
+/* A step of one chunk of 20 where 100 could be, whose packet ends with an exponent and a position. */
+static tw_status step_with(size_t at, int value, float gradient[20])
+{
+    static const tw_tensor only = {"short", 2, {4, 5}};
+    float **rank = &gradient;
+    loopback group;
+    int skipped;
+    for (int i = 0; i < 20; i++) gradient[i] = (float)i + 1;
+    assert_int_equal(
+        loopback_create(&group, "scalecom:min_elements=1,rates=short@100,beta=1,warmup_steps=0", &only, 1, 1), TW_OK);
+    from_the_end = at;
+    instead = (unsigned char)value;
+    tw_status status = loopback_step(&group, &rank, -1, replace_byte, &skipped);
+    loopback_destroy(&group);
+    return status;
+}
+
+/* Every position from 20 on, and the bit that fills the byte, is refused. */
 static void test_positions_stay_inside_their_chunk(void **state)
 {
     (void)state;
-    static const tw_tensor only = {"short", 2, {4, 5}};
-    float gradient[20], *tensor = gradient, **rank = &tensor;
+    float gradient[20];
     for (int value = 0; value < 256; value++) {
-        loopback group;
-        int skipped;
-        for (int i = 0; i < 20; i++) gradient[i] = (float)i + 1;
-        assert_int_equal(
-            loopback_create(&group, "scalecom:min_elements=1,rates=short@100,beta=1,warmup_steps=0", &only, 1, 1),
-            TW_OK);
-        last_byte = (unsigned char)value;
-        assert_int_equal(loopback_step(&group, &rank, -1, replace_last_byte, &skipped),
-                         value < 20 ? TW_OK : TW_ERROR_PACKET);
+        assert_int_equal(step_with(1, value, gradient), value < 20 ? TW_OK : TW_ERROR_PACKET);
         for (int i = 0; value < 20 && i < 20; i++) assert_true(gradient[i] == (i == value ? (float)i + 1 : 0));
-        loopback_destroy(&group);
     }
+}
+
+static void test_exponents_stay_where_floats_are(void **state)
+{
+    (void)state;
+    float gradient[20];
+    for (int value = -128; value < 128; value++)
+        assert_int_equal(step_with(2, value, gradient), abs(value) <= 120 ? TW_OK : TW_ERROR_PACKET);
 }
 
 static void test_rates_must_make_sense(void **state)
@@ -443,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_the_default_is_a_hundred_times_smaller),
         cmocka_unit_test(test_the_rate_grows_by_fours),
         cmocka_unit_test(test_positions_stay_inside_their_chunk),
+        cmocka_unit_test(test_exponents_stay_where_floats_are),
         cmocka_unit_test(test_rates_must_make_sense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

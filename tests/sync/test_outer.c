@@ -198,6 +198,23 @@ static void test_diloco_on_quadratics(void **state)
     check_rounds("diloco:every=4,outer_lr=0.4,outer_momentum=0.9", 4, 1, 0.1, (double[]){2, -1}, golden3, 3);
 }
 
+/* Where there is nothing to give but zeros the momentum coasts, by -lr * momentum^2 * v. */
+static void stand_still(actor *self, int step)
+{
+    if (step < 2) descend(self, step);
+}
+
+static void test_momentum_coasts(void **state)
+{
+    (void)state;
+    scene all = quadratic("diloco:every=2,outer_lr=0.5,outer_momentum=0.8", 4, 1, 0.5, (double[]){0, 0});
+    all.move = stand_still;
+    play_well(&all);
+    const double v = 1 - 0.25, first = 1 - 0.5 * (v + 0.8 * v);
+    assert_near(all.actors[0].history[1][0], first, 1e-6);
+    assert_near(all.actors[0].history[3][0], first - 0.5 * 0.8 * 0.8 * v, 1e-6);
+}
+
 /* Heavy ball: without Nesterov's look ahead the step is v. */
 static void test_heavy_ball(void **state)
 {
@@ -834,6 +851,21 @@ static void test_all_ranks_have_the_same_bits(void **state)
 
 /* ---- ranks that are unlike --------------------------------------------------------------------------------------- */
 
+/* Weights of 3 and 1 are three ranks like the first and one like the second. */
+static void test_weights(void **state)
+{
+    (void)state;
+    scene all = quadratic("diloco:every=4,outer_lr=0.4,outer_momentum=0.9", 12, 1, 0.1, (double[]){2, -1}), many = all;
+    all.between = weigh;
+    all.tilt[0] = 3;
+    all.tilt[1] = 1;
+    many.ranks = 4;
+    for (int r = 0; r < 4; r++) many.centre[r][0] = many.centre[r][1] = r < 3 ? 2 : -1;
+    play_both(&all, &many);
+    assert_near(all.actors[0].shared[0], many.actors[0].shared[0], 2e-6);
+    assert_true(fabs(all.actors[0].shared[0] - 0.569) > 0.1); /* where both count alike */
+}
+
 /* The mean is over those that still have something; a second implementation counts rounds by hand. */
 static void test_ranks_that_stop_early(void **state)
 {
@@ -1363,6 +1395,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_diloco_on_quadratics),
+        cmocka_unit_test(test_momentum_coasts),
         cmocka_unit_test(test_heavy_ball),
         cmocka_unit_test(test_streaming_on_quadratics),
         cmocka_unit_test(test_fragments_without_a_tensor),
@@ -1387,6 +1420,7 @@ int main(void)
         cmocka_unit_test(test_local_takes_the_mean),
         cmocka_unit_test(test_one_worker_looks_ahead),
         cmocka_unit_test(test_all_ranks_have_the_same_bits),
+        cmocka_unit_test(test_weights),
         cmocka_unit_test(test_a_weight_of_0),
         cmocka_unit_test(test_weights_that_change_do_not_scale_what_is_held_back),
         cmocka_unit_test(test_ranks_that_stop_early),

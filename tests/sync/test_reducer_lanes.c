@@ -116,8 +116,8 @@ static void test_the_first_message_has_the_line_to_itself(void **state)
     }
 }
 
-/* Everything is submitted at once, so all of the step's time is either in the codec or on the wire alone; and a world is
- * the same every time. */
+/* Everything is submitted at once, so all of the step's time is either in the codec or on the wire alone; and a world
+ * is the same every time. */
 static void test_seconds_add_up(void **state)
 {
     (void)state;
@@ -135,7 +135,8 @@ static void test_seconds_add_up(void **state)
     }
 }
 
-/* How many messages there are: they are what is submitted and coded one after the other. And how many lanes they take. */
+/* How many messages there are: they are what is submitted and coded one after the other. And how many lanes they take.
+ */
 static size_t count_messages(const char *spec, const tw_tensor *tensors, size_t count, int *lanes)
 {
     tw_comm *comm;

@@ -1,4 +1,4 @@
-/* wire.h - something between a comm and its transport: it is told before anything is asked of the transport, and changes
+/* wire.h - something between a comm and its transport: it hears before anything is asked of the transport, and changes
  * one of the messages that the rank receives. */
 #ifndef TEST_WIRE_H
 #define TEST_WIRE_H

@@ -114,8 +114,8 @@ static void buffers_are_tables_of_tensors(void **state)
     }
 }
 
-/* The gradient that leaves the moments as they are: the same each time for Adam, whose corrected moments are then it and
- * its square; and for SGD what its buffer loses. */
+/* The gradient that leaves the moments as they are: the same each time for Adam, whose corrected moments are then it
+ * and its square; and for SGD what its buffer loses. */
 static void steady_gradient(optimiser *o, const optimiser_settings *s, float gradient[2])
 {
     optimiser_buffer buffers[OPTIMISER_BUFFERS];
@@ -241,6 +241,19 @@ static void adam_follows_the_papers(void **state)
                 assert_float_equal(w[1], expected_adam(&settings, 0, 0.125, 1), 1e-6);
                 optimiser_destroy(o);
             }
+}
+
+/* It shows beside gradients as small as it is. */
+static void epsilon_is_the_published_one(void **state)
+{
+    (void)state;
+    const float w[2] = {1, 1};
+    float steps[2] = {0, -3e-8f}; /* the first decays, too */
+    optimiser *o;
+    assert_ok(optimiser_create(&kinds[3], tensors, 2, &o));
+    optimiser_propose(o, 1, w, steps);
+    assert_float_equal(steps[1], 0.75, 1e-4);
+    optimiser_destroy(o);
 }
 
 /* ---- Muon -------------------------------------------------------------------------------------------------------- */
@@ -393,6 +406,7 @@ int main(void)
         cmocka_unit_test(without_momentum_nothing_is_foreseen),
         cmocka_unit_test(muon_needs_a_matrix),
         cmocka_unit_test(adam_follows_the_papers),
+        cmocka_unit_test(epsilon_is_the_published_one),
         cmocka_unit_test(muon_makes_singular_values_one),
         cmocka_unit_test(muon_takes_matrices_between_layers),
         cmocka_unit_test(muon_follows_its_recursion),

@@ -265,14 +265,22 @@ static void files_that_do_not_belong_are_refused(void **state)
 {
     small_run run;
     char first[CHECKPOINT_PATH], last[CHECKPOINT_PATH], folder[FOLDER_PATH];
+    tw_state *other;
     small_run_begin(&run, *state, "cnn");
     run.settings.batch = 2;
     free(go_on(&run, 4, NULL, 6));
     snprintf(folder, sizeof folder, "%s/checkpoints/step-00000006", run.settings.out);
-    assert_int_equal(unlink(folder_worker(folder, 3, last)), 0);
+    assert_ok(tw_state_load(folder_worker(folder, 3, last), &other));
+    assert_int_equal(unlink(last), 0);
     refuse(&run, TW_ERROR_IO, "worker-3.safetensors is missing");
     assert_int_equal(link(folder_worker(folder, 2, first), last), 0);
     refuse(&run, TW_ERROR_STATE, "does not belong to the model.safetensors beside it: its rank is 2, it should be 3");
+    assert_int_equal(unlink(last), 0);
+    assert_ok(tw_state_put(other, "step", TW_U64, 1, (size_t[]){1}, &(uint64_t){5}));
+    assert_ok(checksum_put(other));
+    assert_ok(tw_state_save(other, last));
+    refuse(&run, TW_ERROR_STATE, "worker-3.safetensors is of step 5, the model beside it of step 6");
+    tw_state_destroy(other);
     small_run_end(&run);
 }
 
