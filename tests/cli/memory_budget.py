@@ -7,7 +7,7 @@ import asr
 import w2v_bert
 from support import CommandLineTest, run_tests, unless_kept, write_cifar, write_letters
 
-SHARES = (2, 10)
+SHARES = (2, 4, 10)
 SAME = ("weights_crc32c", "loss", "train_loss", "steps_skipped", "metric")
 
 
