@@ -41,6 +41,7 @@ typedef struct tw_kernels {
     void (*divide)(float *x, float a, size_t n);
     /* A step along the velocity: v = m*v + g; g = v, or with nesterov m*v + g. */
     void (*velocity)(float *v, float *g, size_t n, float m, int nesterov);
+
     /* The three below also list what stands out: for every i in ascending order with |v[i]| > threshold (the new v),
      * index gets first + i and value gets v[i]. index and value have room for n. Returns how many. Where they read a
      * gradient they leave zeros in it: the sums of what is sent are added up there. Unless `done` is NULL they stop

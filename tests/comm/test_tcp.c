@@ -1052,6 +1052,26 @@ static void a_small_message_follows_an_offer_that_was_taken_back(void **state)
     tcp_peer_destroy(&receiver);
 }
 
+/* It goes with the connection, while frames of it are under way; the frames of other channels are looked for after it. */
+static void what_was_taken_back_ends_with_its_connection(void **state)
+{
+    (void)state;
+    tcp_peer peer;
+    tcp_flow *older = begin_alone(&peer), *newer;
+    assert_int_equal(tcp_flow_of(&peer, 1, &newer), TW_OK);
+    tcp_stream *stream = peer.stream = calloc(1, sizeof *stream);
+    *stream = (tcp_stream){.peer = &peer, .fd = -1, .out_count = 2};
+    peer.streams = 1;
+    tcp_request *back = post_alone(&peer, newer, SMALL), *waits = post_alone(&peer, older, SMALL);
+    for (int i = 0; i < stream->out_count; i++) assert_true(tcp_outbox_next(&peer, 0, &stream->out[i]));
+    tcp_outbox_withdraw(back);
+    tcp_peer_fail(&peer, TW_ERROR_PEER, "it is over");
+    assert_int_equal(waits->outcome, TCP_FAILED);
+    for (int i = 0; i < 2; i++) assert_null(stream->out[i].message);
+    free(waits);
+    tcp_peer_destroy(&peer);
+}
+
 static void too_many_channels_are_told_so(void **state)
 {
     (void)state;
@@ -1297,6 +1317,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_destroy_loses_is_told, pair_up, part),
         cmocka_unit_test_setup_teardown(reducers_that_are_gone_leave_no_flows, pair_up, part),
         cmocka_unit_test_setup_teardown(what_was_never_received_meets_no_later_channel, pair_up, part),
+        cmocka_unit_test(what_was_taken_back_ends_with_its_connection),
         cmocka_unit_test(too_many_channels_are_told_so),
         cmocka_unit_test(what_a_letter_says_is_printable),
         cmocka_unit_test(an_end_is_told_once),

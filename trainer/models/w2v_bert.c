@@ -218,11 +218,6 @@ tw_status w2v_bert_initialise(w2v_bert *m, uint64_t seed)
     return nn_table_initialise(&m->frozen_table, seed ^ 0x9e3779b97f4a7c15u, m->buffers.values);
 }
 
-double w2v_bert_hidden_share(const w2v_bert_config *config)
-{
-    return 1.0 - pow(1.0 - config->mask_probability, (double)config->mask_span);
-}
-
 /* ---- both ways ---- */
 
 /* One call on its way through the model. */

@@ -66,8 +66,6 @@ const parameter_set *w2v_bert_buffers(const w2v_bert *m);
 tw_status w2v_bert_initialise(w2v_bert *m, uint64_t seed);
 /* Has a pager bring in layers before they are used, from before their first values on: see nn_table_page. */
 tw_status w2v_bert_page(w2v_bert *m, pager *by);
-/* The share of rows that are hidden, far from a crop's beginning: 1 - (1 - p)^span. */
-double w2v_bert_hidden_share(const w2v_bert_config *config);
 
 typedef struct w2v_bert_batch {
     nn_rows crops;         /* in frames */

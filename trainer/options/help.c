@@ -1,6 +1,5 @@
 /* The page behind --help, made from the rows. */
 #include <math.h>
-#include <string.h>
 
 #include "options.h"
 #include "page_text.h"

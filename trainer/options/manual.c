@@ -1,5 +1,4 @@
 /* The page of man, made from the rows. */
-#include <string.h>
 
 #include "options.h"
 #include "value.h"

@@ -5,7 +5,6 @@
 #include "json_file.h"
 #include "regular_file.h"
 #include "summary.h"
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 

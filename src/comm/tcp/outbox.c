@@ -357,8 +357,11 @@ static void fail_under_way(tcp_flow *flow)
     tcp_peer *peer = flow->peer;
     for (int s = 0; s < peer->streams; s++)
         for (int i = 0; i < peer->stream[s].out_count; i++) {
-            tcp_request *send = peer->stream[s].out[(peer->stream[s].out_first + i) % TCP_BATCH].message;
-            if (!send || send->flow != flow || --send->frames || send->given < send->size) continue;
+            tcp_outgoing *frame = &peer->stream[s].out[(peer->stream[s].out_first + i) % TCP_BATCH];
+            tcp_request *send = frame->message;
+            if (!send || send->flow != flow) continue;
+            frame->message = NULL; /* it may be freed before the other flows look here */
+            if (--send->frames || send->given < send->size) continue;
             outbox_finish(send, TCP_FAILED);
         }
 }

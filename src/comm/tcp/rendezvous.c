@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <math.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
