@@ -66,5 +66,7 @@ class Programs:
         for program in self.readers:
             program.kill()
             program.wait()
+            for reader in self.readers[program]:
+                reader.join(self.seconds)
             for pipe in (program.stdin, program.stdout, program.stderr):
                 pipe.close()

@@ -59,6 +59,9 @@ def main():
     for model in options.models:
         if model not in MODELS:
             parser.error(f"{model}: want one of {', '.join(MODELS)}")
+        program = words_of(options, model)[0][0]
+        if not program.exists():
+            parser.error(f"{program} is not there: cmake --build build --target {program.name}")
     print(json.dumps({"threads": 1, "results": [compared(options, model) for model in options.models]}, indent=1))
 
 

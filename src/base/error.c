@@ -9,7 +9,7 @@ static _Thread_local char text[1024];
 
 tw_status tw_fail(tw_status status, const char *format, ...)
 {
-    char next[sizeof text];
+    char next[sizeof text] = "";
     va_list args;
     if (!format) return tw_fail(status, "%s", tw_status_sentence(status));
     va_start(args, format);
