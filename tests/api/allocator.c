@@ -206,25 +206,21 @@ static void not_whole(void)
 
 static void test_everything_comes_from_it_and_goes_back(void **state)
 {
-    (void)state;
     in_a_child(everything);
 }
 
 static void test_each_block_may_be_refused(void **state)
 {
-    (void)state;
     in_a_child(each_refused);
 }
 
 static void test_it_is_set_before_anything_is_allocated(void **state)
 {
-    (void)state;
     in_a_child(too_late);
 }
 
 static void test_it_has_both_functions_and_a_size(void **state)
 {
-    (void)state;
     in_a_child(not_whole);
 }
 

@@ -29,7 +29,6 @@ static tw_world *world;
 
 static int make_all(void **state)
 {
-    (void)state;
     const tw_world_options options = {.struct_size = sizeof options, .workers = 1};
     assert_ok(tw_comm_create_threads(1, &comm));
     assert_ok(tw_reducer_create(comm, "topk", table, 1, &reducer));
@@ -46,7 +45,6 @@ static int make_all(void **state)
 
 static int free_all(void **state)
 {
-    (void)state;
     tw_world_destroy(world);
     tw_scheme_destroy(scheme);
     tw_state_destroy(saved);
@@ -68,7 +66,6 @@ static void no_worker(void *context, int rank, tw_comm *own)
 
 static void test_what_is_out_of_range(void **state)
 {
-    (void)state;
     tw_comm *group[2] = {NULL};
     tw_scheme *made = NULL;
     tw_state_entry entry;
@@ -217,7 +214,6 @@ static void check_sizes(ask question, size_t size)
 
 static void test_answers_of_any_size(void **state)
 {
-    (void)state;
     check_sizes(ask_reducer, sizeof(tw_reducer_counts));
     check_sizes(ask_gossip, sizeof(tw_gossip_counts));
     check_sizes(ask_outer, sizeof(tw_outer_counts));
@@ -230,7 +226,6 @@ static void test_answers_of_any_size(void **state)
 /* Of options that the caller does not know the library takes what 0 means. */
 static void test_options_of_any_size(void **state)
 {
-    (void)state;
     struct {
         tw_world_options known;
         double later[4];
@@ -256,7 +251,6 @@ static void test_options_of_any_size(void **state)
 /* Of a scheme of the library's own, whose inside is nobody's: it answers what any scheme does. */
 static void test_what_a_scheme_may_ask(void **state)
 {
-    (void)state;
     tw_scheme *other;
     size_t sides[TW_MAX_DIMS] = {9, 9, 9};
     uint32_t index[COUNT];

@@ -8,7 +8,6 @@ tw_status tw_transport_open(tw_comm **comm);
 
 static void test_mpi(void **state)
 {
-    (void)state;
     assert_fails(tw_comm_create_mpi(MPI_COMM_WORLD, NULL), TW_ERROR_ARGUMENT, "comm");
     assert_fails(tw_transport_open(NULL), TW_ERROR_ARGUMENT, "comm");
 }

@@ -5,7 +5,6 @@
 
 static void test_members(void **state)
 {
-    (void)state;
     tw_members *members = NULL;
     tw_comm *comm = NULL;
     tw_generation generation = {.struct_size = 3};
@@ -23,7 +22,6 @@ static void test_members(void **state)
 /* One that demands something of which this library has not heard is not served without it. */
 static void test_options_of_any_size(void **state)
 {
-    (void)state;
     tw_tcp *tcp = NULL;
     tw_comm *comm = NULL;
     static const size_t wrong[] = {0, 1, sizeof(size_t) + 1, 1032, SIZE_MAX};

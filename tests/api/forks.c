@@ -230,7 +230,6 @@ static void play(void *players, int rank, tw_comm *comm)
 
 static void test_a_child_leaves_its_parent_alone(void **state)
 {
-    (void)state;
 #ifdef TSAN
     skip(); /* it does not allow threads in the child of a process with threads */
 #else
@@ -251,7 +250,6 @@ static void count_call(void *self)
 /* What a transport shares with its peers is the parent's: here a count that both processes see. */
 static void test_a_child_does_not_touch_the_transport(void **state)
 {
-    (void)state;
     int *calls = mmap(NULL, sizeof *calls, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), status;
     assert_ptr_not_equal(calls, MAP_FAILED);
     tw_transport_ops ops = HOLLOW(count_call);
@@ -273,7 +271,6 @@ static void test_a_child_does_not_touch_the_transport(void **state)
 
 static void test_schemes_by_hand_work_on_in_the_child(void **state)
 {
-    (void)state;
     float gradient[COUNT] = {0}, *buffers[] = {gradient};
     tw_scheme *scheme;
     tw_round round = {0};
@@ -326,7 +323,6 @@ static void *load(void *status)
 /* The thread that holds the list of schemes is not in the child. */
 static void test_a_fork_while_a_plugin_loads(void **state)
 {
-    (void)state;
 #ifdef TSAN
     skip(); /* it takes the lock for held for ever */
 #else

@@ -19,7 +19,6 @@ static int anything;
 /* The numbers are in programs that were compiled long ago. */
 static void test_statuses_keep_their_numbers(void **state)
 {
-    (void)state;
     static const char *const names[] = {"TW_OK",
                                         "TW_ERROR_ARGUMENT",
                                         "TW_ERROR_SPEC",
@@ -42,7 +41,6 @@ static void test_statuses_keep_their_numbers(void **state)
 /* A name says whether it is an error, and so does the function, of statuses that are still to come, too. */
 static void test_what_is_an_error_is_called_so(void **state)
 {
-    (void)state;
 #define CHECK_NAME(name, value, sentence)                                                                              \
     assert_int_equal(tw_status_is_error(name), strncmp(#name, "TW_ERROR_", 9) == 0);                                   \
     assert_true(strlen(tw_status_sentence(name)) > 0);
@@ -55,7 +53,6 @@ static void test_what_is_an_error_is_called_so(void **state)
 
 static void test_tensors_have_nothing_in_their_room(void **state)
 {
-    (void)state;
     const float *starts[] = {values};
     for (int slot = 0; slot < 2; slot++) {
         tw_tensor table[] = {{.name = "w", .dims = 1, .shape = {COUNT}}};
@@ -77,7 +74,6 @@ static void test_tensors_have_nothing_in_their_room(void **state)
 /* The round can still be answered afterwards: nothing has happened. */
 static void test_rounds_are_of_host_memory(void **state)
 {
-    (void)state;
     const tw_tensor table[] = {{.name = "w", .dims = 1, .shape = {COUNT}}};
     float gradient[COUNT] = {1, 2, 3, 4, 5, 6}, *buffers[] = {gradient};
     tw_round round = {0};
@@ -103,7 +99,6 @@ static void test_rounds_are_of_host_memory(void **state)
 
 static void test_entries_leave_their_room_empty(void **state)
 {
-    (void)state;
     tw_state *saved;
     tw_state_entry entry;
     const size_t shape[] = {COUNT};
@@ -134,7 +129,6 @@ static const tw_transport_ops hollow = HOLLOW(count_destroyed);
 /* Nothing happens under an option, a gradient's word or a function that is not looked at. */
 static void test_what_is_not_known_may_not_be_used(void **state)
 {
-    (void)state;
     const tw_tensor table[] = {{.name = "w", .dims = 1, .shape = {COUNT}}};
     float gradient[COUNT] = {0};
     tw_comm *comm, *other = NULL;
@@ -184,7 +178,6 @@ static tw_status create_of_size(size_t size, int *destroyed)
  * earlier header made shorter; and one that a later header made longer is taken as far as it is known. */
 static void test_tables_of_any_size(void **state)
 {
-    (void)state;
     int destroyed = 0;
     assert_ok(create_of_size(sizeof hollow, &destroyed));
     assert_ok(create_of_size(sizeof hollow + 64, &destroyed));
@@ -197,7 +190,6 @@ static void test_tables_of_any_size(void **state)
 
 static void test_tables_without_a_size(void **state)
 {
-    (void)state;
     static const size_t wrong[] = {0, 4, 7, (size_t)1 << 20, SIZE_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         tw_transport_ops ops = hollow;
@@ -211,7 +203,6 @@ static void test_tables_without_a_size(void **state)
 
 static void test_tables_are_of_host_memory(void **state)
 {
-    (void)state;
     tw_transport_ops ops = hollow;
     tw_comm *comm = NULL;
     int destroyed = 0;

@@ -70,7 +70,6 @@ static void play_all(void)
 
 static void test_what_is_told(void **state)
 {
-    (void)state;
     tw_set_log(write_down, &told);
     play_all();
     assert_int_equal(count_lines(TW_LOG_NOTE, "of 2: topk compresses 1 of 2 tensors, in "), 2);
@@ -84,7 +83,6 @@ static void test_what_is_told(void **state)
 
 static void test_without_a_log_nothing_is(void **state)
 {
-    (void)state;
     tw_set_log(write_down, &told);
     tw_set_log(NULL, &told);
     play_all();
@@ -93,7 +91,6 @@ static void test_without_a_log_nothing_is(void **state)
 
 static void test_a_step_that_is_not_added(void **state)
 {
-    (void)state;
     static float step[COUNT + 32];
     const float *parts[] = {step, step + COUNT};
     tw_comm *comm;
@@ -138,7 +135,6 @@ static void *set_in_turn(void *unused)
 
 static void test_a_log_keeps_its_context(void **state)
 {
-    (void)state;
     static float sick[COUNT + 32] = {INFINITY};
     const float *parts[] = {sick, sick + COUNT};
     static float zeros[COUNT + 32];

@@ -8,7 +8,6 @@ enum { PATIENCE = 60 };
 
 static void test_a_plugin_loads_another(void **state)
 {
-    (void)state;
     size_t before = tw_schemes_count();
     alarm(PATIENCE); /* instead of a wait for ever */
     assert_ok(tw_plugin_load(OUTER));

@@ -149,7 +149,6 @@ static void check_help(const catalogue *all, size_t scheme, const tw_option_info
 
 static void test_every_option_is_what_is_said_of_it(void **state)
 {
-    (void)state;
     for (const catalogue *all = catalogues; all < catalogues + CATALOGUES; all++)
         for (size_t scheme = 0; scheme < all->count(); scheme++)
             for (size_t number = 0; number < all->option_count(scheme); number++) {
@@ -174,7 +173,6 @@ static size_t count_lines(const char *text)
 
 static void test_a_page_has_nothing_else(void **state)
 {
-    (void)state;
     char page[PAGE];
     for (const catalogue *all = catalogues; all < catalogues + CATALOGUES; all++)
         for (size_t scheme = 0; scheme < all->count(); scheme++) {
@@ -199,7 +197,6 @@ static const tw_option_info *find(const catalogue *all, const char *scheme, cons
 /* Some that thinwire.h and the papers tell of, by hand. */
 static void test_some_that_are_known(void **state)
 {
-    (void)state;
     const tw_option_info *density = find(&catalogues[0], "dgc", "density");
     assert_true(density->kind == TW_OPTION_REAL && density->least == 1e-7 && density->most == 1 && !density->common);
     assert_string_equal(density->fallback, "0.04");
@@ -217,7 +214,6 @@ static void test_some_that_are_known(void **state)
 
 static void test_there_are_no_others(void **state)
 {
-    (void)state;
     for (const catalogue *all = catalogues; all < catalogues + CATALOGUES; all++) {
         tw_option_info option = {.struct_size = sizeof option};
         size_t schemes = all->count();

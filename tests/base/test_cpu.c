@@ -42,13 +42,11 @@ static tw_isa_level most(void)
 
 static void no_wish_means_the_best(void **state)
 {
-    (void)state;
     assert_int_equal(outcome("", most(), TW_OK), 0);
 }
 
 static void a_level_is_taken_if_supported(void **state)
 {
-    (void)state;
     for (int level = 0; level < TW_ISA_LEVELS; level++) {
         tw_isa_level wish = (tw_isa_level)level;
         tw_isa_level best = supported(wish) ? wish : most();
@@ -58,7 +56,6 @@ static void a_level_is_taken_if_supported(void **state)
 
 static void the_levels_are_listed_whatever_the_wish(void **state)
 {
-    (void)state;
     char expected[64] = "";
     for (int level = 0; level < TW_ISA_LEVELS; level++)
         if (supported((tw_isa_level)level)) {
@@ -77,7 +74,6 @@ static void the_levels_are_listed_whatever_the_wish(void **state)
 
 static void an_unknown_level_is_refused_by_name(void **state)
 {
-    (void)state;
     assert_int_equal(outcome("AVX2", most(), TW_ERROR_UNSUPPORTED), 0);
 }
 

@@ -28,7 +28,6 @@ static double meaning(const format *f, uint16_t pattern)
 
 static void every_pattern_means_its_value(void **state)
 {
-    (void)state;
     for (int k = 0; k < FORMATS; k++) {
         const format *f = &formats[k];
         for (uint32_t half = 0; half < 65536; half++) {
@@ -69,7 +68,6 @@ static void assert_nearest(const format *f, float x)
 
 static void rounding_turns_at_every_midpoint(void **state)
 {
-    (void)state;
     for (int k = 0; k < FORMATS; k++) {
         const format *f = &formats[k];
         for (uint16_t pattern = 0; pattern < f->infinity; pattern++) {
@@ -86,7 +84,6 @@ static void rounding_turns_at_every_midpoint(void **state)
 
 static void any_float_goes_to_the_nearest(void **state)
 {
-    (void)state;
     for (uint32_t i = 0; i < 250000; i++) {
         uint32_t words[4];
         tw_random(1, 2, i, words);
@@ -104,7 +101,6 @@ static void any_float_goes_to_the_nearest(void **state)
 
 static void nan_stays_nan(void **state)
 {
-    (void)state;
     static const uint32_t bits[] = {0x7F800001, 0xFF800001, 0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F80FFFF, 0x7F801FFF};
     for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
         for (int k = 0; k < FORMATS; k++) assert_nearest(&formats[k], tw_bits_float(bits[i]));

@@ -15,7 +15,6 @@ static int all_zero(const unsigned char *bytes, size_t size)
 
 static void blocks_are_aligned_and_zero(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, 63, 64, 65, 1000, 100000, HUGE_PAGE, 2 * HUGE_PAGE, 5 * HUGE_PAGE + 1};
     for (int pass = 0; pass < 2; pass++) /* the second pass meets the dirt of the first */
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -32,7 +31,6 @@ static void blocks_are_aligned_and_zero(void **state)
 
 static void too_much_is_an_error(void **state)
 {
-    (void)state;
     int mark;
     void *block = &mark;
     assert_int_equal(tw_allocate(SIZE_MAX / 2, 4, &block), TW_ERROR_MEMORY);
@@ -42,7 +40,6 @@ static void too_much_is_an_error(void **state)
 
 static void the_chosen_allocation_fails(void **state)
 {
-    (void)state;
     int mark;
     void *block;
     for (long n = 1; n <= 4; n++) {
@@ -73,7 +70,6 @@ static void *allocate_once(void *status)
 
 static void only_this_thread_fails(void **state)
 {
-    (void)state;
     pthread_t thread;
     tw_status there = TW_ERROR_SYSTEM, here = TW_OK;
     tw_fail_allocation(1);
@@ -86,7 +82,6 @@ static void only_this_thread_fails(void **state)
 
 static void resize_keeps_what_fits(void **state)
 {
-    (void)state;
     unsigned char *block = NULL;
     assert_int_equal(tw_resize(&block, 0, 100), TW_OK);
     assert_true(all_zero(block, 100));
@@ -105,7 +100,6 @@ static void resize_keeps_what_fits(void **state)
 
 static void strings_are_copied(void **state)
 {
-    (void)state;
     char text[] = "dgc:density=0.001", *copy = NULL;
     assert_int_equal(tw_copy_string(text, &copy), TW_OK);
     text[0] = 'x';

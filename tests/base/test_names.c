@@ -13,7 +13,6 @@ enum { COUNT = 20000, MOST_PROBES = 8 /* a search, whatever the names: half of t
 /* From the reference implementation's list (vectors_sip64): of the bytes 0, 1, ... n-1 under the key 00 01 .. 0f. */
 static void test_the_hash_is_siphash(void **state)
 {
-    (void)state;
     static const uint64_t key[2] = {0x0706050403020100u, 0x0F0E0D0C0B0A0908u};
     static const struct {
         size_t size;
@@ -28,7 +27,6 @@ static void test_the_hash_is_siphash(void **state)
 
 static void test_colliding_names_collide(void **state)
 {
-    (void)state;
     char first[COLLIDING_PLACES + 1], name[COLLIDING_PLACES + 1];
     colliding_names all = colliding_find();
     colliding_name(&all, 0, first);
@@ -60,7 +58,6 @@ static uint64_t count_probes(unsigned count)
 /* A name is looked for three times, and moves at most twice when the table grows. */
 static void test_chosen_names_are_found_as_fast_as_any(void **state)
 {
-    (void)state;
     for (unsigned count = 1; count <= COUNT; count *= 2) assert_true(count_probes(count) <= 5 * MOST_PROBES * count);
 }
 

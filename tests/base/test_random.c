@@ -12,7 +12,6 @@ static void assert_words(uint64_t seed, uint64_t stream, uint64_t counter, const
 
 static void known_answers(void **state)
 {
-    (void)state;
     assert_words(0, 0, 0, (const uint32_t[4]){0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8});
     assert_words(UINT64_MAX, UINT64_MAX, UINT64_MAX,
                  (const uint32_t[4]){0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD});

@@ -36,7 +36,6 @@ static void check_whole(int64_t number)
 
 static void test_whole_numbers_are_kept(void **state)
 {
-    (void)state;
     static const int64_t numbers[] = {0,
                                       1,
                                       -1,
@@ -58,7 +57,6 @@ static void test_whole_numbers_are_kept(void **state)
 
 static void test_what_is_beyond_the_range_is_refused(void **state)
 {
-    (void)state;
     static const char *const bad[] = {"9007199254740994",     "1e16",  "-1000000000000001", "9223372036854775807",
                                       "18446744073709551616", "1e400", "999999999999999.5", "0x"};
     target into;
@@ -80,7 +78,6 @@ static tw_status parse_real(const char *value, double *into)
 
 static void test_what_would_be_taken_for_0_is_refused(void **state)
 {
-    (void)state;
     static const char *const small[] = {"1e-400", "0.1e-330", "1e-310"};
     double into;
     for (size_t i = 0; i < sizeof small / sizeof *small; i++) {
@@ -95,7 +92,6 @@ static void test_what_would_be_taken_for_0_is_refused(void **state)
 
 static void test_control_characters_are_refused(void **state)
 {
-    (void)state;
     static const char *const bad[] = {"dgc\n", "dgc:density=0.1\r", "\x1b[31mdgc", "topk\x7f"};
     char name[64];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -16,7 +16,6 @@ static void test_signals_do_not_reach_it(void **state)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPROF};
     static const int others[] = {SIGINT, SIGTERM, SIGHUP, SIGALRM, SIGCHLD, SIGUSR1, SIGUSR2, SIGWINCH};
-    (void)state;
     sigset_t before, inside, after;
     tw_thread thread;
     read_mask(&before);

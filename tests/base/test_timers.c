@@ -18,7 +18,6 @@ static const tw_timer *earliest(const tw_timer *timers)
 
 static void test_the_earliest_comes_first(void **state)
 {
-    (void)state;
     tw_timers all = {0};
     tw_timer timers[TIMERS] = {{0}};
     assert_null(tw_timers_take(&all));

@@ -26,7 +26,6 @@ int MPI_Comm_free(MPI_Comm *comm)
 
 static void who_cannot_listen_frees_its_communicator(void **state)
 {
-    (void)state;
     tw_comm *comm = NULL;
     refuses = 1;
     assert_int_equal(tw_comm_create_mpi(MPI_COMM_WORLD, &comm), TW_ERROR_MEMORY);

@@ -107,7 +107,6 @@ static tw_status receive_one(size_t room, double timeout)
 
 static void messages_are_files_and_gone_when_they_are_read(void **state)
 {
-    (void)state;
     send_one(COUNT);
     send_one(0);
     assert_int_equal(count_files("m-0-1-3-"), 2);
@@ -123,7 +122,6 @@ static void messages_are_files_and_gone_when_they_are_read(void **state)
 /* A rank that died left a message, and the next group of the same ranks must not read it. */
 static void an_earlier_run_changes_nothing(void **state)
 {
-    (void)state;
     send_one(COUNT);
     assert_int_equal(rename(in_folder("m-0-1-3-0"), in_folder("kept")), 0);
     leave_all();
@@ -138,7 +136,6 @@ static void an_earlier_run_changes_nothing(void **state)
 
 static void who_does_not_come_is_named(void **state)
 {
-    (void)state;
     player alone = {.rank = 1, .size = 3, .seconds = 0.05};
     join(&alone);
     assert_int_equal(alone.status, TW_ERROR_PEER);
@@ -147,7 +144,6 @@ static void who_does_not_come_is_named(void **state)
 
 static void two_processes_of_one_rank_are_told(void **state)
 {
-    (void)state;
     player twins[2];
     for (int i = 0; i < 2; i++) {
         twins[i] = (player){.rank = 0, .size = 2, .seconds = 60};
@@ -170,7 +166,6 @@ static void two_processes_of_one_rank_are_told(void **state)
 /* What rank 0 has sent and nobody has read yet stays. */
 static void a_stray_of_its_rank_takes_nothing_from_a_group(void **state)
 {
-    (void)state;
     player stray = {.rank = 0, .size = RANKS, .seconds = 0.05};
     send_one(COUNT);
     join(&stray);
@@ -182,7 +177,6 @@ static void a_stray_of_its_rank_takes_nothing_from_a_group(void **state)
 /* A message that an earlier run left goes with the next group of its rank. */
 static void what_was_left_is_removed(void **state)
 {
-    (void)state;
     write_bytes("m-0-1-3-9", "left", 4);
     join_all();
     assert_int_equal(count_files("m-"), 0);
@@ -191,7 +185,6 @@ static void what_was_left_is_removed(void **state)
 
 static void what_cannot_be_is_refused(void **state)
 {
-    (void)state;
     tw_comm *comm = NULL;
     const int wrong[][2] = {{-1, 2}, {2, 2}, {0, 0}, {0, 65}};
     for (int i = 0; i < 4; i++)
@@ -216,7 +209,6 @@ static void spoil(const unsigned char *whole, size_t size, size_t cut, size_t ch
 /* Cut off anywhere and with any bit changed it has not come. Then it comes. */
 static void a_file_that_is_not_whole_has_not_come(void **state)
 {
-    (void)state;
     enum { SMALL = 40, FILE_BYTES = SMALL + 32 };
     unsigned char whole[FILE_BYTES];
     send_one(SMALL);
@@ -248,7 +240,6 @@ static void a_file_that_is_not_whole_has_not_come(void **state)
 
 static void a_folder_that_goes_is_told(void **state)
 {
-    (void)state;
     void *request;
     assert_int_equal(remove_folder(NULL), 0);
     assert_fails(wire.ops.start_send(wire.ends[0], 1, 3, wire.sent, COUNT, 0, &request), TW_ERROR_IO,

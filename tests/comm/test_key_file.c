@@ -22,7 +22,6 @@ static tw_status read_text(const char *text, unsigned char key[TW_SEAL_KEY_BYTES
 
 static void test_32_bytes_are_the_key(void **state)
 {
-    (void)state;
     unsigned char bytes[TW_SEAL_KEY_BYTES], key[TW_SEAL_KEY_BYTES];
     for (int i = 0; i < TW_SEAL_KEY_BYTES; i++) bytes[i] = (unsigned char)(7 * i);
     int exposed = 9;
@@ -37,7 +36,6 @@ static void test_32_bytes_are_the_key(void **state)
 
 static void test_a_line_of_text_is_hashed(void **state)
 {
-    (void)state;
     unsigned char plain[TW_SEAL_KEY_BYTES], ended[TW_SEAL_KEY_BYTES], other[TW_SEAL_KEY_BYTES];
     static const char text[] = "thirty-two characters, all plain";
     assert_int_equal(sizeof text - 1, TW_SEAL_KEY_BYTES);
@@ -61,7 +59,6 @@ static void assert_refused(const char *path, tw_status status)
 
 static void test_what_is_no_key_is_refused(void **state)
 {
-    (void)state;
     static char text[4098];
     unsigned char key[TW_SEAL_KEY_BYTES];
     assert_refused("/nonexistent/key", TW_ERROR_IO);
@@ -83,7 +80,6 @@ static void test_what_is_no_key_is_refused(void **state)
 /* A hang would be the alarm's end. */
 static void test_a_pipe_is_read_where_somebody_writes(void **state)
 {
-    (void)state;
     static const char text[] = "thirty-two characters, all plain\n";
     unsigned char key[TW_SEAL_KEY_BYTES], same[TW_SEAL_KEY_BYTES];
     const char *path = in_folder("pipe");

@@ -68,7 +68,6 @@ static void play_leave(tw_comm *comm, const void *context)
 
 static void a_rank_that_leaves_is_noticed(void **state)
 {
-    (void)state;
     for (int c = 0; c < COLLECTIVES; c++) group_test(2, MOST, play_leave, &collectives[c]);
 }
 
@@ -96,7 +95,6 @@ static void play_call_back(tw_comm *comm, const void *context)
 
 static void a_rank_that_is_called_back_is_noticed(void **state)
 {
-    (void)state;
     for (int c = 0; c < COLLECTIVES; c++) group_test(2, MOST, play_call_back, &collectives[c]);
 }
 
@@ -115,7 +113,6 @@ static void play_late(tw_comm *comm, const void *context)
 
 static void a_rank_that_does_not_come_is_given_up(void **state)
 {
-    (void)state;
     group_test(2, MOST, play_late, NULL);
 }
 
@@ -140,7 +137,6 @@ static void play_long_message(tw_comm *comm, const void *context)
 
 static void a_message_that_does_not_fit_is_refused(void **state)
 {
-    (void)state;
     group_test(2, MOST, play_long_message, NULL);
 }
 
@@ -158,7 +154,6 @@ static void play_other_count(tw_comm *comm, const void *context)
 
 static void different_counts_are_noticed(void **state)
 {
-    (void)state;
     const size_t counts[] = {COUNT / 2, 2 * COUNT};
     for (int c = 0; c < 2; c++) group_test(2, MOST, play_other_count, &counts[c]);
 }
@@ -184,7 +179,6 @@ static void play_bad_arguments(tw_comm *comm, const void *context)
 
 static void bad_arguments_are_refused(void **state)
 {
-    (void)state;
     group_test(1, MOST, play_bad_arguments, NULL);
 }
 

@@ -7,7 +7,6 @@
 
 static void a_transport_beside_the_library_is_found(void **state)
 {
-    (void)state;
     tw_comm *comm;
     float value = 5;
     assert_int_equal(tw_comm_open("solo", &comm), TW_OK);
@@ -20,7 +19,6 @@ static void a_transport_beside_the_library_is_found(void **state)
 
 static void a_missing_library_is_named(void **state)
 {
-    (void)state;
     tw_comm *comm = NULL;
     assert_fails(tw_comm_open("pigeon", &comm), TW_ERROR_UNSUPPORTED, "libthinwire_pigeon.so");
     assert_null(comm);
@@ -28,7 +26,6 @@ static void a_missing_library_is_named(void **state)
 
 static void a_library_that_is_no_transport_is_refused(void **state)
 {
-    (void)state;
     tw_comm *comm = NULL;
     assert_fails(tw_comm_open("hollow", &comm), TW_ERROR_UNSUPPORTED, "tw_transport_open");
     assert_null(comm);
@@ -36,7 +33,6 @@ static void a_library_that_is_no_transport_is_refused(void **state)
 
 static void names_are_no_paths(void **state)
 {
-    (void)state;
     tw_comm *comm = NULL;
     const char *const names[] = {"", "../solo", "solo.so", "Solo", "a_name_that_is_longer_than_any_transport_has"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -5,7 +5,6 @@
 
 static void mpi_is_loaded_initialised_and_finalised(void **state)
 {
-    (void)state;
     tw_comm *comm;
     assert_int_equal(tw_comm_open("mpi", &comm), TW_OK);
     assert_string_equal(tw_comm_transport(comm), "mpi");

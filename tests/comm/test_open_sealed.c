@@ -16,7 +16,6 @@ static void assert_refused(const char *over, const char *path, tw_status status,
 
 static void test_the_environment_says_what_to_seal(void **state)
 {
-    (void)state;
     tw_comm *comm = NULL;
     assert_refused(NULL, NULL, TW_ERROR_ARGUMENT, "THINWIRE_SEAL_OVER");
     assert_refused("solo", NULL, TW_ERROR_ARGUMENT, "THINWIRE_KEY_FILE");
@@ -36,7 +35,6 @@ static void test_the_environment_says_what_to_seal(void **state)
 
 static void test_what_is_to_be_sealed_is_not_opened_bare(void **state)
 {
-    (void)state;
     tw_comm *comm = NULL;
     setenv("THINWIRE_SEAL_OVER", "solo", 1);
     assert_fails(tw_comm_open("solo", &comm), TW_ERROR_ARGUMENT, "open \"sealed\"");

@@ -48,7 +48,6 @@ static ends begin_relay(void)
 
 static void only_what_was_agreed_has_a_place(void **state)
 {
-    (void)state;
     ends one = begin_relay();
     assert_non_null(tcp_relay_end(one.relay, (tcp_place){3, 5, 1}));
     assert_null(tcp_relay_end(one.relay, (tcp_place){3, 5, 0}));
@@ -74,7 +73,6 @@ static size_t send_until_it_stands(int fd)
 /* Whoever sends to one that does not read is stopped before long, and nothing of it is lost. */
 static void it_keeps_no_more_than_it_has_room_for(void **state)
 {
-    (void)state;
     ends one = begin_relay();
     for (size_t i = 0; i < LARGE; i++) sent[i] = (unsigned char)(i * 7 + i / 251);
     size_t taken = send_until_it_stands(one.own[0]);
@@ -88,7 +86,6 @@ static void it_keeps_no_more_than_it_has_room_for(void **state)
 /* One end has no more to say, and still hears. */
 static void an_end_is_passed_on_behind_the_last_byte(void **state)
 {
-    (void)state;
     ends one = begin_relay();
     char word[8];
     assert_int_equal(send(one.own[0], "the last", 8, 0), 8);
@@ -107,7 +104,6 @@ static void an_end_is_passed_on_behind_the_last_byte(void **state)
 /* What still comes for it is let by, so that the other end is not held up. */
 static void an_end_that_is_gone_holds_up_nobody(void **state)
 {
-    (void)state;
     ends one = begin_relay();
     close(one.own[1]);
     for (size_t done = 0; done < LARGE;) {
@@ -203,7 +199,6 @@ static void send_one(tcp_player *players, int from, int to, size_t size)
  */
 static void bytes_go_through_the_one_that_can_be_called(void **state)
 {
-    (void)state;
     tcp_player players[RANKS];
     unsigned long long carried = 0;
     for (int turn = 0; turn < 2; turn++) {
@@ -231,7 +226,6 @@ static void bytes_go_through_the_one_that_can_be_called(void **state)
 
 static void who_carries_is_missed_as_a_peer_is(void **state)
 {
-    (void)state;
     tcp_player players[3];
     tw_transport_ops ops = {.struct_size = sizeof ops};
     void *self, *in;
@@ -253,7 +247,6 @@ static void who_carries_is_missed_as_a_peer_is(void **state)
 /* It is the higher rank that calls, unless the lower one cannot be called. */
 static void a_lower_rank_may_call(void **state)
 {
-    (void)state;
     tcp_player players[2];
     listen_all(players, 2, 1);
     begin_all(players, 2, connect_player);
@@ -264,7 +257,6 @@ static void a_lower_rank_may_call(void **state)
 
 static void one_of_them_has_to_be_callable(void **state)
 {
-    (void)state;
     tcp_player players[2];
     listen_all(players, 2, 3);
     for (int r = 0; r < 2; r++) {
@@ -304,7 +296,6 @@ static void *send_strangers(void *argument)
 /* They come before the group does, and while it forms. */
 static void strangers_are_carried_nowhere(void **state)
 {
-    (void)state;
     tcp_player players[3];
     pthread_t strangers;
     const char *last;
@@ -339,7 +330,6 @@ static void *join_player(void *argument)
 
 static void who_cannot_be_called_finds_out(void **state)
 {
-    (void)state;
     tcp_player players[3];
     snprintf(meeting, sizeof meeting, "127.0.0.1:%d", find_port("127.0.0.1"));
     note_count = 0;

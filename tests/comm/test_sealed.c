@@ -184,7 +184,6 @@ static member members[RANKS];
 
 static int close_group(void **state)
 {
-    (void)state;
     for (int r = 0; r < group_size; r++) tw_comm_destroy(members[r].comm);
     group_size = 0;
     meddle = NULL;
@@ -349,13 +348,11 @@ static int make_up(letter *one)
 
 static void test_any_changed_bit_is_noticed(void **state)
 {
-    (void)state;
     for (int bit = 0; bit < 8 * SEALED; bit += bit % 8 == 0 ? 7 : 1) check_refused(flip, bit);
 }
 
 static void test_a_message_of_another_length_is_refused(void **state)
 {
-    (void)state;
     for (int size = 0; size < SEALED; size++) check_refused(cut, size);
     check_refused(lengthen, 1);
     check_refused(lengthen, 16);
@@ -363,14 +360,12 @@ static void test_a_message_of_another_length_is_refused(void **state)
 
 static void test_what_was_sent_before_is_refused(void **state)
 {
-    (void)state;
     check_refused(replay, 1);
     check_refused(replay, 2);
 }
 
 static void test_what_was_sent_elsewhere_is_refused(void **state)
 {
-    (void)state;
     check_refused(take_from_another_channel, 0);
     check_refused(take_from_another_receiver, 0);
     check_refused(reflect, 0);
@@ -387,7 +382,6 @@ static int swallow_one(letter *one)
 
 static void test_a_swallowed_message_is_missed(void **state)
 {
-    (void)state;
     unsigned char bytes[BYTES];
     size_t size;
     uint32_t check;
@@ -409,7 +403,6 @@ static int swap(letter *one)
 
 static void test_swapped_messages_are_refused(void **state)
 {
-    (void)state;
     open_sound_group(2);
     for (int number = 0; number < 2; number++) assert_int_equal(pass(0, 1, CHANNEL, number), TW_OK);
     /* What message 3 will be, the line learns from a twin of message 2's place: any other bytes do as well. */
@@ -421,7 +414,6 @@ static void test_swapped_messages_are_refused(void **state)
 
 static void test_a_receive_that_is_taken_back_leaves_its_message_to_the_next(void **state)
 {
-    (void)state;
     unsigned char bytes[BYTES];
     void *receiving;
     size_t size;
@@ -465,7 +457,6 @@ static void assert_nothing_twice(const tape *one, const tape *other)
 /* Of two sessions with one key, and in each the same message three times on two channels and to two ranks. */
 static void test_the_same_message_never_looks_the_same(void **state)
 {
-    (void)state;
     for (int s = 0; s < 2; s++) {
         earlier = now;
         open_sound_group(RANKS);
@@ -482,7 +473,6 @@ static void test_the_same_message_never_looks_the_same(void **state)
 
 static void test_what_was_sent_in_another_session_is_refused(void **state)
 {
-    (void)state;
     open_sound_group(RANKS);
     for (int number = 0; number < 3; number++) assert_int_equal(pass(0, 1, CHANNEL, number), TW_OK);
     earlier = now;
@@ -507,7 +497,6 @@ static void key_from_what_was_said(unsigned char opens[32])
 /* Neither a member that carries messages for others nor one who records them, and has the key, can read them. */
 static void test_the_key_alone_opens_nothing_that_was_recorded(void **state)
 {
-    (void)state;
     unsigned char opens[32], nonce[24] = {CHANNEL}, plain[SEALED];
     open_sound_group(RANKS);
     assert_int_equal(pass(0, 1, CHANNEL, 0), TW_OK);
@@ -522,7 +511,6 @@ static void test_the_key_alone_opens_nothing_that_was_recorded(void **state)
 /* Nobody has a comm, and what each rank says holds the rank and what is wrong with it. */
 static void test_a_rank_with_another_key_is_named_by_all(void **state)
 {
-    (void)state;
     for (int size = 2; size <= RANKS; size++) {
         open_group(size, NULL, other_key, 60);
         for (int r = 0; r < size; r++) {
@@ -547,7 +535,6 @@ static int flip_beginning(letter *one)
 
 static void test_a_changed_beginning_is_refused(void **state)
 {
-    (void)state;
     for (int at = 0; at < HELLO + PROOF; at++) {
         place = at;
         open_group(RANKS, flip_beginning, key, 60);
@@ -570,7 +557,6 @@ static int repeat_session(letter *one)
 
 static void test_an_earlier_session_cannot_be_played_again(void **state)
 {
-    (void)state;
     open_sound_group(RANKS);
     earlier = now;
     open_group(RANKS, repeat_session, key, 60);
@@ -588,7 +574,6 @@ static int swallow_rank_1(letter *one)
 
 static void test_a_rank_that_says_nothing_is_named_within_the_deadline(void **state)
 {
-    (void)state;
     open_group(RANKS, swallow_rank_1, key, 0.2);
     assert_int_equal(members[0].status, TW_ERROR_PEER);
     assert_non_null(strstr(members[0].reason, "rank 1"));
@@ -598,7 +583,6 @@ static void test_a_rank_that_says_nothing_is_named_within_the_deadline(void **st
 
 static void test_bytes_are_counted_as_ever(void **state)
 {
-    (void)state;
     tw_traffic traffic = {.struct_size = sizeof traffic};
     open_sound_group(2);
     assert_string_equal(tw_comm_transport(members[0].comm), "tapped");
@@ -611,7 +595,6 @@ static void test_bytes_are_counted_as_ever(void **state)
 /* What is beneath answers whether a peer lives, where it can. */
 static void test_whether_a_peer_lives_is_asked_beneath(void **state)
 {
-    (void)state;
     open_sound_group(2);
     assert_true(tw_comm_patience(members[1].comm) == PATIENCE);
     assert_int_equal(members[0].ops.signs(members[0].self, 1, 0), 10);
@@ -628,7 +611,6 @@ static void test_whether_a_peer_lives_is_asked_beneath(void **state)
 
 static void test_a_key_has_a_length(void **state)
 {
-    (void)state;
     static const size_t wrong[] = {0, 15, 4097};
     static const unsigned char long_key[4097];
     for (size_t i = 0; i < 5; i++) {

@@ -68,7 +68,6 @@ static void say_something(int fd, int i, const unsigned char secret[TCP_SECRET])
 /* They are there before the group is. */
 static void a_thousand_strangers_keep_nobody_out(void **state)
 {
-    (void)state;
     tcp_player players[RANKS];
     int fds[STRANGERS];
     unsigned char secret[TCP_SECRET];
@@ -125,7 +124,6 @@ static void hang_up(int fd, const unsigned char *secret)
 
 static void strangers_are_named(void **state)
 {
-    (void)state;
     refuse(say_noise, "does not speak");
     refuse(say_version, "another version");
     refuse(hang_up, "hung up");
@@ -134,7 +132,6 @@ static void strangers_are_named(void **state)
 
 static void another_key_is_refused(void **state)
 {
-    (void)state;
     tcp_player players[2];
     for (int r = 0; r < 2; r++) {
         const tw_tcp_options options = loopback_options(r ? other_key : key);
@@ -150,7 +147,6 @@ static void another_key_is_refused(void **state)
 
 static void addresses_are_checked(void **state)
 {
-    (void)state;
     static const char *const wrong[] = {"",
                                         "host",
                                         "10.0.0.1:0#00112233445566778899aabbccddeeff/1",
@@ -271,7 +267,6 @@ static void wait_until_it_hears(joiner *me, const char *what)
 
 static int choose_meeting(void **state)
 {
-    (void)state;
     snprintf(meeting, sizeof meeting, "127.0.0.1:%d", find_port("127.0.0.1"));
     return 0;
 }
@@ -341,7 +336,6 @@ static void who_may_not_join_is_told_to_both(void **state)
 /* The server hears of it at the first trial, not when all of them are over. */
 static void another_key_is_told_to_the_host_at_once(void **state)
 {
-    (void)state;
     joiner server, stranger;
     begin_server(&server, (joiner){.rank = 0});
     begin_joiner(&stranger, (joiner){.rank = -1, .secret = other_key});
@@ -353,7 +347,6 @@ static void another_key_is_told_to_the_host_at_once(void **state)
 
 static void one_too_many_is_told_so_at_once(void **state)
 {
-    (void)state;
     joiner group[2], late;
     begin_server(&group[0], (joiner){.rank = 0});
     begin_joiner(&group[1], (joiner){.rank = 1});
@@ -371,7 +364,6 @@ static void one_too_many_is_told_so_at_once(void **state)
 /* The next group at the same port may begin to come while the one before has not ended everywhere. */
 static void the_next_group_waits_for_the_one_before(void **state)
 {
-    (void)state;
     joiner first[2], next[2];
     begin_server(&first[0], (joiner){.rank = 0});
     begin_joiner(&first[1], (joiner){.rank = 1});
@@ -397,7 +389,6 @@ static int visit_meeting(void)
 /* A comm that is given up needs no latecomers, and nobody waits for an answer from it. */
 static void who_leaves_closes_the_port(void **state)
 {
-    (void)state;
     joiner group[2];
     char more;
     begin_server(&group[0], (joiner){.rank = 0});
@@ -426,7 +417,6 @@ static void be_a_parent(int out)
 
 static void who_is_killed_is_gone_though_a_child_lives(void **state)
 {
-    (void)state;
 #ifdef TSAN
     skip(); /* it does not allow threads in the child of a process that has had some */
 #else
@@ -454,7 +444,6 @@ static void who_is_killed_is_gone_though_a_child_lives(void **state)
 /* The place of one that has gone before the group was complete. Rank 1 never takes it, so the client does. */
 static void a_client_takes_the_place_of_a_server_that_goes(void **state)
 {
-    (void)state;
     joiner server, client, other;
     begin_server(&server, (joiner){.rank = -1, .size = 3});
     begin_joiner(&client, (joiner){.rank = -1, .size = 3});
@@ -471,7 +460,6 @@ static void a_client_takes_the_place_of_a_server_that_goes(void **state)
 /* A port of another program's, which is not at it. */
 static void a_port_where_nobody_listens_is_told_of(void **state)
 {
-    (void)state;
     const struct sockaddr_in here = loopback_at(meeting_port());
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     joiner alone;
@@ -507,7 +495,6 @@ static int receive_client(int acceptor, int believed, unsigned char server_key[T
 /* A host under siege draws by lot who makes room. Only who is never believed may have another key. */
 static void trials_are_counted_from_the_last_proof_on(void **state)
 {
-    (void)state;
     enum { LOST = 6 }; /* twice as many are too many */
     static const char no[] = "this group has other plans";
     unsigned char server_key[TCP_SECRET];
@@ -549,7 +536,6 @@ int getaddrinfo(const char *host, const char *service, const struct addrinfo *wa
 /* Not one an address each, where neither would find the other. */
 static void a_name_of_two_addresses_has_one_host(void **state)
 {
-    (void)state;
     tcp_acceptor one, other;
     int why = 0, port = find_port("both.test");
     assert_int_equal(tcp_acceptor_open(&one, "both.test", port, port, &why), TW_OK);
@@ -561,7 +547,6 @@ static void a_name_of_two_addresses_has_one_host(void **state)
 /* Somebody else has its port at the first of them, and is not at it. */
 static void a_host_is_found_at_the_second_address(void **state)
 {
-    (void)state;
     const int port = meeting_port();
     const struct sockaddr_in6 first = {
         .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
@@ -579,7 +564,6 @@ static void a_host_is_found_at_the_second_address(void **state)
 
 static void a_proof_is_for_one_connection_and_place(void **state)
 {
-    (void)state;
     unsigned char secret[TCP_SECRET], other[TCP_SECRET], a[TCP_CHALLENGE], b[TCP_CHALLENGE], hello[TCP_HELLO],
         proof[TCP_PROOF];
     const char *texts[] = {"one", "two"}, *joined[] = {"onet", "wo"};
@@ -612,7 +596,6 @@ static unsigned char sent[LARGE], received[LARGE];
 
 static int pair_up(void **state)
 {
-    (void)state;
     listen_all(pair, 2);
     connect_all(pair, 2);
     for (size_t i = 0; i < LARGE; i++) sent[i] = (unsigned char)(i * 7 + i / 251);
@@ -622,7 +605,6 @@ static int pair_up(void **state)
 
 static int part(void **state)
 {
-    (void)state;
     destroy_all(pair, 2);
     return 0;
 }
@@ -664,7 +646,6 @@ static int is_over(int rank, void *request)
 /* What nobody receives holds up its own channel, and no other. */
 static void a_channel_that_stands_holds_up_no_other(void **state)
 {
-    (void)state;
     enum { MANY = TCP_FAR_WINDOW / (SMALL + TCP_MESSAGE_COST) + 1 }; /* more than are sent ahead on a busy machine */
     void *large = start_send(1, 0, LARGE), *many[MANY];
     for (int i = 0; i < MANY; i++) many[i] = start_send(2, (size_t)i, SMALL);
@@ -686,7 +667,6 @@ static void a_channel_that_stands_holds_up_no_other(void **state)
 /* The next receive gets it. */
 static void a_receive_that_was_taken_back_takes_nothing(void **state)
 {
-    (void)state;
     for (size_t size = SMALL; size <= LARGE; size = size == SMALL ? LARGE : LARGE + 1) {
         size_t got = 0;
         void *first = start_receive(1, 0, size), *second = start_receive(1, size / 2, size / 2);
@@ -702,7 +682,6 @@ static void a_receive_that_was_taken_back_takes_nothing(void **state)
 
 static void a_send_that_was_taken_back_is_not_sent(void **state)
 {
-    (void)state;
     size_t got = 0;
     void *large = start_send(1, 0, LARGE), *behind = start_send(1, 5, SMALL);
     assert_int_equal(end_within(0, large, 0.02, &got), TW_ERROR_PEER); /* it has been offered by now, or has not */
@@ -714,7 +693,6 @@ static void a_send_that_was_taken_back_is_not_sent(void **state)
 /* In the middle of a message, its memory comes back on either side, and is not touched any more. */
 static void memory_comes_back_in_the_middle(void **state)
 {
-    (void)state;
     for (int i = 0; i < 20; i++) {
         size_t got = 0;
         void *receive = start_receive(1, 0, LARGE), *send = start_send(1, 0, LARGE);
@@ -737,7 +715,6 @@ static void memory_comes_back_in_the_middle(void **state)
 
 static void too_long_at_every_moment(void **state)
 {
-    (void)state;
     const size_t rooms[] = {SMALL, 100 * 1000}, sizes[] = {SMALL + 1, LARGE};
     for (int r = 0; r < 2; r++)
         for (int s = 0; s < 2; s++)
@@ -757,7 +734,6 @@ static void too_long_at_every_moment(void **state)
 /* What came before its sender left is still to be had. */
 static void what_came_in_time_is_there(void **state)
 {
-    (void)state;
     size_t got;
     void *missing = start_receive(2, 0, SMALL);
     end(0, start_send(1, 0, SMALL), SMALL);
@@ -787,7 +763,6 @@ static void wait_until_answered(tcp_peer *peer)
  * receive, and more small ones than are sent ahead where a round trip is long, as one is on a busy machine. */
 static void a_rank_whose_program_is_busy_answers(void **state)
 {
-    (void)state;
     enum { MANY = TCP_FAR_WINDOW / (SMALL + TCP_MESSAGE_COST) + 1 };
     void *large = start_send(1, 0, LARGE), *many[MANY];
     for (int i = 0; i < MANY; i++) many[i] = start_send(2, (size_t)i, SMALL);
@@ -804,7 +779,6 @@ static void a_rank_whose_program_is_busy_answers(void **state)
 /* The text tells it from a process that has died. */
 static void who_leaves_says_so(void **state)
 {
-    (void)state;
     size_t got;
     void *missing = start_receive(2, 0, SMALL);
     tw_comm_leave(pair[0].comm);
@@ -830,7 +804,6 @@ static void wait_until_begun(tcp_peer *peer, const tcp_request *send)
 /* The other end is there, and reads nothing. */
 static void what_destroy_loses_is_told(void **state)
 {
-    (void)state;
     char told[TCP_REASON] = "";
     size_t got;
     tcp_group *one = pair[0].comm->self, *other = pair[1].comm->self;
@@ -906,7 +879,6 @@ static size_t flows_after(int reducers)
 /* What is looked through for each frame that goes. */
 static void reducers_that_are_gone_leave_no_flows(void **state)
 {
-    (void)state;
     size_t one = flows_after(1);
     assert_int_equal(flows_after(2000), one);
 }
@@ -914,7 +886,6 @@ static void reducers_that_are_gone_leave_no_flows(void **state)
 /* It has left its sender in good order, and lies with the other rank. */
 static void what_was_never_received_meets_no_later_channel(void **state)
 {
-    (void)state;
     tw_channel *channels[2];
     for (int r = 0; r < 2; r++) assert_int_equal(tw_channel_create(pair[r].comm, &channels[r]), TW_OK);
     unsigned number = channels[0]->number;
@@ -927,7 +898,6 @@ static void what_was_never_received_meets_no_later_channel(void **state)
 
 static void what_a_letter_says_is_printable(void **state)
 {
-    (void)state;
     unsigned char secret[TCP_SECRET] = {0}, bytes[TCP_REQUEST];
     tcp_wish wish = {.size = 2, .rank = -1, .address = "\x1b[2Jhost:1\n#"}, got;
     tcp_reply_kind kind;
@@ -974,7 +944,6 @@ static int goes(tcp_peer *peer)
 /* To the byte, before and after some of it has come back. */
 static void a_sender_keeps_to_its_credit(void **state)
 {
-    (void)state;
     enum { COST = SMALL + TCP_MESSAGE_COST, FIT = TCP_WINDOW / COST, MANY = 2 * FIT };
     tcp_peer peer;
     tcp_flow *flow = begin_alone(&peer);
@@ -995,7 +964,6 @@ static void a_sender_keeps_to_its_credit(void **state)
 /* A receiver with much room says READY before it knows that the message is small. So it may for ever. */
 static void what_goes_on_credit_uses_its_permit_up(void **state)
 {
-    (void)state;
     tcp_peer peer;
     tcp_flow *flow = begin_alone(&peer);
     for (uint64_t seq = 0; seq < 2 * TCP_MOST_FLOWS; seq++) {
@@ -1030,7 +998,6 @@ static int hand_on(tcp_peer *sender, int stream, tcp_peer *receiver, tcp_flow *f
  * by whichever connection: a receive with room for the small one alone gets it. */
 static void a_small_message_follows_an_offer_that_was_taken_back(void **state)
 {
-    (void)state;
     tcp_peer sender, receiver;
     tcp_flow *out = begin_alone(&sender), *in = begin_alone(&receiver);
     tcp_request *large = post_alone(&sender, out, LARGE);
@@ -1052,10 +1019,9 @@ static void a_small_message_follows_an_offer_that_was_taken_back(void **state)
     tcp_peer_destroy(&receiver);
 }
 
-/* It goes with the connection, while frames of it are under way; the frames of other channels are looked for after it. */
+/* It goes with the connection while frames of it are under way. Those of other channels are looked for after it. */
 static void what_was_taken_back_ends_with_its_connection(void **state)
 {
-    (void)state;
     tcp_peer peer;
     tcp_flow *older = begin_alone(&peer), *newer;
     assert_int_equal(tcp_flow_of(&peer, 1, &newer), TW_OK);
@@ -1074,7 +1040,6 @@ static void what_was_taken_back_ends_with_its_connection(void **state)
 
 static void too_many_channels_are_told_so(void **state)
 {
-    (void)state;
     tcp_peer peer;
     tcp_flow *flow = begin_alone(&peer);
     peer.flow_count = TCP_MOST_FLOWS;
@@ -1089,7 +1054,6 @@ static void too_many_channels_are_told_so(void **state)
 /* A header of 48 bytes names a message far ahead, and so has places made for those before it. */
 static void what_a_peer_sends_makes_so_many_places(void **state)
 {
-    (void)state;
     tcp_peer peer;
     tcp_slot *slot;
     tcp_flow *flow = begin_alone(&peer);
@@ -1104,7 +1068,6 @@ static void what_a_peer_sends_makes_so_many_places(void **state)
 /* What it sent before it closed is there, though the first that is noticed is that it takes nothing more. */
 static void what_came_before_a_broken_pipe_is_read(void **state)
 {
-    (void)state;
     int fds[2];
     tcp_peer peer;
     unsigned char bytes[TCP_FRAME_BYTES], word[SMALL];
@@ -1133,7 +1096,6 @@ static void what_came_before_a_broken_pipe_is_read(void **state)
 /* One of two connections ends, and the poller says so once: whoever waits for the other sleeps. */
 static void an_end_is_told_once(void **state)
 {
-    (void)state;
     int fds[2], others[2];
     tcp_peer peer;
     struct epoll_event event = {.events = EPOLLIN};
@@ -1195,7 +1157,6 @@ static tw_status hear(const wild *what, int streams, char text[256])
 
 static void a_peer_that_breaks_the_rules_is_named(void **state)
 {
-    (void)state;
     const tcp_frame good = {.kind = TCP_DATA, .length = 10, .size = 30};
     tcp_frame second = good, other = good, end_of_it = good;
     second.offset = 10;
@@ -1234,7 +1195,6 @@ static void a_peer_that_breaks_the_rules_is_named(void **state)
 /* It goes by the first connection, and the message may be faster by another. Nothing else may come out of turn. */
 static void an_offer_may_come_after_its_message(void **state)
 {
-    (void)state;
     char text[256];
     const tcp_frame whole = {.kind = TCP_DATA, .length = 10, .size = 10},
                     begun = {.kind = TCP_DATA, .length = 5, .size = 9};
@@ -1250,7 +1210,6 @@ static void an_offer_may_come_after_its_message(void **state)
 /* The same when the message has been received, and its place is gone. */
 static void an_offer_may_come_after_its_message_is_over(void **state)
 {
-    (void)state;
     tcp_peer peer;
     tcp_slot *slot;
     unsigned char word[4];
@@ -1273,7 +1232,6 @@ static void an_offer_may_come_after_its_message_is_over(void **state)
 
 static void a_changed_bit_of_a_header_is_noticed(void **state)
 {
-    (void)state;
     unsigned char bytes[TCP_FRAME_BYTES];
     tcp_frame frame = {.kind = TCP_DATA, .channel = 3, .check = 9, .length = 10, .seq = 4, .size = 30, .offset = 20},
               read;

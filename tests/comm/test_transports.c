@@ -163,7 +163,6 @@ static int run_with_fault(long k)
 
 static void a_failure_at_any_call_ends_well(void **state)
 {
-    (void)state;
     long k = 1;
     while (run_with_fault(k)) k++;
     assert_true(k > 100); /* three calls a message */
@@ -171,7 +170,6 @@ static void a_failure_at_any_call_ends_well(void **state)
 
 static void memory_may_run_out_at_any_time(void **state)
 {
-    (void)state;
     tw_status status = TW_ERROR_MEMORY;
     for (long n = 1; status == TW_ERROR_MEMORY; n++) {
         tw_comm *comms[RANKS];
@@ -190,7 +188,6 @@ static void memory_may_run_out_at_any_time(void **state)
 
 static void a_group_is_made_whole_or_not_at_all(void **state)
 {
-    (void)state;
     tw_comm *comms[RANKS] = {0};
     tw_status status = TW_ERROR_MEMORY;
     for (long n = 1; status == TW_ERROR_MEMORY; n++) {
@@ -208,7 +205,6 @@ static void a_group_is_made_whole_or_not_at_all(void **state)
 
 static void refused_transports_are_destroyed(void **state)
 {
-    (void)state;
     int destroyed = 0;
     faulty self = {.destroyed = &destroyed};
     tw_comm *comm = NULL;
@@ -233,7 +229,6 @@ static void refused_transports_are_destroyed(void **state)
 
 static void a_single_rank_talks_to_nobody(void **state)
 {
-    (void)state;
     faulty self = {.fails_at = 1};
     tw_comm *comm;
     float values[COUNT] = {3};
@@ -261,7 +256,6 @@ static tw_status liar_wait(void *self, void *request, double timeout, size_t *si
 
 static void impossible_sizes_are_refused(void **state)
 {
-    (void)state;
     tw_comm *comms[RANKS];
     rank_run runs[RANKS] = {0};
     tw_transport_ops liar = faulty_ops;
@@ -279,7 +273,6 @@ static void impossible_sizes_are_refused(void **state)
 
 static void test_what_is_lent_carries_messages(void **state)
 {
-    (void)state;
     tw_comm *comms[2];
     tw_transport_ops ops = {.struct_size = sizeof ops};
     void *ends[2], *sending, *receiving;
@@ -328,7 +321,6 @@ static void try_wait(const wait_case *one)
 /* All but the default patience and what a message costs is as the two limits say. */
 static void who_is_heard_of_is_waited_for(void **state)
 {
-    (void)state;
     const double NEVER = (double)INFINITY;
     const wait_case cases[] = {
         {1, 8, 64, 0, NEVER, "nothing was heard of it for a timeout of 8 seconds", 8, 8},
@@ -346,7 +338,6 @@ static void who_is_heard_of_is_waited_for(void **state)
 
 static void a_part_of_a_group_waits_alike(void **state)
 {
-    (void)state;
     static const int ranks[] = {0, 2};
     absent self = {.lives = (double)INFINITY, .arrives = (double)INFINITY};
     tw_comm *whole = absent_open(&self, 3, 1), *subset = NULL;

@@ -82,7 +82,6 @@ static void play_one_message(void *context, int rank, tw_comm *comm)
 
 static void a_message_takes_overhead_latency_and_transfer(void **state)
 {
-    (void)state;
     record seen = {0};
     assert_true(run(link_of(2), play_one_message, &seen) == OVERHEAD + LATENCY + TRANSFER);
     assert_true(seen.at[0] == OVERHEAD + TRANSFER);
@@ -102,7 +101,6 @@ static void play_many_to_one(void *context, int rank, tw_comm *comm)
 
 static void senders_share_the_receivers_line(void **state)
 {
-    (void)state;
     record seen = {0};
     run(link_of(4), play_many_to_one, &seen);
     for (int r = 0; r < 3; r++) assert_true(seen.at[r] == OVERHEAD + TRANSFER);
@@ -118,7 +116,6 @@ static void play_one_to_many(void *context, int rank, tw_comm *comm)
 
 static void messages_take_turns_on_the_senders_line(void **state)
 {
-    (void)state;
     record seen = {0};
     run(link_of(4), play_one_to_many, &seen);
     for (int r = 1; r < 4; r++) assert_true(seen.at[r] == r * (OVERHEAD + TRANSFER) + LATENCY);
@@ -142,7 +139,6 @@ static void play_order(void *context, int rank, tw_comm *comm)
 
 static void first_bits_decide_the_order_on_the_receivers_line(void **state)
 {
-    (void)state;
     record seen = {0};
     run(link_of(4), play_order, &seen);
     /* 2's goes through without waiting; 0's first bit comes at 2 overheads, a latency and a transfer, when it still
@@ -153,7 +149,6 @@ static void first_bits_decide_the_order_on_the_receivers_line(void **state)
 /* Towards a host the line may be faster than away from it, or slower. */
 static void a_line_has_a_rate_each_way(void **state)
 {
-    (void)state;
     record seen = {0};
     tw_world_options slower = link_of(2), faster = link_of(2), shared = link_of(4);
     slower.bandwidth_down = BANDWIDTH / 4;
@@ -181,7 +176,6 @@ static void play_exchange(void *context, int rank, tw_comm *comm)
 
 static void lines_are_full_duplex(void **state)
 {
-    (void)state;
     record seen = {0};
     assert_true(run(link_of(2), play_exchange, &seen) == OVERHEAD + LATENCY + TRANSFER);
 }
@@ -196,7 +190,6 @@ static void play_two_pairs(void *context, int rank, tw_comm *comm)
 
 static void workers_of_a_host_share_its_line(void **state)
 {
-    (void)state;
     record seen = {0};
     tw_world_options options = link_of(4);
     options.workers_per_host = 2;
@@ -209,7 +202,6 @@ static void workers_of_a_host_share_its_line(void **state)
 
 static void bytes_are_those_that_cross_a_line(void **state)
 {
-    (void)state;
     record seen = {0};
     tw_world *world;
     tw_world_options options = link_of(4);
@@ -239,7 +231,6 @@ static void play_late_receiver(void *context, int rank, tw_comm *comm)
 
 static void senders_do_not_wait_for_receivers(void **state)
 {
-    (void)state;
     record seen = {0};
     run(link_of(2), play_late_receiver, &seen);
     assert_true(seen.at[0] == OVERHEAD + TRANSFER && seen.at[1] == 100);
@@ -268,7 +259,6 @@ static void play_collectives(void *context, int rank, tw_comm *comm)
 /* All ranks do the same at the same time, so that on both lines messages follow one another without a gap. */
 static void collectives_take_the_time_of_their_messages(void **state)
 {
-    (void)state;
     for (int ranks = 2; ranks <= 4; ranks++) {
         double at[3], peers = ranks - 1, chunk = 12 * 1024 * 4 / ranks / BANDWIDTH, packet = 4096 / BANDWIDTH;
         run(link_of(ranks), play_collectives, at);
@@ -297,7 +287,6 @@ static void play_among_many(void *context, int rank, tw_comm *comm)
 
 static void collectives_of_many_ranks_go_by_windows(void **state)
 {
-    (void)state;
     float one = 1;
     run(link_of(256), play_among_many, &one);
     run(link_of(257), play_among_many, &one);
@@ -326,7 +315,6 @@ static void play_few_owners(void *context, int rank, tw_comm *comm)
 /* The square of the ranks is not what it takes to add up a few values. */
 static void among_many_ranks_few_sum(void **state)
 {
-    (void)state;
     run(link_of(600), play_few_owners, NULL);
     assert_int_equal(failures, 0);
 }
@@ -339,7 +327,6 @@ static void play_barriers(void *context, int rank, tw_comm *comm)
 
 static void a_thousand_workers_meet(void **state)
 {
-    (void)state;
     double seconds = run(link_of(1024), play_barriers, NULL);
     assert_true(seconds == 2 * 10 * (OVERHEAD + LATENCY));
     assert_int_equal(failures, 0);
@@ -370,7 +357,6 @@ static void play_compute(void *context, int rank, tw_comm *comm)
 
 static void threads_compute_side_by_side(void **state)
 {
-    (void)state;
     double at[4];
     assert_true(run(link_of(2), play_compute, at) == 6);
     assert_true(at[0] == 1 && at[1] == 3 && at[2] == 2 && at[3] == 6);
@@ -393,7 +379,6 @@ static void play_silence(void *context, int rank, tw_comm *comm)
 
 static void timeouts_are_virtual(void **state)
 {
-    (void)state;
     record seen = {0};
     assert_true(run(link_of(2), play_silence, &seen) == 1000);
     assert_int_equal(seen.status[0], TW_ERROR_PEER);
@@ -415,7 +400,6 @@ static void play_limit(void *context, int rank, tw_comm *comm)
 
 static void the_time_limit_ends_all(void **state)
 {
-    (void)state;
     record seen = {0};
     tw_world_options options = link_of(3);
     options.time_limit = 10;
@@ -445,7 +429,6 @@ static void play_deadlock(void *context, int rank, tw_comm *comm)
 
 static void a_deadlock_is_reported(void **state)
 {
-    (void)state;
     trap all;
     tw_world *world;
     tw_world_options options = link_of(3);
@@ -605,7 +588,6 @@ static int murder_at(murder *plot)
 
 static void a_killed_rank_is_noticed_at_every_call(void **state)
 {
-    (void)state;
     for (int c = 0; c < COLLECTIVES; c++) {
         murder plot = {.collective = collectives[c]};
         assert_int_equal(murder_at(&plot), 0);
@@ -649,7 +631,6 @@ static void stand_still(void *context, int rank, tw_comm *comm)
 
 static void ones_own_standstill_is_no_silence_of_others(void **state)
 {
-    (void)state;
     tw_status status[2];
     run(link_of(2), stand_still, status);
     assert_int_equal(status[0], TW_OK);
@@ -660,7 +641,6 @@ static void ones_own_standstill_is_no_silence_of_others(void **state)
 
 static void bad_options_are_refused(void **state)
 {
-    (void)state;
     tw_world *world = NULL;
     tw_world_options good = link_of(2), wrong[8];
     for (int i = 0; i < 8; i++) wrong[i] = good;
@@ -681,7 +661,6 @@ static void bad_options_are_refused(void **state)
 
 static void a_world_is_made_whole_or_not_at_all(void **state)
 {
-    (void)state;
     tw_world *world = NULL;
     tw_world_options options = link_of(3);
     tw_status status = TW_ERROR_MEMORY;

@@ -151,7 +151,6 @@ static void keep_in_both_groups(const tw_scheme_ops *ops, const char *spec)
 
 static void test_what_is_remembered_stays(void **state)
 {
-    (void)state;
     for (size_t s = first_tried; tw_scheme_at(s); s++) for_each_variant(tw_scheme_at(s), "", keep_in_both_groups);
 }
 
@@ -195,7 +194,6 @@ static void check_nobody(const tw_scheme_ops *ops, const char *spec)
 
 static void test_absent_everywhere_moves_nothing(void **state)
 {
-    (void)state;
     for (size_t s = first_tried; tw_scheme_at(s); s++) for_each_variant(tw_scheme_at(s), "", check_nobody);
 }
 
@@ -257,7 +255,6 @@ static void check_books(const char *spec, int size, double tolerance)
  * pieces are encoded twice, and the second rounding is kept by the piece: other books. */
 static void test_nothing_is_lost(void **state)
 {
-    (void)state;
     for (size_t s = first_tried; tw_scheme_at(s); s++) {
         char spec[SPEC_LENGTH];
         make_spec(spec, tw_scheme_at(s), BOOKS);
@@ -296,7 +293,6 @@ static void check_revert(const tw_scheme_ops *ops, const char *spec)
 
 static void test_a_step_taken_back_leaves_it(void **state)
 {
-    (void)state;
     for (size_t s = first_tried; tw_scheme_at(s); s++) for_each_variant(tw_scheme_at(s), "", check_revert);
 }
 
@@ -312,7 +308,6 @@ static void need(const char *name)
 
 static void test_the_mean_is_of_those_who_have_it(void **state)
 {
-    (void)state;
     group g;
     need("allreduce");
     create(&g, "allreduce", 3);
@@ -349,7 +344,6 @@ static void check_velocity(const char *spec, float gradient, int absent, float e
 
 static void test_zeros_are_a_gradient(void **state)
 {
-    (void)state;
     static const char *const specs[] = {
         "dgc:momentum=0.5,dense=a.bias,leftovers=fp32", "dgc:momentum=0.5,dense=a.bias,leftovers=bf16",
         "dgc:momentum=0.5,dense=a.bias,leftovers=fp16", "dgc:momentum=0.5,dense=*,leftovers=fp32",

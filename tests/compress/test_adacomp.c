@@ -127,7 +127,6 @@ static size_t elements_sent(const loopback *group)
 
 static void test_a_second_implementation_agrees(void **state)
 {
-    (void)state;
     static const struct {
         const char *spec;
         size_t matrix_bin, conv_bin;
@@ -162,7 +161,6 @@ static void test_a_second_implementation_agrees(void **state)
 /* In a bin of zeros every element would pass |H| >= 0; one whose residual the gradient just cancelled has no sign. */
 static void test_zeros_are_not_sent(void **state)
 {
-    (void)state;
     loopback group;
     gradients g;
     float sent = 3.0F / 5; /* five bins */
@@ -183,7 +181,6 @@ static void test_zeros_are_not_sent(void **state)
 
 static void test_all_equal_denormal_and_huge(void **state)
 {
-    (void)state;
     static const float levels[] = {1, -1, 0x1p-133F, -0x1p-126F, 0x1p100F};
     loopback group;
     gradients g;
@@ -199,7 +196,6 @@ static void test_all_equal_denormal_and_huge(void **state)
 /* Many times more candidates than there is room for, all alike: the first ones are sent. */
 static void test_no_more_than_the_most_is_sent(void **state)
 {
-    (void)state;
     enum { LONG = 50000, SENT = 100 };
     static const tw_tensor big = {"big", 2, {LONG / 100, 100}};
     loopback group;
@@ -213,7 +209,6 @@ static void test_no_more_than_the_most_is_sent(void **state)
 
 static void test_bins_follow_the_shape(void **state)
 {
-    (void)state;
     tw_comm *comm;
     tw_reducer *reducer;
     assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);
@@ -230,7 +225,6 @@ static void test_bins_follow_the_shape(void **state)
 /* A sign each, and a magnitude for all of a tensor. */
 static void test_a_value_is_one_bit(void **state)
 {
-    (void)state;
     loopback group;
     gradients g;
     group_create(&group, &g, "adacomp:bin=8,most_density=1", table, TENSORS, 1);
@@ -245,7 +239,6 @@ static void test_a_value_is_one_bit(void **state)
 /* A group is looked at as a whole, although the runs in which a tensor is taken in end in its midst. */
 static void test_a_sick_group_stays_out_where_bins_do_not_end(void **state)
 {
-    (void)state;
     enum { COUNT = 9000, SICK = 7001, GROUP = SICK / TW_GROUP };
     static const tw_tensor matrix = {"long", 2, {90, 100}};
     static float residual[COUNT];

@@ -10,7 +10,6 @@ static const float BETA2 = 0.9375F;
 /* One rank that sends everything has Adam's steps, bit for bit, of what is compressed and of what is not. */
 static void test_density_one_is_adam(void **state)
 {
-    (void)state;
     loopback group;
     gradients g;
     twin *t = twin_create(BETA2);
@@ -30,7 +29,6 @@ static void test_density_one_is_adam(void **state)
  * back leaves no trace but in the count. */
 static void test_leftovers_take_the_steps_of_the_mean(void **state)
 {
-    (void)state;
     enum { BAD = 5, BACK = 9 };
     loopback group;
     gradients g;
@@ -93,7 +91,6 @@ static void check_conserves(const char *spec, int nesterov)
  * each is divided by what it holds for the mean's root. */
 static void test_directions_arrive_or_are_left(void **state)
 {
-    (void)state;
     check_conserves("dgc-adam:nesterov=off,density=0.02,masking=off," BETAS "warmup_steps=0", 0);
     check_conserves("dgc-adam:nesterov=off,density=0.1,values=lm2," BETAS "warmup_steps=6", 0);
     check_conserves("dgc-adam:density=0.02,masking=off," BETAS "warmup_steps=0", 1);
@@ -103,7 +100,6 @@ static void test_directions_arrive_or_are_left(void **state)
 /* A state may say what no square is, and what comes of it is finite. */
 static void test_squares_below_zero_make_no_nan(void **state)
 {
-    (void)state;
     size_t n = counts[0], shape[] = {n};
     loopback group;
     gradients g;
@@ -124,7 +120,6 @@ static void test_squares_below_zero_make_no_nan(void **state)
 
 static void test_moments_there_must_be(void **state)
 {
-    (void)state;
     tw_scheme *scheme;
     assert_int_equal(tw_scheme_create("dgc-adam:momentum=0", table, TENSORS, 0, 1, &scheme), TW_ERROR_SPEC);
     assert_non_null(strstr(tw_last_error(), "beta2=0.999 with momentum=0"));

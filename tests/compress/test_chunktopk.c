@@ -52,7 +52,6 @@ static void assert_floats(const float *got, const double *golden)
 
 static void golden_values_of_one_rank(void **state)
 {
-    (void)state;
     const double kept[SMALL] = {-.9375, 0, 0, -.75, 0, -.375, -1, .5625, -.25, -.875, .125, -.9375, 0, 0, -.75, 0};
     const double came[SMALL] = {0, -1.4375, 1.25, -1.5, -1, -1.25, -1.125, 0, 0, 0, 0, 0, -1.4375, 1.25, -1.5, -1};
     float theta[SMALL], residual[SMALL];
@@ -63,7 +62,6 @@ static void golden_values_of_one_rank(void **state)
 
 static void golden_values_of_two_ranks(void **state)
 {
-    (void)state;
     const double mean[SMALL] = {-.5,     -1.34375, .5625, -.75, -.5,      -.625, -.5625, 0,
                                 -.71875, .625,     -.75,  -.5,  -1.34375, .0625, -.75,   -.5};
     const double senders[SMALL] = {-1,      -2.6875, 1.125, -1.5, -1,      -1.25, -1.125, 0,
@@ -153,7 +151,6 @@ static void check_naive(const char *spec, int by_senders)
 
 static void equals_the_naive_implementation(void **state)
 {
-    (void)state;
     check_naive("chunktopk:chunk=300,k=11,decay=0.75," EXACT, 0);
     check_naive("chunktopk:chunk=300,k=11,decay=0.75,agg=senders," EXACT, 1);
 }
@@ -189,7 +186,6 @@ static void assert_same_step(const char *one, const char *other, int alike)
 /* Where all is sent, it is an all-reduce; the mean over the senders is the mean where all send the same elements. */
 static void options_that_make_it_something_else(void **state)
 {
-    (void)state;
     assert_same_step("chunktopk:chunk=64,k=64," EXACT, "allreduce", 0);
     assert_same_step("chunktopk:chunk=64,k=64,agg=senders," EXACT, "allreduce", 0);
     assert_same_step("chunktopk:chunk=100,k=5,agg=senders," EXACT, "chunktopk:chunk=100,k=5," EXACT, 1);
@@ -205,7 +201,6 @@ static void refuse(const char *spec, const char *words)
 
 static void what_is_refused(void **state)
 {
-    (void)state;
     refuse("chunktopk:chunk=10,k=11", "k=11 is more than a chunk has, 10");
     refuse("chunktopk:k=0", "k must be");
     refuse("chunktopk:decay=1.5", "decay must be");
@@ -225,7 +220,6 @@ static void enlarge(void *packets[], size_t sizes[], int senders)
 
 static void a_mean_over_senders_that_overflows_is_skipped(void **state)
 {
-    (void)state;
     loopback group;
     gradients g;
     int skipped;
@@ -265,7 +259,6 @@ static void check_stranger(const char *spec, const char *theirs, const tw_tensor
 
 static void hostile_packets_are_refused(void **state)
 {
-    (void)state;
     static const tw_tensor larger[] = {{"ragged", 2, {140, 53}}};
     check_stranger("chunktopk:chunk=256,k=4," EXACT, "chunktopk:chunk=256,k=5," EXACT, table, "rank 1");
     check_stranger("chunktopk:chunk=256,k=4," EXACT, "chunktopk:chunk=256,k=5," EXACT, table,
@@ -280,7 +273,6 @@ static void hostile_packets_are_refused(void **state)
  * places need at least, 7.36 bits, would allow for 219. */
 static void a_packet_is_200_times_smaller(void **state)
 {
-    (void)state;
     static const tw_tensor large[] = {{"w", 2, {1024, 1000}}};
     loopback group;
     gradients g;

@@ -138,7 +138,6 @@ static void check_variant(const tw_scheme_ops *ops, const char *spec)
 /* Zeros stay zero, nothing is skipped that is finite, every output is finite, and replicas never part. */
 static void test_any_gradient_comes_out_finite_and_alike(void **state)
 {
-    (void)state;
     static const int sizes[] = {1, 2, 3, 4, 8};
     const tw_scheme_ops *ops;
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) {
@@ -183,7 +182,6 @@ static void check_long_run(const tw_scheme_ops *ops)
 
 static void test_the_mean_arrives_in_the_long_run(void **state)
 {
-    (void)state;
     const tw_scheme_ops *ops;
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) check_long_run(ops);
 }
@@ -283,7 +281,6 @@ static void check_balances(const tw_scheme_ops *ops, const char *spec)
  * that is skipped, in which only the sick rank's part is lost. */
 static void test_residuals_hold_what_has_not_arrived(void **state)
 {
-    (void)state;
     const tw_scheme_ops *ops;
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) {
         char spec[SPEC_LENGTH], options[SPEC_LENGTH];
@@ -395,7 +392,6 @@ static void check_sick(const tw_scheme_ops *ops, const char *spec)
  * next step goes on. */
 static void test_what_is_not_finite_is_skipped(void **state)
 {
-    (void)state;
     const tw_scheme_ops *ops;
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) {
         check_sick(ops, ops->name);
@@ -435,7 +431,6 @@ static void check_state(const tw_scheme_ops *ops, const char *spec)
 
 static void test_a_restart_changes_no_bit(void **state)
 {
-    (void)state;
     const tw_scheme_ops *ops;
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) {
         char spec[SPEC_LENGTH];
@@ -497,7 +492,6 @@ static void check_refusal(const tw_scheme_ops *ops, const char *spec)
 
 static void test_a_refused_state_changes_nothing(void **state)
 {
-    (void)state;
     const tw_scheme_ops *ops;
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) {
         check_refusal(ops, ops->name);
@@ -548,7 +542,6 @@ static void check_unanswered(const tw_scheme_ops *ops, const char *spec)
 
 static void test_packets_that_are_not_there_are_told(void **state)
 {
-    (void)state;
     const tw_scheme_ops *ops;
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) {
         check_unanswered(ops, ops->name);
@@ -579,7 +572,6 @@ static const tw_option *seed_of(const tw_scheme_ops *ops)
 /* The whole seed counts, up to the largest: it draws otherwise than the one before it, and than its lower 32 bits. */
 static void test_every_digit_of_a_seed_counts(void **state)
 {
-    (void)state;
     const tw_scheme_ops *ops;
     const tw_option *seed;
     batch *most = batch_create(odd, ODD), *other = batch_create(odd, ODD);
@@ -617,7 +609,6 @@ static tw_status create_with_failure(const char *spec, long failing)
  * failure goes unnoticed is followed by others whose failure does not. */
 static void test_no_memory_is_a_status(void **state)
 {
-    (void)state;
     enum { BEYOND = 8 };
     for (size_t s = first_tried; s < tw_schemes_count(); s++) {
         long failing = 1;
@@ -630,7 +621,6 @@ static void test_no_memory_is_a_status(void **state)
 /* No step allocates. */
 static void test_a_step_needs_no_memory(void **state)
 {
-    (void)state;
     const tw_scheme_ops *ops;
     batch *b = batch_create(odd, ODD);
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) {

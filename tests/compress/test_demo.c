@@ -36,7 +36,6 @@ static void transform(const double *x, size_t height, size_t width, int inverse,
 
 static void transforms_as_the_formula_says(void **state)
 {
-    (void)state;
     static const size_t sides[][2] = {{1, 1}, {1, 8}, {7, 1}, {2, 3}, {4, 2}, {5, 13}, {26, 1}, {16, 31}, {64, 10}};
     tw_cosine cosine = {0};
     assert_ok(tw_cosine_create(&cosine, LONGEST));
@@ -79,7 +78,6 @@ static void read_momentum(const loopback *group, int rank, const char *key, size
 /* One tensor of eight, two coefficients of a block of eight, a rate of 0.1: of the published release. */
 static void golden_values(void **state)
 {
-    (void)state;
     enum { N = 8 };
     static const tw_tensor small[] = {{"w", 1, {N}}};
     const double kept[N] = {-.041673, -.012037, .012647, .055746, .050423, .053289, .021076, .010479};
@@ -196,7 +194,6 @@ static void check_steps(const char *options, double decay, int by_senders, int s
 
 static void equals_the_papers_form(void **state)
 {
-    (void)state;
     check_steps(",map=none,momentum=0.9", 0.9, 1, 0);
     check_steps(",map=none,momentum=0.9,agg=mean", 0.9, 0, 0);
     check_steps("", 0.999, 1, 1);
@@ -220,7 +217,6 @@ static void step_of(loopback *group, const char *spec, gradients *g, int alike)
 /* Where all is sent nothing is kept, and what comes out is the sign of the mean. So it is of what is not compressed. */
 static void all_sent_is_the_sign_of_the_mean(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"demo:chunk=16,k=16," EXACT, "demo:dense=*,leftovers=fp32"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         loopback group = {.size = RANKS};
@@ -242,7 +238,6 @@ static void all_sent_is_the_sign_of_the_mean(void **state)
 
 static void ranks_with_one_gradient_are_one_rank(void **state)
 {
-    (void)state;
     loopback one = {.size = 1}, two = {.size = 2};
     gradients a, b;
     step_of(&one, "demo:chunk=16,k=5,map=none," EXACT, &a, 1);
@@ -258,7 +253,6 @@ static void ranks_with_one_gradient_are_one_rank(void **state)
 /* Without decay what arrived and what is kept are what was given, whatever is sent of it and however it is rounded. */
 static void nothing_is_lost_without_decay(void **state)
 {
-    (void)state;
     enum { STEPS = 30, N = 120 };
     loopback group;
     gradients g;
@@ -304,7 +298,6 @@ static void enlarge(void *packets[], size_t sizes[], int senders)
 /* The mean over the one sender is 2e38 of each of four coefficients, of which half of the sum goes beyond floats. */
 static void coefficients_beyond_floats_are_skipped(void **state)
 {
-    (void)state;
     static const tw_tensor square[] = {{"w", 2, {2, 2}}};
     loopback group;
     gradients g;
@@ -318,7 +311,6 @@ static void coefficients_beyond_floats_are_skipped(void **state)
 
 static void what_is_refused(void **state)
 {
-    (void)state;
     loopback group, other;
     tw_scheme *scheme;
     assert_int_equal(tw_scheme_create("demo:chunk=10,k=11", table, TENSORS, 0, 1, &scheme), TW_ERROR_SPEC);
@@ -339,7 +331,6 @@ static void what_is_refused(void **state)
 /* The release sends 12 bytes a coefficient, which is 43 times less than fp32. */
 static void a_packet_is_hundreds_of_times_smaller(void **state)
 {
-    (void)state;
     static const tw_tensor large[] = {{"w", 2, {1024, 1024}}};
     loopback group;
     gradients g;

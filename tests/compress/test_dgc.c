@@ -36,7 +36,6 @@ static void check_is_momentum(const char *spec, int nesterov)
 
 static void test_density_one_is_momentum_sgd(void **state)
 {
-    (void)state;
     check_is_momentum("dgc:density=1,masking=off," LOOPBACK_EXACT, 0);
     check_is_momentum("dgc:density=1,masking=off,nesterov=on," LOOPBACK_EXACT, 1);
     check_is_momentum("dgc:density=1," LOOPBACK_EXACT, 0);
@@ -46,7 +45,6 @@ static void test_density_one_is_momentum_sgd(void **state)
 /* min_sent: a small tensor sends more than its density says, and never more than it has. */
 static void test_small_tensors_send_a_few(void **state)
 {
-    (void)state;
     static const struct {
         const char *spec;
         size_t sent;
@@ -100,7 +98,6 @@ static double dense_ladder(int step)
 
 static void test_equals_reference(void **state)
 {
-    (void)state;
 #define SPEC "dgc:density=0.008," LOOPBACK_EXACT
     static const rules variants[] = {{SPEC ",warmup_steps=0", constant_ladder, 0, 0, send_largest},
                                      {SPEC ",warmup_steps=0,nesterov=on", constant_ladder, 0, 1, send_largest},
@@ -113,7 +110,6 @@ static void test_equals_reference(void **state)
 /* What its code would make a zero is not sent: it stays in the residual whole, and its momentum is not masked. */
 static void test_what_rounds_to_zero_is_not_sent(void **state)
 {
-    (void)state;
     enum { T = 0, LARGE = 7, SMALL = 8 };
     static float u[3000], v[3000];
     const float tiny = 0x1p-27F; /* fp16 begins at 2^-24 and rounds up from more than half of that */

@@ -9,7 +9,6 @@
 /* Levels of a block whose largest magnitude is 4; 3 lies in the middle between 2 and 4. */
 static void golden_values(void **state)
 {
-    (void)state;
     static const tw_tensor table[] = {{"w", 1, {8}}};
     const float given[] = {4, -3, 1.9F, -.9F, .3F, .04F, -.02F, 0}, golden[] = {4, -2, 2, -1, .25F, .0625F, 0, 0};
     loopback group;
@@ -31,7 +30,6 @@ static double normal(size_t i)
 /* A half byte and a 64th, and .04 of the squares. */
 static void error_and_bytes(void **state)
 {
-    (void)state;
     enum { ROWS = 300, COLUMNS = 333 };
     static const tw_tensor table[] = {{"w", 2, {ROWS, COLUMNS}}};
     static float given[ROWS * COLUMNS];
@@ -78,7 +76,6 @@ static void refuse(size_t at, unsigned value, const char *words)
 
 static void hostile_sections_are_refused(void **state)
 {
-    (void)state;
     refuse(2, 0xBF80, "a block's scale is negative, NaN or infinite");
     refuse(2, 0x7FC0, "a block's scale is negative, NaN or infinite");
     refuse(2, 0x7F80, "a block's scale is negative, NaN or infinite");

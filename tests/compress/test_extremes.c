@@ -108,7 +108,6 @@ static void check_gradients(const tw_scheme_ops *ops, const char *spec)
 
 static void test_extreme_gradients_are_taken_or_skipped(void **state)
 {
-    (void)state;
     const tw_scheme_ops *ops;
     for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
         check_gradients(ops, ops->name);
@@ -178,7 +177,6 @@ static void check_beyond(const tw_scheme_ops *ops, const char *spec)
 
 static void test_the_largest_state_is_borne_and_a_larger_one_refused(void **state)
 {
-    (void)state;
     const tw_scheme_ops *ops;
     for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
         check_largest(ops, ops->name);

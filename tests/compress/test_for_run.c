@@ -15,7 +15,6 @@ static void check(const char *spec, uint64_t steps, const char *expected)
 /* (2000/steps)^2, two digits of it, and a warm-up of a twentieth of the run. */
 static void short_runs_are_denser(void **state)
 {
-    (void)state;
     check("dgc", 0, "dgc:density=0.25,warmup_steps=0");
     check("dgc", 100, "dgc:density=0.25,warmup_steps=5");
     check("dgc", 4000, "dgc:density=0.25,warmup_steps=200");
@@ -44,7 +43,6 @@ static const char *default_of(size_t scheme, const char *name)
 /* Who cannot say how long the run is has what suits 10,000 steps. Every other scheme is as it is, a bold one too. */
 static void the_defaults_are_of_one_length(void **state)
 {
-    (void)state;
     int follow = 0;
     for (size_t i = 0; i < tw_schemes_count(); i++) {
         const char *name = tw_schemes_name(i);
@@ -64,7 +62,6 @@ static void the_defaults_are_of_one_length(void **state)
 
 static void what_is_given_stays(void **state)
 {
-    (void)state;
     check("dgc:momentum=0", 10000, "dgc:momentum=0,density=0.04,warmup_steps=400");
     check("dgc:density=0.5", 640, "dgc:density=0.5,warmup_steps=32");
     check("dgc:warmup_steps=3", 10000, "dgc:warmup_steps=3,density=0.04");
@@ -78,7 +75,6 @@ static void what_is_given_stays(void **state)
 
 static void a_small_buffer_has_its_beginning(void **state)
 {
-    (void)state;
     char text[9];
     assert_int_equal(tw_spec_for_run("dgc", 10000, text, sizeof text), strlen("dgc:density=0.04,warmup_steps=400"));
     assert_string_equal(text, "dgc:dens");

@@ -40,7 +40,6 @@ static void check_sum(const char *spec, int fp16, int size)
 
 static void sums_are_as_defined(void **state)
 {
-    (void)state;
     for (int size = 1; size <= 8; size *= 2) {
         check_sum("fp16", 1, size);
         check_sum("bf16", 0, size);
@@ -50,7 +49,6 @@ static void sums_are_as_defined(void **state)
 /* 65,504 is the end of fp16: two shares of 40,000 overflow the sum. With feedback, what fits is sent step by step. */
 static void overflow_skips_or_waits(void **state)
 {
-    (void)state;
     static const struct {
         const char *spec;
         int skipped;

@@ -141,7 +141,6 @@ static void check_damage(const tw_scheme_ops *ops, const char *spec)
 
 static void test_every_cut_and_every_flipped_bit_is_refused(void **state)
 {
-    (void)state;
     const tw_scheme_ops *ops;
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) {
         char spec[SPEC_LENGTH];
@@ -154,7 +153,6 @@ static void test_every_cut_and_every_flipped_bit_is_refused(void **state)
  * do; others say what cannot be. */
 static void test_every_forged_bit_is_refused_or_borne(void **state)
 {
-    (void)state;
     const tw_scheme_ops *ops;
     enum { CHECKED = 20, TELLS_OF_NAN = 8 * 3 };
     int refused = 0, borne = 0;
@@ -226,13 +224,11 @@ static void for_each_spec(spec_check check)
 
 static void test_packets_of_other_tensors_are_refused(void **state)
 {
-    (void)state;
     for_each_spec(check_other_tables);
 }
 
 static void test_packets_of_another_step_are_refused(void **state)
 {
-    (void)state;
     for_each_spec(check_other_step);
 }
 

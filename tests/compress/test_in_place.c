@@ -59,7 +59,6 @@ static void check_sums(const group *all, int step)
 
 static void gradients_in_a_row_are_summed_in_place(void **state)
 {
-    (void)state;
     static group all;
     for (int r = 0; r < RANKS; r++)
         assert_int_equal(tw_scheme_create("allreduce", table, TENSORS, r, RANKS, &all.scheme[r]), TW_OK);

@@ -66,14 +66,12 @@ static void check_nothing_is_lost(const char *spec)
 
 static void test_what_rounding_loses_comes_later(void **state)
 {
-    (void)state;
     check_nothing_is_lost("topk:leftovers=bf16");
     check_nothing_is_lost("topk:leftovers=fp16");
 }
 
 static void test_full_precision_keeps_nothing(void **state)
 {
-    (void)state;
     loopback group;
     assert_int_equal(loopback_create(&group, "topk:leftovers=fp32", table, 2, 1), TW_OK);
     assert_null(rounding_of(group.scheme[0]));
@@ -83,7 +81,6 @@ static void test_full_precision_keeps_nothing(void **state)
 /* No sum of N shares leaves fp16: a rank sends at most 65,504 / N, and the rest of a larger value in later steps. */
 static void test_fp16_ends_at_a_share_of_its_largest(void **state)
 {
-    (void)state;
     for (int size = 1; size <= 8; size++) {
         loopback group;
         double came = 0;
@@ -143,14 +140,12 @@ static void check_skipped(const tw_tensor *message, size_t count, size_t at, siz
 /* A message of biases alone: the NaN shows in their own all-reduce. */
 static void test_a_skipped_all_reduce_gives_back_what_was_sent(void **state)
 {
-    (void)state;
     check_skipped(bias_alone, 1, 7, 0);
 }
 
 /* The NaN shows in the packets, in which the healthy ranks' leftovers are. */
 static void test_a_skipped_packet_gives_back_what_was_in_it(void **state)
 {
-    (void)state;
     check_skipped(table, 2, 0, MATRIX);
 }
 
@@ -158,7 +153,6 @@ static void test_a_skipped_packet_gives_back_what_was_in_it(void **state)
  * is not settled is the point. Two groups, one of which meets skipped and reverted steps, end with the same sums. */
 static void test_unsettled_residuals_survive_a_skipped_step(void **state)
 {
-    (void)state;
     loopback plain, disturbed;
     batch *a = batch_create(table, 2), *b = batch_create(table, 2);
     assert_int_equal(loopback_create(&plain, "topk:density=1,values=fp32", table, 2, RANKS), TW_OK);
@@ -185,7 +179,6 @@ static void test_unsettled_residuals_survive_a_skipped_step(void **state)
  * none of the second's business, in which it sends nothing. */
 static void test_going_back_to_a_state_forgets_what_was_sent(void **state)
 {
-    (void)state;
     static float before[RANKS][BIAS];
     tw_state *saved[RANKS];
     loopback group;
@@ -236,7 +229,6 @@ static void check_riding(const char *leftovers)
 
 static void test_riding_changes_no_bit(void **state)
 {
-    (void)state;
     check_riding("fp32");
     check_riding("fp16");
     check_riding("bf16");
@@ -265,7 +257,6 @@ static int rounds_beside(size_t count, int size)
 /* (N-1)(N-2)/N times their bytes more than an all-reduce are 32,768 at most. */
 static void test_few_ride_and_many_do_not(void **state)
 {
-    (void)state;
     assert_int_equal(rounds_beside(100000, 1), 1);
     assert_int_equal(rounds_beside(100000, 2), 1);
     assert_int_equal(rounds_beside(10922, 4), 1); /* 1.5 times 21,844 */
@@ -311,7 +302,6 @@ static void check_forged(int halves, int odd, int half, const char *told)
 
 static void test_wrong_sections_are_refused(void **state)
 {
-    (void)state;
     check_forged(BIAS, 0, 0x3F80, NULL);
     check_forged(-1, 0, 0, "one more than the packet has");
     check_forged(BIAS - 1, 0, 0, "another length");
@@ -341,7 +331,6 @@ static void send_largest(void *packets[], size_t sizes[], int size)
 /* A sum that overflows skips the step, and the residuals have all of the step's gradients. */
 static void test_a_sum_that_overflows_is_skipped(void **state)
 {
-    (void)state;
     loopback group;
     int skipped;
     batch *b = batch_create(table, 2);
@@ -360,7 +349,6 @@ static void test_a_sum_that_overflows_is_skipped(void **state)
 
 static void test_min_dims_has_the_last_word_on_biases(void **state)
 {
-    (void)state;
     static const struct {
         const char *spec;
         uint64_t sent, exact_bytes;

@@ -100,7 +100,6 @@ static void check_sparse(float *values, float **gradients)
 
 static void test_bytes_do_not_grow_with_the_ranks(void **state)
 {
-    (void)state;
     size_t n = elements_of_model();
     float *values = malloc(n * sizeof *values), *gradients[MODEL];
     for (size_t t = 0, at = 0; t < MODEL; at += tw_tensor_count(&model[t++])) gradients[t] = values + at;
@@ -237,7 +236,6 @@ static void check_crowd(const char *spec, int size)
 
 static void test_a_thousand_replicas_are_alike(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < SPECS; s++)
         for (int z = 0; z < SIZES; z++) check_crowd(specs[s], sizes[z]);
 }

@@ -107,7 +107,6 @@ static void check_there_and_back(const char *spec, int ranks)
 
 static void test_nothing_of_the_moments_is_lost(void **state)
 {
-    (void)state;
     check_there_and_back(EXACT, 1);
     check_there_and_back("dgc-adam:dense=*,nesterov=off,beta2=0.9375," COMMON, RANKS);
     check_there_and_back(
@@ -160,7 +159,6 @@ static double still_to_come(double m, double v)
 /* The ranks' shares of the moments add up to Adam's; and after some steps Adam owes what was held back, and no more. */
 static void test_what_is_held_back_is_paid_out(void **state)
 {
-    (void)state;
     const char *spec = "dgc-adam:density=0.05,masking=off,beta2=0.999999," COMMON;
     loopback group;
     gradients g;
@@ -236,7 +234,6 @@ static void check_onebit(const char *exchange, const char *divide)
 
 static void test_onebit_adam_gives_back_what_both_sides_lost(void **state)
 {
-    (void)state;
     check_onebit("gather", "before");
     check_onebit("scatter", "before");
     check_onebit("scatter", "after");
@@ -245,7 +242,6 @@ static void test_onebit_adam_gives_back_what_both_sides_lost(void **state)
 /* The first rank of a host speaks for it. */
 static void test_hosts_share_moments(void **state)
 {
-    (void)state;
     const char *hosts = EXACT ",per_host=2";
     twin *t = aged_twin(), *back = twin_create(0.999999F);
     tw_state *states[RANKS];
@@ -266,7 +262,6 @@ static void test_hosts_share_moments(void **state)
 /* Half the memory keeps half the digits. */
 static void test_halves_are_rounded(void **state)
 {
-    (void)state;
     const char *halves = EXACT ",state=bf16";
     twin *t = aged_twin(), *back = twin_create(0.999999F);
     loopback group;
@@ -283,7 +278,6 @@ static void test_halves_are_rounded(void **state)
 
 static void test_what_does_not_fit_is_refused(void **state)
 {
-    (void)state;
     twin *t = aged_twin();
     tw_state *got, *none = NULL;
     uint64_t steps;

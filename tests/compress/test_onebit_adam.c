@@ -196,21 +196,18 @@ static void check_rule(rule tried)
 
 static void equals_the_published_rule(void **state)
 {
-    (void)state;
     check_rule((rule){SPEC ",divide=after", .adapts = 1});
     check_rule((rule){SPEC ",divide=after,exchange=gather", .adapts = 1, .gathers = 1});
 }
 
 static void divides_before_it_takes_signs(void **state)
 {
-    (void)state;
     check_rule((rule){SPEC, .adapts = 1, .before = 1});
     check_rule((rule){SPEC ",exchange=gather", .adapts = 1, .before = 1, .gathers = 1});
 }
 
 static void is_momentum_without_squares(void **state)
 {
-    (void)state;
     check_rule((rule){"onebit-adam:beta2=0," REST});
     check_rule((rule){"onebit-adam:beta2=0,exchange=gather," REST, .gathers = 1});
 }
@@ -228,7 +225,6 @@ static void step_of(loopback *group, gradients *g, int step)
 /* Signs say something of every element. One that had no gradient in the beginning has no squares, and does not move. */
 static void what_has_no_squares_stays(void **state)
 {
-    (void)state;
     loopback group;
     gradients g;
     group_create(&group, &g, "onebit-adam:warmup_steps=1", table, 1, RANKS);
@@ -243,7 +239,6 @@ static void what_has_no_squares_stays(void **state)
  * ranks in turn have no gradient, and the mean is 1 in every step. */
 static void the_share_of_absent_ranks_comes_however_small_the_tensor(void **state)
 {
-    (void)state;
     enum { MANY = 16, SMALL = 8 };
     static const tw_tensor small[] = {{"w", 1, {SMALL}}};
     static const unsigned char absent[1] = {1};
@@ -264,7 +259,6 @@ static void the_share_of_absent_ranks_comes_however_small_the_tensor(void **stat
 /* Thirty-two times fewer than fp32 once the beginning is over, both ways. */
 static void one_bit_an_element(void **state)
 {
-    (void)state;
     static const tw_tensor large[] = {{"w", 2, {512, 512}}};
     loopback group;
     gradients g;

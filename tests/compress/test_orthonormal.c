@@ -46,7 +46,6 @@ static double outside(const float *x, const float *units, size_t count, size_t n
 
 static void spans_the_same_space(void **state)
 {
-    (void)state;
     float before[MOST * LENGTH], after[MOST * LENGTH];
     for (size_t n = MOST; n <= LENGTH; n++)
         for (size_t count = 1; count <= MOST; count++) {
@@ -61,7 +60,6 @@ static void spans_the_same_space(void **state)
 /* Vectors that differ by a thousandth: one sweep would leave them far from right angles. */
 static void nearly_dependent_vectors_come_out_orthonormal(void **state)
 {
-    (void)state;
     float x[MOST * LENGTH], small[LENGTH];
     draw(x, LENGTH, 1, 1);
     for (size_t k = 1; k < MOST; k++) {
@@ -74,7 +72,6 @@ static void nearly_dependent_vectors_come_out_orthonormal(void **state)
 
 static void dependent_and_zero_vectors_become_zero(void **state)
 {
-    (void)state;
     float x[5 * LENGTH] = {0};
     draw(x, LENGTH, 1, 1);
     for (size_t i = 0; i < LENGTH; i++) x[LENGTH + i] = -3 * x[i];
@@ -90,7 +87,6 @@ static void dependent_and_zero_vectors_become_zero(void **state)
 /* Neither end of fp32's range overflows or vanishes; a power of two changes nothing. */
 static void any_magnitude_will_do(void **state)
 {
-    (void)state;
     float expected[3 * LENGTH], x[3 * LENGTH];
     draw(expected, 3 * LENGTH, 5, 1);
     memcpy(x, expected, sizeof x);

@@ -216,7 +216,6 @@ static const tw_scheme_definition plain_definition = {
 
 static int register_all(void **state)
 {
-    (void)state;
     return tw_scheme_register(&model) != TW_OK || tw_scheme_register(&exact) != TW_OK ||
            tw_scheme_register(&plain_definition) != TW_OK;
 }
@@ -266,7 +265,6 @@ static void check_all_reduce(const char *spec, int size, int is_late)
 
 static void test_forms_that_lose_nothing_are_an_all_reduce(void **state)
 {
-    (void)state;
     check_all_reduce("exact:leftovers=fp32", 2, 1);
     check_all_reduce("exact:leftovers=fp32,feedback=off", 2, 0);
     check_all_reduce("exact:leftovers=fp32,exchange=scatter", 3, 1);
@@ -281,7 +279,6 @@ static void test_forms_that_lose_nothing_are_an_all_reduce(void **state)
 /* Its own state goes with the rest: it counts the steps, but not those taken back. */
 static void test_what_it_remembers_is_saved_loaded_and_taken_back(void **state)
 {
-    (void)state;
     loopback group;
     batch *b = batch_create(table, TENSORS);
     assert_ok(loopback_create(&group, "plain", table, TENSORS, RANKS));
@@ -307,7 +304,6 @@ static void test_what_it_remembers_is_saved_loaded_and_taken_back(void **state)
 /* Bit for bit in what comes out, through a step with NaN, and in what is remembered. */
 static void test_a_twin_of_topk_is_topk(void **state)
 {
-    (void)state;
     static const char *const options[] = {"density=0.05", "density=0.05,feedback=off,values=fp32",
                                           "density=1,min_elements=1,min_dims=0",
                                           "density=0.2,indices=bitmap,leftovers=fp32"};
@@ -324,7 +320,6 @@ static void test_a_twin_of_topk_is_topk(void **state)
  * restart from what the other saved. */
 static void test_a_momentum_of_its_own_is_dgcs(void **state)
 {
-    (void)state;
     const pair both = {{"dgc:density=0.05,momentum=0.5,masking=off,min_sent=1,warmup_steps=0,clip=0,min_dims=2,"
                         "min_elements=128,values=log8",
                         "heavy:density=0.05,momentum=0.5,values=log8"},
@@ -360,7 +355,6 @@ static tw_status step_with(const char *spec)
 
 static void test_what_choose_does_wrong_is_told(void **state)
 {
-    (void)state;
     for (int fault = TOO_MANY; fault <= FIRST_BEYOND; fault++) {
         char spec[SPEC_LENGTH];
         snprintf(spec, sizeof spec, "twin:fault=%d", fault);
@@ -374,7 +368,6 @@ static void test_what_choose_does_wrong_is_told(void **state)
 /* Of a message that has none of its rounds it knows no step that could be taken back. */
 static void test_only_what_has_begun_is_taken_back(void **state)
 {
-    (void)state;
     loopback group;
     int skipped;
     uint64_t seen;
@@ -393,7 +386,6 @@ static void test_only_what_has_begun_is_taken_back(void **state)
 
 static void test_a_sum_that_is_not_finite_skips_the_step(void **state)
 {
-    (void)state;
     loopback group;
     int skipped;
     batch *b = batch_create(table, TENSORS);
@@ -407,7 +399,6 @@ static void test_a_sum_that_is_not_finite_skips_the_step(void **state)
 
 static void test_a_section_that_is_not_finite_is_refused(void **state)
 {
-    (void)state;
     static const float ills[] = {NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < sizeof ills / sizeof *ills; i++) {
         sent_instead = ills[i];
@@ -419,7 +410,6 @@ static void test_a_section_that_is_not_finite_is_refused(void **state)
 /* Parts, ranks and steps draw differently: whole tensors, pieces, and the sums of pieces. */
 static void test_no_two_parts_have_the_same_noise(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"exact:exchange=gather", "exact:exchange=scatter"};
     for (size_t s = 0; s < 2; s++) {
         loopback group;
@@ -458,7 +448,6 @@ static void all_ones(const void *self, const unsigned char *section, size_t n, s
 
 static void test_a_section_of_zeros_has_to_say_zeros(void **state)
 {
-    (void)state;
     tw_scheme_definition d = exact;
     d.name = "ones";
     d.section_bytes = two_bytes;
@@ -469,7 +458,6 @@ static void test_a_section_of_zeros_has_to_say_zeros(void **state)
 
 static void test_a_round_that_cannot_be_is_told(void **state)
 {
-    (void)state;
     for (int fault = 1; fault <= 6; fault++) {
         char spec[SPEC_LENGTH];
         snprintf(spec, sizeof spec, "plain:fault=%d", fault);
@@ -479,7 +467,6 @@ static void test_a_round_that_cannot_be_is_told(void **state)
 
 static void test_clipping_and_plan_are_its_own(void **state)
 {
-    (void)state;
     tw_scheme *scheme;
     assert_ok(tw_scheme_create("plain:fault=1", table, TENSORS, 0, 1, &scheme));
     assert_true(tw_scheme_clip(scheme) == 1);
@@ -493,7 +480,6 @@ static void test_clipping_and_plan_are_its_own(void **state)
 
 static void test_what_create_refuses_is_passed_on(void **state)
 {
-    (void)state;
     assert_int_equal(step_with("twin:word=refuse"), TW_ERROR_UNSUPPORTED);
     assert_string_equal(tw_last_error(), "not today");
     assert_int_equal(step_with("twin:fault=7"), TW_ERROR_ARGUMENT);
@@ -515,7 +501,6 @@ static void assert_not_taken(const tw_scheme_definition *definition, tw_status e
 
 static void test_a_definition_that_cannot_be_is_refused(void **state)
 {
-    (void)state;
     static const char *const names[] = {
         NULL, "", "Twin", "1st", "_a", "a-b", "a b", "a:b", "a=b", "a,b", "abcdefghijklmnopqrstuvwxyzabcdef"};
     tw_scheme_definition d = model;
@@ -562,7 +547,6 @@ static void assert_option_not_taken(tw_scheme_option row, tw_status expected, co
 
 static void test_an_option_that_cannot_be_is_refused(void **state)
 {
-    (void)state;
     const tw_scheme_option good = rows[0];
     tw_scheme_option row = good;
     row.key = "a=b";
@@ -593,7 +577,6 @@ static void test_an_option_that_cannot_be_is_refused(void **state)
 
 static void test_options_do_not_overlap(void **state)
 {
-    (void)state;
     typedef struct two {
         int first, second;
         double both;
@@ -630,7 +613,6 @@ static tw_status show_it(void *self, tw_scheme *scheme, tw_walk *walk)
 
 static void test_what_a_walk_shows_is_looked_at(void **state)
 {
-    (void)state;
     char longest[257];
     tw_scheme *scheme;
     tw_scheme_definition d = exact;
@@ -674,7 +656,6 @@ static void test_what_a_walk_shows_is_looked_at(void **state)
 /* Those of a plug-in come together, or not at all. */
 static void test_all_of_a_plugin_or_nothing(void **state)
 {
-    (void)state;
     tw_scheme_definition first = model, second = model;
     const tw_scheme_definition *const both[] = {&first, &second}, *const hole[] = {&first, NULL};
     size_t before = tw_schemes_count();
@@ -696,7 +677,6 @@ static void test_all_of_a_plugin_or_nothing(void **state)
 /* One compiled against an older header, without the last fields, and one against a newer, which leaves them alone. */
 static void test_definitions_of_any_size(void **state)
 {
-    (void)state;
     struct {
         tw_scheme_definition known;
         void *unknown;
@@ -724,7 +704,6 @@ static void test_definitions_of_any_size(void **state)
 /* The rows may be larger than those known here, too. */
 static void test_options_of_any_size(void **state)
 {
-    (void)state;
     struct {
         tw_scheme_option known;
         void *unknown;
@@ -763,7 +742,6 @@ static void *register_some(void *argument)
 
 static void test_threads_may_register_at_once(void **state)
 {
-    (void)state;
     pthread_t thread[THREADS];
     int number[THREADS];
     size_t before = tw_schemes_count();
@@ -783,7 +761,6 @@ static void test_threads_may_register_at_once(void **state)
 /* The list has an end. */
 static void test_the_list_may_be_full(void **state)
 {
-    (void)state;
     static char names[300][32];
     tw_status status = TW_OK;
     int i = 0;

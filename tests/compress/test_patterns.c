@@ -43,7 +43,6 @@ static int write_text(const char *alphabet, unsigned number, char text[LONGEST +
 
 static void test_every_short_pattern_does_as_it_is_defined(void **state)
 {
-    (void)state;
     char pattern[LONGEST + 1], name[LONGEST + 1];
     for (unsigned p = 0; write_text("ab*?", p, pattern); p++)
         for (unsigned n = 0; write_text("ab", n, name); n++)
@@ -53,7 +52,6 @@ static void test_every_short_pattern_does_as_it_is_defined(void **state)
 /* What fnmatch and shells would take for something else stands for itself. */
 static void test_nothing_else_is_special(void **state)
 {
-    (void)state;
     static const char *const names[] = {"layer[0].weight", "a\\b", "[!a]", "[", "{a,b}", ".hidden", "a/b", "~"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         for (size_t j = 0; j < sizeof names / sizeof *names; j++) assert_int_equal(fits(names[i], names[j]), i == j);
@@ -64,7 +62,6 @@ static void test_nothing_else_is_special(void **state)
 /* With each star tried anew for each star before it, this would outlast the machine. */
 static void test_hostile_patterns_end(void **state)
 {
-    (void)state;
     char pattern[20001], name[256];
     for (int i = 0; i < 10000; i++) memcpy(pattern + 2 * i, "*a", 2);
     pattern[20000] = 0;
@@ -93,7 +90,6 @@ static void check_plans(const char *spec, const char *first, const char *second)
 
 static void test_options_name_tensors_as_promised(void **state)
 {
-    (void)state;
     check_plans("dgc:density=0.1,dense=layer[0].weight", "dense bf16: dense=layer[0].weight",
                 "dgc: 60 of 600 elements");
     check_plans("scalecom:min_sent=1,rates=layer[0].weight@10", "scalecom: 60 of 600 elements, the largest of each 10",
@@ -103,7 +99,6 @@ static void test_options_name_tensors_as_promised(void **state)
 /* A pattern longer than any name matches nothing, as long as it has no stars. */
 static void test_misspelt_names_are_told(void **state)
 {
-    (void)state;
     char spec[400] = "topk:dense=";
     tw_comm *comm;
     tw_reducer *reducer;

@@ -96,7 +96,6 @@ static void check_against_naive(const char *options, int keeps, size_t n, int ra
 
 static void the_largest_sums_are_sent_on(void **state)
 {
-    (void)state;
     static const size_t counts[] = {700, 2047, 2048, 5000, MOST};
     static const int ranks[] = {2, 3, 5, 8, 13};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
@@ -109,7 +108,6 @@ static void the_largest_sums_are_sent_on(void **state)
 /* A section has values of its own: the mean magnitude of a piece, not that of the tensor. */
 static void each_piece_is_rounded_alone(void **state)
 {
-    (void)state;
     enum { N = 4096, RANKS = 2 };
     const tw_tensor w = {"w", 1, {N}};
     loopback group;
@@ -178,7 +176,6 @@ static void check_books(const char *spec, int changing)
 
 static void nothing_is_lost(void **state)
 {
-    (void)state;
 #define EXACT "exchange=scatter,density=0.02,values=fp32"
     check_books("topk:" EXACT, 0);
     check_books("dgc:momentum=0,warmup_steps=0," EXACT, 0);
@@ -213,7 +210,6 @@ static void send_large(void *packets[], size_t sizes[], int size)
  * a narrower bound than what it only adds up. */
 static void a_sum_that_is_too_large_is_skipped(void **state)
 {
-    (void)state;
     static const float values[] = {FLT_MAX, 1e37F, 1e35F};
     static float before[SMALL], after[SMALL];
     const tw_tensor w = {"w", 1, {SMALL}};

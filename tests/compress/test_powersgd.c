@@ -97,7 +97,6 @@ enum { ROWS = 48, COLUMNS = 36, ELEMENTS = ROWS * COLUMNS };
 
 static void a_matrix_of_that_rank_is_reproduced(void **state)
 {
-    (void)state;
     float expected[ELEMENTS], residual[ELEMENTS];
     world w = create_of("powersgd:rank=3,values=fp32", one_matrix, 1, 2);
     fill_terms(expected, ROWS, COLUMNS, 3);
@@ -112,7 +111,6 @@ static void a_matrix_of_that_rank_is_reproduced(void **state)
 /* The full rank's factors outweigh the matrix: it is sent as it is. */
 static void full_rank_and_thin_shapes_are_exact(void **state)
 {
-    (void)state;
     static const tw_tensor tensors[] = {{"square", 2, {16, 16}}, {"row", 2, {1, 300}}, {"column", 2, {300, 1}}};
     world w = create_of("powersgd:rank=200,leftovers=fp32,min_elements=1", tensors, 3, 1);
     fill(&w, 0);
@@ -143,7 +141,6 @@ static double distance_from_best(const char *spec, int steps)
 /* The third singular value is half of the second: each step divides the error by four. */
 static void a_warm_start_converges_to_the_best_approximation(void **state)
 {
-    (void)state;
     double after_three = distance_from_best("powersgd:rank=2,values=fp32,feedback=off", 3);
     double after_six = distance_from_best("powersgd:rank=2,values=fp32,feedback=off", 6);
     assert_true(after_six < after_three / 50);
@@ -152,7 +149,6 @@ static void a_warm_start_converges_to_the_best_approximation(void **state)
 
 static void without_a_warm_start_it_does_not(void **state)
 {
-    (void)state;
     for (int steps = 12; steps < 16; steps++)
         assert_true(distance_from_best("powersgd:rank=2,values=fp32,feedback=off,warm_start=off", steps) > 0.05);
 }
@@ -162,7 +158,6 @@ static void without_a_warm_start_it_does_not(void **state)
 /* And of a count of ranks for each matrix. */
 static void bytes_are_those_of_the_factors(void **state)
 {
-    (void)state;
     static const struct {
         const char *spec;
         uint64_t values, bytes;
@@ -185,7 +180,6 @@ static void bytes_are_those_of_the_factors(void **state)
 /* Two to some power times the gradient gives as much of the mean: no factor is of the gradient's square. */
 static void any_magnitude_will_do(void **state)
 {
-    (void)state;
     static const int exponents[] = {-100, 100};
     for (size_t e = 0; e < 2; e++) {
         world plain = create("powersgd:values=fp32", 2), scaled = create("powersgd:values=fp32", 2);
@@ -208,7 +202,6 @@ static void any_magnitude_will_do(void **state)
 
 static void a_zero_gradient_is_zero_and_the_next_is_not(void **state)
 {
-    (void)state;
     float expected[ELEMENTS];
     world w = create_of("powersgd:rank=3,values=fp32", one_matrix, 1, 2);
     for (int s = 0; s < 3; s++) {
@@ -288,7 +281,6 @@ static void naive_step(naive *m, int at_step, double *mean)
 
 static void a_second_implementation_agrees(void **state)
 {
-    (void)state;
     static naive second;
     float residual[12 * 35];
     double mean[12 * 35];
@@ -312,7 +304,6 @@ static void a_second_implementation_agrees(void **state)
 /* The next step begins where this one did. */
 static void a_step_taken_back_leaves_where_to_start(void **state)
 {
-    (void)state;
     static float before[MOST], after[MOST];
     world w = create("powersgd", 2);
     run(&w, 0, 3);
@@ -329,7 +320,6 @@ static void a_step_taken_back_leaves_where_to_start(void **state)
 /* No other round of the message would tell. */
 static void matrices_alone_are_skipped_too(void **state)
 {
-    (void)state;
     world w = create_of("powersgd", one_matrix, 1, 2);
     w.g.rank[1][0][7] = NAN;
     step(&w);
@@ -340,7 +330,6 @@ static void matrices_alone_are_skipped_too(void **state)
 /* The ranks' gradients are within bounds, but the sum of what they kept back is not. */
 static void a_sum_that_overflows_is_skipped(void **state)
 {
-    (void)state;
     world w = create_of("powersgd:rank=1,values=fp32", one_matrix, 1, 1);
     w.group.scheme[0]->step = 1;
     float *residual = find(w.group.scheme[0], "residual", "m").data;

@@ -330,20 +330,17 @@ static void check_all(int pieces)
 
 static void test_equals_the_naive_implementation(void **state)
 {
-    (void)state;
     check_all(0);
 }
 
 static void test_pieces_equal_the_naive_implementation(void **state)
 {
-    (void)state;
     check_all(1);
 }
 
 /* A state from before there were pieces has no residual of sums: it is zero, whatever was there. */
 static void test_a_state_without_sums_loads(void **state)
 {
-    (void)state;
     static float owed[MOST];
     loopback group;
     int owner = (int)(tw_crc32c(0, "w", 1) % 4);
@@ -370,7 +367,6 @@ static void test_a_state_without_sums_loads(void **state)
 /* What was held back of its sums has no place where packets go to everybody. */
 static void test_a_state_with_sums_needs_pieces(void **state)
 {
-    (void)state;
     loopback group, other;
     int owner = (int)(tw_crc32c(0, "w", 1) % 4);
     create(&group, in_pieces(&subjects[0]), MOST, 4);
@@ -411,7 +407,6 @@ static size_t naive_bytes(const subject *s, size_t n)
 
 static void test_packets_have_the_bytes_that_are_promised(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {1, 5, 8, 9, 639, 640, 1023, 1024, 1025, MOST};
     for (size_t s = 0; s < SUBJECTS; s++)
         for (size_t z = 0; z < sizeof sizes / sizeof *sizes; z++) {
@@ -430,7 +425,6 @@ static void test_packets_have_the_bytes_that_are_promised(void **state)
 /* So small that a step between levels has to be larger: 0, or what a level is worth, but a number. */
 static void test_denormal_gradients_are_harmless(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < SUBJECTS; s++) {
         loopback group;
         create(&group, subjects[s].spec, MOST, 2);
@@ -501,7 +495,6 @@ static float residual_after(const char *spec, uint64_t steps)
 /* Feedback is only there where rounding loses less than there was: the residual stays within bounds. */
 static void test_feedback_that_would_diverge_is_refused(void **state)
 {
-    (void)state;
     static const struct {
         int bucket, least_bits;
     } cases[] = {{128, 4}, {256, 5}, {512, 5}, {1024, 6}};
@@ -522,7 +515,6 @@ static void test_feedback_that_would_diverge_is_refused(void **state)
 
 static void test_hostile_sections_are_refused(void **state)
 {
-    (void)state;
     static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
     int skipped;
     for (size_t s = 0; s < SUBJECTS; s++) {
@@ -557,7 +549,6 @@ static void test_hostile_sections_are_refused(void **state)
 /* A finite section whose sum with others may overflow: a skipped step, not an error, and no infinity. */
 static void test_a_sum_that_overflows_is_skipped(void **state)
 {
-    (void)state;
     static const int which[] = {0, 1, 5};
     static const float largest = FLT_MAX;
     int skipped;
@@ -581,7 +572,6 @@ static void replace_first(void *packets[], size_t sizes[], int size)
  * What a rank keeps has a narrower bound than what it only adds up. */
 static void test_a_sum_that_overflows_in_pieces_is_skipped(void **state)
 {
-    (void)state;
     static const float large[] = {FLT_MAX, 1e37F, 1e35F};
     enum { N = 1500 /* one piece, which is rank 1's */ };
     static float before[MOST], after[MOST];

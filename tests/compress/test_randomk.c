@@ -23,7 +23,6 @@ static size_t bin_size_at(size_t i)
 /* One of each bin, its share made up to the bin's size; over the steps every element equally often. */
 static void draws_one_of_each_bin(void **state)
 {
-    (void)state;
     enum { STEPS = 4000 };
     static int hits[N0];
     loopback group;
@@ -53,7 +52,6 @@ static void draws_one_of_each_bin(void **state)
 
 static void unbiased_with_the_variance_of_its_bins(void **state)
 {
-    (void)state;
     enum { STEPS = 4000 };
     static double mean[N0];
     loopback group;
@@ -82,7 +80,6 @@ static void unbiased_with_the_variance_of_its_bins(void **state)
 /* 65,504 is the end of fp16: what does not fit into a share of it waits. */
 static void halves_never_overflow(void **state)
 {
-    (void)state;
     loopback group;
     gradients g;
     group_create(&group, &g, "randomk:density=1,values=fp16", table, TENSORS, 4);
@@ -94,7 +91,6 @@ static void halves_never_overflow(void **state)
 
 static void no_index_travels(void **state)
 {
-    (void)state;
     loopback group;
     gradients g;
     group_create(&group, &g, "randomk:values=bf16", table, TENSORS, 2);

@@ -203,7 +203,6 @@ static void check_sizes(const tw_scheme_ops *ops, const char *spec)
 
 static void test_nothing_is_lost_whatever_the_number_of_ranks(void **state)
 {
-    (void)state;
     const tw_scheme_ops *ops;
     for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
         char spec[SPEC_LENGTH], options[SPEC_LENGTH];
@@ -218,7 +217,6 @@ static void test_nothing_is_lost_whatever_the_number_of_ranks(void **state)
 /* At their defaults too, where the schemes that own the momentum have some; only the sums are looked at. */
 static void test_momentum_is_kept_as_well(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"dgc",
                                         "dgc:min_dims=2,nesterov=on",
                                         "sdagc",
@@ -252,7 +250,6 @@ static void test_momentum_is_kept_as_well(void **state)
 /* At density 1 without masking dgc is momentum SGD on the mean, whoever holds the momentum. */
 static void test_the_course_of_momentum_goes_on(void **state)
 {
-    (void)state;
     enum { ALL = 12 };
     const char *spec = "dgc-bold:density=1,warmup_steps=0,momentum=0.9,masking=off,values=fp32";
     loopback group;
@@ -317,7 +314,6 @@ static float share_of(saved_group *saved, int rank, int size)
 
 static void test_shares_by_hand(void **state)
 {
-    (void)state;
     saved_group four, two, three;
     make_group(&four, 4);
     make_group(&two, 2);
@@ -338,7 +334,6 @@ static void test_shares_by_hand(void **state)
 /* Nobody asks for a file that he does not need. */
 static void test_only_what_is_needed_is_asked_for(void **state)
 {
-    (void)state;
     saved_group eight;
     make_group(&eight, 8);
     share_of(&eight, 3, 4);
@@ -354,7 +349,6 @@ static void test_only_what_is_needed_is_asked_for(void **state)
 /* Pieces of sums and all. */
 static void test_as_many_as_before_have_what_they_had(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"dgc", "sign:exchange=scatter", "powersgd", "sdagc:revision=age",
                                         "dgc:exchange=scatter,state=bf16"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
@@ -379,7 +373,6 @@ static void test_as_many_as_before_have_what_they_had(void **state)
 /* A host is one rank: the states of its other ranks are not asked for, and they get none. */
 static void test_hosts_are_ranks(void **state)
 {
-    (void)state;
     char spec[64];
     float residual[30 * 40];
     saved_group saved = {.size = 8};
@@ -410,7 +403,6 @@ static void lose(saved_group *saved, int rank)
 
 static void test_what_a_lost_rank_held_back_is_dropped(void **state)
 {
-    (void)state;
     saved_group four;
     make_group(&four, 4);
     lose(&four, 1);
@@ -437,7 +429,6 @@ static sums *sum_others(loopback *group, int lost)
 /* Of every rank in turn, and by fewer, as many and more ranks. They go on, and agree on what all have alike. */
 static void test_the_others_go_on_without_a_lost_rank(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"dgc", "powersgd", "scalecom", "sdagc:revision=age", "sign", "topk"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
         for (int lost = 0; lost < 3; lost++)
@@ -478,7 +469,6 @@ static void assert_refused(const char *spec, saved_group *saved, tw_status statu
 
 static void test_hostile_states_are_refused_by_name(void **state)
 {
-    (void)state;
     float values[30 * 40] = {0};
     uint64_t steps = 6;
     saved_group saved;
@@ -510,7 +500,6 @@ static void test_hostile_states_are_refused_by_name(void **state)
 /* What each rank may hold, their sum may not: nobody could load it. */
 static void test_a_sum_beyond_bounds_is_refused(void **state)
 {
-    (void)state;
     saved_group saved = {.size = 2};
     for (int r = 0; r < 2; r++) saved.states[r] = make_state(9e32F);
     tw_state *got;
@@ -522,7 +511,6 @@ static void test_a_sum_beyond_bounds_is_refused(void **state)
 
 static void test_what_has_no_place_is_refused(void **state)
 {
-    (void)state;
     const char *spec = "sign:leftovers=fp32,min_elements=1,min_dims=0";
     loopback group;
     batch *b = batch_create(table, TENSORS);
@@ -536,7 +524,6 @@ static void test_what_has_no_place_is_refused(void **state)
 
 static void test_groups_that_cannot_be(void **state)
 {
-    (void)state;
     tw_state *got;
     saved_group saved;
     make_group(&saved, 2);
@@ -576,7 +563,6 @@ static tw_status compare(void *context, const tw_remembered *entry)
 
 static void test_a_visit_shows_what_is_saved_where_it_lies(void **state)
 {
-    (void)state;
     const tw_scheme_ops *ops;
     for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
         loopback group;

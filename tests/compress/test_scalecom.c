@@ -157,7 +157,6 @@ static void assert_alike(const loopback *group, const gradients *g, const naive 
 
 static void test_a_second_implementation_agrees(void **state)
 {
-    (void)state;
     static const char *const formats[] = {"fp32", "fp16", "bf16"};
     static const tw_dtype dtypes[] = {TW_F32, TW_F16, TW_BF16};
     static float sum[TENSORS][MOST];
@@ -188,7 +187,6 @@ static void test_a_second_implementation_agrees(void **state)
  * in several runs of chunks, the last chunk and the last run of them shorter. */
 static void test_a_long_tensor_is_all_there(void **state)
 {
-    (void)state;
     enum { LONG = 300001, RATE = 7 }; /* written past the cache */
     static const tw_tensor tensor = {"long", 1, {LONG}};
     static float gradient[LONG], expected[LONG];
@@ -235,7 +233,6 @@ static double gain(double beta, size_t period)
 
 static void test_the_filter_has_a_gain_of_one(void **state)
 {
-    (void)state;
     static const double betas[] = {1, 0.5, 0.3, 0.1};
     static const size_t periods[] = {1, 5, 30};
     for (int b = 0; b < 4; b++)
@@ -249,7 +246,6 @@ static void test_the_filter_has_a_gain_of_one(void **state)
  * reaches from 2^-24 to 2^16. */
 static void test_half_precision_follows_the_scale(void **state)
 {
-    (void)state;
     static const float units[] = {1, 0x1p-60F, 0x1p60F};
     loopback group[3];
     gradients g[3];
@@ -268,7 +264,6 @@ static void test_half_precision_follows_the_scale(void **state)
 /* Ranks whose values dwarf the leader's: no sum leaves fp16, and the rest stays where it was. */
 static void test_half_precision_never_overflows(void **state)
 {
-    (void)state;
     loopback group;
     gradients g;
     group_create(&group, &g, "scalecom:values=fp16," COMPRESSED, table, TENSORS, RANKS);
@@ -288,7 +283,6 @@ static void test_half_precision_never_overflows(void **state)
 
 static void test_a_message_weighs_the_same_however_many_ranks(void **state)
 {
-    (void)state;
     gradients g;
     for (int size = 1; size <= RANKS; size *= 2) {
         loopback group;
@@ -311,7 +305,6 @@ static void test_a_message_weighs_the_same_however_many_ranks(void **state)
 /* Of the trainer's convolutional network. */
 static void test_the_default_is_a_hundred_times_smaller(void **state)
 {
-    (void)state;
     static const tw_tensor network[] = {{"conv1.weight", 4, {16, 1, 3, 3}},  {"conv1.bias", 1, {16}},
                                         {"conv2.weight", 4, {32, 16, 3, 3}}, {"conv2.bias", 1, {32}},
                                         {"conv3.weight", 4, {64, 32, 3, 3}}, {"conv3.bias", 1, {64}},
@@ -364,7 +357,6 @@ static void check_warmup(const char *options, const size_t *levels, size_t count
  * keeps that. Where the first level is at the rate already, there is no warm-up. */
 static void test_the_rate_grows_by_fours(void **state)
 {
-    (void)state;
     static const size_t three[] = {3, 3, 3, 12, 12, 12, 48, 48, 0, 0}, all[] = {1, 1, 4, 4, 16, 16, 64, 64, 0},
                         from_25[] = {25, 25, 0, 0}, nothing[] = {0, 0};
     check_warmup("warmup_steps=8,warmup_rate=3", three, 10);
@@ -406,7 +398,6 @@ static tw_status step_with(size_t at, int value, float gradient[20])
 /* Every position from 20 on, and the bit that fills the byte, is refused. */
 static void test_positions_stay_inside_their_chunk(void **state)
 {
-    (void)state;
     float gradient[20];
     for (int value = 0; value < 256; value++) {
         assert_int_equal(step_with(1, value, gradient), value < 20 ? TW_OK : TW_ERROR_PACKET);
@@ -416,7 +407,6 @@ static void test_positions_stay_inside_their_chunk(void **state)
 
 static void test_exponents_stay_where_floats_are(void **state)
 {
-    (void)state;
     float gradient[20];
     for (int value = -128; value < 128; value++)
         assert_int_equal(step_with(2, value, gradient), abs(value) <= 120 ? TW_OK : TW_ERROR_PACKET);
@@ -424,7 +414,6 @@ static void test_exponents_stay_where_floats_are(void **state)
 
 static void test_rates_must_make_sense(void **state)
 {
-    (void)state;
     static const char *const bad[] = {"conv", "conv@", "@5", "conv@0", "conv@x", "conv@5x", "a@5||conv@2", "a@2000000"};
     char spec[64];
     tw_scheme *scheme;

@@ -77,7 +77,6 @@ static void check_scale(const tw_scheme_ops *ops, const char *spec)
 
 static void test_a_power_of_two_changes_no_bit(void **state)
 {
-    (void)state;
     for (size_t s = 0; tw_scheme_at(s); s++) for_each_variant(tw_scheme_at(s), "", check_scale);
     check_scale(ops_of("dgc"), "dgc:clip=0.5");
     check_scale(ops_of("sdagc"), "sdagc:clip=0.5");
@@ -86,7 +85,6 @@ static void test_a_power_of_two_changes_no_bit(void **state)
 /* What a mean becomes when it is multiplied is looked at; what had been sent of it comes back. */
 static void test_a_mean_that_overflows_is_skipped(void **state)
 {
-    (void)state;
     loopback group;
     batch *b = batch_create(table, TENSORS);
     float before[1200], after[1200];
@@ -107,7 +105,6 @@ static void test_a_mean_that_overflows_is_skipped(void **state)
 /* The bound is on what comes, and on what it stands for where that is larger. */
 static void test_the_bound_is_on_both(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"topk", "qsgd", "dgc:clip=1"};
     for (size_t s = 0; s < 3; s++) {
         loopback group;
@@ -174,7 +171,6 @@ static void check_rates(const char *spec)
 
 static void test_each_tensor_has_its_rate(void **state)
 {
-    (void)state;
     check_rates("sdagc:warmup_steps=0,density=0.05");
     check_rates("dgc:revision=rate,warmup_steps=0,density=0.05");
 }
@@ -182,7 +178,6 @@ static void test_each_tensor_has_its_rate(void **state)
 /* By hand: v was collected at rate 4 and is worth twice as much at rate 2; another tensor's rate does not matter. */
 static void test_the_residual_follows_its_own_rate(void **state)
 {
-    (void)state;
     loopback group;
     int skipped;
     float v[1500];
@@ -225,7 +220,6 @@ static void check_bytes(const tw_scheme_ops *ops, const char *spec)
 
 static void test_state_has_the_bytes_that_are_saved(void **state)
 {
-    (void)state;
     for (size_t s = 0; tw_scheme_at(s); s++) for_each_variant(tw_scheme_at(s), "", check_bytes);
     loopback group;
     create(&group, "topk:leftovers=fp32");
@@ -235,7 +229,6 @@ static void test_state_has_the_bytes_that_are_saved(void **state)
 
 static void test_momentum_and_plan(void **state)
 {
-    (void)state;
     loopback group;
     int nesterov = -1;
     create(&group, "dgc:momentum=0.75,nesterov=on");

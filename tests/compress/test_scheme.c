@@ -25,7 +25,6 @@ static void check_spec(const char *spec, const char *says)
 
 static void test_bad_specs_name_the_key_and_the_range(void **state)
 {
-    (void)state;
     check_spec("", "names no scheme");
     check_spec("nonsense", "no scheme \"nonsense\"; there are: allreduce, ");
     check_spec("dgc:densty=0.1", "no option \"densty\"; there are: density");
@@ -57,7 +56,6 @@ static void check_table(const tw_tensor *tensors, size_t count, const char *says
 
 static void test_bad_tables_are_refused(void **state)
 {
-    (void)state;
     tw_tensor twice[] = {{"w", 1, {3}}, {"w", 1, {4}}}, empty = {"e", 2, {3, 0}}, large = {"l", 2, {65536, 65536}};
     tw_tensor nameless = {"", 1, {3}}, deep = {"d", 9, {1}};
     tw_tensor foreign = {"caf\xe9", 1, {3}};
@@ -78,7 +76,6 @@ static void test_bad_tables_are_refused(void **state)
 /* Whoever chose the names: each is looked for, added, and moved at most twice as the index grows. */
 static void test_large_tables_are_checked_in_linear_time(void **state)
 {
-    (void)state;
     enum { MOST = 32768, PROBES = 8 * 4 };
     static char names[MOST][COLLIDING_PLACES + 1];
     static tw_tensor many[MOST];
@@ -99,7 +96,6 @@ static void test_large_tables_are_checked_in_linear_time(void **state)
 
 static void test_order_is_checked(void **state)
 {
-    (void)state;
     static float w[50 * 60], b[40];
     float *gradients[] = {w, b};
     tw_scheme *scheme;
@@ -115,7 +111,6 @@ static void test_order_is_checked(void **state)
 
 static void test_help_lists_every_option(void **state)
 {
-    (void)state;
     char page[8192];
     for (size_t s = 0; s < tw_schemes_count(); s++) {
         const tw_scheme_ops *ops = tw_scheme_at(s);

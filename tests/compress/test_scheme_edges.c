@@ -30,7 +30,6 @@ static void fill(gradients *g, int step, float times)
 /* A finite gradient that no residual could gather for long counts as an infinite one. */
 static void test_enormous_gradients_are_skipped(void **state)
 {
-    (void)state;
     gradients g;
     static const char *const specs[] = {"topk", "dgc", "dgc:clip=1",
                                         "topk:density=0.9,values=fp32"}; /* the last goes the wide road */
@@ -50,7 +49,6 @@ static void test_enormous_gradients_are_skipped(void **state)
  * count twice what the norm has in it. */
 static void test_a_given_norm_hides_no_nan(void **state)
 {
-    (void)state;
     gradients g;
     static const char *const specs[] = {"topk", "threshold", "dgc", "sdagc", "sdagc:statistics=gradient"};
     for (int s = 0; s < 5; s++) {
@@ -96,7 +94,6 @@ static void send_largest(void *packets[], size_t sizes[], int size)
 /* Packets that are finite, each by itself, and whose sum is not: no rank may apply that. */
 static void test_a_sum_that_overflows_is_skipped(void **state)
 {
-    (void)state;
     gradients g;
     loopback group;
     int skipped;
@@ -112,7 +109,6 @@ static void test_a_sum_that_overflows_is_skipped(void **state)
 /* fp16 ends at 65,504: the rest of a larger value comes in later steps. */
 static void test_fp16_cuts_large_values_into_steps(void **state)
 {
-    (void)state;
     gradients g;
     static const char *const specs[] = {"topk:density=0.001,values=fp16",
                                         "dgc:density=0.001,momentum=0,warmup_steps=0,values=fp16"};
@@ -159,7 +155,6 @@ static void check_roads(const char *spec, int size)
 
 static void test_either_road_gives_the_sum(void **state)
 {
-    (void)state;
     for (int size = 1; size <= 9; size++) {
         check_roads("dgc:momentum=0,density=0.99,warmup_density=1,warmup_steps=2,values=fp32", size);
         check_roads("dgc:momentum=0,density=0.97,warmup_density=1,warmup_steps=2,values=fp16", size);
@@ -171,7 +166,6 @@ static void test_either_road_gives_the_sum(void **state)
 
 static void test_either_road_counts_what_was_sent(void **state)
 {
-    (void)state;
     gradients g;
     static const char *const specs[] = {"topk:density=0.3," LOOPBACK_EXACT, "topk:density=0.002"};
     static const uint64_t elements[] = {900, 16}, exact_bytes[] = {4 * BIAS, 2 * BIAS};
@@ -194,7 +188,6 @@ static void test_either_road_counts_what_was_sent(void **state)
 /* Receivers make room for N packets of the step's density, not of the warm-up's. */
 static void test_capacity_follows_the_density(void **state)
 {
-    (void)state;
     gradients g;
     static const void *packet;
     size_t capacity[4], size;
@@ -224,7 +217,6 @@ static void test_capacity_follows_the_density(void **state)
 /* A final density above the first of the ladder: there is no warm-up. */
 static void test_no_warmup_from_below(void **state)
 {
-    (void)state;
     gradients g;
     loopback group;
     group_create(&group, &g, "dgc:density=0.3,warmup_density=0.25,warmup_steps=9,min_dims=2", table, 2, 1);
@@ -263,7 +255,6 @@ static void check_plan(const char *spec, const char *name, const char *plan)
 
 static void test_plans_say_what_happens(void **state)
 {
-    (void)state;
     check_plan("allreduce", "head.weight", "allreduce");
     check_plan("topk:density=0.05", "head.weight", "topk: 30 of 600 elements");
     check_plan("dgc:density=0.1", "head.weight", "dgc: 60 of 600 elements");
@@ -309,7 +300,6 @@ static void test_plans_say_what_happens(void **state)
 
 static void test_revert_takes_back_one_step_and_no_more(void **state)
 {
-    (void)state;
     gradients g;
     static float residual[MATRIX], velocity[BIAS];
     loopback group;
@@ -355,7 +345,6 @@ static void add_section(void *packets[], size_t sizes[], int size)
 
 static void test_left_over_sections_are_refused(void **state)
 {
-    (void)state;
     gradients g;
     loopback group;
     int skipped;
@@ -369,7 +358,6 @@ static void test_left_over_sections_are_refused(void **state)
 /* After a failed round no call pretends that the step ended well. */
 static void test_a_failed_scheme_stays_failed(void **state)
 {
-    (void)state;
     gradients g;
     loopback group;
     tw_round round = {0};
@@ -395,7 +383,6 @@ static int choose_decimal_comma(void)
 
 static void test_numbers_do_not_depend_on_the_language(void **state)
 {
-    (void)state;
     tw_scheme *scheme = NULL;
     if (!choose_decimal_comma()) skip();
     tw_status status = tw_scheme_create("dgc:density=0.25", table, 2, 0, 1, &scheme);
@@ -408,7 +395,6 @@ static void test_numbers_do_not_depend_on_the_language(void **state)
 
 static void test_blanks_are_no_numbers(void **state)
 {
-    (void)state;
     tw_scheme *scheme;
     static const char *const specs[] = {"dgc:density= 0.1", "dgc:density=\t0.1", "dgc:density=0.1 ", "dgc:density= "};
     for (int s = 0; s < 4; s++) assert_int_equal(tw_scheme_create(specs[s], table, 2, 0, 1, &scheme), TW_ERROR_SPEC);

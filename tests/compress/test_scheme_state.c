@@ -56,7 +56,6 @@ static tw_state *save(tw_scheme *scheme, const char *prefix)
 /* Saving settles what a step left open, so a saved step stands, and goes on as if it had not been saved. */
 static void test_a_saved_step_cannot_be_taken_back(void **state)
 {
-    (void)state;
     static step_gradients expected, got;
     for (int s = 0; s < SPECS; s++) {
         loopback whole, saved;
@@ -78,7 +77,6 @@ static void test_a_saved_step_cannot_be_taken_back(void **state)
 
 static void test_entries_have_the_documented_names(void **state)
 {
-    (void)state;
     static step_gradients g;
     loopback group;
     static const size_t counts[TENSORS] = {1800, 40, 600};
@@ -165,7 +163,6 @@ static tw_state *saved_after_a_step(const char *spec, loopback *group)
 /* Half of it is half as much to remember, and neither takes the other for its own. */
 static void test_fp32_and_bf16_are_told_apart(void **state)
 {
-    (void)state;
     static const char *const names[] = {"dgc", "sdagc", "topk", "threshold"};
     for (size_t s = 0; s < sizeof names / sizeof *names; s++) {
         char spec[64];
@@ -187,7 +184,6 @@ static void test_fp32_and_bf16_are_told_apart(void **state)
 
 static void test_a_wrong_state_changes_nothing(void **state)
 {
-    (void)state;
     static step_gradients g;
     for (int s = 0; s < SPECS; s++) {
         loopback group, other;
@@ -214,7 +210,6 @@ static void test_a_wrong_state_changes_nothing(void **state)
 /* The step before the load is not one of the loaded scheme's: there is nothing to take back. */
 static void test_nothing_is_taken_back_after_a_load(void **state)
 {
-    (void)state;
     static step_gradients g;
     for (int s = 0; s < SPECS; s++) {
         loopback group;
@@ -233,7 +228,6 @@ static void test_nothing_is_taken_back_after_a_load(void **state)
 
 static void test_not_within_a_step_and_not_by_any_prefix(void **state)
 {
-    (void)state;
     static float values[ELEMENTS];
     float *gradients[TENSORS] = {values, values + 1800, values + 1840};
     char prefix[257];

@@ -5,7 +5,6 @@
 
 static void test_every_option_stands_there_with_its_default(void **state)
 {
-    (void)state;
     char *page = page_read(SCHEMES_PAGE), help[8192];
     for (size_t i = 0; i < tw_schemes_count(); i++) {
         tw_schemes_help(i, help, sizeof help);
@@ -16,7 +15,6 @@ static void test_every_option_stands_there_with_its_default(void **state)
 
 static void test_every_scheme_stands_in_the_table(void **state)
 {
-    (void)state;
     char *page = page_read(SCHEMES_PAGE);
     for (size_t i = 0; i < tw_schemes_count(); i++) page_check_entry(page, tw_schemes_name(i));
     free(page);

@@ -45,7 +45,6 @@ static double quantile(double density)
 /* As near to the truth as its header says, and exact to four decimals at powers of two. */
 static void quantiles_are_near(void **state)
 {
-    (void)state;
     for (double density = 1e-7; density < 1; density *= 1.01) {
         double off = fabs(exact_quantile(density) / tw_gaussian_quantile(density) - 1);
         assert_true(off < (density <= 0x1p-9 ? 0.005 : density <= 0.5 ? 0.03 : 0.08));
@@ -122,7 +121,6 @@ static void send_tail(twin *t, const rules *common, int rank, size_t tensor, flo
 
 static void equals_reference(void **state)
 {
-    (void)state;
 #define SPEC "sdagc:density=0.008,warmup_steps=12," LOOPBACK_EXACT
     static const variant variants[] = {
         {{SPEC, falling_ladder, 0, 0, send_tail}, .guard = 1},
@@ -168,7 +166,6 @@ static double density_of(const char *spec, int laplace)
 
 static void keeps_the_tails(void **state)
 {
-    (void)state;
     const char *three = "sdagc:density=0.01,lambda=3,guard=off,warmup_steps=0,values=fp32";
     assert_true(fabs(density_of(three, 0) - 2.70e-3) < 2e-4);
     assert_true(fabs(density_of(three, 1) - 1.437e-2) < 5e-4);
@@ -181,7 +178,6 @@ static void keeps_the_tails(void **state)
  * found; or far higher, and then lambda gives way by as much as it may in a step. */
 static void wrong_forecasts_cost_nothing(void **state)
 {
-    (void)state;
     loopback group;
     gradients g;
     double before, after;
@@ -207,7 +203,6 @@ static void wrong_forecasts_cost_nothing(void **state)
 /* On noise, residuals and all, the guard keeps the density. */
 static void guard_keeps_the_density(void **state)
 {
-    (void)state;
     enum { N = 20000, LONG = 500 };
     static const char *const specs[] = {"sdagc:density=0.005,warmup_steps=0,momentum=0",
                                         "sdagc:density=0.005,warmup_steps=100",
@@ -232,7 +227,6 @@ static void guard_keeps_the_density(void **state)
 /* A step that is taken back has not steered either, nor has one that a tensor had no part in. */
 static void a_step_that_is_taken_back_has_not_steered(void **state)
 {
-    (void)state;
     static const unsigned char without_b[TENSORS] = {0, 0, 1};
     static const char *const names[] = {"a.weight", "b.weight"};
     loopback group;
@@ -283,7 +277,6 @@ static void check_largest(const char *spec, const float *expected, int steps)
 
 static void revisions_damp_and_drop(void **state)
 {
-    (void)state;
     /* Silent for one, two, three, four steps: divided by as many. */
     static const float by_age[] = {200, 199, 198, 197};
     check_largest("sdagc:lambda=1e6,guard=off,momentum=0,min_sent=1,warmup_steps=0,values=fp32,revision=age,damping=1",
@@ -296,7 +289,6 @@ static void revisions_damp_and_drop(void **state)
 
 static void rates_are_checked(void **state)
 {
-    (void)state;
     tw_scheme *scheme;
     assert_int_equal(tw_scheme_create("sdagc", table, TENSORS, 0, 1, &scheme), TW_OK);
     assert_int_equal(tw_scheme_set_rate(scheme, 0), TW_OK);

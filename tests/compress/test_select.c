@@ -147,7 +147,6 @@ static float denormal(size_t i, size_t n)
 
 static void test_selection_equals_sorting(void **state)
 {
-    (void)state;
     static const shape shapes[] = {random_shape, rising,     falling,   equal,   zero,
                                    mostly_zero,  few_levels, clustered, denormal};
     static const size_t sizes[] = {1, 2, 17, 1000, 8192, 8193, 100003, 300000};
@@ -165,7 +164,6 @@ static void test_selection_equals_sorting(void **state)
  * the selection is that of sorting. */
 static void test_hints_change_no_selection(void **state)
 {
-    (void)state;
     static const float scales[] = {1, 2, 3, 4, 0.1f, 1e-3f, 0, 5, 3e38f, 3e38f, 1e-40f, 1, 1};
     static const float floors[] = {0, 0.25f, 3};
     enum { N = 30000, STEPS = sizeof scales / sizeof *scales };

@@ -140,7 +140,6 @@ static void check_close(double encoded, double predicted, double share)
 /* The bold twin; exact biases and eight bits a value; and one without the other. */
 static void test_resnet50_by_arithmetic_and_by_encode(void **state)
 {
-    (void)state;
     resnet *net = make_resnet50();
     static const struct {
         const char *spec;
@@ -193,7 +192,6 @@ static size_t packet_under(const char *scheme, const char *options)
 /* At a Gbit/s, the default, the quick code; where only bytes count the one that is shorter here. */
 static void test_the_line_chooses_the_indices_of_every_scheme(void **state)
 {
-    (void)state;
     static const char *const schemes[] = {"topk:density=0.01", "dgc:density=0.01,warmup_steps=0",
                                           "sdagc:density=0.01,warmup_steps=0", "threshold:tau=0.5", "adacomp:bin=500"};
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {

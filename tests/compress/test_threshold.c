@@ -26,7 +26,6 @@ static size_t reference_rank(float *residual, const float *gradient, float tau, 
 
 static void equals_a_plain_loop(void **state)
 {
-    (void)state;
     static float residual[RANKS][N0], sum[N0];
     const float tau = (float)(5.3 / RANKS);
     float magnitude = tau;
@@ -53,7 +52,6 @@ static void equals_a_plain_loop(void **state)
 /* Of 10,000 elements that all stand out a hundredth is sent: the largest, the rest waits. */
 static void cap_sends_the_largest(void **state)
 {
-    (void)state;
     loopback group;
     gradients g;
     group_create(&group, &g, "threshold:tau=1,most_density=0.01", table, TENSORS, 1);

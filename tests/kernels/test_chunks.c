@@ -96,7 +96,6 @@ static void check_levels(row run, const problem *p, size_t chunk, size_t shift, 
 
 static void levels_agree(void **state)
 {
-    (void)state;
     static const row rows[] = {accumulate_top, accumulate_rising, spread};
     scene before;
     for (size_t n = 0; n <= MOST; n += stride())
@@ -171,7 +170,6 @@ static void check_spread(const problem *p, size_t chunk, const scene *before)
 /* Every third element is one of a few numbers, so that there are ties and zeros. */
 static void reference_is_what_the_header_says(void **state)
 {
-    (void)state;
     scene before;
     for (size_t n = 1; n <= MOST; n += 7) {
         fill(&before, ORDINARY, n);
@@ -214,7 +212,6 @@ static void check_zeros(const tw_kernels *kernels)
 
 static void zeros_are_never_listed(void **state)
 {
-    (void)state;
     at_every_level(check_zeros);
 }
 
@@ -239,7 +236,6 @@ static void check_longest(const tw_kernels *kernels)
 
 static void the_longest_chunk_lists_all_that_rises(void **state)
 {
-    (void)state;
     at_every_level(check_longest);
 }
 
@@ -256,7 +252,6 @@ static void check_ties(const tw_kernels *kernels)
 
 static void the_first_of_equals_wins(void **state)
 {
-    (void)state;
     at_every_level(check_ties);
 }
 
@@ -283,7 +278,6 @@ static void check_edges(const tw_kernels *kernels)
 
 static void rows_stay_within_the_arrays(void **state)
 {
-    (void)state;
     edge_v = before_the_edge(MOST, 4);
     edge_g = before_the_edge(MOST, 4);
     edge_value = before_the_edge(MOST, 4);

@@ -19,7 +19,6 @@ static void assert_near(double wanted, float actual)
 
 static void the_reference_is_adam(void **state)
 {
-    (void)state;
     const tw_directions_rows *rows = tw_kernels_at(TW_ISA_SCALAR)->directions;
     for (int k = 0; k < STEPS; k++)
         for (size_t i = 0; i < MOST; i++) {
@@ -45,7 +44,6 @@ static void the_reference_is_adam(void **state)
 /* A second moment below zero, and one so small that its root is as good as none, come from no training. */
 static void what_cannot_be_stays_finite(void **state)
 {
-    (void)state;
     for (int level = 0; level < TW_ISA_LEVELS; level++) {
         const tw_kernels *kernels = tw_kernels_at((tw_isa_level)level);
         float m[TW_GROUP], v[TW_GROUP], g[TW_GROUP];

@@ -312,13 +312,11 @@ static void check_size(size_t n, size_t shifts, size_t problem_number)
 
 static void levels_agree_on_every_size_and_alignment(void **state)
 {
-    (void)state;
     for (size_t n = 0; n <= MOST; n += stride()) check_size(n, SHIFTS, n % PROBLEMS);
 }
 
 static void levels_agree_on_every_problem(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {1, 63, 64, 65, 129, 191, 4097, 10007};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (size_t p = 0; p < PROBLEMS; p++) check_size(sizes[s], 1, p);
@@ -326,7 +324,6 @@ static void levels_agree_on_every_problem(void **state)
 
 static void levels_convert_every_half(void **state)
 {
-    (void)state;
     enum { HALVES = 65536 };
     uint16_t *halves = malloc(HALVES * sizeof *halves);
     float *floats = malloc(HALVES * sizeof *floats);
@@ -348,7 +345,6 @@ static void levels_convert_every_half(void **state)
 
 static void levels_stay_within_the_arrays(void **state)
 {
-    (void)state;
     arrays all = {.u = before_the_edge(MOST, 4),
                   .v = before_the_edge(MOST, 4),
                   .g = before_the_edge(MOST, 4),
@@ -371,7 +367,6 @@ static void levels_stay_within_the_arrays(void **state)
 
 static void all_finite_sees_one_bad_element(void **state)
 {
-    (void)state;
     static const uint32_t bad[] = {0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0xFFFFFFFF};
     float x[MOST];
     for (size_t i = 0; i < MOST; i++) x[i] = i % 2 ? FLT_MAX : -0x1p-149f;
@@ -390,7 +385,6 @@ static void all_finite_sees_one_bad_element(void **state)
 /* In a vector and behind the last whole one; a difference of two finite numbers may be infinite, too. */
 static void difference_sees_one_bad_element(void **state)
 {
-    (void)state;
     float a[MOST], b[MOST], dst[MOST];
     for (size_t i = 0; i < MOST; i++) a[i] = FLT_MAX, b[i] = 1;
     for (int level = 0; level < TW_ISA_LEVELS; level++) {
@@ -409,7 +403,6 @@ static void difference_sees_one_bad_element(void **state)
 /* From the limit on, whatever the sign; NaN is nowhere below. */
 static void all_below_sees_one_that_is_not(void **state)
 {
-    (void)state;
     static const float limits[] = {0x1p-149f, 0x1p-126f, 1e24F, FLT_MAX, INFINITY};
     float x[MOST];
     for (int level = 0; level < TW_ISA_LEVELS; level++) {
@@ -431,7 +424,6 @@ static void all_below_sees_one_that_is_not(void **state)
 
 static void best_is_the_level_asked_for(void **state)
 {
-    (void)state;
     assert_ptr_equal(tw_kernels_best(), tw_kernels_at(tw_isa_best()));
     for (int level = 0; level < TW_ISA_LEVELS; level++)
         assert_int_equal(tw_kernels_at((tw_isa_level)level) != NULL, tw_isa_supported((tw_isa_level)level));
@@ -448,7 +440,6 @@ static void assert_complete(const void *table, size_t size, tw_isa_level level)
 /* The tables of this build, also those of levels that this processor lacks: they are data. */
 static void every_level_has_every_row(void **state)
 {
-    (void)state;
     _Static_assert(sizeof(tw_kernels) - offsetof(tw_kernels, averaging) == 9 * sizeof(void *),
                    "a new family of rows is to be looked at below");
     for (int i = 0; i < TW_ISA_LEVELS; i++) {

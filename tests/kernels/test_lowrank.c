@@ -64,7 +64,6 @@ static void compare(const tw_lowrank_rows *rows, arrays *reference, arrays *mine
 
 static void levels_agree(void **state)
 {
-    (void)state;
     arrays reference = create(MOST + SHIFTS), mine = create(MOST + SHIFTS);
     for (int level = 0; level < TW_ISA_LEVELS; level++) {
         const tw_kernels *kernels = tw_kernels_at((tw_isa_level)level);
@@ -83,7 +82,6 @@ static void levels_agree(void **state)
 /* Small integers: sums are exact, whatever their order. */
 static void reference_adds_and_multiplies(void **state)
 {
-    (void)state;
     enum { N = 131, COUNT = 7 };
     float dst[N], x[COUNT * N], c[COUNT], products[COUNT];
     for (size_t i = 0; i < N; i++) dst[i] = (float)(i % 11);
@@ -106,7 +104,6 @@ static void reference_adds_and_multiplies(void **state)
 /* The shape of the partial sums is part of the contract: where rounding shows which numbers met first. */
 static void reference_folds_sixteen_partial_sums(void **state)
 {
-    (void)state;
     float ones[33], x[33] = {0}, product;
     for (size_t i = 0; i < 33; i++) ones[i] = 1;
     x[0] = 0x1p30f;

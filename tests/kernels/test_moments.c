@@ -13,7 +13,6 @@ static void assert_same_sums(const tw_moments *expected, const tw_moments *actua
 
 static void levels_agree_on_every_size_and_alignment(void **state)
 {
-    (void)state;
     float x[MOST + SHIFTS];
     for (int kind = 0; kind < CONTENTS; kind++) {
         for (size_t i = 0; i < MOST + SHIFTS; i++) x[i] = tw_bits_float(pattern((content)kind, i));
@@ -63,7 +62,6 @@ static void check_fused(const tw_kernels *kernels, const problem *p, content kin
 
 static void selecting_takes_the_moments(void **state)
 {
-    (void)state;
     for (int level = 0; level < TW_ISA_LEVELS; level++)
         for (size_t n = 0; n <= MOST && tw_kernels_at((tw_isa_level)level); n++)
             for (int kind = 0; kind < CONTENTS; kind++) {
@@ -76,7 +74,6 @@ static void selecting_takes_the_moments(void **state)
 
 static void pieces_add_up(void **state)
 {
-    (void)state;
     float x[MOST];
     tw_moments whole = {0}, pieces = {0};
     for (size_t i = 0; i < MOST; i++) x[i] = tw_bits_float(pattern(ORDINARY, i));
@@ -90,7 +87,6 @@ static void pieces_add_up(void **state)
 /* 0 .. n-1: mean (n-1)/2, variance (n^2-1)/12, all exact in double. */
 static void finish_gives_mean_and_deviation(void **state)
 {
-    (void)state;
     float x[MOST], same[MOST];
     for (size_t n = 1; n <= MOST; n++) {
         tw_moments moments = {0}, constant = {0};

@@ -210,14 +210,12 @@ static void check_size(size_t n, size_t shift, size_t number)
 
 static void levels_agree_on_every_size_and_alignment(void **state)
 {
-    (void)state;
     for (size_t n = 0; n <= 300; n += stride()) check_size(n, n % SHIFTS, n);
     for (size_t n = 1000; n <= 1060; n += 3) check_size(n, n % SHIFTS, n);
 }
 
 static void levels_agree_on_every_question(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {640, 1024, 1280, 2047, 2048, 3300};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (size_t number = s; number < s + QUESTIONS; number += stride())
@@ -238,7 +236,6 @@ static int bit_at(const unsigned char *src, size_t n, size_t i, unsigned bit, un
 
 static void codes_lie_where_the_header_says(void **state)
 {
-    (void)state;
     static uint32_t code[MOST], back[MOST];
     static unsigned char bytes[MOST];
     const tw_quantise_rows *reference = tw_kernels_at(TW_ISA_SCALAR)->quantise;
@@ -261,7 +258,6 @@ static void codes_lie_where_the_header_says(void **state)
 
 static void trits_lie_where_the_header_says(void **state)
 {
-    (void)state;
     static uint32_t code[MOST], back[MOST];
     static unsigned char bytes[MOST];
     static const uint32_t weight[] = {1, 3, 9, 27, 81};
@@ -285,7 +281,6 @@ static void trits_lie_where_the_header_says(void **state)
 
 static void signs_are_packed_and_summed(void **state)
 {
-    (void)state;
     static float v[MOST], g[MOST], sum[MOST];
     static uint32_t code[MOST];
     static unsigned char bits[MOST / 8 + 1], packed[MOST / 8 + 1];
@@ -331,7 +326,6 @@ static void check_mean(const char *what, double x, double mean, double variance)
 
 static void dithering_is_unbiased(void **state)
 {
-    (void)state;
     static const float inputs[] = {0, 1, -1, 0.5f, -0.25f, 0.001f, -6.999f, 3.3f, 7, -7, 0x1p-20f};
     for (size_t k = 0; k < sizeof inputs / sizeof *inputs; k++) {
         double x = inputs[k], part = x - floor(x), sum = 0;
@@ -359,7 +353,6 @@ static double power_of(uint32_t code)
 
 static void powers_are_unbiased(void **state)
 {
-    (void)state;
     static unsigned char codes[DRAWS];
     static const float inputs[] = {1,         -1,          0.5f,      0.75f,      -0.3f,           1e-5f,
                                    0x1p-126f, 0x1.8p-126f, 0x1p-127f, -0x1p-128f, 0x1.fffffep-80f, 0};
@@ -411,7 +404,6 @@ static void check_between(unsigned low, float sign)
 
 static void e4m3_rounds_to_the_nearest(void **state)
 {
-    (void)state;
     for (unsigned code = 0; code < 256; code++) {
         unsigned char byte = (unsigned char)code;
         float sum = 3;
@@ -448,7 +440,6 @@ static void check_independent(const float *a, const float *b, size_t lag)
 
 static void neighbours_steps_and_ranks_share_nothing(void **state)
 {
-    (void)state;
     static float coin[4][DRAWS];
     for (size_t k = 0; k < 4; k++) toss(k / 2, k % 2, coin[k]);
     for (size_t k = 0; k < 4; k++)

@@ -34,7 +34,6 @@ static void assert_zeros(const float *x)
 
 static void momentum_is_its_formula(void **state)
 {
-    (void)state;
     const tw_kernels *kernels = tw_kernels_at(TW_ISA_SCALAR);
     float u[SAMPLE], v[SAMPLE], g[SAMPLE], cleared[SAMPLE], old_u[SAMPLE], old_v[SAMPLE], value[SAMPLE];
     uint32_t index[SAMPLE];
@@ -62,7 +61,6 @@ static void momentum_is_its_formula(void **state)
  * there were no more, the rest as it was. */
 static void looking_stops_before_a_loud_group(void **state)
 {
-    (void)state;
     const tw_kernels *kernels = tw_kernels_at(TW_ISA_SCALAR);
     static const float loud[] = {TW_LOUD, -TW_LOUD, FLT_MAX, INFINITY, -INFINITY, NAN};
     float x[3][SAMPLE], quiet[3][SAMPLE], value[SAMPLE];
@@ -91,7 +89,6 @@ static void looking_stops_before_a_loud_group(void **state)
 /* Quotients, and a step along the velocity. */
 static void simple_rows_are_their_formulas(void **state)
 {
-    (void)state;
     const tw_kernels *kernels = tw_kernels_at(TW_ISA_SCALAR);
     float x[SAMPLE], y[SAMPLE], quotient[SAMPLE], v[SAMPLE], g[SAMPLE];
     fill(x, SPECIAL, 0);
@@ -124,7 +121,6 @@ static double folded(const float *x, size_t n, size_t lane, size_t width)
 /* In pieces of which each begins at a multiple of 16, for one partner and for several. */
 static void drawing_is_its_formula(void **state)
 {
-    (void)state;
     enum { PARTNERS = 3 };
     static const size_t pieces[] = {0, 16, 64, 80, SAMPLE};
     const tw_averaging_rows *rows = tw_kernels_at(TW_ISA_SCALAR)->averaging;
@@ -157,7 +153,6 @@ static void drawing_is_its_formula(void **state)
 
 static void selection_is_brute_force(void **state)
 {
-    (void)state;
     const tw_kernels *kernels = tw_kernels_at(TW_ISA_SCALAR);
     float v[SAMPLE], g[SAMPLE], cleared[SAMPLE], old[SAMPLE], value[SAMPLE];
     uint32_t index[SAMPLE];
@@ -179,7 +174,6 @@ static void selection_is_brute_force(void **state)
 
 static void sum_squares_folds_sixteen_sums(void **state)
 {
-    (void)state;
     float x[SAMPLE];
     fill(x, ORDINARY, 0);
     for (size_t n = 0; n <= SAMPLE; n++)
@@ -224,7 +218,6 @@ static void check_conservation(const format *f)
 
 static void shares_are_scaled_cut_and_rounded(void **state)
 {
-    (void)state;
     const format formats[] = {{tw_kernels_at(TW_ISA_SCALAR)->fp16, tw_to_fp16, tw_from_fp16},
                               {tw_kernels_at(TW_ISA_SCALAR)->bf16, tw_to_bf16, tw_from_bf16}};
     for (size_t k = 0; k < 2; k++) {

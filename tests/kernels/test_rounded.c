@@ -12,7 +12,6 @@ enum { VALUES = sizeof values / sizeof *values };
 /* Multiples of a bf16's last place that double adds up without rounding. */
 static void the_mean_over_all_noise_is_the_value(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < VALUES; i++) {
         double sum = 0;
         int is_exact = tw_from_bf16(tw_to_bf16(values[i])) == values[i];
@@ -27,7 +26,6 @@ static void the_mean_over_all_noise_is_the_value(void **state)
 
 static void what_is_not_finite_stays_so(void **state)
 {
-    (void)state;
     for (uint32_t noise = 0; noise < 65536; noise++) {
         assert_true(tw_from_bf16(tw_to_bf16_random(INFINITY, noise)) == INFINITY);
         assert_true(tw_from_bf16(tw_to_bf16_random(-INFINITY, noise)) == -INFINITY);
@@ -105,7 +103,6 @@ static void compare(const tw_kernels *kernels, row which, const problem *p, cont
 
 static void levels_agree_on_every_size(void **state)
 {
-    (void)state;
     for (int level = TW_ISA_SCALAR + 1; level < TW_ISA_LEVELS; level++)
         for (size_t n = 0; n <= MOST && tw_kernels_at((tw_isa_level)level); n += stride())
             for (int which = 0; which < ROWS; which++)
@@ -120,7 +117,6 @@ static void levels_agree_on_every_size(void **state)
 /* The recursion, an element at a time, with the noise that the header promises. */
 static void the_rows_are_the_recursion(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < PROBLEMS; k++) {
         problem p = problems[k];
         arrays before, x;
@@ -148,7 +144,6 @@ static void the_rows_are_the_recursion(void **state)
  * once as seldom as two that do not know of each other. */
 static void rounding_adds_up_to_nothing(void **state)
 {
-    (void)state;
     enum { N = 1 << 18 };
     uint16_t *u = calloc(N, sizeof *u), *v = calloc(N, sizeof *v);
     float *g = calloc(N, sizeof *g);

@@ -97,7 +97,6 @@ static double loss_of_frames(void *context)
 
 static int fill(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof frames / sizeof *frames; i++) frames[i] = uniform(1, i);
     for (size_t i = 0; i < sizeof direction / sizeof *direction; i++) direction[i] = uniform(2, i);
     for (size_t i = 0; i < ROWS; i++)
@@ -114,7 +113,6 @@ static probe probe_open(acoustic_model_config config, acoustic_model_batch batch
 
 static void gradients_agree_with_differences(void **state)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         probe p = probe_open(tiny(i % 2 ? 3 : 0, i / 2 ? 0.7f : 1.0f), usual);
         const parameter_set *set = acoustic_model_parameters(p.m);
@@ -133,7 +131,6 @@ static void gradients_agree_with_differences(void **state)
 static void gradients_through_convolutions_before_the_stack_agree(void **state)
 {
     static const size_t longer[BATCH] = {28, 8, 17};
-    (void)state;
     for (int i = 0; i < 4; i++) {
         probe p = probe_open(convolved(i % 2 ? 3 : 0, i / 2 ? 0.7f : 1.0f),
                              (acoustic_model_batch){4 * STEPS, BATCH, longer, frames});
@@ -162,7 +159,6 @@ static void gradients_through_a_speech_encoder_agree(void **state)
 {
     static const speech_encoder_freeze freezes[] = {SPEECH_ENCODER_FREEZE_NONE, SPEECH_ENCODER_FREEZE_FEATURES,
                                                     SPEECH_ENCODER_FREEZE_ALL};
-    (void)state;
     for (int i = 0; i < 3; i++) {
         probe p = probe_open(conformer(1.0f, freezes[i]), usual);
         const parameter_set *set = acoustic_model_parameters(p.m);
@@ -180,7 +176,6 @@ static void what_is_held_has_gradients_of_zero(void **state)
     probe p = probe_open(conformer(1.0f, SPEECH_ENCODER_FREEZE_FEATURES), usual);
     const parameter_set *set = acoustic_model_parameters(p.m);
     const size_t frozen = acoustic_model_frozen(p.m), output = set->table->count - 2;
-    (void)state;
     loss_of_utterances(&p);
     float *moving = malloc(set->table->elements * sizeof *moving);
     memcpy(moving, set->gradients, set->table->elements * sizeof *moving);
@@ -207,7 +202,6 @@ static tw_status note_learning(void *context, size_t index, float *gradient)
 
 static void announcements_count_from_behind_what_is_frozen(void **state)
 {
-    (void)state;
     for (int held = 0; held < 2; held++) {
         probe p = probe_open(conformer(1.0f, SPEECH_ENCODER_FREEZE_FEATURES), usual);
         const acoustic_model_loss loss = {linear_loss, &p};
@@ -226,7 +220,6 @@ static void gradients_are_announced_complete_and_backwards(void **state)
     acoustic_model *m = make(tiny(3, 0.7f));
     announcements a = announcements_open(acoustic_model_parameters(m));
     acoustic_model_result result;
-    (void)state;
     assert_ok(acoustic_model_step_frames(m, &usual, targets, &noise, note_announcement, &a, &result));
     assert_int_equal(a.next, 0);
     assert_int_equal(a.set->table->count, 12 + 4);
@@ -242,7 +235,6 @@ static void convolutions_before_the_stack_are_announced_last(void **state)
     probe p = probe_open(convolved(0, 0.7f), usual);
     announcements a = announcements_open(acoustic_model_parameters(p.m));
     const acoustic_model_loss loss = {linear_loss, &p};
-    (void)state;
     assert_ok(acoustic_model_step(p.m, &p.batch, &loss, &noise, note_announcement, &a));
     assert_int_equal(a.next, 0);
     assert_int_equal(a.set->table->count, 4 + 12 + 2);
@@ -281,7 +273,6 @@ static void check_each_alone(acoustic_model *m)
 
 static void an_utterance_gets_what_it_gets_alone(void **state)
 {
-    (void)state;
     check_each_alone(make(tiny(3, 0.5f))); /* evaluation drops nothing */
     check_each_alone(make(convolved(3, 0.5f)));
     check_each_alone(make(conformer(0.5f, SPEECH_ENCODER_FREEZE_NONE)));
@@ -295,7 +286,6 @@ static void the_switchboard_model_has_the_published_size(void **state)
     acoustic_model_config config = {
         .features = 260, .layers = 6, .hidden = 512, .bottleneck = 256, .labels = 32000, .keep = 1.0f};
     acoustic_model *m = make(config);
-    (void)state;
     assert_near((double)acoustic_model_parameters(m)->table->elements * 4.0 / (1 << 20), 165.0, 0.6);
     acoustic_model_destroy(m);
 }
@@ -319,7 +309,6 @@ static void learns_from_both_sides_of_a_frame(void **state)
     adam optimiser = adam_open(acoustic_model_parameters(m), 2e-2f);
     acoustic_model_result result = {0};
     int32_t labels[LENGTH * WINDOWS];
-    (void)state;
     for (uint64_t call = 0; call <= CALLS; call++) {
         float *x = random_floats(100 + call, LENGTH * WINDOWS);
         acoustic_model_batch batch = {LENGTH, WINDOWS, NULL, x};
@@ -353,7 +342,6 @@ static void impossible_models_and_calls_are_refused(void **state)
     int32_t wrong[ROWS];
     acoustic_model *m = make(tiny(0, 1.0f)), *none = NULL;
     acoustic_model_result result;
-    (void)state;
     one_label.labels = 1;
     assert_int_equal(acoustic_model_create(&one_label, &none), TW_ERROR_ARGUMENT);
     assert_int_equal(acoustic_model_create(&(acoustic_model_config){4, 1, 4, 0, 4, 0.0f}, &none), TW_ERROR_ARGUMENT);
@@ -382,7 +370,6 @@ static void what_is_counted_is_what_is_made(void **state)
 {
     const acoustic_model_config configs[] = {tiny(3, 1.0f), convolved(3, 1.0f),
                                              conformer(1.0f, SPEECH_ENCODER_FREEZE_ALL)};
-    (void)state;
     for (int i = 0; i < 3; i++) {
         size_t elements;
         acoustic_model *m = make(configs[i]);

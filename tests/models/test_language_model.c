@@ -16,7 +16,6 @@ static void sizes_are_the_published_ones(void **state)
         size_t parameters; /* with one bias a gate */
     } cases[] = {
         {"small", 4651600}, {"medium", 19775200}, {"large", 66022000}, {"tied", 51022000}, {"transformer", 8333568}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const language_model_definition *d = language_model_find(cases[i].name);
         assert_ptr_equal(d, &language_model_definitions[i]);
@@ -34,7 +33,6 @@ static void tensors_are_named_as_in_pytorch(void **state)
     static const char *const names[] = {"encoder.weight", "rnn.weight_ih_l0", "rnn.weight_hh_l0",
                                         "rnn.bias_ih_l0", "rnn.weight_ih_l1", "rnn.weight_hh_l1",
                                         "rnn.bias_ih_l1", "decoder.weight",   "decoder.bias"};
-    (void)state;
     for (int tied = 0; tied < 2; tied++) {
         language_model *m = make(tiny(tied, 1.0f));
         const nn_table *table = language_model_parameters(m)->table;
@@ -54,7 +52,6 @@ static void strips_do_not_see_each_other(void **state)
     sample *s = make_sample();
     language_model *m = make(tiny(0, 0.5f));
     double together, alone = 0.0;
-    (void)state;
     assert_ok(language_model_start_evaluation(m, BATCH));
     together = evaluate(m, &s->text).loss;
     for (size_t strip = 0; strip < BATCH; strip++) {
@@ -86,7 +83,6 @@ static void learns_a_text_by_heart(void **state)
     language_model *m = make_sized(config, WORDS, UNROLL, STRIPS);
     adam optimiser = adam_open(language_model_parameters(m), 5e-3f);
     double reached = INFINITY;
-    (void)state;
     for (size_t i = 0; i < TOKENS + STRIPS; i++) tokens[i] = (int32_t)(fabsf(uniform(9, i)) * WORDS) % WORDS;
     for (int epoch = 0; epoch < EPOCHS && reached >= 2.0; epoch++) {
         language_model_reset(m);
@@ -160,7 +156,6 @@ static void approaches_the_entropy_of_a_source_and_never_beats_it(void **state)
     int32_t *train = sample_source(12, CALLS * UNROLL, STRIPS), *fresh = sample_source(13, FRESH, STRIPS);
     const double least = source_loss(fresh, FRESH, STRIPS);
     double loss = 0.0;
-    (void)state;
     assert_near(least, entropy(), 0.02);
     for (size_t call = 0; call < CALLS; call++) {
         const int32_t *tokens = train + call * UNROLL * STRIPS;
@@ -186,7 +181,6 @@ static void impossible_models_and_calls_are_refused(void **state)
     language_model_result result;
     sample *s = make_sample();
     language_model *m = make_sized(tiny(0, 1.0f), VOCABULARY, STEPS - 1, BATCH);
-    (void)state;
     odd.embedding = 7;
     none.layers = 0;
     refused(odd, 10, "tied");

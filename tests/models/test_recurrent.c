@@ -48,7 +48,6 @@ static const float *forward(stack *s, float keep, float *state)
 /* What a stack of one layer drops at its end, one of two does not. */
 static void test_each_layer_drops_values_of_its_own(void **state)
 {
-    (void)state;
     stack one, two;
     size_t different = 0, dropped = 0;
     stack_open(&one, 1);
@@ -67,7 +66,6 @@ static void test_each_layer_drops_values_of_its_own(void **state)
 /* All of (layers, h and c, batch, hidden) is written, and no layer's is another's. */
 static void test_each_layer_carries_a_state_of_its_own(void **state)
 {
-    (void)state;
     enum { LAYER = 2 * BATCH * WIDTH };
     float carried[3 * LAYER] = {0};
     stack s;

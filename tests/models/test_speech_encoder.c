@@ -61,7 +61,6 @@ static const float *forward(const fixture *f, nn_rows frames, const float *x, nn
 
 static void test_each_utterance_is_as_if_alone(void **state)
 {
-    (void)state;
     fixture f;
     open_fixture(&f);
     nn_rows rows;
@@ -85,7 +84,6 @@ static void test_each_utterance_is_as_if_alone(void **state)
 /* The gradient of a batch is the sum of those of its utterances. */
 static void test_gradients_are_those_of_the_utterances(void **state)
 {
-    (void)state;
     fixture f;
     open_fixture(&f);
     const speech_encoder_gradients into = {f.set.gradients, NULL, NULL};
@@ -129,7 +127,6 @@ static void check_frozen(fixture *f, speech_encoder_freeze freeze, const float *
 
 static void test_what_is_frozen_has_no_gradient(void **state)
 {
-    (void)state;
     fixture f;
     open_fixture(&f);
     nn_rows rows;
@@ -152,7 +149,6 @@ static void test_what_is_frozen_has_no_gradient(void **state)
 /* A failure of the one who is told ends the pass. */
 static void test_a_failure_ends_the_pass(void **state)
 {
-    (void)state;
     fixture f;
     open_fixture(&f);
     nn_rows rows;
@@ -168,7 +164,6 @@ static void test_a_failure_ends_the_pass(void **state)
 
 static void test_an_utterance_without_a_frame_is_refused(void **state)
 {
-    (void)state;
     fixture f;
     open_fixture(&f);
     const size_t empty[] = {0, 4, 4};
@@ -182,7 +177,6 @@ static void test_an_utterance_without_a_frame_is_refused(void **state)
 
 static void test_names_are_those_of_hugging_face(void **state)
 {
-    (void)state;
     static const char *const names[] = {"feature_projection.projection.weight",
                                         "encoder.layers.1.ffn1.intermediate_dense.weight",
                                         "encoder.layers.0.self_attn.linear_k.bias",

@@ -262,20 +262,17 @@ static void check_kind(const kind *ops, size_t least, int in_two)
 
 static void test_a_transformer(void **state)
 {
-    (void)state;
     check_kind(&text, 6, 1);
 }
 
 static void test_a_small_network_for_images(void **state)
 {
-    (void)state;
     image_name = "cnn";
     check_kind(&image, 5, 1);
 }
 
 static void test_a_residual_network(void **state)
 {
-    (void)state;
     image_name = "resnet20";
     check_kind(&image, 12, 0);
 }
@@ -286,7 +283,6 @@ static void test_what_cannot_be_cut(void **state)
     const language_model_config lstm = {.layers = 2, .hidden = 8, .embedding = 8, .keep = 1, .range = 1};
     const language_model_shape shape = {VOCABULARY, STEPS, BATCH, NN_FP32, &stage};
     language_model *m;
-    (void)state;
     assert_fails(language_model_create(&lstm, &shape, &m), TW_ERROR_ARGUMENT, "--model transformer");
 }
 

@@ -26,7 +26,6 @@ static void tensors_are_named_as_in_transformers(void **state)
                                         "self_attn.v_proj", "self_attn.o_proj", "post_attention_layernorm",
                                         "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
     char name[96];
-    (void)state;
     for (int tied = 0; tied < 2; tied++) {
         language_model *m = make(tiny(tied, 1.0f));
         const nn_table *table = language_model_parameters(m)->table;
@@ -48,7 +47,6 @@ static void weights_begin_as_gpt2s(void **state)
 {
     language_model *m = make(tiny(0, 1.0f));
     const parameter_set *set = language_model_parameters(m);
-    (void)state;
     for (size_t t = 0; t < set->table->count; t++) {
         const char *name = set->table->tensors[t].name;
         const int ends = strstr(name, "o_proj") || strstr(name, "down_proj"), norm = strstr(name, "norm") != NULL;
@@ -80,7 +78,6 @@ static void a_token_sees_what_came_before_it_in_its_strip(void **state)
     sample *s = make_sample();
     language_model *m = make(tiny(0, 0.5f));
     float *plain = logits_with(m, *s, ROWS); /* no token of the text */
-    (void)state;
     for (size_t changed = 0; changed < ROWS; changed++) {
         float *other = logits_with(m, *s, changed);
         for (size_t row = 0; row < ROWS; row++) {
@@ -101,7 +98,6 @@ static void every_call_is_a_text_by_itself(void **state)
     sample *s = make_sample();
     language_model *m = make(tiny(1, 1.0f));
     size_t count;
-    (void)state;
     double loss = step(m, &s->text).loss;
     language_model_state(m, &count);
     assert_int_equal(count, 0);
@@ -138,7 +134,6 @@ static void adapters_are_named_as_in_peft(void **state)
 {
     language_model *m = make(adapted(Q | V, 1.0f, 1.0f));
     const nn_table *table = language_model_adapters(m)->table;
-    (void)state;
     assert_int_equal(table->count, 2 * 2 * 2);
     assert_string_equal(table->tensors[0].name, "model.layers.0.self_attn.q_proj.lora_A.weight");
     assert_string_equal(table->tensors[7].name, "model.layers.1.self_attn.v_proj.lora_B.weight");
@@ -159,7 +154,6 @@ static void new_adapters_change_nothing(void **state)
     sample *s = make_sample();
     language_model *plain = make(tiny(0, 0.6f)), *m = make(adapted(ALL, 0.6f, 0.5f));
     const parameter_set *set = language_model_adapters(m);
-    (void)state;
     for (size_t t = 0; t < set->table->count; t++) {
         const float *values = set->values + set->table->offsets[t];
         const double range = t % 2 ? 0.0 : 1.0 / sqrt((double)set->table->tensors[t].shape[1]);
@@ -179,7 +173,6 @@ static void new_adapters_change_nothing(void **state)
 static void gradients_of_adapters_agree_with_differences(void **state)
 {
     static const unsigned targets[] = {ALL, V, 1 << 5, ALL}; /* the second and the third do not begin at column 0 */
-    (void)state;
     for (int i = 0; i < 4; i++) {
         language_model *m = make(adapted(targets[i], i == 3 ? 0.6f : 1.0f, i == 3 ? 0.7f : 1.0f));
         fill_adapters(m);
@@ -190,7 +183,6 @@ static void gradients_of_adapters_agree_with_differences(void **state)
 static void gradients_of_adapters_are_announced(void **state)
 {
     language_model *m = make(adapted(ALL, 1.0f, 1.0f));
-    (void)state;
     check_announcements(m, language_model_adapters(m));
 }
 
@@ -216,7 +208,6 @@ static void merged_weights_give_the_same_logits(void **state)
 {
     sample *s = make_sample();
     language_model *m = make(adapted(ALL, 1.0f, 0.5f)), *merged = make(tiny(0, 1.0f));
-    (void)state;
     fill_adapters(m);
     merge(language_model_adapters(m), language_model_parameters(merged));
     float *found = logits_with(m, *s, ROWS), *expected = logits_with(merged, *s, ROWS);
@@ -253,7 +244,6 @@ static void writing_is_reading_what_is_remembered(void **state)
                    *other = make_sized(tiny(0, 1.0f), VOCABULARY, ROOM, 1);
     int32_t tokens[WRITTEN];
     size_t first = 0;
-    (void)state;
     for (size_t i = 0; i < WRITTEN; i++) tokens[i] = any_token(1, i);
     for (int again = 0; again < 2; again++) {
         assert_ok(language_model_start_writing(m));
@@ -273,7 +263,6 @@ static void pieces_of_a_text_can_be_read_at_once(void **state)
     language_model *m = make_sized(tiny(1, 1.0f), VOCABULARY, ROOM, 1),
                    *other = make_sized(tiny(1, 1.0f), VOCABULARY, ROOM, 1);
     int32_t tokens[ROOM];
-    (void)state;
     for (size_t i = 0; i < ROOM; i++) tokens[i] = any_token(1, i);
     assert_ok(language_model_start_writing(m));
     assert_ok(language_model_evaluate(m, &(language_model_text){.tokens = tokens, .steps = 5}, NULL));
@@ -290,7 +279,6 @@ static void a_training_step_ends_writing(void **state)
 {
     sample *s = make_sample();
     language_model *m = make(tiny(0, 1.0f));
-    (void)state;
     double loss = step(m, &s->text).loss;
     assert_ok(language_model_start_writing(m));
     read_token(m, 3);
@@ -320,7 +308,6 @@ static void learns_to_copy(void **state)
     language_model *m = make_sized(config, VOCABULARY, LENGTH, STRIPS);
     adam optimiser = adam_open(language_model_parameters(m), 3e-3f);
     double reached = INFINITY;
-    (void)state;
     for (size_t call = 0; call < CALLS && reached > 0.1; call++) {
         for (size_t i = 0; i < (LENGTH + 1) * STRIPS; i++)
             tokens[i] = i < HALF * STRIPS ? any_token(20 + call, i) : tokens[i - HALF * STRIPS];
@@ -343,7 +330,6 @@ static void impossible_models_are_refused(void **state)
 {
     language_model_config odd = tiny(0, 1.0f), shared = tiny(0, 1.0f), wide = tiny(0, 1.0f), flat = tiny(0, 1.0f),
                           turning = tiny(0, 1.0f), recurrent = adapted(ALL, 1.0f, 1.0f);
-    (void)state;
     odd.heads = 3;
     refused(odd, VOCABULARY, "3 heads must divide 8 features into even parts");
     odd.heads = 8;

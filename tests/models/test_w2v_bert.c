@@ -111,14 +111,12 @@ static void check_model(const w2v_bert_config *config)
 
 static void test_losses_and_gradients(void **state)
 {
-    (void)state;
     const w2v_bert_config config = small();
     check_model(&config);
 }
 
 static void test_with_relative_positions_and_a_learned_fill(void **state)
 {
-    (void)state;
     w2v_bert_config config = small();
     config.encoder.relative = 1;
     config.fill = W2V_BERT_FILL_LEARNED;
@@ -129,7 +127,6 @@ static void test_with_relative_positions_and_a_learned_fill(void **state)
 
 static void test_contrastive_only(void **state)
 {
-    (void)state;
     w2v_bert_config config = small();
     config.masked_blocks = 0;
     check_model(&config);
@@ -137,7 +134,6 @@ static void test_contrastive_only(void **state)
 
 static void test_masked_only(void **state)
 {
-    (void)state;
     w2v_bert_config config = small();
     config.contrastive_blocks = 0;
     check_model(&config);
@@ -147,7 +143,6 @@ static void test_masked_only(void **state)
 
 static void test_gradients_are_announced_from_the_last(void **state)
 {
-    (void)state;
     w2v_bert_config config = small();
     config.fill = W2V_BERT_FILL_LEARNED;
     fixture f = open_fixture(&config);
@@ -182,7 +177,6 @@ static tw_status add_other(void *context, float *values, size_t count)
 /* Two workers with a crop of one and crops of the others are one worker with all. */
 static void test_two_workers_are_one_with_both_batches(void **state)
 {
-    (void)state;
     w2v_bert_config config = small();
     config.encoder.keep = 1.0f;
     float shares[2][11] = {{0}};
@@ -214,7 +208,6 @@ static void test_two_workers_are_one_with_both_batches(void **state)
 
 static void test_random_targets_stand_still(void **state)
 {
-    (void)state;
     w2v_bert_config config = small();
     config.contrastive_blocks = 0;
     config.targets = W2V_BERT_RANDOM;
@@ -237,7 +230,6 @@ static void test_random_targets_stand_still(void **state)
 /* Row t is hidden unless none of the `span` rows up to it begins a span. */
 static void test_the_share_of_hidden_rows(void **state)
 {
-    (void)state;
     enum { LENGTH = 100, CROPS_DRAWN = 2000, SPAN = 5 };
     const double p = 0.12;
     const size_t first[] = {0, LENGTH};
@@ -258,7 +250,6 @@ static void test_the_share_of_hidden_rows(void **state)
 /* A crop hides the same rows wherever it stands in whichever batch. */
 static void test_a_crop_is_hidden_alike_in_any_batch(void **state)
 {
-    (void)state;
     const size_t both[] = {0, 40, 90}, alone[] = {0, 50};
     const uint64_t crops[] = {2, 9};
     hiding h = {0}, single = {0};
@@ -298,7 +289,6 @@ static contrast_result contrast_of(const planted *p, size_t distractors)
  * where all are equal nothing is compared: that is no success. */
 static void test_planted_codes(void **state)
 {
-    (void)state;
     planted p = {.codes = {0, 1, 2, 3}};
     for (size_t i = 0; i < 4; i++) p.c[5 * i] = p.q[5 * i] = 2.0f;
     contrast_result r = contrast_of(&p, 100);
@@ -319,7 +309,6 @@ static void test_planted_codes(void **state)
 /* Uniform codes have diversity 0, a single one (V - 1) / V. */
 static void test_diversity_of_certain_codes(void **state)
 {
-    (void)state;
     double mean[16], slope[16];
     for (size_t v = 0; v < 16; v++) mean[v] = 1.0 / 8;
     assert_near(quantiser_diversity(mean, 2, 8, slope), 0.0, 1e-5);
@@ -329,7 +318,6 @@ static void test_diversity_of_certain_codes(void **state)
 
 static void test_measures(void **state)
 {
-    (void)state;
     const double probabilities[] = {2, 2, 2, 2, 5, 1, 1, 1}, chosen[] = {4, 4, 0, 0, 8, 0, 0, 0};
     const w2v_bert_sums sums = {.hidden = 8, .row_entropy = 8 * 0.5};
     const w2v_bert_metrics m = w2v_bert_measure(&sums, probabilities, chosen, 2, 4);
@@ -349,7 +337,6 @@ static void test_measures(void **state)
 /* Without noise it is a function of the draws alone, and changes no gradient. */
 static void test_evaluation(void **state)
 {
-    (void)state;
     const w2v_bert_config config = small();
     w2v_bert_result once, again;
     fixture f = open_fixture(&config);
@@ -367,7 +354,6 @@ static void test_evaluation(void **state)
 /* Nothing hidden is nothing learned, and no NaN. */
 static void test_nothing_hidden(void **state)
 {
-    (void)state;
     w2v_bert_config config = small();
     config.mask_probability = 1e-12;
     fixture f = open_fixture(&config);
@@ -406,7 +392,6 @@ static size_t by_formula(size_t d, size_t k, size_t blocks, int relative, size_t
 
 static void test_parameters_are_counted_without_taking_memory(void **state)
 {
-    (void)state;
     assert_int_equal(counted("tiny", 40, 0), by_formula(128, 15, 8, 0, 32, 10, 128, 64));
     assert_int_equal(counted("tiny", 40, 0) - (size_t)8 * 10 * 128, 3192288); /* the prototype's, with kernels of 5 */
     assert_int_equal(counted("xl", 80, 0), by_formula(1024, 5, 24, 0, 256, 20, 1024, 768));
@@ -423,7 +408,6 @@ static void refuses(w2v_bert_config config, const char *word)
 
 static void test_sizes_that_cannot_be(void **state)
 {
-    (void)state;
     w2v_bert_config c = small();
     refuses((c = small(), c.encoder.heads = 3, c), "heads");
     refuses((c = small(), c.encoder.kernel = 4, c), "odd");

@@ -98,7 +98,6 @@ static inline void check_differences(language_model *m, const parameter_set *set
 
 static inline void gradients_agree_with_differences(void **state)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         language_model *m = make(tiny(i % 2, i / 2 ? 0.6f : 1.0f));
         check_differences(m, language_model_parameters(m));
@@ -125,7 +124,6 @@ static inline void check_announcements(language_model *m, const parameter_set *s
 
 static inline void gradients_are_announced_complete_and_backwards(void **state)
 {
-    (void)state;
     for (int tied = 0; tied < 2; tied++) {
         language_model *m = make(tiny(tied, 0.6f));
         check_announcements(m, language_model_parameters(m));

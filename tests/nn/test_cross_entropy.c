@@ -10,7 +10,6 @@ static const int32_t labels[IMAGES] = {3, 0, 9, 9, 1, 5};
 static void equal_logits_cost_the_logarithm_of_the_classes(void **state)
 {
     const float logits[IMAGES * CLASSES] = {0};
-    (void)state;
     nn_loss loss = nn_cross_entropy(logits, labels, IMAGES, CLASSES, NULL);
     assert_near(loss.sum, IMAGES * log(CLASSES), 1e-12);
     assert_int_equal(loss.correct, 1); /* of equals the first counts: the image of class 0 */
@@ -19,7 +18,6 @@ static void equal_logits_cost_the_logarithm_of_the_classes(void **state)
 static void gradient_is_softmax_minus_label_over_images(void **state)
 {
     float *logits = random_floats(1, IMAGES * CLASSES), gradient[IMAGES * CLASSES];
-    (void)state;
     double sum = nn_cross_entropy(logits, labels, IMAGES, CLASSES, gradient).sum, expected_sum = 0.0;
     for (size_t n = 0; n < IMAGES; n++) {
         double total = 0.0, row = 0.0;
@@ -76,7 +74,6 @@ static void check_softmax(size_t classes)
 
 static void loss_and_gradient_are_their_definitions(void **state)
 {
-    (void)state;
     for (size_t classes = 1; classes < 70; classes++) check_softmax(classes);
     check_softmax(1000);
     check_softmax(10000);
@@ -87,7 +84,6 @@ static void nothing_counted_costs_nothing(void **state)
     const int32_t targets[2] = {NN_NO_TARGET, NN_NO_TARGET};
     const float logits[4] = {1, 2, 3, 4};
     float gradient[4] = {9, 9, 9, 9};
-    (void)state;
     nn_loss loss = nn_cross_entropy(logits, targets, 2, 2, gradient);
     assert_true(loss.sum == 0.0 && loss.counted == 0);
     for (size_t i = 0; i < 4; i++) assert_true(gradient[i] == 0.0f);
@@ -98,7 +94,6 @@ static void large_logits_neither_overflow_nor_vanish(void **state)
     const float logits[2 * 3] = {1e4f, 0.0f, -1e4f, 1e30f, -1e30f, 0.0f};
     const int32_t targets[2] = {1, 0};
     float gradient[6], nan[2] = {NAN, 0.0f};
-    (void)state;
     nn_loss loss = nn_cross_entropy(logits, targets, 2, 3, gradient);
     assert_near(loss.sum, 1e4, 1e-9);
     assert_int_equal(loss.correct, 1);
@@ -109,7 +104,6 @@ static void large_logits_neither_overflow_nor_vanish(void **state)
 
 static void log_softmax_is_its_definition(void **state)
 {
-    (void)state;
     for (size_t classes = 1; classes < 70; classes += 3) {
         float *rows = random_floats(1, ROWS * classes), *result = random_floats(1, ROWS * classes);
         nn_log_softmax(result, ROWS, classes);
@@ -129,7 +123,6 @@ static void probabilities_are_shares_of_exponentials(void **state)
     const float logits[2 * 3] = {0.0f, (float)log(2.0), (float)log(5.0), 1e30f, -1e30f, 1e30f};
     const double expected[6] = {0.125, 0.25, 0.625, 0.5, 0.0, 0.5};
     double probabilities[6];
-    (void)state;
     nn_probabilities(logits, 2, 3, probabilities);
     for (size_t i = 0; i < 6; i++) assert_near(probabilities[i], expected[i], 1e-7);
     assert_near(probabilities[0] + probabilities[1] + probabilities[2], 1.0, 1e-15);

@@ -123,7 +123,6 @@ static tw_status build_average(nn_net *net)
 
 static void smooth_layers(void **state)
 {
-    (void)state;
     check((nn_input){2, 1, 9, 8}, build_convolutions, 5 * 5 * 4, 0);
     check((nn_input){2, 3, 8, 8}, build_convolutions, 5 * 4 * 4, 0);
     check((nn_input){3, 3, 5, 5}, build_linears, 4, 0);
@@ -142,7 +141,6 @@ static void batch_norm(void **state)
 {
     fixture f = open_fixture((nn_input){4, 3, 6, 6}, build_norm, 4 * 36);
     float *direction = run_backward(&f);
-    (void)state;
     for (size_t t = 0; t < nn_net_parameters(f.net)->count; t++)
         if (t != 1) probe(&f, direction, t);
     const float *shifted = named(nn_net_parameters(f.net), f.arrays.gradients, "first.bias");
@@ -168,7 +166,6 @@ static tw_status build_pool(nn_net *net)
 
 static void layers_with_kinks(void **state)
 {
-    (void)state;
     check((nn_input){4, 3, 8, 8}, build_relu, 16 * 64, 1);
     check((nn_input){4, 3, 9, 8}, build_pool, 4 * 4 * 4, 1);
 }
@@ -205,7 +202,6 @@ static void relu_passes_what_was_positive(void **state)
 {
     float arrived[2 * CHANNELS * PIXELS];
     fixture f = open_fixture(square_input, build_identity_relu, CHANNELS * PIXELS);
-    (void)state;
     set_identity(&f);
     float *direction = run_backward(&f);
     for (size_t i = 0; i < f.outputs; i++) {
@@ -244,7 +240,6 @@ static size_t largest_of(const float *images, size_t index)
 static void max_pool_passes_to_the_largest(void **state)
 {
     static const nn_window windows[] = {{2, 2, 0}, {.size = 3, .stride = 2, .padding = 1}};
-    (void)state;
     for (size_t k = 0; k < 2; k++) {
         float arrived[2 * CHANNELS * PIXELS] = {0};
         window = windows[k];
@@ -280,7 +275,6 @@ static tw_status build_residual(nn_net *net)
 
 static void residual_branches(void **state)
 {
-    (void)state;
     check((nn_input){3, 3, 7, 7}, build_residual, 32 * 16, 1);
     check((nn_input){2, 1, 8, 8}, build_residual, 32 * 16, 1);
 }
@@ -308,7 +302,6 @@ static tw_status build_projections(nn_net *net)
 
 static void shortcuts_with_layers(void **state)
 {
-    (void)state;
     check((nn_input){3, 3, 7, 7}, build_projections, 20 * 16, 1);
     check((nn_input){2, 1, 8, 8}, build_projections, 20 * 16, 1);
 }
@@ -328,7 +321,6 @@ static tw_status build_with(nn_net *net)
 /* A shortcut whose layer changes nothing is as one without a layer. */
 static void a_shortcut_is_added_to_its_branch(void **state)
 {
-    (void)state;
     fixture without = open_fixture(square_input, build_without, CHANNELS * PIXELS);
     fixture with = open_fixture(square_input, build_with, CHANNELS * PIXELS);
     float *identity = with.arrays.parameters + without.parameters;
@@ -350,7 +342,6 @@ static void a_shortcut_ends_as_its_branch_does(void **state)
 {
     nn_net *net;
     nn_convolution_options narrow = {.filters = 4, .kernel = 1, .stride = 1};
-    (void)state;
     assert_ok(nn_net_create(&square_input, NN_FP32, &net));
     assert_int_equal(nn_shortcut(net), TW_ERROR_ORDER);
     assert_ok(nn_fork(net));

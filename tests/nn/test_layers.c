@@ -65,7 +65,6 @@ static void convolution_equals_the_direct_loops(void **state)
         {{1, 5, 8, 8}, {.filters = 7, .kernel = 3, .stride = 1, .padding = 0, .bias = 1}}, /* no multiple of 8 or 16 */
         {{2, 16, 6, 6}, {.filters = 24, .kernel = 1, .stride = 1, .padding = 0}},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_convolution(&cases[i]);
 }
 
@@ -80,7 +79,6 @@ static void max_pool_takes_the_largest_of_each_window(void **state)
 {
     nn_input input = {2, 3, 7, 6}; /* the odd row is dropped */
     fixture f = open_fixture(input, build_max_pool, 3 * 3 * 3);
-    (void)state;
     assert_ok(nn_net_forward(f.net, f.images, 1));
     const float *y = nn_net_output(f.net);
     for (size_t i = 0; i < f.outputs; i++) {
@@ -95,7 +93,6 @@ static void average_pool_takes_the_mean_of_each_plane(void **state)
 {
     nn_input input = {2, 16, 7, 8};
     fixture f = open_fixture(input, nn_global_average_pool, 16);
-    (void)state;
     assert_ok(nn_net_forward(f.net, f.images, 1));
     for (size_t i = 0; i < f.outputs; i++) {
         double sum = 0.0;
@@ -116,7 +113,6 @@ static void linear_is_the_matrix_product(void **state)
 {
     nn_input input = {3, 2, 3, 3};
     fixture f = open_fixture(input, build_linear, 5);
-    (void)state;
     assert_ok(nn_net_forward(f.net, f.images, 1));
     for (size_t i = 0; i < f.outputs; i++) {
         double sum = parameter(&f, "fc.bias")[i % 5];
@@ -190,7 +186,6 @@ static void check_batch_norm(build_function build, int relu)
 
 static void batch_norm_normalises_by_the_batch_or_by_the_running_statistics(void **state)
 {
-    (void)state;
     check_batch_norm(build_batch_norm, 0);
     check_batch_norm(build_batch_norm_relu, 1);
 }
@@ -199,7 +194,6 @@ static void batch_norm_tracks_mean_and_unbiased_variance(void **state)
 {
     const double unbiased = NORM_IMAGES * NORM_PIXELS / (NORM_IMAGES * NORM_PIXELS - 1.0);
     fixture f = open_fixture(norm_input, build_batch_norm, 16 * NORM_PIXELS);
-    (void)state;
     set_identity(&f);
     for (size_t c = 0; c < 16; c++) buffer(&f, "bn.running_var")[c] = 1.0f;
     assert_ok(nn_net_forward(f.net, f.images, 1));
@@ -248,7 +242,6 @@ static void check_shortcut(nn_input input, size_t filters, size_t stride)
 
 static void shortcut_carries_every_second_pixel_and_pads_channels(void **state)
 {
-    (void)state;
     check_shortcut((nn_input){2, 16, 8, 6}, 16, 1);
     check_shortcut((nn_input){2, 16, 8, 6}, 32, 2);
     check_shortcut((nn_input){3, 16, 7, 7}, 32, 2);
@@ -278,7 +271,6 @@ static void impossible_nets_are_refused(void **state)
                                                           {.filters = 8, .stride = 1, .padding = 1}};
     static const nn_window windows[] = {{5, 5, 0}, {.size = 2}, {.stride = 2}, {2, 2, 2}};
     nn_net *net;
-    (void)state;
     assert_ok(nn_net_create(&(nn_input){1, 4, 4, 4}, NN_FP32, &net));
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(nn_convolution(net, "conv", &convolutions[i]), TW_ERROR_ARGUMENT);

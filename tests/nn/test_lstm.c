@@ -174,7 +174,6 @@ static void check(nn_lstm_shape shape, size_t steps, size_t batch, const size_t 
 
 static void values_and_gradients_of_one_direction(void **state)
 {
-    (void)state;
     check((nn_lstm_shape){5, 7, 0}, 6, 3, NULL);
     check((nn_lstm_shape){1, 1, 0}, 1, 1, NULL);
     check((nn_lstm_shape){8, 33, 0}, 9, 2, NULL);
@@ -183,7 +182,6 @@ static void values_and_gradients_of_one_direction(void **state)
 
 static void values_and_gradients_of_both_directions(void **state)
 {
-    (void)state;
     check((nn_lstm_shape){5, 7, 1}, 6, 3, NULL);
     check((nn_lstm_shape){5, 7, 1}, 6, 3, (size_t[]){6, 2, 4});
     check((nn_lstm_shape){2, 40, 1}, 7, 4, (size_t[]){0, 1, 7, 3});
@@ -198,7 +196,6 @@ static void tensors_are_pytorchs(void **state)
     nn_lstm_options options = {"rnn", 3, {5, 7, 1}, 0.1f, 1.0f};
     nn_table table = {0};
     nn_lstm *lstm;
-    (void)state;
     assert_ok(nn_lstm_create(&options, &table, &lstm));
     assert_int_equal(table.count, 6);
     for (size_t i = 0; i < table.count; i++) {
@@ -220,7 +217,6 @@ static void initial_values_follow_the_options(void **state)
     nn_table table = {0};
     nn_lstm *lstm;
     double sum = 0.0, squares = 0.0;
-    (void)state;
     assert_ok(nn_lstm_create(&options, &table, &lstm));
     float *values = random_floats(1, table.elements);
     nn_table_initialise(&table, 5, values);
@@ -247,7 +243,6 @@ static void padding_is_not_seen(void **state)
     const size_t lengths[] = {3, 6, 1, 5};
     fixture f = open_fixture((nn_lstm_shape){4, 9, 1}, 6, 4, lengths);
     float *direction = random_floats(6, f.y_count);
-    (void)state;
     assert_ok(nn_lstm_forward(f.lstm, f.values, &f.batch));
     assert_ok(nn_lstm_backward(f.lstm, f.values, direction, f.gradients, f.x_gradient));
     float *y = malloc(f.y_count * sizeof *y), *gradients = malloc(f.table.elements * sizeof *gradients);
@@ -284,7 +279,6 @@ static void two_halves_carry_over_to_the_whole(void **state)
     fixture f = open_fixture((nn_lstm_shape){INPUTS, HIDDEN, 0}, STEPS, BATCH, NULL);
     float *whole = random_floats(8, 2 * BATCH * HIDDEN), *halves = random_floats(8, 2 * BATCH * HIDDEN),
           *y = malloc(f.y_count * sizeof *y);
-    (void)state;
     f.p.state = doubles_of(whole, 2 * BATCH * HIDDEN);
     f.batch.state = whole;
     assert_ok(nn_lstm_forward(f.lstm, f.values, &f.batch));
@@ -313,7 +307,6 @@ static void impossible_batches_are_refused(void **state)
     const size_t lengths[] = {3, 7};
     float carried[2 * 2 * 3] = {0};
     fixture f = open_fixture((nn_lstm_shape){4, 3, 0}, 6, 2, lengths);
-    (void)state;
     assert_int_equal(nn_lstm_forward(f.lstm, f.values, &f.batch), TW_ERROR_ARGUMENT);
     assert_non_null(strstr(tw_last_error(), "sequence 1 has length 7"));
     f.batch.lengths = (size_t[]){3, 6};

@@ -70,7 +70,6 @@ static model_result evaluate(model *m, const samples *s, size_t first, size_t co
 /* Help shows the list's name, and --model takes the definition's. */
 static void a_definition_has_the_name_that_the_list_has(void **state)
 {
-    (void)state;
 #define CHECK_NAME(listed) assert_string_equal(listed##_model.name, #listed);
     MODELS(CHECK_NAME)
 #undef CHECK_NAME
@@ -92,7 +91,6 @@ static void resnets_have_the_parameters_of_the_paper(void **state)
         size_t depth, count;
     } cases[] = {
         {"resnet20", 20, 269722}, {"resnet32", 32, 464154}, {"resnet56", 56, 853018}, {"resnet110", 110, 1727962}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t tensors;
         model *m = make(cases[i].name, coloured, 1);
@@ -112,7 +110,6 @@ static void large_resnets_have_the_parameters_of_the_paper(void **state)
         size_t tensors, count;
     } cases[] = {{"resnet18", 62, 11689512}, {"resnet34", 110, 21797672}, {"resnet50", 161, 25557032}};
     const model_shape shape = {3, 32, 32, 1000, 1};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t tensors;
         model *m = make(cases[i].name, shape, 1);
@@ -130,7 +127,6 @@ static void images_may_have_any_size(void **state)
         const char *name;
         size_t height, width;
     } cases[] = {{"cnn", 40, 56}, {"resnet20", 64, 48}, {"resnet18", 65, 97}, {"resnet50", 33, 40}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const model_shape shape = {3, cases[i].height, cases[i].width, CLASSES, 2};
         model *m = make(cases[i].name, shape, 2);
@@ -155,7 +151,6 @@ static void check_table(const tw_tensor *tensors, size_t count, size_t elements)
 
 static void tables_name_every_element_once(void **state)
 {
-    (void)state;
     for (size_t i = 0; model_name(i); i++) {
         size_t count, offset = 0;
         model *m = make(model_name(i), grey, 1);
@@ -183,7 +178,6 @@ static void tensors_are_named_as_in_pytorch(void **state)
     size_t count;
     model *m = make("resnet20", coloured, 1);
     const tw_tensor *tensors = model_tensors(m, &count);
-    (void)state;
     for (size_t i = 0; i < sizeof first / sizeof *first; i++) assert_string_equal(tensors[i].name, first[i]);
     assert_string_equal(tensors[count - 2].name, "fc.weight");
     assert_string_equal(model_buffer_tensors(m, &count)[1].name, "bn1.running_var");
@@ -195,7 +189,6 @@ static void initial_weights_are_he_normal(void **state)
     size_t count;
     model *m = make("resnet56", coloured, 1);
     const tw_tensor *tensors = model_tensors(m, &count);
-    (void)state;
     for (size_t t = 0; t < count; t++) {
         if (tensors[t].dims != 4 || tensors[t].shape[0] != 64) continue;
         size_t fan_in = tensors[t].shape[1] * 9, elements = 64 * fan_in;
@@ -217,7 +210,6 @@ static void initial_weights_are_he_normal(void **state)
 static void a_smaller_call_equals_a_model_made_for_it(void **state)
 {
     samples s = make_samples(&grey, BATCH);
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         model *large = make(model_name(i), grey, BATCH);
         for (size_t count = 1; count < BATCH; count += 2) { /* more sizes than are kept */
@@ -261,7 +253,6 @@ static tw_status note(void *context, size_t index, float *gradient)
 static void gradients_are_announced_complete_and_backwards(void **state)
 {
     samples s = make_samples(&grey, BATCH);
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         model *m = make(model_name(i), grey, BATCH);
         record r = {.m = m, .copy = calloc(model_parameter_count(m), sizeof(float)), .stop_at = SIZE_MAX};
@@ -289,7 +280,6 @@ static void cnn_learns_random_labels_by_heart(void **state)
     model *m = make("cnn", grey, IMAGES);
     size_t count = model_parameter_count(m), correct = 0;
     float *velocity = calloc(count, sizeof *velocity);
-    (void)state;
     for (int i = 0; i < STEPS && correct < IMAGES; i++) {
         step(m, &s, 0, IMAGES);
         for (size_t k = 0; k < count; k++) {
@@ -324,7 +314,6 @@ static void models_in_other_threads_compute_the_same_bits(void **state)
     enum { THREADS = 4 };
     pthread_t threads[THREADS];
     model *models[THREADS + 1];
-    (void)state;
     for (int i = 0; i <= THREADS; i++) models[i] = make("resnet20", grey, BATCH);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, train_in_thread, models[i]), 0);
@@ -344,7 +333,6 @@ static void models_in_other_threads_compute_the_same_bits(void **state)
 static void an_unknown_name_is_answered_with_the_list(void **state)
 {
     model *m = NULL;
-    (void)state;
     assert_int_equal(model_create("resnet21", &coloured, &m), TW_ERROR_ARGUMENT);
     assert_null(m);
     for (size_t i = 0; model_name(i); i++) assert_non_null(strstr(tw_last_error(), model_name(i)));
@@ -355,7 +343,6 @@ static void impossible_calls_are_refused(void **state)
     samples s = make_samples(&grey, BATCH + 1);
     model *m = make("cnn", grey, BATCH), *none = NULL;
     model_result result;
-    (void)state;
     assert_int_equal(model_step(m, s.images, s.labels, BATCH + 1, NULL, NULL, &result), TW_ERROR_ARGUMENT);
     assert_int_equal(model_step(m, s.images, s.labels, 0, NULL, NULL, &result), TW_ERROR_ARGUMENT);
     s.labels[3] = CLASSES;

@@ -95,7 +95,6 @@ static void multiply(nn_engine *engine, problem *p, int prepared)
 
 static void products_of_small_integers_are_exact(void **state)
 {
-    (void)state;
     for (int precision = NN_FP32; precision <= NN_BF16; precision++) {
         nn_engine *engine = open_engine((nn_precision)precision);
         for (size_t i = 0; i < 2 * SHAPES; i++) {
@@ -116,7 +115,6 @@ static void products_of_small_integers_are_exact(void **state)
 static void operands_are_rounded_and_sums_are_not(void **state)
 {
     nn_engine *engine = open_engine(NN_BF16);
-    (void)state;
     for (size_t i = 0; i < 2 * SHAPES; i++) {
         int is_rounded = i % 2 || i / 2 < NARROW_FROM;
         problem p = open_problem(shapes[i / 2]);
@@ -135,7 +133,6 @@ static void shapes_that_were_forgotten_come_back(void **state)
     nn_engine *engine = open_engine(NN_BF16);
     problem first = open_problem(shapes[0]);
     nn_factor factor = {0};
-    (void)state;
     assert_ok(nn_factor_prepare(engine, &first.product, first.b, &factor));
     for (size_t i = 0; i < 600; i++) {
         problem p = open_problem((nn_product){.m = 32 + i % 300, .n = 32, .k = 2});
@@ -153,7 +150,6 @@ static void shapes_that_were_forgotten_come_back(void **state)
 static void what_is_not_a_number_stays_so(void **state)
 {
     nn_engine *engine = open_engine(NN_BF16);
-    (void)state;
     for (int prepared = 0; prepared < 2; prepared++) {
         problem p = open_problem(shapes[0]);
         p.a[3 * 64 + 5] = NAN;
@@ -220,7 +216,6 @@ static void close_lstm(lstm_results *r)
 
 static void an_lstm_is_near_fp32(void **state)
 {
-    (void)state;
     for (int bidirectional = 0; bidirectional < 2; bidirectional++) {
         lstm_results bf16 = run_lstm(NN_BF16, bidirectional), fp32 = run_lstm(NN_FP32, bidirectional);
         assert_rounded(bf16.y, fp32.y, ROWS * HIDDEN);
@@ -263,7 +258,6 @@ static void convolutions_are_near_fp32(void **state)
 {
     fixture bf16 = run_convolutions(NN_BF16), fp32 = run_convolutions(NN_FP32);
     const nn_table *table = nn_net_parameters(fp32.net);
-    (void)state;
     assert_rounded(nn_net_output(bf16.net), nn_net_output(fp32.net), fp32.outputs);
     for (size_t t = 0; t < table->count; t++)
         if (table->tensors[t].dims > 1)

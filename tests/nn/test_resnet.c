@@ -390,7 +390,6 @@ static void check_family(const family *f, const char *const tensors[])
 static void resnet20_is_the_plain_loops(void **state)
 {
     static const char *const tensors[] = {"conv1.weight", "layer2.0.conv1.weight", "layer3.2.bn2.bias", NULL};
-    (void)state;
     check_family(&resnet20, tensors);
 }
 
@@ -398,7 +397,6 @@ static void resnet18_is_the_plain_loops(void **state)
 {
     static const char *const tensors[] = {"layer2.0.downsample.0.weight", "layer3.0.downsample.1.weight",
                                           "layer4.1.bn2.bias", NULL};
-    (void)state;
     check_family(&resnet18, tensors);
 }
 
@@ -406,7 +404,6 @@ static void resnet50_is_the_plain_loops(void **state)
 {
     static const char *const tensors[] = {"layer3.0.conv2.weight", "layer4.0.downsample.0.weight",
                                           "layer4.2.bn3.weight", NULL};
-    (void)state;
     check_family(&resnet50, tensors);
 }
 

@@ -139,7 +139,6 @@ static void norm_backward(subject *s, const float *values, const float *x, const
 
 static void test_layer_norm(void **state)
 {
-    (void)state;
     subject s = {.inputs = ROWS * WIDTH, .outputs = ROWS * WIDTH, COMPUTES(norm)};
     assert_ok(nn_layer_norm_declare("norm", WIDTH, &s.table, &s.norm));
     check(&s);
@@ -171,7 +170,6 @@ static void rms_backward(subject *s, const float *values, const float *x, const 
 
 static void test_rms_norm(void **state)
 {
-    (void)state;
     subject s = {.inputs = ROWS * WIDTH, .outputs = ROWS * WIDTH, COMPUTES(rms)};
     assert_ok(nn_rms_norm_declare("norm", WIDTH, NN_RMS_EPSILON, &s.table, &s.rms_norm));
     assert_int_equal(s.table.elements, WIDTH);
@@ -207,7 +205,6 @@ static void swish_backward(subject *s, const float *values, const float *x, cons
 
 static void test_swish(void **state)
 {
-    (void)state;
     subject s = {.inputs = 67, .outputs = 67, COMPUTES(swish)};
     check(&s);
 }
@@ -234,7 +231,6 @@ static void glu_backward(subject *s, const float *values, const float *x, const 
 
 static void test_glu(void **state)
 {
-    (void)state;
     subject s = {.inputs = 2 * ROWS * WIDTH, .outputs = ROWS * WIDTH, COMPUTES(glu)};
     check(&s);
 }
@@ -264,7 +260,6 @@ static void swiglu_backward(subject *s, const float *values, const float *x, con
 
 static void test_swiglu(void **state)
 {
-    (void)state;
     subject s = {.inputs = 2 * ROWS * WIDTH, .outputs = ROWS * WIDTH, COMPUTES(swiglu)};
     check(&s);
 }
@@ -297,7 +292,6 @@ static void depthwise_backward(subject *s, const float *values, const float *x, 
 
 static void test_depthwise(void **state)
 {
-    (void)state;
     subject s = {.inputs = ROWS * WIDTH, .outputs = ROWS * WIDTH, COMPUTES(depthwise)};
     assert_ok(nn_depthwise_declare("conv", WIDTH, KERNEL, &s.table, &s.depthwise));
     check(&s);
@@ -377,13 +371,11 @@ static void check_attention(int relative)
 
 static void test_attention(void **state)
 {
-    (void)state;
     check_attention(0);
 }
 
 static void test_relative_attention(void **state)
 {
-    (void)state;
     check_attention(1);
 }
 
@@ -451,7 +443,6 @@ static void check_grouped(nn_grouped_attention layer, size_t steps, size_t batch
 
 static void test_grouped_attention(void **state)
 {
-    (void)state;
     check_grouped((nn_grouped_attention){.heads = 4, .kv_heads = 2, .width = 6}, 5, 3);
     check_grouped((nn_grouped_attention){.heads = 3, .kv_heads = 1, .width = 2}, 4, 1);
     check_grouped((nn_grouped_attention){.heads = 2, .kv_heads = 2, .width = 2}, 67, 1); /* a block, and three rows */
@@ -462,7 +453,6 @@ static void test_reading_on_is_reading_at_once(void **state)
 {
     enum { STEPS = 71, PIECES = 5 };
     static const size_t pieces[PIECES] = {1, 3, 1, 65, 1};
-    (void)state;
     nn_grouped_attention a = {.heads = 4, .kv_heads = 2, .width = 6};
     const size_t row = nn_grouped_attention_row(&a), kept = 2 * a.kv_heads * a.width, outputs = a.heads * a.width;
     float *qkv = random_floats(5, STEPS * row), *whole = calloc(STEPS, outputs * sizeof(float));
@@ -514,7 +504,6 @@ static void rotary_backward(subject *s, const float *values, const float *x, con
 
 static void test_rotary(void **state)
 {
-    (void)state;
     subject s = {.inputs = 5 * 3 * 15,
                  .outputs = 5 * 3 * 15,
                  COMPUTES(rotary),
@@ -578,7 +567,6 @@ static void subsampling_backward(subject *s, const float *values, const float *x
 
 static void test_subsampling(void **state)
 {
-    (void)state;
     subject s = {.inputs = (size_t)ROWS * BINS * INPUTS,
                  .outputs = (size_t)11 * HALF_BINS * CHANNELS,
                  COMPUTES(subsampling),

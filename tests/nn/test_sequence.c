@@ -11,7 +11,6 @@
 
 static void functions_are_those_of_the_library(void **state)
 {
-    (void)state;
     for (double point = -86.0; point < 86.0; point += 0.0037) {
         float x = (float)point;
         assert_near(nn_exp(x) / exp(x), 1.0, 2e-7);
@@ -29,7 +28,6 @@ static void functions_are_those_of_the_library(void **state)
 
 static void functions_end_well(void **state)
 {
-    (void)state;
     assert_true(nn_tanh(1e30f) == 1.0f && nn_tanh(-INFINITY) == -1.0f);
     assert_true(nn_sigmoid(INFINITY) == 1.0f && nn_sigmoid(-1e30f) < 1e-37f);
     assert_true(nn_exp(-INFINITY) < 2e-38f && isfinite(nn_exp(INFINITY)));
@@ -49,7 +47,6 @@ static void affine_and_its_gradients_are_their_definitions(void **state)
     nn_table table = {0};
     nn_engine *engine;
     nn_affine affine;
-    (void)state;
     assert_ok(nn_engine_create(NN_FP32, &engine));
     const nn_affine_options options = {.name = "fc", .inputs = INPUTS, .outputs = OUTPUTS, .engine = engine};
     assert_ok(nn_table_declare(&table, &(nn_declaration){"first", "weight", 1, {BEFORE}, NN_INITIAL_ZERO, 0.0f}));
@@ -97,7 +94,6 @@ static void a_plain_affine_has_no_bias(void **state)
     float y[2][ROWS * OUTPUTS], gradients[2][ALL] = {{0}};
     nn_table table = {0};
     nn_engine *engine;
-    (void)state;
     assert_ok(nn_engine_create(NN_FP32, &engine));
     const nn_affine_options options = {.name = "fc", .inputs = INPUTS, .outputs = OUTPUTS, .engine = engine};
     nn_affine affine[2];
@@ -125,7 +121,6 @@ static void embedding_gathers_and_adds(void **state)
     const float matrix[4 * 2] = {0, 1, 10, 11, 20, 21, 30, 31}, gradient[3 * 2] = {1, 2, 4, 8, 16, 32};
     const int32_t tokens[] = {2, 0, 2};
     float dst[6], sums[4 * 2] = {100, 0, 100, 0, 100, 0, 100, 0};
-    (void)state;
     nn_embedding_forward(matrix, 2, tokens, 3, dst);
     assert_memory_equal(dst, ((float[]){20, 21, 0, 1, 20, 21}), sizeof dst);
     nn_embedding_backward(gradient, 2, tokens, 3, sums);
@@ -153,7 +148,6 @@ static void assert_count(size_t count, size_t of, double probability)
 static void dropout_keeps_the_share_it_should(void **state)
 {
     static const float keeps[] = {0.01f, 0.35f, 0.5f, 0.9f, 0.999f};
-    (void)state;
     for (size_t k = 0; k < sizeof keeps / sizeof *keeps; k++) {
         float *values = mask((nn_noise){1, k}, 0, keeps[k]);
         size_t kept = 0, neighbours = 0, far = 0;
@@ -178,7 +172,6 @@ static void masks_differ_by_seed_step_and_place(void **state)
     } keys[] = {{{1, 1}, 0}, {{2, 1}, 0}, {{1, 2}, 0}, {{1, 1}, 1}, {{1, 0}, 1}, {{1, 256}, 0}};
     enum { KEYS = sizeof keys / sizeof *keys };
     float *masks[KEYS];
-    (void)state;
     for (size_t a = 0; a < KEYS; a++) {
         masks[a] = mask(keys[a].noise, keys[a].place, 0.5f);
         for (size_t b = 0; b < a; b++) {
@@ -195,7 +188,6 @@ static void the_same_values_go_every_time(void **state)
 {
     const nn_noise noise = {3, 4};
     float *ones = mask(noise, 2, 0.7f), *values = random_floats(1, VALUES), *dropped = random_floats(1, VALUES);
-    (void)state;
     nn_dropout(&noise, 2, 0.7f, dropped, VALUES);
     for (size_t i = 0; i < VALUES; i++) assert_true(dropped[i] == values[i] * ones[i]);
     float *part = random_floats(1, 77);

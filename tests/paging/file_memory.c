@@ -38,7 +38,6 @@ static const void *put(tw_state *s, const char *name, size_t bytes)
 /* Of the largest the library wants large pages. */
 static void large_blocks_lie_in_files(void **state)
 {
-    (void)state;
     tw_state *s;
     assert_ok(tw_state_create(&s));
     assert_false(is_in_file(put(s, "before", 1 << 20)));
@@ -55,7 +54,6 @@ static void large_blocks_lie_in_files(void **state)
 
 static void where_there_is_no_room_is_no_memory(void **state)
 {
-    (void)state;
     tw_state *s;
     const size_t bytes = 1 << 20;
     char *data = calloc(bytes, 1);

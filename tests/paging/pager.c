@@ -155,7 +155,6 @@ static void assert_twin(net *n)
 /* The fourth step's groups are those that time has chosen. */
 static void steps_are_those_of_a_twin(void **state)
 {
-    (void)state;
     static const size_t shares[] = {2, 3, 4, 5};
     for (size_t s = 0; s < sizeof shares / sizeof *shares; s++)
         for (int stays = 0; stays < 2; stays++) {
@@ -174,7 +173,6 @@ static void steps_are_those_of_a_twin(void **state)
 
 static void loads_are_counted(void **state)
 {
-    (void)state;
     net *n = make(UNITS, 0, 2 * ALL * sizeof(float));
     uint64_t before = counts_of(n).loads;
     for (int i = 0; i < 6; i++) {
@@ -195,7 +193,6 @@ static void loads_are_counted(void **state)
 
 static void what_is_away_cannot_be_touched(void **state)
 {
-    (void)state;
     net *n = make(UNITS, 0, ALL * sizeof(float));
     forward(n, n->twin_values);
     pid_t child = fork();
@@ -215,7 +212,6 @@ static void what_is_away_cannot_be_touched(void **state)
 
 static void what_was_written_is_taken(void **state)
 {
-    (void)state;
     net *n = make(UNITS, 1, 2 * ALL * sizeof(float));
     step(n, 0, 1, PAGER_TAKE);
     assert_twin(n);
@@ -232,7 +228,6 @@ static void what_was_written_is_taken(void **state)
 /* An evaluation of what is shared, and back; and a last meeting beside the step that waits. */
 static void values_and_what_is_shared_change_places(void **state)
 {
-    (void)state;
     net *n = make(UNITS, 1, 2 * ALL * sizeof(float));
     step(n, 0, 1, PAGER_TAKE | PAGER_MEET);
     step(n, 1, 1, PAGER_TAKE);
@@ -250,7 +245,6 @@ static void values_and_what_is_shared_change_places(void **state)
 /* What the sentence says is enough is, and a tenth of a megabyte less is not. */
 static void a_small_budget_is_refused(void **state)
 {
-    (void)state;
     double enough = 0;
     for (int attempt = 0; attempt < 3; attempt++) {
         net *n = calloc(1, sizeof *n);
@@ -271,7 +265,6 @@ static void a_small_budget_is_refused(void **state)
 
 static void what_fits_is_left_alone(void **state)
 {
-    (void)state;
     net *n = calloc(1, sizeof *n);
     assert_non_null(n);
     n->count = UNITS;
@@ -291,7 +284,6 @@ static void limit_files(rlim_t bytes)
 
 static void a_full_disk_is_told_before_the_run(void **state)
 {
-    (void)state;
     net *n = calloc(1, sizeof *n);
     assert_non_null(n);
     n->count = UNITS;
@@ -305,7 +297,6 @@ static void a_full_disk_is_told_before_the_run(void **state)
 
 static void a_file_that_fails_ends_the_step(void **state)
 {
-    (void)state;
     net *n = make(UNITS, 0, ALL * sizeof(float));
     limit_files(100000);
     tw_status status = TW_OK;

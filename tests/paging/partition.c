@@ -47,7 +47,6 @@ static void draw_problem(unsigned *seed, partition_unit *units, partition_proble
 
 static void groups_are_the_best_of_all(void **state)
 {
-    (void)state;
     unsigned seed = 1, found = 0;
     for (int t = 0; t < 400; t++) {
         partition_unit units[UNITS];
@@ -78,7 +77,6 @@ static void groups_are_the_best_of_all(void **state)
 
 static void the_smallest_neighbours_are_joined(void **state)
 {
-    (void)state;
     partition_unit units[] = {{5, 1, 10}, {1, 2, 20}, {2, 4, 40}, {9, 8, 80}, {3, 16, 160}};
     size_t counts[] = {1, 1, 1, 1, 1};
     assert_int_equal(partition_join(units, counts, 5, 3), 3);

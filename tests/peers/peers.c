@@ -38,7 +38,6 @@ static void check_schedule(int size)
 
 static void test_every_pair_meets_once_and_nobody_twice_at_a_time(void **state)
 {
-    (void)state;
     for (int size = 2; size <= PEERS_MOST; size++) {
         check_schedule(size);
         assert_true(peers_rounds(size) == size - 1 + size % 2);
@@ -98,7 +97,6 @@ static scene *make_scene(double timeout)
 
 static void test_a_known_line_is_measured_exactly(void **state)
 {
-    (void)state;
     for (int workers = 2; workers <= MOST; workers++) {
         scene *all = make_scene(60);
         double seconds = run(all, workers, 1);
@@ -124,7 +122,6 @@ static void test_a_known_line_is_measured_exactly(void **state)
 /* Two pairs at a time are on it. */
 static void test_ranks_of_one_host_share_its_line(void **state)
 {
-    (void)state;
     scene *all = make_scene(60);
     run(all, 4, 2);
     assert_true(all->reports[3].links[0][1].rate > 1e3 * BANDWIDTH && isfinite(all->reports[3].links[0][1].rate));
@@ -168,7 +165,6 @@ static int names_rank_2(const scene *all)
 
 static void test_a_rank_that_leaves_is_named(void **state)
 {
-    (void)state;
     scene *all = make_scene(60);
     all->play = desert;
     double seconds = run(all, 4, 1);
@@ -186,7 +182,6 @@ static void fall_silent(scene *all, int rank, tw_comm *comm)
 
 static void test_a_rank_that_is_silent_is_named_within_the_deadline(void **state)
 {
-    (void)state;
     scene *all = make_scene(7);
     all->play = fall_silent;
     run(all, 4, 1);
@@ -200,7 +195,6 @@ static void test_a_rank_that_is_silent_is_named_within_the_deadline(void **state
 
 static void test_one_rank_has_no_line(void **state)
 {
-    (void)state;
     tw_comm *comm;
     peers_report *report = malloc(sizeof *report);
     const peers_settings settings = {.timeout = 1, .seconds = 0.1, .counters = "/nonexistent"};

@@ -26,7 +26,6 @@ static const char *choose(tw_plan *plan, int unmeasured)
 static void test_the_fastest_to_the_target_is_taken(void **state)
 {
     tw_plan answer;
-    (void)state;
     fill(&answer, 4, 2, 3);
     assert_string_equal(choose(&answer, 0), "bf16");
     assert_non_null(strstr(answer.why, "2 times as fast as allreduce"));
@@ -40,7 +39,6 @@ static void test_the_fastest_to_the_target_is_taken(void **state)
 static void test_of_those_nearly_as_fast_the_first_is_taken(void **state)
 {
     tw_plan answer;
-    (void)state;
     fill(&answer, 1.049, 1.02, 1);
     assert_string_equal(choose(&answer, 0), "allreduce");
     assert_non_null(strstr(answer.why, "It is exact. diloco is less than 5 % faster"));
@@ -51,7 +49,6 @@ static void test_of_those_nearly_as_fast_the_first_is_taken(void **state)
 static void test_an_unknown_cost_does_not_win_unless_asked(void **state)
 {
     tw_plan answer;
-    (void)state;
     fill(&answer, 4, 3, 1);
     answer.rows[2].seen = NULL;
     assert_string_equal(choose(&answer, 0), "bf16");
@@ -62,7 +59,6 @@ static void test_an_unknown_cost_does_not_win_unless_asked(void **state)
 static void test_who_is_left_out_is_not_taken(void **state)
 {
     tw_plan answer;
-    (void)state;
     fill(&answer, 4, 0, 0);
     answer.rows[1].left_out = answer.rows[2].left_out = "a reason";
     assert_string_equal(choose(&answer, 1), "allreduce");
@@ -72,7 +68,6 @@ static void test_who_is_left_out_is_not_taken(void **state)
 static void test_one_kind_alone_may_be_chosen(void **state)
 {
     tw_plan answer;
-    (void)state;
     fill(&answer, 4, 2, 3);
     assert_ok(tw_plan_choose(&answer, TW_PLAN_UPDATES, 0));
     assert_string_equal(answer.chosen->spec, "diloco");
@@ -85,7 +80,6 @@ static void test_one_kind_alone_may_be_chosen(void **state)
 static void test_a_cost_speaks_for_longer_runs_only(void **state)
 {
     const tw_candidate_cost measured = {600, 0.6, "a", "b"}, nothing = {0};
-    (void)state;
     assert_false(tw_candidate_is_known(&measured, 599));
     assert_true(tw_candidate_is_known(&measured, 600));
     assert_true(tw_candidate_is_known(&measured, 1e9));

@@ -60,7 +60,6 @@ static void check_way(const machine *machines, size_t count, int64_t model, cons
 /* By hand: 3000 MB at 100 Mbit/s is 30, 500 at 60 is 8 and 700 at 70 is 10. The second cluster lacks 800 of 2000. */
 static void test_the_words_of_the_paper(void **state)
 {
-    (void)state;
     const machine machines[] = {{3000, 100}, {500, 60}, {700, 70}};
     formation way = {.clusters = 2, .of = {0, 1, 1}};
     assert_int_equal(formation_weigh(machines, 3, 2000, &way), 100 * 800 + 12);
@@ -74,7 +73,6 @@ static void test_the_words_of_the_paper(void **state)
 
 static void test_exact_is_the_best_of_all(void **state)
 {
-    (void)state;
     machine machines[FORMATION_EXACT];
     for (uint64_t stream = 0; stream < 60; stream++) {
         size_t count = stream < 57 ? 1 + stream % 7 : FORMATION_EXACT;
@@ -92,7 +90,6 @@ static void test_exact_is_the_best_of_all(void **state)
 /* An empty cluster is never better, but here as good: every way lacks the same, and no time is above 0. */
 static void test_no_cluster_is_empty(void **state)
 {
-    (void)state;
     const machine machines[] = {{10, 100}, {20, 100}, {30, 100}};
     for (int clusters = 1; clusters <= 3; clusters++) {
         formation best;
@@ -104,7 +101,6 @@ static void test_no_cluster_is_empty(void **state)
 /* It may miss the best way, but never beats it, and where clusters can hold the model, they do. */
 static void test_the_search_beside_the_best(void **state)
 {
-    (void)state;
     int found = 0;
     machine machines[FORMATION_EXACT];
     for (uint64_t stream = 0; stream < 10; stream++) {
@@ -127,7 +123,6 @@ static void test_the_search_beside_the_best(void **state)
 /* Thirty machines that were ten of each of three clusters alike: a way with no badness at all is known. */
 static void test_the_search_among_many(void **state)
 {
-    (void)state;
     machine machines[30];
     formation way, again, other;
     draw_machines(7, machines, 10);
@@ -148,7 +143,6 @@ static void test_the_search_among_many(void **state)
 
 static void test_shares_are_the_model(void **state)
 {
-    (void)state;
     machine machines[FORMATION_MACHINES];
     int64_t shares[FORMATION_MACHINES];
     for (uint64_t stream = 0; stream < 100; stream++) {

@@ -73,7 +73,6 @@ static int keeps_all(const char *name)
 static void test_all_gradients_arrive(void **state)
 {
     int tried = 0;
-    (void)state;
     for (size_t k = 0; k < tw_schemes_count(); k++) {
         const char *name = tw_schemes_name(k);
         if (!keeps_all(name) || tw_plan_can_switch(name) != TW_OK) continue;
@@ -89,7 +88,6 @@ static void test_all_gradients_arrive(void **state)
 /* Of how many workers the run has nothing is asked. */
 static void test_hosts_can_be_left(void **state)
 {
-    (void)state;
     assert_ok(tw_plan_can_switch("topk:per_host=2"));
     assert_ok(tw_plan_can_switch("diloco:every=20,per_host=8"));
     assert_fails(tw_plan_can_switch("dgc:per_host=2"), TW_ERROR_UNSUPPORTED, "moments");

@@ -68,7 +68,6 @@ static void test_closed_forms(void **state)
     const tw_tensor both[] = {{"one", 2, {500, 250}}, {"other", 2, {500, 250}}};
     const double rate = 10 * MBIT, latency = 0.001;
     layout t;
-    (void)state;
     assert_ok(layout_copy(both, 2, &t));
     tw_plan_question q = ask(&t, rate, latency, TW_PLAN_ADAMW, 1000);
     tw_plan *plan = make(&q);
@@ -113,7 +112,6 @@ static void test_the_choice_follows_the_line(void **state)
                              *const least[] = {"diloco", "streaming", "sparse", "dgc-adam:density", NULL},
                              *const compressed[] = {"bf16", "fp8", "qsgd", "powersgd", NULL};
     layout t;
-    (void)state;
     assert_ok(layout_create("250k", &t));
     check_choice(&t, 2500 * MBIT, 5e-5, dense);
     check_choice(&t, 25 * MBIT, 2e-4, compressed);
@@ -127,7 +125,6 @@ static void test_what_adamw_takes_over_slow_lines(void **state)
 {
     static const char *const adam[] = {"dgc-adam", NULL}, *const simple[] = {"bf16", "qsgd", NULL};
     layout t;
-    (void)state;
     assert_ok(layout_create("115136", &t));
     check_choice_with(&t, 10 * MBIT, 5e-3, PASS, 2000, adam);
     check_choice_with(&t, 100 * MBIT, 1e-3, PASS, 2000, adam);
@@ -145,7 +142,6 @@ static void assert_left_out(const tw_plan *plan, const char *spec, const char *w
 static void test_who_stays_in(void **state)
 {
     layout t;
-    (void)state;
     assert_ok(layout_create("1k", &t));
     tw_plan_question q = ask(&t, MBIT, 1e-3, TW_PLAN_ADAMW, 3000);
     tw_plan *plan = make(&q);
@@ -193,7 +189,6 @@ static void test_a_warmup_is_averaged(void **state)
     float *noise = NULL;
     char of_run[256];
     double seconds = 0, bytes = 0, density = 0.3;
-    (void)state;
     assert_ok(layout_create("30k", &t));
     tw_plan_question q = ask(&t, 10 * MBIT, 1e-3, TW_PLAN_ADAMW, STEPS);
     tw_plan *plan = make(&q);
@@ -226,7 +221,6 @@ static void test_a_thinned_table_predicts_what_the_whole_does(void **state)
     tw_tensor table[66] = {{"embedding", 2, {2048, 64}}};
     char names[66][16];
     layout t;
-    (void)state;
     for (int i = 1; i < 65; i++) {
         snprintf(names[i], sizeof names[i], "matrix%d", i);
         table[i] = (tw_tensor){names[i], 2, {64, 64}};
@@ -257,7 +251,6 @@ static void test_who_stands_for_whom(void **state)
     const tw_tensor table[] = {{"a", 2, {6, 4}}, {"b", 2, {6, 4}},      {"c", 2, {6, 4}},
                                {"d", 2, {6, 4}}, {"long", 2, {100, 4}}, {"scalar", 0, {0}}};
     tw_thin thin;
-    (void)state;
     assert_ok(tw_thin_create(table, 6, 1000, &thin));
     assert_int_equal(thin.count, 6);
     assert_true(thin.times == 1);
@@ -276,7 +269,6 @@ static void test_who_stands_for_whom(void **state)
 static void test_the_table_of_gpt2(void **state)
 {
     layout t;
-    (void)state;
     assert_ok(layout_create("gpt2", &t));
     assert_int_equal(t.elements, 124439808);
     assert_int_equal(t.count, 148);
@@ -297,7 +289,6 @@ static void test_refusals(void **state)
     tw_plan_question q[WRONG];
     layout t;
     tw_plan *plan = NULL;
-    (void)state;
     assert_ok(layout_create("1k", &t));
     for (size_t i = 0; i < WRONG; i++) q[i] = ask(&t, MBIT, 1e-3, TW_PLAN_SGD, 10);
     q[0].workers = 1;
@@ -328,7 +319,6 @@ static void test_lines_in_words(void **state)
                                         "0bit,1ms", "1Gbit,1ms,", "1Gbit/,1ms", "1e20Gbit,1s"};
     tw_world_options line = {.struct_size = sizeof line};
     char text[64];
-    (void)state;
     assert_ok(tw_line_read("10Mbit/2Gbit,80ms", &line));
     assert_near(line.bandwidth, 1.25e6, 0);
     assert_near(line.bandwidth_down, 2.5e8, 0);
@@ -355,7 +345,6 @@ static void test_the_line_is_measured(void **state)
 {
     const tw_world_options line = {.workers = 3, .bandwidth = 12.5e6, .latency = 1e-3};
     tw_world_options found[3] = {{0}};
-    (void)state;
     run_in_world(line, measure, found);
     for (int rank = 0; rank < 3; rank++) {
         assert_close(found[rank].bandwidth, line.bandwidth);

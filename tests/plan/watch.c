@@ -60,7 +60,6 @@ static void assert_about(double value, double expected)
 static void test_noise_is_no_change(void **state)
 {
     tw_watch *watches[RANKS];
-    (void)state;
     begin(watches);
     for (uint64_t seed = 1; seed <= 500; seed++) assert_true(say_all(watches, 1, 0.4, seed) == 1);
     for (uint64_t seed = 1; seed <= 50; seed++) assert_true(say_all(watches, seed % 2 ? 1.9 : 0.53, 0, seed) == 1);
@@ -71,7 +70,6 @@ static void test_noise_is_no_change(void **state)
 static void test_a_line_falls_and_comes_back(void **state)
 {
     tw_watch *watches[RANKS];
-    (void)state;
     begin(watches);
     assert_true(say_all(watches, 10, 0.4, 1) == 1);
     assert_about(say_all(watches, 10, 0.4, 2), 10);
@@ -86,7 +84,6 @@ static void test_a_line_falls_and_comes_back(void **state)
 static void test_one_window_is_no_change_and_a_slow_change_is_one(void **state)
 {
     tw_watch *watches[RANKS];
-    (void)state;
     begin(watches);
     for (int i = 0; i < 4; i++) assert_true(say_all(watches, i % 2 ? 1 : 10, 0, 1) == 1);
     for (int i = 0; i < 4; i++) assert_true(say_all(watches, i % 2 ? 0.1 : 10, 0, 1) == 1);
@@ -101,7 +98,6 @@ static void test_a_slow_rank_is_no_slow_line(void **state)
 {
     const double late[RANKS] = {7, 7, 1, 7};
     tw_watch *watches[RANKS];
-    (void)state;
     begin(watches);
     for (int i = 0; i < 4; i++) assert_true(say(watches, late, BYTES, 0, 1) == 1);
     end(watches);
@@ -112,7 +108,6 @@ static void test_other_bytes_are_not_compared(void **state)
 {
     const double same[RANKS] = {1, 1, 1, 1}, slower[RANKS] = {4, 4, 4, 4};
     tw_watch *watches[RANKS];
-    (void)state;
     begin(watches);
     for (int i = 0; i < 4; i++) assert_true(say(watches, same, BYTES / 4.0, 0, 1) == 1);
     assert_true(say(watches, slower, BYTES / 4.0, 0, 1) == 1);
@@ -125,7 +120,6 @@ static void test_what_is_no_window(void **state)
 {
     double middle[2];
     tw_watch *watch = NULL;
-    (void)state;
     assert_fails(tw_watch_create(2, &watch), TW_ERROR_ARGUMENT, "window of 2");
     assert_fails(tw_watch_create(1001, &watch), TW_ERROR_ARGUMENT, "3 to 1000");
     assert_ok(tw_watch_create(3, &watch));
@@ -194,7 +188,6 @@ static void test_a_virtual_line(void **state)
 {
     const tw_world_options line = {.struct_size = sizeof line, .workers = RANKS, .bandwidth = 1e5, .latency = 0.001};
     trial t = {NULL};
-    (void)state;
     assert_ok(tw_world_create(&line, &t.world));
     assert_ok(tw_world_run(t.world, work, &t));
     tw_world_destroy(t.world);

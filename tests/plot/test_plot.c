@@ -18,7 +18,6 @@ static double draw(void)
 /* So few that there is room for all of them one above the other, wherever they are. */
 static void names_cover_none_other(void **state)
 {
-    (void)state;
     srand(1);
     for (int trial = 0; trial < 2000; trial++) {
         size_t count = 1 + (size_t)rand() % MOST;
@@ -39,7 +38,6 @@ static void names_cover_none_other(void **state)
 
 static void what_covers_nothing_stays(void **state)
 {
-    (void)state;
     double labels[] = {0.3, 0.3 + HEIGHT, 0.7, 0.9}, kept[4];
     memcpy(kept, labels, sizeof labels);
     plot_part_labels(labels, 4, HEIGHT);
@@ -48,7 +46,6 @@ static void what_covers_nothing_stays(void **state)
 
 static void those_at_the_top_go_down_in_their_order(void **state)
 {
-    (void)state;
     double labels[] = {0.999, 0.998, 1};
     plot_part_labels(labels, 3, 0.1);
     assert_true(fabs(labels[2] - 0.95) < 1e-9);
@@ -58,7 +55,6 @@ static void those_at_the_top_go_down_in_their_order(void **state)
 
 static void a_picture_of_nothing_is_refused(void **state)
 {
-    (void)state;
     const plot_point below[] = {{-1, 1}, {NAN, 1}, {1, INFINITY}};
     const plot_curve curve = {.name = "none", .points = below, .count = 3};
     const plot_panel panel = {.title = "", .x_logarithmic = true, .curves = &curve, .count = 1};

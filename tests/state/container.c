@@ -5,7 +5,6 @@
 
 static void values_are_copied(void **state)
 {
-    (void)state;
     float put[] = {1, 2, 3}, got[3] = {0};
     size_t shape[] = {3};
     tw_state *made;
@@ -20,7 +19,6 @@ static void values_are_copied(void **state)
 
 static void get_refuses_what_does_not_fit(void **state)
 {
-    (void)state;
     tw_state *made = make_everything();
     float got[6] = {42};
     assert_int_equal(tw_state_get(made, "missing", TW_F32, 6, got), TW_ERROR_STATE);
@@ -37,7 +35,6 @@ static void get_refuses_what_does_not_fit(void **state)
 
 static void put_refuses_what_cannot_be_saved(void **state)
 {
-    (void)state;
     static const size_t shape[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1}, huge[] = {(size_t)1 << 40, (size_t)1 << 40};
     float one = 1;
     tw_state *made;
@@ -57,7 +54,6 @@ static void put_refuses_what_cannot_be_saved(void **state)
 
 static void put_replaces_in_place(void **state)
 {
-    (void)state;
     static const double doubles[] = {4, 5};
     static const size_t two[] = {2};
     double got[2];
@@ -84,7 +80,6 @@ static void put_replaces_in_place(void **state)
 
 static void thousands_of_tensors_are_found(void **state)
 {
-    (void)state;
     enum { COUNT = 20000 };
     tw_state *made;
     assert_int_equal(tw_state_create(&made), TW_OK);
@@ -125,7 +120,6 @@ static tw_status add_text(tw_state *made)
 /* Each allocation of each kind of put fails once: the state is as it was, and a sanitizer sees no leak. */
 static void a_put_without_memory_changes_nothing(void **state)
 {
-    (void)state;
     static tw_status (*const puts[])(tw_state *) = {replace_tensor, add_tensor, replace_text, add_text};
     for (size_t kind = 0; kind < sizeof puts / sizeof *puts; kind++) {
         tw_state *made = make_everything(), *same = make_everything();

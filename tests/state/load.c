@@ -23,7 +23,6 @@ static tw_status load_text(const char *header, size_t size, tw_state **loaded)
 
 static void known_files_load(void **state)
 {
-    (void)state;
     static const unsigned char nothing[] = {8, 0, 0, 0, 0, 0, 0, 0, '{', '}', ' ', ' ', ' ', ' ', ' ', ' '};
     tw_state *loaded;
     tw_state_entry entry;
@@ -45,7 +44,6 @@ static void known_files_load(void **state)
 /* The header's order is the state's; the data may lie in another; fields and blanks may too. */
 static void order_and_blanks_are_free(void **state)
 {
-    (void)state;
     tw_state *loaded;
     unsigned char got[3];
     tw_state_entry entry;
@@ -69,7 +67,6 @@ static void order_and_blanks_are_free(void **state)
 
 static void bad_headers_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *header;
         size_t size;
@@ -152,7 +149,6 @@ static void bad_headers_are_refused(void **state)
 
 static void an_unknown_type_is_named(void **state)
 {
-    (void)state;
     tw_state *loaded;
     assert_int_equal(load_text(FIELDS("\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,4]"), 4, &loaded),
                      TW_ERROR_FORMAT);
@@ -162,7 +158,6 @@ static void an_unknown_type_is_named(void **state)
 
 static void impossible_lengths_are_refused(void **state)
 {
-    (void)state;
     static const uint64_t lengths[] = {0, 3, 9, 100000001, (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 7};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         unsigned char bytes[16] = "........{}      ";
@@ -176,7 +171,6 @@ static void impossible_lengths_are_refused(void **state)
 /* A file large enough for the length it claims, most of it a hole: the limit refuses it before a byte is read. */
 static void a_header_beyond_the_limit_is_not_read(void **state)
 {
-    (void)state;
     static const uint64_t length = 100000001;
     tw_state *loaded;
     write_bytes("f", &length, sizeof length);
@@ -187,7 +181,6 @@ static void a_header_beyond_the_limit_is_not_read(void **state)
 
 static void every_truncation_is_refused(void **state)
 {
-    (void)state;
     tw_state *made = make_everything(), *loaded;
     size_t size;
     assert_int_equal(tw_state_save(made, in_folder("whole")), TW_OK);
@@ -203,7 +196,6 @@ static void every_truncation_is_refused(void **state)
 /* Whatever one byte becomes: refused, or a state that saves and loads again. */
 static void every_damaged_byte_is_survived(void **state)
 {
-    (void)state;
     static const unsigned char flips[] = {0x01, 0x02, 0x08, 0x20, 0x80, 0xFF};
     tw_state *made = make_everything();
     size_t size;
@@ -238,7 +230,6 @@ static void what_is_no_file_is_an_io_error(void **state)
 
 static void loading_without_memory_leaks_nothing(void **state)
 {
-    (void)state;
     tw_state *made = make_everything(), *loaded = NULL;
     const char *path = in_folder("f");
     assert_int_equal(tw_state_save(made, path), TW_OK);
@@ -274,7 +265,6 @@ static void write_chosen(const char *path, unsigned count)
 /* Of a name the header's table and the state's each ask once or twice, and move it at most twice as they grow. */
 static void chosen_names_load_as_fast_as_any(void **state)
 {
-    (void)state;
     enum { PROBES = 8 * 12 /* of a name and its text, with room for bad luck */ };
     for (unsigned count = 100; count <= 6400; count *= 4) {
         tw_state *loaded;
@@ -292,7 +282,6 @@ static void chosen_names_load_as_fast_as_any(void **state)
  * itself. */
 static void what_never_ends_is_refused(void **state)
 {
-    (void)state;
     enum { REPEATS = 1000000 };
     static const char *const endless[] = {"{\"a\":", "{", "[", "\"", "\\u00e4", " ", "{\"a\":["};
     for (size_t i = 0; i < sizeof endless / sizeof *endless; i++) {

@@ -19,7 +19,6 @@ static void check_file(const char *name, const void *expected, size_t expected_s
 /* The vectors of the format's own tests: no tensor; a header of 64 bytes; one of 65, padded to 72. */
 static void known_states_give_the_known_bytes(void **state)
 {
-    (void)state;
     static const unsigned char nothing[] = {8, 0, 0, 0, 0, 0, 0, 0, '{', '}', ' ', ' ', ' ', ' ', ' ', ' '};
     static const char exact[] = "\x40\0\0\0\0\0\0\0{\"attn.0\":{\"dtype\":\"F32\",\"shape\":[1,2,3],\"data_offsets\":"
                                 "[0,24]}}\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -46,7 +45,6 @@ static void known_states_give_the_known_bytes(void **state)
 /* Wide elements first, so that all are aligned; text escaped. */
 static void layout_follows_the_element_size(void **state)
 {
-    (void)state;
     static const char expected[] = "\xc8\0\0\0\0\0\0\0{\"__metadata__\":{\"a\\u000a\\\"\":\"\\\\\"},"
                                    "\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[12,15]},"
                                    "\"f\":{\"dtype\":\"I32\",\"shape\":[],\"data_offsets\":[8,12]},"
@@ -68,7 +66,6 @@ static void layout_follows_the_element_size(void **state)
 /* Halves by the names other readers of the format know, between the types of four bytes and of one. */
 static void halves_have_the_known_names(void **state)
 {
-    (void)state;
     static const char expected[] = "\xd8\0\0\0\0\0\0\0{\"b\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[10,11]},"
                                    "\"h\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[4,6]},"
                                    "\"g\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[6,10]},"
@@ -90,7 +87,6 @@ static void halves_have_the_known_names(void **state)
 
 static void everything_survives_a_file(void **state)
 {
-    (void)state;
     const char *path = in_folder("f");
     tw_state *made = make_everything(), *loaded;
     assert_int_equal(tw_state_save(made, path), TW_OK);
@@ -130,7 +126,6 @@ static tw_status save_limited(const tw_state *made, const char *path, rlim_t lim
 /* Room for every number of bytes short of all: the old file is whole and nothing else is in the folder. */
 static void a_full_disk_leaves_the_old_file(void **state)
 {
-    (void)state;
     const char *path = in_folder("f");
     tw_state *made = make_everything();
     size_t size;
@@ -165,7 +160,6 @@ static void a_folder_that_cannot_be_written_is_an_error(void **state)
 /* The last step fails: a folder stands where the file should go. */
 static void a_failed_rename_leaves_nothing_behind(void **state)
 {
-    (void)state;
     tw_state *made = make_everything();
     assert_int_equal(mkdir(in_folder("taken"), 0700), 0);
     assert_int_equal(tw_state_save(made, in_folder("taken")), TW_ERROR_IO);
@@ -176,7 +170,6 @@ static void a_failed_rename_leaves_nothing_behind(void **state)
 static void what_is_no_file_is_not_replaced(void **state)
 {
     struct stat about;
-    (void)state;
     tw_state *made = make_everything();
     const char *path = in_folder("pipe");
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -190,7 +183,6 @@ static void what_is_no_file_is_not_replaced(void **state)
 
 static void saving_without_memory_leaves_the_old_file(void **state)
 {
-    (void)state;
     const char *path = in_folder("f");
     tw_state *made = make_everything();
     write_bytes("f", "old", 3);

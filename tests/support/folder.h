@@ -31,7 +31,6 @@ static inline int remove_entry(const char *path, const struct stat *about, int k
 
 static inline int remove_folder(void **state)
 {
-    (void)state;
     return nftw(test_folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 

@@ -69,7 +69,6 @@ static void meet(meeting *all)
 
 static void test_all_are_told_of_the_first(void **state)
 {
-    (void)state;
     for (int size = 1; size <= MOST; size++)
         for (uint64_t number = 0; number < CASES; number++) {
             meeting all = {.size = size};
@@ -86,7 +85,6 @@ static void test_all_are_told_of_the_first(void **state)
 /* One odd rank, wherever it stands. */
 static void test_one_is_enough(void **state)
 {
-    (void)state;
     for (int size = 2; size <= MOST; size++)
         for (int odd = 0; odd < size; odd++)
             for (int fails = 0; fails < 2; fails++) {
@@ -100,7 +98,6 @@ static void test_one_is_enough(void **state)
 /* ceil(log2(N)) messages a rank. */
 static void test_messages_are_few(void **state)
 {
-    (void)state;
     for (int size = 1; size <= MOST; size++) {
         meeting all = {.size = size};
         uint64_t steps = 0;

@@ -74,7 +74,6 @@ static void reduce_until_it_fails(tw_comm *comm, const void *context)
 
 static void a_reducer_that_fails_alone_is_noticed(void **state)
 {
-    (void)state;
     group_test(2, 5, reduce_until_it_fails, "topk:density=0.01");
     group_test(2, 5, reduce_until_it_fails, "topk:density=0.01,overlap=off");
     group_test(2, 5, reduce_until_it_fails, "topk:density=0.01,message_kb=1");
@@ -100,7 +99,6 @@ static void run_out_of_memory(tw_comm *comm, const void *context)
 
 static void a_collective_without_memory_is_noticed(void **state)
 {
-    (void)state;
     group_test(2, 5, run_out_of_memory, NULL);
 }
 
@@ -145,7 +143,6 @@ static void gossip_until_it_fails(tw_comm *comm, const void *context)
 
 static void a_gossip_that_fails_alone_is_noticed(void **state)
 {
-    (void)state;
     static const plan plans[] = {{"dpsgd", 0, 0}, {"adpsgd-fixed:survive=off", 0, 0}};
     static const plan hosts = {"dpsgd:per_host=2", 0, 1}, survivors = {"adpsgd-fixed", 1, 0};
     for (int p = 0; p < 2; p++) group_test(2, 5, gossip_until_it_fails, &plans[p]);
@@ -197,7 +194,6 @@ static void spoil_an_outer_loop(tw_comm *comm, const void *context)
 /* Words, lengths, parts and sums: whatever a rank cannot go on with, it does not leave the others alone. */
 static void an_outer_loop_that_fails_alone_is_noticed(void **state)
 {
-    (void)state;
     for (int fatal = 1; fatal <= 16; fatal++) group_test(2, 3, spoil_an_outer_loop, &fatal);
 }
 
@@ -237,7 +233,6 @@ static void create_without_memory(tw_comm *comm, const void *context)
 /* The first ones come before the ranks introduce themselves to each other. */
 static void a_create_without_memory_is_noticed(void **state)
 {
-    (void)state;
     for (int is_gossip = 0; is_gossip < 2; is_gossip++)
         for (long allocation = 1; allocation <= 6; allocation++)
             group_test(2, 3, create_without_memory, &(famine){is_gossip, allocation});
@@ -263,7 +258,6 @@ static void load_what_does_not_fit(tw_comm *comm, const void *context)
 
 static void a_refused_state_ends_nothing(void **state)
 {
-    (void)state;
     group_test(4, 4, load_what_does_not_fit, "adpsgd-random");
     group_test(4, 4, load_what_does_not_fit, "adpsgd-random:per_host=2");
 }

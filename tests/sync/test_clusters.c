@@ -174,7 +174,6 @@ static void check_bytes(const meeting *all)
 
 static void test_every_pair_of_cuts(void **state)
 {
-    (void)state;
     int shown = 0;
     for (int clusters = 2; clusters <= MOST_CLUSTERS; clusters++)
         for (size_t a = 0; a < CUTS; a++)
@@ -218,7 +217,6 @@ static void scatter(meeting *all, uint64_t stream)
 /* What is uneven for a rank is even for all together. */
 static void test_any_cut(void **state)
 {
-    (void)state;
     for (uint64_t stream = 0; stream < 200; stream++) {
         meeting all = {0};
         uint64_t sent = 0;
@@ -233,7 +231,6 @@ static void test_any_cut(void **state)
 /* Three turns and a bit, and a rank that has more rings than others. */
 static void test_many_turns(void **state)
 {
-    (void)state;
     static const int thirds[] = {1, 1, 1, 0}, whole[] = {3, 0}, unlike[] = {2, 1, 0};
     meeting all = {.elements = 3 * (PIECE + 60)};
     add_chain(&all, whole, PIECE + 60);
@@ -250,7 +247,6 @@ static void test_many_turns(void **state)
  * no longer than what the fullest rank sends. */
 static void test_rings_go_side_by_side(void **state)
 {
-    (void)state;
     static const int even[] = {4, 4, 4, 4, 4, 0}, between[] = {2, 4, 4, 4, 4, 2, 0};
     meeting all = {.elements = 20 * 30000};
     add_chain(&all, even, 30000);
@@ -272,7 +268,6 @@ static void reduce_whole(void *context, int rank, tw_comm *comm)
 
 static void test_has_the_bits_of_an_allreduce(void **state)
 {
-    (void)state;
     meeting whole = {.elements = 12 * UNIT, .size = 4, .clusters = 4}, cut = {.elements = 12 * UNIT};
     for (int c = 0; c < 4; c++) add_chain(&cut, cuts[c + 2], UNIT);
     fill_models(&whole, 3);
@@ -308,7 +303,6 @@ static void draw_up(meeting *all)
 
 static void test_maps_that_cannot_be(void **state)
 {
-    (void)state;
     static const mistake mistakes[] = {
         {0, 0, 100, {{5, 25}}, 1, {"cluster 0", "elements 0 to 4"}},
         {1, 0, 100, {{30, 20}}, 1, {"cluster 0", "elements 50 to 59"}},
@@ -351,7 +345,6 @@ static void test_maps_that_cannot_be(void **state)
 /* A whole cluster is missing between two. */
 static void test_clusters_are_numbered_without_a_gap(void **state)
 {
-    (void)state;
     meeting all = {0};
     draw_up(&all);
     for (int r = 3; r < all.size; r++) all.members[r].cluster = 2;
@@ -364,7 +357,6 @@ static void test_clusters_are_numbered_without_a_gap(void **state)
 
 static void test_one_rank_without_an_argument(void **state)
 {
-    (void)state;
     meeting all = {0};
     draw_up(&all);
     all.members[1].forgets = 1;
@@ -386,7 +378,6 @@ static void come_in_hundreds(void *context, int rank, tw_comm *comm)
 
 static void test_too_many_ranks(void **state)
 {
-    (void)state;
     enum { MANY = 257 };
     tw_status status[MANY];
     for (int ranks = MANY - 1; ranks <= MANY; ranks++) {
@@ -462,7 +453,6 @@ static void listen_to_lies(void *context, int rank, tw_comm *comm)
 
 static void test_ranks_that_lie(void **state)
 {
-    (void)state;
     static const lie lies[] = {
         {1, 100, UINT64_MAX, 0, 0, TW_ERROR_PACKET, "rank 1 says what cannot be"},
         {1, 100, (1 << 20) + 1, 0, 0, TW_ERROR_PACKET, "rank 1 says what cannot be"},
@@ -506,7 +496,6 @@ static void attend_mortal(void *context, int rank, tw_comm *comm)
 /* Whoever shares a ring with the lost rank is told. The others may be done with theirs. */
 static void test_a_lost_rank_is_noticed(void **state)
 {
-    (void)state;
     for (kill_at = 0;;) {
         meeting all = {0};
         draw_up(&all);
@@ -537,7 +526,6 @@ static void attend_without_memory(void *context, int rank, tw_comm *comm)
 
 static void test_no_memory_is_a_status(void **state)
 {
-    (void)state;
     int done = 0;
     for (fails_at = 1; !done; fails_at++) {
         meeting all = {0};

@@ -218,7 +218,6 @@ static long damage_messages(act what, const char *spec, uint64_t salt, long *in_
 
 static void in_every_collective(void **state)
 {
-    (void)state;
     static const act collectives[] = {call_barrier,  call_allreduce, call_large_allreduce, call_allgather,
                                       call_alltoall, call_broadcast, call_clusters};
     long flips = 0, in_words = 0;
@@ -239,7 +238,6 @@ static const char *spec_of(size_t scheme, char *spec, size_t room)
 
 static void in_every_scheme(void **state)
 {
-    (void)state;
     char spec[64];
     long flips = 0, in_words = 0;
     for (size_t s = 0; s < tw_schemes_count(); s++)

@@ -92,7 +92,6 @@ static void check_walk(int size, const char *spec)
 
 static void test_no_step_is_lost(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < SPECS; s++)
         for (int size = 1; size <= 9; size++) check_walk(size, specs[s]);
     for (size_t s = 0; s < SPECS; s++) check_walk(MOST_RANKS, specs[s]);
@@ -260,7 +259,6 @@ static void check_formula(const formula *want, const player *players, int size, 
 
 static void test_synchronous_schemes_equal_their_formulas(void **state)
 {
-    (void)state;
     for (size_t f = 0; f < FORMULAS; f++)
         for (int size = 1; size <= 5; size++) {
             player players[MOST_RANKS];
@@ -273,7 +271,6 @@ static void test_synchronous_schemes_equal_their_formulas(void **state)
  * by, which is DiLoCo. */
 static void test_gasloc_moves_the_mean_as_diloco_does(void **state)
 {
-    (void)state;
     for (int size = 1; size <= 6; size++) {
         player players[MOST_RANKS] = {0};
         players_run(players, size, "gasloc:every=3,mixing=0.4", walk);
@@ -306,7 +303,6 @@ static tw_status descend_restart_descend(player *self)
 
 static void test_a_loaded_synchronous_gossip_continues_bit_for_bit(void **state)
 {
-    (void)state;
     for (size_t f = 0; f < FORMULAS; f++) {
         player players[MOST_RANKS] = {0};
         for (int rank = 0; rank < 3; rank++)
@@ -333,7 +329,6 @@ static tw_status load_too_late(player *self)
 
 static void test_state_is_loaded_first_or_refused(void **state)
 {
-    (void)state;
     player players[MOST_RANKS] = {0};
     players_run(players, 2, "adpsgd-fixed", load_too_late);
     assert_int_equal(players[0].status, TW_OK);
@@ -361,7 +356,6 @@ static tw_status load_nan(player *self)
 
 static void test_nan_is_not_loaded(void **state)
 {
-    (void)state;
     player players[MOST_RANKS] = {0};
     players_run(players, 2, "adpsgd-fixed", load_nan);
     for (int rank = 0; rank < 2; rank++) {
@@ -407,7 +401,6 @@ static tw_status one_is_slow(player *self)
 
 static void test_a_slow_worker_stops_nobody(void **state)
 {
-    (void)state;
     for (size_t s = 2; s < 8; s++) {
         gate all = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
         player players[MOST_RANKS] = {0};
@@ -439,7 +432,6 @@ static tw_status finish_sometime(player *self)
 
 static void test_all_stop_after_the_same_round(void **state)
 {
-    (void)state;
     for (uintptr_t trial = 0; trial < 40; trial++) {
         player players[MOST_RANKS] = {0};
         int size = 2 + (int)(trial * 5 % 13);
@@ -472,7 +464,6 @@ static tw_status part_and_meet(player *self)
 
 static void test_workers_draw_together(void **state)
 {
-    (void)state;
     for (size_t s = 2; s < 8; s++) {
         player players[MOST_RANKS] = {0};
         players_run(players, 6, specs[s], part_and_meet);

@@ -57,7 +57,6 @@ static void run_descent(player *players, int workers, const char *spec, descent 
 /* Far too large a gamma for so little that is sent: the run ends with a sentence, not with NaN in the weights. */
 static void test_too_large_a_gamma_is_told(void **state)
 {
-    (void)state;
     player players[MOST_RANKS];
     descent how = {LONG * 10, 0.2};
     run_descent(players, WORKERS, "cold:density=0.02,gamma=1", &how, descend);
@@ -69,7 +68,6 @@ static void test_too_large_a_gamma_is_told(void **state)
 /* Nothing is left out, and the pull is the whole way: dpsgd, but for the rounding of the estimates. */
 static void test_choco_without_compression_is_dpsgd(void **state)
 {
-    (void)state;
     for (int workers = 1; workers <= 5; workers++) {
         player plain[MOST_RANKS], compressed[MOST_RANKS];
         descent how = {SHORT, 0.1};
@@ -97,7 +95,6 @@ static tw_status change_an_estimate(player *self)
 
 static void test_estimates_that_differ_are_noticed(void **state)
 {
-    (void)state;
     player players[MOST_RANKS];
     descent how = {LONG, 0.05};
     run_descent(players, 3, "choco:check=8,gamma=0.05", &how, change_an_estimate);
@@ -118,7 +115,6 @@ static tw_status descend_restart_descend(player *self)
 
 static void test_a_loaded_gossip_continues_bit_for_bit(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"choco:check=1", "cold:check=1"};
     for (size_t s = 0; s < 2; s++) {
         player whole[MOST_RANKS], cut[MOST_RANKS];
@@ -135,7 +131,6 @@ static void test_a_loaded_gossip_continues_bit_for_bit(void **state)
 /* A tenth of the elements as bits and a sign: far fewer bytes than dpsgd. */
 static void test_compression_saves_bytes(void **state)
 {
-    (void)state;
     player plain[MOST_RANKS], compressed[MOST_RANKS];
     descent how = {100, 0.01};
     run_descent(plain, 4, "dpsgd", &how, descend);

@@ -45,7 +45,6 @@ static tw_status sick_once(player *self)
 
 static void test_a_step_that_is_not_finite_is_refused(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < SPECS; s++) {
         player players[MOST_RANKS] = {0};
         players_run(players, 4, specs[s], sick_once);
@@ -70,7 +69,6 @@ static tw_status overflow(player *self)
 
 static void test_weights_that_overflow_end_the_gossip(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < SPECS; s++) {
         player players[MOST_RANKS] = {0};
         players_run(players, 3, specs[s], overflow);
@@ -103,7 +101,6 @@ static void check_create(const char *odd, tw_status want, const char *text)
 
 static void test_create_fails_on_all_ranks_or_none(void **state)
 {
-    (void)state;
     check_create("adpsgd-fixed:mixing=three", TW_ERROR_ARGUMENT, "differ");
     check_create("gossip-girl", TW_ERROR_SPEC, "there are: dpsgd");
     check_create("adpsgd-random:seed=-1", TW_ERROR_SPEC, "seed");
@@ -113,7 +110,6 @@ static void test_create_fails_on_all_ranks_or_none(void **state)
 
 static void test_arguments_are_checked(void **state)
 {
-    (void)state;
     tw_comm *comm;
     tw_gossip *gossip = NULL;
     values start = {0};
@@ -137,7 +133,6 @@ static void test_arguments_are_checked(void **state)
 /* Wherever memory runs out in create, it says so and leaves nothing behind. */
 static void test_create_survives_every_failed_allocation(void **state)
 {
-    (void)state;
     values start = {0};
     for (size_t s = 0; s <= SPECS; s++) {
         const char *spec = s < SPECS ? specs[s] : "prague"; /* one that survives losses */
@@ -216,7 +211,6 @@ static tw_status wait_and_be_called_back(player *self)
 
 static void test_a_wait_is_called_back(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < SPECS; s++) {
         player players[MOST_RANKS] = {0};
         players[1].part = wait_and_be_called_back;
@@ -228,7 +222,6 @@ static void test_a_wait_is_called_back(void **state)
 
 static void test_a_rank_that_leaves_is_noticed(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < SPECS; s++) {
         check_leaving(specs[s], add_until_it_fails);
         check_leaving(specs[s], some_steps_and_finish);
@@ -264,7 +257,6 @@ static tw_status finish_alone(player *self)
 /* A rank that is there and never calls anything: the deadline ends the others' waiting. */
 static void test_a_silent_rank_is_given_up_at_the_deadline(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < SPECS; s++) {
         gate all = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
         player players[MOST_RANKS] = {0};
@@ -289,7 +281,6 @@ static tw_status go_on_after_finish(player *self)
 
 static void test_nothing_comes_after_finish(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < SPECS; s++) {
         player players[MOST_RANKS] = {0};
         players_run(players, 2, specs[s], go_on_after_finish);
@@ -361,7 +352,6 @@ static void wrap(player *self)
 /* The second gossip message that a rank receives is a lie. */
 static void test_hostile_messages_are_refused(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
         for (int synchronous = 0; synchronous < 2; synchronous++) {
             player players[MOST_RANKS] = {0};

@@ -61,7 +61,6 @@ static scene *run(const char *scheme, int hosts, int per_host, play *self)
 
 static void test_members_hold_the_same_bits(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < tw_gossips_count(); s++)
         for (int per_host = 2; per_host <= 3; per_host++) {
             play *self = calloc(1, sizeof *self);
@@ -87,7 +86,6 @@ static void test_members_hold_the_same_bits(void **state)
 /* Schemes whose weights at a read are all steps so far: on one host those of synchronous SGD. */
 static void test_one_host_is_synchronous_sgd(void **state)
 {
-    (void)state;
     static const char *const schemes[] = {"dpsgd", "adpsgd-fixed", "adpsgd-random", "prague", "adpsgd-d1"};
     for (size_t s = 0; s < sizeof schemes / sizeof *schemes; s++)
         for (int workers = 1; workers <= 5; workers++) {
@@ -113,7 +111,6 @@ static void test_one_host_is_synchronous_sgd(void **state)
  * part of the sum, and receives it. */
 static void test_what_members_send_is_counted(void **state)
 {
-    (void)state;
     enum { MEMBERS = 4 };
     play *self = calloc(1, sizeof *self);
     scene *all = run("adpsgd-random", 1, MEMBERS, self);
@@ -166,7 +163,6 @@ static void check_equal(const char *scheme, int hosts, int per_host)
 
 static void test_to_the_others_a_host_is_a_worker(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < tw_gossips_count(); s++)
         for (int hosts = 1; hosts <= 5; hosts += 2) {
             check_equal(tw_gossips_name(s), hosts, 1);
@@ -192,7 +188,6 @@ static tw_status walk_some_way(scene *all, int rank, tw_gossip *gossip)
 
 static void test_members_may_end_one_after_the_other(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < tw_gossips_count(); s++) {
         if (tw_gossips_is_synchronous(s)) continue;
         char spec[96];
@@ -248,7 +243,6 @@ static tw_status load_and_descend(scene *all, int rank, tw_gossip *gossip)
 
 static void test_a_loaded_synchronous_gossip_continues_bit_for_bit(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"dpsgd:per_host=2", "adpsgd-d1:per_host=2", "adpsgd-d1:mode=B,per_host=2",
                                         "choco:per_host=2", "cold:per_host=2"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
@@ -273,7 +267,6 @@ static void test_a_loaded_synchronous_gossip_continues_bit_for_bit(void **state)
 /* A NaN in one member's step: the whole host goes without that step, and goes on. */
 static void test_a_step_that_is_not_finite_is_the_hosts(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < tw_gossips_count(); s++) {
         play *self = calloc(1, sizeof *self);
         self->sick_step = 4;
@@ -297,7 +290,6 @@ static tw_status unreached(scene *all, int rank, tw_gossip *gossip)
 
 static void test_hosts_have_to_be_of_one_size(void **state)
 {
-    (void)state;
     scene *all = scene_run_freely((scene){.spec = "adpsgd-random:per_host=4", .workers = 6, .play = unreached});
     for (int rank = 0; rank < 6; rank++) {
         assert_int_equal(all->status[rank], TW_ERROR_SPEC);
@@ -373,7 +365,6 @@ static void check_loss(const char *scheme, int leaver, int survives)
 /* It takes its host with it. The others go on without that host, all of its members, where the scheme can. */
 static void test_a_member_that_leaves_takes_its_host_along(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < tw_gossips_count(); s++)
         for (int leaver = 0; leaver < 2 * MEMBERS; leaver++)
             check_loss(tw_gossips_name(s), leaver, !tw_gossips_is_synchronous(s));
@@ -402,7 +393,6 @@ static int runs_out(int rank, int allocation)
 
 static void test_create_survives_every_failed_allocation(void **state)
 {
-    (void)state;
     for (int rank = 0; rank < 4; rank += 3) {
         int allocation = 1;
         while (runs_out(rank, allocation)) allocation++;

@@ -59,7 +59,6 @@ static tw_comm *lose_one(tw_comm *comm, const char *spec, int victim)
 
 static void test_the_others_go_on(void **state)
 {
-    (void)state;
     tw_comm *comm;
     assert_int_equal(tw_comm_create_mpi(MPI_COMM_WORLD, &comm), TW_OK);
     assert_int_equal(tw_comm_size(comm), WHOLE);

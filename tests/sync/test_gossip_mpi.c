@@ -41,7 +41,6 @@ static void check_walk(const char *spec)
 
 static void test_no_step_is_lost(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) check_walk(specs[s]);
 }
 

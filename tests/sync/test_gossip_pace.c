@@ -51,7 +51,6 @@ static void check_rounds(habit *habits, uint64_t least, uint64_t most)
 /* A gradient a second for 64 s by one of the workers, whichever: 64 rounds, and a few at either end. */
 static void test_rounds_are_as_many_as_the_fastests_gradients(void **state)
 {
-    (void)state;
     for (int fast = 0; fast < WORKERS; fast++) {
         habit habits[WORKERS];
         for (int rank = 0; rank < WORKERS; rank++) habits[rank] = (habit){.later = rank == fast ? 1 : 8, .until = 64};
@@ -63,7 +62,6 @@ static void test_rounds_are_as_many_as_the_fastests_gradients(void **state)
  * round a second there would be 240. */
 static void test_a_fast_worker_that_has_become_slow_is_forgotten(void **state)
 {
-    (void)state;
     for (int fast = 0; fast < WORKERS; fast++) {
         habit habits[WORKERS];
         for (int rank = 0; rank < WORKERS; rank++)
@@ -76,7 +74,6 @@ static void test_a_fast_worker_that_has_become_slow_is_forgotten(void **state)
  * weights stay near the mean. The last round is after the last of them. */
 static void test_rounds_go_on_until_the_last_has_finished(void **state)
 {
-    (void)state;
     for (int last = 0; last < WORKERS; last++) {
         habit habits[WORKERS];
         for (int rank = 0; rank < WORKERS; rank++) habits[rank] = (habit){.later = 1, .until = rank == last ? 64 : 4};

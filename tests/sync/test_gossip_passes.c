@@ -93,7 +93,6 @@ static void check(const char *spec)
 
 static void test_a_read_is_of_one_moment_and_no_step_is_lost(void **state)
 {
-    (void)state;
     check("adpsgd-fixed:pace=free");
     check("adpsgd-random:pace=free,mixing=three,survive=off");
     check("prague:pace=free,group=3");

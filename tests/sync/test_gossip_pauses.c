@@ -74,7 +74,6 @@ enum { SPECS = sizeof specs / sizeof *specs };
 
 static void test_a_short_pause_has_a_round_a_second(void **state)
 {
-    (void)state;
     for (int i = 0; i < SPECS; i++) {
         pause p = stand_still(specs[i], OVERDUE - 2);
         if (p.during + 2 < OVERDUE - 2 || p.during > OVERDUE)
@@ -93,7 +92,6 @@ static double most_rounds(double seconds)
 
 static void test_a_long_pause_has_few_rounds(void **state)
 {
-    (void)state;
     for (int i = 0; i < SPECS; i++)
         for (double seconds = 1e3; seconds < 2e4; seconds *= 10) {
             pause p = stand_still(specs[i], seconds);
@@ -132,7 +130,6 @@ static tw_status play_together(scene *all, int rank, tw_gossip *gossip)
 /* A part of a short pause, and of the deadline where the pause was long. */
 static void test_who_comes_back_first_waits_for_a_part_of_the_pause(void **state)
 {
-    (void)state;
     for (int i = 0; i < SPECS; i++)
         for (double seconds = 100; seconds < 2e4; seconds *= 10) {
             pause p = {.seconds = 2 * seconds, .first = seconds};
@@ -145,7 +142,6 @@ static void test_who_comes_back_first_waits_for_a_part_of_the_pause(void **state
 
 static void test_after_a_pause_rounds_are_as_before(void **state)
 {
-    (void)state;
     pause p = {.seconds = 1000, .first = 1000};
     free(scene_run(
         (scene){.spec = "adpsgd-random", .workers = WORKERS, .bandwidth = 1e12, .play = play_together, .context = &p}));

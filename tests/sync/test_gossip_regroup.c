@@ -176,7 +176,6 @@ static void check_alike(const char *spec, tw_state *const *states, int size)
 
 static void test_means_and_edges_stay(void **state)
 {
-    (void)state;
     static const int sizes[] = {2, 8, 3, 1, 5, 4};
     for (size_t s = 0; s < SPECS; s++) {
         player players[MOST_RANKS];
@@ -198,7 +197,6 @@ static void test_means_and_edges_stay(void **state)
  * has still to add is a step, too. */
 static void test_no_step_is_lost_from_four_to_two_to_eight(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < SPECS; s++) {
         player players[MOST_RANKS];
         group four = {.spec = specs[s], .size = 4}, two = {.spec = specs[s], .size = 2, .before = &four};
@@ -253,7 +251,6 @@ static float weight_of(const group *before, int rank, int size)
 
 static void test_means_by_hand(void **state)
 {
-    (void)state;
     group four, two;
     make_weights(&four, 4); /* 12, 24, 36, 48 */
     make_weights(&two, 2);
@@ -266,7 +263,6 @@ static void test_means_by_hand(void **state)
 
 static void test_hostile_states_are_refused_by_name(void **state)
 {
-    (void)state;
     group four;
     tw_state *got;
     float nan[FIRST] = {NAN};
@@ -309,7 +305,6 @@ static tw_status visit(player *self)
 
 static void test_a_visit_tells_what_is_whose(void **state)
 {
-    (void)state;
     int seen[9] = {0};
     player players[MOST_RANKS] = {0};
     for (int r = 0; r < 3; r++) players[r].shared = seen;

@@ -32,7 +32,6 @@ static void check_round(tw_schedule *schedule, int size, uint64_t round)
 
 static void test_partners_are_mutual(void **state)
 {
-    (void)state;
     for (int size = 1; size <= 17; size++)
         for (int group = 0; group <= 5; group++)
             for (int shuffled = 0; shuffled < 2 && group != 1; shuffled++) {
@@ -46,7 +45,6 @@ static void test_partners_are_mutual(void **state)
 /* With an odd number one rests in each round, and each has its turn. */
 static void test_rest_goes_round(void **state)
 {
-    (void)state;
     for (int size = 1; size <= 9; size += 2) {
         tw_schedule schedule;
         int rests[9] = {0}, partners[9];
@@ -62,7 +60,6 @@ static void test_rest_goes_round(void **state)
 /* A rank can step into any round: the partners do not depend on the rounds asked for before. */
 static void test_rounds_come_in_any_order(void **state)
 {
-    (void)state;
     tw_schedule forward, backward;
     int there[64][2], here[2], differ = 0;
     assert_ok(tw_schedule_create(&forward, 64, 0, 1, 9));
@@ -80,7 +77,6 @@ static void test_rounds_come_in_any_order(void **state)
 
 static void test_another_seed_is_another_order(void **state)
 {
-    (void)state;
     tw_schedule one, two;
     int mine[2], other[2], differ = 0;
     assert_ok(tw_schedule_create(&one, 64, 0, 1, 9));
@@ -98,7 +94,6 @@ static void test_another_seed_is_another_order(void **state)
 /* News from rank 0 by brute force: the answer is the first round that reaches the last. */
 static void test_news_are_heard_in_the_round_foretold(void **state)
 {
-    (void)state;
     for (int size = 1; size <= 33; size += 4)
         for (int kind = 0; kind < 6; kind++) {
             tw_schedule schedule;

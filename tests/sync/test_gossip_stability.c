@@ -62,7 +62,6 @@ static void check_limit(const char *spec, double limit)
  * step 2. */
 static void test_stability_ends_where_theory_says(void **state)
 {
-    (void)state;
     check_limit("dpsgd", 2.0 / 3);
     check_limit("dpsgd:order=atc", 2);
     check_limit("choco:density=1,gamma=0.5", 4.0 / 3);
@@ -109,7 +108,6 @@ static void check_agreement(const char *spec, int workers, int steps)
 /* Nothing damps there but the pull: what compression holds back must not make the duals swing. */
 static void test_compressed_schemes_agree_where_nothing_is_curved(void **state)
 {
-    (void)state;
     static const int workers[] = {2, 3, 4, 8};
     static const char *const specs[] = {"choco", "cold", "cold:density=0.5", "cold:density=1"};
     for (size_t w = 0; w < sizeof workers / sizeof *workers; w++)
@@ -122,7 +120,6 @@ static void test_compressed_schemes_agree_where_nothing_is_curved(void **state)
 /* With a share w of a difference sent in a step the limit is w / (1 - w): a dual of 1 needs more than half of it. */
 static void test_duals_that_learn_too_fast_swing(void **state)
 {
-    (void)state;
     assert_true(left_of_spread("cold:density=0.1,dual=1,gamma=0.1", 8, 400) > 2);
     assert_true(left_of_spread("cold:density=0.1,dual=1,gamma=0.01", 8, 1500) > 2);
     check_agreement("cold:density=0.6,dual=1,gamma=0.1", 8, 1000);
@@ -312,7 +309,6 @@ static const double rates[] = {0.2, 0.05};
 
 static void test_gossips_walk_as_the_equations_do(void **state)
 {
-    (void)state;
     for (int r = 0; r < 2; r++) {
         check_walk((method){"cold", 1, 0, 0, 0}, rates[r], 20);
         check_walk((method){"cold", 1, 0, 0.4, 0.3}, rates[r], 60);
@@ -331,7 +327,6 @@ static void test_gossips_walk_as_the_equations_do(void **state)
 /* In single precision, which ends near the optimum, where double precision has 1e-7 and less. */
 static void test_cold_converges_at_its_defaults(void **state)
 {
-    (void)state;
     static const struct {
         method of;
         double rate;
@@ -359,7 +354,6 @@ static void check_row(method of, double rate, const char *ends)
  * too small. */
 static void test_where_cold_converges(void **state)
 {
-    (void)state;
     check_row((method){"cold", 1, 0, 0, 1}, 0.2, "++++");
     check_row((method){"cold", 1, 0, 0, 1}, 0.05, "++++");
     check_row((method){"cold", 0.2, 0, 0, 1}, 0.2, "-+++");
@@ -373,7 +367,6 @@ static void test_where_cold_converges(void **state)
 /* The table of docs/gossip.md. A sum that is rounded elsewhere may need a step more. */
 static void test_how_long_cold_takes_at_its_defaults(void **state)
 {
-    (void)state;
     static const double densities[] = {1, 0.2, 0.05};
     static const int needed[][2] = {{104, 86}, {1333, 355}, {8000, 5479}};
     for (int i = 0; i < 3; i++)
@@ -388,7 +381,6 @@ static void test_how_long_cold_takes_at_its_defaults(void **state)
 /* The rate and gamma leave choco a distance of its own. */
 static void test_choco_stays_at_its_distance(void **state)
 {
-    (void)state;
     static const double gammas[] = {1, 0.3, 0.05}, distances[] = {2.6779, 5.2128, 9.3910};
     for (int i = 0; i < 3; i++) {
         const method of = {"choco", 1, 0, gammas[i], 0};

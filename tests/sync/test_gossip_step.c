@@ -121,7 +121,6 @@ static void check(const char *spec, int per_host, int sick)
 
 static void test_a_step_is_read_copy_subtract_and_add(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < tw_gossips_count(); s++)
         for (int per_host = 1; per_host <= RANKS; per_host *= 2)
             for (int sick = 0; sick < 2; sick++) /* refused and undone */
@@ -130,7 +129,6 @@ static void test_a_step_is_read_copy_subtract_and_add(void **state)
 
 static void test_steps_come_one_way_and_after_a_read(void **state)
 {
-    (void)state;
     for (int in_one = 0; in_one < 2; in_one++) {
         float weights[ELEMENTS] = {0}, *tensors[TENSORS];
         tw_comm *comm;

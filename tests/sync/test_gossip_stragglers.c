@@ -109,7 +109,6 @@ static void check_row(const char *spec, const double want[SLOWED])
  * when nobody is slow; here the mean that is waited for is that of the step before, so that chance partly evens out. */
 static void test_who_waits_for_the_slowest_is_as_slow(void **state)
 {
-    (void)state;
     check_row("allreduce", (const double[SLOWED]){12.86, 7.27, 3.07, 1.57, 0.16});
     check_row("adpsgd-d1", (const double[SLOWED]){15.66, 7.99, 3.20, 1.60, 0.16});
     check_row("dpsgd", (const double[SLOWED]){15.97, 7.99, 3.20, 1.60, 0.16});
@@ -117,7 +116,6 @@ static void test_who_waits_for_the_slowest_is_as_slow(void **state)
 
 static void test_asynchronous_schemes_lose_the_slow_ones_gradients_only(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"adpsgd-fixed", "adpsgd-fixed:mixing=three", "adpsgd-random",
                                         "adpsgd-random:mixing=three", "prague"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)

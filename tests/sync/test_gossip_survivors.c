@@ -203,7 +203,6 @@ static void check_ends(const drama *all, uint64_t seed)
 
 static void test_survivors_end_alike(void **state)
 {
-    (void)state;
     int losses = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         drama all;
@@ -218,7 +217,6 @@ static void test_survivors_end_alike(void **state)
 /* The last moments of a run without a loss are run again with one or two. */
 static void test_a_loss_at_the_very_end(void **state)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         drama all;
         double end = 0;
@@ -256,7 +254,6 @@ static void check_mean(const drama *all, uint64_t seed)
 
 static void test_the_mean_of_the_survivors_is_kept(void **state)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         drama all;
         write_drama(&all, seed, 1);
@@ -268,7 +265,6 @@ static void test_the_mean_of_the_survivors_is_kept(void **state)
 
 static void test_the_same_losses_give_the_same_bits(void **state)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < SPECS; seed++) {
         drama once, again;
         write_drama(&once, seed, 0);
@@ -285,7 +281,6 @@ static void test_the_same_losses_give_the_same_bits(void **state)
 /* Without the option, whoever is left is told, or had finished. */
 static void test_without_survival_all_are_told(void **state)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         drama all;
         char spec[64];
@@ -361,7 +356,6 @@ static void check_threads(const char *spec, int leaving)
 
 static void test_threads_go_on_without_one_that_leaves(void **state)
 {
-    (void)state;
     for (int leaving = -1; leaving < 2; leaving++) check_threads(specs[leaving + 1], leaving);
 }
 
@@ -375,7 +369,6 @@ static tw_status only_finish(player *self)
 
 static void test_there_are_survivors_of_what_survives_only(void **state)
 {
-    (void)state;
     static const char *const mortal[] = {"adpsgd-random:survive=off", "dpsgd"};
     for (int i = 0; i < 2; i++) {
         player players[MOST_RANKS] = {0};
@@ -387,7 +380,6 @@ static void test_there_are_survivors_of_what_survives_only(void **state)
 /* Silent for a minute, it comes back to those who have gone on, and hears so. */
 static void test_one_that_was_given_up_is_told(void **state)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < SPECS; seed++) {
         drama *all = malloc(sizeof *all);
         begin_drama(all, seed);
@@ -404,7 +396,6 @@ static void test_one_that_was_given_up_is_told(void **state)
 /* Of two ranks, only the first may believe that it was the other that was lost. */
 static void test_the_smaller_part_gives_up(void **state)
 {
-    (void)state;
     for (int leaving = 0; leaving < 2; leaving++) {
         player players[MOST_RANKS] = {0};
         uint64_t lost = 1;

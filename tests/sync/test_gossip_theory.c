@@ -119,7 +119,6 @@ static void check_fixed(const char *spec, int workers, double want)
 
 static void test_fixed_rings_mix_as_their_eigenvalues_say(void **state)
 {
-    (void)state;
     for (int workers = 4; workers <= MOST_WORKERS; workers *= 2) {
         double side = cos(2 * PI / workers), eigenvalue = (1 + 2 * side) / 3;
         check_fixed("dpsgd", workers, eigenvalue * eigenvalue);
@@ -142,7 +141,6 @@ static void check_random(const char *spec, int workers, double want)
 
 static void test_shuffled_rings_mix_alike_at_any_size(void **state)
 {
-    (void)state;
     for (int workers = 4; workers <= MOST_WORKERS; workers *= 2) {
         double others = workers - 1;
         check_random("adpsgd-random:mixing=three", workers, (workers - 3) / (3 * others));
@@ -162,7 +160,6 @@ static void check_agreement(const char *spec, int workers, int rounds)
 /* Two matchings of four workers, and one mean over all, leave nothing. */
 static void test_some_agree_at_once(void **state)
 {
-    (void)state;
     check_agreement("adpsgd-fixed", 4, 2);
     check_agreement("adpsgd-d1", 16, 1);
     check_agreement("prague", 4, 1);
@@ -216,7 +213,6 @@ static void check_mean(const char *spec, int workers)
 
 static void test_no_scheme_moves_the_mean(void **state)
 {
-    (void)state;
     static const int workers[] = {1, 2, 3, 5, 8, 16};
     for (size_t scheme = 0; scheme < tw_gossips_count(); scheme++) {
         const char *spec =
@@ -276,7 +272,6 @@ static record record_of(const char *spec)
 
 static void test_a_world_is_the_same_every_time(void **state)
 {
-    (void)state;
     for (size_t scheme = 0; scheme < tw_gossips_count(); scheme++) {
         record first = record_of(tw_gossips_name(scheme)), second = record_of(tw_gossips_name(scheme));
         assert_true(first.crc == second.crc && first.at == second.at);
@@ -357,7 +352,6 @@ static void check_estimates(const char *spec, int workers)
 
 static void test_estimates_are_the_same_at_both_ends_and_duals_cancel(void **state)
 {
-    (void)state;
     static const char *const specs[] = {
         "choco:gamma=0.05", "choco:values=bf16,gamma=0.05", "choco:values=sign,gamma=0.02",
         "cold:gamma=0.05",  "cold:values=log8,gamma=0.05",  "cold:density=1,gamma=1"};

@@ -75,7 +75,6 @@ static void check_speech(const speech *all)
 
 static void test_a_first_rank_that_lies_is_named(void **state)
 {
-    (void)state;
     static const speech speeches[] = {
         {.what = "fewer than none", .count = -1, .sent = 1},
         {.what = "far fewer", .count = INT_MIN, .sent = 0},
@@ -147,7 +146,6 @@ static void check_words(tw_channel *(*open)(tw_comm *comm), introduction other)
 
 static void test_an_introduction_that_cannot_be_is_refused(void **state)
 {
-    (void)state;
     enum { SIZE = 24 };
     const uint32_t nobody = UINT32_MAX;
     check_words(open_next, (introduction){.words = {1, 77, nobody, 0, nobody, 0}, .size = SIZE});
@@ -166,7 +164,6 @@ static void test_an_introduction_that_cannot_be_is_refused(void **state)
 
 static void test_numbers_that_cannot_be_are_refused(void **state)
 {
-    (void)state;
     enum { SIZE = 24 };
     check_words(open_first, (introduction){.words = {3, 2, 1, 1}, .size = SIZE});
     check_words(open_first, (introduction){.words = {2, UINT32_MAX, 1, 1}, .size = SIZE});
@@ -221,7 +218,6 @@ static tw_status hear(const unsigned char *message, size_t size)
 
 static void test_news_that_cannot_be_are_refused(void **state)
 {
-    (void)state;
     unsigned char message[MESSAGE] = {0};
     static const uint64_t rounds[] = {UINT64_MAX, (uint64_t)1 << 63, ((uint64_t)1 << 62) + 1};
     write_news(message, 1, (uint64_t)1 << 62, 0, 0);
@@ -245,7 +241,6 @@ static void test_news_that_cannot_be_are_refused(void **state)
 
 static void test_the_survivors_get_one_comm(void **state)
 {
-    (void)state;
     tw_comm *comm, *survivors = NULL, *again = NULL;
     tw_gossip *gossip;
     const float start[4] = {0};

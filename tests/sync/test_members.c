@@ -58,7 +58,6 @@ static void write_down(void *context, tw_log_level level, const char *text)
 
 static void a_rank_is_silent_for_the_deadline(void **state)
 {
-    (void)state;
     for (int hears = 0; hears < 2; hears++) {
         watcher me;
         begin(&me, hears);
@@ -71,7 +70,6 @@ static void a_rank_is_silent_for_the_deadline(void **state)
 
 static void a_rank_that_answers_is_waited_for(void **state)
 {
-    (void)state;
     watcher me;
     begin(&me, 1);
     me.peer.lives = (double)INFINITY;
@@ -84,7 +82,6 @@ static void a_rank_that_answers_is_waited_for(void **state)
 /* A rank that says nothing, and one that is there and does not come to its turn. The log is told as well. */
 static void who_is_given_up_is_told_by_the_option(void **state)
 {
-    (void)state;
     for (int lives = 0; lives < 2; lives++) {
         watcher me;
         char told[256] = "";
@@ -110,7 +107,6 @@ static void who_is_given_up_is_told_by_the_option(void **state)
 /* A machine that slept for a night has heard nobody, and nobody is lost for that. */
 static void a_standstill_of_its_own_is_no_silence_of_others(void **state)
 {
-    (void)state;
     watcher me;
     begin(&me, 0);
     stand_still(&me, 30000);
@@ -122,7 +118,6 @@ static void a_standstill_of_its_own_is_no_silence_of_others(void **state)
 /* What ends while a rank resigns has words of its own. */
 static void who_resigns_says_why(void **state)
 {
-    (void)state;
     watcher me;
     begin(&me, 0);
     me.peer.fails = 1;

@@ -58,7 +58,6 @@ static int make_many(tw_comm *comm)
 /* As many as would not have had numbers over sockets, nor over MPI. */
 static void test_reducers_come_and_go(void **state)
 {
-    (void)state;
     assert_true(play(make_many, 2) <= 2 + NUMBERS);
 }
 
@@ -106,7 +105,6 @@ static int make_and_forget(tw_comm *comm)
 
 static void test_ranks_give_up_theirs_when_they_like(void **state)
 {
-    (void)state;
     assert_true(play(make_and_forget, RANKS) <= 2 + NUMBERS * (LIVE + 8 + 1));
 }
 
@@ -139,7 +137,6 @@ static int make_gossips(tw_comm *comm)
 /* A gossip has fewer numbers than a reducer here, and then the reducer's are its. */
 static void test_gossips_come_and_go(void **state)
 {
-    (void)state;
     assert_true(play(make_gossips, RANKS) <= 2 + 2 * NUMBERS);
 }
 
@@ -162,7 +159,6 @@ static int make_different(tw_comm *comm)
 
 static void test_ranks_that_differ_stay_together(void **state)
 {
-    (void)state;
     assert_true(play(make_different, RANKS) <= 2 + NUMBERS);
 }
 

@@ -120,7 +120,6 @@ static size_t scenes;
 
 static int free_actors(void **state)
 {
-    (void)state;
     while (scenes > 0) free(played[--scenes]);
     return 0;
 }
@@ -191,7 +190,6 @@ static void check_rounds(const char *spec, int every, double start, double rate,
 
 static void test_diloco_on_quadratics(void **state)
 {
-    (void)state;
     const double golden2[] = {0.133742325, -0.351412315, -0.428759043, -0.271151209, -0.070351148, 0.060048953};
     const double golden3[] = {0.869318000, 0.717079770, 0.569051572};
     check_rounds("diloco:every=10,outer_lr=0.7,outer_momentum=0.9", 10, 1, 0.1, (double[]){1, -1}, golden2, 6);
@@ -206,7 +204,6 @@ static void stand_still(actor *self, int step)
 
 static void test_momentum_coasts(void **state)
 {
-    (void)state;
     scene all = quadratic("diloco:every=2,outer_lr=0.5,outer_momentum=0.8", 4, 1, 0.5, (double[]){0, 0});
     all.move = stand_still;
     play_well(&all);
@@ -218,7 +215,6 @@ static void test_momentum_coasts(void **state)
 /* Heavy ball: without Nesterov's look ahead the step is v. */
 static void test_heavy_ball(void **state)
 {
-    (void)state;
     scene all = quadratic("diloco:every=2,outer_lr=0.5,outer_momentum=0.8,nesterov=off", 4, 1, 0.5, (double[]){0, 0});
     play_well(&all);
     double theta = 1, v = 0;
@@ -273,14 +269,12 @@ static void check_stream(const stream_row *row)
 
 static void test_streaming_on_quadratics(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof stream_rows / sizeof *stream_rows; i++) check_stream(&stream_rows[i]);
 }
 
 /* Two tensors for four fragments: the last two meet without a word, and the first two as seldom as they would. */
 static void test_fragments_without_a_tensor(void **state)
 {
-    (void)state;
     scene all = quadratic("streaming:every=8,outer_lr=0.4,fragments=4,delay=0,mixing=0", 16, 1, 0.1, (double[]){2, -1});
     play_well(&all);
     for (int step = 0; step < 16; step++)
@@ -291,7 +285,6 @@ static void test_fragments_without_a_tensor(void **state)
 
 static void test_events_of_a_stream(void **state)
 {
-    (void)state;
     scene all = quadratic("streaming:every=4,fragments=2,delay=1", 12, 1, 0.1, (double[]){2, -1});
     play_well(&all);
     for (int step = 0; step < 12; step++) /* sent after steps 2, 4, ..., taken after 3, 5, ... */
@@ -317,7 +310,6 @@ static void check_due(const char *spec, int due)
 
 static void test_which_steps_are_due(void **state)
 {
-    (void)state;
     check_due("diloco:every=3", 4);
     check_due("diloco:every=3,eager=on", 4);
     check_due("streaming:every=6,fragments=2,delay=0", 4);
@@ -358,7 +350,6 @@ static void check_same(const char *one, const char *other)
 
 static void test_methods_that_are_the_same(void **state)
 {
-    (void)state;
     check_same("local:every=4", "diloco:every=4,outer_lr=1,outer_momentum=0");
     check_same("diloco:every=4,outer_lr=0.6", "streaming:every=4,outer_lr=0.6,fragments=1,delay=0,mixing=0");
     check_same("diloco:every=4,merge=rda", "streaming:every=4,fragments=1,delay=0,merge=rda");
@@ -369,7 +360,6 @@ static void test_methods_that_are_the_same(void **state)
 /* Where all of a chunk is sent; and methods that are another's with other defaults. */
 static void test_an_exchange_that_sends_all_changes_nothing(void **state)
 {
-    (void)state;
     check_same("sparseloco:every=4,chunk=64,k=64,values=fp32,min_elements=1", "local:every=4");
     check_same("sparseloco:every=4,chunk=64,k=64,values=fp32,min_elements=1,outer_lr=0.6,outer_momentum=0.5",
                "diloco:every=4,outer_lr=0.6");
@@ -413,7 +403,6 @@ static void check_merge(const char *spec, const float of[2][2], const double til
 
 static void test_rda_averages_directions_and_lengths_apart(void **state)
 {
-    (void)state;
     const float across[2][2] = {{3, 0}, {0, 4}}, opposite[2][2] = {{1, 0}, {-1, 0}};
     const double even[] = {1, 1}, uneven[] = {4, 1}, one[] = {1, 0};
     check_merge("local:every=2,merge=rda", across, even, (double[]){2.4749, 2.4749});
@@ -429,7 +418,6 @@ static void test_rda_averages_directions_and_lengths_apart(void **state)
  * nothing beside the other does not spoil it. */
 static void test_rda_takes_no_direction_from_nothing(void **state)
 {
-    (void)state;
     const float against[2][2] = {{0.7F, 0.1F}, {-0.21F, -0.03F}}, tiny[2][2] = {{1e-40F, 0}, {3, 4}};
     const double even[] = {1, 1};
     check_merge("local:every=2,merge=rda", against, even, (double[]){0, 0});
@@ -497,7 +485,6 @@ static void check_eager(const char *spec, double rate, double momentum, int nest
 
 static void test_eager_rounds_are_the_publications(void **state)
 {
-    (void)state;
     check_eager("local:every=4,eager=on", 1, 0, 0);
     check_eager("diloco:every=4,outer_lr=0.4,outer_momentum=0.9,eager=on", 0.4, 0.9, 1);
     check_eager("diloco:every=4,outer_lr=0.4,outer_momentum=0.6,nesterov=off,eager=on", 0.4, 0.6, 0);
@@ -506,7 +493,6 @@ static void test_eager_rounds_are_the_publications(void **state)
 /* One worker's own part is the mean. */
 static void test_one_eager_worker_is_where_it_would_be_without(void **state)
 {
-    (void)state;
     scene eager = walk_of("diloco:every=3,eager=on", 1, 12), plain = walk_of("diloco:every=3", 1, 12);
     eager.unfinished = plain.unfinished = 1;
     play_both(&eager, &plain);
@@ -517,7 +503,6 @@ static void test_one_eager_worker_is_where_it_would_be_without(void **state)
  * none counts twice, also where ranks are at their ends at different times. */
 static void test_eager_rounds_give_the_same_parts(void **state)
 {
-    (void)state;
     const char *specs[][2] = {{"local:every=4", "local:every=4,eager=on"},
                               {"diloco:every=4", "diloco:every=4,eager=on"},
                               {"diloco:every=4,exchange=topk,density=1,values=fp32,min_elements=1,min_dims=1,eager=on",
@@ -542,7 +527,6 @@ static void go_far_and_back(actor *self, int step)
 
 static void test_an_eager_part_that_no_mean_brought_comes_with_the_next(void **state)
 {
-    (void)state;
     scene all = walk_of("local:every=4,exchange=fp16,eager=on", 2, 16);
     all.move = go_far_and_back;
     play_well(&all);
@@ -566,7 +550,6 @@ static void spoil(actor *self, int step)
 /* It goes on from the shared weights at once, and gives to the rounds after. */
 static void test_an_eager_rank_that_is_spoilt_is_healed(void **state)
 {
-    (void)state;
     scene all = walk_of("local:every=4,eager=on", 3, 12);
     all.move = spoil;
     play_well(&all);
@@ -646,7 +629,6 @@ static void check_moments(const moments_case *of)
 
 static void test_moments_become_the_mean_in_rounds_of_their_own(void **state)
 {
-    (void)state;
     const moments_case cases[] = {
         {"local:every=2,first_moment=3,second_moment=4", {1, 1, 1}, {6, 8}, {6, 8}, 0},
         {"diloco:every=3,first_moment=1,second_moment=2,exchange=topk", {1, 2, 0}, {3, 6}, {3, 6}, 0},
@@ -665,7 +647,6 @@ static void spoil_a_moment(actor *self, int step)
 
 static void test_moments_that_are_not_finite_stay(void **state)
 {
-    (void)state;
     scene all = walk_of("local:every=4,first_moment=1,second_moment=1", 3, 4);
     all.move = spoil_a_moment;
     all.shows_moments = 1;
@@ -681,7 +662,6 @@ static void test_moments_that_are_not_finite_stay(void **state)
 
 static void test_moments_that_nobody_shows(void **state)
 {
-    (void)state;
     scene all = walk_of("diloco:every=4,second_moment=6", 2, 4);
     play(&all);
     for (int r = 0; r < 2; r++)
@@ -694,7 +674,6 @@ static void test_moments_that_nobody_shows(void **state)
  * senders is the mean over those that gave something. */
 static void test_senders_share_by_their_weights(void **state)
 {
-    (void)state;
     const char *largest = "sparseloco:every=2,agg=senders,chunk=3000,k=1,values=fp32,min_elements=1",
                *all = "sparseloco:every=2,agg=senders,chunk=64,k=64,values=fp32,min_elements=1";
     const float across[2][2] = {{3, 0}, {0, 4}}, along[2][2] = {{3, 1}, {1, 2}};
@@ -709,7 +688,6 @@ static void test_senders_share_by_their_weights(void **state)
 /* Of two hosts of two workers one has a worker that gives nothing: the other speaks for it. */
 static void test_senders_of_a_host_share_as_its_workers(void **state)
 {
-    (void)state;
     const float apart[4][2] = {{9, 9}, {3, 0}, {0, 4}, {0, 2}};
     check_merge_of(4, "sparseloco:every=2,agg=senders,chunk=3000,k=1,values=fp32,min_elements=1,per_host=2", apart,
                    (double[]){0, 1, 1, 1}, (double[]){3, 3});
@@ -764,7 +742,6 @@ static tw_status keep_last(actor *self, int step)
 
 static void test_pulse_sends_what_bf16_would_notice(void **state)
 {
-    (void)state;
     enum { ROUNDS = 8, EVERY = 3, FIRST = 3000 };
     static float residual[2][FIRST];
     int sent = 0;
@@ -792,7 +769,6 @@ static void test_pulse_sends_what_bf16_would_notice(void **state)
 /* Of two fragments the second meets when all would. */
 static void test_fragments_are_compared_with_their_own_weights(void **state)
 {
-    (void)state;
     scene whole = walk_of("diloco:every=4,exchange=pulse", 2, 24),
           parts = walk_of("streaming:every=4,fragments=2,delay=0,mixing=0,exchange=pulse", 2, 24);
     play_both(&whole, &parts);
@@ -803,7 +779,6 @@ static void test_fragments_are_compared_with_their_own_weights(void **state)
 /* local: theta becomes the mean, which is theta minus the ranks' parts of what they moved, summed in rank order. */
 static void test_local_takes_the_mean(void **state)
 {
-    (void)state;
     enum { RANKS = 3, EVERY = 5 };
     scene all = walk_of("local:every=5", RANKS, EVERY);
     play_well(&all);
@@ -821,7 +796,6 @@ static void test_local_takes_the_mean(void **state)
 /* With one worker and no momentum: Lookahead. */
 static void test_one_worker_looks_ahead(void **state)
 {
-    (void)state;
     scene all = walk_of("diloco:every=3,outer_lr=0.5,outer_momentum=0", 1, 3);
     play_well(&all);
     for (size_t i = 0; i < 3000; i++) {
@@ -841,7 +815,6 @@ static void leap(actor *self, int step)
 
 static void test_all_ranks_have_the_same_bits(void **state)
 {
-    (void)state;
     scene all = walk_of("diloco:every=2", 4, 10);
     all.move = leap;
     play_well(&all); /* compares */
@@ -854,7 +827,6 @@ static void test_all_ranks_have_the_same_bits(void **state)
 /* Weights of 3 and 1 are three ranks like the first and one like the second. */
 static void test_weights(void **state)
 {
-    (void)state;
     scene all = quadratic("diloco:every=4,outer_lr=0.4,outer_momentum=0.9", 12, 1, 0.1, (double[]){2, -1}), many = all;
     all.between = weigh;
     all.tilt[0] = 3;
@@ -869,7 +841,6 @@ static void test_weights(void **state)
 /* The mean is over those that still have something; a second implementation counts rounds by hand. */
 static void test_ranks_that_stop_early(void **state)
 {
-    (void)state;
     scene all = walk_of("local:every=4", 3, 0);
     all.steps_of = fewer;
     play_well(&all);
@@ -914,7 +885,6 @@ static int one_more_each(const actor *self)
 
 static void test_ranks_end_together_whatever_is_under_way(void **state)
 {
-    (void)state;
     const char *const specs[] = {
         "streaming:every=4,fragments=1,delay=1",          "streaming:every=4,fragments=2,delay=1",
         "streaming:every=6,fragments=3,delay=1",          "streaming:every=8,fragments=2,delay=3",
@@ -936,7 +906,6 @@ static tw_status weigh_anew(actor *self, int step)
 
 static void test_weights_that_change_do_not_scale_what_is_held_back(void **state)
 {
-    (void)state;
     scene all = walk_of("local:every=3,exchange=topk,density=0.3,min_elements=1,min_dims=1", 3, 30);
     all.between = weigh_anew;
     play_well(&all);
@@ -952,7 +921,6 @@ static tw_status give_nothing(actor *self, int step)
 
 static void test_a_weight_of_0(void **state)
 {
-    (void)state;
     scene all = quadratic("streaming:every=2,outer_lr=1,outer_momentum=0,fragments=1,delay=0,mixing=0.5", 2, 1, 0.1,
                           (double[]){2, -1});
     all.between = give_nothing;
@@ -981,7 +949,6 @@ static void go_far(actor *self, int step)
 
 static void test_last_steps_that_are_lost_are_told(void **state)
 {
-    (void)state;
     scene all = walk_of("local:every=4,exchange=fp16", 2, 3);
     all.move = go_far;
     play(&all);
@@ -1001,7 +968,6 @@ static tw_status begin_again(actor *self, int step)
 
 static void test_steps_that_were_lost_are_told_once(void **state)
 {
-    (void)state;
     scene all = walk_of("local:every=4,exchange=fp16", 2, 3);
     all.move = go_far;
     all.between = begin_again;
@@ -1040,7 +1006,6 @@ static void check_nothing_is_lost(const char *spec, int (*steps_of)(const actor 
  * tensors, and while one rank finishes and the other does not yet. */
 static void test_steps_that_arrive_later_are_not_lost(void **state)
 {
-    (void)state;
     check_nothing_is_lost("streaming:every=8,fragments=4,delay=0,mixing=0,exchange=fp16", NULL);
     check_nothing_is_lost("local:every=4,exchange=fp16", three_and_five);
 }
@@ -1068,7 +1033,6 @@ static void check_spoilt(float value)
 
 static void test_a_spoilt_rank_gives_nothing(void **state)
 {
-    (void)state;
     check_spoilt(NAN);
     check_spoilt(1e34F);
 }
@@ -1106,7 +1070,6 @@ static void check_whole_healing(int steps)
 
 static void test_a_spoilt_rank_is_healed_in_all_fragments(void **state)
 {
-    (void)state;
     check_whole_healing(12);
     check_whole_healing(2);
 }
@@ -1120,7 +1083,6 @@ static void spoil_all_ranks(actor *self, int step)
 /* Nobody gives anything, and theta heals all the same. */
 static void test_ranks_that_are_all_spoilt_are_healed(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"diloco:every=2", "streaming:every=4,fragments=2,delay=0",
                                         "streaming:every=4,fragments=2,delay=1"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
@@ -1147,7 +1109,6 @@ static tw_status corrupt(actor *self, int step)
 /* A bit of memory has changed: the round after the next names the tensor, on all ranks. */
 static void test_a_difference_is_found_and_named(void **state)
 {
-    (void)state;
     scene all = walk_of("diloco:every=4", 3, 12);
     all.between = corrupt;
     play(&all);
@@ -1192,7 +1153,6 @@ static void check_restart(const char *spec)
 
 static void test_a_restart_changes_no_bit(void **state)
 {
-    (void)state;
     check_restart("local:every=4");
     check_restart("sparseloco:every=5,chunk=64,k=3,min_elements=1");
     check_restart("pulseloco:every=5");
@@ -1221,7 +1181,6 @@ static tw_status restart_after_a_round_began(actor *self, int step)
 
 static void test_a_restart_heals_as_well(void **state)
 {
-    (void)state;
     scene whole = walk_of("streaming:every=3,fragments=1,delay=2,mixing=0.5", 2, 7), broken = walk_of(whole.spec, 2, 7);
     whole.move = broken.move = spoil_early;
     broken.between = restart_after_a_round_began;
@@ -1270,7 +1229,6 @@ static void check_moments_differ(const char *spec, tw_status (*load_apart)(actor
 
 static void test_states_must_be_of_one_moment(void **state)
 {
-    (void)state;
     check_moments_differ("diloco:every=4", load_other);
     check_moments_differ("diloco:every=20", load_of_two_moments);
 }
@@ -1321,7 +1279,6 @@ static void check_another_number(const char *spec)
 
 static void test_another_number_of_ranks(void **state)
 {
-    (void)state;
     check_another_number("diloco:every=4,exchange=topk,density=0.05,min_elements=1,min_dims=1");
     check_another_number("sparseloco:every=4");
     check_another_number("pulseloco:every=4");
@@ -1348,7 +1305,6 @@ static void assert_for_run(const char *spec, uint64_t steps, const char *expecte
 /* To the exchange a round is a step. */
 static void test_the_exchange_follows_the_rounds_of_a_run(void **state)
 {
-    (void)state;
     char dgc[256], expected[512];
     const char *spec = "diloco:every=50,exchange=dgc,momentum=0";
     tw_spec_for_run("dgc:momentum=0", 8000, dgc, sizeof dgc);
@@ -1363,7 +1319,6 @@ static void test_the_exchange_follows_the_rounds_of_a_run(void **state)
 
 static void test_specs_that_are_refused(void **state)
 {
-    (void)state;
     refuse("dilco", "there are: local, diloco, streaming, sparseloco, pulseloco");
     refuse("streaming:merge=rda", "it takes delay=0");
     refuse("diloco:merge=rda,eager=on", "eager=off");

@@ -163,7 +163,6 @@ static void check_equal(const char *spec, int hosts, int per_host, double tolera
 /* To the bit, as halves and quarters are exact, whatever the numbers. */
 static void hosts_of_two_and_four_are_ranks_with_larger_batches(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
         for (int per_host = 2; per_host <= 4; per_host += 2) check_equal(specs[s], 2, per_host, 0, s % 2);
     check_equal(specs[0], 3, 2, 0, 0);
@@ -172,7 +171,6 @@ static void hosts_of_two_and_four_are_ranks_with_larger_batches(void **state)
 
 static void hosts_of_three_are_so_but_for_rounding(void **state)
 {
-    (void)state;
     check_equal("diloco:every=4", 2, 3, 2e-6, 0);
     check_equal("local:every=4", 3, 3, 2e-6, 1);
 }
@@ -180,7 +178,6 @@ static void hosts_of_three_are_so_but_for_rounding(void **state)
 /* Without the average the ranks of a host are apart, so that the comparison can fail. */
 static void without_it_hosts_are_something_else(void **state)
 {
-    (void)state;
     host_scene *all = make("diloco:every=4", 2, 2), *plain = make_plain("diloco:every=4", 2, 2);
     all->averages = 0;
     play(all);
@@ -193,7 +190,6 @@ static void without_it_hosts_are_something_else(void **state)
 /* A ring's bytes in each step, and none of them to another host. */
 static void what_is_averaged_stays_in_the_host(void **state)
 {
-    (void)state;
     host_scene *all = make("diloco:every=4", 2, 4), *without = make("diloco:every=4", 2, 4);
     without->averages = 0;
     play(all);
@@ -211,7 +207,6 @@ static void what_is_averaged_stays_in_the_host(void **state)
 /* So that its ranks stay alike. */
 static void a_host_skips_a_step_as_one(void **state)
 {
-    (void)state;
     for (int scattered = 0; scattered < 2; scattered++) {
         host_scene *all = make("diloco:every=4", 2, 2), *plain = make_plain("diloco:every=4", 2, 2);
         all->sick = 4;

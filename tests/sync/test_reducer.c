@@ -140,7 +140,6 @@ static player *run(int size, const char *spec)
 
 static void test_allreduce_is_the_sum_in_rank_order(void **state)
 {
-    (void)state;
     for (int size = 1; size <= RANKS; size++) {
         player *players = run(size, "allreduce");
         float *weights = calloc(ELEMENTS, sizeof *weights), share = (float)(1.0 / size);
@@ -199,7 +198,6 @@ static void check_fusion(const char *plain)
 /* The same bits however tensors are fused and submitted, on a thread or not. */
 static void test_fusion_order_and_overlap_do_not_matter(void **state)
 {
-    (void)state;
     for_each_spec(check_fusion);
 }
 
@@ -222,14 +220,12 @@ static void check_resume(const char *spec)
 
 static void test_resume_is_bit_for_bit(void **state)
 {
-    (void)state;
     for_each_spec(check_resume);
 }
 
 /* A state saved with some messages loads into others: one that holds everything, one a tensor, and back. */
 static void test_state_does_not_depend_on_messages(void **state)
 {
-    (void)state;
     static const char *const specs[][2] = {
         {"dgc:density=0.01,warmup_steps=8,message_kb=1", "dgc:density=0.01,warmup_steps=8,message_kb=4096"},
         {"dgc:density=0.01,warmup_steps=8,message_kb=8,min_dims=2",
@@ -278,7 +274,6 @@ static void check_nonfinite(const tw_scheme_ops *ops, size_t tensor)
 
 static void test_nonfinite_skips_the_whole_step(void **state)
 {
-    (void)state;
     const tw_scheme_ops *ops;
     for (size_t s = 0; (ops = tw_scheme_at(s)); s++)
         for (size_t tensor = 0; tensor < TENSORS; tensor++) check_nonfinite(ops, tensor);
@@ -303,7 +298,6 @@ static void close_alone(tw_reducer *reducer, tw_comm *comm)
  */
 static void test_skipped_steps_lose_nothing(void **state)
 {
-    (void)state;
     tw_comm *comm;
     tw_reducer *reducer = open_alone("topk:density=0.01,message_kb=1", &comm);
     float *gradient = malloc(ELEMENTS * sizeof *gradient);
@@ -343,7 +337,6 @@ static tw_status step_with(const char *spec, float large)
 /* The bound is on the norm of the whole gradient, for every scheme, however the tensors are fused. */
 static void test_a_norm_above_the_bound_skips_the_step(void **state)
 {
-    (void)state;
     static const char *const messages[] = {"message_kb=1", "message_kb=4096"};
     const tw_scheme_ops *ops;
     for (size_t s = 0; (ops = tw_scheme_at(s)); s++)
@@ -361,7 +354,6 @@ static void test_a_norm_above_the_bound_skips_the_step(void **state)
 
 static void test_bytes_are_the_transports(void **state)
 {
-    (void)state;
     player *dense = run(RANKS, "allreduce"),
            *sparse = run(RANKS, "dgc:density=0.01,warmup_steps=0,message_kb=1,min_dims=2");
     uint64_t sent = 0, received = 0;
@@ -399,7 +391,6 @@ static void test_bytes_are_the_transports(void **state)
 /* Whatever the messages hold: the first to leave has no tensor that is compressed. */
 static void test_warmup_is_of_the_whole_step(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"dgc:warmup_steps=8,message_kb=1,dense=c.*",
                                         "sdagc:warmup_steps=8,message_kb=1,dense=c.*",
                                         "scalecom:warmup_steps=8,message_kb=1,dense=c.*"};
@@ -416,7 +407,6 @@ static void test_warmup_is_of_the_whole_step(void **state)
 /* A rule for a tensor that is not there is a mistake, wherever the others are; one that fits keeps tensors exact. */
 static void test_patterns_must_match(void **state)
 {
-    (void)state;
     static const struct {
         const char *spec, *says;
     } cases[] = {{"topk:dense=a.*|z*", "dense=z*: no tensor"},
@@ -439,7 +429,6 @@ static void test_patterns_must_match(void **state)
 /* A rank that leaves after some steps: the others get TW_ERROR_PEER, and nobody hangs. */
 static void test_a_lost_peer_is_an_error(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"allreduce", "dgc:density=0.01", "topk:overlap=off"};
     for (int s = 0; s < 3; s++) {
         player *players = players_create(RANKS, specs[s]);
@@ -456,7 +445,6 @@ static void test_a_lost_peer_is_an_error(void **state)
 
 static void test_order_is_checked(void **state)
 {
-    (void)state;
     static float gradient[ELEMENTS];
     tw_comm *comm;
     tw_reducer *reducer = open_alone("topk", &comm);
@@ -476,7 +464,6 @@ static void test_order_is_checked(void **state)
 /* sdagc remembers the rate that each tensor's last gradient came with. */
 static void test_every_message_is_told_the_rate(void **state)
 {
-    (void)state;
     static float gradient[ELEMENTS];
     tw_comm *comm;
     tw_reducer *reducer = open_alone("sdagc-bold:message_kb=1", &comm);
@@ -532,7 +519,6 @@ static tw_status look(void *context, const tw_remembered *entry)
 /* Whatever the messages: the count of steps, which they share, is shown once. */
 static void test_a_visit_shows_each_thing_once(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"dgc:message_kb=1", "dgc:message_kb=1000", "sdagc:message_kb=1", "allreduce"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         tw_comm *comm;
@@ -552,7 +538,6 @@ static void test_a_visit_shows_each_thing_once(void **state)
 /* State of another scheme, or of other tensors, is refused whole: nothing of it has been taken. */
 static void test_foreign_state_is_refused(void **state)
 {
-    (void)state;
     tw_comm *comm;
     tw_reducer *topk, *dgc;
     tw_state *saved;
@@ -590,7 +575,6 @@ static void test_foreign_state_is_refused(void **state)
 
 static void test_no_memory_is_a_status(void **state)
 {
-    (void)state;
     tw_comm *comm;
     tw_reducer *reducer = NULL;
     assert_int_equal(tw_comm_create_threads(1, &comm), TW_OK);

@@ -75,7 +75,6 @@ static void only_destroy(player *self, tw_reducer *reducer)
 /* One rank's mistake ends create on every rank, at once: nobody has left the group, and the deadline is far. */
 static void test_one_bad_spec_ends_create_everywhere(void **state)
 {
-    (void)state;
     player *players = cast(only_destroy, 60);
     players[1].spec = "topk:densty=0.1";
     run(players);
@@ -88,7 +87,6 @@ static void test_one_bad_spec_ends_create_everywhere(void **state)
 /* The last rank has another spec, another name, another shape: every rank says so. */
 static void test_differences_end_create_everywhere(void **state)
 {
-    (void)state;
     static const tw_tensor renamed[TENSORS] = {{"a", 2, {20, 30}}, {"B", 2, {20, 30}}, {"c", 2, {20, 30}}},
                            reshaped[TENSORS] = {{"a", 2, {20, 30}}, {"b", 2, {30, 20}}, {"c", 2, {20, 30}}};
     for (int way = 0; way < 3; way++) {
@@ -116,7 +114,6 @@ static void check_table(const tw_tensor *tensors, size_t count, const char *says
 
 static void test_bad_tables_are_refused(void **state)
 {
-    (void)state;
     static const tw_tensor twice[] = {{"w", 2, {20, 30}}, {"other", 1, {4}}, {"w", 2, {20, 30}}},
                            nameless = {NULL, 1, {4}};
     check_table(table, 0, "empty");
@@ -127,7 +124,6 @@ static void test_bad_tables_are_refused(void **state)
 /* The whole table is checked once, and each message's part of it once more: no name is compared with all others. */
 static void test_many_tensors_are_made_in_linear_time(void **state)
 {
-    (void)state;
     enum { MANY = 4096, PROBES = 2 * 8 * 4 };
     static char names[MANY][16];
     static tw_tensor many[MANY];
@@ -162,7 +158,6 @@ static void wait_in_vain(player *self, tw_reducer *reducer)
 
 static void test_failure_is_final(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"topk:message_kb=1", "dgc:message_kb=1,clip=1",
                                         "allreduce:message_kb=1,overlap=off"};
     for (int s = 0; s < 3; s++) {
@@ -183,7 +178,6 @@ static void leave_the_exchange_alone(player *self, tw_reducer *reducer)
 
 static void test_destroy_ends_a_waiting_exchange(void **state)
 {
-    (void)state;
     player *players = cast(leave_the_exchange_alone, 0.2);
     run(players);
     assert_int_equal(players[0].last[0], TW_OK);
@@ -201,7 +195,6 @@ static void give_up_half_way(player *self, tw_reducer *reducer)
 
 static void test_destroy_in_the_middle_of_a_step(void **state)
 {
-    (void)state;
     player *players = cast(give_up_half_way, 0.2);
     run(players);
     for (int r = 1; r < RANKS; r++) assert_int_equal(players[r].last[0], TW_ERROR_PEER);

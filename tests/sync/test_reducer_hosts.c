@@ -216,7 +216,6 @@ static void check_equal(const char *spec, int hosts, int per_host, int spoilt)
 
 static void test_a_host_is_a_rank_to_every_scheme(void **state)
 {
-    (void)state;
     char spec[TEXT];
     for (size_t s = 0; s < tw_schemes_count(); s++) {
         snprintf(spec, sizeof spec, "%s:message_kb=1", tw_schemes_name(s));
@@ -232,7 +231,6 @@ static void test_a_host_is_a_rank_to_every_scheme(void **state)
 /* Clipping looks at the norm of the host's mean; the warm-up is over before the end; the rate changes. */
 static void test_so_it_is_with_every_option(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"dgc:clip=0.01,momentum=0.9,message_kb=1",
                                         "dgc:clip=0.01,overlap=off,warmup_steps=3,message_kb=1",
                                         "dgc:clip=0.01,warmup_steps=0,in_flight=8,message_kb=1",
@@ -248,7 +246,6 @@ static void test_so_it_is_with_every_option(void **state)
 
 static void test_nan_of_a_member_skips_the_step_everywhere(void **state)
 {
-    (void)state;
     char spec[TEXT];
     for (size_t s = 0; s < tw_schemes_count(); s++) {
         snprintf(spec, sizeof spec, "%s:message_kb=1", tw_schemes_name(s));
@@ -262,7 +259,6 @@ static void test_nan_of_a_member_skips_the_step_everywhere(void **state)
 
 static void test_a_resumed_run_is_the_uninterrupted_one(void **state)
 {
-    (void)state;
     static const char *const more[] = {"message_kb=1", "message_kb=1,overlap=off", "message_kb=1,in_flight=1"};
     char spec[TEXT], text[TEXT];
     for (size_t s = 0; s < tw_schemes_count(); s++) {
@@ -315,7 +311,6 @@ static void check_loss(const char *spec, int leaver)
 
 static void test_a_lost_rank_is_an_error_of_all(void **state)
 {
-    (void)state;
     for (int leaver = 0; leaver < 6; leaver++) {
         check_loss("dgc:per_host=3,message_kb=1", leaver);
         check_loss("allreduce:per_host=3,message_kb=1,overlap=off", leaver);
@@ -338,7 +333,6 @@ static void check_famine(const play *all, int victim)
 /* Whichever rank finds no memory, in a message's rounds or before or after them: the others do not wait for it. */
 static void test_a_rank_without_memory_is_an_error_of_all(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"topk:per_host=2,overlap=off", "topk:per_host=4,overlap=off"};
     for (int i = 0; i < 8; i++) {
         int failed = 1;
@@ -392,7 +386,6 @@ static void check_lie(const char *spec, wire change, const char *says)
 /* What a sparse scheme brings is told without its zeros. */
 static void test_a_first_rank_that_lies_is_named(void **state)
 {
-    (void)state;
     for (uint64_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         const wire change = {.change = lie, .seed = i};
         check_lie("topk:per_host=2,leftovers=fp32", change, "rank 2 tells its host what cannot be");
@@ -404,7 +397,6 @@ static void test_a_first_rank_that_lies_is_named(void **state)
 
 static void test_hosts_are_of_one_size(void **state)
 {
-    (void)state;
     play *all = run_freely((play){.spec = "dgc:per_host=4", .workers = 6});
     for (int r = 0; r < all->workers; r++) {
         assert_int_equal(all->status[r], TW_ERROR_SPEC);
@@ -418,7 +410,6 @@ static void test_hosts_are_of_one_size(void **state)
 
 static void test_a_scheme_by_hand_has_no_hosts(void **state)
 {
-    (void)state;
     tw_scheme *scheme = NULL;
     assert_int_equal(tw_scheme_create("dgc:per_host=2", table, TENSORS, 0, 4, &scheme), TW_ERROR_SPEC);
     assert_non_null(strstr(tw_last_error(), "per_host=2 is for a reducer"));

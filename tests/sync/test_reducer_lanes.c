@@ -90,7 +90,6 @@ static program run(const char *spec, double bandwidth, double codec)
 /* Eight messages of 4 MiB whose codec takes as long as their wire: a step may last a fifth longer than either. */
 static void test_codec_runs_beside_the_wire(void **state)
 {
-    (void)state;
     double wire = run("allreduce", BANDWIDTH, 0).took[0], codec = run("allreduce", 0, 1).took[0];
     assert_true(codec == MESSAGES * WIRE);
     assert_true(wire >= MESSAGES * WIRE && wire < 1.01 * MESSAGES * WIRE);
@@ -105,7 +104,6 @@ static void test_codec_runs_beside_the_wire(void **state)
  * its sums, which is the parts of the second. Four that shared it would all be there after four times as long. */
 static void test_the_first_message_has_the_line_to_itself(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"allreduce", "allreduce:in_flight=8"};
     for (int s = 0; s < 2; s++) {
         program all = run(specs[s], BANDWIDTH, 0);
@@ -120,7 +118,6 @@ static void test_the_first_message_has_the_line_to_itself(void **state)
  * is the same every time. */
 static void test_seconds_add_up(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"allreduce", "allreduce:in_flight=1", "allreduce:in_flight=8"};
     for (int s = 0; s < 3; s++) {
         program all = run(specs[s], BANDWIDTH, 1), again = run(specs[s], BANDWIDTH, 1);
@@ -154,7 +151,6 @@ static size_t count_messages(const char *spec, const tw_tensor *tensors, size_t 
  */
 static void test_more_is_under_way_where_nothing_is_compressed(void **state)
 {
-    (void)state;
     static const struct {
         const char *spec;
         int lanes;
@@ -173,7 +169,6 @@ static void test_more_is_under_way_where_nothing_is_compressed(void **state)
 
 static void test_messages_are_as_large_as_suits_the_scheme(void **state)
 {
-    (void)state;
     tw_tensor large[MESSAGES]; /* of 64 MiB */
     for (int t = 0; t < MESSAGES; t++) large[t] = (tw_tensor){table[t].name, 2, {4096, 4096}};
     const struct {
@@ -197,7 +192,6 @@ static void test_messages_are_as_large_as_suits_the_scheme(void **state)
 /* Without a wire, two cores take half as long as one: eight messages or four, looked at before or while taken in. */
 static void test_two_cores_code_at_once(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"allreduce", "allreduce:message_kb=8192", "topk:message_kb=8192"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         char shared[64];
@@ -233,7 +227,6 @@ static void play_mixed(void *context, int rank, tw_comm *comm)
  * it is is summed beside the packets of the message before, and does not wait for them. */
 static void test_compressed_messages_share_the_line(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"topk:message_kb=1", "dgc:message_kb=1,min_dims=2", "qsgd:message_kb=1",
                                         "threshold:message_kb=1"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
@@ -264,7 +257,6 @@ static void play_unlike(void *context, int rank, tw_comm *comm)
 
 static void test_the_last_message_knows_the_norm_of_those_beside_it(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"topk:message_kb=1,threads=2", "dgc:message_kb=1,threads=2,min_elements=4000",
                                         "allreduce:message_kb=1,threads=2"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)

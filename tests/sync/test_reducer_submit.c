@@ -310,7 +310,6 @@ static void compare_with_schemes(const program *all)
 
 static void test_absent_tensors(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"allreduce",
                                         "topk",
                                         "dgc:dense=a.bias|c.weight,warmup_steps=3",
@@ -336,7 +335,6 @@ static void test_absent_tensors(void **state)
  * the ranks of a scheme that is given these means. */
 static void test_absent_tensors_of_hosts(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"allreduce", "dgc:dense=a.bias", "powersgd", "sign", "dgc:clip=1"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         char spec[200];
@@ -396,7 +394,6 @@ static void check_types(const char *spec, int absent)
 
 static void test_types(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"allreduce",
                                         "topk",
                                         "dgc:clip=0.5",
@@ -418,7 +415,6 @@ static tw_status submit_one(tw_reducer *reducer, size_t index, void *data, tw_dt
 /* The place for floats is made once. Where there is none, nothing was submitted, and the step can go on without. */
 static void test_types_take_memory_once(void **state)
 {
-    (void)state;
     static double doubles[LARGEST];
     static float floats[ELEMENTS];
     tw_comm *comm;
@@ -446,7 +442,6 @@ static void test_types_take_memory_once(void **state)
 /* A NaN in any type skips the step; in a tensor that is absent there is none. */
 static void test_what_is_not_finite_in_any_type(void **state)
 {
-    (void)state;
     static const tw_dtype dtypes[] = {TW_F32, TW_F16, TW_BF16, TW_F64};
     static const char *const specs[] = {"allreduce", "topk", "dgc:clip=1", "sign"};
     for (size_t s = 0; s < 4; s++)
@@ -478,7 +473,6 @@ static void test_what_is_not_finite_in_any_type(void **state)
 
 static void test_gradients_are_asked_for(void **state)
 {
-    (void)state;
     static const char *const specs[] = {
         "allreduce", "topk", "dgc:clip=0.5", "qsgd", "topk:per_host=2", "dgc:clip=0.5,per_host=2"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
@@ -540,7 +534,6 @@ static void meet(void *context, int rank, tw_comm *comm)
 /* The deadline is kept, and the others do not wait for theirs. */
 static void test_a_gradient_that_never_comes(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"topk:message_kb=1", "topk:message_kb=1,overlap=off"};
     for (size_t s = 0; s < 2; s++) {
         meeting late = {.spec = specs[s], .sick = 1}, never = {.spec = specs[s], .sick = 1, .answer = -7};
@@ -564,7 +557,6 @@ static void test_a_gradient_that_never_comes(void **state)
  * more, also where one rank is alone and no comm breaks. */
 static void test_a_gradient_that_fails_beside_one_that_is_late(void **state)
 {
-    (void)state;
     for (int ranks = 1; ranks <= 3; ranks++) {
         meeting all = {.spec = "topk:message_kb=1", .sick = ranks - 1, .stuck = 1, .answer = -7};
         run_world(ranks, meet, &all);
@@ -581,7 +573,6 @@ static void test_a_gradient_that_fails_beside_one_that_is_late(void **state)
 
 static void test_scaled_gradients(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"allreduce", "dgc:clip=0.5", "scalecom",
                                         "powersgd",  "sign",         "dgc:clip=0.5,per_host=2"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
@@ -596,7 +587,6 @@ static void test_scaled_gradients(void **state)
 /* Tensors of one rate are as in a run in which all have it. */
 static void test_rates_of_tensors(void **state)
 {
-    (void)state;
     program settings = {.spec = "sdagc:warmup_steps=0,density=0.01", .ranks = 3, .rates = 2};
     program *slow = play_program(settings, 0);
     settings.rates = 0;
@@ -618,7 +608,6 @@ static void test_rates_of_tensors(void **state)
 
 static void test_bytes_of_the_state(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"dgc:message_kb=1", "powersgd:message_kb=1", "sdagc:per_host=2,message_kb=1"};
     for (size_t s = 0; s < 3; s++) {
         program *all = play_program((program){.spec = specs[s], .ranks = 4}, 0);
@@ -681,7 +670,6 @@ static void play_waits(void *context, int rank, tw_comm *comm)
 
 static void test_a_wait_of_some_time(void **state)
 {
-    (void)state;
     patience all = {.spec = "allreduce:message_kb=1"};
     run_world(2, play_waits, &all);
     assert_int_equal(all.order, TW_ERROR_ORDER);
@@ -696,7 +684,6 @@ static void test_a_wait_of_some_time(void **state)
 /* Where the caller does the work, a call takes a message. */
 static void test_a_wait_that_does_the_work(void **state)
 {
-    (void)state;
     patience all = {.spec = "allreduce:message_kb=1,overlap=off"};
     run_world(2, play_waits, &all);
     assert_int_equal(all.status[0], TW_OK);
@@ -736,7 +723,6 @@ static void play_tensor(void *context, int rank, tw_comm *comm)
 
 static void test_a_wait_for_one_tensor(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"allreduce:message_kb=1", "allreduce:message_kb=1,in_flight=3,threads=2",
                                         "allreduce:message_kb=1,overlap=off"};
     for (size_t s = 0; s < 3; s++) {
@@ -776,7 +762,6 @@ static void play_farewell(void *context, int rank, tw_comm *comm)
 
 static void test_who_leaves_keeps_nobody(void **state)
 {
-    (void)state;
     meeting all = {.spec = "topk:message_kb=1"};
     run_world(3, play_farewell, &all);
     for (int r = 0; r < 3; r++) {
@@ -789,7 +774,6 @@ static void test_who_leaves_keeps_nobody(void **state)
 /* Also where the step is over, and where nothing is under way yet. */
 static void test_nothing_goes_on_after_a_leave(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"topk", "topk:overlap=off"};
     static float values[ELEMENTS];
     for (size_t s = 0; s < 2; s++)
@@ -844,7 +828,6 @@ static void play_called_back(void *context, int rank, tw_comm *comm)
 
 static void test_a_wait_is_called_back(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"topk", "dgc:clip=1", "topk:overlap=off", "dgc:clip=1,overlap=off",
                                         "topk:per_host=2"};
     for (size_t s = 0; s < 5; s++) {

@@ -27,7 +27,6 @@ static size_t fill(float *values, size_t count, uint32_t sparsity, uint64_t seed
 
 static void test_what_comes_out_has_the_same_bits(void **state)
 {
-    (void)state;
     static const uint32_t sparsities[] = {1, 2, 10, 100, 1000000};
     float values[MOST], found[MOST];
     unsigned char packed[ROOM];
@@ -45,7 +44,6 @@ static void test_what_comes_out_has_the_same_bits(void **state)
 /* With room for a whole block more than there is, as one is not counted before it is written. */
 static void test_it_is_not_packed_where_that_is_no_less(void **state)
 {
-    (void)state;
     float values[MOST];
     unsigned char packed[ROOM];
     fill(values, MOST, 1, 3);
@@ -63,7 +61,6 @@ static void test_it_is_not_packed_where_that_is_no_less(void **state)
 /* A word for values that are not there, a byte too few, one too many. */
 static void test_what_does_not_fit_is_refused(void **state)
 {
-    (void)state;
     float values[MOST], found[MOST];
     unsigned char packed[ROOM] = {0};
     enum { COUNT = 130 };

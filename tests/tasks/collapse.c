@@ -37,7 +37,6 @@ static tw_status judge(const float *counts)
 static void too_few_codes_are_a_collapse(void **state)
 {
     float counts[HIDDEN + 1];
-    (void)state;
     use_codes(counts, 5, 5);
     assert_ok(judge(counts));
     use_codes(counts, 100, 3);
@@ -55,7 +54,6 @@ static void too_few_codes_are_a_collapse(void **state)
 static void codes_count_by_their_use(void **state)
 {
     float counts[HIDDEN + 1];
-    (void)state;
     use_codes(counts, CODES, CODES);
     for (size_t v = 0; v < CODES; v++) counts[v] = v ? 10 : 8910;
     assert_int_equal(judge(counts), TW_ERROR_NONFINITE);
@@ -65,7 +63,6 @@ static void codes_count_by_their_use(void **state)
 static void distractors_of_the_same_code_are_a_collapse(void **state)
 {
     float counts[HIDDEN + 1];
-    (void)state;
     use_codes(counts, CODES, CODES);
     counts[SAME] = 350;
     assert_ok(judge(counts));
@@ -79,7 +76,6 @@ static void distractors_of_the_same_code_are_a_collapse(void **state)
 static void a_window_in_which_nothing_was_hidden_says_nothing(void **state)
 {
     float counts[HIDDEN + 1] = {0};
-    (void)state;
     assert_ok(judge(counts));
 }
 
@@ -87,7 +83,6 @@ static void a_window_in_which_nothing_was_hidden_says_nothing(void **state)
 static void a_small_codebook_needs_two(void **state)
 {
     collapse_guard g;
-    (void)state;
     assert_ok(collapse_guard_create(1, 8, &g));
     assert_ok(collapse_guard_judge(&g, (float[]){4, 4, 4, 0, 0, 0, 0, 0, 10, 1, 12}, 100));
     assert_int_equal(collapse_guard_judge(&g, (float[]){11, 1, 0, 0, 0, 0, 0, 0, 10, 1, 12}, 100), TW_ERROR_NONFINITE);
@@ -96,7 +91,6 @@ static void a_small_codebook_needs_two(void **state)
 
 static void it_looks_when_windows_end_and_the_net_is_warm(void **state)
 {
-    (void)state;
     for (uint64_t step = 0; step <= 400; step++) {
         assert_int_equal(collapse_guard_is_due(step, 0), step >= 100 && step % 50 == 0);
         assert_int_equal(collapse_guard_is_due(step, 51), step >= 200 && step % 50 == 0);
@@ -109,7 +103,6 @@ static void steps_add_up_until_a_window_begins(void **state)
     const double chosen[] = {1, 0, 2, 5};
     const w2v_bert_result result = {.sums = {.distractors = 7, .same = 3, .hidden = 4}, .chosen = chosen};
     const double twice[] = {2, 0, 4, 10, 14, 6, 8}, none[7] = {0};
-    (void)state;
     assert_ok(collapse_guard_create(2, 2, &g));
     collapse_guard_add(&g, &result);
     collapse_guard_add(&g, &result);

@@ -59,7 +59,6 @@ static void check_slices(int size, size_t batch, uint64_t steps)
 
 static void slices_are_disjoint_and_complete(void **state)
 {
-    (void)state;
     check_slices(1, 8, 5);
     check_slices(2, 4, 5);
     check_slices(3, 4, 3);
@@ -68,7 +67,6 @@ static void slices_are_disjoint_and_complete(void **state)
 
 static void a_batch_is_at_most_what_there_is(void **state)
 {
-    (void)state;
     static const size_t most[] = {IMAGES / 2, 0, UTTERANCES / 2, UTTERANCES * FRAMES / 12 / 2, UTTERANCES / 2,
                                   PHOTOS / 2, 0};
     for (size_t t = 0; t < TASKS; t++) {
@@ -109,7 +107,6 @@ static void check_gradients(const char *words)
 
 static void small_batches_are_one_large_batch(void **state)
 {
-    (void)state;
     for (size_t t = 0; t < TASKS; t++) check_gradients(tasks[t]);
 }
 
@@ -167,7 +164,6 @@ static losses take_losses(const char *words)
 
 static void workers_and_steps_drop_other_values(void **state)
 {
-    (void)state;
     for (size_t t = 0; t < sizeof alike / sizeof *alike; t++) {
         char words[400];
         snprintf(words, sizeof words, "%s --dropout 0", alike[t]);
@@ -221,7 +217,6 @@ static void check_beginnings(const char *words)
 
 static void a_learner_can_begin_at_any_step(void **state)
 {
-    (void)state;
     for (size_t t = 0; t < TASKS; t++) {
         char words[512];
         snprintf(words, sizeof words, "%s%s", tasks[t], strncmp(tasks[t], "image", 5) ? " --dropout 0.3" : "");
@@ -232,7 +227,6 @@ static void a_learner_can_begin_at_any_step(void **state)
 /* The state is of the text before; at the beginning of an epoch there is none. */
 static void a_language_model_begins_each_epoch_anew(void **state)
 {
-    (void)state;
     bench b;
     bench_open(&b, tasks[1]);
     learner *l = bench_learner(&b, 0, 2, 2);
@@ -247,7 +241,6 @@ static void a_language_model_begins_each_epoch_anew(void **state)
 /* Without a step of the optimiser it is of no account where the text is cut. */
 static void a_language_model_reads_on(void **state)
 {
-    (void)state;
     bench b, coarse;
     double fine_loss = 0, coarse_loss = 0;
     bench_open(&b, "lm --data @/texts --layers 2 --hidden 8 --bptt 5 --init 0.5");
@@ -265,7 +258,6 @@ static void a_language_model_reads_on(void **state)
 /* But for words, which are read from their beginning to their end. */
 static void each_epoch_has_an_order_of_its_own(void **state)
 {
-    (void)state;
     static const char *const shuffled[] = {
         "image --data @",
         "asr --data @/speech/manifest.json --test @/speech/manifest.json --features rate=8000,bins=8 --hidden 6",
@@ -302,7 +294,6 @@ static void check_variation(const char *words, size_t batch, int varies)
 
 static void each_epoch_varies_its_items(void **state)
 {
-    (void)state;
     check_variation("image --data @ --limit-train 6", 6, 0);
     check_variation("image --data @ --limit-train 6 --crop 2", 6, 1);
     check_variation("image --data @ --limit-train 6 --flip", 6, 1);
@@ -315,7 +306,6 @@ static void each_epoch_varies_its_items(void **state)
 /* All letters as likely, and the same transcript: the more frames, the higher the loss. */
 static void speech_begins_with_the_shortest(void **state)
 {
-    (void)state;
     bench b;
     char manifest[1024] = "", line[64];
     for (unsigned i = 0; i < UTTERANCES; i++) {
@@ -338,7 +328,6 @@ static void speech_begins_with_the_shortest(void **state)
 
 static void all_begin_with_the_same_weights(void **state)
 {
-    (void)state;
     for (size_t t = 0; t < TASKS; t++) {
         bench b;
         bench_open(&b, tasks[t]);
@@ -382,7 +371,6 @@ static void check_parts(learner *l, task_split split, size_t count)
  * out, and none of those is the damaged one. */
 static void the_parts_of_an_evaluation_are_the_whole(void **state)
 {
-    (void)state;
     static const size_t counts[TASKS][2] = {{10, TEST_IMAGES},        {18 * 4, 14 * 4},
                                             {UTTERANCES, UTTERANCES}, {UTTERANCES * FRAMES, UTTERANCES * FRAMES},
                                             {UTTERANCES, UTTERANCES}, {4, 4}, /* one of five photos is damaged */
@@ -427,7 +415,6 @@ static void alter(const char *name)
 /* As many, with the same names, labels, transcripts and sizes of files. The text says all itself. */
 static void other_values_are_other_data(void **state)
 {
-    (void)state;
     char identity[TASKS][128], content[TASKS][32], other_identity[128], other[32];
     for (size_t t = 0; t < TASKS; t++) look_at_data(tasks[t], identity[t], content[t]);
     write_split("train", IMAGES, 9);
@@ -448,7 +435,6 @@ static int stop_at_once(void)
 
 static void an_evaluation_heeds_the_wish_to_stop(void **state)
 {
-    (void)state;
     for (size_t t = 0; t < TASKS; t++) {
         bench b;
         bench_open(&b, tasks[t]);
@@ -475,7 +461,6 @@ static double loss_without_dropout(const char *words)
 /* A run with evaluations has the bits of one without. */
 static void an_evaluation_leaves_training_alone(void **state)
 {
-    (void)state;
     for (size_t t = 0; t < TASKS; t++) {
         char words[512];
         bench b;

@@ -62,7 +62,6 @@ static void check_model(const char *words)
 
 static void a_predictor_says_what_a_test_said(void **state)
 {
-    (void)state;
     check_model("image --data @/photos --image-size 12");
     check_model("image --data @/photos --image-size 20 --model resnet20 --resized-crop");
 }

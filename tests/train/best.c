@@ -115,7 +115,6 @@ static void without_a_validation_set_nothing_is_chosen(void **state)
 
 static void without_a_folder_the_last_weights_are_tested(void **state)
 {
-    (void)state;
     show s = {.run.toy = {.validated = true, .extra = BEST_IS_4}};
     play_well(&s, RANKS, NULL, "--steps 10");
     assert_tested_with(&s, 2);
@@ -206,7 +205,6 @@ static void assert_best(const task_metric *metrics, size_t count, const double f
 
 static void the_first_metric_decides_and_then_the_loss(void **state)
 {
-    (void)state;
     static const double peak[][2] = {{0.5, 3}, {0.75, 4}, {0.625, 1}}, tied[][2] = {{0.5, 3}, {0.5, 2}, {0.5, 2}},
                         no_number[][2] = {{NAN, 1}, {0.5, 9}, {NAN, 0}};
     assert_best(rising, 3, peak, 2);
@@ -219,7 +217,6 @@ static void the_first_metric_decides_and_then_the_loss(void **state)
 
 static void a_best_that_cannot_be_is_refused(void **state)
 {
-    (void)state;
     tw_state *file;
     best_checkpoint best = {.step = 9, .score = {.loss = 1, .count = 2}}, read;
     assert_ok(tw_state_create(&file));

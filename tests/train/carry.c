@@ -137,7 +137,6 @@ static double sum_of_squares(const float *values, size_t count)
 /* After a round all have theta, and each has held back something of its own. */
 static void test_who_stays_has_what_it_had_and_who_comes_has_the_donors(void **state)
 {
-    (void)state;
     story s = {.steps = {PERIOD, PERIOD}, .behind = {0, 0, 1}, .donor = 1, .size = NEW};
     tell_story(&s, "local:every=4,exchange=topk,density=0.1");
     for (int r = 0; r < OLD; r++) {
@@ -162,7 +161,6 @@ static void test_who_stays_has_what_it_had_and_who_comes_has_the_donors(void **s
 /* One noticed after a step that somebody was lost, the other after three. */
 static void test_steps_that_no_round_had_are_in_the_first(void **state)
 {
-    (void)state;
     story s = {.steps = {1, 3}, .behind = {0, 0, 1}, .size = NEW};
     tell_story(&s, "local:every=4");
     const float *one = s.before[0].weights, *two = s.before[1].weights, *now = s.after[0].weights;
@@ -184,7 +182,6 @@ static void test_steps_that_no_round_had_are_in_the_first(void **state)
 /* What it gave to the round that it lacks is in there: it gives its steps no second time. */
 static void test_who_lacks_a_round_gives_nothing_twice(void **state)
 {
-    (void)state;
     story s = {.steps = {3, 1}, .behind = {0, 1}, .size = OLD};
     tell_story(&s, "local:every=4");
     const possession *one = &s.before[0];
@@ -197,7 +194,6 @@ static void test_who_lacks_a_round_gives_nothing_twice(void **state)
 /* A gossip that was cut off: those that had weights of their own begin with the mean of them. */
 static void test_a_gossip_goes_on_with_the_mean(void **state)
 {
-    (void)state;
     story s = {.steps = {2, 2}, .behind = {0, 0, 1}, .size = NEW};
     tell_story(&s, "dpsgd");
     const possession *one = &s.before[0], *two = &s.before[1];
@@ -237,7 +233,6 @@ static tw_status deceive(crew_member *self)
 
 static void test_what_cannot_be_is_refused(void **state)
 {
-    (void)state;
     static const struct {
         int64_t dtype;
         uint64_t dims, shape[TW_MAX_DIMS];

@@ -12,7 +12,6 @@ static void the_tensors_of_resnet50_are_its_models(void **state)
     codec_source source = {0};
     model *m;
     size_t count;
-    (void)state;
     assert_ok(codec_source_resnet50(&source));
     assert_ok(model_create("resnet50", &shape, &m));
     const tw_tensor *tensors = model_tensors(m, &count);
@@ -40,7 +39,6 @@ static void assert_shape(size_t count, size_t rows, size_t columns)
 
 static void a_flat_table_is_nearly_square_where_it_can_be(void **state)
 {
-    (void)state;
     assert_shape(1, 1, 1);
     assert_shape(36, 6, 6);
     assert_shape(20000, 160, 125);
@@ -52,7 +50,6 @@ static void a_flat_table_is_nearly_square_where_it_can_be(void **state)
 
 static void a_flat_table_in_pieces_has_every_element(void **state)
 {
-    (void)state;
     codec_source source = {0};
     assert_ok(codec_source_flat(1003, 4, &source));
     assert_int_equal(source.count, 4);
@@ -63,7 +60,6 @@ static void a_flat_table_in_pieces_has_every_element(void **state)
 
 static void made_up_steps_differ_and_return(void **state)
 {
-    (void)state;
     float first[100], other[100];
     codec_source source = {0};
     assert_ok(codec_source_flat(100, 1, &source));

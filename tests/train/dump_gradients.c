@@ -17,7 +17,6 @@ static void assert_steps(const char *text, uint64_t done, uint64_t steps, const 
 
 static void lists(void **state)
 {
-    (void)state;
     assert_steps("7", 0, 10, "7 ");
     assert_steps("1,10", 0, 10, "1 10 ");
     assert_steps("2-4,4-5,9", 0, 10, "2 3 4 5 9 ");
@@ -26,7 +25,6 @@ static void lists(void **state)
 
 static void the_default_is_eight_after_the_middle_of_what_remains(void **state)
 {
-    (void)state;
     assert_steps(NULL, 0, 100, "51 52 53 54 55 56 57 58 ");
     assert_steps(NULL, 0, 10, "6 7 8 9 10 ");
     assert_steps(NULL, 0, 1, "1 ");
@@ -36,7 +34,6 @@ static void the_default_is_eight_after_the_middle_of_what_remains(void **state)
 
 static void what_is_no_list_is_refused(void **state)
 {
-    (void)state;
     static const char *const bad[] = {"", "x", "3x", "3,", ",3", "3-", "-3", "3--4", " 3", "4-3", "0", "0-3"};
     gradient_dump c;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -48,7 +45,6 @@ static void what_is_no_list_is_refused(void **state)
 
 static void too_many_ranges_are_refused(void **state)
 {
-    (void)state;
     char text[4 * DUMP_RANGES + 4] = "1";
     for (size_t i = 1; i < DUMP_RANGES; i++) strcat(text, ",1");
     gradient_dump c;

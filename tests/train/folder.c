@@ -233,7 +233,6 @@ static void a_persons_folder_stays(void **state)
 
 static void unwritable_is_named(void **state)
 {
-    (void)state;
     char partial[FOLDER_PATH];
     assert_fails(folder_begin("/dev/null", 1, partial), TW_ERROR_IO, "/dev/null");
     assert_fails(folder_make("/proc/nothing"), TW_ERROR_IO, "/proc/nothing");
@@ -258,7 +257,6 @@ static void a_run_killed_while_it_replaces_loses_nothing(void **state)
 static void a_name_without_room_for_checkpoints_is_refused(void **state)
 {
     char out[FOLDER_PATH] = "";
-    (void)state;
     while (strlen(out) < FOLDER_PATH - 300) strcat(out, "thinwire/");
     assert_fails(folder_open(out), TW_ERROR_ARGUMENT, "too long");
     assert_int_not_equal(access("thinwire", F_OK), 0);

@@ -201,7 +201,6 @@ static void a_ratio_that_was_not_reached(void **state)
 /* First: a child of a process that has listened for signals does not hear any. */
 static void a_signal_while_data_are_read_ends_it_at_once(void **state)
 {
-    (void)state;
     task_ops ops = toy_task;
     ops.load = hear_while_loading;
     assert_int_equal(launch_apart(&ops, NULL, "--workers 2 --transport threads"), EXIT_INTERRUPTED);

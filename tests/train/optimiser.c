@@ -36,7 +36,6 @@ static void check(optimiser_settings settings)
 
 static void every_form_follows_its_recursion(void **state)
 {
-    (void)state;
     for (int directed = 0; directed < 2; directed++)
         for (int nesterov = 0; nesterov < 2; nesterov++)
             for (int decayed = 0; decayed < 2; decayed++)
@@ -92,13 +91,11 @@ static void check_memory(optimiser_settings settings)
 
 static void buffers_are_all_it_remembers(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < KINDS; i++) check_memory(kinds[i]);
 }
 
 static void buffers_are_tables_of_tensors(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < KINDS; i++) {
         optimiser *o;
         optimiser_buffer buffers[OPTIMISER_BUFFERS];
@@ -147,7 +144,6 @@ static void check_foresight(optimiser_settings settings, size_t steps)
 
 static void what_is_foreseen_comes_with_steady_gradients(void **state)
 {
-    (void)state;
     check_foresight((optimiser_settings){.momentum = 0.75f}, 3);
     check_foresight((optimiser_settings){.momentum = 0.9f, .kind = OPTIMISER_ADAM, .beta2 = 0.999f}, 3);
     check_foresight((optimiser_settings){.momentum = 0.8f, .kind = OPTIMISER_ADAMW, .beta2 = 0.95f}, 4);
@@ -160,7 +156,6 @@ static void without_momentum_nothing_is_foreseen(void **state)
 {
     float w[2] = {1, 1}, later[2];
     optimiser *o;
-    (void)state;
     assert_ok(optimiser_create(&(optimiser_settings){0}, tensors, 2, &o));
     optimiser_step(o, 0.25f, gradients[0], w);
     optimiser_foresee(o, 0.25f, 3, 0, 2, w, later);
@@ -174,7 +169,6 @@ static void muon_needs_a_matrix(void **state)
     const tw_tensor none[] = {{"fc.weight", 2, {4, 4}}, {"conv.weight", 4, {2, 2, 3, 3}}};
     const optimiser_settings settings = {.momentum = 0.95F, .kind = OPTIMISER_MUON};
     optimiser *o;
-    (void)state;
     assert_int_equal(optimiser_create(&settings, none, 2, &o), TW_ERROR_ARGUMENT);
     assert_non_null(strstr(tw_last_error(), "--optimizer adamw"));
 }
@@ -200,7 +194,6 @@ static void check_proposal(optimiser_settings settings)
 
 static void a_proposal_is_the_step_not_taken(void **state)
 {
-    (void)state;
     for (int directed = 0; directed < 2; directed++)
         for (int nesterov = 0; nesterov < 2; nesterov++)
             check_proposal((optimiser_settings){0.7f, nesterov, 0.1f, directed});
@@ -224,7 +217,6 @@ static double expected_adam(const optimiser_settings *s, double decay, double ra
 
 static void adam_follows_the_papers(void **state)
 {
-    (void)state;
     for (optimiser_kind kind = OPTIMISER_ADAM; kind <= OPTIMISER_ADAMW; kind++)
         for (int decayed = 0; decayed < 2; decayed++)
             for (int slow = 0; slow < 2; slow++) {
@@ -246,7 +238,6 @@ static void adam_follows_the_papers(void **state)
 /* It shows beside gradients as small as it is. */
 static void epsilon_is_the_published_one(void **state)
 {
-    (void)state;
     const float w[2] = {1, 1};
     float steps[2] = {0, -3e-8f}; /* the first decays, too */
     optimiser *o;
@@ -306,7 +297,6 @@ static void check_orthogonal(size_t rows, size_t columns)
 
 static void muon_makes_singular_values_one(void **state)
 {
-    (void)state;
     check_orthogonal(8, 8);
     check_orthogonal(5, 19);
     check_orthogonal(19, 5);
@@ -326,7 +316,6 @@ static void muon_takes_matrices_between_layers(void **state)
     const double one = 0.2 * sqrt(4) * polished(1) / 2; /* of four alike */
     float w[12] = {0}, first[12];
     optimiser *o;
-    (void)state;
     for (int i = 0; i < 12; i++) first[i] = 1e3f;
     assert_ok(optimiser_create(&settings, table, 5, &o));
     assert_ok(optimiser_step(o, 0.5f, first, w));
@@ -344,7 +333,6 @@ static void muon_follows_its_recursion(void **state)
     float w[2] = {1, -2};
     double expected[2] = {1, -2}, mean[2] = {0, 0};
     optimiser *o;
-    (void)state;
     assert_ok(optimiser_create(&settings, &table, 1, &o));
     for (size_t t = 0; t < sizeof steps / sizeof *steps; t++) {
         double x[2];
@@ -371,7 +359,6 @@ static void what_does_not_go_together_is_refused(void **state)
 {
     static const optimiser_settings adam = {.momentum = 0.9f, .kind = OPTIMISER_ADAM, .beta2 = 0.999f};
     optimiser_settings s = adam;
-    (void)state;
     assert_ok(optimiser_check(&s, "topk:density=0.01"));
     s.directed = 1;
     assert_fails(optimiser_check(&s, "dgc:density=0.01"), TW_ERROR_ARGUMENT, "--optimizer adam: scheme dgc ");

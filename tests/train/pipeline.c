@@ -199,7 +199,6 @@ static void run_chain(const char *cut, size_t stages, const size_t *ends, double
 
 static void test_each_weight_follows_from_its_staleness(void **state)
 {
-    (void)state;
     run_chain("5", 1, (size_t[]){5}, 0);
     run_chain("2+3", 2, (size_t[]){2, 5}, 0);
     run_chain("1+2+2", 3, (size_t[]){1, 3, 5}, 0.5);
@@ -246,7 +245,6 @@ static void test_the_cut_is_the_best_of_all(void **state)
 {
     static pipeline_machine machines[4];
     size_t elements[9], ends[4], impossible = 0;
-    (void)state;
     for (uint64_t trial = 0; trial < 300; trial++) {
         pipeline_problem p = {4 + trial % 6, 1 + trial % 4, machines, elements, 1 + trial % 2};
         for (size_t u = 0; u < p.units; u++) elements[u] = (size_t)draw(trial, u);
@@ -269,7 +267,6 @@ static void test_the_cut_is_the_best_of_all(void **state)
 
 static void test_halves_are_nearest(void **state)
 {
-    (void)state;
     assert_int_equal(stage_half(70000.0f), 0x7bff);
     assert_int_equal(stage_half(-1e9f), 0xfbff);
     assert_int_equal(stage_half(INFINITY), 0x7c00);

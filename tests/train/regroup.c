@@ -316,7 +316,6 @@ static void go_on_without(const char *sync, int size)
 
 static void of_lost_workers_only_theirs_is_dropped(void **state)
 {
-    (void)state;
     static const char *const syncs[] = {"dgc:density=0.05,momentum=0.5", "sdagc", "sign:exchange=scatter"};
     for (size_t i = 0; i < sizeof syncs / sizeof *syncs; i++)
         for (int size = 1; size <= 4; size *= 2) go_on_without(syncs[i], size);

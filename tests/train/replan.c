@@ -20,7 +20,6 @@ static void test_changes_in_words(void **state)
                                         "5  b", "5 bf16 6", "5 a; 5 b", "6 a; 5 b", "5 a;; 6 b", "5 bf16;7"};
     char longest[CHANGES_SPEC + 8] = "5 ";
     run_changes changes;
-    (void)state;
     assert_ok(changes_read(NULL, &changes));
     assert_int_equal(changes.count, 0);
     assert_ok(changes_read("5 diloco:every=20; 18446744073709551615 bf16", &changes));
@@ -87,7 +86,6 @@ static tw_status walk_path(crew_member *self)
 
 static void test_nothing_of_a_gradient_is_lost(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof paths / sizeof *paths; k++) {
         const path *p = &paths[k];
         const uint64_t steps = p->steps[0] + p->steps[1] + p->steps[2] + p->steps[3];
@@ -145,7 +143,6 @@ static tw_status skip_after_change(crew_member *self)
 static void test_nothing_is_paid_twice(void **state)
 {
     static const char *const specs[] = {"topk:density=0.3,min_elements=1,min_sent=1,leftovers=fp32", "allreduce"};
-    (void)state;
     for (size_t k = 0; k < 2; k++) {
         toy_run r = {.toy.gradient = sick_gradient};
         toy_play(&r, RANKS, skip_after_change, (void *)(uintptr_t)specs[k], NULL,
@@ -191,7 +188,6 @@ static tw_status leave_local_steps(crew_member *self)
 
 static void test_moments_become_their_mean(void **state)
 {
-    (void)state;
     moments m;
     toy_run r = {0};
     toy_play(&r, RANKS, leave_local_steps, &m, NULL, "--sync local:every=4 --optimizer adam");
@@ -219,7 +215,6 @@ static void test_what_cannot_be_left(void **state)
                                            {"allreduce", "sparseloco", "holds back"},
                                            {"local", "adpsgd-random", "at a step of its own"},
                                            {"allreduce", "nothing", "nothing"}};
-    (void)state;
     for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
         char words[64];
         toy_run r = {0};
@@ -247,7 +242,6 @@ static void test_a_record_is_repeated(void **state)
     static const path by_hand = {{"powersgd:rank=1,min_elements=1", "bf16", "local:every=2"}, {5, 6, 9}};
     static char record[] = "5 bf16; 11 local:every=2";
     toy_run hand = {0}, run = {0};
-    (void)state;
     toy_play(&hand, RANKS, walk_path, (void *)(uintptr_t)&by_hand, NULL,
              "--sync powersgd:rank=1,min_elements=1 --steps 20");
     crew_must_succeed(hand.crew, RANKS);
@@ -379,7 +373,6 @@ static void test_it_goes_on_by_what_suits_the_line(void **state)
 {
     journey j = {.noise = 0.4};
     toy_run hand = {.toy.before = no_step};
-    (void)state;
     go(&j, NULL);
     assert_int_equal(j.changes.count, 2);
     assert_string_equal(j.changes.all[0].spec, SLOW_SPEC);
@@ -397,7 +390,6 @@ static void test_what_cannot_be_written_down_is_not_done(void **state)
 {
     static char nowhere[] = "/dev/null/run";
     journey j = {.noise = 0};
-    (void)state;
     go(&j, nowhere);
     assert_int_equal(j.calls, 1);
     assert_int_equal(j.changes.count, 0);

@@ -33,7 +33,6 @@ static tw_status inherit(line *l)
 static void what_nobody_gives_is_as_it_was(void **state)
 {
     line l;
-    (void)state;
     write_past("task: image\nlr: 0.25\nbatch: 4\nsteps: 7\nsync: dgc\nout: elsewhere\ntransport: mpi\nworkers: 3\n");
     LINE(&l, "image", "--lr", "0.5");
     assert_ok(inherit(&l));
@@ -47,7 +46,6 @@ static void what_nobody_gives_is_as_it_was(void **state)
 static void one_length_replaces_the_other(void **state)
 {
     line l;
-    (void)state;
     write_past("epochs: 5\nsteps: 7\n");
     LINE(&l, "image", "--epochs", "2");
     assert_ok(inherit(&l));
@@ -62,7 +60,6 @@ static void one_length_replaces_the_other(void **state)
 static void what_binds_is_refused_with_both_values(void **state)
 {
     line l;
-    (void)state;
     write_past("batch: 4\nsync: dgc\n");
     LINE(&l, "image", "--batch", "8");
     assert_fails(inherit(&l), TW_ERROR_ARGUMENT, "--batch 8: the run in");
@@ -80,7 +77,6 @@ static void what_binds_is_refused_with_both_values(void **state)
 static void a_spec_means_what_it_meant(void **state)
 {
     line l;
-    (void)state;
     write_past("sync: dgc\nsync-in-full: dgc:density=0.5\n");
     LINE(&l, "image");
     assert_ok(inherit(&l));
@@ -99,7 +95,6 @@ static void a_spec_means_what_it_meant(void **state)
 static void the_task_is_found(void **state)
 {
     const task_ops *ops = NULL;
-    (void)state;
     write_past("lr: 1\ntask: \"lm\"\n");
     assert_ok(resume_task(in_folder("run"), &ops));
     assert_string_equal(ops->name, "lm");

@@ -58,7 +58,6 @@ static void check_looks(const show *s, int workers, const look_expected *expecte
 
 static void epochs_and_the_run_end_with_an_evaluation(void **state)
 {
-    (void)state;
     static const look_expected test_only[] = {{4, TASK_TEST}, {8, TASK_TEST}, {10, TASK_TEST}};
     static const look_expected both[] = {
         {4, TASK_VALIDATION}, {8, TASK_VALIDATION}, {10, TASK_VALIDATION}, {10, TASK_TEST}};
@@ -75,7 +74,6 @@ static void epochs_and_the_run_end_with_an_evaluation(void **state)
 /* The rate falls to an eighth after each epoch that did not lower the loss: here the second. */
 static void a_plateau_is_told_each_epochs_loss(void **state)
 {
-    (void)state;
     static const float rates[] = {1, 1, 0.125f, 0.125f};
     show s = {.run.toy = {.validated = true, .apart = 1, .extra = {[4] = 3, [8] = 4, [12] = 2, [16] = 2}}};
     play_well(&s, RANKS, NULL, "--steps 16 --schedule plateau:0.125");
@@ -347,7 +345,6 @@ static void a_summary_tells_the_test_set_from_the_validation_set(void **state)
 /* Alone at the end of the first epoch; with everybody, and of the consensus, at the end. */
 static void with_gossip_rank_0_looks_alone_until_the_end(void **state)
 {
-    (void)state;
     show s = {.run.toy.validated = true};
     play_well(&s, RANKS, NULL, "--sync dpsgd");
     const toy_log *first = &s.run.toy.log[0], *second = &s.run.toy.log[1];
@@ -368,7 +365,6 @@ static void with_gossip_rank_0_looks_alone_until_the_end(void **state)
  * own last step. */
 static void with_gossip_a_step_is_read_computed_and_added(void **state)
 {
-    (void)state;
     show s = {0};
     play_well(&s, RANKS, NULL, "--sync adpsgd-d1 --lr 0.5");
     float at[RANKS] = {toy_start(0), toy_start(0)};
@@ -385,7 +381,6 @@ static void with_gossip_a_step_is_read_computed_and_added(void **state)
 
 static void a_plateau_has_no_shared_loss_with_gossip(void **state)
 {
-    (void)state;
     show s = {0};
     play(&s, RANKS, NULL, "--sync dpsgd --schedule plateau:0.5");
     assert_int_equal(s.run.crew[1].status, TW_ERROR_ARGUMENT);

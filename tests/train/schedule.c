@@ -19,14 +19,12 @@ static void assert_rate(const schedule *s, uint64_t step, double rate)
 
 static void constant_stays(void **state)
 {
-    (void)state;
     schedule s = parse("constant", 0);
     for (uint64_t t = 0; t < 100; t++) assert_rate(&s, t, 0.5);
 }
 
 static void warmup_rises_linearly_and_ends_at_the_rate(void **state)
 {
-    (void)state;
     const char *const forms[] = {"constant", "cosine", "step"};
     for (int form = 0; form < 3; form++) {
         schedule s = parse(forms[form], 20);
@@ -37,7 +35,6 @@ static void warmup_rises_linearly_and_ends_at_the_rate(void **state)
 
 static void cosine_passes_its_known_points(void **state)
 {
-    (void)state;
     schedule s = parse("cosine", 20);
     assert_rate(&s, 20, 0.5);
     assert_rate(&s, 40, 0.5 * 0.5 * (1 + sqrt(0.5)));
@@ -49,7 +46,6 @@ static void cosine_passes_its_known_points(void **state)
 
 static void step_falls_at_fractions_and_epochs(void **state)
 {
-    (void)state;
     schedule s = parse("step", 0);
     assert_rate(&s, 49, 0.5);
     assert_rate(&s, 50, 0.05);
@@ -66,7 +62,6 @@ static void step_falls_at_fractions_and_epochs(void **state)
 /* Zaremba's small network: full rate for four epochs, half of the one before in each later one. */
 static void decay_multiplies_at_the_end_of_epochs(void **state)
 {
-    (void)state;
     schedule s = parse("decay:0.5,4", 0);
     double rate = 0.5;
     for (uint64_t t = 0; t < 100; t++) {
@@ -79,7 +74,6 @@ static void decay_multiplies_at_the_end_of_epochs(void **state)
 
 static void a_plateau_falls_only_where_nothing_was_gained(void **state)
 {
-    (void)state;
     const double losses[] = {5, 4, 4.5, 3, 3, 2, NAN};
     const double rates[] = {0.5, 0.5, 0.125, 0.125, 0.03125, 0.03125, 0.0078125};
     schedule s = parse("plateau:0.25", 0);
@@ -92,7 +86,6 @@ static void a_plateau_falls_only_where_nothing_was_gained(void **state)
 
 static void isqrt_falls_from_the_end_of_its_warm_up(void **state)
 {
-    (void)state;
     schedule own = parse("isqrt", 8), share = parse("isqrt:0.08", 3);
     assert_rate(&own, 3, 0.25);
     assert_rate(&own, 7, 0.5);
@@ -104,7 +97,6 @@ static void isqrt_falls_from_the_end_of_its_warm_up(void **state)
 
 static void bad_texts_are_refused_by_name(void **state)
 {
-    (void)state;
     const char *const bad[] = {"linear",        "",
                                "stepwise",      "step:",
                                "step:0.5,",     "decay:0.5",

@@ -27,7 +27,6 @@ static const option_row *sync_row(void)
 
 static void what_is_left_out_is_written_out(void **state)
 {
-    (void)state;
     assert_in_full("dgc", ",momentum=0.90000000000000002,");
     assert_in_full("dgc:momentum=5e-1", ",momentum=0.5,");
     assert_in_full("dgc:values=fp16,density=1e-2", "dgc:density=0.01,");
@@ -40,7 +39,6 @@ static void what_is_left_out_is_written_out(void **state)
 static void specs_are_the_same_where_they_mean_the_same(void **state)
 {
     const option_row *row = sync_row();
-    (void)state;
     assert_true(options_same(row, "dgc", "dgc:density=0.0400"));
     assert_true(options_same(row, "dgc-bold", "dgc-bold:density=1e-3"));
     assert_true(options_same(row, "dgc:density=4e-2,momentum=0.9", "dgc:momentum=.90"));
@@ -55,7 +53,6 @@ static void specs_are_the_same_where_they_mean_the_same(void **state)
 
 static void a_spec_sets_what_stands_in_it(void **state)
 {
-    (void)state;
     assert_true(scheme_sets("dgc:density=0.1,momentum=0", "momentum"));
     assert_false(scheme_sets("dgc:density=0.1", "momentum"));
     assert_false(scheme_sets("dgc:momentums=1", "momentum"));
@@ -70,7 +67,6 @@ static void a_spec_sets_what_stands_in_it(void **state)
 
 static void numbers_are_those_of_the_scheme(void **state)
 {
-    (void)state;
     assert_true(scheme_number("dgc-bold", "warmup_steps") == 400);
     assert_true(scheme_number("dgc:warmup_steps=7", "warmup_steps") == 7);
     assert_true(isnan(scheme_number("allreduce", "warmup_steps")));
@@ -97,7 +93,6 @@ static void signs_are_given_where_the_map_says_so(void **state)
                                                .option_count = 1,
                                                .options = map,
                                                .next = no_rounds};
-    (void)state;
     assert_ok(tw_scheme_register(&globe));
     assert_false(scheme_gives_signs("globe"));
     assert_false(scheme_gives_signs("globe:map=sig"));
@@ -109,7 +104,6 @@ static void signs_are_given_where_the_map_says_so(void **state)
 
 static void what_sends_everything_alike_is_exact(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < tw_schemes_count(); i++) {
         const char *name = tw_schemes_name(i);
         int exact = strcmp(name, "allreduce") == 0 || strcmp(name, "fp16") == 0 || strcmp(name, "bf16") == 0;

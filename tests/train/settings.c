@@ -38,7 +38,6 @@ static void as_many_options_as_there_is_room_for_bind_a_run(void **state)
     task_ops ops;
     options set;
     train_settings settings = {0};
-    (void)state;
     make_task(&ops, own, rows, names);
     assert_ok(settings_page(&ops, &page));
     assert_ok(options_parse(&page.page, 1, (char *[]){"many"}, &settings, &set));
@@ -57,7 +56,6 @@ static void one_more_is_refused(void **state)
     static char names[OPTIONS_MOST + 1][NAME];
     static train_page page;
     task_ops ops;
-    (void)state;
     make_task(&ops, OPTIONS_MOST - shared_rows() + 1, rows, names);
     assert_fails(settings_page(&ops, &page), TW_ERROR_ARGUMENT, "at most 96 rows");
 }
@@ -80,7 +78,6 @@ static int is_excepted(const option_row *row)
 static void every_tasks_paths_are_known_as_such(void **state)
 {
     static train_page page;
-    (void)state;
     for (size_t i = 0; task_at(i); i++) {
         assert_ok(settings_page(task_at(i), &page));
         for (size_t k = 0; k < page.page.count; k++) {
@@ -123,7 +120,6 @@ static void a_file_is_on_the_disk_before_it_takes_its_place(void **state)
 /* By the name that a person gave, and not by that of the file beside it. */
 static void a_file_that_cannot_be_written_is_named(void **state)
 {
-    (void)state;
     assert_fails(whole_file_write("/nonexistent/file", write_word, (char *)"word"), TW_ERROR_IO,
                  "/nonexistent/file could not be written: No such file or directory");
 }

@@ -45,7 +45,6 @@ static tw_status spread(crew_member *self)
 
 static void all_begin_with_rank_0s_weights_and_moments(void **state)
 {
-    (void)state;
     toy_run r = {0};
     spread_state seen[RANKS] = {0};
     run(&r, spread, seen, "--optimizer adam");
@@ -74,7 +73,6 @@ static tw_status judge(crew_member *self)
 /* After step 2 worker r has a statistic of 10 r + 2: the mean over four is 17. */
 static void evaluation_is_with_the_mean_of_all_statistics(void **state)
 {
-    (void)state;
     toy_run r = {0};
     judgement seen[RANKS];
     run(&r, judge, seen, "");
@@ -87,7 +85,6 @@ static void evaluation_is_with_the_mean_of_all_statistics(void **state)
 
 static void every_item_is_evaluated_once(void **state)
 {
-    (void)state;
     toy_run r = {.toy = {.loss = {1, NAN, 4}, .extra = {[3] = 0.5f}}};
     judgement seen[RANKS];
     run(&r, judge, seen, "");
@@ -117,7 +114,6 @@ static tw_status judge_at_six(crew_member *self)
 /* An epoch has four steps: the loss over its training data begins anew with the fifth. */
 static void the_training_loss_is_that_of_the_epoch(void **state)
 {
-    (void)state;
     toy_run r = {.toy = {.loss = {100, 100, 100, 100, 3, 5}}};
     judgement seen[RANKS];
     run(&r, judge_at_six, seen, "");
@@ -147,7 +143,6 @@ static tw_status keep_books(crew_member *self)
 /* scalecom's leader sends and receives other amounts than the rest, and not everybody has led twice. */
 static void a_runs_bytes_are_those_the_transport_counted(void **state)
 {
-    (void)state;
     toy_run r = {0};
     books seen[RANKS] = {0};
     run(&r, keep_books, seen, "--sync scalecom:min_elements=1,min_sent=1,warmup_steps=0,rate=4");
@@ -204,7 +199,6 @@ static tw_status add_up(crew_member *self)
 
 static void what_a_learner_adds_up_is_traffic(void **state)
 {
-    (void)state;
     toy_run r = {0};
     addition seen[RANKS] = {0};
     double sent = 0, received = 0;
@@ -228,7 +222,6 @@ static tw_status nothing_to_add_up_with(crew_member *self)
 
 static void a_gossips_learner_is_alone(void **state)
 {
-    (void)state;
     toy_run r = {0};
     int alone[RANKS] = {0};
     run(&r, nothing_to_add_up_with, alone, "--sync adpsgd-random");
@@ -251,7 +244,6 @@ static tw_status keep_books_of_two_gossips(crew_member *self)
 /* A ring of four: each sends its weights to two neighbours, and has to go to the mean twice. */
 static void a_gossip_that_was_left_is_counted_once(void **state)
 {
-    (void)state;
     toy_run r = {0};
     books seen[RANKS] = {0};
     run(&r, keep_books_of_two_gossips, seen, "--sync dpsgd");
@@ -275,7 +267,6 @@ static tw_status gather(crew_member *self)
 /* 1, 2, 3 and 4 times as much: 2.5 times. */
 static void a_summary_has_the_mean_over_the_workers(void **state)
 {
-    (void)state;
     toy_run r = {0};
     books seen[RANKS] = {0};
     run(&r, gather, seen, "");
@@ -311,7 +302,6 @@ static double power(total of)
 
 static void a_summary_says_what_was_counted(void **state)
 {
-    (void)state;
     toy_run r = {0};
     cJSON *summaries[RANKS] = {0};
     run(&r, sum_up, summaries, "--sync topk");
@@ -345,7 +335,6 @@ static tw_status take_eight(crew_member *self)
 /* What a pause takes counts as computing, but not as what a pass takes on this machine. */
 static void a_pause_is_taken_by_the_one_it_is_for(void **state)
 {
-    (void)state;
     toy_run r = {0};
     books seen[RANKS] = {0};
     run(&r, take_eight, seen, "--pause 2:3:0.3");
@@ -370,7 +359,6 @@ static tw_status hear_rank_2(crew_member *self)
 
 static void one_that_stops_is_heard_by_all(void **state)
 {
-    (void)state;
     toy_run r = {0};
     int heard[RANKS] = {0};
     run(&r, hear_rank_2, heard, "");
@@ -399,7 +387,6 @@ static tw_status stay_or_leave(crew_member *self)
 
 static void those_that_are_left_are_the_workers(void **state)
 {
-    (void)state;
     toy_run r = {0};
     left seen[RANKS] = {0};
     run(&r, stay_or_leave, seen, "--sync adpsgd-random:survive=on");

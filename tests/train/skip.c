@@ -45,7 +45,6 @@ static double walk(int first, int last, uint64_t spoilt, size_t element)
 
 static void nobody_takes_a_step_with_a_nan(void **state)
 {
-    (void)state;
     static const uint64_t spoilt = 1 << 1 | 1 << 2 | 1 << 5;
     toy_run r;
     run(&r, spoilt, "--sync allreduce --momentum 0.5 --warmup 4");
@@ -58,7 +57,6 @@ static void nobody_takes_a_step_with_a_nan(void **state)
 /* With a gossip the others take their step; the spoilt worker's counts as zero, and its momentum feels nothing. */
 static void with_gossip_it_is_the_spoilt_workers_step_alone(void **state)
 {
-    (void)state;
     static const uint64_t spoilt = 1 << 1 | 1 << 2 | 1 << 5;
     static const char *const specs[] = {"dpsgd", "adpsgd-random"};
     for (size_t s = 0; s < 2; s++) {
@@ -83,7 +81,6 @@ static tw_status count(crew_member *self)
 
 static void skipped_steps_are_counted(void **state)
 {
-    (void)state;
     static const struct {
         const char *words;
         double skipped[2];
@@ -108,7 +105,6 @@ static void skipped_steps_are_counted(void **state)
 
 static void ten_in_a_row_end_the_run(void **state)
 {
-    (void)state;
     static const char *const specs[] = {"allreduce", "dgc:min_elements=1,momentum=0.5"};
     for (size_t s = 0; s < 2; s++) {
         toy_run r;
@@ -125,7 +121,6 @@ static void ten_in_a_row_end_the_run(void **state)
 
 static void nine_in_a_row_do_not_even_twice(void **state)
 {
-    (void)state;
     toy_run r;
     run(&r, STRETCH(0, 9) | STRETCH(10, 9), "--steps 20 --sync allreduce");
     crew_must_succeed(r.crew, 2);
@@ -135,7 +130,6 @@ static void nine_in_a_row_do_not_even_twice(void **state)
 /* By itself a worker that gossips cannot end the run in good order: it says that it is lost. */
 static void with_gossip_a_worker_says_that_it_is_lost(void **state)
 {
-    (void)state;
     toy_run r;
     run(&r, STRETCH(2, 20), "--steps 30 --sync adpsgd-random:survive=off");
     crew_must_succeed(r.crew, 2);

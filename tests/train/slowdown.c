@@ -14,7 +14,6 @@ static slowdown parse(const char *slow, const char *pause, int rank)
 
 static void each_rank_takes_what_is_its_own(void **state)
 {
-    (void)state;
     const double factors[SIZE] = {1, 2.5, 1, 10};
     const size_t counts[SIZE] = {1, 0, 2, 0};
     for (int rank = 0; rank < SIZE; rank++) {
@@ -31,7 +30,6 @@ static void each_rank_takes_what_is_its_own(void **state)
 
 static void without_a_list_nobody_suffers(void **state)
 {
-    (void)state;
     slowdown h = parse(NULL, NULL, 0);
     assert_true(h.factor == 1);
     assert_int_equal(h.pause_count, 0);
@@ -39,7 +37,6 @@ static void without_a_list_nobody_suffers(void **state)
 
 static void a_step_takes_longer_by_factor_and_pauses(void **state)
 {
-    (void)state;
     slowdown h = parse("1:3", "1:5:4,1:7:1,1:5:0.5", 1);
     assert_true(slowdown_extra(&h, 4, 0.25) == 0.5);
     assert_true(slowdown_extra(&h, 5, 0.25) == 5);
@@ -50,7 +47,6 @@ static void a_step_takes_longer_by_factor_and_pauses(void **state)
 
 static void every_rank_refuses_the_same(void **state)
 {
-    (void)state;
     slowdown h;
     for (int rank = 0; rank < SIZE; rank++) {
         assert_fails(slowdown_parse("4:10", NULL, rank, SIZE, STEPS, &h), TW_ERROR_ARGUMENT, "0 to 3");

@@ -135,7 +135,6 @@ static void write_words(const rule *r, const way *by, char words[400])
 
 static void every_option_means_the_same_with_every_scheme(void **state)
 {
-    (void)state;
     for (size_t b = 0; b < WAYS; b++) {
         for (size_t k = 0; k < RULES; k++) {
             if (ways[b].course && rules[k].decay > 0) continue;
@@ -155,7 +154,6 @@ static void every_option_means_the_same_with_every_scheme(void **state)
 /* The arithmetic itself can tell the two ways to clip apart, and clips both. */
 static void clipping_the_mean_is_not_clipping_each(void **state)
 {
-    (void)state;
     double mean[TOY_PARAMETERS], each[TOY_PARAMETERS], free_of_it[TOY_PARAMETERS];
     walk(&rules[1], &ways[0], 2, mean);
     walk(&rules[1], &ways[2], 2, each);
@@ -198,7 +196,6 @@ static void check_moments(int workers, int decoupled, const char *more)
 
 static void adam_has_its_own_arithmetic(void **state)
 {
-    (void)state;
     for (int decoupled = 0; decoupled < 2; decoupled++)
         check_moments(2, decoupled, decoupled ? "--optimizer adamw" : "--optimizer adam");
 }
@@ -206,7 +203,6 @@ static void adam_has_its_own_arithmetic(void **state)
 /* The scheme has the moments, and takes their decays from the run. What it does not compress has those of the mean. */
 static void a_scheme_takes_steps_of_adam(void **state)
 {
-    (void)state;
     check_moments(1, 1,
                   "--optimizer adamw --sync dgc-adam:density=1,values=fp32,warmup_steps=0,nesterov=off,momentum=0.5");
     check_moments(2, 1, "--optimizer adamw --sync dgc-adam:dense=*,leftovers=fp32,nesterov=off,momentum=0.5");
@@ -218,7 +214,6 @@ static void a_scheme_takes_steps_of_adam(void **state)
 /* Of a scheme that sends all of its momentum and keeps none: the mean's, beside which weights decay by themselves. */
 static void signs_leave_a_decay_beside_them(void **state)
 {
-    (void)state;
     static const char *const optimisers[] = {"sgd", "adamw"};
     for (int workers = 1; workers <= TOY_RANKS; workers++)
         for (int k = 0; k < 2; k++) {
@@ -263,7 +258,6 @@ static tw_status note_rates(crew_member *self)
 /* sdagc follows the rate, and remembers which one its last gradient came with. */
 static void a_scheme_is_told_the_rate_of_each_step(void **state)
 {
-    (void)state;
     static const float expected[STEPS] = {0.5f, 1, 1.5f, 2, 0.2f, 0.2f, 0.2f, 0.2f};
     toy_run r = {0};
     float rates[STEPS];

@@ -13,7 +13,6 @@ static void assert_hex(const uint8_t *bytes, size_t size, const char *hex)
 
 static void version_record_is_the_known_one(void **state)
 {
-    (void)state;
     uint8_t record[TENSORBOARD_RECORD_MAX];
     assert_hex(record, tensorboard_version_record(1.5, record),
                "1800000000000000a37f4b22"
@@ -23,7 +22,6 @@ static void version_record_is_the_known_one(void **state)
 
 static void scalar_record_is_the_known_one(void **state)
 {
-    (void)state;
     uint8_t record[TENSORBOARD_RECORD_MAX];
     assert_hex(record, tensorboard_scalar_record(2.0, 7, "loss", 0.5f, record),
                "1a00000000000000129bd82d"
@@ -34,7 +32,6 @@ static void scalar_record_is_the_known_one(void **state)
 /* Step 300 takes two varint bytes, ac 02; the whole is one longer. */
 static void long_steps_are_varints(void **state)
 {
-    (void)state;
     uint8_t record[TENSORBOARD_RECORD_MAX];
     size_t size = tensorboard_scalar_record(2.0, 300, "loss", 0.5f, record);
     assert_int_equal(size, 8 + 4 + 27 + 4);
@@ -66,7 +63,6 @@ static void file_holds_the_records(void **state)
 
 static void missing_folder_is_named(void **state)
 {
-    (void)state;
     tensorboard *board;
     assert_fails(tensorboard_open("/nonexistent/run", &board), TW_ERROR_IO, "/nonexistent/run");
 }

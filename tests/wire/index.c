@@ -65,7 +65,6 @@ static size_t check_round_trip(const support *from)
 
 static void random_supports_survive(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {1, 2, 7, 8, 9, 63, 64, 65, 1000, 100000};
     static const double densities[] = {1, 0.9, 0.5, 0.3, 0.1, 0.01, 1e-3, 1e-4};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -79,7 +78,6 @@ static void random_supports_survive(void **state)
 
 static void clusters_survive(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         uint64_t random = seed;
         support from = support_create(1 << 20, 1 << 16);
@@ -94,7 +92,6 @@ static void clusters_survive(void **state)
 /* One or two elements at the edges; n up to 2^31; gaps that need every parameter up to 31. */
 static void edges_survive(void **state)
 {
-    (void)state;
     for (unsigned power = 0; power <= 31; power++) {
         size_t n = (size_t)1 << power, picks[4] = {0, n / 2, n - 1, n / 3};
         for (int i = 0; i < 4; i++) {
@@ -112,7 +109,6 @@ static void edges_survive(void **state)
 /* Two billion elements at a density of 1e-4, and one far outlier behind a dense cluster: a long run of zeros. */
 static void large_tensors_survive(void **state)
 {
-    (void)state;
     uint64_t random = 3;
     support from = support_create((size_t)1 << 31, 300000);
     for (size_t at = 0; at < from.n && from.k < 300000; at += 1 + random_word(&random) % 20000) support_add(&from, at);
@@ -134,7 +130,6 @@ static size_t naive_rice_bits(const support *from, unsigned r)
  * head that goes with a code. */
 static void the_cheapest_code_is_chosen(void **state)
 {
-    (void)state;
     size_t adaptive_taken = 0;
     for (uint64_t seed = 1; seed <= 400; seed++) {
         uint64_t random = seed;
@@ -166,7 +161,6 @@ static double information(const support *of)
 /* On uniform supports nothing can be shorter than log2 of their number, C(n, k). */
 static void uniform_supports_cost_what_they_hold(void **state)
 {
-    (void)state;
     static const double densities[] = {0.3, 1e-1, 5e-2, 2e-2, 1e-2, 5e-3, 2e-3, 1e-3, 5e-4, 2e-4, 1e-4};
     for (size_t i = 0; i < sizeof densities / sizeof *densities; i++) {
         support from = support_uniform(4000000, densities[i], 11);
@@ -232,7 +226,6 @@ static void check_line(const support *from)
  * whether that is worth its time. */
 static void clusters_cost_less(void **state)
 {
-    (void)state;
     static const struct {
         size_t k;
         double most; /* of log2 C(n, k), by the adaptive code */
@@ -250,7 +243,6 @@ static void clusters_cost_less(void **state)
 /* Indices whose adaptive code saves exactly as much as the line makes of it stay in the quick one. */
 static void what_is_even_stays_quick(void **state)
 {
-    (void)state;
     support from = support_create(1 << 16, 1000);
     for (size_t at = 0; from.k < 1000; at += 1 + (from.k % 250 == 249 ? 12000 : 3)) support_add(&from, at);
     size_t rice = index_bits(&from, TW_INDICES_RICE), adaptive = index_bits(&from, TW_INDICES_ADAPTIVE);
@@ -263,7 +255,6 @@ static void what_is_even_stays_quick(void **state)
 /* Sections stay below the bound of their own k and of every larger one, also where Rice coding is at its worst. */
 static void the_bound_holds(void **state)
 {
-    (void)state;
     uint64_t random = 5;
     for (int round = 0; round < 1500; round++) {
         size_t n = 1 + random_word(&random) % (round % 2 ? 64 : 100000), most = 1 + random_word(&random) % n;
@@ -289,7 +280,6 @@ static void the_bound_holds(void **state)
 /* A small tensor's few elements are not dwarfed by what describes them. */
 static void sections_have_little_overhead(void **state)
 {
-    (void)state;
     support from = support_create(9408, 9);
     for (size_t i = 0; i < 9; i++) support_add(&from, 700 + 1000 * i);
     size_t size = check_round_trip(&from), index_bytes = (index_bits(&from, TW_INDICES_AUTO) + 7) / 8;

@@ -60,7 +60,6 @@ static const tw_coding FP32_RICE = {TW_VALUES_FP32, TW_INDICES_RICE};
 
 static void writing_gives_the_known_bytes(void **state)
 {
-    (void)state;
     unsigned char packet[64];
     tw_packet_writer writer;
     tw_packet_begin(&writer, packet, sizeof packet, 7, 0);
@@ -97,7 +96,6 @@ static void writing_gives_the_known_bytes(void **state)
 
 static void reading_takes_the_known_bytes(void **state)
 {
-    (void)state;
     uint32_t index[8];
     float value[8];
     size_t k;
@@ -127,7 +125,6 @@ static void reading_takes_the_known_bytes(void **state)
 /* A section more or fewer than the table has, a tensor of another size, or more elements than agreed. */
 static void counts_are_checked(void **state)
 {
-    (void)state;
     uint32_t index[8];
     float value[8];
     size_t k = 99;
@@ -150,7 +147,6 @@ static void counts_are_checked(void **state)
 
 static void the_writer_refuses_what_no_reader_would_take(void **state)
 {
-    (void)state;
     static const uint32_t twice[] = {4, 4}, far[] = {3, 10};
     static const float fine[] = {1, 2}, nan_value[] = {1, NAN}, infinite[] = {-INFINITY, 1};
     unsigned char packet[HEADER + 20];
@@ -179,7 +175,6 @@ static void the_writer_refuses_what_no_reader_would_take(void **state)
 /* Every capacity from nothing to enough: refused, never written beyond. */
 static void the_writer_stays_in_its_room(void **state)
 {
-    (void)state;
     for (size_t capacity = 0; capacity <= sizeof golden_rice; capacity++) {
         unsigned char *packet = malloc(capacity + 1);
         tw_packet_writer writer;
@@ -236,7 +231,6 @@ static tw_status open_copy(const unsigned char *bytes, size_t size)
 
 static void damage_is_noticed(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
         victim damaged = make_victim(seed);
         assert_int_equal(open_copy(damaged.bytes, damaged.size), TW_OK);
@@ -288,7 +282,6 @@ static tw_status read_all(const unsigned char *bytes, size_t size, const size_t 
 /* With the checksum made right again the checks behind it stand alone. */
 static void forged_packets_do_no_harm(void **state)
 {
-    (void)state;
     size_t accepted = 0, refused = 0;
     for (uint64_t seed = 1; seed <= TW_INDEX_CHOICES_COUNT; seed++) {
         victim damaged = make_victim(seed);
@@ -307,7 +300,6 @@ static void forged_packets_do_no_harm(void **state)
 
 static void forged_noise_does_no_harm(void **state)
 {
-    (void)state;
     uint64_t random = 77;
     for (int round = 0; round < 30000; round++) {
         unsigned char packet[HEADER + 64];
@@ -325,7 +317,6 @@ static void forged_noise_does_no_harm(void **state)
 /* A block is not taken for indices and values, nor the reverse, nor a block of one length for one of another. */
 static void a_section_is_what_was_expected(void **state)
 {
-    (void)state;
     unsigned char packet[64], *dst;
     const unsigned char *block = NULL;
     uint32_t index[8];
@@ -359,7 +350,6 @@ static void a_section_is_what_was_expected(void **state)
 /* One refusal each: the body of a packet with one section for a tensor of n elements. */
 static void each_rule_is_enforced(void **state)
 {
-    (void)state;
     static const struct {
         const char *what;
         tw_status expected;

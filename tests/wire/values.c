@@ -12,14 +12,12 @@ static float rounded(float x, tw_value_code code)
 
 static void fp32_is_exact(void **state)
 {
-    (void)state;
     assert_true(rounded(0.1f, TW_VALUES_FP32) == 0.1f);
     assert_true(rounded(-3.4e38f, TW_VALUES_FP32) == -3.4e38f);
 }
 
 static void known_values_round_to_the_nearest_even(void **state)
 {
-    (void)state;
     assert_true(rounded(1 + 0x1p-11f, TW_VALUES_FP16) == 1);
     assert_true(rounded(1 + 0x3p-11f, TW_VALUES_FP16) == 1 + 0x1p-9f);
     assert_true(rounded(0x1.8p-25f, TW_VALUES_FP16) == 0x1p-24f);
@@ -30,7 +28,6 @@ static void known_values_round_to_the_nearest_even(void **state)
 
 static void overflow_becomes_the_largest_finite_value(void **state)
 {
-    (void)state;
     assert_true(rounded(65504, TW_VALUES_FP16) == 65504);
     assert_true(rounded(65520, TW_VALUES_FP16) == 65504);
     assert_true(rounded(-1e30f, TW_VALUES_FP16) == -65504);
@@ -40,7 +37,6 @@ static void overflow_becomes_the_largest_finite_value(void **state)
 
 static void what_is_not_finite_stays_so(void **state)
 {
-    (void)state;
     for (tw_value_code code = 0; code < TW_VALUES_LOG8; code++) {
         assert_true(isnan(rounded(NAN, code)));
         assert_true(rounded(INFINITY, code) == INFINITY);
@@ -123,7 +119,6 @@ static void check_log8(const float *value, size_t k)
 
 static void log8_takes_the_nearest_level(void **state)
 {
-    (void)state;
     static const double spans[] = {0.1, 1.9, 2.1, 3.9, 4.1, 7.8, 8.2, 15.5, 16.5, 40, 200};
     static const int tops[] = {0, 127, -20, -110, -126, -140};
     uint64_t random = 9;
@@ -139,7 +134,6 @@ static void log8_takes_the_nearest_level(void **state)
 
 static void log8_keeps_its_error_bound(void **state)
 {
-    (void)state;
     static const struct {
         double octaves, error;
     } cases[] = {{1.9, 0x1p-7}, {3.8, 0x1p-6}, {7.7, 0x1p-5}, {15.4, 0x1p-4}};
@@ -154,7 +148,6 @@ static void log8_keeps_its_error_bound(void **state)
 
 static void extremes_stay_finite(void **state)
 {
-    (void)state;
     float huge[] = {FLT_MAX, -FLT_MAX, 1}, tiny[] = {0x1p-149f, -0x1p-149f, 0}, none[] = {0, -0.0f};
     tw_values_round(huge, 3, TW_VALUES_LOG8);
     assert_true(huge[0] == 0x1.Ep127f && huge[1] == -0x1.Ep127f && huge[2] == 0);
@@ -177,7 +170,6 @@ static float with_few_bits(float x) /* of mantissa, as bf16 has */
 /* Whatever their number and magnitude, if bf16 has it, equal ones are kept; of others it is the mean, rounded. */
 static void sign_keeps_the_mean_magnitude(void **state)
 {
-    (void)state;
     static float value[3001];
     uint64_t random = 6;
     for (size_t k = 1; k <= 3001; k = 3 * k / 2 + 1) {
@@ -219,7 +211,6 @@ static int by_size(const void *a, const void *b)
 /* The values above a threshold of normal ones: the two levels are the best there are, but for their rounding. */
 static void lm2_has_the_best_two_levels(void **state)
 {
-    (void)state;
     enum { COUNT = 200 };
     float value[COUNT], magnitude[COUNT], rounded[COUNT];
     uint64_t random = 8;
@@ -240,7 +231,6 @@ static void lm2_has_the_best_two_levels(void **state)
 
 static void lm2_by_hand(void **state)
 {
-    (void)state;
     float few[] = {1, -2, 3, -10}, same[] = {-0.5f, 0.5f, 0.5f}, one[] = {-7}, none[] = {0, -0.0f};
     tw_values_round(few, 4, TW_VALUES_LM2);
     assert_true(few[0] == 2 && few[1] == -2 && few[2] == 2 && few[3] == -10);
@@ -255,7 +245,6 @@ static void lm2_by_hand(void **state)
 /* Then nothing is above the threshold, and the larger level is the smaller one. */
 static void lm2_of_equal_magnitudes_arrives(void **state)
 {
-    (void)state;
     support from = support_uniform(1000, 0.2, 1);
     float *got = calloc(from.k, sizeof *got);
     uint32_t *index = calloc(from.k, sizeof *index);
@@ -275,7 +264,6 @@ static void lm2_of_equal_magnitudes_arrives(void **state)
 /* Putting x, putting rounded x, and reading either give rounded x, whose rounding is itself. */
 static void rounding_is_what_arrives(void **state)
 {
-    (void)state;
     enum { COUNT = 5000 };
     uint64_t random = 2;
     for (tw_value_code code = 0; code < TW_VALUE_CODES; code++) {
@@ -301,7 +289,6 @@ static void rounding_is_what_arrives(void **state)
 
 static void values_take_their_bytes(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < 40; k++) {
         assert_int_equal(tw_values_bytes(k, TW_VALUES_FP32), 4 * k);
         assert_int_equal(tw_values_bytes(k, TW_VALUES_FP16), 2 * k);
