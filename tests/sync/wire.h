@@ -1,5 +1,5 @@
-/* wire.h - something between a comm and its transport: it is told before anything is asked of the transport, and changes
- * one of the messages that the rank receives. */
+/* wire.h - something between a comm and its transport: it is told before anything is asked of the transport, and
+ * changes one of the messages that the rank receives. */
 #ifndef TEST_WIRE_H
 #define TEST_WIRE_H
 

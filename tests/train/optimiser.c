@@ -114,8 +114,8 @@ static void buffers_are_tables_of_tensors(void **state)
     }
 }
 
-/* The gradient that leaves the moments as they are: the same each time for Adam, whose corrected moments are then it and
- * its square; and for SGD what its buffer loses. */
+/* The gradient that leaves the moments as they are: the same each time for Adam, whose corrected moments are then it
+ * and its square; and for SGD what its buffer loses. */
 static void steady_gradient(optimiser *o, const optimiser_settings *s, float gradient[2])
 {
     optimiser_buffer buffers[OPTIMISER_BUFFERS];
