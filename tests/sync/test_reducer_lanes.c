@@ -135,7 +135,7 @@ static void test_seconds_add_up(void **state)
     }
 }
 
-/* How many messages there are: they are what is submitted and coded one after the other. And how many lanes they take. */
+/* How many messages there are, which are submitted and coded one after the other, and how many lanes they take. */
 static size_t count_messages(const char *spec, const tw_tensor *tensors, size_t count, int *lanes)
 {
     tw_comm *comm;
