@@ -1,5 +1,5 @@
-/* choco and cold: with nothing left out choco is dpsgd; a gamma that is too large is told, and so are estimates that come
- * apart; a loaded gossip goes on. (Where they end, test_gossip_stability.c and test_gossip_theory.c show.) */
+/* choco and cold: with nothing left out choco is dpsgd; a gamma that is too large is told, and so are estimates that
+ * come apart; a loaded gossip goes on. (Where they end, test_gossip_stability.c and test_gossip_theory.c show.) */
 #include "gossip_players.h"
 
 #include <math.h>

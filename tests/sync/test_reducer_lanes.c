@@ -116,8 +116,8 @@ static void test_the_first_message_has_the_line_to_itself(void **state)
     }
 }
 
-/* Everything is submitted at once, so all of the step's time is either in the codec or on the wire alone; and a world is
- * the same every time. */
+/* Everything is submitted at once, so all of the step's time is either in the codec or on the wire alone; and a world
+ * is the same every time. */
 static void test_seconds_add_up(void **state)
 {
     (void)state;
