@@ -1165,6 +1165,12 @@ class OuterTest(unittest.TestCase):
     def test_a_local_sgd_that_cannot_begin_leaves_ddp_as_it_was(self):
         self.assertEqual(ranks.on_ranks(2, local_sgd_that_fails), [True, True])
 
+    def test_a_misspelt_method_is_told_before_anybody_waits(self):
+        model = torch.nn.Linear(4, 3)
+        with self.assertRaisesRegex(thinwire.SpecError, "dilco is no method of local updates"):
+            thinwire.torch.OuterLoop(model, torch.optim.SGD(model.parameters(), lr=0.1), "dilco:every=16", join="nowhere",
+                                     workers=2, banner=False)
+
     def test_states_that_are_none_are_refused_in_a_sentence(self):
         for texts in ranks.on_ranks(2, damaged_states):
             for number, text in enumerate(texts):

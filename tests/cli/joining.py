@@ -69,6 +69,9 @@ class JoinTest(Joining):
         self.assert_refused([self.start_joined(*options, workers=2) for options in (("--slow", "0:2"), ())], 2,
                             '"--slow 0:2"', '"--slow (nothing)"')
 
+    def test_a_misspelt_scheme_is_told_before_anybody_waits(self):
+        self.assert_refused([self.start_joined("--sync", "dilco:every=5", workers=2)], 2, "did you mean diloco?")
+
     def test_another_number_of_workers_is_refused(self):
         one = self.start_joined("--steps", 2, workers=2)
         wait_until(self.is_listening, "somebody listens", one)

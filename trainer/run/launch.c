@@ -10,6 +10,7 @@
 #include "mpi_start.h"
 #include "plugins.h"
 #include "run.h"
+#include "scheme.h"
 #include "seal.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -117,12 +118,20 @@ static tw_status launch_load(const train_settings *settings, task **work)
     return status;
 }
 
+/* Before the data are read, or others are waited for. The schemes of plug-ins are not known yet. */
+static tw_status check_sync(const train_settings *settings)
+{
+    if (settings->plugin || strcmp(settings->sync, SYNC_AUTO) == 0) return TW_OK;
+    return scheme_check(settings->sync);
+}
+
 static int launch_threads(const train_settings *settings)
 {
     task *work = NULL;
     automatic chosen;
     train_settings settled = *settings;
-    if (seal_refuse_threads(settings) != TW_OK || plugins_load(settings->plugin) != TW_OK) return launcher_refuse();
+    if (seal_refuse_threads(settings) != TW_OK || check_sync(settings) != TW_OK) return launcher_refuse();
+    if (plugins_load(settings->plugin) != TW_OK) return launcher_refuse();
     if (launch_load(settings, &work) != TW_OK) return launcher_refuse();
     int code = automatic_settle(&settled, work, NULL, &chosen) == TW_OK
                    ? seat_all(&settled, work, settings->workers > 0 ? (int)settings->workers : 1)
@@ -265,12 +274,18 @@ static int launch_changing(const train_settings *settings)
     return exit_code(status, &result);
 }
 
+static tw_status meet(const train_settings *settings, tw_comm **comm)
+{
+    TW_TRY(check_sync(settings));
+    join_tell_begin(settings);
+    warn_of_exposed_key(settings);
+    return join_open(settings, comm);
+}
+
 static int launch_joined(const train_settings *settings)
 {
     tw_comm *comm;
-    join_tell_begin(settings);
-    warn_of_exposed_key(settings);
-    tw_status status = join_open(settings, &comm);
+    tw_status status = meet(settings, &comm);
     interrupt_listen(); /* until then there is nothing to save, and a signal ends the process */
     if (status == TW_OK) return run_joined(settings, comm);
     launch_tell(tw_last_error());

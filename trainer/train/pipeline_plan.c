@@ -67,8 +67,10 @@ static tw_status check_company(const worker *w, size_t stages)
 {
     const train_settings *s = &w->settings;
     if ((size_t)w->size != stages)
-        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline has %zu stages and goes with as many workers, and these are %d",
-                       stages, w->size);
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--pipeline has %zu stages and goes with as many workers, and these are %d; write --pipeline "
+                       "stages=%d, or --workers %zu",
+                       stages, w->size, w->size, stages);
     if (strcmp(s->sync, "allreduce") != 0)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--pipeline goes with --sync allreduce, without options, and not with %s: there is one network, "

@@ -87,6 +87,8 @@ class OuterLoop(Closes):
         self._changes, asked = join is not None and workers is None, spec
         with contextlib.ExitStack() as unless_made:
             if join is not None and workers is not None:
+                if not _auto.is_auto(spec):
+                    refuse_other_specs(spec)  # before anybody is waited for
                 if banner:
                     tell_meeting(join, workers, limits)
                 group = transport = joined_group(join, workers, rank, transport, limits)
