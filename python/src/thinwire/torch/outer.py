@@ -480,9 +480,10 @@ class OuterLoop(Closes):
         counted = "" if self._hooks else "; call step() after each optimizer.step()"
         if isinstance(self._loop, ChangingLoop):
             counted += f"; it {'opened' if self._loop.opened else 'joined'} a group that others may join at {self.address}"
-        return (f"thinwire {self._loop.spec}: {elements:,} weights in {len(self._rows)} tensors on {size} ranks; a "
-                f"round every {every} steps of the optimizer{parts}, of {sent / 1e6:.3g} MB from each rank{carried}, "
-                f"which is what the gradients of one step would take{counted}")
+        takes = (f"of {sent / 1e6:.3g} MB from each rank{carried}, which is what the gradients of one step would take"
+                 if size > 1 else "of nothing while it is alone")
+        return (f"thinwire {self._loop.spec}: {elements:,} weights in {len(self._rows)} tensors on {size} rank{'s' * (size > 1)}; a "
+                f"round every {every} steps of the optimizer{parts}, {takes}{counted}")
 
     def close(self) -> None:
         """Leaves the others. Before finish() they get a PeerError."""
