@@ -159,8 +159,10 @@ class Copy:
                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
             try:
                 output, ending = process.communicate(timeout=patience)[0], "crashed"
-            except subprocess.TimeoutExpired:
+            except BaseException as reason:  # one that does not end would go on without this program
                 os.killpg(process.pid, signal.SIGKILL)
+                if not isinstance(reason, subprocess.TimeoutExpired):
+                    raise
                 output, ending = process.communicate()[0], "did not end"
             if process.returncode == SKIPPED:
                 sys.exit(f"{name_of(suite)} cannot run here: {output.strip()}")
@@ -265,6 +267,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--patience", type=int, default=120, help="seconds for a suite")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("asked to end"))
     rows = read_tables()
     if options.check:
         sys.exit(check(rows) > 0)
