@@ -177,9 +177,7 @@ tw_status command_task_or_none(int argc, char **argv, const task_ops **ops)
     *ops = task_at(0);
     int named = argc > 0 && argv[0][0] != '-' && strcmp(argv[0], "none") != 0;
     if (!named || task_find(argv[0], ops) == TW_OK) return TW_OK;
-    char text[512];
-    snprintf(text, sizeof text, "%s", tw_last_error());
-    return tw_fail(TW_ERROR_ARGUMENT, "%s, none", text);
+    return tw_fail(TW_ERROR_ARGUMENT, "%s, none", tw_last_error());
 }
 
 int command_end(int code)

@@ -16,11 +16,8 @@ int network_read_time(const char *text, double *seconds)
 
 tw_status network_read_link(const char *link, tw_world_options *world)
 {
-    char why[512];
     tw_status status = tw_line_read(link, world);
-    if (status == TW_OK) return TW_OK;
-    snprintf(why, sizeof why, "%s", tw_last_error());
-    return tw_fail(status, "--link %s", why);
+    return status == TW_OK ? TW_OK : tw_fail(status, "--link %s", tw_last_error());
 }
 
 const char *network_link_text(const tw_world_options *world, char text[NETWORK_TEXT])

@@ -3,7 +3,6 @@
 #include "error.h"
 #include "file.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -211,15 +210,12 @@ static tw_status read_pieces(const char *path, vocabulary **out)
 {
     uint8_t *bytes;
     size_t size;
-    char why[512];
     piece_set *model = NULL;
     TW_TRY(file_read(path, &bytes, &size));
     tw_status status = pieces_read(bytes, size, &model);
     free(bytes);
     if (status == TW_OK) status = vocabulary_of_pieces(model, out);
-    if (status == TW_OK) return TW_OK;
-    snprintf(why, sizeof why, "%s", tw_last_error());
-    return tw_fail(status, "%s: %s", path, why);
+    return status == TW_OK ? TW_OK : tw_fail(status, "%s: %s", path, tw_last_error());
 }
 
 /* Folders of a published Llama have both, of which tokenizer.json is then one that is not read. */

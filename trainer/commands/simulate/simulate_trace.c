@@ -12,12 +12,11 @@ enum { MOST_STEPS = 200 }; /* of the prediction: one step is like another */
 
 static tw_status read_summary(const char *folder, cJSON **summary)
 {
-    char path[FOLDER_PATH], why[512];
+    char path[FOLDER_PATH];
     snprintf(path, sizeof path, "%s/summary.json", folder);
     tw_status status = json_read(path, summary);
     if (status == TW_OK) return TW_OK;
-    snprintf(why, sizeof why, "%s", tw_last_error());
-    return tw_fail(status, "--trace %s: %s; want the folder of a run that has ended", folder, why);
+    return tw_fail(status, "--trace %s: %s; want the folder of a run that has ended", folder, tw_last_error());
 }
 
 /* One number of a summary, and what it can be where the run was a real one. */
