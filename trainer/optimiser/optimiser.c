@@ -102,10 +102,11 @@ void optimiser_hold(optimiser *o, size_t tensors)
     o->held = tensors;
 }
 
-/* What step number o->steps needs of Adam's constants. */
+/* What step number o->steps needs of Adam's constants: SGD, and before the first step anybody, none. */
 static pass corrected(const optimiser *o)
 {
     const optimiser_settings s = o->settings;
+    if (s.kind == OPTIMISER_SGD || o->steps == 0) return (pass){.settings = s};
     const double beta1 = s.momentum, beta2 = s.beta2;
     return (pass){.settings = s,
                   .fresh = (float)(1 - beta1),
