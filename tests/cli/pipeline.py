@@ -56,6 +56,17 @@ class ImagesTest(CommandLineTest):
                          {key: three[key] for key in ("weights_crc32c", "loss", "metric")})
 
 
+    def test_a_step_of_several_micro_batches(self):
+        """Four of 2 images are one of 8: the same images, in the same order, over the end of an epoch."""
+        words = ("--data", write_cifar(self.folder / "cifar"), "--model", "cnn", "--momentum", 0.9, "--lr", 0.01, "--epochs", 2,
+                 "--limit-train", 70)
+        whole, cut = self.train(*words, "--batch", 8), self.train(*words, "--batch", 2, "--pipeline", "stages=1,accumulate=4")
+        self.assertEqual((cut["steps"], cut["epochs"]), (whole["steps"], whole["epochs"]))
+        self.assertGreater(whole["steps"], 4)
+        for key in ("train_loss", "loss"):
+            self.assertAlmostEqual(cut[key], whole[key], delta=1e-5)
+
+
 class StagesTest(PipelineTest):
     def start_joined(self, *options, meeting, rank):
         return self.start_program(*self.train_words("--quiet", "--json", "-" if rank == 0 else self.folder / f"{rank}",
@@ -157,6 +168,8 @@ class RefusalsTest(PipelineTest):
                                 (("--pipeline", "cut=3+4"), ("how many stages",)),
                                 (("--pipeline", "stages=1,values=int4"), ("fp32 or fp16",)),
                                 (("--pipeline", "stages=1,speed=2"), ("no such key",)),
+                                (("--pipeline", "stages=1,accumulate=0"), ("1 to 4096 micro-batches",)),
+                                (("--pipeline", "stages=1,accumulate=4096"), ("4096 micro-batches", "an epoch has")),
                                 (("--pipeline", "4"), ("needs its key", "stages=P")),
                                 (("--pipeline", "stages=1,cut=3+4"), ("another number",)),
                                 (("--pipeline", "stages=1,cut=6"), ("cut is of 6 layers", "has 7")),

@@ -104,30 +104,35 @@ typedef struct page {
     double weights[STEPS + 1][UNITS], speeds[STEPS + 1][UNITS], loss[STEPS];
 } page;
 
-/* A micro-batch of a stretch that began with step `begin` goes forth, in a stage with so many behind it, as many steps
- * before its own, but not before the stretch. It meets the weights of then, with the speed of then for these steps. */
+/* A micro-batch of a stretch that began with micro-batch `begin` goes forth, in a stage with so many behind it, when as
+ * many fewer are back, but not before the stretch. It meets the weights of the steps that these have made, with the
+ * speed of then for the steps until its own. */
 static size_t version_of(size_t batch, size_t behind, size_t begin)
 {
     return batch - begin < behind ? begin : batch - behind;
 }
 
-static void work_out(size_t stages, const size_t *ends, double momentum, page *p)
+/* A step for each `each` micro-batches, by their mean. */
+static void work_out(size_t stages, const size_t *ends, size_t each, double momentum, page *p)
 {
+    *p = (page){0};
     for (size_t u = 0; u < UNITS; u++) p->weights[0][u] = (double)start_of(u);
     for (size_t m = 0; m < STEPS; m++) {
+        const size_t step = m / each;
         double used[UNITS], before[UNITS + 1] = {(double)input_of(m)}, slope;
         for (size_t u = 0, s = 0; u < UNITS; u++) {
             if (u == ends[s]) s++;
-            const size_t version = version_of(m, stages - 1 - s, m < REST ? 0 : REST);
-            const double far = momentum > 0 ? (double)RATE * (double)(m - version) : 0;
+            const size_t version = version_of(m, stages - 1 - s, m < REST ? 0 : REST) / each;
+            const double far = momentum > 0 ? (double)RATE * (double)(step - version) : 0;
             used[u] = p->weights[version][u] - far * p->speeds[version][u];
             before[u + 1] = before[u] * used[u];
         }
         slope = before[UNITS] - (double)target_of(m);
-        p->loss[m] = slope * slope / 2;
+        p->loss[step] += slope * slope / 2 / (double)each;
         for (size_t u = UNITS; u-- > 0; slope *= used[u]) {
-            p->speeds[m + 1][u] = momentum * p->speeds[m][u] + slope * before[u];
-            p->weights[m + 1][u] = p->weights[m][u] - (double)RATE * p->speeds[m + 1][u];
+            if (m % each == 0) p->speeds[step + 1][u] = momentum * p->speeds[step][u];
+            p->speeds[step + 1][u] += slope * before[u] / (double)each;
+            p->weights[step + 1][u] = p->weights[step][u] - (double)RATE * p->speeds[step + 1][u];
         }
     }
 }
@@ -138,6 +143,7 @@ typedef struct seen {
     float weights[MOST_STAGES][STEPS + 1][UNITS], gathered[UNITS], statistics[UNITS];
     double loss[STEPS];
     int met[STEPS + 1][MOST_STAGES];
+    size_t each; /* micro-batches that a step takes */
 } seen;
 
 static tw_status play_chain(crew_member *self)
@@ -147,9 +153,9 @@ static tw_status play_chain(crew_member *self)
     double loss;
     TW_TRY(crew_create_worker(self));
     TW_TRY(worker_begin(w));
-    for (size_t m = 0; m < STEPS; m++) {
+    for (size_t m = 0; m < STEPS / all->each; m++) {
         all->met[m][self->rank] = w->exchange->meets(w);
-        w->rest = m < REST ? REST : STEPS;
+        w->rest = (m < REST / all->each ? REST : STEPS) / all->each;
         TW_TRY(worker_step(w, &loss));
         memcpy(all->weights[self->rank][m + 1], w->learner->parameters, sizeof all->gathered);
         if (self->rank == 0) all->loss[m] = loss;
@@ -163,21 +169,21 @@ static tw_status play_chain(crew_member *self)
 
 static void compare(const seen *all, const page *p, size_t stages, const size_t *ends)
 {
-    for (size_t m = 0; m < STEPS; m++) {
+    for (size_t m = 0; m < STEPS / all->each; m++) {
         assert_near(all->loss[m], p->loss[m], 1e-6);
         for (size_t u = 0, s = 0; u < UNITS; u++) {
             if (u == ends[s]) s++;
             assert_near((double)all->weights[s][m + 1][u], p->weights[m + 1][u], 1e-5);
         }
-        for (size_t s = 0; s < stages; s++) assert_int_equal(all->met[m][s], m == 0 || m == REST || stages == 1);
+        for (size_t s = 0; s < stages; s++) assert_int_equal(all->met[m][s], m == 0 || m == REST / all->each || stages == 1);
     }
     for (size_t u = 0; u < UNITS; u++) {
-        assert_near((double)all->gathered[u], p->weights[STEPS][u], 1e-5);
+        assert_near((double)all->gathered[u], p->weights[STEPS / all->each][u], 1e-5);
         assert_int_equal((int)all->statistics[u], STEPS); /* each micro-batch once, though it is computed again */
     }
 }
 
-static void run_chain(const char *cut, size_t stages, const size_t *ends, double momentum)
+static void run_chain(const char *cut, size_t stages, const size_t *ends, size_t each, double momentum)
 {
     static toy_run r;
     static seen all;
@@ -185,25 +191,32 @@ static void run_chain(const char *cut, size_t stages, const size_t *ends, double
     crew_member crew[CREW_MOST];
     char words[160];
     r = (toy_run){0};
-    all = (seen){0};
-    snprintf(words, sizeof words, "--lr %g --momentum %g --pipeline stages=%zu,cut=%s", (double)RATE, momentum, stages,
-             cut);
+    all = (seen){.each = each};
+    snprintf(words, sizeof words, "--lr %g --momentum %g --pipeline stages=%zu,cut=%s,accumulate=%zu", (double)RATE,
+             momentum, stages, cut, each);
     toy_begin(&r, &chain_task, NULL, words);
     crew_run(crew, (int)stages,
              (crew_member){.play = play_chain, .settings = &r.settings, .work = &r.toy.base, .context = &all});
     toy_end(&r);
     crew_must_succeed(crew, (int)stages);
-    work_out(stages, ends, momentum, &p);
+    work_out(stages, ends, each, momentum, &p);
     compare(&all, &p, stages, ends);
 }
 
 static void test_each_weight_follows_from_its_staleness(void **state)
 {
-    run_chain("5", 1, (size_t[]){5}, 0);
-    run_chain("2+3", 2, (size_t[]){2, 5}, 0);
-    run_chain("1+2+2", 3, (size_t[]){1, 3, 5}, 0.5);
-    run_chain("2+1+1+1", 4, (size_t[]){2, 3, 4, 5}, 0);
-    run_chain("2+1+1+1", 4, (size_t[]){2, 3, 4, 5}, 0.5);
+    run_chain("5", 1, (size_t[]){5}, 1, 0);
+    run_chain("2+3", 2, (size_t[]){2, 5}, 1, 0);
+    run_chain("1+2+2", 3, (size_t[]){1, 3, 5}, 1, 0.5);
+    run_chain("2+1+1+1", 4, (size_t[]){2, 3, 4, 5}, 1, 0);
+    run_chain("2+1+1+1", 4, (size_t[]){2, 3, 4, 5}, 1, 0.5);
+}
+
+static void test_a_step_of_several_micro_batches(void **state)
+{
+    run_chain("5", 1, (size_t[]){5}, 2, 0.5);
+    run_chain("2+3", 2, (size_t[]){2, 5}, 2, 0);
+    run_chain("2+1+1+1", 4, (size_t[]){2, 3, 4, 5}, 2, 0.5);
 }
 
 /* ---- the cut ---- */
@@ -289,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_weight_follows_from_its_staleness),
+        cmocka_unit_test(test_a_step_of_several_micro_batches),
         cmocka_unit_test(test_the_cut_is_the_best_of_all),
         cmocka_unit_test(test_halves_are_nearest),
     };

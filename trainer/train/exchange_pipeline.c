@@ -39,6 +39,8 @@ typedef struct pipeline_way {
     const float *gradient;      /* of the input, after a call that went back */
     size_t input_count;
     uint64_t forwarded; /* the next micro-batch to go forward */
+    uint64_t returned;  /* and the next to come back */
+    float *sum;         /* of the gradients of a step; NULL: it has one */
     int ended;          /* none more of this stretch does */
     uint64_t stops;     /* a stage behind wants the run to stop */
     pipeline_turn turn;
@@ -80,6 +82,20 @@ tw_status pipeline_agree(worker *w)
     const size_t *ends = way->plan.ends;
     TW_TRY(pipeline_plan_agree(w, &way->plan));
     way->stage = (nn_stage){w->rank ? ends[w->rank - 1] : 0, ends[w->rank], w, on_receive, on_send, on_send_back};
+    return TW_OK;
+}
+
+/* What does not fill a step at the end of an epoch is left out. */
+tw_status pipeline_count_steps(worker *w)
+{
+    learner *l = w->learner;
+    const size_t each = is_piped(w) ? way_of(w)->plan.accumulate : 1;
+    w->steps_per_epoch = l->steps_per_epoch / each;
+    if (w->steps_per_epoch == 0)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--pipeline: a step takes %zu micro-batches, and an epoch has %llu; it may be accumulate=%llu", each,
+                       (unsigned long long)l->steps_per_epoch, (unsigned long long)l->steps_per_epoch);
+    l->steps_per_epoch = w->steps_per_epoch * each;
     return TW_OK;
 }
 
@@ -126,7 +142,8 @@ static tw_status make_stash(pipeline_way *way)
     way->stash = malloc((way->depth * weights + 1) * sizeof *way->stash);
     way->now = malloc((weights + 1) * sizeof *way->now);
     way->statistics = malloc((length_of(way->buffers) + 1) * sizeof *way->statistics);
-    return way->stash && way->now && way->statistics
+    if (way->plan.accumulate > 1) way->sum = malloc((weights + 1) * sizeof *way->sum);
+    return way->stash && way->now && way->statistics && (way->sum || way->plan.accumulate == 1)
                ? TW_OK
                : tw_fail(TW_ERROR_MEMORY, "no memory for %zu versions of %zu weights", way->depth, weights);
 }
@@ -154,6 +171,7 @@ static void pipeline_destroy(worker *w)
     pipeline_plan_close(&way->plan);
     free(way->stash);
     free(way->now);
+    free(way->sum);
     free(way->inputs);
     free(way->statistics);
 }
@@ -261,15 +279,15 @@ static tw_status call_with_version(worker *w, pipeline_turn turn, uint64_t batch
     return status;
 }
 
-/* With the weights that are foreseen for the step of the micro-batch: as many steps as others are under way come
- * before it (SpecTrain: Chen, Yang and Cheng, 2018). Rank 0 says which micro-batch is the last of a stretch. */
+/* With the weights that are foreseen for the step of the micro-batch: steps of others that are under way come before it
+ * (SpecTrain: Chen, Yang and Cheng, 2018). Rank 0 says which micro-batch is the last of a stretch, and of its step. */
 static tw_status go_forward(worker *w)
 {
     pipeline_way *way = way_of(w);
     task_score score;
-    const uint64_t batch = way->forwarded++;
-    if (w->rank == 0) way->ended = batch + 1 >= w->rest || wants_stop(w);
-    optimiser_foresee(w->optimiser, (float)schedule_rate(&w->schedule, w->step), batch - w->step, way->parameters.begin,
+    const uint64_t batch = way->forwarded++, step = batch / way->plan.accumulate;
+    if (w->rank == 0 && way->forwarded % way->plan.accumulate == 0) way->ended = step + 1 >= w->rest || wants_stop(w);
+    optimiser_foresee(w->optimiser, (float)schedule_rate(&w->schedule, w->step), step - w->step, way->parameters.begin,
                       way->parameters.end, w->learner->parameters, version_of(way, batch));
     return call_with_version(w, FORWARD, batch, &score);
 }
@@ -282,7 +300,7 @@ static tw_status go_back(worker *w)
     float *buffers = w->learner->buffers + way->buffers.begin;
     task_score score;
     if (buffer_bytes) memcpy(way->statistics, buffers, buffer_bytes);
-    TW_TRY(call_with_version(w, AGAIN, w->step, &score));
+    TW_TRY(call_with_version(w, AGAIN, way->returned, &score));
     if (buffer_bytes) memcpy(buffers, way->statistics, buffer_bytes);
     return TW_OK;
 }
@@ -291,34 +309,61 @@ static tw_status go_back(worker *w)
 static tw_status go_through(worker *w)
 {
     pipeline_way *way = way_of(w);
-    way->forwarded = w->step + 1;
+    way->forwarded = way->returned + 1;
     way->back = (stage_note){.ends = 0};
-    return call(w, THROUGH, w->step, &way->back.score);
+    return call(w, THROUGH, way->returned, &way->back.score);
 }
 
 static tw_status go_forth_and_back(worker *w)
 {
     pipeline_way *way = way_of(w);
-    if (way->forwarded == w->step) way->ended = 0; /* a new stretch */
-    while (!way->ended && way->forwarded < w->step + way->depth) TW_TRY(go_forward(w));
+    if (way->forwarded == way->returned) way->ended = 0; /* a new stretch */
+    while (!way->ended && way->forwarded < way->returned + way->depth) TW_TRY(go_forward(w));
     return go_back(w);
+}
+
+/* Of the step's micro-batches, this one's is in the learner's array; after the last their mean is. */
+static void add_gradient(const worker *w)
+{
+    const pipeline_way *way = way_of(w);
+    const size_t count = length_of(way->parameters), place = way->returned % way->plan.accumulate;
+    float *gradient = w->learner->gradients + way->parameters.begin;
+    if (!way->sum) return;
+    for (size_t i = 0; i < count; i++) way->sum[i] = place ? way->sum[i] + gradient[i] : gradient[i];
+    if (place + 1 < way->plan.accumulate) return;
+    for (size_t i = 0; i < count; i++) gradient[i] = way->sum[i] / (float)way->plan.accumulate;
+}
+
+static tw_status pass_one(worker *w, task_score *score)
+{
+    pipeline_way *way = way_of(w);
+    TW_TRY(is_last_stage(w) ? go_through(w) : go_forth_and_back(w));
+    TW_TRY(send_back(w));
+    add_gradient(w);
+    way->returned++;
+    if (w->rank == 0) task_score_add(score, &way->back.score);
+    return TW_OK;
+}
+
+/* A stretch is at its end, and nothing is under way. */
+static int is_drained(const pipeline_way *way)
+{
+    return way->ended && way->forwarded == way->returned;
 }
 
 /* What is told of a run is rank 0's. */
 static tw_status pipeline_pass(worker *w, task_score *score)
 {
     pipeline_way *way = way_of(w);
-    TW_TRY(is_last_stage(w) ? go_through(w) : go_forth_and_back(w));
-    TW_TRY(send_back(w));
-    if (w->rank == 0) *score = way->back.score;
-    if (!way->ended || way->forwarded > w->step + 1) return TW_OK;
+    for (size_t i = 0; i < way->plan.accumulate; i++) TW_TRY(pass_one(w, score));
+    if (!is_drained(way)) return TW_OK;
     TW_TRY(stage_line_flush(&way->forth_out)); /* collectives may follow */
     return stage_line_flush(&way->back_out);
 }
 
 static int pipeline_meets(const worker *w)
 {
-    return way_of(w)->ended && way_of(w)->forwarded == w->step;
+    return is_drained(way_of(w));
 }
 
 static size_t first_tensor(const learner *l, size_t element)
@@ -442,7 +487,7 @@ static void pipeline_statistics(const worker *w, size_t *begin, size_t *end)
 /* Each stage has drawn its own first weights. */
 static tw_status pipeline_begin(worker *w)
 {
-    way_of(w)->forwarded = w->step;
+    way_of(w)->forwarded = way_of(w)->returned = w->step * way_of(w)->plan.accumulate;
     way_of(w)->ended = 1;
     return w->settings.resume || w->settings.init_from ? pipeline_share(w) : TW_OK;
 }

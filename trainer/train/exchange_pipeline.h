@@ -13,7 +13,9 @@
  * Staleness. When F of micro-batch m begins, stage s has stepped for the micro-batches before m - (P-1-s), by the order
  * above; when its gradient is applied, for those before m. So it is P-1-s steps old: 0 in the last stage, P-1 in the
  * first, and there are at most P-s micro-batches in stage s and behind it. While the pipeline fills, it is less: micro-
- * batch m of a stretch is min(m, P-1-s) steps old.
+ * batch m of a stretch is min(m, P-1-s) steps old. With accumulate=K a step takes the mean gradient of K micro-batches,
+ * mK to mK+K-1, and what is said here of steps is so of micro-batches: K times fewer steps come between, and where K is
+ * P-1 or more, at most one.
  *
  * Since each stage has a fixed order and each line is a queue, the result depends on no time.
  *
@@ -33,6 +35,8 @@ tw_status pipeline_open(worker *w);
 tw_status pipeline_agree(worker *w);
 /* Before the learner is made: which part it is. Nothing without --pipeline. */
 void pipeline_place(const worker *w, learner_place *place);
+/* When the learner is made: how many steps an epoch has. TW_ERROR_ARGUMENT: not one. */
+tw_status pipeline_count_steps(worker *w);
 
 extern const exchange pipeline_exchange;
 

@@ -21,7 +21,7 @@ typedef struct pipeline_problem {
     size_t units, stages;
     const pipeline_machine *machines; /* of stage s the s-th */
     const size_t *elements;           /* of each unit */
-    size_t states;                    /* arrays that the optimiser keeps */
+    size_t states;                    /* arrays that the optimiser keeps, and a sum of gradients where there is one */
 } pipeline_problem;
 
 /* Copies of its weights that a stage holds, gradients and optimiser's states among them, while it trains. */

@@ -13,8 +13,8 @@
 static tw_status refuse(const char *text, const char *why)
 {
     return tw_fail(TW_ERROR_ARGUMENT,
-                   "--pipeline %s: %s; it is stages=P, and may have values=fp32 or values=fp16, and cut=A+B+..., how "
-                   "many layers each stage has",
+                   "--pipeline %s: %s; it is stages=P, and may have accumulate=K, how many micro-batches a step takes, "
+                   "values=fp32 or values=fp16, and cut=A+B+..., how many layers each stage has",
                    text, why);
 }
 
@@ -38,15 +38,21 @@ static int is_value(const pair *p, const char *value)
     return p->value && p->value_length == strlen(value) && memcmp(p->value, value, p->value_length) == 0;
 }
 
+/* Whether it is a whole number from 1 on, and no more than `most`. */
+static int is_count(const pair *p, size_t most, size_t *count)
+{
+    char *end;
+    *count = strtoul(p->value, &end, 10);
+    return end == p->value + p->value_length && *p->value != '-' && *count >= 1 && *count <= most;
+}
+
 static tw_status parse_pair(const char *text, const pair *p, pipeline_plan *plan)
 {
-    char *end = NULL;
-    if (pair_has_key(p, "stages") && p->value) {
-        plan->stages = strtoul(p->value, &end, 10);
-        const int whole = end == p->value + p->value_length && *p->value != '-';
-        if (whole && plan->stages >= 1 && plan->stages <= PIPELINE_STAGES) return TW_OK;
-        return refuse(text, "there are 1 to 64 stages");
-    }
+    if (pair_has_key(p, "stages") && p->value)
+        return is_count(p, PIPELINE_STAGES, &plan->stages) ? TW_OK : refuse(text, "there are 1 to 64 stages");
+    if (pair_has_key(p, "accumulate") && p->value)
+        return is_count(p, PIPELINE_ACCUMULATE, &plan->accumulate) ? TW_OK
+                                                                   : refuse(text, "a step takes 1 to 4096 micro-batches");
     if (pair_has_key(p, "cut") && p->value) return parse_cut(text, p->value, p->value + p->value_length, plan);
     if (!pair_has_key(p, "values")) return refuse(text, p->value ? "there is no such key" : "a value needs its key");
     plan->values = is_value(p, "fp16") ? STAGE_FP16 : STAGE_FP32;
@@ -56,6 +62,7 @@ static tw_status parse_pair(const char *text, const pair *p, pipeline_plan *plan
 static tw_status parse(const char *text, pipeline_plan *plan)
 {
     pair p;
+    plan->accumulate = 1;
     TW_TRY(words_check_printed(TW_ERROR_ARGUMENT, "--pipeline", text));
     for (const char *left = text; pair_next(&left, &p);) TW_TRY(parse_pair(text, &p, plan));
     if (plan->stages == 0) return refuse(text, "it does not say how many stages");
@@ -174,7 +181,7 @@ static tw_status measure(const worker *w, pipeline_plan *plan)
 
 static tw_status choose_cut(const worker *w, pipeline_plan *plan, const pipeline_machine *machines)
 {
-    const size_t states = w->settings.optimizer == OPTIMISER_SGD ? 1 : 2;
+    const size_t states = (w->settings.optimizer == OPTIMISER_SGD ? 1 : 2) + (plan->accumulate > 1);
     const pipeline_problem problem = {plan->units, plan->stages, machines, plan->elements, states};
     if (isfinite(pipeline_cut(&problem, plan->ends))) return TW_OK;
     return tw_fail(TW_ERROR_MEMORY, "--pipeline: the stages fit the memory of their machines in no cut of %zu layers",
@@ -199,7 +206,8 @@ static tw_status write_out(worker *w, pipeline_plan *plan)
     size_t size;
     FILE *stream = open_memstream(&plan->text, &size);
     if (!stream) return tw_fail(TW_ERROR_MEMORY, "no memory for the text of --pipeline");
-    fprintf(stream, "stages=%zu,values=%s,cut=", plan->stages, plan->values == STAGE_FP16 ? "fp16" : "fp32");
+    fprintf(stream, "stages=%zu,accumulate=%zu,values=%s,cut=", plan->stages, plan->accumulate,
+            plan->values == STAGE_FP16 ? "fp16" : "fp32");
     for (size_t s = 0; s < plan->stages; s++)
         fprintf(stream, "%s%zu", s ? "+" : "", plan->ends[s] - (s ? plan->ends[s - 1] : 0));
     if (fclose(stream) != 0) return tw_fail(TW_ERROR_MEMORY, "no memory for the text of --pipeline");

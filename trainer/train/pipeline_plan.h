@@ -6,8 +6,10 @@
 #include "stage_line.h"
 #include "worker.h"
 
+enum { PIPELINE_ACCUMULATE = 4096 };
+
 typedef struct pipeline_plan {
-    size_t stages;
+    size_t stages, accumulate; /* micro-batches whose gradients one step takes */
     stage_values values;
     size_t ends[PIPELINE_STAGES]; /* stage s ends before that unit */
     size_t units, cut;            /* of the network; and of the ends, those that --pipeline says: none or all */

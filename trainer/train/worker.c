@@ -49,7 +49,7 @@ static tw_status write_spec(worker *w)
 static tw_status plan_steps(worker *w)
 {
     const train_settings *s = &w->settings;
-    w->steps_per_epoch = w->learner->steps_per_epoch;
+    TW_TRY(pipeline_count_steps(w));
     w->steps = s->steps > 0 ? (uint64_t)s->steps : (uint64_t)s->epochs * w->steps_per_epoch;
     TW_TRY(slowdown_parse(s->slow, s->pause, w->rank, w->size, w->steps, &w->slowdown));
     /* Where neither a person, nor the task, nor the model has a wish. */
