@@ -192,7 +192,8 @@ static tw_status check_heads(const lm_settings *s, const language_model_definiti
     const char *given = s->heads ? "heads" : s->kv_heads ? "kv-heads" : s->inner ? "inner" : NULL;
     if (network->config.heads > 0 || (!given && !s->lora)) return TW_OK;
     if (given)
-        return tw_fail(TW_ERROR_ARGUMENT, "--%s is of a transformer; write --model transformer, or leave it out", given);
+        return tw_fail(TW_ERROR_ARGUMENT, "--%s is of a transformer; write --model transformer, or leave it out",
+                       given);
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--lora trains adapters beside a transformer that is there, and %s is none; name one with "
                    "--init-from RUN",
