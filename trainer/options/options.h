@@ -71,10 +71,8 @@ typedef struct option_page {
     const char *description; /* what the command does; wrapped when printed */
     const char *examples;    /* printed as it is, every line ending in \n; NULL: none */
     const option_row *rows;
-    size_t count; /* of rows, at most OPTIONS_MOST */
-    const char
-        *lender; /* "thinwire help train image" prints the page whose rows all but the first `own` are, or NULL */
-    size_t own;
+    size_t count, own;  /* of rows, at most OPTIONS_MOST */
+    const char *lender; /* prints the page that has the rows behind the first `own`; NULL: all are this page's own */
     size_t least_arguments, most_arguments; /* words that are not options: TASK, RUN... */
     word_at word, word_meaning;             /* what such a word may be, for shells; NULL: files */
 } option_page;
