@@ -271,26 +271,26 @@ class ExampleTest(unittest.TestCase):
         """The weights by steps, of rounds of so many."""
         return dict(re.findall(rf"^step (\d+) of {size}: .* with weights (\w{{12}})$", (self.folder / name).read_text(), re.M))
 
-    def await_rounds(self, name, size):
+    def await_rounds(self, size, *names):
+        """What each of them told of the rounds of so many that all have told of, of one at least."""
         end = time.monotonic() + SECONDS
-        while not self.rounds(name, size):
-            self.assertLess(time.monotonic(), end, (self.folder / name).read_text())
+        while True:
+            told = [self.rounds(name, size) for name in names]
+            steps = set.intersection(*map(set, told))
+            if steps:
+                return [{step: one[step] for step in steps} for one in told]
+            self.assertLess(time.monotonic(), end, [(self.folder / name).read_text() for name in names])
             time.sleep(0.05)
 
     def test_one_comes_and_one_is_lost_and_the_last_leaves(self):
         first = self.start("first")
-        self.await_rounds("first", 1)
+        self.await_rounds(1, "first")
         other = self.start("other")
-        self.await_rounds("other", 2)
-        self.await_rounds("first", 2)
+        self.assertEqual(*self.await_rounds(2, "first", "other"))
         first.kill()
-        self.await_rounds("other", 1)
+        self.await_rounds(1, "other")
         other.send_signal(signal.SIGINT)
         self.assertEqual(other.wait(SECONDS), 0, (self.folder / "other").read_text())
-        firsts, others = self.rounds("first", 2), self.rounds("other", 2)
-        both = firsts.keys() & others.keys()
-        self.assertTrue(both, (firsts, others))
-        self.assertEqual([firsts[step] for step in both], [others[step] for step in both])
         self.assertIn("\nend: ", (self.folder / "other").read_text())
 
 
