@@ -233,7 +233,8 @@ def skips_unused(rank, size):
 
 
 def delayed(rank, size):
-    """DDP exchanges the parameters it was told to delay by itself; the others are thinwire's."""
+    """DDP exchanges the parameters it was told to delay by itself; the others are thinwire's. It begins that all-reduce in
+    backward and waits for it nowhere. Gloo's barrier waits for whatever was begun before."""
     model, results = models.small(), []
     for ours in (False, True):
         copied = copy.deepcopy(model)
@@ -244,6 +245,7 @@ def delayed(rank, size):
         else:
             ddp = models.wrapped(copied, **more)
         models.backward(ddp, rank, 0)
+        dist.barrier()
         results.append(models.gradients(ddp.module))
     worst = max(float((results[0][n] - results[1][n]).abs().max()) for n in results[0])
     return worst, "6.weight" in compressor.plan(), set(results[1]) == set(dict(model.named_parameters()))

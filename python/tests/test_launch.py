@@ -51,7 +51,9 @@ for step in range(1, {STEPS} + 1):
         if mishap == "raise": raise ValueError("a mishap")
         if mishap == "exit": sys.exit(5)
         if mishap == "fork": fork(7)
-        if mishap == "interrupt": signal.raise_signal(signal.SIGINT)
+        if mishap == "interrupt":
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
+            signal.raise_signal(signal.SIGINT)
         if mishap == "second": torch.optim.SGD(model.parameters(), 1.0).step()
 """
 IN_PARTS = COMMON + f"""

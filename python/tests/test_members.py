@@ -7,14 +7,18 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import select
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 import unittest
 import warnings
 from unittest import mock
 
+import launched
 import models
 import ranks
 import thinwire.torch
@@ -23,6 +27,7 @@ import torch
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 import programs  # noqa: E402
 
+EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "joined.py"
 SPEC, EVERY, BATCH, RATE, SECONDS = "local:every=8", 8, 32, 1e-2, 400
 LEAST_GRACE = 10.0  # of a member whose rounds take less, as thinwire_members.h says
 
@@ -243,6 +248,50 @@ class Members(unittest.TestCase):
             thinwire.members.Members(self.story.meeting, "", thinwire.Tcp())
         with self.assertRaisesRegex(thinwire.Error, "quorum=1.5: want a whole number"):
             thinwire.members.Members(self.story.meeting, "", thinwire.Tcp(), quorum=1.5)
+
+
+class ExampleTest(unittest.TestCase):
+    """examples/pytorch/joined.py, whose machines come and go: each tells the shared weights after each round."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.words = [sys.executable, "-B", EXAMPLE, "--join", f"127.0.0.1:{ranks.free_port()}", "--quorum", "1",
+                      *"--steps 1000000 --spec local:every=5 --width 16 --layers 1 --heads 1 --length 16 --batch 2".split()]
+
+    def start(self, name):
+        with open(self.folder / name, "w") as file:
+            program = subprocess.Popen(self.words, stdout=file, stderr=subprocess.STDOUT, env=launched.environment())
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        return program
+
+    def rounds(self, name, size):
+        """The weights by steps, of rounds of so many."""
+        return dict(re.findall(rf"^step (\d+) of {size}: .* with weights (\w{{12}})$", (self.folder / name).read_text(), re.M))
+
+    def await_rounds(self, size, *names):
+        """What each of them told of the rounds of so many that all have told of, of one at least."""
+        end = time.monotonic() + SECONDS
+        while True:
+            told = [self.rounds(name, size) for name in names]
+            steps = set.intersection(*map(set, told))
+            if steps:
+                return [{step: one[step] for step in steps} for one in told]
+            self.assertLess(time.monotonic(), end, [(self.folder / name).read_text() for name in names])
+            time.sleep(0.05)
+
+    def test_one_comes_and_one_is_lost_and_the_last_leaves(self):
+        first = self.start("first")
+        self.await_rounds(1, "first")
+        other = self.start("other")
+        self.assertEqual(*self.await_rounds(2, "first", "other"))
+        first.kill()
+        self.await_rounds(1, "other")
+        other.send_signal(signal.SIGINT)
+        self.assertEqual(other.wait(SECONDS), 0, (self.folder / "other").read_text())
+        self.assertIn("\nend: ", (self.folder / "other").read_text())
 
 
 if __name__ == "__main__":

@@ -44,6 +44,11 @@ def namespaces(of=""):
     return {line.split()[0] for line in listed.splitlines() if line.startswith(f"tw-link-{of}")}
 
 
+def heed_interrupts():
+    """A shell has what it starts in the background ignore them, and the children of that, too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def wait_until(condition, what):
     end = time.monotonic() + ranks.SECONDS
     while not condition():
@@ -173,7 +178,7 @@ class LinkTest(unittest.TestCase):
     def interrupted(self, folder, how):
         """The exit code of a report that got a signal while its ranks ran; what it had made is gone at the end."""
         words = ("--only", "exchange", "--steps", "1000000", "--seconds", "1000", "torch:dense")
-        job = subprocess.Popen(command(folder, *words),
+        job = subprocess.Popen(command(folder, *words), preexec_fn=heed_interrupts,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         with job:
             self.addCleanup(job.kill)

@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -29,6 +30,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "outer_loop.py"
+JOINED = EXAMPLE.parent / "joined.py"
 SHAPES = [("first", (40,)), ("second", (7, 9)), ("third", (1000,)), ("fourth", (33, 3))]
 RANKS = 3
 
@@ -1195,6 +1197,7 @@ class OuterTest(unittest.TestCase):
 
     def test_the_example_learns_and_a_resumed_run_is_the_whole_one(self):
         small = "--steps 45 --every 15 --width 32 --layers 1 --heads 2 --length 32 --batch 4 --spec diloco:every=10"
+        place = f"127.0.0.1:{ranks.free_port()}"
         with tempfile.TemporaryDirectory() as temporary:
             folder = pathlib.Path(temporary)
             words = [EXAMPLE, *small.split(), "--out", folder]
@@ -1207,6 +1210,11 @@ class OuterTest(unittest.TestCase):
         self.assertLess(after, before - 1)
         self.assertEqual(*(re.search(r"end: .* with weights \S+", lines[0]).group() for lines in (first, again)))
         self.assertIn("45 steps", first[0])
+        without_a_launcher = [sys.executable, "-B", JOINED, *small.split(), "--join", place, "--workers", 2]
+        codes, wrote = launched.ends_of([without_a_launcher] * 2, env=launched.environment())
+        self.assertEqual(codes, [0, 0], wrote)
+        for out, _ in wrote:
+            self.assertIn(re.search(r"end: .* with weights \S+", first[0]).group(), out)
 
     def lines_of(self, words):
         """What rank 0 wrote: its output, and its errors."""

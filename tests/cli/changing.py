@@ -223,22 +223,26 @@ class ChangingTest(CommandLineTest):
         self.assertFalse(first.said("whoever reaches the port"))
 
     def test_what_does_not_go_with_it_is_refused(self):
-        for options, culprit in ((("--sync", "dgc"), "give --workers N, who stay, for --sync dgc"),
+        for spec, culprit in (("streaming:every=4,fragments=2,delay=1", "delay=0"),
+                              ("diloco:every=4,eager=on", "no eager=on"),
+                              ("local:every=4,first_moment=1", "first_moment=0"),
+                              ("local:every=4,per_host=2", "no per_host")):
+            self.refuse(2, [culprit], *self.train_words("--join", self.meeting, "--sync", spec))
+        for name, value in (("THINWIRE_REACHABLE", "maybe"), ("THINWIRE_STREAMS", "many")):
+            self.refuse(2, [name, value], *self.train_words("--join", self.meeting, *LOCAL), env={name: value})
+
+    def test_wrong_words_are_told_before_the_data_are_read(self):
+        for options, culprit in ((("--sync", "dilco:every=5"), "did you mean diloco?"),
+                                 (("--sync", "dgc"), "give --workers N, who stay, for --sync dgc"),
                                  (("--sync", "auto"), "for --sync auto"),
                                  (("--sync", "choco"), "or asynchronous gossip"),
-                                 (("--sync", "streaming:every=4,fragments=2,delay=1"), "delay=0"),
-                                 (("--sync", "diloco:every=4,eager=on"), "no eager=on"),
-                                 (("--sync", "local:every=4,first_moment=1"), "first_moment=0"),
-                                 (("--sync", "local:every=4,per_host=2"), "no per_host"),
                                  ((*LOCAL, "--rank", 0), "--rank 0 needs --workers N"),
                                  ((*LOCAL, "--slow", "0:2"), "--slow"),
                                  (("--pipeline", "stages=2"), "--pipeline"),
                                  ((*LOCAL, "--memory-budget", "1GB"), "workers that come and go"),
                                  ((*LOCAL, "--seal"), "--key-file"),
                                  ((*LOCAL, "--transport", "threads"), "--transport")):
-            self.refuse(2, [culprit], *self.train_words("--join", self.meeting, *options))
-        for name, value in (("THINWIRE_REACHABLE", "maybe"), ("THINWIRE_STREAMS", "many")):
-            self.refuse(2, [name, value], *self.train_words("--join", self.meeting, *LOCAL), env={name: value})
+            self.refuse(2, [culprit], *self.train_words("--join", self.meeting, *options, "--data", "/nonexistent"))
 
 
 if __name__ == "__main__":

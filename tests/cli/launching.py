@@ -129,6 +129,7 @@ class MpiTest(CommandLineTest):
         self.assert_told_once(2, "--workers", "--workers", "4")
         self.assert_told_once(2, "densty", "--sync", "dgc:densty=1")
         self.assert_told_once(2, "/nonexistent", "--data", "/nonexistent")
+        self.assert_told_once(2, "did you mean dgc?", "--sync", "dcg", "--data", "/nonexistent")
         self.assert_told_once(2, "--wrkers", "--wrkers", "4")
         self.assert_told_once(2, "--expect-ratio", "--expect-ratio", "2", "--steps", "2")
         self.assert_told_once(2, "/proc/gradients", "--dump-gradients", "/proc/gradients")

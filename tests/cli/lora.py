@@ -229,8 +229,8 @@ class RefusalTest(AdapterTest):
 
     def test_what_does_not_go_together(self):
         self.refuse_training(2, ["--init-from"], "--model", "transformer", "--lora", "rank=2", "--steps", 1, "--out", "none")
-        self.refuse_training(2, ["--lora", "transformer"], "--model", "small", "--lora", "rank=2", "--steps", 1, "--out",
-                             "none")
+        self.refuse_training(2, ["--lora", "transformer", "small", "--init-from"], "--model", "small", "--lora", "rank=2",
+                             "--steps", 1, "--out", "none")
         self.train(*self.begin("--steps", 2))
         self.refuse(2, ["lora", "rank=3"], "train", "--resume", self.out, "--lora", "rank=3", "--steps", 4, "--quiet")
 

@@ -97,6 +97,15 @@ class RunTest(Run):
                 self.assertEqual({key: rest[key] for key in SAME[:2]}, {key: whole[key] for key in SAME[:2]})
                 self.assertEqual("memory" in rest, then != fits)
 
+    def test_what_becomes_of_tensors_is_told_alike(self):
+        tables = []
+        for budget in (self.BUDGET, ()):
+            done = self.run_program(*self.train_words(*self.words("--workers", 2, "--steps", 1, "--out", "none", *budget)))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            tables.append([line for line in done.stdout.splitlines() if line.startswith("  ")])
+        self.assertEqual(*tables)
+        self.assertIn("allreduce", tables[0][0])
+
     def test_fewer_and_more_go_on(self):
         """As in memory."""
         first = self.folder / "first"

@@ -60,6 +60,19 @@ class Help(unittest.TestCase):
         self.assertIn('there is no command "trian"; did you mean train?', say("help", "trian", code=2))
         self.assertIn("image is a task, not a command; thinwire train image trains on it", say("image", code=2))
 
+    def test_options_of_another_page_are_named_once_and_explained_there(self):
+        def explained(page):
+            return re.findall(r"^  (--[\w-]+)", page, re.M)
+
+        for command, task in (("plan", "image"), ("simulate", "lm")):
+            page = say("help", command, task)
+            self.assertIn("--lr", complete(command, task, "--"))
+            further = page.partition("\nFurther options:\n")[2].partition("\nExamples:")[0]
+            self.assertTrue(further.startswith(f"thinwire help train {task} explains these:"), page)
+            named = re.findall(r"--[\w-]+", further)
+            self.assertLessEqual(set(named), set(explained(say("help", "train", task))))
+            self.assertEqual(sorted(["--help", *explained(page), *named]), sorted(complete(command, task, "--")))
+
     def test_pages_are_as_wide_as_the_terminal(self):
         for command in ("train", "simulate", "predict", "doctor"):
             for width in (60, 80, 200):

@@ -1,9 +1,9 @@
-/* group_ranks.h - what groups share whose ranks are threads of this process. Whoever includes it says how large a group
- * may be, MOST, and which SIZES are tried where not all are, and how its ranks come together. */
+/* group_ranks.h - what groups share whose ranks are threads of this process. Whoever includes it says what
+ * group_local.h asks for, and how its ranks come together. */
 #ifndef TEST_GROUP_RANKS_H
 #define TEST_GROUP_RANKS_H
 
-#include "group.h"
+#include "group_local.h"
 
 #include <pthread.h>
 
@@ -19,25 +19,6 @@ typedef struct player {
 } player;
 
 static pthread_barrier_t meeting;
-
-void group_begin(int *argc, char ***argv)
-{
-    (void)argc, (void)argv;
-}
-
-void group_end(void)
-{
-}
-
-int group_size(int index)
-{
-#ifdef SIZES
-    static const int sizes[] = {SIZES, 0};
-    return sizes[index];
-#else
-    return index < MOST ? index + 1 : 0;
-#endif
-}
 
 static void *play(void *argument)
 {

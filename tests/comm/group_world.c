@@ -1,11 +1,10 @@
 /* Ranks as workers of a virtual world. */
-#include "group.h"
+enum { MOST = 9 };
+#include "group_local.h"
 
 #include <thinwire/thinwire_sim.h>
 
 #include "channel.h"
-
-enum { MOST = 9 };
 
 typedef struct play {
     rank_program program;
@@ -16,20 +15,6 @@ typedef struct play {
 } play;
 
 static play now;
-
-void group_begin(int *argc, char ***argv)
-{
-    (void)argc, (void)argv;
-}
-
-void group_end(void)
-{
-}
-
-int group_size(int index)
-{
-    return index < MOST ? index + 1 : 0;
-}
 
 static void remain(void *self)
 {

@@ -179,13 +179,13 @@ static void *join(void *argument)
     return NULL;
 }
 
-static int group_size;
+static int member_count;
 static member members[RANKS];
 
 static int close_group(void **state)
 {
-    for (int r = 0; r < group_size; r++) tw_comm_destroy(members[r].comm);
-    group_size = 0;
+    for (int r = 0; r < member_count; r++) tw_comm_destroy(members[r].comm);
+    member_count = 0;
     meddle = NULL;
     return 0;
 }
@@ -205,7 +205,7 @@ static void open_group(int size, int (*meddles)(letter *one), const unsigned cha
     }
     for (int r = 0; r < size; r++) assert_int_equal(pthread_create(&members[r].thread, NULL, join, &members[r]), 0);
     for (int r = 0; r < size; r++) pthread_join(members[r].thread, NULL);
-    group_size = size;
+    member_count = size;
 }
 
 /* A group whose session stands, and whose members' transports the test plays with on its own thread. */

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_mpi.h>
 #include <thinwire/thinwire_plugin.h>
 
@@ -198,11 +199,75 @@ static void nothing_is_read_from_what_was_given_back(void **state)
     broadcast_from(0);
 }
 
+/* --- a reducer and a gossip, which end in time, too ------------------------------------------------------------- */
+
+static const tw_tensor table = {"w", 1, {FLOATS / 16}};
+
+/* What each rank does between the creation, which is a collective, and the exchange. */
+static void get_ready(tw_comm *comm, pid_t peer)
+{
+    armed = rank == 1 ? AT_SEND : NONE;
+    if (rank == 1) return;
+    wait_until_stopped(peer);
+    CHECK(tw_comm_set_timeout(comm, DEADLINE / 2) == TW_OK);
+}
+
+static tw_status reduce(tw_comm *comm, pid_t peer, float *values)
+{
+    tw_reducer *reducer;
+    CHECK(tw_reducer_create(comm, "allreduce", &table, 1, &reducer) == TW_OK);
+    get_ready(comm, peer);
+    CHECK(tw_reducer_submit(reducer, 0, values) == TW_OK);
+    tw_status status = tw_reducer_wait(reducer);
+    tw_reducer_destroy(reducer);
+    return status;
+}
+
+static tw_status mix(tw_comm *comm, pid_t peer, float *values)
+{
+    tw_gossip *gossip;
+    CHECK(tw_gossip_create(comm, "dpsgd", &table, 1, (const float *const *)&values, &gossip) == TW_OK);
+    get_ready(comm, peer);
+    tw_status status = tw_gossip_add(gossip, (const float *const *)&values);
+    if (status == TW_OK) status = tw_gossip_finish(gossip, &values);
+    tw_gossip_destroy(gossip);
+    return status;
+}
+
+static void exchange_by(tw_status (*exchange)(tw_comm *comm, pid_t peer, float *values))
+{
+    pid_t pids[2];
+    tw_comm *comm = open_comm(pids);
+    float *values = make_values(1);
+    tw_status status = exchange(comm, pids[!rank], values);
+    CHECK(status == TW_ERROR_PEER);
+    CHECK(armed == NONE);
+    forbid(values);
+    if (rank == 0)
+        let_it_end(pids[1]);
+    else
+        say_it_is_over();
+    munmap(values, bytes);
+    tw_comm_destroy(comm);
+}
+
+static void a_reducer_gives_its_gradients_back(void **state)
+{
+    exchange_by(reduce);
+}
+
+static void a_gossip_gives_its_weights_back(void **state)
+{
+    exchange_by(mix);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_written_to_what_was_given_back),
         cmocka_unit_test(nothing_is_read_from_what_was_given_back),
+        cmocka_unit_test(a_reducer_gives_its_gradients_back),
+        cmocka_unit_test(a_gossip_gives_its_weights_back),
     };
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);

@@ -20,11 +20,21 @@ static void test_every_scheme_stands_in_the_table(void **state)
     free(page);
 }
 
+/* allreduce is the one that does not compress. */
+static void test_the_front_page_counts_them(void **state)
+{
+    char *page = page_read(FRONT_PAGE), text[64];
+    snprintf(text, sizeof text, "There are %zu schemes,", tw_schemes_count() - 1);
+    if (!strstr(page, text)) fail_msg("README.md lacks \"%s\"", text);
+    free(page);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_option_stands_there_with_its_default),
         cmocka_unit_test(test_every_scheme_stands_in_the_table),
+        cmocka_unit_test(test_the_front_page_counts_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,6 +91,29 @@ static void test_another_seed_is_another_order(void **state)
     tw_schedule_release(&two);
 }
 
+/* The neighbours of ranks 0 and 1 tell the 12 rings of five apart. Each comes about 1000 times in 12000 rounds; a
+ * deviation is 30, so 200 is beyond 6 of them. */
+static void test_every_ring_is_as_likely(void **state)
+{
+    int often[1 << 10] = {0}, rings = 0;
+    tw_schedule schedule;
+    assert_ok(tw_schedule_create(&schedule, 5, 0, 1, 1));
+    for (uint64_t round = 0; round < 12000; round++) {
+        int of_two[2][2], key = 0;
+        for (int rank = 0; rank < 2; rank++) {
+            assert_int_equal(tw_schedule_partners(&schedule, round, rank, of_two[rank]), 2);
+            key |= (1 << of_two[rank][0] | 1 << of_two[rank][1]) << 5 * rank;
+        }
+        often[key]++;
+    }
+    for (int key = 0; key < 1 << 10; key++) {
+        if (often[key]) assert_in_range(often[key], 800, 1200);
+        rings += often[key] > 0;
+    }
+    assert_int_equal(rings, 12);
+    tw_schedule_release(&schedule);
+}
+
 /* News from rank 0 by brute force: the answer is the first round that reaches the last. */
 static void test_news_are_heard_in_the_round_foretold(void **state)
 {
@@ -119,11 +142,9 @@ static void test_news_are_heard_in_the_round_foretold(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_partners_are_mutual),
-        cmocka_unit_test(test_rest_goes_round),
-        cmocka_unit_test(test_rounds_come_in_any_order),
-        cmocka_unit_test(test_another_seed_is_another_order),
-        cmocka_unit_test(test_news_are_heard_in_the_round_foretold),
+        cmocka_unit_test(test_partners_are_mutual),      cmocka_unit_test(test_rest_goes_round),
+        cmocka_unit_test(test_rounds_come_in_any_order), cmocka_unit_test(test_another_seed_is_another_order),
+        cmocka_unit_test(test_every_ring_is_as_likely),  cmocka_unit_test(test_news_are_heard_in_the_round_foretold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -242,6 +242,63 @@ static void lm2_by_hand(void **state)
     assert_true(none[0] == 0 && none[1] == 0);
 }
 
+/* SparseLoCo's quantiser: bins over six deviations about the mean, each with the mean of what falls into it. Returns
+ * how wide they are. */
+static double papers_quantiser(int bins, const float *value, size_t k, unsigned *code, double *decoded)
+{
+    double mean = 0, squares = 0, sum[256] = {0}, often[256] = {0};
+    for (size_t i = 0; i < k; i++) mean += (double)value[i] / (double)k;
+    for (size_t i = 0; i < k; i++) squares += pow((double)value[i] - mean, 2);
+    double scale = 6 * sqrt(squares / (double)(k - 1)) / bins;
+    for (size_t i = 0; i < k; i++) {
+        code[i] = (unsigned)fmin(fmax(nearbyint(((double)value[i] - mean) / scale + bins / 2), 0), bins - 1);
+        sum[code[i]] += (double)value[i];
+        often[code[i]]++;
+    }
+    for (size_t i = 0; i < k; i++) decoded[i] = sum[code[i]] / often[code[i]];
+    return scale;
+}
+
+/* The widths are those of a program that computes in fp32. */
+static void the_papers_quantiser_by_hand(void **state)
+{
+    const float value[] = {3, -2.5f, 2, -1.75f, 1.5f, -4, 2.25f, 1};
+    const unsigned of_4[] = {3, 1, 2, 1, 2, 1, 3, 2}, of_256[] = {175, 83, 158, 96, 150, 59, 162, 141};
+    const double levels[] = {0, -2.75, 1.5, 2.625};
+    unsigned code[8];
+    double decoded[8];
+    assert_true(fabs(papers_quantiser(4, value, 8, code, decoded) / 3.8595605 - 1) < 1e-7);
+    assert_memory_equal(code, of_4, sizeof code);
+    for (size_t i = 0; i < 8; i++) assert_true(decoded[i] == levels[code[i]]);
+    assert_true(fabs(papers_quantiser(256, value, 8, code, decoded) / 0.0603056290 - 1) < 1e-7);
+    assert_memory_equal(code, of_256, sizeof code);
+    for (size_t i = 0; i < 8; i++) assert_true(decoded[i] == (double)value[i]);
+}
+
+/* Of the largest 64th of normal values: two of its four bins are empty, and its squared error is three times lm2's. */
+static void lm2_errs_by_a_third_of_the_papers_quantiser(void **state)
+{
+    enum { COUNT = 4096 };
+    float value[COUNT], rounded[COUNT];
+    unsigned code[COUNT];
+    double decoded[COUNT], papers = 0, ours = 0;
+    uint64_t random = 9;
+    for (size_t i = 0; i < COUNT;) {
+        double length = sqrt(-2 * log(1 - random_unit(&random)));
+        value[i] = (float)(length * cos(6.283185307179586 * random_unit(&random)));
+        i += fabsf(value[i]) > 2.418f;
+    }
+    memcpy(rounded, value, sizeof rounded);
+    tw_values_round(rounded, COUNT, TW_VALUES_LM2);
+    papers_quantiser(4, value, COUNT, code, decoded);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_true(code[i] == (value[i] > 0 ? 3 : 1));
+        papers += pow((double)value[i] - decoded[i], 2);
+        ours += pow((double)value[i] - (double)rounded[i], 2);
+    }
+    assert_true(papers > 2.7 * ours && papers < 3.1 * ours);
+}
+
 /* Then nothing is above the threshold, and the larger level is the smaller one. */
 static void lm2_of_equal_magnitudes_arrives(void **state)
 {
@@ -321,6 +378,8 @@ int main(void)
         cmocka_unit_test(sign_keeps_the_mean_magnitude),
         cmocka_unit_test(lm2_has_the_best_two_levels),
         cmocka_unit_test(lm2_by_hand),
+        cmocka_unit_test(the_papers_quantiser_by_hand),
+        cmocka_unit_test(lm2_errs_by_a_third_of_the_papers_quantiser),
         cmocka_unit_test(lm2_of_equal_magnitudes_arrives),
         cmocka_unit_test(values_take_their_bytes),
     };

@@ -129,7 +129,7 @@ static tw_status load_foreign(const char *folder, tw_state **state)
     return tw_fail(TW_ERROR_UNSUPPORTED, "%s: no task reads the folders of transformers", folder);
 }
 
-static tw_status load(const char *file, tw_state **state)
+static tw_status load_unmerged(const char *file, tw_state **state)
 {
     struct stat about;
     const bool is_folder = stat(file, &about) == 0 && S_ISDIR(about.st_mode);
@@ -156,7 +156,7 @@ static tw_status load_base(const char *file, const tw_state *adapters, int bases
 
 static tw_status load_whole(const char *file, int bases, tw_state **state)
 {
-    TW_TRY(load(file, state));
+    TW_TRY(load_unmerged(file, state));
     if (!tw_state_text(*state, BASE)) return TW_OK;
     tw_state *adapters = *state;
     tw_status status = load_base(file, adapters, bases, state);
@@ -171,7 +171,7 @@ static tw_status read_model(const char *path, const model_choice *meant, bool wh
     char file[CHECKPOINT_PATH];
     tw_state *state;
     TW_TRY(find_model(path, meant, file));
-    TW_TRY(whole ? load_whole(file, BASES_MOST, &state) : load(file, &state));
+    TW_TRY(whole ? load_whole(file, BASES_MOST, &state) : load_unmerged(file, &state));
     tw_status status = tw_state_put_text(state, TASK_FILE, file);
     if (status == TW_OK) status = model_file_named(file, read(reader, state));
     tw_state_destroy(state);

@@ -20,8 +20,11 @@ typedef struct group {
 
 int group_is_wished(const train_settings *s);
 
+/* TW_ERROR_ARGUMENT says what does not go with workers that come and go. The schemes of plug-ins are known by then. */
+tw_status group_check(const train_settings *s);
+
 /* Opens the group, or comes to it; returns at once. All have to be told the same options, and to have read the same
- * data. TW_ERROR_ARGUMENT says what does not go with workers that come and go. */
+ * data. */
 tw_status group_open(const train_settings *s, const task *work, group *g);
 void group_close(group *g);
 

@@ -46,6 +46,29 @@ option_entry option_explain(const option_row *row)
     return entry;
 }
 
+size_t option_own_count(const option_page *page)
+{
+    return page->lender ? page->own : page->count;
+}
+
+void option_list_lent(const option_page *page, char text[OPTION_LENT_MOST])
+{
+    int used = snprintf(text, OPTION_LENT_MOST, "%s explains these:", page->lender);
+    for (size_t i = page->own, listed = 0; i < page->count; i++)
+        if (!page->rows[i].file_only)
+            used += snprintf(text + used, OPTION_LENT_MOST - (size_t)used, "%s --%s", listed++ ? "," : "",
+                             page->rows[i].name);
+}
+
+static void print_lent(const page_text *text, const option_page *page)
+{
+    char list[OPTION_LENT_MOST];
+    if (!page->lender) return;
+    option_list_lent(page, list);
+    page_text_title(text, OPTION_LENT_TITLE);
+    page_text_paragraph(text, list);
+}
+
 static void print_option(const page_text *text, const option_row *row)
 {
     option_entry entry = option_explain(row);
@@ -60,13 +83,14 @@ void options_help(const option_page *page, FILE *file)
         fputc('\n', file);
         page_text_paragraph(&text, page->description);
     }
-    for (size_t i = 0; i < page->count; i++) {
+    for (size_t i = 0; i < option_own_count(page); i++) {
         if (page->rows[i].file_only) continue;
         if (page->rows[i].name)
             print_option(&text, &page->rows[i]);
         else
             page_text_title(&text, page->rows[i].help);
     }
+    print_lent(&text, page);
     if (!page->examples) return;
     page_text_title(&text, "Examples");
     fputs(page->examples, file);

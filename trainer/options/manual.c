@@ -58,18 +58,29 @@ static void print_option(FILE *file, const option_row *row)
     options_manual_entry(file, entry.name, entry.value, entry.meaning);
 }
 
+static void print_lent(FILE *file, const option_page *page)
+{
+    char list[OPTION_LENT_MOST];
+    if (!page->lender) return;
+    option_list_lent(page, list);
+    fputs(".SS " OPTION_LENT_TITLE "\n", file);
+    print_roff(file, list);
+    fputc('\n', file);
+}
+
 void options_manual(const option_page *page, const char *name, const char *summary, FILE *file)
 {
     options_manual_begin(file, name, summary, page->usage);
     if (page->description) print_section(file, "DESCRIPTION", page->description);
     if (page->count > 0) fputs(".SH OPTIONS\n", file);
-    for (size_t i = 0; i < page->count; i++) {
+    for (size_t i = 0; i < option_own_count(page); i++) {
         if (page->rows[i].file_only) continue;
         if (page->rows[i].name)
             print_option(file, &page->rows[i]);
         else
             fprintf(file, ".SS %s\n", page->rows[i].help);
     }
+    print_lent(file, page);
     if (page->examples) {
         fputs(".SH EXAMPLES\n.nf\n", file);
         print_roff(file, page->examples);

@@ -71,7 +71,8 @@ typedef struct option_page {
     const char *description; /* what the command does; wrapped when printed */
     const char *examples;    /* printed as it is, every line ending in \n; NULL: none */
     const option_row *rows;
-    size_t count;                           /* of rows, at most OPTIONS_MOST */
+    size_t count, own;  /* of rows, at most OPTIONS_MOST */
+    const char *lender; /* prints the page that has the rows behind the first `own`; NULL: all are this page's own */
     size_t least_arguments, most_arguments; /* words that are not options: TASK, RUN... */
     word_at word, word_meaning;             /* what such a word may be, for shells; NULL: files */
 } option_page;
@@ -134,7 +135,8 @@ const char *options_value(const option_row *row, const void *target, char space[
 bool options_given(const options *set, const char *name);
 option_source options_source(const options *set, const char *name);
 
-/* Prints the page: usage, description, the options by groups with defaults and ranges, examples. */
+/* Prints the page: usage, description, the options by groups with defaults and ranges, examples. Of options that are
+ * another page's it prints the names. */
 void options_help(const option_page *page, FILE *file);
 
 /* The same as a page of man. */

@@ -39,6 +39,11 @@ typedef struct option_entry {
     char name[OPTION_NAME_MOST], value[OPTION_NAME_MOST], meaning[OPTION_MEANING_MOST];
 } option_entry;
 option_entry option_explain(const option_row *row);
+/* How many rows a page explains; and which options it has beside them, and where they are explained. */
+size_t option_own_count(const option_page *page);
+enum { OPTION_LENT_MOST = OPTIONS_MOST * OPTION_NAME_MOST };
+void option_list_lent(const option_page *page, char text[OPTION_LENT_MOST]);
+#define OPTION_LENT_TITLE "Further options"
 
 /* Reads one text and makes it the row's value, unless a stronger source has set it. */
 tw_status option_set(options *set, size_t index, const char *text, const option_origin *origin);

@@ -118,20 +118,12 @@ static tw_status launch_load(const train_settings *settings, task **work)
     return status;
 }
 
-/* Before the data are read, or others are waited for. The schemes of plug-ins are not known yet. */
-static tw_status check_sync(const train_settings *settings)
-{
-    if (settings->plugin || strcmp(settings->sync, SYNC_AUTO) == 0) return TW_OK;
-    return scheme_check(settings->sync);
-}
-
 static int launch_threads(const train_settings *settings)
 {
     task *work = NULL;
     automatic chosen;
     train_settings settled = *settings;
-    if (seal_refuse_threads(settings) != TW_OK || check_sync(settings) != TW_OK) return launcher_refuse();
-    if (plugins_load(settings->plugin) != TW_OK) return launcher_refuse();
+    if (seal_refuse_threads(settings) != TW_OK || plugins_load(settings->plugin) != TW_OK) return launcher_refuse();
     if (launch_load(settings, &work) != TW_OK) return launcher_refuse();
     int code = automatic_settle(&settled, work, NULL, &chosen) == TW_OK
                    ? seat_all(&settled, work, settings->workers > 0 ? (int)settings->workers : 1)
@@ -252,6 +244,7 @@ static tw_status run_changing(const train_settings *s, task **work, run_result *
 {
     group g;
     TW_TRY(plugins_load(s->plugin));
+    TW_TRY(group_check(s));
     TW_TRY(launch_load(s, work));
     tw_status status = group_open(s, *work, &g);
     if (status == TW_OK) status = run_member(s, *work, &g, result);
@@ -276,7 +269,6 @@ static int launch_changing(const train_settings *settings)
 
 static tw_status meet(const train_settings *settings, tw_comm **comm)
 {
-    TW_TRY(check_sync(settings));
     join_tell_begin(settings);
     warn_of_exposed_key(settings);
     return join_open(settings, comm);
@@ -292,8 +284,16 @@ static int launch_joined(const train_settings *settings)
     return status == TW_ERROR_PEER ? EXIT_PEER_LOST : EXIT_INPUT;
 }
 
+/* Before the data are read, or others are waited for. The schemes of plug-ins are not known yet. */
+static tw_status check_sync(const train_settings *settings)
+{
+    if (settings->plugin || strcmp(settings->sync, SYNC_AUTO) == 0) return TW_OK;
+    return scheme_check(settings->sync);
+}
+
 int launch(const train_settings *settings)
 {
+    if (check_sync(settings) != TW_OK) return launcher_refuse();
     if (group_is_wished(settings)) return launch_changing(settings);
     if (join_is_wished(settings)) return launch_joined(settings);
     interrupt_listen();

@@ -189,12 +189,15 @@ static language_model_config configure(const lm_settings *s, const language_mode
 
 static tw_status check_heads(const lm_settings *s, const language_model_definition *network)
 {
-    if (network->config.heads > 0 || (s->heads + s->kv_heads + s->inner == 0 && !s->lora)) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT, "--%s is of a transformer; write --model transformer, or leave it out",
-                   s->heads      ? "heads"
-                   : s->kv_heads ? "kv-heads"
-                   : s->inner    ? "inner"
-                                 : "lora");
+    const char *given = s->heads ? "heads" : s->kv_heads ? "kv-heads" : s->inner ? "inner" : NULL;
+    if (network->config.heads > 0 || (!given && !s->lora)) return TW_OK;
+    if (given)
+        return tw_fail(TW_ERROR_ARGUMENT, "--%s is of a transformer; write --model transformer, or leave it out",
+                       given);
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--lora trains adapters beside a transformer that is there, and %s is none; name one with "
+                   "--init-from RUN",
+                   s->model);
 }
 
 /* ---- metrics ---- */

@@ -206,7 +206,7 @@ static tw_status paged_rounds_show_own(worker *w)
 static const char *paged_rounds_plan(const worker *w, size_t index)
 {
     (void)w, (void)index;
-    return "dense fp32";
+    return "allreduce";
 }
 
 static tw_status paged_rounds_add_totals(const worker *w, totals *sums)

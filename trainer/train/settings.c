@@ -233,15 +233,13 @@ tw_status settings_page(const task_ops *ops, train_page *p)
 tw_status settings_lend_rows(const task_ops *ops, bool (*wants)(const option_row *row), train_page *own)
 {
     train_page all;
-    const option_row *title = NULL;
     TW_TRY(settings_page(ops, &all));
+    snprintf(own->lender, sizeof own->lender, "thinwire help train %s", ops->name);
+    own->page.own = own->page.count;
+    own->page.lender = own->lender;
     for (size_t i = 0; i < all.page.count; i++) {
         const option_row *row = &all.rows[i];
-        if (!row->name) title = row;
-        if (!row->name || !wants(row)) continue;
-        if (title) TW_TRY(options_add_row(own->rows, &own->page.count, title));
-        title = NULL;
-        TW_TRY(options_add_row(own->rows, &own->page.count, row));
+        if (row->name && wants(row)) TW_TRY(options_add_row(own->rows, &own->page.count, row));
     }
     return TW_OK;
 }

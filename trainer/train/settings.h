@@ -55,12 +55,11 @@ typedef enum transport_choice { TRANSPORT_AUTO, TRANSPORT_THREADS, TRANSPORT_MPI
 /* The table of options for a task, for parsing and help: its own and those of every run. */
 typedef struct train_page {
     option_row rows[OPTIONS_MOST];
-    char description[1024];
+    char description[1024], lender[64];
     option_page page;
 } train_page;
 tw_status settings_page(const task_ops *ops, train_page *page);
-/* For a command that takes some of train's options: adds those that it wants to its own, each group's title before its
- * first. */
+/* For a command that takes some of train's options: adds those that it wants to its own, whose page names them. */
 tw_status settings_lend_rows(const task_ops *ops, bool (*wants)(const option_row *row), train_page *own);
 /* Gives what nobody has set the defaults that suit the task, as far as they depend on its other settings. */
 tw_status settings_complete(const task_ops *ops, options *set);

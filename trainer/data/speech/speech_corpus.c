@@ -252,7 +252,8 @@ static tw_status load_parts(const corpus_format *const *known, const char *train
     return known == sound_formats ? hold_out_speakers(train, corpus) : split_test(train, format, corpus);
 }
 
-static tw_status load(const corpus_format *const *known, const char *train, const char *test, speech_corpus *corpus)
+static tw_status load_known(const corpus_format *const *known, const char *train, const char *test,
+                            speech_corpus *corpus)
 {
     *corpus = (speech_corpus){0};
     tw_status status = load_parts(known, train, test, corpus);
@@ -262,12 +263,12 @@ static tw_status load(const corpus_format *const *known, const char *train, cons
 
 tw_status speech_corpus_load(const char *train, const char *test, speech_corpus *corpus)
 {
-    return load(formats, train, test, corpus);
+    return load_known(formats, train, test, corpus);
 }
 
 tw_status speech_corpus_load_sounds(const char *train, const char *test, speech_corpus *corpus)
 {
-    return load(sound_formats, train, test, corpus);
+    return load_known(sound_formats, train, test, corpus);
 }
 
 tw_status speech_corpus_add_validation(const char *path, speech_corpus *corpus)
