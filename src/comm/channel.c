@@ -261,8 +261,10 @@ static tw_status check_size(const tw_channel *channel, const tw_transfer *transf
 {
     int peer = tw_comm_name(channel->comm, transfer->peer);
     if (size > transfer->size)
-        return tw_fail(TW_ERROR_PACKET, "rank %d sent %zu bytes, more than the %zu that were agreed", peer, size,
-                       transfer->size);
+        return tw_fail(
+            TW_ERROR_PACKET,
+            "rank %d sent %zu bytes, more than the %zu that were agreed: every rank must pass the same count", peer,
+            size, transfer->size);
     if (!transfer->received && size != transfer->size)
         return tw_fail(TW_ERROR_PACKET, "rank %d sent %zu bytes instead of %zu: every rank must pass the same count",
                        peer, size, transfer->size);
