@@ -850,7 +850,7 @@ static void play_two_waits(void *context, int rank, tw_comm *comm)
     static float values[2][ELEMENTS];
     tw_reducer *reducer = NULL;
     pthread_t other;
-    double end = tw_clock() + 60;
+    double end = tw_clock() + 20;
     int done = 0;
     all->status[rank] = tw_reducer_create(comm, "topk", table, TENSORS, &reducer);
     if (rank == 1) sem_wait(&all->refused);
