@@ -37,8 +37,9 @@
  *   TW_ERROR_UNSUPPORTED. 0, or a number that cannot be its size, is TW_ERROR_ARGUMENT.
  * - Structs without a struct_size have reserved fields instead. These are zero until a later version gives them a
  *   meaning; anything else in them is TW_ERROR_ARGUMENT. Initialisers that name fields, and {0}, set them to zero.
- * - Objects are opaque. Objects borrow what they are made from: a tw_comm must outlive the reducers on it. Strings and
- *   tables passed in are copied unless stated otherwise. Section 6 says what a fork does.
+ * - Objects are opaque, and each is destroyed by its own call, in any order. A tw_comm that is destroyed before what was
+ *   made on it leaves its group at once: calls on the rest return TW_ERROR_PEER. Strings and tables passed in are copied
+ *   unless stated otherwise. Section 6 says what a fork does.
  * - An object belongs to one thread at a time. Different objects may be used from different threads freely; the
  *   exceptions (a comm under several reducers, the threads of one group, and tw_comm_leave) are made for it.
  * - The same seed, inputs and number of workers give the same bits, over threads and over MPI, on every instruction

@@ -20,6 +20,7 @@ static tw_status channel_create(tw_comm *comm, tw_channel **channel)
     size_t peers = comm->size < TW_WINDOW ? (size_t)comm->size : TW_WINDOW;
     TW_TRY(tw_allocate(1, sizeof *made, &made));
     made->comm = comm;
+    tw_comm_hold(comm);
     made->segment = SEGMENT;
     tw_status status = tw_allocate(2 * peers + MORE_TRANSFERS, sizeof *made->transfers, &made->transfers);
     if (status == TW_OK)
@@ -76,6 +77,7 @@ void tw_channel_destroy(tw_channel *channel)
     tw_free(channel->sizes);
     tw_free((void *)channel->packets);
     tw_free(channel->transfers);
+    tw_comm_release(channel->comm);
     tw_free(channel);
 }
 
@@ -259,8 +261,10 @@ static tw_status check_size(const tw_channel *channel, const tw_transfer *transf
 {
     int peer = tw_comm_name(channel->comm, transfer->peer);
     if (size > transfer->size)
-        return tw_fail(TW_ERROR_PACKET, "rank %d sent %zu bytes, more than the %zu that were agreed", peer, size,
-                       transfer->size);
+        return tw_fail(
+            TW_ERROR_PACKET,
+            "rank %d sent %zu bytes, more than the %zu that were agreed: every rank must pass the same count", peer,
+            size, transfer->size);
     if (!transfer->received && size != transfer->size)
         return tw_fail(TW_ERROR_PACKET, "rank %d sent %zu bytes instead of %zu: every rank must pass the same count",
                        peer, size, transfer->size);

@@ -37,6 +37,8 @@ struct tw_comm {
     const int *names;             /* what texts call the ranks: numbers of the whole comm; NULL: as they are */
     int separated;                /* the survivors of a gossip have a comm of their own on this one */
     int maimed;                   /* whole, but a rank was lost that others go on without: destroy waits for nobody */
+    _Atomic int users;            /* its owner, the channels of what was made on it, and its subsets: with the last of
+                                   * them it is freed */
 };
 
 /* One message under way. */
@@ -92,6 +94,10 @@ static inline tw_comm *tw_comm_whole(tw_comm *comm)
 /* TW_ERROR_ARGUMENT for NULL, TW_ERROR_ORDER in a forked child: what every call on a comm begins with, and what every
  * call on an object that was made on one asks of it. */
 tw_status tw_comm_need(const tw_comm *comm);
+
+/* For what uses a comm until it says that it no longer does. */
+void tw_comm_hold(tw_comm *comm);
+void tw_comm_release(tw_comm *comm);
 
 /* The transport's leave, where it has one. */
 void tw_comm_withdraw(const tw_comm *comm);

@@ -26,12 +26,13 @@ static tw_status comm_create(const tw_transport_ops *ops, void *self, int rank, 
 {
     tw_comm *made;
     TW_TRY(tw_allocate(1, sizeof *made, &made));
-    *made = (tw_comm){.ops = *ops, .self = self, .rank = rank, .size = size, .timeout = DEFAULT_TIMEOUT};
+    *made = (tw_comm){.ops = *ops, .self = self, .rank = rank, .size = size, .timeout = DEFAULT_TIMEOUT, .users = 1};
     tw_status status = tw_process_note(&made->process);
     if (status == TW_OK) status = tw_mutex_create(&made->mutex);
     if (status == TW_OK) {
         status = tw_channel_create_wide(made, 1, &made->channel); /* the other is for agreeing: numbers.c */
         if (status != TW_OK) tw_mutex_destroy(&made->mutex);
+        made->users = 1; /* its own channel goes with it */
     }
     if (status == TW_OK)
         *comm = made;
@@ -71,15 +72,28 @@ tw_status tw_comm_need(const tw_comm *comm)
     return tw_process_check(comm->process);
 }
 
-void tw_comm_destroy(tw_comm *comm)
+void tw_comm_hold(tw_comm *comm)
 {
-    if (!comm || tw_process_is_child(comm->process)) return;
+    comm->users++;
+}
+
+void tw_comm_release(tw_comm *comm)
+{
+    if (--comm->users != 0) return;
     if (comm->maimed) tw_comm_withdraw(comm);
     comm->ops.destroy(comm->self);
     tw_channel_destroy(comm->channel);
     tw_numbers_free(comm);
     tw_mutex_destroy(&comm->mutex);
     tw_free(comm);
+}
+
+/* What was made on it may be in the middle of a call, and fails from now on. */
+void tw_comm_destroy(tw_comm *comm)
+{
+    if (!comm || tw_process_is_child(comm->process)) return;
+    if (comm->users > 1) tw_channel_leave(comm->channel);
+    tw_comm_release(comm);
 }
 
 void tw_comm_leave(tw_comm *comm)

@@ -150,6 +150,7 @@ static void subset_destroy(void *self)
     member *me = self;
     tw_pool_free(&me->messages);
     tw_mutex_destroy(&me->mutex);
+    tw_comm_release(me->whole);
     tw_free(me);
 }
 
@@ -177,6 +178,7 @@ tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, uns
     }
     me->messages.size = sizeof(message);
     me->whole = whole;
+    tw_comm_hold(whole);
     me->first_channel = first_channel;
     me->numbers = tw_numbers_with(whole, first_channel);
     if (watch) me->watch = *watch;

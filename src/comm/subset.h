@@ -17,7 +17,7 @@ typedef struct tw_watch {
 
 /* Rank i of the subset is ranks[i] of `whole`; this rank is among them. Its channel c uses the number first_channel + c
  * of the whole, which nobody else may. Without a watch (NULL) it has whole's timeout, and the first failure of the
- * two ends both. `whole` has to outlive it. */
+ * two ends both. */
 tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, unsigned first_channel,
                                 const tw_watch *watch, tw_comm **subset);
 

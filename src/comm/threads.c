@@ -179,7 +179,9 @@ static tw_status fail_request(const seat *me, int peer, outcome result, double t
     case LATE:
         return tw_fail(TW_ERROR_PEER, "rank %d did not answer rank %d within %g seconds", peer, me->rank, timeout);
     case TOO_LONG:
-        return tw_fail(TW_ERROR_PACKET, "rank %d sent rank %d a message larger than was agreed", peer, me->rank);
+        return tw_fail(TW_ERROR_PACKET,
+                       "rank %d sent rank %d a message larger than was agreed: every rank must pass the same count",
+                       peer, me->rank);
     default:
         if (me->group->endpoints[peer].gone) return tw_fail(TW_ERROR_PEER, "rank %d has left the group", peer);
         return tw_fail(TW_ERROR_PEER, "rank %d gave up on the group after a failure on another channel", me->rank);

@@ -312,7 +312,9 @@ static tw_status virtual_transport_take_message(const tw_seat *me, const tw_rece
     if (receipt_due(me, one) > now_of(me->world)) return fail_late(me, peer, timeout);
     if (is_gone(me) || !message || is_lost(me->world, message)) return fail_gone(me, peer);
     if (message->parcel.size > one->capacity)
-        return tw_fail(TW_ERROR_PACKET, "rank %d sent rank %d a message larger than was agreed", peer, me->rank);
+        return tw_fail(TW_ERROR_PACKET,
+                       "rank %d sent rank %d a message larger than was agreed: every rank must pass the same count",
+                       peer, me->rank);
     *size = message->parcel.size;
     *check = message->check;
     if (*size) memcpy(one->dst, message->payload->bytes, *size);

@@ -8,39 +8,51 @@
 
 #define NOBODY UINT32_MAX
 
+/* What a rank has made, in checksums. */
+typedef struct making {
+    uint32_t spec, names, shapes, release;
+} making;
+
 /* What a rank knows of those it has heard of: whether any could not make its own, and whether those that could have
  * made the same. Of two ranks that differ in that, one is not the lowest's like. */
 typedef struct introduction {
-    uint32_t failed, status;  /* the lowest rank that failed, or NOBODY, and how */
-    uint32_t lowest, digest;  /* the lowest of the others, or NOBODY, and what it has made: spec and tensors */
-    uint32_t odd, odd_digest; /* the lowest that has made something else, or NOBODY, and that */
+    uint32_t failed, status; /* the lowest rank that failed, or NOBODY, and how */
+    uint32_t lowest, odd;    /* the lowest of the others, or NOBODY, and the lowest that has made something else */
+    making made, odd_made;   /* by these */
 } introduction;
 
 /* The release of the library comes in, too: its defaults may differ. */
-static uint32_t digest(const char *object, const char *spec, uint32_t code, const tw_tensor *tensors, size_t count)
+static making describe(const char *object, const char *spec, uint32_t code, const tw_tensor *tensors, size_t count)
 {
-    uint32_t crc = tw_crc32c(code, tw_version(), strlen(tw_version()) + 1);
-    crc = tw_crc32c(crc, object, strlen(object) + 1);
-    crc = tw_crc32c(crc, spec, strlen(spec) + 1);
+    making made = {.spec = tw_crc32c(0, object, strlen(object) + 1),
+                   .release = tw_crc32c(code, tw_version(), strlen(tw_version()) + 1)};
+    made.spec = tw_crc32c(made.spec, spec, strlen(spec) + 1);
     for (size_t i = 0; i < count; i++) {
-        crc = tw_crc32c(crc, tensors[i].name, strlen(tensors[i].name) + 1);
-        crc = tw_crc32c(crc, tensors[i].shape, tensors[i].dims * sizeof *tensors[i].shape);
+        made.names = tw_crc32c(made.names, tensors[i].name, strlen(tensors[i].name) + 1);
+        made.shapes = tw_crc32c(made.shapes, &tensors[i].dims, sizeof tensors[i].dims);
+        made.shapes = tw_crc32c(made.shapes, tensors[i].shape, tensors[i].dims * sizeof *tensors[i].shape);
     }
-    return crc;
+    return made;
+}
+
+static int is_same(const making *one, const making *other)
+{
+    return memcmp(one, other, sizeof *one) == 0;
 }
 
 /* A rank and what it has made join what is known. */
-static void add_maker(introduction *known, uint32_t rank, uint32_t digest)
+static void add_maker(introduction *known, uint32_t rank, making made)
 {
     if (rank < known->lowest) {
-        uint32_t later = known->lowest, other = known->digest;
+        uint32_t later = known->lowest;
+        making other = known->made;
         known->lowest = rank;
-        known->digest = digest;
-        if (known->odd != NOBODY && known->odd_digest == digest) known->odd = NOBODY;
+        known->made = made;
+        if (known->odd != NOBODY && is_same(&known->odd_made, &made)) known->odd = NOBODY;
         if (later != NOBODY) add_maker(known, later, other);
-    } else if (digest != known->digest && rank < known->odd) {
+    } else if (!is_same(&made, &known->made) && rank < known->odd) {
         known->odd = rank;
-        known->odd_digest = digest;
+        known->odd_made = made;
     }
 }
 
@@ -50,8 +62,8 @@ static void agreement_learn(introduction *known, const introduction *heard)
         known->failed = heard->failed;
         known->status = heard->status;
     }
-    if (heard->lowest != NOBODY) add_maker(known, heard->lowest, heard->digest);
-    if (heard->odd != NOBODY) add_maker(known, heard->odd, heard->odd_digest);
+    if (heard->lowest != NOBODY) add_maker(known, heard->lowest, heard->made);
+    if (heard->odd != NOBODY) add_maker(known, heard->odd, heard->odd_made);
 }
 
 static int is_rank(uint32_t rank, uint32_t ranks)
@@ -87,33 +99,49 @@ static tw_status agreement_introduce(tw_channel *channel, introduction *known)
     return tw_channel_finish(channel);
 }
 
-/* The first rank, in their order, that failed or differs from this one. */
-static tw_status agreement_judge(const char *object, int self, uint32_t own, const introduction *all)
+/* "spec and names of tensors": what differs. */
+static void name_differences(const making *one, const making *other, char *text, size_t room)
 {
-    uint32_t other = all->digest != own ? all->lowest : all->odd;
+    const struct {
+        int is_one;
+        const char *name;
+    } parts[] = {{one->spec != other->spec, "spec"},
+                 {one->names != other->names, "names of tensors"},
+                 {one->shapes != other->shapes, "shapes of tensors"},
+                 {one->release != other->release, "release of thinwire or of a plug-in"}};
+    size_t length = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].is_one)
+            length += (size_t)snprintf(text + length, room - length, "%s%s", length ? " and " : "", parts[i].name);
+}
+
+/* The first rank, in their order, that failed or differs from this one. */
+static tw_status agreement_judge(const char *object, int self, const making *own, const introduction *all)
+{
+    char what[128];
+    int is_lowest = is_same(&all->made, own);
+    uint32_t other = is_lowest ? all->odd : all->lowest;
     if (all->failed != NOBODY && all->failed < other)
         return tw_fail((tw_status)all->status, "rank %u could not make its %s: %s", all->failed, object,
                        tw_status_sentence((tw_status)all->status));
     if (other == NOBODY) return TW_OK;
-    return tw_fail(
-        TW_ERROR_ARGUMENT,
-        "rank %d and rank %u differ in spec, tensors, or release of thinwire or of a plug-in; these must be the same "
-        "everywhere",
-        self, other);
+    name_differences(own, is_lowest ? &all->odd_made : &all->made, what, sizeof what);
+    return tw_fail(TW_ERROR_ARGUMENT, "rank %d and rank %u differ in %s; it must be the same everywhere", self, other,
+                   what);
 }
 
-static tw_status agree_on(tw_channel *channel, const char *object, uint32_t own)
+static tw_status agree_on(tw_channel *channel, const char *object, making own)
 {
     uint32_t self = (uint32_t)channel->comm->rank;
-    introduction known = {.failed = NOBODY, .lowest = self, .digest = own, .odd = NOBODY};
+    introduction known = {.failed = NOBODY, .lowest = self, .made = own, .odd = NOBODY};
     TW_TRY(agreement_introduce(channel, &known));
-    return agreement_judge(object, (int)self, own, &known);
+    return agreement_judge(object, (int)self, &own, &known);
 }
 
 tw_status tw_agree(tw_channel *channel, const char *object, tw_status prepared, const char *spec, uint32_t code,
                    const tw_tensor *tensors, size_t count)
 {
-    if (prepared == TW_OK) return agree_on(channel, object, digest(object, spec, code, tensors, count));
+    if (prepared == TW_OK) return agree_on(channel, object, describe(object, spec, code, tensors, count));
     char text[TW_REASON_BYTES];
     introduction known = {
         .failed = (uint32_t)channel->comm->rank, .status = (uint32_t)prepared, .lowest = NOBODY, .odd = NOBODY};

@@ -8,7 +8,7 @@
 
 /* The last act of create, on every rank, also on one whose own part failed (prepared): its failure ends create on all
  * ranks. TW_ERROR_ARGUMENT if specs, tensors, releases of the library or `code` differ, which stands for what comes
- * from elsewhere: tw_outside_digest of the scheme, or 0. `object` is "reducer" or "gossip". */
+ * from elsewhere: tw_outside_digest of the scheme, or 0. The text says which. `object` is "reducer" or "gossip". */
 tw_status tw_agree(tw_channel *channel, const char *object, tw_status prepared, const char *spec, uint32_t code,
                    const tw_tensor *tensors, size_t count);
 

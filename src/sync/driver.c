@@ -1,6 +1,7 @@
 #include "driver.h"
 
 #include "error.h"
+#include "smaller.h"
 #include "thread.h"
 
 #include <math.h>
@@ -420,21 +421,32 @@ static int wait_until_over(tw_driver *driver, size_t message, double deadline)
     return is_over(driver, message);
 }
 
+/* Of a message that is open, or with `message` beyond the last of all of them. */
+static tw_status driver_wait(tw_driver *driver, size_t message, double deadline, int *over)
+{
+    size_t last = tw_smaller(message, driver->settings.messages - 1);
+    tw_mutex_lock(&driver->lock);
+    int is_first = !driver->waiting && last < driver->open;
+    *over = 0;
+    if (is_first) {
+        driver->waiting = 1;
+        *over = wait_until_over(driver, message, deadline);
+        driver->waiting = 0;
+        if (*over && message > last && driver->failure == TW_OK) start_step(driver);
+    }
+    tw_mutex_unlock(&driver->lock);
+    if (!is_first) return tw_fail(TW_ERROR_ORDER, "another thread waits for this step: one thread at a time does");
+    return *over ? tw_driver_failure(driver) : TW_OK;
+}
+
 tw_status tw_driver_wait(tw_driver *driver, double deadline, int *over)
 {
-    tw_mutex_lock(&driver->lock);
-    *over = wait_until_over(driver, driver->settings.messages, deadline);
-    if (*over && driver->failure == TW_OK) start_step(driver);
-    tw_mutex_unlock(&driver->lock);
-    return *over ? tw_driver_failure(driver) : TW_OK;
+    return driver_wait(driver, driver->settings.messages, deadline, over);
 }
 
 tw_status tw_driver_wait_message(tw_driver *driver, size_t message, double deadline, int *over)
 {
-    tw_mutex_lock(&driver->lock);
-    *over = wait_until_over(driver, message, deadline);
-    tw_mutex_unlock(&driver->lock);
-    return *over ? tw_driver_failure(driver) : TW_OK;
+    return driver_wait(driver, message, deadline, over);
 }
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */

@@ -75,6 +75,7 @@ struct tw_driver {
     size_t done;   /* that are over */
     int under_way; /* taken by a lane and not over */
     int coding;    /* lanes that have a turn */
+    int waiting;   /* a caller is in tw_driver_wait or its like */
     int stopping;
     tw_driver_seconds seconds;
     double since;      /* the last look at the clock */
@@ -95,7 +96,8 @@ void tw_driver_release(tw_driver *driver);
 void tw_driver_open(tw_driver *driver, size_t open);
 /* Waits until all messages are over, and gets ready for the next step; or until one has failed and none is under way
  * any more; or until tw_clock() reads `deadline`, and then *over is 0. Without threads the clock is looked at when a
- * message is over, and one is taken in any case. */
+ * message is over, and one is taken in any case. TW_ERROR_ORDER for a second thread: of the two that wait for a step one
+ * begins the next, and the other would wait for that. */
 tw_status tw_driver_wait(tw_driver *driver, double deadline, int *over);
 /* The same for one message, which is open. */
 tw_status tw_driver_wait_message(tw_driver *driver, size_t message, double deadline, int *over);

@@ -9,7 +9,7 @@
 tw_status tw_hosts_check(int workers, int per_host);
 
 /* The comm of the members of this rank's host, and, for its first rank only, the comm of all hosts' first ranks. Each
- * takes the numbers of `whole` from `number` on (see subset.h); whole has to outlive it. */
+ * takes the numbers of `whole` from `number` on (see subset.h). */
 tw_status tw_hosts_create_members(tw_comm *whole, int per_host, unsigned number, tw_comm **members);
 tw_status tw_hosts_create_firsts(tw_comm *whole, int per_host, unsigned number, tw_comm **firsts);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <thinwire/thinwire_gossip.h>
+#include <thinwire/thinwire_outer.h>
 #include <thinwire/thinwire_sim.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@ typedef struct ledger {
 typedef struct head {
     ledger *owner;
     void *start;
+    size_t bytes;
 } head;
 
 static void *take(void *context, size_t alignment, size_t bytes)
@@ -38,7 +40,7 @@ static void *take(void *context, size_t alignment, size_t bytes)
     char *start = aligned_alloc(alignment, bytes + alignment);
     assert_non_null(start);
     head *at = (head *)(void *)(start + alignment) - 1;
-    *at = (head){all, start};
+    *at = (head){all, start, bytes};
     return start + alignment;
 }
 
@@ -50,6 +52,7 @@ static void give(void *context, void *block)
     all->wrong += !block || at->owner != all;
     all->live--;
     pthread_mutex_unlock(&all->lock);
+    memset(block, 0xEE, at->bytes); /* whoever still uses it is seen */
     free(at->start);
 }
 
@@ -96,20 +99,25 @@ static void *work(void *argument)
     return status == TW_OK ? NULL : (void *)tw_status_name(status);
 }
 
-static const char *work_together(void)
+static const char *play(void *part(void *comm))
 {
     tw_comm *comms[RANKS];
     pthread_t threads[RANKS];
     const char *why = NULL;
     tw_status status = tw_comm_create_threads(RANKS, comms);
     if (status != TW_OK) return tw_status_name(status);
-    for (int r = 0; r < RANKS; r++) assert_int_equal(pthread_create(&threads[r], NULL, work, comms[r]), 0);
+    for (int r = 0; r < RANKS; r++) assert_int_equal(pthread_create(&threads[r], NULL, part, comms[r]), 0);
     for (int r = 0; r < RANKS; r++) {
         void *said;
         pthread_join(threads[r], &said);
         if (said && (!why || strcmp(why, "TW_ERROR_PEER") == 0)) why = said;
     }
     return why;
+}
+
+static const char *work_together(void)
+{
+    return play(work);
 }
 
 static void in_a_world(void *context, int rank, tw_comm *comm)
@@ -127,6 +135,54 @@ static void run_world(void)
     assert_ok(tw_world_run(world, in_a_world, &failures));
     assert_int_equal(failures, 0);
     tw_world_destroy(world);
+}
+
+/* ---- ends in the wrong order ------------------------------------------------------------------------------------- */
+
+static pthread_barrier_t all_made;
+
+static int is_refused(tw_status status)
+{
+    return status == TW_ERROR_PEER && strstr(tw_last_error(), "has left") != NULL;
+}
+
+/* 0 when each call on what was made on a comm that is destroyed says that this rank has left. */
+static int end_wrongly(tw_comm *comm)
+{
+    static _Thread_local float gradient[COUNT], given[COUNT];
+    const float *start[] = {given};
+    float *weights[] = {given}, mine = 1;
+    tw_reducer *reducer, *hosts;
+    tw_outer *outer;
+    tw_gossip *walk, *done;
+    tw_comm *survivors;
+    tw_outer_event event;
+    int wrong = tw_reducer_create(comm, "dgc", table, 1, &reducer) != TW_OK;
+    wrong += tw_reducer_create(comm, "topk:per_host=2", table, 1, &hosts) != TW_OK;
+    wrong += tw_outer_create(comm, "local:every=1", table, 1, &outer) != TW_OK;
+    wrong += tw_outer_begin(outer, weights) != TW_OK;
+    wrong += tw_gossip_create(comm, "adpsgd-random", table, 1, start, &done) != TW_OK;
+    wrong += tw_gossip_finish(done, weights) != TW_OK || tw_gossip_survivors(done, &survivors) != TW_OK;
+    wrong += tw_gossip_create(comm, "adpsgd-random", table, 1, start, &walk) != TW_OK;
+    wrong += tw_reducer_submit(reducer, 0, gradient) != TW_OK || tw_reducer_wait(reducer) != TW_OK;
+    pthread_barrier_wait(&all_made);
+    tw_comm_destroy(comm);
+    wrong += !is_refused(tw_reducer_submit(reducer, 0, gradient));
+    wrong += !is_refused(tw_reducer_submit(hosts, 0, gradient));
+    wrong += !is_refused(tw_outer_step(outer, weights, &event));
+    wrong += tw_comm_allreduce(survivors, &mine, 1) != TW_ERROR_PEER;
+    tw_gossip_destroy(walk);
+    tw_gossip_destroy(done);
+    tw_comm_destroy(survivors);
+    tw_outer_destroy(outer);
+    tw_reducer_destroy(hosts);
+    tw_reducer_destroy(reducer);
+    return wrong;
+}
+
+static void *end_wrongly_there(void *comm)
+{
+    return end_wrongly(comm) ? "a call was not refused" : NULL;
 }
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
@@ -180,6 +236,17 @@ static void each_refused(void)
     assert_int_equal(all.wrong, 0);
 }
 
+static void any_order(void)
+{
+    static ledger all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    use(&all);
+    pthread_barrier_init(&all_made, NULL, RANKS);
+    const char *why = play(end_wrongly_there);
+    if (why) fail_msg("%s", why);
+    assert_int_equal(all.live, 0);
+    assert_int_equal(all.wrong, 0);
+}
+
 static void too_late(void)
 {
     const tw_allocator mine = {.struct_size = sizeof mine, .allocate = take, .release = give};
@@ -214,6 +281,11 @@ static void test_each_block_may_be_refused(void **state)
     in_a_child(each_refused);
 }
 
+static void test_a_comm_may_be_destroyed_before_what_was_made_on_it(void **state)
+{
+    in_a_child(any_order);
+}
+
 static void test_it_is_set_before_anything_is_allocated(void **state)
 {
     in_a_child(too_late);
@@ -229,6 +301,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_everything_comes_from_it_and_goes_back),
         cmocka_unit_test(test_each_block_may_be_refused),
+        cmocka_unit_test(test_a_comm_may_be_destroyed_before_what_was_made_on_it),
         cmocka_unit_test(test_it_is_set_before_anything_is_allocated),
         cmocka_unit_test(test_it_has_both_functions_and_a_size),
     };

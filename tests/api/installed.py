@@ -45,13 +45,15 @@ class InstalledTest(unittest.TestCase):
         self.prefix = self.folder / "moved"  # nothing in it may know where it was
         (self.folder / "first").rename(self.prefix)
         self.lib = next(self.prefix.rglob("libthinwire.so")).parent
+        self.transports = [library.stem.split("_")[1] for library in self.lib.glob("libthinwire_*.so")]
 
     def check(self, program):
         environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
         self.assertIn("rank 3: weight 1.5", run(program, env={**environment, "LD_LIBRARY_PATH": str(self.lib)}))
 
     def test_cmake_finds_it(self):
-        text = PROJECT.format(examples=EXAMPLES, components=" ".join([" COMPONENTS" * bool(TRANSPORTS), *TRANSPORTS]))
+        text = PROJECT.format(examples=EXAMPLES, components=" ".join([" COMPONENTS", *self.transports]))
+        text += "".join(f"get_target_property(unused thinwire::thinwire_{name} LOCATION)\n" for name in self.transports)
         text += "".join(PROJECT_MORE.format(examples=EXAMPLES, name=name) for name in TRANSPORTS)
         (self.folder / "CMakeLists.txt").write_text(text)
         run("cmake", "-S", self.folder, "-B", self.folder / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}")
@@ -60,13 +62,19 @@ class InstalledTest(unittest.TestCase):
         self.check(self.folder / "build" / "hello_static")
         self.assertNotIn("libthinwire", run("readelf", "-d", self.folder / "build" / "hello_static"))
 
+    def test_cmake_says_what_is_not_there(self):
+        (self.folder / "CMakeLists.txt").write_text(PROJECT.format(examples=EXAMPLES, components=" COMPONENTS pigeon"))
+        done = subprocess.run(["cmake", "-S", self.folder, "-B", self.folder / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}"],
+                              capture_output=True, text=True, timeout=300)
+        self.assertIn("it was installed without libthinwire_pigeon", " ".join(done.stderr.split()))
+
     @unittest.skipUnless(shutil.which("pkg-config"), "no pkg-config")
     def test_pkg_config_finds_it(self):
         search = {**os.environ, "PKG_CONFIG_PATH": str(self.lib / "pkgconfig")}
         flags = run("pkg-config", "--cflags", "--libs", "thinwire", env=search).split()
         run("cc", EXAMPLES / "hello_threads.c", "-o", self.folder / "hello", *flags, "-pthread")
         self.check(self.folder / "hello")
-        for name in TRANSPORTS:
+        for name in self.transports:
             self.assertIn(f"-lthinwire_{name}", run("pkg-config", "--libs", f"thinwire_{name}", env=search).split())
 
     def test_libraries_have_versions_and_no_empty_path(self):

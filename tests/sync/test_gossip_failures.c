@@ -190,6 +190,21 @@ static tw_status some_steps_and_finish(player *self)
     return status == TW_OK ? players_finish(self) : status;
 }
 
+/* Who hears of it first says what was wrong; the others, that it is gone. */
+static void test_a_rank_that_adds_less_often_is_named(void **state)
+{
+    player players[MOST_RANKS] = {0};
+    int told = 0;
+    players[1].part = some_steps_and_finish;
+    players_run(players, 3, "dpsgd", add_until_it_fails);
+    for (int rank = 0; rank < 3; rank++) {
+        int is_first = players[rank].status == TW_ERROR_PACKET;
+        if (!is_first) refuse(&players[rank], "dpsgd", players[rank].status, TW_ERROR_PEER);
+        told += is_first && strstr(players[rank].text, "must add as often as the others") != NULL;
+    }
+    assert_true(told > 0);
+}
+
 static void *leave(void *comm)
 {
     tw_comm_leave(comm);
@@ -374,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_arguments_are_checked),
         cmocka_unit_test(test_create_survives_every_failed_allocation),
         cmocka_unit_test(test_a_rank_that_leaves_is_noticed),
+        cmocka_unit_test(test_a_rank_that_adds_less_often_is_named),
         cmocka_unit_test(test_a_wait_is_called_back),
         cmocka_unit_test(test_a_silent_rank_is_given_up_at_the_deadline),
         cmocka_unit_test(test_nothing_comes_after_finish),

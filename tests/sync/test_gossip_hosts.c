@@ -6,7 +6,7 @@
 
 #include <thinwire/thinwire_gossip.h>
 
-enum { PLAYED = 12, AGREEMENT = 24 /* bytes to each rank that is a power of two away, when a gossip is made */ };
+enum { PLAYED = 12, AGREEMENT = 48 /* bytes to each rank that is a power of two away, when a gossip is made */ };
 
 typedef struct play {
     int per_host;

@@ -95,9 +95,11 @@ static void test_a_first_rank_that_lies_is_named(void **state)
 
 /* ---- an introduction --------------------------------------------------------------------------------------------- */
 
+enum { WORDS = 12 };
+
 typedef struct introduction {
     tw_channel *(*open)(tw_comm *comm); /* where rank 1 says it; rank 0 makes a reducer */
-    uint32_t words[7]; /* who failed and how, who is the lowest and what it made, who differs and in what */
+    uint32_t words[WORDS + 1]; /* who failed and how, who is the lowest, who differs, and what each of these made */
     size_t size;
     tw_status got;
     char text[256];
@@ -121,7 +123,7 @@ static void introduce(void *context, int rank, tw_comm *comm)
 {
     introduction *self = context;
     tw_reducer *reducer = NULL;
-    uint32_t words[6];
+    uint32_t words[WORDS];
     if (rank == 0) {
         self->got = tw_reducer_create(comm, "allreduce", table, 1, &reducer);
         snprintf(self->text, sizeof self->text, "%s", tw_last_error());
@@ -146,18 +148,25 @@ static void check_words(tw_channel *(*open)(tw_comm *comm), introduction other)
 
 static void test_an_introduction_that_cannot_be_is_refused(void **state)
 {
-    enum { SIZE = 24 };
+    enum { SIZE = WORDS * 4 };
     const uint32_t nobody = UINT32_MAX;
-    check_words(open_next, (introduction){.words = {1, 77, nobody, 0, nobody, 0}, .size = SIZE});
-    check_words(open_next, (introduction){.words = {1, UINT32_MAX, nobody, 0, nobody, 0}, .size = SIZE});
-    check_words(open_next, (introduction){.words = {1, TW_OK, nobody, 0, nobody, 0}, .size = SIZE});
-    check_words(open_next, (introduction){.words = {nobody, TW_ERROR_SPEC, 1, 0, nobody, 0}, .size = SIZE});
-    check_words(open_next, (introduction){.words = {2, TW_ERROR_SPEC, nobody, 0, nobody, 0}, .size = SIZE});
-    check_words(open_next, (introduction){.words = {nobody, TW_OK, 2, 0, nobody, 0}, .size = SIZE});
-    check_words(open_next, (introduction){.words = {nobody, TW_OK, 1, 0, 2, 0}, .size = SIZE});
+    check_words(open_next, (introduction){.words = {1, 77, nobody, nobody}, .size = SIZE});
+    check_words(open_next, (introduction){.words = {1, UINT32_MAX, nobody, nobody}, .size = SIZE});
+    check_words(open_next, (introduction){.words = {1, TW_OK, nobody, nobody}, .size = SIZE});
+    check_words(open_next, (introduction){.words = {nobody, TW_ERROR_SPEC, 1, nobody}, .size = SIZE});
+    check_words(open_next, (introduction){.words = {2, TW_ERROR_SPEC, nobody, nobody}, .size = SIZE});
+    check_words(open_next, (introduction){.words = {nobody, TW_OK, 2, nobody}, .size = SIZE});
+    check_words(open_next, (introduction){.words = {nobody, TW_OK, 1, 2}, .size = SIZE});
+    introduction sound = {.words = {nobody, TW_OK, 1, nobody}, .size = SIZE};
     const size_t sizes[] = {0, SIZE - 4, SIZE + 4};
-    for (int i = 0; i < 3; i++)
-        check_words(open_next, (introduction){.words = {nobody, TW_OK, 1, 0, nobody, 0}, .size = sizes[i]});
+    for (int i = 0; i < 3; i++) {
+        sound.size = sizes[i];
+        check_words(open_next, sound);
+    }
+    sound.size = SIZE;
+    sound.open = open_next;
+    run_on_threads(2, introduce, &sound);
+    assert_int_equal(sound.got, TW_ERROR_ARGUMENT); /* it was read, and has made something else */
 }
 
 /* ---- numbers of channels ------------------------------------------------------------------------------------- */

@@ -1317,6 +1317,36 @@ static void test_the_exchange_follows_the_rounds_of_a_run(void **state)
     assert_for_run("diloco:every=x", 400000, "diloco:every=x");
 }
 
+/* The caller's weights stay what they are as long as there is nothing else. */
+static void test_what_is_shared_is_read_once_there_is_any(void **state)
+{
+    static const tw_tensor one = {.name = "w", .dims = 1, .shape = {2}};
+    float own[] = {3, 4}, read[] = {5, 6}, *weights[] = {own}, *shared[] = {read};
+    tw_comm *comm;
+    tw_outer *first, *second;
+    tw_state *saved;
+    assert_ok(tw_comm_create_threads(1, &comm));
+    assert_ok(tw_outer_create(comm, "local:every=4", &one, 1, &first));
+    assert_ok(tw_outer_create(comm, "local:every=4", &one, 1, &second));
+    assert_ok(tw_state_create(&saved));
+    assert_fails(tw_outer_read(first, shared), TW_ERROR_ORDER, "tw_outer_begin");
+    assert_true(read[0] == 5 && read[1] == 6);
+    assert_ok(tw_outer_begin(first, weights));
+    assert_ok(tw_outer_read(first, shared));
+    assert_true(read[0] == 3 && read[1] == 4);
+    assert_ok(tw_outer_save_state(first, "", saved));
+    assert_ok(tw_outer_finish(first, weights));
+    assert_ok(tw_outer_read(first, shared));
+    assert_ok(tw_outer_load_state(second, "", saved));
+    read[0] = 0;
+    assert_ok(tw_outer_read(second, shared));
+    assert_true(read[0] == 3);
+    tw_state_destroy(saved);
+    tw_outer_destroy(second);
+    tw_outer_destroy(first);
+    tw_comm_destroy(comm);
+}
+
 static void test_specs_that_are_refused(void **state)
 {
     refuse("dilco", "there are: local, diloco, streaming, sparseloco, pulseloco");
@@ -1392,6 +1422,7 @@ int main(void)
         cmocka_unit_test(test_states_must_be_of_one_moment),
         cmocka_unit_test(test_another_number_of_ranks),
         cmocka_unit_test(test_the_exchange_follows_the_rounds_of_a_run),
+        cmocka_unit_test(test_what_is_shared_is_read_once_there_is_any),
         cmocka_unit_test(test_specs_that_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, free_actors);

@@ -2,6 +2,7 @@
  * there yet, waits that end early; over threads and in a world. Oracles are the same step with plain gradients,
  * converted by hand, and schemes driven by hand. */
 #include <math.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -826,6 +827,60 @@ static void play_called_back(void *context, int rank, tw_comm *comm)
     tw_reducer_destroy(reducer);
 }
 
+typedef struct second_wait {
+    tw_reducer *reducer;
+    sem_t refused;
+    tw_status first, second, tensor, status[2];
+    char text[256];
+} second_wait;
+
+/* Until the other thread is out of its own wait, which looks for a moment. */
+static void *wait_there(void *argument)
+{
+    second_wait *all = argument;
+    do all->first = tw_reducer_wait(all->reducer);
+    while (all->first == TW_ERROR_ORDER);
+    return NULL;
+}
+
+/* Rank 1 has nothing to give before a second thread of rank 0 was refused: until then the first is in its wait. */
+static void play_two_waits(void *context, int rank, tw_comm *comm)
+{
+    second_wait *all = context;
+    static float values[2][ELEMENTS];
+    tw_reducer *reducer = NULL;
+    pthread_t other;
+    double end = tw_clock() + 20;
+    int done = 0;
+    all->status[rank] = tw_reducer_create(comm, "topk", table, TENSORS, &reducer);
+    if (rank == 1) sem_wait(&all->refused);
+    if (all->status[rank] == TW_OK) all->status[rank] = submit_all(reducer, values[rank], 0, TENSORS);
+    if (rank == 1 && all->status[1] == TW_OK) all->status[1] = tw_reducer_wait(reducer);
+    if (rank == 0 && all->status[0] == TW_OK) {
+        all->reducer = reducer;
+        if (pthread_create(&other, NULL, wait_there, all) != 0) return;
+        while (all->second == TW_OK && tw_clock() < end) all->second = tw_reducer_wait_for(reducer, 0, &done);
+        snprintf(all->text, sizeof all->text, "%s", tw_last_error());
+        all->tensor = tw_reducer_wait_tensor(reducer, 0, 0, &done);
+    }
+    if (rank == 0) sem_post(&all->refused);
+    if (rank == 0 && all->reducer) pthread_join(other, NULL);
+    tw_reducer_destroy(reducer);
+}
+
+static void test_one_thread_waits(void **state)
+{
+    second_wait all = {0};
+    assert_int_equal(sem_init(&all.refused, 0, 0), 0);
+    run_on_threads(2, play_two_waits, &all);
+    assert_int_equal(all.second, TW_ERROR_ORDER);
+    assert_non_null(strstr(all.text, "another thread waits"));
+    assert_int_equal(all.tensor, TW_ERROR_ORDER);
+    assert_int_equal(all.first, TW_OK);
+    for (int rank = 0; rank < 2; rank++) assert_int_equal(all.status[rank], TW_OK);
+    sem_destroy(&all.refused);
+}
+
 static void test_a_wait_is_called_back(void **state)
 {
     static const char *const specs[] = {"topk", "dgc:clip=1", "topk:overlap=off", "dgc:clip=1,overlap=off",
@@ -857,6 +912,7 @@ int main(void)
         cmocka_unit_test(test_a_wait_for_one_tensor),
         cmocka_unit_test(test_who_leaves_keeps_nobody),
         cmocka_unit_test(test_nothing_goes_on_after_a_leave),
+        cmocka_unit_test(test_one_thread_waits),
         cmocka_unit_test(test_a_wait_is_called_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

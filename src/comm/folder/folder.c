@@ -196,8 +196,10 @@ static tw_status explain(const transport *me, const request *one, outcome now, i
 {
     char reason[STORE_REASON];
     if (now == TOO_LONG)
-        return tw_fail(TW_ERROR_PACKET, "rank %d sent a message of %zu bytes, for which there is no room", one->peer,
-                       one->size);
+        return tw_fail(
+            TW_ERROR_PACKET,
+            "rank %d sent a message of %zu bytes, for which there is no room: every rank must pass the same count",
+            one->peer, one->size);
     if (me->left) return tw_fail(TW_ERROR_PEER, "this rank, %d, has left the group in %s", me->rank, me->at.path);
     if (is_lost) return tw_fail(TW_ERROR_PEER, "rank %d has left the group in %s", one->peer, me->at.path);
     if (one->saw_part)

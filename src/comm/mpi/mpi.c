@@ -58,7 +58,9 @@ static tw_status fail_mpi(const char *what, int error)
     int length, class = MPI_ERR_OTHER;
     MPI_Error_string(error, text, &length);
     MPI_Error_class(error, &class);
-    return tw_fail(class == MPI_ERR_TRUNCATE ? TW_ERROR_PACKET : TW_ERROR_PEER, "%s: %s", what, text);
+    if (class == MPI_ERR_TRUNCATE)
+        return tw_fail(TW_ERROR_PACKET, "%s: %s: every rank must pass the same count", what, text);
+    return tw_fail(TW_ERROR_PEER, "%s: %s", what, text);
 }
 
 /* --- messages ------------------------------------------------------------------------------------------------ */

@@ -128,7 +128,9 @@ static tw_status group_tell(const tcp_peer *peer, tcp_outcome outcome, double ti
     if (outcome == TCP_PENDING)
         return tw_fail(TW_ERROR_PEER, "rank %d did not answer within %g seconds", peer->rank, timeout);
     if (outcome == TCP_TOO_LONG)
-        return tw_fail(TW_ERROR_PACKET, "rank %d sent a message larger than was agreed", peer->rank);
+        return tw_fail(TW_ERROR_PACKET,
+                       "rank %d sent a message larger than was agreed: every rank must pass the same count",
+                       peer->rank);
     return tw_fail(peer->why, "%s", peer->text);
 }
 

@@ -82,6 +82,7 @@ struct tw_outer {
     double *lengths; /* with merge=rda: of each tensor's parts, on the mean; then room to exchange them */
 
     int begun, loaded;
+    int is_shared;  /* theta has been agreed on, or was loaded */
     uint64_t round; /* the next, or the one under way */
     int64_t since;  /* steps since the last round began */
     tw_outer_phase phase;

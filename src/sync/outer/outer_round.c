@@ -400,7 +400,7 @@ tw_status tw_outer_begin(tw_outer *outer, float *const *weights)
     leave_out(outer, before);
     for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].lost = 0;
     outer->loaded = outer->finishing = 0;
-    outer->begun = 1;
+    outer->begun = outer->is_shared = 1;
     return TW_OK;
 }
 
@@ -462,6 +462,7 @@ tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *
 tw_status tw_outer_read(tw_outer *outer, float *const *shared)
 {
     TW_TRY(outer_round_check_call(outer, shared, "shared"));
+    if (!outer->is_shared) return tw_fail(TW_ERROR_ORDER, "nothing is shared before tw_outer_begin or a load");
     copy_out(outer, outer->theta, shared);
     return TW_OK;
 }

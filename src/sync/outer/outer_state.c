@@ -187,7 +187,7 @@ static tw_status outer_state_load(tw_outer *outer, const char *prefix, const tw_
     take_numbers(outer, numbers);
     for (size_t a = list_arrays(outer, (int)numbers[HAS_ARRIVED], arrays); a-- > 0;)
         memcpy(arrays[a].values, read + a * outer->elements, outer->elements * sizeof *read);
-    outer->loaded = 1;
+    outer->loaded = outer->is_shared = 1;
     return TW_OK;
 }
 

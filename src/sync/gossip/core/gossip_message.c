@@ -194,8 +194,10 @@ static tw_status check_message(const tw_gossip *gossip, const unsigned char *mes
 {
     header head;
     if (size != bare_bytes(gossip) && size != full_bytes(gossip))
-        return tw_fail(TW_ERROR_PACKET, "rank %d's message has %zu bytes; want %zu or %zu", sender, size,
-                       bare_bytes(gossip), full_bytes(gossip));
+        return tw_fail(TW_ERROR_PACKET, "rank %d's message has %zu bytes; want %zu or %zu%s", sender, size,
+                       bare_bytes(gossip), full_bytes(gossip),
+                       gossip->ops->exchange ? ": in a synchronous scheme every rank must add as often as the others"
+                                             : "");
     memcpy(&head, message, HEADER);
     if (memcmp(head.magic, magic, sizeof magic) != 0 || head.version != VERSION || head.unused != 0)
         return tw_fail(TW_ERROR_PACKET, "what rank %d sent is no gossip message of version %d", sender, VERSION);
