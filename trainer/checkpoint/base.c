@@ -92,7 +92,11 @@ tw_status base_get(worker *w, const tw_state *state)
 
 tw_status base_share(worker *w)
 {
-    return w->learner->based ? tw_comm_broadcast(w->comm, 0, &w->base, sizeof w->base) : TW_OK;
+    base_weights *base = &w->base;
+    if (!w->learner->based) return TW_OK;
+    TW_TRY(agree_text(w->comm, base->path, sizeof base->path));
+    TW_TRY(agree_text(w->comm, base->sum, sizeof base->sum));
+    return agree_text(w->comm, base->network, sizeof base->network);
 }
 
 static tw_status take_buffers(void *context, const tw_state *state)
