@@ -1,5 +1,6 @@
 """Beginning with a LlamaForCausalLM of transformers: its sizes, its weights in any type and in any number of files, its
 tokens, and what is refused. Whether its logits are those of transformers is asked in python/tests/test_llama.py."""
+import gzip
 import json
 import pathlib
 import random
@@ -289,6 +290,8 @@ class RefusalTest(LlamaFolderTest):
         refuse_with({"vocab": {word: number for word, number in words.items() if number < 5}}, "--tokenizer 5")
         refuse_with({"vocab": {}}, "tokenizer.json", "two tokens")
         self.make_deep_numbers(path, good)
+        path.write_bytes(gzip.compress(b" " * (64 << 20) + b"{}"))
+        self.refuse_folder("tokenizer.json", "64 MiB")
         self.make_other_tokens(path, good)
         path.unlink()
         self.refuse_folder("tokenizer.json", "--tokenizer")

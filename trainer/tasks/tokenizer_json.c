@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+enum { JSON_MOST = 64 << 20 }; /* bytes, of which cJSON makes twenty times as much */
+
 /* What a text is split at, which also tells the units apart. */
 static const char *const splits[] = {[TEXT_WORDS] = "[ \\t\\r\\x0b\\x0c]+", [TEXT_CHARACTERS] = "[\\s\\S]"};
 
@@ -178,15 +180,22 @@ static tw_status read_tokenizer(const char *path, const cJSON *tokenizer, vocabu
     return status;
 }
 
-static tw_status read_json(const char *path, vocabulary **out)
+tw_status tokenizer_json_parse(const char *path, cJSON **json)
 {
     uint8_t *bytes;
     size_t size;
     TW_TRY(file_read(path, &bytes, &size));
-    cJSON *tokenizer = cJSON_ParseWithLength((const char *)bytes, size);
+    *json = size <= JSON_MOST ? cJSON_ParseWithLength((const char *)bytes, size) : NULL;
     free(bytes);
-    tw_status status =
-        tokenizer ? read_tokenizer(path, tokenizer, out) : tw_fail(TW_ERROR_FORMAT, "%s is not JSON", path);
+    if (*json) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "%s is not JSON of at most %d MiB", path, JSON_MOST >> 20);
+}
+
+static tw_status read_json(const char *path, vocabulary **out)
+{
+    cJSON *tokenizer;
+    TW_TRY(tokenizer_json_parse(path, &tokenizer));
+    tw_status status = read_tokenizer(path, tokenizer, out);
     cJSON_Delete(tokenizer);
     return status;
 }
