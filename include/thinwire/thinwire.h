@@ -112,7 +112,7 @@ TW_API const char *tw_status_sentence(tw_status status);
 /* 0 for TW_OK and TW_SKIPPED, 1 for all others, also those that a later library adds: what a binding raises. */
 TW_API int tw_status_is_error(tw_status status);
 /* What this thread's last call that did not return TW_OK had to say. Never NULL; valid until this thread's next
- * thinwire call. */
+ * thinwire call. It may be printed: control characters of what a file or a peer calls something are '?' in it. */
 TW_API const char *tw_last_error(void);
 
 /* ---------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,17 @@
 
 static _Thread_local char text[1024];
 
+/* What files and peers call something is in the text, too, and no terminal is to obey it: '?' stands for control
+ * characters, those of two bytes in UTF-8 among them. */
+static void make_printable(char *at)
+{
+    for (; *at; at++) {
+        const unsigned char first = (unsigned char)at[0], second = (unsigned char)at[1];
+        if (first == 0xC2 && second >= 0x80 && second < 0xA0) *at++ = '?', *at = '?';
+        if ((first < ' ' && first != '\n' && first != '\t') || first == 0x7F) *at = '?';
+    }
+}
+
 tw_status tw_fail(tw_status status, const char *format, ...)
 {
     char next[sizeof text] = "";
@@ -15,6 +26,7 @@ tw_status tw_fail(tw_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(next, sizeof next, format, args);
     va_end(args);
+    make_printable(next);
     memcpy(text, next, strlen(next) + 1);
     return status;
 }

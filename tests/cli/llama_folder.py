@@ -1,5 +1,6 @@
 """Beginning with a LlamaForCausalLM of transformers: its sizes, its weights in any type and in any number of files, its
 tokens, and what is refused. Whether its logits are those of transformers is asked in python/tests/test_llama.py."""
+import gzip
 import json
 import pathlib
 import random
@@ -288,11 +289,25 @@ class RefusalTest(LlamaFolderTest):
         refuse_with({"vocab": {word: 0 for word in words}}, "tokenizer.json", "numbers")
         refuse_with({"vocab": {word: number for word, number in words.items() if number < 5}}, "--tokenizer 5")
         refuse_with({"vocab": {}}, "tokenizer.json", "two tokens")
+        self.make_deep_numbers(path, good)
+        path.write_bytes(gzip.compress(b" " * (64 << 20) + b"{}"))
+        self.refuse_folder("tokenizer.json", "64 MiB")
         self.make_other_tokens(path, good)
         path.unlink()
         self.refuse_folder("tokenizer.json", "--tokenizer")
         (self.folder / "mine.json").write_text(json.dumps(good))
         self.begun_from(self.llama, "--tokenizer", self.folder / "mine.json")
+
+    def make_deep_numbers(self, path, good):
+        """Two that are compared at each of their levels twice would take longer than anybody waits."""
+        deep = 0
+        for _ in range(64):
+            deep = {"a": deep}
+        word = next(iter(good["model"]["vocab"]))
+        vocab = {**good["model"]["vocab"], word: deep}
+        path.write_text(json.dumps({**good, "model": {**good["model"], "vocab": vocab},
+                                    "added_tokens": [{"id": deep, "content": word}]}))
+        self.refuse_folder("tokenizer.json", "numbers")
 
     def make_other_tokens(self, path, good):
         """A text would be cut otherwise than the weights were trained with."""

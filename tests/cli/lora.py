@@ -262,9 +262,16 @@ class RefusalTest(AdapterTest):
             del header["__metadata__"]["base checksum"]
         def point_at_itself(header, _):
             header["__metadata__"]["base"] = str(path)
+        def empty(header, _):
+            for part, axis in (("A", 0), ("B", 1)):
+                entry = header[name.replace("lora_A", f"lora_{part}")]
+                begin, end = entry["data_offsets"]
+                header[f"what {part} had"] = {"dtype": "U8", "shape": [end - begin], "data_offsets": [begin, end]}
+                entry["shape"][axis], entry["data_offsets"] = 0, [begin, begin]
         def scale(header, data):
             struct.pack_into("<d", data, header["adapters.scale"]["data_offsets"][0], float("inf"))
         refuse_with(turn, name, "does not fit")
+        refuse_with(empty, name, "does not fit")
         refuse_with(rename, "adapters of no weight")
         refuse_with(lose, "checksum")
         refuse_with(point_at_itself, "in a row")

@@ -599,6 +599,64 @@ static void test_half_without_a_busy_first_member_is_no_quorum(void **context)
     free(all);
 }
 
+/* --- who lets the others wait ------------------------------------------------------------------------------------ */
+
+#define LONGEST (2 * (PATIENCE + GRACE))
+
+static void expect_end_of_wait(circle *all, int first)
+{
+    pass_time(all, LONGEST + GRACE - 0.5);
+    for (int n = first; n < all->count; n++) assert_int_equal(all->members[n].verdict, COUNCIL_PENDING);
+    pass_time(all, LONGEST + GRACE + 0.5);
+    for (int n = first; n < all->count; n++) assert_int_equal(all->members[n].verdict, COUNCIL_NO_QUORUM);
+    free(all);
+}
+
+/* A member says that it may not accept anything below the highest ballot there is, for which nobody has asked. */
+static void test_a_ballot_beyond_all_others_ends_the_wait(void **context)
+{
+    (void)context;
+    circle *all = begin_circle(3);
+    council_message prepare = {.kind = COUNCIL_PREPARE,
+                               .state = COUNCIL_READY,
+                               .seat = {.name = "n2", .rounds = 2},
+                               .generation = 2,
+                               .ballot = UINT64_MAX};
+    for (int n = 0; n < 2; n++) {
+        snprintf(prepare.to, COUNCIL_NAME, "n%d", n);
+        council_hear(&all->members[n], &prepare, 0);
+    }
+    council_meet(&all->members[0], "door", 2, 0, 0);
+    expect_end_of_wait(all, 0);
+}
+
+/* It has come and answers, and that is all it does. */
+static void test_a_first_member_that_proposes_nothing_ends_the_wait(void **context)
+{
+    (void)context;
+    circle *all = begin_circle(3);
+    council_meet(&all->members[0], "door", 2, 0, 0);
+    all->members[0].verdict = COUNCIL_NO_QUORUM; /* so that no time passes for it */
+    expect_end_of_wait(all, 1);
+}
+
+/* A machine that was suspended is not late, and those that it waited for are not either. */
+static void test_time_that_stood_still_is_no_patience(void **context)
+{
+    (void)context;
+    circle *all = begin_circle(3);
+    pass_time(all, PATIENCE - 1);
+    all->now += 10 * LONGEST;
+    pass_time(all, all->now + 0.5);
+    council_meet(&all->members[0], "door", 2, 0, all->now);
+    pass_time(all, all->now + GRACE);
+    for (int n = 0; n < 3; n++) {
+        assert_int_equal(all->members[n].verdict, COUNCIL_GENERATION);
+        assert_int_equal(all->members[n].list.count, 3);
+    }
+    free(all);
+}
+
 /* --- newcomers ---------------------------------------------------------------------------------------------------- */
 
 /* A generation that ends before its first member has heard of the newcomer would be followed by one without it. */
@@ -674,6 +732,9 @@ int main(void)
         cmocka_unit_test(test_a_newcomer_does_not_wait_for_a_group_that_has_ended),
         cmocka_unit_test(test_a_newcomer_whom_the_first_cannot_hear_does_not_stop_the_others),
         cmocka_unit_test(test_others_go_on_without_a_busy_first_member),
-        cmocka_unit_test(test_half_without_a_busy_first_member_is_no_quorum)};
+        cmocka_unit_test(test_half_without_a_busy_first_member_is_no_quorum),
+        cmocka_unit_test(test_a_ballot_beyond_all_others_ends_the_wait),
+        cmocka_unit_test(test_a_first_member_that_proposes_nothing_ends_the_wait),
+        cmocka_unit_test(test_time_that_stood_still_is_no_patience)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

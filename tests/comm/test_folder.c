@@ -1,4 +1,5 @@
 /* The folder as a transport: how a group forms, and what may lie in the folder. */
+#include "meeting.h"
 #include "store.h"
 
 #include <dirent.h>
@@ -142,6 +143,78 @@ static void who_does_not_come_is_named(void **state)
     assert_non_null(strstr(alone.text, "rank 0 of 3 did not come"));
 }
 
+/* A folder in which the other rank of two says something just before it is heard. */
+static int put_in_folder(void *self, const char *name, const store_pieces *pieces, double seconds,
+                         char reason[STORE_REASON])
+{
+    const store *at = self;
+    return at->ops->put(at->self, name, pieces, seconds, reason);
+}
+
+static void tell_nothing(void *self, char reason[STORE_REASON])
+{
+    (void)self;
+    *reason = 0;
+}
+
+static store_found say_and_get(const store *at, const char *name, store_pieces *pieces, const uint64_t said[2],
+                               int rank)
+{
+    const store_header header = {.session = said[rank], .size = 2 * sizeof *said};
+    if (name[strlen("hello-")] == '0' + rank) assert_int_equal(store_write(at, name, &header, said, 0), TW_OK);
+    return at->ops->get(at->self, name, pieces, 0);
+}
+
+/* Another number of rank 0 each time. */
+static store_found get_another(void *self, const char *name, store_pieces *pieces, double seconds)
+{
+    static uint64_t said[2];
+    (void)seconds;
+    said[0]++;
+    return say_and_get(self, name, pieces, said, 0);
+}
+
+static void who_never_says_the_same_twice_has_not_come(void **state)
+{
+    const store_ops ops = {.get = get_another, .put = put_in_folder, .tell = tell_nothing};
+    uint64_t session;
+    store real;
+    assert_int_equal(store_open(test_folder, &real), TW_OK);
+    store at = {&ops, &real, test_folder, real.shortest_nap, real.longest_nap};
+    assert_fails(folder_meet(&at, 1, 2, 0.05, &session), TW_ERROR_PEER, "rank 0 of 2 did not come");
+    store_close(&real);
+}
+
+static void read_numbers(const store *at, const char *name, uint64_t numbers[2])
+{
+    store_header header;
+    assert_int_equal(store_read(at, name, numbers, 2 * sizeof *numbers, 0, &header), STORE_WHOLE);
+}
+
+/* Rank 1 has seen rank 0's number when it is first heard of. */
+static store_found get_answer(void *self, const char *name, store_pieces *pieces, double seconds)
+{
+    uint64_t said[2];
+    (void)seconds;
+    read_numbers(self, "hello-0", said);
+    said[1] = 7;
+    return say_and_get(self, name, pieces, said, 1);
+}
+
+static void a_group_is_complete_when_this_rank_has_answered(void **state)
+{
+    const store_ops ops = {.get = get_answer, .put = put_in_folder};
+    uint64_t session, told[2];
+    store real;
+    assert_int_equal(store_open(test_folder, &real), TW_OK);
+    store at = {&ops, &real, test_folder, real.shortest_nap, real.longest_nap};
+    assert_int_equal(folder_meet(&at, 0, 2, 60, &session), TW_OK);
+    read_numbers(&real, "hello-0", told);
+    assert_int_equal(told[0], session);
+    assert_int_equal(told[1], 7);
+    store_close(&real);
+}
+
 static void two_processes_of_one_rank_are_told(void **state)
 {
     player twins[2];
@@ -238,6 +311,15 @@ static void a_file_that_is_not_whole_has_not_come(void **state)
     assert_memory_equal(wire.sent, wire.received, SMALL);
 }
 
+/* Where the file of a message is to be made. */
+static void a_pipe_that_nobody_reads_stops_no_message(void **state)
+{
+    void *request;
+    assert_int_equal(mkfifo(in_folder(".m-0-1-3-0.part"), 0600), 0);
+    assert_fails(wire.ops.start_send(wire.ends[0], 1, 3, wire.sent, COUNT, 0, &request), TW_ERROR_IO,
+                 "m-0-1-3-0 cannot be written");
+}
+
 static void a_folder_that_goes_is_told(void **state)
 {
     void *request;
@@ -256,11 +338,14 @@ int main(void)
         IN_GROUP(messages_are_files_and_gone_when_they_are_read),
         IN_GROUP(an_earlier_run_changes_nothing),
         IN_FOLDER(who_does_not_come_is_named),
+        IN_FOLDER(who_never_says_the_same_twice_has_not_come),
+        IN_FOLDER(a_group_is_complete_when_this_rank_has_answered),
         IN_FOLDER(two_processes_of_one_rank_are_told),
         IN_GROUP(a_stray_of_its_rank_takes_nothing_from_a_group),
         IN_FOLDER(what_was_left_is_removed),
         IN_FOLDER(what_cannot_be_is_refused),
         IN_GROUP(a_file_that_is_not_whole_has_not_come),
+        IN_GROUP(a_pipe_that_nobody_reads_stops_no_message),
         IN_GROUP(a_folder_that_goes_is_told),
     };
     return cmocka_run_group_tests_name("folder", tests, NULL, NULL);

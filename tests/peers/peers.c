@@ -193,6 +193,77 @@ static void test_a_rank_that_is_silent_is_named_within_the_deadline(void **state
     free(all);
 }
 
+/* Rank 0 times messages, and does not end. */
+static void ask_without_end(scene *all, int rank, tw_comm *comm)
+{
+    char host[PEERS_HOST_BYTES] = "", hosts[2][PEERS_HOST_BYTES];
+    tw_transport_ops ops = {.struct_size = sizeof ops};
+    void *self, *request;
+    double more = 1;
+    size_t size;
+    uint32_t check;
+    if (rank != 0) {
+        measure(all, rank, comm);
+        return;
+    }
+    tw_status status = tw_comm_allgather(comm, host, sizeof host, hosts);
+    if (status == TW_OK) status = tw_comm_lend(comm, &ops, &self);
+    while (status == TW_OK) {
+        status = ops.start_send(self, 1, 1, &more, sizeof more, 0, &request);
+        if (status == TW_OK) status = ops.wait(self, request, all->timeout, &size, &check);
+        if (status == TW_OK) status = ops.start_recv(self, 1, 1, &more, sizeof more, &request);
+        if (status == TW_OK) status = ops.wait(self, request, all->timeout, &size, &check);
+    }
+}
+
+static void test_a_rank_that_asks_without_end_is_named(void **state)
+{
+    scene *all = make_scene(60);
+    all->play = ask_without_end;
+    run(all, 2, 1);
+    assert_int_equal(all->status[1], TW_ERROR_PACKET);
+    assert_non_null(strstr(all->reason[1], "rank 0 asks"));
+    free(all);
+}
+
+/* Rank 1 measures as it should, and then calls its machine and its interfaces what no terminal should read. */
+static void call_itself_names(scene *all, int rank, tw_comm *comm)
+{
+    char host[PEERS_HOST_BYTES], hosts[2][PEERS_HOST_BYTES];
+    link_figures own[2], rows[4];
+    if (rank != 1) {
+        measure(all, rank, comm);
+        return;
+    }
+    memset(host, 27, sizeof host);
+    memset(own, 27, sizeof own);
+    link_end end = {.ops = {.struct_size = sizeof end.ops}, .rank = 1, .timeout = all->timeout, .seconds = 0.3};
+    end.counters = "/nonexistent";
+    end.out = calloc(2, LINK_BYTES);
+    end.in = end.out + LINK_BYTES;
+    tw_status status = tw_comm_allgather(comm, host, sizeof host, hosts);
+    if (status == TW_OK) status = tw_comm_lend(comm, &end.ops, &end.self);
+    if (status == TW_OK) status = link_measure(&end, &own[0]);
+    memset(own, 27, sizeof own);
+    if (status == TW_OK) status = tw_comm_allgather(comm, own, sizeof own, rows);
+    all->status[rank] = status;
+    free(end.out);
+}
+
+static void test_names_of_others_can_be_printed(void **state)
+{
+    scene *all = make_scene(60);
+    char expected[PEERS_HOST_BYTES] = "";
+    all->play = call_itself_names;
+    run(all, 2, 1);
+    assert_int_equal(all->status[0], TW_OK);
+    memset(expected, '?', sizeof expected - 1);
+    assert_string_equal(all->reports[0].hosts[1], expected);
+    expected[INTERFACE_BYTES - 1] = 0;
+    assert_string_equal(all->reports[0].links[1][0].interface, expected);
+    free(all);
+}
+
 static void test_one_rank_has_no_line(void **state)
 {
     tw_comm *comm;
@@ -252,6 +323,8 @@ int main(void)
         cmocka_unit_test(test_ranks_of_one_host_share_its_line),
         cmocka_unit_test(test_a_rank_that_leaves_is_named),
         cmocka_unit_test(test_a_rank_that_is_silent_is_named_within_the_deadline),
+        cmocka_unit_test(test_a_rank_that_asks_without_end_is_named),
+        cmocka_unit_test(test_names_of_others_can_be_printed),
         cmocka_unit_test(test_one_rank_has_no_line),
         cmocka_unit_test_setup_teardown(test_the_interface_is_the_one_that_sent, make_folder, remove_folder),
     };

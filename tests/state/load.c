@@ -156,6 +156,18 @@ static void an_unknown_type_is_named(void **state)
     assert_non_null(strstr(tw_last_error(), "F8_E4M3"));
 }
 
+/* What a file calls something comes to a terminal with the error: as it is, but for control characters. */
+static void no_name_speaks_to_a_terminal(void **state)
+{
+    tw_state *loaded;
+    assert_int_equal(
+        load_text(
+            "{\"\\u001b]0;\\u009b\\u007f\\u0007\\u00e4\":{\"dtype\":\"\\r\",\"shape\":[],\"data_offsets\":[0,1]}}", 1,
+            &loaded),
+        TW_ERROR_FORMAT);
+    assert_non_null(strstr(tw_last_error(), ": tensor '?]0;????\xc3\xa4' has type '?'; "));
+}
+
 static void impossible_lengths_are_refused(void **state)
 {
     static const uint64_t lengths[] = {0, 3, 9, 100000001, (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 7};
@@ -309,6 +321,7 @@ int main(void)
         TEST(order_and_blanks_are_free),
         TEST(bad_headers_are_refused),
         TEST(an_unknown_type_is_named),
+        TEST(no_name_speaks_to_a_terminal),
         TEST(impossible_lengths_are_refused),
         TEST(a_header_beyond_the_limit_is_not_read),
         TEST(every_truncation_is_refused),

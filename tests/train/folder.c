@@ -276,6 +276,24 @@ static void one_that_was_replaced_is_in_nobodys_way(void **state)
     assert_false(exists(out, "step-00000007.replaced"));
 }
 
+/* What rank 0 says is where all others write. */
+static void another_ranks_choice_is_below_runs(void **state)
+{
+    static const char *const wrong[] = {"",
+                                        "/etc",
+                                        "runs",
+                                        "runs/",
+                                        "runs/toys",
+                                        "runs/other-1",
+                                        "runs/toy-/../..",
+                                        "runs/toy-1/../x",
+                                        "../runs/toy-1",
+                                        "Runs/toy-1"};
+    assert_ok(folder_check_chosen("toy", "runs/toy-1"));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_fails(folder_check_chosen("toy", wrong[i]), TW_ERROR_PACKET, "which no run chooses");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +311,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(later_ones_lose_their_names_before_it_has_its_own, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_persons_folder_stays, make_folder, remove_folder),
         cmocka_unit_test(a_name_without_room_for_checkpoints_is_refused),
+        cmocka_unit_test(another_ranks_choice_is_below_runs),
         cmocka_unit_test(unwritable_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

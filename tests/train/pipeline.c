@@ -2,7 +2,8 @@
  * weight after every step follows from which weights each micro-batch has met. And the cut, and halves. */
 #include "crew.h"
 #include "exchange_pipeline.h"
-#include "pipeline_cut.h"
+#include "liar.h"
+#include "pipeline_plan.h"
 #include "stage_line.h"
 #include "toy.h"
 
@@ -219,6 +220,31 @@ static void test_a_step_of_several_micro_batches(void **state)
     run_chain("2+1+1+1", 4, (size_t[]){2, 3, 4, 5}, 2, 0.5);
 }
 
+/* ---- another's word for the cut ---- */
+
+static tw_status hear_the_cut(crew_member *self)
+{
+    TW_TRY(liar_take_place(self, self->context));
+    TW_TRY(crew_create_worker(self));
+    return worker_begin(&self->worker);
+}
+
+static void test_a_cut_that_cannot_be_is_refused(void **state)
+{
+    for (int fill = 0; fill < 256; fill += 0x55) {
+        static toy_run r;
+        crew_member crew[CREW_MOST];
+        lie told = {.at = 1, .fill = fill, .size = sizeof((pipeline_plan *)0)->ends, .timeout = 60};
+        r = (toy_run){0};
+        toy_begin(&r, &chain_task, NULL, "--pipeline stages=2");
+        crew_run(crew, 2,
+                 (crew_member){.play = hear_the_cut, .settings = &r.settings, .work = &r.toy.base, .context = &told});
+        toy_end(&r);
+        assert_int_equal(crew[1].status, TW_ERROR_PACKET);
+        assert_non_null(strstr(crew[1].text, "a cut that is none of 5 layers into 2 stages"));
+    }
+}
+
 /* ---- the cut ---- */
 
 static double draw(uint64_t stream, uint64_t place)
@@ -303,6 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_weight_follows_from_its_staleness),
         cmocka_unit_test(test_a_step_of_several_micro_batches),
+        cmocka_unit_test(test_a_cut_that_cannot_be_is_refused),
         cmocka_unit_test(test_the_cut_is_the_best_of_all),
         cmocka_unit_test(test_halves_are_nearest),
     };

@@ -92,7 +92,11 @@ tw_status base_get(worker *w, const tw_state *state)
 
 tw_status base_share(worker *w)
 {
-    return w->learner->based ? tw_comm_broadcast(w->comm, 0, &w->base, sizeof w->base) : TW_OK;
+    base_weights *base = &w->base;
+    if (!w->learner->based) return TW_OK;
+    TW_TRY(agree_text(w->comm, base->path, sizeof base->path));
+    TW_TRY(agree_text(w->comm, base->sum, sizeof base->sum));
+    return agree_text(w->comm, base->network, sizeof base->network);
 }
 
 static tw_status take_buffers(void *context, const tw_state *state)
@@ -127,10 +131,11 @@ static bool find_beside(const tw_state *state, const char *name, const char *par
     return model_file_find(state, other, entry);
 }
 
+/* What has no rank may have any number of rows, which nobody goes through. */
 static bool fit(const tw_state_entry *w, const tw_state_entry *a, const tw_state_entry *b)
 {
-    return w->dims == 2 && a->dims == 2 && b->dims == 2 && a->dtype == TW_F32 && b->dtype == TW_F32 &&
-           a->shape[1] == w->shape[1] && b->shape[0] == w->shape[0] && a->shape[0] == b->shape[1];
+    return a->bytes > 0 && b->bytes > 0 && w->dims == 2 && a->dims == 2 && b->dims == 2 && a->dtype == TW_F32 &&
+           b->dtype == TW_F32 && a->shape[1] == w->shape[1] && b->shape[0] == w->shape[0] && a->shape[0] == b->shape[1];
 }
 
 static void add_product(const tw_state_entry *a, const tw_state_entry *b, float scale, float *values)

@@ -113,8 +113,8 @@ typedef struct place {
     uint64_t steps_per_epoch;
     char moves[SYNC_MOST]; /* the --sync that kept Adam's moments elsewhere: see moments.h; "": they stay */
     int unseen;
-    run_changes changes; /* made by the step that it says */
-    schedule schedule;
+    run_changes changes;     /* made by the step that it says */
+    double best_loss, falls; /* of the schedule */
     best_checkpoint best;
     stamp stamp;
 } place;
@@ -334,6 +334,7 @@ static tw_status write_files(worker *w, uint64_t step, const char *folder)
     if (w->rank == 0 && !*w->run) stamp_name_run(w->run);
     tw_status status = agree_status(w, w->rank == 0 ? complete_model(w, step, &model, &s) : TW_OK);
     if (status == TW_OK) status = tw_comm_broadcast(w->comm, 0, &s, sizeof s);
+    if (status == TW_OK) status = stamp_hear(&s);
     if (status == TW_OK) memcpy(w->run, s.run, sizeof w->run);
     if (status == TW_OK) status = agree_status(w, save_files(w, model, &s, step, folder));
     tw_state_destroy(model);
@@ -435,7 +436,8 @@ static tw_status load_model(worker *w, place *found)
     TW_TRY(status);
     found->written = w->step;
     found->step = w->step = checkpoint_find_step(w, found->written, found->steps_per_epoch);
-    found->schedule = w->schedule;
+    found->best_loss = w->schedule.best_loss;
+    found->falls = w->schedule.falls;
     best_check(w);
     found->best = w->best;
     found->unseen = w->unseen;
@@ -555,6 +557,18 @@ static tw_status look_for_files(worker *w, place *found, checkpoint_files *files
     return agree_status(w, check_lost(w, found, files));
 }
 
+/* It is another's word. Where there is no model file, nothing of it counts. */
+static tw_status check_place(const worker *w, place *found)
+{
+    run_changes *changes = &found->changes;
+    found->moves[sizeof found->moves - 1] = 0;
+    for (size_t i = 0; i < CHANGES_MOST; i++) changes->all[i].spec[CHANGES_SPEC - 1] = 0;
+    if (!found->has_model) return TW_OK;
+    TW_TRY(stamp_hear(&found->stamp));
+    if (found->steps_per_epoch > 0 && found->step <= w->steps && changes->count <= CHANGES_MOST) return TW_OK;
+    return tw_fail(TW_ERROR_PACKET, "rank 0 tells of a checkpoint that cannot be");
+}
+
 /* What rank 0 found, and not where on its disk. */
 static tw_status checkpoint_hear(worker *w, place *found)
 {
@@ -562,7 +576,7 @@ static tw_status checkpoint_hear(worker *w, place *found)
     memcpy(folder, found->folder, sizeof folder);
     TW_TRY(tw_comm_broadcast(w->comm, 0, found, sizeof *found));
     memcpy(found->folder, folder, sizeof folder);
-    return TW_OK;
+    return check_place(w, found);
 }
 
 /* The newest checkpoint of which every file is there. An incomplete one, which a kill of an earlier version or a person
@@ -676,7 +690,8 @@ static tw_status resume(worker *w, place *found, checkpoint_files *files)
 {
     TW_TRY(checkpoint_choose(w, found, files));
     w->step = found->step;
-    w->schedule = found->schedule;
+    w->schedule.best_loss = found->best_loss;
+    w->schedule.falls = found->falls;
     w->best = found->best;
     w->unseen = found->unseen;
     memcpy(w->run, found->stamp.run, sizeof w->run);

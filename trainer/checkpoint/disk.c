@@ -92,7 +92,7 @@ static tw_status elect(worker *w, const char *folder, mark *m)
     char name[RUN_NAME] = "";
     if (w->rank == 0) stamp_name_run(name);
     TW_TRY(agree_status(w, w->rank == 0 ? stand(folder, name, m) : TW_OK));
-    TW_TRY(tw_comm_broadcast(w->comm, 0, name, sizeof name));
+    TW_TRY(agree_text(w->comm, name, sizeof name));
     return agree_status(w, w->rank > 0 ? stand(folder, name, m) : TW_OK);
 }
 

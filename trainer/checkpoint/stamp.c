@@ -35,6 +35,14 @@ void stamp_read(const tw_state *model, int workers, stamp *s)
     copy_text(checksum_sum(model), s->model, sizeof s->model);
 }
 
+tw_status stamp_hear(stamp *s)
+{
+    s->run[sizeof s->run - 1] = s->model[sizeof s->model - 1] = 0;
+    if (s->workers >= 1 && s->workers <= WORKERS_MOST) return TW_OK;
+    return tw_fail(TW_ERROR_PACKET, "rank 0 tells of a checkpoint of %d workers; there are 1 to %d", s->workers,
+                   WORKERS_MOST);
+}
+
 /* What a worker's file says of its place. */
 enum { STAMPED = 4 };
 

@@ -21,6 +21,9 @@ tw_status stamp_put_run(const char *run, tw_state *model);
 /* From a model file that has its checksum. `workers`: how many there are where it does not say so. */
 void stamp_read(const tw_state *model, int workers, stamp *s);
 
+/* One that another rank has told: its texts end. TW_ERROR_PACKET: it is of no possible number of workers. */
+tw_status stamp_hear(stamp *s);
+
 /* For a worker's file; before it has its checksum. */
 tw_status stamp_put(const stamp *s, int rank, tw_state *state);
 /* TW_ERROR_STATE when a worker's file, from `path`, is not this rank's or of another checkpoint. */

@@ -25,12 +25,23 @@ tw_status folder_make(const char *path)
     return error ? tw_fail(TW_ERROR_IO, "the folder \"%s\" could not be made: %s", part, strerror(error)) : TW_OK;
 }
 
+#define RUNS "runs"
+
+tw_status folder_check_chosen(const char *name, const char *out)
+{
+    const size_t length = strlen(name);
+    if (strncmp(out, RUNS "/", sizeof RUNS) == 0 && strncmp(out + sizeof RUNS, name, length) == 0 &&
+        out[sizeof RUNS + length] == '-' && !strchr(out + sizeof RUNS, '/'))
+        return TW_OK;
+    return tw_fail(TW_ERROR_PACKET, "rank 0 has chosen the folder \"%.80s\", which no run chooses", out);
+}
+
 tw_status folder_choose(const char *name, char *out, size_t room)
 {
-    if (folder_make("runs") != TW_OK)
+    if (folder_make(RUNS) != TW_OK)
         return tw_fail(TW_ERROR_IO, "%s; --out DIR chooses another, --out none keeps nothing", tw_last_error());
     for (unsigned i = 1;; i++) {
-        snprintf(out, room, "runs/%s-%u", name, i);
+        snprintf(out, room, RUNS "/%s-%u", name, i);
         if (mkdir(out, 0777) == 0) return TW_OK;
         if (errno != EEXIST)
             return tw_fail(TW_ERROR_IO, "the folder \"%s\" could not be made: %s; --out DIR chooses another", out,

@@ -32,6 +32,8 @@ tw_status folder_make(const char *path);
 /* Makes the first of runs/NAME-1, runs/NAME-2, ... that is not there, under the working folder. Of several that do so
  * at once each gets one of its own. */
 tw_status folder_choose(const char *name, char *out, size_t room);
+/* TW_ERROR_PACKET: that is none of them, and no folder in which rank 0 may have others write. */
+tw_status folder_check_chosen(const char *name, const char *out);
 
 /* Makes a run's folder; TW_ERROR_ARGUMENT when its name leaves no room for those of checkpoints in it. */
 tw_status folder_open(const char *out);

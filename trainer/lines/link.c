@@ -109,7 +109,8 @@ static tw_status ping(const link_end *end, link_figures *figures)
 static tw_status answer_pings(const link_end *end, link_figures *figures)
 {
     double more = 1;
-    while (more > 0) {
+    for (int left = WARM_UP + PINGS; more > 0; left--) {
+        if (left == 0) return tw_fail(TW_ERROR_PACKET, "rank %d asks rank %d without an end", end->peer, end->rank);
         TW_TRY(receive_value(end, &more));
         TW_TRY(send_value(end, more));
     }

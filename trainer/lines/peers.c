@@ -62,6 +62,22 @@ static tw_status run_rounds(tw_comm *comm, const peers_settings *settings, link_
     return status;
 }
 
+/* Another machine's word, which a person reads. */
+static void make_printable(char *name, size_t room)
+{
+    name[room - 1] = 0;
+    for (; *name; name++)
+        if ((unsigned char)*name <= ' ' || (unsigned char)*name >= 127) *name = '?';
+}
+
+static void make_names_printable(peers_report *report)
+{
+    for (int from = 0; from < report->size; from++) {
+        make_printable(report->hosts[from], PEERS_HOST_BYTES);
+        for (int to = 0; to < report->size; to++) make_printable(report->links[from][to].interface, INTERFACE_BYTES);
+    }
+}
+
 static tw_status measure(tw_comm *comm, const peers_settings *settings, peers_report *report)
 {
     char host[PEERS_HOST_BYTES] = "";
@@ -74,6 +90,7 @@ static tw_status measure(tw_comm *comm, const peers_settings *settings, peers_re
     TW_TRY(tw_comm_allgather(comm, mine, row, rows));
     for (int from = report->size; from-- > 1;) /* each where its row is */
         memmove(report->links[from], rows + (size_t)from * (size_t)report->size, row);
+    make_names_printable(report);
     return TW_OK;
 }
 

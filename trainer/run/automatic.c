@@ -42,6 +42,12 @@ static tw_status automatic_plan(const train_settings *s, const task *work, int w
     return TW_OK;
 }
 
+static tw_status hear_choice(tw_comm *comm, automatic *chosen)
+{
+    TW_TRY(agree_text(comm, chosen->sync, sizeof chosen->sync));
+    return agree_text(comm, chosen->link, sizeof chosen->link); /* who tells why is rank 0 */
+}
+
 /* Rank 0 chooses for all. */
 static tw_status automatic_choose(train_settings *s, const task *work, int workers, tw_comm *comm,
                                   const tw_world_options *world, automatic *chosen)
@@ -54,7 +60,7 @@ static tw_status automatic_choose(train_settings *s, const task *work, int worke
     if (!comm || tw_comm_rank(comm) == 0) status = automatic_plan(s, work, workers, world, &inquiry, chosen);
     if (comm) TW_TRY(agree_ranks(comm, status, &agreed));
     TW_TRY(status);
-    if (comm) TW_TRY(tw_comm_broadcast(comm, 0, chosen, sizeof *chosen));
+    if (comm) TW_TRY(hear_choice(comm, chosen));
     s->sync = chosen->sync;
     s->planned_link = chosen->link;
     automatic_tell(s, comm, chosen->why);

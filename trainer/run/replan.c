@@ -105,7 +105,7 @@ static tw_status choose_for_all(replan *r, worker *w, double waited, replan_choi
     TW_TRY(tw_comm_set_patience(w->comm, fmax(PATIENCE, s->patience)));
     if (w->rank == 0 && !has_nothing_to_gain(w, waited)) status = r->choose(w, &r->line, choice);
     TW_TRY(agree_status(w, status));
-    TW_TRY(tw_comm_broadcast(w->comm, 0, choice, sizeof *choice));
+    TW_TRY(agree_text(w->comm, choice->sync, sizeof choice->sync)); /* who tells why is rank 0 */
     TW_TRY(tw_comm_set_timeout(w->comm, s->timeout));
     return tw_comm_set_patience(w->comm, s->patience);
 }

@@ -190,7 +190,8 @@ tw_status run_choose_folder(worker *w)
     if (!w->settings.out || *w->settings.out) return TW_OK;
     do {
         TW_TRY(agree_status(w, w->rank == 0 ? folder_choose(w->task->ops->name, out, sizeof out) : TW_OK));
-        TW_TRY(tw_comm_broadcast(w->comm, 0, out, sizeof out));
+        TW_TRY(agree_text(w->comm, out, sizeof out));
+        TW_TRY(folder_check_chosen(w->task->ops->name, out));
         taken = folder_has_checkpoint(out);
         TW_TRY(agree_any(w->comm, &taken));
     } while (taken);

@@ -29,11 +29,7 @@ typedef struct llama_folder {
 static tw_status read_object(const char *folder, const char *name, cJSON **object)
 {
     char path[FILE_PATH_MOST];
-    uint8_t *bytes;
-    size_t size;
-    TW_TRY(file_read(file_path(path, folder, name), &bytes, &size));
-    *object = cJSON_ParseWithLength((const char *)bytes, size);
-    free(bytes);
+    TW_TRY(tokenizer_json_parse(file_path(path, folder, name), object));
     if (cJSON_IsObject(*object)) return TW_OK;
     cJSON_Delete(*object);
     return tw_fail(TW_ERROR_FORMAT, "%s is not a JSON object", path);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+enum { JSON_MOST = 64 << 20 }; /* bytes, of which cJSON makes twenty times as much */
+
 /* What a text is split at, which also tells the units apart. */
 static const char *const splits[] = {[TEXT_WORDS] = "[ \\t\\r\\x0b\\x0c]+", [TEXT_CHARACTERS] = "[\\s\\S]"};
 
@@ -111,22 +113,6 @@ static tw_status check_units(const char *path, const cJSON *tokenizer, text_unit
                    path, differs, unit == TEXT_WORDS ? "words" : "characters");
 }
 
-/* They are found anywhere in a text; but those of the model itself are its units all the same. */
-static tw_status check_added(const char *path, const cJSON *tokenizer)
-{
-    const cJSON *all = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(tokenizer, "model"), "vocab");
-    const cJSON *token;
-    cJSON_ArrayForEach(token, cJSON_GetObjectItemCaseSensitive(tokenizer, "added_tokens"))
-    {
-        const cJSON *id = cJSON_GetObjectItemCaseSensitive(token, "id");
-        const char *content = text_of(token, "content");
-        if (!id || !cJSON_Compare(id, cJSON_GetObjectItemCaseSensitive(all, content), true))
-            return tw_fail(TW_ERROR_UNSUPPORTED,
-                           "%s: its vocab has no \"%.40s\", which it adds; added tokens are not read", path, content);
-    }
-    return TW_OK;
-}
-
 /* The tokens in the order of their numbers, which have to be 0, 1, 2 and on. */
 static tw_status sort_tokens(const char *path, const cJSON *all, const char **tokens, size_t count)
 {
@@ -138,6 +124,21 @@ static tw_status sort_tokens(const char *path, const cJSON *all, const char **to
             return tw_fail(TW_ERROR_FORMAT, "%s: \"%.40s\" has not one of the numbers 0 to %zu for itself", path,
                            entry->string, count - 1);
         tokens[(size_t)id] = entry->string;
+    }
+    return TW_OK;
+}
+
+/* They are found anywhere in a text; but those of the model itself are its units all the same. */
+static tw_status check_added(const char *path, const cJSON *tokenizer, const char **tokens, size_t count)
+{
+    const cJSON *token;
+    cJSON_ArrayForEach(token, cJSON_GetObjectItemCaseSensitive(tokenizer, "added_tokens"))
+    {
+        const double id = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(token, "id"));
+        const char *content = text_of(token, "content");
+        if (!(id >= 0 && id < (double)count) || strcmp(tokens[(size_t)id], content) != 0)
+            return tw_fail(TW_ERROR_UNSUPPORTED,
+                           "%s: its vocab has no \"%.40s\", which it adds; added tokens are not read", path, content);
     }
     return TW_OK;
 }
@@ -162,6 +163,7 @@ static tw_status take_tokens(const char *path, const cJSON *tokenizer, vocabular
     const char **tokens = calloc((size_t)count, sizeof *tokens);
     if (!tokens) return tw_fail(TW_ERROR_MEMORY, "no memory for %d tokens", count);
     tw_status status = sort_tokens(path, all, tokens, (size_t)count);
+    if (status == TW_OK) status = check_added(path, tokenizer, tokens, (size_t)count);
     if (status == TW_OK) status = add_tokens(path, tokens, (size_t)count, v);
     free(tokens);
     return status;
@@ -172,22 +174,28 @@ static tw_status read_tokenizer(const char *path, const cJSON *tokenizer, vocabu
     text_unit unit;
     TW_TRY(find_unit(path, tokenizer, &unit));
     TW_TRY(check_units(path, tokenizer, unit));
-    TW_TRY(check_added(path, tokenizer));
     TW_TRY(vocabulary_create(unit, out));
     tw_status status = take_tokens(path, tokenizer, *out);
     if (status != TW_OK) vocabulary_destroy(*out);
     return status;
 }
 
-static tw_status read_json(const char *path, vocabulary **out)
+tw_status tokenizer_json_parse(const char *path, cJSON **json)
 {
     uint8_t *bytes;
     size_t size;
     TW_TRY(file_read(path, &bytes, &size));
-    cJSON *tokenizer = cJSON_ParseWithLength((const char *)bytes, size);
+    *json = size <= JSON_MOST ? cJSON_ParseWithLength((const char *)bytes, size) : NULL;
     free(bytes);
-    tw_status status =
-        tokenizer ? read_tokenizer(path, tokenizer, out) : tw_fail(TW_ERROR_FORMAT, "%s is not JSON", path);
+    if (*json) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "%s is not JSON of at most %d MiB", path, JSON_MOST >> 20);
+}
+
+static tw_status read_json(const char *path, vocabulary **out)
+{
+    cJSON *tokenizer;
+    TW_TRY(tokenizer_json_parse(path, &tokenizer));
+    tw_status status = read_tokenizer(path, tokenizer, out);
     cJSON_Delete(tokenizer);
     return status;
 }

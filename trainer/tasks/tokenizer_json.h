@@ -18,6 +18,9 @@ void tokenizer_pieces_describe_use(const vocabulary *v, cJSON *config);
 /* Whether the tokens of such a model are those that LlamaTokenizer makes: TW_ERROR_UNSUPPORTED says why not. */
 tw_status tokenizer_pieces_check(const vocabulary *v);
 
+/* The JSON in a file of such a folder, to be deleted. TW_ERROR_FORMAT: it is none, or larger than any of them. */
+tw_status tokenizer_json_parse(const char *path, cJSON **json);
+
 /* The vocabulary in a file that is not trusted: a tokenizer.json like the above, a SentencePiece model, whose name ends
  * in .model, a folder that has the one or, before that, the other, or the model.safetensors of a language model. The
  * text of a failure names the file. */

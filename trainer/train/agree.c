@@ -51,6 +51,13 @@ tw_status agree_ranks(tw_comm *comm, tw_status own, int *agreed)
     return tw_fail(found, "%.*s", (int)sizeof text - 1, text);
 }
 
+tw_status agree_text(tw_comm *comm, char *text, size_t room)
+{
+    TW_TRY(tw_comm_broadcast(comm, 0, text, room));
+    text[room - 1] = 0;
+    return TW_OK;
+}
+
 /* Who fails in a group whose members come and go ends alone, and the others notice that it is gone. */
 tw_status agree_status(worker *w, tw_status own)
 {
@@ -69,8 +76,7 @@ tw_status agree_data(tw_comm *comm, const task *work)
 {
     char own[AGREE_DATA_TEXT], first[sizeof own];
     memcpy(first, agree_data_text(work, own), sizeof own);
-    TW_TRY(tw_comm_broadcast(comm, 0, first, sizeof first));
-    first[sizeof first - 1] = 0;
+    TW_TRY(agree_text(comm, first, sizeof first));
     if (strcmp(own, first) == 0) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
                    "rank %d has read other data than rank 0; all ranks read the same, and share it among themselves; "

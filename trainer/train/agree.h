@@ -9,6 +9,8 @@
 tw_status agree_ranks(tw_comm *comm, tw_status own, int *agreed);
 /* The same, noted in w->agreed. Where workers come and go each has its own failures, and no other hears of them. */
 tw_status agree_status(worker *w, tw_status own);
+/* Rank 0's text on all ranks; it ends within its room, whatever comes. */
+tw_status agree_text(tw_comm *comm, char *text, size_t room);
 
 /* What a worker has read, in a line. */
 enum { AGREE_DATA_TEXT = 512 };

@@ -297,11 +297,10 @@ static tw_status go_back(worker *w)
 {
     pipeline_way *way = way_of(w);
     const size_t buffer_bytes = length_of(way->buffers) * sizeof(float);
-    float *buffers = w->learner->buffers + way->buffers.begin;
     task_score score;
-    if (buffer_bytes) memcpy(way->statistics, buffers, buffer_bytes);
+    if (buffer_bytes) memcpy(way->statistics, w->learner->buffers + way->buffers.begin, buffer_bytes);
     TW_TRY(call_with_version(w, AGAIN, way->returned, &score));
-    if (buffer_bytes) memcpy(buffers, way->statistics, buffer_bytes);
+    if (buffer_bytes) memcpy(w->learner->buffers + way->buffers.begin, way->statistics, buffer_bytes);
     return TW_OK;
 }
 

@@ -188,6 +188,16 @@ static tw_status choose_cut(const worker *w, pipeline_plan *plan, const pipeline
                    plan->units);
 }
 
+/* It is another's word. */
+static tw_status check_cut(const pipeline_plan *plan)
+{
+    size_t s = 0, first = 0;
+    while (s < plan->stages && plan->ends[s] > first && plan->ends[s] <= plan->units) first = plan->ends[s++];
+    if (s == plan->stages && first == plan->units) return TW_OK;
+    return tw_fail(TW_ERROR_PACKET, "rank 0 tells of a cut that is none of %zu layers into %zu stages", plan->units,
+                   plan->stages);
+}
+
 /* Rank 0's answer counts: machines may add up in another plan. */
 static tw_status agree_cut(worker *w, pipeline_plan *plan)
 {
@@ -197,7 +207,8 @@ static tw_status agree_cut(worker *w, pipeline_plan *plan)
     if (status == TW_OK) status = choose_cut(w, plan, machines);
     free(machines);
     TW_TRY(status);
-    return tw_comm_broadcast(w->comm, 0, plan->ends, sizeof plan->ends);
+    TW_TRY(tw_comm_broadcast(w->comm, 0, plan->ends, sizeof plan->ends));
+    return check_cut(plan);
 }
 
 /* What was chosen is what a resumed run has, and what --pipeline may be told. */

@@ -39,7 +39,7 @@ static tw_status say_hello(meeting *me, double seconds)
     return store_write(me->at, name, &header, me->seen, seconds);
 }
 
-/* *agrees: it has the numbers that this rank has. One that counts other ranks may be of an earlier run. */
+/* *agrees: it has the numbers that this rank had. One that counts other ranks may be of an earlier run. */
 static tw_status read_hello(meeting *me, int rank, double seconds, int *agrees)
 {
     char name[STORE_NAME];
@@ -52,8 +52,9 @@ static tw_status read_hello(meeting *me, int rank, double seconds, int *agrees)
     if (rank == me->rank && header.session != me->seen[rank])
         return tw_fail(TW_ERROR_PEER, "another process takes part in %s as rank %d: give each a rank of its own",
                        me->at->path, rank);
+    int is_known = header.session == me->seen[rank];
     me->seen[rank] = header.session;
-    *agrees = memcmp(theirs, me->seen, header.size) == 0;
+    *agrees = is_known && memcmp(theirs, me->seen, header.size) == 0;
     return TW_OK;
 }
 
@@ -87,12 +88,11 @@ tw_status folder_meet(const store *at, int rank, int size, double seconds, uint6
             return tw_fail(TW_ERROR_SYSTEM, "this system has no random numbers");
     tw_status status = say_hello(&me, seconds);
     while (status == TW_OK && (status = read_all(&me, end, &missing)) == TW_OK) {
-        int told = memcmp(me.seen, me.written, sizeof me.seen) == 0;
-        if (told && missing < 0) break;
-        if (!told)
-            status = say_hello(&me, end - tw_clock());
-        else if (tw_clock() >= end)
+        if (missing < 0) break;
+        if (tw_clock() >= end)
             status = give_up(&me, missing, seconds);
+        else if (memcmp(me.seen, me.written, sizeof me.seen) != 0)
+            status = say_hello(&me, end - tw_clock());
         else
             folder_nap(at, &nap, end);
     }

@@ -49,7 +49,8 @@ static void directory_remove(void *self, const char *name)
 
 static int write_part(const directory *me, const char *part, const store_pieces *pieces)
 {
-    int fd = openat(me->fd, part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    /* Neither is it blocked by a pipe: see directory_get. */
+    int fd = openat(me->fd, part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     if (fd < 0) return 0;
     int whole = write_bytes(fd, pieces->head, STORE_HEADER) && write_bytes(fd, pieces->bytes, pieces->size),
         reason = errno;

@@ -7,6 +7,7 @@
 #define BALLOT 4        /* beats that a ballot has */
 #define INTRODUCED 2    /* beats, in the first of which a newcomer learns who the members are */
 #define BARRED 30.0     /* seconds */
+#define UNDECIDED 2     /* patiences and graces without a decision, after which none is expected any more */
 
 static uint64_t bit(int place)
 {
@@ -49,6 +50,7 @@ static void look_at_clock(council *me, double now)
     for (int i = 0; stood_still && i < me->list.count; i++) me->peers[i].heard = now;
     for (int i = 0; stood_still && i < me->visitor_count; i++) me->visitors[i].heard = now;
     if (stood_still && me->unable) me->unable = now;
+    if (stood_still) me->met += now - me->now;
     me->now = now;
 }
 
@@ -269,11 +271,14 @@ static void begin_ballot(council *me, uint64_t there)
     say_to(me, there, &message);
 }
 
-/* Nobody waits for a busy member for ever: then it counts as one that does not answer. */
+/* Nobody waits for a busy member for ever: then it counts as one that does not answer. Nor for a decision, which may
+ * be kept from a quorum by one that proposes nothing, or takes part in ballots that nobody has called. */
 static void look_around(council *me)
 {
     uint64_t there = alive(me);
-    if (me->now - me->met >= me->settings.patience) there &= ~those_in(me, there, COUNCIL_BUSY);
+    const double waited = me->now - me->met;
+    if (waited >= me->settings.patience) there &= ~those_in(me, there, COUNCIL_BUSY);
+    if (waited >= UNDECIDED * (me->settings.patience + me->settings.grace)) there = 0;
     if (!council_is_quorum(&me->list, there, me->settings.quorum)) {
         if (!me->unable) me->unable = me->now;
         if (me->now - me->unable > me->settings.grace)

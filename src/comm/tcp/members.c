@@ -80,8 +80,6 @@ static void tell_difference(tw_members *me, const char *theirs)
     snprintf(me->refusal, sizeof me->refusal, "this process has %.*s where the group at %.100s has %.*s",
              (int)fmin((double)length_of_line(own), 150), *own ? own : "nothing more", me->meeting,
              (int)fmin((double)length_of_line(theirs), 150), *theirs ? theirs : "nothing more");
-    for (char *at = me->refusal; *at; at++)
-        if ((unsigned char)*at < ' ' || *at == 127) *at = '?';
 }
 
 /* A newcomer that wants what this group trains, and could not be called yet: it is tried, and says it again. If it is

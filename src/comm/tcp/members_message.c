@@ -110,7 +110,8 @@ static void take_head(reader *from, council_message *message)
     message->accepted = take_number(from, 8);
     message->list.generation = take_number(from, 8);
     if (message->kind < COUNCIL_JOIN || message->kind >= COUNCIL_KINDS || message->state >= COUNCIL_STATES ||
-        message->list.count > COUNCIL_MOST || message->generation > UINT64_MAX / 2)
+        message->list.count > COUNCIL_MOST || message->generation > UINT64_MAX / 2 ||
+        message->list.generation > UINT64_MAX / 2)
         from->bad = 1;
 }
 
