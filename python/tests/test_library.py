@@ -10,6 +10,7 @@ import os
 import pathlib
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ import unittest
 
 import ranks
 import thinwire
+from thinwire.members import Members
 
 TENSORS = [("first.weight", (8, 32)), ("first.bias", (32,))]
 
@@ -48,6 +50,34 @@ def kill(process):
 
 
 class LibraryTest(unittest.TestCase):
+    def test_ctrl_c_ends_the_wait_for_others_that_never_come(self):
+        """At a meeting point of one's own, at one where nobody is, and where a group would let a newcomer in. It is a
+        KeyboardInterrupt, and nothing is told as an error that nobody can catch."""
+        nobody = socket.socket()  # takes no connection, and the port is nobody else's
+        nobody.bind(("127.0.0.1", 0))
+        self.addCleanup(nobody.close)
+        away, tcp, unraisable = f"127.0.0.1:{nobody.getsockname()[1]}", thinwire.Tcp(), []
+        self.addCleanup(setattr, sys, "unraisablehook", sys.unraisablehook)
+        sys.unraisablehook = unraisable.append
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+        for wait in (lambda: tcp.join(f"127.0.0.1:{ranks.free_port()}", 2, seconds=ranks.SECONDS),
+                     lambda: tcp.join(away, 2, rank=1, seconds=ranks.SECONDS),
+                     lambda: Members("192.0.2.1:7000", "", tcp, patience=ranks.SECONDS).next(-1)):
+            interrupter = threading.Thread(target=self.interrupt_a_wait)
+            interrupter.start()
+            with self.assertRaises(KeyboardInterrupt):
+                wait()
+            interrupter.join()
+        self.assertEqual(unraisable, [])
+
+    @staticmethod
+    def interrupt_a_wait():
+        """Once a thread is in a call of the library."""
+        end = time.monotonic() + ranks.SECONDS
+        while not any(one.name == "thinwire" for one in threading.enumerate()) and time.monotonic() < end:
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
     def test_the_mean_comes_back(self):
         def play(rank, comm):
             with thinwire.Reducer(comm, "allreduce", TENSORS) as reducer:

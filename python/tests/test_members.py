@@ -2,8 +2,10 @@
 """Four programs that train together over TCP while one is killed, the one that opened the group is killed, two come, one is
 stopped for longer than its grace and goes on, and one leaves. Each step of the story is told by the programs themselves."""
 
+import contextlib
 import ctypes
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -231,6 +233,14 @@ class Members(unittest.TestCase):
                                     r"group at .* has the parameter 0.weight of \(16, 8\)"):
             thinwire.torch.OuterLoop(other, torch.optim.AdamW(other.parameters()), SPEC, join=self.story.meeting, patience=60).begin()
         self.story.tell_to_end([1], "finish")
+
+    def test_who_waits_to_be_let_in_says_so_first(self):
+        model, optimiser, _ = problem(1)
+        for banner, told in ((True, "thinwire: asking to be let in at 192.0.2.1:7000, for up to 0.5 seconds\n"), (False, "")):
+            loop = thinwire.torch.OuterLoop(model, optimiser, SPEC, join="192.0.2.1:7000", patience=0.5, banner=banner)
+            with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaisesRegex(thinwire.PeerError, "no member"):
+                loop.begin()
+            self.assertEqual(said.getvalue(), told)
 
     def test_what_does_not_go_with_it(self):
         model, optimiser, _ = problem(1)

@@ -377,6 +377,28 @@ def in_the_middle(rank, size):
     return texts
 
 
+def shortened(rank, size):
+    """What an optimiser says of a direction that was scaled, as clip_grad_norm_ does, and of one that was not or otherwise."""
+    def scale(model, by):
+        for parameter in model.parameters():
+            parameter.grad.mul_(by)
+
+    texts = []
+    for spec, make in (("dgc-adam", thinwire.torch.AdamW), ("demo", torch.optim.SGD), ("powersgd:rank=2", torch.optim.AdamW)):
+        model = models.small()
+        optimiser, ddp = make(model.parameters(), 0.01), models.wrapped(model)
+        compressor = thinwire.torch.attach(ddp, spec, optimizer=optimiser, banner=False, fallback=False, timeout=ranks.SECONDS)
+        for step, change in enumerate((lambda: None, lambda: scale(model, 0.01), lambda: scale(model, 2.0),
+                                       lambda: [p.grad.clamp_(-1e-3, 1) for p in model.parameters()])):
+            models.backward(ddp, rank, step)
+            change()
+            texts.append(ranks.refused(optimiser.step))
+            optimiser.step()  # of which it has been said
+            optimiser.zero_grad()
+        compressor.close()
+    return texts
+
+
 def adams_refused(rank, size):
     model, texts = models.small(), []
     ddp, parameters = models.wrapped(model), list(model.parameters())
@@ -526,6 +548,16 @@ class ModulesTest(unittest.TestCase):
         for texts in ranks.on_ranks(2, in_the_middle):
             for text, part in zip(texts, parts, strict=True):
                 self.assertIn(part, text)
+
+    @unittest.skipUnless(hasattr(torch.optim.Optimizer, "register_step_pre_hook"), "torch tells of no step before 2.0")
+    def test_a_direction_that_is_clipped_to_the_norm_of_a_gradient_is_told(self):
+        for texts in ranks.on_ranks(2, shortened):
+            adam, signs = texts.pop(1), texts.pop(4)
+            self.assertIn('dgc-adam gives a direction to step in, which is as long as the network is large, and it is 0.01 of', adam)
+            self.assertIn('"dgc-adam:clip=1"', adam)
+            self.assertIn("demo gives a direction to step in", signs)
+            self.assertNotIn("clip=1", signs)
+            self.assertEqual(texts, [""] * 10)
 
     def test_moments_are_not_taken_twice(self):
         parts = ["thinwire.torch.AdamW in place of AdamW", "thinwire.torch.AdamW in place of SGD", "amsgrad=True",

@@ -185,7 +185,7 @@ class ChangingLoop:
     def _enter(self, weights: Sequence[int]) -> None:
         self._close_generation()
         while True:
-            place = self._members.next(rounds_of(self._kept))
+            place = self._next_place()
             if place is None:
                 raise Error("the others go on without this process")
             self.generation = place.number
@@ -198,6 +198,14 @@ class ChangingLoop:
                 return
             except PeerError:
                 self._close_generation()
+
+    def _next_place(self) -> Optional[Place]:
+        try:
+            return self._members.next(rounds_of(self._kept))
+        except PeerError as error:
+            if self._stayed == 2 and not self._members.quorum:
+                raise PeerError(f"{error}; with quorum=1 on both, one of two goes on alone", error.status, error.name) from error
+            raise
 
     def _tell_lost(self) -> None:
         if self._kept and self._has_steps:

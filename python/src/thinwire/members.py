@@ -47,7 +47,7 @@ class Members(Owned):
         if tcp.seal and not tcp.key:
             raise Error("seal=True wants key=..., where nobody but the key tells the members from others")
         refuse_no_numbers(quorum=quorum)
-        self._tcp, self._interrupt = tcp, Interrupt()
+        self._tcp, self._interrupt, self.quorum = tcp, Interrupt(), quorum
         handle = ctypes.c_void_p()
         limits = MembersOptions(struct_size=ctypes.sizeof(MembersOptions), quorum=quorum, grace=grace, patience=patience)
         options = options_of(tcp, self._interrupt, sealed=int(tcp.seal))

@@ -4,11 +4,11 @@ import ctypes
 import functools
 import os
 from dataclasses import dataclass, field
-from typing import Any, Callable, Optional, Sequence, Tuple
+from typing import Callable, Optional, Sequence, Tuple
 
 from ._library import TCP_FUNCTIONS, Stopped, TcpOptions, load_part
 from ._owned import Owned
-from .comm import Comm, refuse_no_numbers
+from .comm import Comm, on_thread, refuse_no_numbers
 from .errors import Error
 from .seal import sealed
 
@@ -61,27 +61,19 @@ class Tcp:
 
 
 class Interrupt:
-    """Ctrl-C while a call waits. Python handles signals when it runs, so it comes up in what such a call asks."""
+    """Ctrl-C while a call waits that asks now and then whether it is to stop. The answer takes no signal: one that comes up
+    in there would be lost, since C has nowhere to put it."""
 
     def __init__(self) -> None:
-        self._error: Optional[BaseException] = None
-        self.stopped = Stopped(self._is_stopped)
+        self._ends = False
+        self.stopped = Stopped(lambda context: self._ends)
 
     def heed(self, call: Callable[[], object]) -> None:
-        try:
-            call()
-        except Error:
-            if self._error is not None:
-                raise self._error
-            raise
+        self._ends = False
+        on_thread(call, self._end)
 
-    def _is_stopped(self, context: Any) -> int:
-        try:
-            for _ in range(2):
-                pass
-        except BaseException as error:
-            self._error = error
-        return self._error is not None
+    def _end(self) -> None:
+        self._ends = True
 
 
 class Listener(Owned):

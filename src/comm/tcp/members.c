@@ -343,8 +343,7 @@ static tw_status members_fail(const tw_members *me, council_verdict verdict)
     if (verdict == COUNCIL_NO_QUORUM)
         return tw_fail(TW_ERROR_PEER,
                        "too few of the %d members of generation %llu answer for this one to go on with them: they are "
-                       "lost, or go on without it; join them again at the address of one that trains; members of a "
-                       "program that all have quorum=1 go on alone",
+                       "lost, or go on without it; join them again at the address of one that trains",
                        me->council.list.count, (unsigned long long)me->council.list.generation);
     return tw_fail(
         TW_ERROR_PEER,

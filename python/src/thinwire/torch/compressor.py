@@ -15,6 +15,7 @@ from ..spec import adapts, gives_signs, minds_rates, name_of, options_of
 from ..table import Entry
 from . import _adam, _costs, _counts, _optimiser, _state, _transport
 from ._bucket import Bucket, spans
+from ._directions import Directions
 from ._fallback import Fallback
 from ._parameters import Row, orders_of
 from ._replan import Replanner
@@ -87,6 +88,7 @@ class Compressor(Stepping):
         self._adapts = False  # whether the scheme has AdamW's moments
         self._has_taken = False  # those of the optimiser, of which ranks speak once
         self._rates: List[float] = []
+        self._directions: Optional[Directions] = None
         self.alone = False  # whether this is the only process
         self._group, self._may_fall_back = group, may_fall_back
         self.costs: Optional[_costs.Costs] = None
@@ -114,6 +116,7 @@ class Compressor(Stepping):
             reducer.close()
             raise
         self._momentum, self._minds_rates, self._adapts = reducer.momentum, minds_rates(spec), adapts(spec)
+        self._directions = Directions(self._rows) if adapts(spec) or gives_signs(spec) else None
         self._has_taken = False
         return reducer
 
@@ -268,6 +271,8 @@ class Compressor(Stepping):
             missing = self._begin()
             self._live().submit_all(indices, addresses, dtype, absent)
             missing.difference_update(indices)
+            if self._directions is not None:
+                self._directions.submitted(indices, addresses, dtype)
         except BaseException as error:
             self._break_off(error)
             raise
@@ -296,6 +301,8 @@ class Compressor(Stepping):
                 self._live().submit(index, values.data_ptr(), absent=True)
             good = self._live().wait()
             self._missing = None
+            if good and self._directions is not None:
+                self._directions.keep()
             self.count(good)
             self._look_at_ratio()
             if self.replanner is not None:
@@ -327,6 +334,9 @@ class Compressor(Stepping):
 
     def _notice(self, optimiser: torch.optim.Optimizer) -> None:
         """An optimiser is about to step. The first that steps these parameters is theirs."""
+        if self._directions is not None and self._scale == 1 and optimiser is self.inner_optimizer():
+            clips = f", and write \"{name_of(self.spec)}:clip=1\" to clip gradients" if self._adapts else ""
+            self._directions.refuse_shortened(name_of(self.spec), clips)
         if self._optimiser is None and _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows]):
             if adapts(self.spec):
                 _adam.refuse_late(optimiser, self._rows, name_of(self.spec))
@@ -490,7 +500,7 @@ class Compressor(Stepping):
         if any(spec != specs[0] for spec in specs) or specs[0] == self.spec or not can_switch(specs[0]):
             yield  # what does not fit is for the load to refuse
             return
-        before = {name: vars(self)[name] for name in ("_reducer", "spec", "_rates", "_momentum", "_minds_rates", "_adapts", "_has_taken")}
+        before = {name: vars(self)[name] for name in ("_reducer", "spec", "_rates", "_momentum", "_minds_rates", "_adapts", "_has_taken", "_directions")}
         try:
             if self._fallback is None:
                 self._reducer = self._made(specs[0])

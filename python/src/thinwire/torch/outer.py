@@ -143,6 +143,7 @@ class OuterLoop(Closes):
 
         if self._changes:
             members = joined_members(str(join), "\n".join(self._subject(spec)), transport, quorum, limits)
+            self._asked = f"{join}, for up to {limits.patience:g} seconds"
             self._loop = self._comm = ChangingLoop(members, spec, tensors, lambda: _buffers.entries(self._module),
                                                    lambda given: _buffers.take(self._module, given))
         else:
@@ -188,6 +189,8 @@ class OuterLoop(Closes):
 
     def _come_in(self) -> None:
         """To a group that changes, which makes no difference between its first generation and any other."""
+        if self._has_banner and not self._loop.opened:
+            print(f"thinwire: asking to be let in at {self._asked}", file=sys.stderr, flush=True)
         try:
             self._loop.begin(self._working.addresses())
         except BaseException:
