@@ -128,7 +128,7 @@ static void compare(const record *before, int old_size, const record *after, int
     compare_states(before, old_size, after, size);
     assert_near(add(after->items, size), add(before->saved_items, old_size), 1e-9);
     assert_near(add(after->epoch_items, size), add(before->saved_epoch_items, old_size), 1e-9);
-    double agreement = 24 * log2(size), numbers = 48.0 * (size - 1) / size; /* bytes that a create has sent by now */
+    double agreement = 48 * log2(size), numbers = 48.0 * (size - 1) / size; /* bytes that a create has sent by now */
     assert_near(add(after->sent, size) / size, add(before->saved_sent, old_size) / old_size + agreement + numbers,
                 1e-6);
     for (int rank = 0; rank < size; rank++) assert_true(after->statistics[rank] == before->saved_mean[0]);
