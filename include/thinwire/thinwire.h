@@ -3,10 +3,11 @@
  * thinwire makes the workers of a data-parallel training run agree on their gradients while sending as few bytes as
  * possible. This header is what most programs need, and what stays as it is (docs/abi.md). thinwire_mpi.h,
  * thinwire_tcp.h and thinwire_sealed.h, which stay as well, let machines meet. These are experimental:
- * thinwire_outer.h takes many local steps between two exchanges, thinwire_gossip.h averages weights with nobody
- * waiting, thinwire_by_hand.h is for programs that have their own collectives, thinwire_plugin.h and thinwire_scheme.h
- * let others add transports and schemes, thinwire_sim.h runs many workers under a clock of its own, thinwire_plan.h
- * says which way of exchanging suits a network and a line.
+ * thinwire_outer.h takes many local steps between two exchanges, thinwire_members.h has machines come and go meanwhile,
+ * thinwire_gossip.h averages weights with nobody waiting, thinwire_clusters.h those of models that are cut differently,
+ * thinwire_folder.h is for machines that share a folder alone, thinwire_by_hand.h for programs that have their own
+ * collectives, thinwire_plugin.h and thinwire_scheme.h let others add transports and schemes, thinwire_sim.h runs many
+ * workers under a clock of its own, thinwire_plan.h says which way of exchanging suits a network and a line.
  *
  * The whole of it in five steps, on every worker:
  *
@@ -358,8 +359,10 @@ TW_API tw_status tw_reducer_set_rates(tw_reducer *reducer, const float *rates);
  * TW_ERROR_ORDER while a step is under way. It costs a pass over the mean, unless it is 1. */
 TW_API tw_status tw_reducer_set_gradient_scale(tw_reducer *reducer, double scale);
 
-/* The momentum the scheme applies itself: the optimiser must then take plain SGD steps, w -= lr * gradient. 0 when the
- * scheme leaves momentum to the optimiser. *nesterov (may be NULL) receives 1 for Nesterov's form. */
+/* The momentum the scheme applies itself: the optimiser must then take plain SGD steps, w -= lr * gradient, and decay
+ * weights beside it. dgc has 0.9 unless the spec says momentum=0; dgc-adam and onebit-adam have all that Adam has, and
+ * this is its beta1. Whoever applies a momentum of his own as well takes steps that are 1 / (1 - momentum) times as long.
+ * 0 when the scheme leaves momentum to the optimiser. *nesterov (may be NULL) receives 1 for Nesterov's form. */
 TW_API float tw_reducer_momentum(const tw_reducer *reducer, int *nesterov);
 
 /* Counts since create. Set struct_size = sizeof(tw_reducer_counts) before the call; fields unknown to the library stay
