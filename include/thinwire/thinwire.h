@@ -274,11 +274,11 @@ TW_API tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_ten
 TW_API void tw_reducer_destroy(tw_reducer *reducer);
 
 /* Hands over the gradient of tensor `index`: the mean over this worker's mini-batch, tw_tensor_count() floats. The
- * buffer is the reducer's until wait returns; the mean over workers is then in it. Each tensor once a step, in any
- * order; the reverse of the table's order, which is what backward produces, overlaps best. (A scheme that clips needs
- * the whole gradient's norm: its exchange begins with the last submit.) TW_ERROR_ARGUMENT for an index or a pointer
- * that cannot be, TW_ERROR_ORDER if the tensor was submitted in this step already; when an exchange has failed by now,
- * what wait would return. */
+ * buffer is the reducer's until wait returns; the mean over workers is then in it, so each tensor has its own. Each
+ * tensor once a step, in any order; the reverse of the table's order, which is what backward produces, overlaps best.
+ * (A scheme that clips needs the whole gradient's norm: its exchange begins with the last submit.) TW_ERROR_ARGUMENT
+ * for an index or a pointer that cannot be, and for the very buffer that was submitted before this one; TW_ERROR_ORDER
+ * if the tensor was submitted in this step already; when an exchange has failed by now, what wait would return. */
 TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient);
 
 /* A gradient of which more is to be said than where it is. Set struct_size = sizeof(tw_gradient), and the rest to 0
@@ -467,9 +467,10 @@ TW_API tw_status tw_state_load(const char *path, tw_state **state);
 
 /* Copies all that the reducer's scheme remembers on this rank (momentum, residuals, step counts) into or out of a
  * state, under names that begin with `prefix`. Between steps only. load: TW_ERROR_STATE, naming the tensor, if one is
- * missing, of another shape, or holds NaN, infinity or a value beyond 1e36, and then nothing has changed. A loaded
- * reducer continues bit for bit, also one of another message_kb. With per_host all of it is on the first rank of each
- * host; on the others nothing is saved, and nothing is asked of a state that is loaded. */
+ * missing, of another shape, or holds NaN, infinity or a value beyond 1e36, and then nothing has changed. What else the
+ * state has is not looked at, so another scheme may take it for its own: keep the spec beside it (tw_state_put_text). A
+ * loaded reducer continues bit for bit, also one of another message_kb. With per_host all of it is on the first rank of
+ * each host; on the others nothing is saved, and nothing is asked of a state that is loaded. */
 TW_API tw_status tw_reducer_save_state(tw_reducer *reducer, const char *prefix, tw_state *state);
 TW_API tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state);
 
