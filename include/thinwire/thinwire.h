@@ -38,9 +38,9 @@
  *   TW_ERROR_UNSUPPORTED. 0, or a number that cannot be its size, is TW_ERROR_ARGUMENT.
  * - Structs without a struct_size have reserved fields instead. These are zero until a later version gives them a
  *   meaning; anything else in them is TW_ERROR_ARGUMENT. Initialisers that name fields, and {0}, set them to zero.
- * - Objects are opaque, and each is destroyed by its own call, in any order. A tw_comm that is destroyed before what was
- *   made on it leaves its group at once: calls on the rest return TW_ERROR_PEER. Strings and tables passed in are copied
- *   unless stated otherwise. Section 6 says what a fork does.
+ * - Objects are opaque, and each is destroyed by its own call, in any order. A tw_comm that is destroyed before what
+ *   was made on it leaves its group at once: calls on the rest return TW_ERROR_PEER. Strings and tables passed in are
+ *   copied unless stated otherwise. Section 6 says what a fork does.
  * - An object belongs to one thread at a time. Different objects may be used from different threads freely; the
  *   exceptions (a comm under several reducers, the threads of one group, and tw_comm_leave) are made for it.
  * - The same seed, inputs and number of workers give the same bits, over threads and over MPI, on every instruction
@@ -361,7 +361,7 @@ TW_API tw_status tw_reducer_set_gradient_scale(tw_reducer *reducer, double scale
 
 /* The momentum the scheme applies itself: the optimiser must then take plain SGD steps, w -= lr * gradient, and decay
  * weights beside it. dgc has 0.9 unless the spec says momentum=0; dgc-adam and onebit-adam have all that Adam has, and
- * this is its beta1. Whoever applies a momentum of his own as well takes steps that are 1 / (1 - momentum) times as long.
+ * this is its beta1. Whoever applies a momentum of his own as well takes steps 1 / (1 - momentum) times as long.
  * 0 when the scheme leaves momentum to the optimiser. *nesterov (may be NULL) receives 1 for Nesterov's form. */
 TW_API float tw_reducer_momentum(const tw_reducer *reducer, int *nesterov);
 
