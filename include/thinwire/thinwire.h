@@ -3,10 +3,11 @@
  * thinwire makes the workers of a data-parallel training run agree on their gradients while sending as few bytes as
  * possible. This header is what most programs need, and what stays as it is (docs/abi.md). thinwire_mpi.h,
  * thinwire_tcp.h and thinwire_sealed.h, which stay as well, let machines meet. These are experimental:
- * thinwire_outer.h takes many local steps between two exchanges, thinwire_gossip.h averages weights with nobody
- * waiting, thinwire_by_hand.h is for programs that have their own collectives, thinwire_plugin.h and thinwire_scheme.h
- * let others add transports and schemes, thinwire_sim.h runs many workers under a clock of its own, thinwire_plan.h
- * says which way of exchanging suits a network and a line.
+ * thinwire_outer.h takes many local steps between two exchanges, thinwire_members.h has machines come and go meanwhile,
+ * thinwire_gossip.h averages weights with nobody waiting, thinwire_clusters.h those of models that are cut differently,
+ * thinwire_folder.h is for machines that share a folder alone, thinwire_by_hand.h for programs that have their own
+ * collectives, thinwire_plugin.h and thinwire_scheme.h let others add transports and schemes, thinwire_sim.h runs many
+ * workers under a clock of its own, thinwire_plan.h says which way of exchanging suits a network and a line.
  *
  * The whole of it in five steps, on every worker:
  *
@@ -37,9 +38,9 @@
  *   TW_ERROR_UNSUPPORTED. 0, or a number that cannot be its size, is TW_ERROR_ARGUMENT.
  * - Structs without a struct_size have reserved fields instead. These are zero until a later version gives them a
  *   meaning; anything else in them is TW_ERROR_ARGUMENT. Initialisers that name fields, and {0}, set them to zero.
- * - Objects are opaque, and each is destroyed by its own call, in any order. A tw_comm that is destroyed before what was
- *   made on it leaves its group at once: calls on the rest return TW_ERROR_PEER. Strings and tables passed in are copied
- *   unless stated otherwise. Section 6 says what a fork does.
+ * - Objects are opaque, and each is destroyed by its own call, in any order. A tw_comm that is destroyed before what
+ *   was made on it leaves its group at once: calls on the rest return TW_ERROR_PEER. Strings and tables passed in are
+ *   copied unless stated otherwise. Section 6 says what a fork does.
  * - An object belongs to one thread at a time. Different objects may be used from different threads freely; the
  *   exceptions (a comm under several reducers, the threads of one group, and tw_comm_leave) are made for it.
  * - The same seed, inputs and number of workers give the same bits, over threads and over MPI, on every instruction
@@ -273,11 +274,11 @@ TW_API tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_ten
 TW_API void tw_reducer_destroy(tw_reducer *reducer);
 
 /* Hands over the gradient of tensor `index`: the mean over this worker's mini-batch, tw_tensor_count() floats. The
- * buffer is the reducer's until wait returns; the mean over workers is then in it. Each tensor once a step, in any
- * order; the reverse of the table's order, which is what backward produces, overlaps best. (A scheme that clips needs
- * the whole gradient's norm: its exchange begins with the last submit.) TW_ERROR_ARGUMENT for an index or a pointer
- * that cannot be, TW_ERROR_ORDER if the tensor was submitted in this step already; when an exchange has failed by now,
- * what wait would return. */
+ * buffer is the reducer's until wait returns; the mean over workers is then in it, so each tensor has its own. Each
+ * tensor once a step, in any order; the reverse of the table's order, which is what backward produces, overlaps best.
+ * (A scheme that clips needs the whole gradient's norm: its exchange begins with the last submit.) TW_ERROR_ARGUMENT
+ * for an index or a pointer that cannot be, and for the very buffer that was submitted before this one; TW_ERROR_ORDER
+ * if the tensor was submitted in this step already; when an exchange has failed by now, what wait would return. */
 TW_API tw_status tw_reducer_submit(tw_reducer *reducer, size_t index, float *gradient);
 
 /* A gradient of which more is to be said than where it is. Set struct_size = sizeof(tw_gradient), and the rest to 0
@@ -358,8 +359,10 @@ TW_API tw_status tw_reducer_set_rates(tw_reducer *reducer, const float *rates);
  * TW_ERROR_ORDER while a step is under way. It costs a pass over the mean, unless it is 1. */
 TW_API tw_status tw_reducer_set_gradient_scale(tw_reducer *reducer, double scale);
 
-/* The momentum the scheme applies itself: the optimiser must then take plain SGD steps, w -= lr * gradient. 0 when the
- * scheme leaves momentum to the optimiser. *nesterov (may be NULL) receives 1 for Nesterov's form. */
+/* The momentum the scheme applies itself: the optimiser must then take plain SGD steps, w -= lr * gradient, and decay
+ * weights beside it. dgc has 0.9 unless the spec says momentum=0; dgc-adam and onebit-adam have all that Adam has, and
+ * this is its beta1. Whoever applies a momentum of his own as well takes steps 1 / (1 - momentum) times as long.
+ * 0 when the scheme leaves momentum to the optimiser. *nesterov (may be NULL) receives 1 for Nesterov's form. */
 TW_API float tw_reducer_momentum(const tw_reducer *reducer, int *nesterov);
 
 /* Counts since create. Set struct_size = sizeof(tw_reducer_counts) before the call; fields unknown to the library stay
@@ -464,9 +467,10 @@ TW_API tw_status tw_state_load(const char *path, tw_state **state);
 
 /* Copies all that the reducer's scheme remembers on this rank (momentum, residuals, step counts) into or out of a
  * state, under names that begin with `prefix`. Between steps only. load: TW_ERROR_STATE, naming the tensor, if one is
- * missing, of another shape, or holds NaN, infinity or a value beyond 1e36, and then nothing has changed. A loaded
- * reducer continues bit for bit, also one of another message_kb. With per_host all of it is on the first rank of each
- * host; on the others nothing is saved, and nothing is asked of a state that is loaded. */
+ * missing, of another shape, or holds NaN, infinity or a value beyond 1e36, and then nothing has changed. What else the
+ * state has is not looked at, so another scheme may take it for its own: keep the spec beside it (tw_state_put_text). A
+ * loaded reducer continues bit for bit, also one of another message_kb. With per_host all of it is on the first rank of
+ * each host; on the others nothing is saved, and nothing is asked of a state that is loaded. */
 TW_API tw_status tw_reducer_save_state(tw_reducer *reducer, const char *prefix, tw_state *state);
 TW_API tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state);
 

@@ -9,8 +9,10 @@
  *     tw_members_join("10.0.0.5:7000", subject, NULL, NULL, &members);
  *     for (int64_t rounds = tw_members_opened(members) ? 0 : -1;;) {
  *         tw_members_next(members, rounds, 0, &generation, &comm);
- *         ... who is behind takes theta and its momentum from generation.donor; a tw_outer is made on comm
+ *         ... a tw_outer is made on comm; who is behind loads what generation.donor's has saved, with what
+ *             tw_outer_regroup_state says is its own, and after tw_outer_begin has its weights by tw_outer_read
  *         ... before each round: tw_members_due(members, comm, TW_MEMBERS_STAY, &due); next, if it is TW_MEMBERS_CHANGE
+ *         ... after each round: tw_outer_save_state, for there is nothing to save once a round has failed
  *         ... TW_ERROR_PEER from anything on comm: this round did not come about here; destroy comm, and next
  *     }
  *

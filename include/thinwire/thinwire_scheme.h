@@ -121,7 +121,7 @@ typedef struct tw_scheme_definition {
      * it is decoded. */
     const char *(*inspect)(const void *self, const unsigned char *section, size_t n);
 
-    /* Form 3: it has rounds of its own, as in section 7 of thinwire.h, between compressed tensors alone; their
+    /* Form 3: it has rounds of its own, as in thinwire_by_hand.h, between compressed tensors alone; their
      * gradients are tw_scheme_gradient, and what they are multiplied by is tw_scheme_scale. */
 
     /* Sets the round to what is exchanged next, on every rank alike, or its kind to TW_ROUND_DONE when the sum over the

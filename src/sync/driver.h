@@ -96,8 +96,8 @@ void tw_driver_release(tw_driver *driver);
 void tw_driver_open(tw_driver *driver, size_t open);
 /* Waits until all messages are over, and gets ready for the next step; or until one has failed and none is under way
  * any more; or until tw_clock() reads `deadline`, and then *over is 0. Without threads the clock is looked at when a
- * message is over, and one is taken in any case. TW_ERROR_ORDER for a second thread: of the two that wait for a step one
- * begins the next, and the other would wait for that. */
+ * message is over, and one is taken in any case. TW_ERROR_ORDER for a second thread: of the two that wait for a step
+ * one begins the next, and the other would wait for that. */
 tw_status tw_driver_wait(tw_driver *driver, double deadline, int *over);
 /* The same for one message, which is open. */
 tw_status tw_driver_wait_message(tw_driver *driver, size_t message, double deadline, int *over);

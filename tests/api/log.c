@@ -73,6 +73,7 @@ static void test_what_is_told(void **state)
     tw_set_log(write_down, &told);
     play_all();
     assert_int_equal(count_lines(TW_LOG_NOTE, "of 2: topk compresses 1 of 2 tensors, in "), 2);
+    assert_int_equal(count_lines(TW_LOG_NOTE, "momentum"), 0);
     assert_int_equal(count_lines(TW_LOG_WARNING, "step 2 was skipped"), 2);
     assert_int_equal(count_lines(TW_LOG_WARNING, "rank 0: the group of 2 ranks broke: "), 1);
     assert_int_equal(told.count, 5);
@@ -87,6 +88,26 @@ static void test_without_a_log_nothing_is(void **state)
     tw_set_log(NULL, &told);
     play_all();
     assert_int_equal(told.count, 0);
+}
+
+/* Who applies one of his own as well steps ten times too far, and nothing else shows it. */
+static void test_a_momentum_of_the_schemes_own(void **state)
+{
+    static const tw_tensor one = {.name = "w", .dims = 1, .shape = {40}};
+    tw_comm *comm;
+    tw_reducer *reducer;
+    told.count = 0;
+    tw_set_log(write_down, &told);
+    assert_ok(tw_comm_create_threads(1, &comm));
+    assert_ok(tw_reducer_create(comm, "dgc", &one, 1, &reducer));
+    tw_reducer_destroy(reducer);
+    assert_int_equal(count_lines(TW_LOG_NOTE, "rank 0: dgc has a momentum of 0.9 itself; the optimiser takes plain"),
+                     1);
+    assert_ok(tw_reducer_create(comm, "dgc:momentum=0", &one, 1, &reducer));
+    tw_reducer_destroy(reducer);
+    assert_int_equal(count_lines(TW_LOG_NOTE, "momentum of"), 1);
+    tw_comm_destroy(comm);
+    tw_set_log(NULL, NULL);
 }
 
 static void test_a_step_that_is_not_added(void **state)
@@ -159,6 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_told),
         cmocka_unit_test(test_without_a_log_nothing_is),
+        cmocka_unit_test(test_a_momentum_of_the_schemes_own),
         cmocka_unit_test(test_a_step_that_is_not_added),
         cmocka_unit_test(test_a_log_keeps_its_context),
     };

@@ -140,8 +140,8 @@ static void a_message_that_does_not_fit_is_refused(void **state)
     group_test(2, MOST, play_long_message, NULL);
 }
 
-/* Rank 0 passes another count than the rest. Nobody may take the result for good, nobody may hang, and whoever finds out
- * says what the ranks did. */
+/* Rank 0 passes another count than the rest. Nobody may take the result for good, nobody may hang, and whoever finds
+ * out says what the ranks did. */
 static void play_other_count(tw_comm *comm, const void *context)
 {
     size_t count = *(const size_t *)context;

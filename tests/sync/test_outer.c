@@ -1366,7 +1366,9 @@ static void test_specs_that_are_refused(void **state)
     refuse("diloco:every=1", "every=1 exchanges in every step");
     refuse("diloco:fragments=2", "no option \"fragments\"");
     refuse("local:outer_lr=0.5", "no option \"outer_lr\"");
-    refuse("streaming:every=5,fragments=2", "do not divide every=5");
+    refuse("streaming:every=5,fragments=2", "every=6 or fragments=1 would do");
+    refuse("streaming:every=20", "fragments=3 do not divide every=20");
+    refuse("streaming:every=20", "every=21 or fragments=2 would do");
     refuse("streaming:every=4,fragments=2,delay=2", "is not below every / fragments = 2");
     refuse("diloco:exchange=none", "none");
     refuse("diloco:exchange=", "names no scheme");

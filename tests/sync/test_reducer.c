@@ -453,6 +453,10 @@ static void test_order_is_checked(void **state)
     assert_int_equal(tw_reducer_submit(reducer, TENSORS, gradient), TW_ERROR_ARGUMENT);
     assert_int_equal(tw_reducer_submit(reducer, 0, gradient), TW_OK);
     assert_int_equal(tw_reducer_submit(reducer, 0, gradient), TW_ERROR_ORDER);
+    /* One buffer for all layers in turn. */
+    assert_int_equal(tw_reducer_submit(reducer, 1, gradient), TW_ERROR_ARGUMENT);
+    assert_non_null(strstr(tw_last_error(), "its own memory"));
+    assert_int_equal(tw_reducer_submit(reducer, 1, gradient + offset_of(1)), TW_OK);
     tw_state *saved;
     assert_int_equal(tw_state_create(&saved), TW_OK);
     assert_int_equal(tw_reducer_save_state(reducer, "", saved), TW_ERROR_ORDER);

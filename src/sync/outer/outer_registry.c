@@ -166,10 +166,14 @@ static void outer_registry_divide(const tw_outer_method *method, const char *spe
 
 static tw_status outer_registry_check(const tw_outer_method *method, const tw_outer_options *o)
 {
-    if (o->every % o->fragments != 0)
+    int64_t fewer = o->fragments, rest = o->every % o->fragments;
+    while (o->every % fewer != 0) fewer--;
+    if (rest != 0)
         return tw_fail(TW_ERROR_SPEC,
-                       "%s: fragments=%lld do not divide every=%lld; each fragment meets as often as the others",
-                       method->name, (long long)o->fragments, (long long)o->every);
+                       "%s: fragments=%lld do not divide every=%lld, and each fragment meets as often as the others; "
+                       "every=%lld or fragments=%lld would do",
+                       method->name, (long long)o->fragments, (long long)o->every,
+                       (long long)(o->every - rest + o->fragments), (long long)fewer);
     if (o->delay >= o->every / o->fragments && o->delay > 0 && !o->eager)
         return tw_fail(TW_ERROR_SPEC,
                        "%s: delay=%lld is not below every / fragments = %lld; one fragment is under way at a time",

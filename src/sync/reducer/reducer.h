@@ -40,6 +40,7 @@ struct tw_reducer {
     size_t message_count;
     tw_message *messages;    /* in the order in which backward completes them: the table's end first */
     int clips;               /* the scheme needs the norm of the whole gradient before the first message */
+    const void *latest;      /* the gradient handed over last in this step */
     int unmeasured;          /* nobody looked at some tensor of this step when it was submitted */
     size_t missing;          /* tensors not yet submitted */
     size_t ready;            /* messages of which no tensor is missing, and of none before them */

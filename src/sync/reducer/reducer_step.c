@@ -101,6 +101,15 @@ static tw_status check_index(const tw_reducer *reducer, size_t index)
                    reducer->count);
 }
 
+/* One buffer for the gradients of all layers, in turn, would hold the last one's where all are read. */
+static tw_status check_buffer(const tw_reducer *reducer, size_t index, const tw_submission *submitted)
+{
+    if (submitted->absent || submitted->data != reducer->latest) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "the gradient of tensor %zu lies where the one before it does: each has its own memory until wait",
+                   index);
+}
+
 tw_status tw_reducer_submit_with(tw_reducer *reducer, size_t index, const tw_gradient *gradient)
 {
     tw_submission submitted;
@@ -111,9 +120,11 @@ tw_status tw_reducer_submit_with(tw_reducer *reducer, size_t index, const tw_gra
     TW_TRY(tw_driver_failure(&reducer->driver));
     if (reducer->submitted[index].data)
         return tw_fail(TW_ERROR_ORDER, "tensor %zu was submitted already in this step", index);
+    TW_TRY(check_buffer(reducer, index, &submitted));
     tw_message *message = &reducer->messages[reducer->message_of[index]];
     TW_TRY(find_floats(reducer, message, index, &submitted, &floats));
     reducer->submitted[index] = submitted;
+    if (!submitted.absent) reducer->latest = submitted.data;
     reducer->gradients[index] = floats;
     reducer->absent[index] = (unsigned char)submitted.absent;
     reducer->squares[index] = measure_now(reducer, message, index);
@@ -136,6 +147,7 @@ static void start_step(tw_reducer *reducer)
     for (size_t m = 0; m < reducer->message_count; m++) reducer->messages[m].missing = reducer->messages[m].count;
     reducer->missing = reducer->count;
     reducer->unmeasured = 0;
+    reducer->latest = NULL;
     reducer->ready = 0;
 }
 
