@@ -23,7 +23,7 @@ import ranks
 import thinwire.torch
 import torch
 import torch.distributed as dist
-from thinwire.torch import _local
+from thinwire.torch import _local, _transport
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -753,6 +753,8 @@ def refused(rank, size):
     model = text_model()
     good = adamw(model)
     note("world", lambda: made(models.wrapped(text_model()), good))
+    at = f"127.0.0.1:{_transport.gathered(None, ranks.free_port())[0]}"
+    note("world, joined", lambda: made(models.wrapped(text_model()), good, join=at, workers=size))
     note("foreign", lambda: made(model, adamw(text_model())))
     note("part", lambda: made(model, torch.optim.SGD(list(model.parameters())[1:], lr=0.1)))
     note("none", lambda: made(model, None))
@@ -1117,6 +1119,7 @@ class OuterTest(unittest.TestCase):
     def test_what_cannot_be_is_refused_in_a_sentence(self):
         parts = {
             "world": "averages the gradients of all ranks in every step",
+            "world, joined": "start each program with join= by itself, without torchrun",
             "foreign": "the optimizer does not have symbols.weight",
             "part": "the optimizer does not have symbols.weight",
             "none": "OuterLoop needs the optimizer",

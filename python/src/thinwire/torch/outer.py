@@ -158,7 +158,7 @@ class OuterLoop(Closes):
         self._stray = ""  # the one whose steps are not
         self._last_stats: Dict[str, float] = {}
         self._ends = [model.register_forward_pre_hook(lambda *what: self.begin()).remove]
-        self._ends.append(_optimiser.before_each_step(self._notice))
+        self._ends.append(_optimiser.at_each_step(self._notice))
         if self._hooks:
             self._ends.append(_optimiser.innermost(self._optimisers[-1]).register_step_post_hook(
                 lambda *what: self._count()).remove)
@@ -599,8 +599,10 @@ def members(group: Any) -> List[int]:
 
 def averages_all(of_gradients: Any, group: Any) -> bool:
     """Whether all ranks of `group` have the mean gradient of all of them in every step."""
-    if group is BETWEEN_PROGRAMS or isinstance(group, Comm):  # and a process group lies inside one
+    if group is BETWEEN_PROGRAMS:
         return False
+    if isinstance(group, Comm):  # torch's own groups lie inside the machines: one of as many ranks is this one once more
+        return 1 < group.size <= len(members(of_gradients))
     return len(members(group)) > 1 and set(members(group)) <= set(members(of_gradients))
 
 
@@ -617,7 +619,8 @@ def refuse_other_models(model: Any, group: Any) -> None:
     exchange = _exchanges.get(unwrapped(model))
     if isinstance(ddp, DistributedDataParallel) and averages_all(ddp.process_group, group):
         raise Error("this DistributedDataParallel averages the gradients of all ranks in every step, so that no step is "
-                    "a rank's own; give OuterLoop the module itself, or give DDP the process group of one machine")
+                    "a rank's own; give OuterLoop the module itself, give DDP the process group of one machine, or start each "
+                    "program with join= by itself, without torchrun")
     if exchange and averages_all(exchange.compressor._group, group):
         raise Error("this module has an Exchange, which averages the gradients of all ranks in every step, so that no "
                     "step is a rank's own; close() it before making an OuterLoop")
