@@ -345,18 +345,19 @@ class OuterLoop(Closes):
         buffers = buffers and not self._changes
         there = list(_buffers.floating(self._module).values()) if buffers else []
         means = _buffers.means(self._module, self._group) if buffers else []
-        shared = self._shared()
-        own = [row.parameter.detach().clone() for row in self._rows], [buffer.detach().clone() for buffer in there]
+        shared, own, own_buffers = self._shared(), [], [buffer.detach().clone() for buffer in there]
         self._inside = True
         try:
-            self._put_shared(shared)
+            for row in self._rows:  # one copy of the weights at a time: the other's room goes
+                own.append(row.parameter.detach().clone())
+                laid(row).copy_(shared.pop(0))
             for buffer, mean in zip(there, means):
                 _buffers.put(buffer, mean)
             yield self._module
         finally:
-            for row, weights in zip(self._rows, own[0]):
+            for row, weights in zip(self._rows, own):
                 row.parameter.detach().copy_(weights)
-            for buffer, values in zip(there, own[1]):
+            for buffer, values in zip(there, own_buffers):
                 _buffers.put(buffer, values)
             self._inside = False
 
