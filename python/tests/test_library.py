@@ -78,6 +78,19 @@ class LibraryTest(unittest.TestCase):
             time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
 
+    def test_the_package_by_itself_says_what_is_installed_and_what_it_does_not_do(self):
+        def said(*words):
+            done = subprocess.run([sys.executable, "-m", "thinwire", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, timeout=ranks.SECONDS)
+            return done.returncode, done.stdout, done.stderr
+
+        code, out, err = said()
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn(f"thinwire: {thinwire.__version__}\n", out)
+        code, out, err = said("doctor", "10.0.0.5:7000")
+        self.assertEqual((code, out, err.count("\n")), (2, "", 1))
+        self.assertIn("there is no doctor here", err)
+
     def test_the_mean_comes_back(self):
         def play(rank, comm):
             with thinwire.Reducer(comm, "allreduce", TENSORS) as reducer:

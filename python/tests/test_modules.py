@@ -393,8 +393,13 @@ def shortened(rank, size):
             models.backward(ddp, rank, step)
             change()
             texts.append(ranks.refused(optimiser.step))
-            optimiser.step()  # of which it has been said
             optimiser.zero_grad()
+
+        def as_lightning_does():
+            models.backward(ddp, rank, 0)
+            scale(model, 0.5)
+
+        texts.append(ranks.refused(lambda: optimiser.step(as_lightning_does)))
         compressor.close()
     return texts
 
@@ -552,12 +557,13 @@ class ModulesTest(unittest.TestCase):
     @unittest.skipUnless(hasattr(torch.optim.Optimizer, "register_step_pre_hook"), "torch tells of no step before 2.0")
     def test_a_direction_that_is_clipped_to_the_norm_of_a_gradient_is_told(self):
         for texts in ranks.on_ranks(2, shortened):
-            adam, signs = texts.pop(1), texts.pop(4)
-            self.assertIn('dgc-adam gives a direction to step in, which is as long as the network is large, and it is 0.01 of', adam)
-            self.assertIn('"dgc-adam:clip=1"', adam)
-            self.assertIn("demo gives a direction to step in", signs)
-            self.assertNotIn("clip=1", signs)
-            self.assertEqual(texts, [""] * 10)
+            adam, signs, momentum = texts[:5], texts[5:10], texts[10:]
+            self.assertIn("dgc-adam gives a direction to step in, which is as long as the network is large, and it is 0.01 of", adam[1])
+            self.assertIn("it is 0.5 of that length where the optimizer has it", adam[4])
+            self.assertIn('"dgc-adam:clip=1"', adam[4])
+            self.assertIn("demo gives a direction to step in", signs[1])
+            self.assertNotIn("clip=1", signs[1])
+            self.assertEqual([adam[0], *adam[2:4], signs[0], *signs[2:4], *momentum], [""] * 11)
 
     def test_moments_are_not_taken_twice(self):
         parts = ["thinwire.torch.AdamW in place of AdamW", "thinwire.torch.AdamW in place of SGD", "amsgrad=True",

@@ -2,6 +2,7 @@
 """The outer loop: thinwire.OuterLoop beside a twin in numpy, and thinwire.torch.OuterLoop beside one in plain torch."""
 
 import contextlib
+import gc
 import io
 import logging
 import math
@@ -16,6 +17,7 @@ import time
 import types
 import unittest
 import warnings
+from unittest import mock
 
 import launched
 import models
@@ -24,7 +26,9 @@ import ranks
 import thinwire.torch
 import torch
 import torch.distributed as dist
-from thinwire.torch import _local
+from thinwire.torch import _local, _transport
+from thinwire.torch import outer as outer_module
+from thinwire.torch._working import laid
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -755,6 +759,8 @@ def refused(rank, size):
     model = text_model()
     good = adamw(model)
     note("world", lambda: made(models.wrapped(text_model()), good))
+    at = f"127.0.0.1:{_transport.gathered(None, ranks.free_port())[0]}"
+    note("world, joined", lambda: made(models.wrapped(text_model()), good, join=at, workers=size))
     note("foreign", lambda: made(model, adamw(text_model())))
     note("part", lambda: made(model, torch.optim.SGD(list(model.parameters())[1:], lr=0.1)))
     note("none", lambda: made(model, None))
@@ -1109,6 +1115,29 @@ class OuterTest(unittest.TestCase):
         between = [stats["bytes_between"] for _, _, stats in results]
         self.assertGreater(between[0], 10 * between[1])  # the first rank of a machine talks to the other machine
 
+    def test_averaged_takes_one_copy_of_the_weights_and_gives_them_back_after_a_ctrl_c(self):
+        def copies():
+            return sum(issubclass(type(one), torch.Tensor) and one.shape == (67, 61) for one in gc.get_objects())
+
+        model = nn.Sequential(nn.Linear(61, 67), nn.Linear(67, 61), nn.Linear(61, 67))
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        with looped(model, optimiser, "local:every=4", join=f"127.0.0.1:{ranks.free_port()}", hook=False) as outer:
+            outer.begin()
+            model(torch.ones(1, 61)).sum().backward()
+            optimiser.step()
+            outer.step()
+            optimiser.zero_grad(set_to_none=True)
+            own, before = bits(model), copies()
+            with outer.averaged():
+                self.assertFalse(same(bits(model), own))
+                gc.collect()
+                self.assertEqual(copies() - before, 2)  # the two of this shape have a copy each
+            self.assertTrue(same(bits(model), own))
+            stops = mock.Mock(side_effect=[laid(row) for row in outer._rows[:2]] + [KeyboardInterrupt])
+            with mock.patch.object(outer_module, "laid", stops), self.assertRaises(KeyboardInterrupt), outer.averaged():
+                self.fail("it has been interrupted")
+            self.assertTrue(same(bits(model), own))
+
     def test_schedules_several_optimisers_and_skipped_steps(self):
         results = ranks.on_ranks(2, scheduled)
         for rounds, rate, weights in results:
@@ -1119,6 +1148,7 @@ class OuterTest(unittest.TestCase):
     def test_what_cannot_be_is_refused_in_a_sentence(self):
         parts = {
             "world": "averages the gradients of all ranks in every step",
+            "world, joined": "start each program with join= by itself, without torchrun",
             "foreign": "the optimizer does not have symbols.weight",
             "part": "the optimizer does not have symbols.weight",
             "none": "OuterLoop needs the optimizer",

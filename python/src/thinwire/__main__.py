@@ -45,5 +45,9 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["launch"]:
         from .torch.launch import launch
         sys.exit(launch(sys.argv[2:]))
+    if sys.argv[1:]:
+        print(f"thinwire: there is no {sys.argv[1]} here: want nothing, for what is installed, or launch; doctor, plan and others are "
+              "commands of the program thinwire, which `make deps program` builds in a clone", file=sys.stderr)
+        sys.exit(2)
     for title, text in lines():
         print(f"{title + ':':10}{text}")

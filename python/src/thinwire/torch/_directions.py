@@ -36,7 +36,7 @@ class Directions:
             self._given, self._address = torch.frombuffer(there, dtype=getattr(torch, self._dtype)).double(), 0
 
     def refuse_shortened(self, scheme: str, instead: str) -> None:
-        """An optimiser is about to step."""
+        """An optimiser has stepped."""
         given, self._given = self._given, None
         gradient = self._row.parameter.grad
         if given is None or gradient is None or given.count_nonzero() < 2:
@@ -45,5 +45,5 @@ class Directions:
         part = float(now @ given / (given @ given))
         if part < SHORTENED and bool((now - part * given).norm() <= ROUNDING * part * given.norm()):
             raise Error(f"{scheme} gives a direction to step in, which is as long as the network is large, and it is {part:.2g} of "
-                        "that length when the optimizer steps: leave clip_grad_norm_ out, which is max_grad_norm=0 in the Trainer "
+                        "that length where the optimizer has it: leave clip_grad_norm_ out, which is max_grad_norm=0 in the Trainer "
                         f"and no gradient_clip_val in Lightning{instead}")

@@ -123,9 +123,9 @@ def steps_any_of(optimiser: torch.optim.Optimizer, parameters: List[torch.Tensor
     return any(id(p) in wanted for group in optimiser.param_groups for p in group["params"])
 
 
-def registers_steps() -> Any:
-    """What tells of every optimiser's steps: torch has it from 2.0 on."""
-    return getattr(import_module("torch.optim.optimizer"), "register_optimizer_step_pre_hook", None)
+def registers_steps(when: str = "pre") -> Any:
+    """What tells of every optimiser's steps, before they are taken or after ("post"): torch has it from 2.0 on."""
+    return getattr(import_module("torch.optim.optimizer"), f"register_optimizer_step_{when}_hook", None)
 
 
 def warn_of_unknown_rates(optimiser: Optional[torch.optim.Optimizer], spec: str) -> None:
@@ -135,10 +135,10 @@ def warn_of_unknown_rates(optimiser: Optional[torch.optim.Optimizer], spec: str)
                       "steps; pass optimizer=, or set revision=off", stacklevel=3)
 
 
-def before_each_step(noticed: Callable[[Any], None]) -> Callable[[], None]:
-    """Has the bound method `noticed` told of every optimiser before it steps, where torch can do that (from 2.0 on), for
-    as long as its object lives. Gives what ends it."""
-    register = registers_steps()
+def at_each_step(noticed: Callable[[Any], None], when: str = "pre") -> Callable[[], None]:
+    """Has the bound method `noticed` told of every optimiser before it steps, or after it has ("post"), where torch can do
+    that (from 2.0 on), for as long as its object lives. Gives what ends it."""
+    register = registers_steps(when)
     if register is None:
         return lambda: None
     weakly = weakref.WeakMethod(noticed)

@@ -99,7 +99,7 @@ class Compressor(Stepping):
         self._next_spec = ""  # to go on by from the next good step on
         self.spec = spec = _optimiser.with_its_momentum(optimizer, spec)  # a dense exchange torch does itself: at its own speed, and right on any backend
         self._reducer = None if comm is None else self._made(spec)
-        self._stop_watching = _optimiser.before_each_step(self._notice)
+        self._stop_watching = [_optimiser.at_each_step(self._notice), _optimiser.at_each_step(self._look_at_step, "post")]
 
     # The scheme
 
@@ -334,15 +334,18 @@ class Compressor(Stepping):
 
     def _notice(self, optimiser: torch.optim.Optimizer) -> None:
         """An optimiser is about to step. The first that steps these parameters is theirs."""
-        if self._directions is not None and self._scale == 1 and optimiser is self.inner_optimizer():
-            clips = f", and write \"{name_of(self.spec)}:clip=1\" to clip gradients" if self._adapts else ""
-            self._directions.refuse_shortened(name_of(self.spec), clips)
         if self._optimiser is None and _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows]):
             if adapts(self.spec):
                 _adam.refuse_late(optimiser, self._rows, name_of(self.spec))
                 self._refuse_unknown(optimiser, self.spec)
             _optimiser.settle(optimiser, self.spec, *self.momentum, self._keeper)
             self._optimiser = optimiser
+
+    def _look_at_step(self, optimiser: torch.optim.Optimizer) -> None:
+        """An optimiser has stepped. (In a closure that it is given, frameworks clip.)"""
+        if self._directions is not None and self._scale == 1 and optimiser is self.inner_optimizer():
+            clips = f", and write \"{name_of(self.spec)}:clip=1\" to clip gradients" if self._adapts else ""
+            self._directions.refuse_shortened(name_of(self.spec), clips)
 
     # Counts
 
@@ -560,7 +563,8 @@ class Compressor(Stepping):
 
     def close(self) -> None:
         """Ends the scheme, and leaves the group. A backward pass after it is an error."""
-        self._stop_watching()
+        for stop in self._stop_watching:
+            stop()
         _optimiser.take_back(self._optimiser, self._keeper)
         for owned in [self._reducer, self._comm if self._owns_comm else None]:
             if owned is not None:

@@ -98,7 +98,7 @@ class Launched:
         self._comm, self._spec, self._process = comm, spec, os.getpid()
         self._loop: Optional[OuterLoop] = None
         self._optimiser: Any = None
-        self._unhook = _optimiser.before_each_step(self._before_step)
+        self._unhook = _optimiser.at_each_step(self._before_step)
 
     def run(self, command: List[str]) -> int:
         """Ends when all machines have ended: who is done early takes part in the others' rounds, with nothing of its own."""

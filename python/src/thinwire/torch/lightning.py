@@ -124,7 +124,7 @@ class LocalUpdates(_Told):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if len(trainer.optimizers) != 1:
             raise Error(f"thinwire works beside one optimiser, and this module has {len(trainer.optimizers)}")
-        self._local = _local.Local(pl_module, trainer.optimizers[0], self.spec, self._saved, **self._more)
+        self._local = _local.Local(trainer.strategy.model, trainer.optimizers[0], self.spec, self._saved, **self._more)
         self._saved = None
         self._local.loop.begin()  # training_step is no forward pass of the module's
 

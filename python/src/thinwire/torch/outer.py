@@ -158,7 +158,7 @@ class OuterLoop(Closes):
         self._stray = ""  # the one whose steps are not
         self._last_stats: Dict[str, float] = {}
         self._ends = [model.register_forward_pre_hook(lambda *what: self.begin()).remove]
-        self._ends.append(_optimiser.before_each_step(self._notice))
+        self._ends.append(_optimiser.at_each_step(self._notice))
         if self._hooks:
             self._ends.append(_optimiser.innermost(self._optimisers[-1]).register_step_post_hook(
                 lambda *what: self._count()).remove)
@@ -345,18 +345,19 @@ class OuterLoop(Closes):
         buffers = buffers and not self._changes
         there = list(_buffers.floating(self._module).values()) if buffers else []
         means = _buffers.means(self._module, self._group) if buffers else []
-        shared = self._shared()
-        own = [row.parameter.detach().clone() for row in self._rows], [buffer.detach().clone() for buffer in there]
+        shared, own, own_buffers = self._shared(), [], [buffer.detach().clone() for buffer in there]
         self._inside = True
         try:
-            self._put_shared(shared)
+            for row in self._rows:  # one copy of the weights at a time: the other's room goes
+                own.append(row.parameter.detach().clone())
+                laid(row).copy_(shared.pop(0))
             for buffer, mean in zip(there, means):
                 _buffers.put(buffer, mean)
             yield self._module
         finally:
-            for row, weights in zip(self._rows, own[0]):
+            for row, weights in zip(self._rows, own):
                 row.parameter.detach().copy_(weights)
-            for buffer, values in zip(there, own[1]):
+            for buffer, values in zip(there, own_buffers):
                 _buffers.put(buffer, values)
             self._inside = False
 
@@ -599,8 +600,10 @@ def members(group: Any) -> List[int]:
 
 def averages_all(of_gradients: Any, group: Any) -> bool:
     """Whether all ranks of `group` have the mean gradient of all of them in every step."""
-    if group is BETWEEN_PROGRAMS or isinstance(group, Comm):  # and a process group lies inside one
+    if group is BETWEEN_PROGRAMS:
         return False
+    if isinstance(group, Comm):  # torch's own groups lie inside the machines: one of as many ranks is this one once more
+        return 1 < group.size <= len(members(of_gradients))
     return len(members(group)) > 1 and set(members(group)) <= set(members(of_gradients))
 
 
@@ -617,7 +620,8 @@ def refuse_other_models(model: Any, group: Any) -> None:
     exchange = _exchanges.get(unwrapped(model))
     if isinstance(ddp, DistributedDataParallel) and averages_all(ddp.process_group, group):
         raise Error("this DistributedDataParallel averages the gradients of all ranks in every step, so that no step is "
-                    "a rank's own; give OuterLoop the module itself, or give DDP the process group of one machine")
+                    "a rank's own; give OuterLoop the module itself, give DDP the process group of one machine, or start each "
+                    "program with join= by itself, without torchrun")
     if exchange and averages_all(exchange.compressor._group, group):
         raise Error("this module has an Exchange, which averages the gradients of all ranks in every step, so that no "
                     "step is a rank's own; close() it before making an OuterLoop")
