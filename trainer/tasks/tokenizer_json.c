@@ -148,7 +148,7 @@ static tw_status add_tokens(const char *path, const char **tokens, size_t count,
 {
     for (size_t i = 0; i < count; i++) {
         uint32_t id;
-        const size_t length = strlen(tokens[i]);
+        const size_t length = tokens[i] ? strlen(tokens[i]) : 0;
         if (length == 0 || !code_point_valid(tokens[i], length))
             return tw_fail(TW_ERROR_FORMAT, "%s: token %zu is empty, or not UTF-8", path, i);
         TW_TRY(vocabulary_add(v, tokens[i], length, &id));
