@@ -257,7 +257,8 @@ class LibraryTest(unittest.TestCase):
             name = "residual/first.weight"
             for entry, part in ((state[name]._replace(data=b"1234"), "has 4 bytes, and its shape .256,. of float32 has 1024"),
                                 (state[name]._replace(shape=(257,)), "has 1024 bytes"),
-                                (state[name]._replace(dtype="complex64"), "of the type complex64")):
+                                (state[name]._replace(dtype="complex64"), "of the type complex64"),
+                                (state[name]._replace(dtype=["float32"]), "of the type \\['float32'\\]")):
                 with self.assertRaisesRegex(thinwire.Error, f"{name} .*{part}"):
                     reducer.load_state({**state, name: entry})
             with self.assertRaisesRegex(thinwire.Error, "1 rates were given, and there are 2 tensors"):

@@ -290,6 +290,8 @@ class RefusalTest(LlamaFolderTest):
         refuse_with({"vocab": {word: number for word, number in words.items() if number < 5}}, "--tokenizer 5")
         refuse_with({"vocab": {}}, "tokenizer.json", "two tokens")
         self.make_deep_numbers(path, good)
+        path.write_bytes(json.dumps(good).encode().replace(b"\"w1\"", b"\"\x9d\""))
+        self.refuse_folder("tokenizer.json", "not UTF-8")
         path.write_bytes(gzip.compress(b" " * (64 << 20) + b"{}"))
         self.refuse_folder("tokenizer.json", "64 MiB")
         self.make_other_tokens(path, good)

@@ -1,8 +1,10 @@
 /* Ranks that cannot be called: how that is found out, what is carried for them, by whom, and for whom nothing is. */
 #include <group.h> /* the transport's, not the one beside this file */
 #include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/time.h>
 
 #include "tcp_players.h"
 
@@ -346,6 +348,63 @@ static void who_cannot_be_called_finds_out(void **state)
     (void)find_note("rank 2 cannot be called at 192.0.2.1:");
 }
 
+/* One that takes a call and says nothing, where rank 1 says that it is. */
+static int listen_silently(int port)
+{
+    struct sockaddr_in there = loopback_at(port);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    there.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+    assert_int_equal(bind(fd, (const void *)&there, sizeof there), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    return fd;
+}
+
+static int silent_port;
+
+static void *join_beside_silence(void *argument)
+{
+    tcp_player *me = argument;
+    tw_tcp_options options = loopback_options(key);
+    sigset_t alarm;
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGALRM);
+    pthread_sigmask(me->rank ? SIG_BLOCK : SIG_UNBLOCK, &alarm, NULL);
+    if (me->rank) options.first_port = silent_port;
+    if (me->rank) options.advertise = "127.0.0.2";
+    me->status = tw_tcp_join(meeting, me->rank, me->size, &options, 30, &me->comm);
+    if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
+    return NULL;
+}
+
+static void ignore(int number)
+{
+    (void)number;
+}
+
+/* Signals that come faster than anything else happens end every wait of rank 0's early. */
+static void time_passes_under_a_storm_of_signals(void **state)
+{
+    const struct itimerval storm = {{0, 500}, {0, 500}}, calm = {{0, 0}, {0, 0}};
+    struct sigaction act = {.sa_handler = ignore}, before;
+    tcp_player players[2];
+    sigset_t alarm;
+    snprintf(meeting, sizeof meeting, "127.0.0.1:%d", find_port("127.0.0.1"));
+    int silent = listen_silently(silent_port = find_port("127.0.0.1"));
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &alarm, NULL);
+    sigaction(SIGALRM, &act, &before);
+    setitimer(ITIMER_REAL, &storm, NULL);
+    for (int r = 0; r < 2; r++) players[r] = (tcp_player){.rank = r, .size = 2};
+    begin_all(players, 2, join_beside_silence);
+    end_all(players, 2);
+    setitimer(ITIMER_REAL, &calm, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    send_one(players, 1, 0, LARGE);
+    destroy_all(players, 2);
+    close(silent);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -359,6 +418,7 @@ int main(void)
         cmocka_unit_test(one_of_them_has_to_be_callable),
         cmocka_unit_test(strangers_are_carried_nowhere),
         cmocka_unit_test(who_cannot_be_called_finds_out),
+        cmocka_unit_test(time_passes_under_a_storm_of_signals),
     };
     return cmocka_run_group_tests_name("relay", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Tokens and ids, their ranking, and the text a checkpoint keeps. */
 #include "support.h"
+#include "support/colliding_names.h"
 
 static void ids_follow_the_order_of_adding(void **state)
 {
@@ -32,6 +33,24 @@ static void many_tokens_are_found_again(void **state)
         assert_string_equal(vocabulary_token(v, i), token);
     }
     assert_int_equal(id_of(v, "200000"), VOCABULARY_NONE);
+    vocabulary_destroy(v);
+}
+
+/* All have one CRC-32C: where the table were keyed by that, each would be compared with all before it, for an hour. */
+static void words_that_were_chosen_are_found_as_soon_as_any(void **state)
+{
+    enum { MANY = 400000 };
+    const colliding_names all = colliding_find();
+    char token[2 * COLLIDING_PLACES + 1];
+    uint32_t id;
+    vocabulary *v = make(TEXT_WORDS, LIST(NULL));
+    for (uint32_t i = 0; i < MANY; i++) {
+        colliding_name(&all, i / COLLIDING_MOST, token);
+        colliding_name(&all, i % COLLIDING_MOST, token + COLLIDING_PLACES);
+        assert_int_equal(vocabulary_add(v, token, 2 * COLLIDING_PLACES, &id), TW_OK);
+        assert_int_equal(id, i);
+    }
+    assert_int_equal(vocabulary_find(v, token, 2 * COLLIDING_PLACES), MANY - 1);
     vocabulary_destroy(v);
 }
 
@@ -122,6 +141,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_follow_the_order_of_adding),
         cmocka_unit_test(many_tokens_are_found_again),
+        cmocka_unit_test(words_that_were_chosen_are_found_as_soon_as_any),
         cmocka_unit_test(the_unknown_stand_behind_one_token),
         cmocka_unit_test(frequent_tokens_come_first),
         cmocka_unit_test(the_rarest_become_one),

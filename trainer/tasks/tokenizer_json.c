@@ -1,5 +1,6 @@
 #include "tokenizer_json.h"
 
+#include "code_point.h"
 #include "error.h"
 #include "file.h"
 
@@ -147,8 +148,10 @@ static tw_status add_tokens(const char *path, const char **tokens, size_t count,
 {
     for (size_t i = 0; i < count; i++) {
         uint32_t id;
-        if (!tokens[i] || !*tokens[i]) return tw_fail(TW_ERROR_FORMAT, "%s: token %zu is empty", path, i);
-        TW_TRY(vocabulary_add(v, tokens[i], strlen(tokens[i]), &id));
+        const size_t length = tokens[i] ? strlen(tokens[i]) : 0;
+        if (length == 0 || !code_point_valid(tokens[i], length))
+            return tw_fail(TW_ERROR_FORMAT, "%s: token %zu is empty, or not UTF-8", path, i);
+        TW_TRY(vocabulary_add(v, tokens[i], length, &id));
         if (id != i) return tw_fail(TW_ERROR_FORMAT, "%s: \"%.40s\" comes twice", path, tokens[i]);
     }
     return TW_OK;

@@ -37,7 +37,7 @@ def table_of(tensors: Sequence[Named]) -> ctypes.Array:
 
 def refuse_unlike_its_shape(name: str, entry: Entry) -> None:
     """C goes by type and shape alone."""
-    if entry.dtype not in BYTES:
+    if entry.dtype not in DTYPES:
         raise errors.Error(f"{name} is of the type {entry.dtype}, and a state has {', '.join(DTYPES)}", 9, "TW_ERROR_STATE")
     wanted = BYTES[entry.dtype] * math.prod(entry.shape)
     if len(entry.data) != wanted:

@@ -23,6 +23,7 @@ tw_status store_open_http(const char *url, store *at)
 
 #include <curl/curl.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -254,7 +255,9 @@ static int is_worth_another(const request *all)
 static void pause_before(int attempt)
 {
     double seconds = FIRST_PAUSE * (double)(1 << attempt);
-    nanosleep(&(struct timespec){(time_t)seconds, (long)((seconds - floor(seconds)) * 1e9)}, NULL);
+    struct timespec left = {(time_t)seconds, (long)((seconds - floor(seconds)) * 1e9)};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
 }
 
 static int http_put(void *self, const char *name, const store_pieces *pieces, double seconds, char reason[STORE_REASON])

@@ -4,7 +4,6 @@
 #include "group.h"
 #include "listener.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,7 +147,7 @@ static void go_round(meeting *all, double deadline)
     int at_acceptor = tcp_acceptor_list(&all->tcp->acceptor, all->polls);
     int dials = list_dials(all, all->polls + at_acceptor, now, &wake);
     int milliseconds = (int)ceil(fmax(wake - now, 0) * 1e3);
-    if (poll(all->polls, (nfds_t)at_acceptor + (nfds_t)dials, milliseconds) < 0) return; /* a signal */
+    (void)poll(all->polls, (nfds_t)at_acceptor + (nfds_t)dials, milliseconds); /* see tcp_lobby_go_round */
     now = tw_clock();
     for (int i = 0; i < dials; i++) serve_dial(all, all->under_way[i], all->polls[at_acceptor + i].revents != 0, now);
     tcp_acceptor_serve(&all->tcp->acceptor, all->polls, connect_admit, all);

@@ -154,7 +154,7 @@ static int list(const tcp_lobby *me, int at_acceptor)
 void tcp_lobby_go_round(tcp_lobby *me, double seconds)
 {
     int at_acceptor = tcp_acceptor_list(me->acceptor, me->polls), there = me->count, listed = list(me, at_acceptor);
-    if (poll(me->polls, (nfds_t)listed, (int)ceil(seconds * 1e3)) < 0) return; /* a signal */
+    (void)poll(me->polls, (nfds_t)listed, (int)ceil(seconds * 1e3)); /* after a signal, too, it may be late */
     for (int i = there - 1; i >= 0 && me->asked < me->wanted; i--) {
         if (is_called(&me->clients[i])) go_on_calling(me, &me->clients[i], me->polls[at_acceptor + there + i].revents);
         if (me->polls[at_acceptor + i].revents)

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "error.h"
 #include "room.h"
@@ -16,12 +17,50 @@ struct vocabulary {
     size_t count, capacity;
     uint32_t *slots; /* ids, or VOCABULARY_NONE where free; a power of two, at most half of them taken */
     size_t slot_count;
+    uint64_t key; /* of their hash */
 };
 
 static tw_status no_memory(void)
 {
     return tw_fail(TW_ERROR_MEMORY, "no memory for the vocabulary");
 }
+
+/* ---- the hash ---------------------------------------------------------------------------------------------------- */
+
+enum { PART = 7 }; /* bytes, which are less than the prime */
+
+static const uint64_t prime = ((uint64_t)1 << 61) - 1;
+
+__extension__ typedef unsigned __int128 product;
+
+/* Modulo the prime, though not always below it. */
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    const product whole = (product)a * b;
+    const uint64_t sum = ((uint64_t)whole & prime) + (uint64_t)(whole >> 61);
+    return (sum & prime) + (sum >> 61);
+}
+
+/* A polynomial of the token, at a place that nobody knows (Carter and Wegman, JCSS 1979): who writes a text cannot
+ * choose words that share their slot. */
+static uint64_t vocabulary_hash(const vocabulary *v, const char *token, size_t length)
+{
+    uint64_t sum = times(length, v->key);
+    for (size_t at = 0; at < length; at += PART) {
+        uint64_t part = 0;
+        memcpy(&part, token + at, length - at < PART ? length - at : PART);
+        sum = times(sum + part, v->key);
+    }
+    return sum;
+}
+
+static void draw_key(vocabulary *v)
+{
+    if (getentropy(&v->key, sizeof v->key) != 0) v->key = (uint64_t)(1e9 * tw_clock());
+    v->key = v->key % (prime - 1) + 1;
+}
+
+/* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
 static tw_status allocate_slots(vocabulary *v, size_t count)
 {
@@ -39,6 +78,7 @@ tw_status vocabulary_create(text_unit unit, vocabulary **out)
     vocabulary *v = calloc(1, sizeof *v);
     if (!v) return no_memory();
     v->unit = unit;
+    draw_key(v);
     tw_status status = allocate_slots(v, 1024);
     if (status == TW_OK)
         *out = v;
@@ -81,7 +121,7 @@ static bool is_token(const vocabulary *v, uint32_t id, const char *token, size_t
 /* The slot of the token, or the free one where it belongs. */
 static uint32_t *find_slot(const vocabulary *v, const char *token, size_t length)
 {
-    size_t at = tw_crc32c(0, token, length) & (v->slot_count - 1);
+    size_t at = (size_t)vocabulary_hash(v, token, length) & (v->slot_count - 1);
     while (v->slots[at] != VOCABULARY_NONE && !is_token(v, v->slots[at], token, length))
         at = (at + 1) & (v->slot_count - 1);
     return &v->slots[at];
