@@ -5,6 +5,7 @@
 #include "half.h"
 #include "memory.h"
 #include "smaller.h"
+#include "sound.h"
 
 #include <float.h>
 #include <stdio.h>
@@ -48,6 +49,7 @@ static tw_quantised_part share_of(const tw_quantised *quantised, const tw_piece 
         .n = piece->count,
         .index = (size_t)piece->owner * scheme->count + piece->tensor,
         .values = gradient ? gradient + piece->first : NULL,
+        .unseen = gradient && scheme->ops->one_pass ? gradient + piece->first : NULL,
         .scale = scheme->scale,
         .residual = residual ? residual + quantised->offset[piece->tensor] + piece->first : NULL,
         .stream = tw_scheme_stream(scheme, piece->tensor, scheme->rank),
@@ -61,6 +63,7 @@ static tw_quantised_part sum_of(const tw_quantised *quantised, const tw_piece *p
     const tw_scheme *scheme = &quantised->scheme;
     tw_quantised_part part = share_of(quantised, piece);
     part.index = (size_t)scheme->size * scheme->count + piece->tensor;
+    part.unseen = NULL;
     part.scale = 1;
     part.residual = quantised->residual ? tw_sums_of(&quantised->sums, piece->tensor).fp32 : NULL;
     part.stream = tw_scheme_stream(scheme, piece->tensor, scheme->size + scheme->rank); /* as no rank's share has it */
@@ -319,6 +322,11 @@ static tw_noise make_noise(const tw_quantised *quantised, const tw_quantised_par
     return (tw_noise){{words[0], words[1]}, 0};
 }
 
+void tw_quantised_look(tw_quantised *quantised, const tw_quantised_part *part, size_t first, size_t count)
+{
+    if (part->unseen) tw_sound_silence(&quantised->scheme, part->unseen, part->n, first, first + count);
+}
+
 /* Adds the values to the residual, and encodes that. */
 static void encode_with_feedback(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section,
                                  tw_quantised_block *block)
@@ -344,6 +352,7 @@ void tw_quantised_encode_blocks(tw_quantised *quantised, const tw_quantised_part
                                     first,
                                     tw_smaller(part->n - first, quantised->ops->block),
                                     noise};
+        tw_quantised_look(quantised, part, first, block.count);
         if (part->residual)
             encode_with_feedback(quantised, part, section, &block);
         else
@@ -405,7 +414,7 @@ void tw_quantised_revert(tw_scheme *scheme)
 {
     tw_quantised *quantised = (tw_quantised *)scheme;
     tw_quantised_revert_sums(quantised);
-    if (scheme->finite && quantised->residual) tw_quantised_each_share(quantised, quantised_put_back);
+    if (scheme->taken && quantised->residual) tw_quantised_each_share(quantised, quantised_put_back);
 }
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */

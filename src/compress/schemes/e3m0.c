@@ -102,6 +102,7 @@ static tw_status e3m0_create(tw_scheme *scheme)
 const tw_scheme_ops tw_scheme_e3m0 = {
     .name = "e3m0",
     .summary = "four-bit floats without a mantissa: a sign and a power of two, a scale shared by 256 of them",
+    .one_pass = 1,
     .floor_bytes = 5, /* the gradient, and half a byte */
     .struct_size = sizeof(e3m0),
     .options = options,

@@ -81,6 +81,7 @@ static tw_status fp8_create(tw_scheme *scheme)
 const tw_scheme_ops tw_scheme_fp8 = {
     .name = "fp8",
     .summary = "eight-bit floats: each element in E4M3, a power of two shared by 1,024 of them, with error feedback",
+    .one_pass = 1,
     .floor_bytes = 13, /* gradient, residual read and written, and one byte */
     .struct_size = sizeof(fp8),
     .options = options,

@@ -79,6 +79,7 @@ static tw_status natural_create(tw_scheme *scheme)
 const tw_scheme_ops tw_scheme_natural = {
     .name = "natural",
     .summary = "natural compression: each element at random to a power of two beside it, right on average",
+    .one_pass = 1,
     .floor_bytes = 5, /* the gradient, and one byte */
     .struct_size = sizeof(natural),
     .options = options,

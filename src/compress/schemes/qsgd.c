@@ -150,6 +150,7 @@ static tw_status qsgd_create(tw_scheme *scheme)
 const tw_scheme_ops tw_scheme_qsgd = {
     .name = "qsgd",
     .summary = "QSGD: each element at random to one of a few levels, right on average",
+    .one_pass = 1,
     .floor_bytes = 5, /* the gradient, and half a byte */
     .struct_size = sizeof(qsgd),
     .options = options,

@@ -10,6 +10,7 @@
 #include "quantised.h"
 
 #include "error.h"
+#include "smaller.h"
 
 #include <float.h>
 #include <math.h>
@@ -38,17 +39,19 @@ static size_t terngrad_section_bytes(const tw_scheme *scheme, size_t n)
 }
 
 /* The s of n elements, before they are scaled. */
-static double find_limit(const terngrad *self, const float *gradient, size_t n)
+static double find_limit(tw_quantised *quantised, const tw_quantised_part *part)
 {
+    const terngrad *self = (const terngrad *)quantised;
     const tw_kernels *kernels = tw_kernels_best();
     double squares = 0;
     float peak = 0;
-    for (size_t first = 0; first < n; first += BLOCK) {
-        size_t count = n - first < BLOCK ? n - first : BLOCK;
-        squares += kernels->sum_squares(gradient + first, count);
-        peak = fmaxf(peak, kernels->quantise->peak(gradient + first, count));
+    for (size_t first = 0, count; first < part->n; first += count) {
+        count = tw_smaller(part->n - first, BLOCK);
+        tw_quantised_look(quantised, part, first, count);
+        squares += kernels->sum_squares(part->values + first, count);
+        peak = fmaxf(peak, kernels->quantise->peak(part->values + first, count));
     }
-    double cut = self->clip * sqrt(squares / (double)n);
+    double cut = self->clip * sqrt(squares / (double)part->n);
     return cut > 0 && cut < peak ? cut : peak;
 }
 
@@ -65,10 +68,11 @@ static void terngrad_encode_block(const tw_scheme *scheme, const tw_quantised_bl
 /* s is no less than LEAST_LIMIT, so that its inverse is a number; rounding at random is right even then. */
 static void terngrad_encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
 {
-    const terngrad *self = (const terngrad *)quantised;
-    double limit = part->scale * find_limit(self, part->values, part->n);
+    double limit = part->scale * find_limit(quantised, part);
     tw_quantised_put_float(section, limit > 0 ? (float)fmax(limit, LEAST_LIMIT) : 0);
-    tw_quantised_encode_blocks(quantised, part, section);
+    tw_quantised_part seen = *part;
+    seen.unseen = NULL;
+    tw_quantised_encode_blocks(quantised, &seen, section);
 }
 
 static const char *terngrad_check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
@@ -109,6 +113,7 @@ static tw_status terngrad_create(tw_scheme *scheme)
 const tw_scheme_ops tw_scheme_terngrad = {
     .name = "terngrad",
     .summary = "TernGrad: each element at random to -s, 0 or s, right on average",
+    .one_pass = 1,
     .floor_bytes = 8, /* the gradient twice */
     .struct_size = sizeof(terngrad),
     .options = options,
