@@ -14,6 +14,10 @@
 /* Ranks' magnitudes may add up to that much; half of what a float holds leaves room for the rounding of the sum. */
 static const double most_sum = FLT_MAX / 2;
 
+enum { PAST_CACHE = 1 << 18 /* elements of a message that a cache would not hold */ };
+
+static const float zeros[TW_QUANTISED_BLOCK];
+
 static size_t quantised_section_bytes(const tw_quantised *quantised, size_t n)
 {
     return quantised->ops->bytes(&quantised->scheme, n);
@@ -171,15 +175,27 @@ static tw_status get_sections(tw_quantised *quantised, const tw_piece *piece, tw
     return TW_OK;
 }
 
-static void add_delivered(tw_quantised *quantised, const tw_piece *piece, int count, float *sum)
+/* Of a block, on its way to `to`: between packets the sum is in the cache. */
+static void add_block(const tw_quantised *quantised, const tw_piece *piece, int count, size_t first,
+                      const tw_addition *to)
 {
-    size_t n = piece->count;
-    for (size_t first = 0; first < n; first += quantised->ops->block) {
-        size_t here = tw_smaller(n - first, quantised->ops->block);
-        memset(sum + first, 0, here * sizeof *sum);
-        for (int i = 0; i < count; i++)
-            quantised->ops->add(&quantised->scheme, quantised->delivered[i], n, first, here, sum + first);
+    _Alignas(64) float block[TW_QUANTISED_BLOCK];
+    for (int i = 0; i < count; i++) {
+        tw_addition step = {block, i ? block : zeros, to->n, 0};
+        if (i == count - 1) step = (tw_addition){to->dst, step.sum, to->n, to->past};
+        quantised->ops->add(&quantised->scheme, quantised->delivered[i], piece->count, first, &step);
     }
+}
+
+/* `past` for sums that nobody here reads again. */
+static void add_delivered(tw_quantised *quantised, const tw_piece *piece, int count, float *sum, int past)
+{
+    size_t n = piece->count, block = quantised->ops->block;
+    int is_past = past && quantised->gather.count >= PAST_CACHE;
+    for (size_t first = 0; first < n; first += block)
+        add_block(quantised, piece, count, first,
+                  &(tw_addition){sum + first, NULL, tw_smaller(n - first, block), is_past});
+    if (is_past) tw_kernels_best()->drain();
     if (quantised->ops->fill && count == quantised->scheme.size) quantised->ops->fill(quantised, piece, sum);
 }
 
@@ -188,7 +204,7 @@ static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *re
     tw_quantised *quantised = context;
     tw_piece whole = whole_of(&quantised->scheme, tensor);
     TW_TRY(get_sections(quantised, &whole, readers, 0, count, most_sum));
-    add_delivered(quantised, &whole, count, sum);
+    add_delivered(quantised, &whole, count, sum, 1);
     return TW_OK;
 }
 
@@ -210,9 +226,9 @@ static size_t piece_bound(const void *context, const tw_piece *piece)
 static tw_status add_piece(void *context, const tw_piece *piece, tw_packet_reader *readers, int rank, int count)
 {
     tw_quantised *quantised = context;
-    double most = count < quantised->scheme.size ? most_sum : TW_LARGEST_KEPT;
-    TW_TRY(get_sections(quantised, piece, readers, rank, count, most));
-    add_delivered(quantised, piece, count, quantised->scheme.gradients[piece->tensor] + piece->first);
+    int is_last = count < quantised->scheme.size;
+    TW_TRY(get_sections(quantised, piece, readers, rank, count, is_last ? most_sum : TW_LARGEST_KEPT));
+    add_delivered(quantised, piece, count, quantised->scheme.gradients[piece->tensor] + piece->first, is_last);
     return TW_OK;
 }
 
@@ -311,8 +327,7 @@ void tw_quantised_destroy(tw_scheme *scheme)
 static void quantised_decode(const tw_quantised *quantised, const tw_quantised_part *part, const unsigned char *section,
                              size_t first, size_t count, float *dst)
 {
-    memset(dst, 0, count * sizeof *dst);
-    quantised->ops->add(&quantised->scheme, section, part->n, first, count, dst);
+    quantised->ops->add(&quantised->scheme, section, part->n, first, &(tw_addition){dst, zeros, count, 0});
 }
 
 static tw_noise make_noise(const tw_quantised *quantised, const tw_quantised_part *part)

@@ -47,9 +47,8 @@ typedef struct tw_quantised_ops {
     /* What is wrong with a section of n elements that somebody sent, or NULL; *largest, which must be finite, is at
      * least the magnitude of any element in it. */
     const char *(*check)(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest);
-    /* sum += elements first .. first + count - 1 of a section of n; first is a multiple of the block. */
-    void (*add)(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
-                float *sum);
+    /* Adds elements first .. first + to->n - 1 of a section of n, at most a block; first is a multiple of it. */
+    void (*add)(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, const tw_addition *to);
     /* (optional) Adds to the sum of all ranks' sections of a piece, which are in `delivered`, what a rank leaves out
      * that has no gradient for it. Such a scheme takes no wide road, on which nobody sees sections. */
     void (*fill)(const tw_quantised *quantised, const tw_piece *piece, float *sum);

@@ -55,11 +55,11 @@ static const char *fp8_check(const tw_scheme *scheme, const unsigned char *secti
     return nan ? "an element is NaN" : NULL;
 }
 
-static void fp8_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
-                    float *sum)
+static void fp8_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first,
+                    const tw_addition *to)
 {
     (void)scheme;
-    tw_kernels_best()->quantise->add_e4m3(sum, section + tw_bytewise_head(n) + first, count,
+    tw_kernels_best()->quantise->add_e4m3(to, section + tw_bytewise_head(n) + first,
                                           tw_power_of_two(section[first / BLOCK]));
 }
 

@@ -132,13 +132,13 @@ static const char *signs_check(const tw_scheme *scheme, const unsigned char *sec
     return sound ? NULL : "a mean is not finite or of the wrong sign";
 }
 
-static void signs_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
-                      float *sum)
+static void signs_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first,
+                      const tw_addition *to)
 {
     float mean[2];
     (void)n;
     read_means(scheme, section, mean);
-    tw_kernels_best()->quantise->add_signs(sum, section + signs_head_bytes(scheme) + first / 8, count, mean);
+    tw_kernels_best()->quantise->add_signs(to, section + signs_head_bytes(scheme) + first / 8, mean);
 }
 
 #define SECTIONS                                                                                                       \
@@ -425,7 +425,7 @@ static void onebit_adam_destroy(tw_scheme *scheme)
 }
 
 #define SIGNS                                                                                                          \
-    .one_pass = 1, .floor_bytes = 12, .struct_size = sizeof(signs), .options = options,                                               \
+    .one_pass = 1, .floor_bytes = 12, .struct_size = sizeof(signs), .options = options,                                \
     .option_count = sizeof options / sizeof *options, .next = tw_quantised_next, .revert = signs_revert,               \
     .settle = signs_settle, .walk = tw_quantised_walk, .plan = tw_quantised_plan, .destroy = signs_destroy
 

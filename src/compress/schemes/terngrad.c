@@ -59,10 +59,9 @@ static void terngrad_encode_block(const tw_scheme *scheme, const tw_quantised_bl
 {
     const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     float limit = tw_quantised_get_float(section);
-    _Alignas(64) uint32_t code[BLOCK];
     (void)scheme;
-    rows->ternarise(code, block->values, block->count, block->scale, limit > 0 ? 1 / limit : 0, block->noise);
-    rows->pack_trits(section + sizeof limit + block->first / 5, code, block->count);
+    rows->send_trits(section + sizeof limit + block->first / 5, block->values, block->count, block->scale,
+                     limit > 0 ? 1 / limit : 0, block->noise);
 }
 
 /* s is no less than LEAST_LIMIT, so that its inverse is a number; rounding at random is right even then. */
@@ -85,15 +84,12 @@ static const char *terngrad_check(const tw_scheme *scheme, const unsigned char *
     return wrong ? "a byte is not five trits" : NULL;
 }
 
-static void terngrad_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
-                         float *sum)
+static void terngrad_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first,
+                         const tw_addition *to)
 {
-    const tw_quantise_rows *rows = tw_kernels_best()->quantise;
-    _Alignas(64) uint32_t code[BLOCK];
     (void)scheme;
     (void)n;
-    rows->unpack_trits(code, section + sizeof(float) + first / 5, count);
-    rows->add_levels(sum, code, count, 1, tw_quantised_get_float(section));
+    tw_kernels_best()->quantise->add_trits(to, section + sizeof(float) + first / 5, tw_quantised_get_float(section));
 }
 
 static const tw_quantised_ops sections = {
