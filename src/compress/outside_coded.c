@@ -84,11 +84,11 @@ static const char *outside_coded_check(const tw_scheme *scheme, const unsigned c
 }
 
 static void outside_coded_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first,
-                              size_t count, float *sum)
+                              const tw_addition *to)
 {
     float values[BLOCK];
-    outside_coded_decode(scheme, section, n, first, count, values);
-    tw_kernels_best()->add(sum, values, count);
+    outside_coded_decode(scheme, section, n, first, to->n, values);
+    for (size_t i = 0; i < to->n; i++) to->dst[i] = to->sum[i] + values[i];
 }
 
 static const tw_quantised_ops sections = {

@@ -63,6 +63,9 @@ typedef struct tw_kernels {
     void (*to_bf16)(uint16_t *dst, const float *src, size_t n);
     void (*from_bf16)(float *dst, const uint16_t *src, size_t n);
 
+    /* Ends a series of writes past the cache, before other threads may be told of them. */
+    void (*drain)(void);
+
     /* Families of rows, each in a header of its own. */
     const tw_averaging_rows *averaging;
     const tw_moments_rows *moments;
@@ -78,7 +81,7 @@ typedef struct tw_kernels {
     .all_finite = all_finite, .all_below = all_below, .sum_squares = sum_squares, .add = add, .scale = scale,          \
     .divide = divide, .velocity = velocity, .momentum_select = momentum_select,                                        \
     .accumulate_select = accumulate_select, .select = select_only, .to_fp16 = to_fp16, .from_fp16 = from_fp16,         \
-    .to_bf16 = to_bf16, .from_bf16 = from_bf16
+    .to_bf16 = to_bf16, .from_bf16 = from_bf16, .drain = drain
 
 /* Ends a sum in double: folds its sixteen partial sums, over i mod 16, by halves (8, 4, 2, 1), in place. */
 double tw_kernels_fold(double partial[16]);

@@ -34,6 +34,24 @@ typedef struct tw_sign_sums {
     size_t negatives;
 } tw_sign_sums;
 
+/* What a row adds its elements to: dst = sum + element, n times. The two may be one. */
+typedef struct tw_addition {
+    float *dst;
+    const float *sum;
+    size_t n;
+    int past; /* dst is for later: it is written past the cache, where the level can and its vectors fit the addresses.
+                 Who is done with that calls drain (kernels.h) */
+} tw_addition;
+
+/* The levels of whole numbers from -most to most, most = 2^(bits-1) - 1: a code of `bits` bits, 2 to 8, is the number +
+ * most. Each bucket of elements, a power of two from TW_LEAST_BUCKET to TW_PACK_GROUP, has a factor of its own. */
+enum { TW_LEAST_BUCKET = 128 };
+typedef struct tw_levels {
+    unsigned bits;
+    size_t bucket;
+    const float *factor;
+} tw_levels;
+
 typedef struct tw_quantise_rows {
     /* v += a*g */
     void (*accumulate)(float *v, const float *g, size_t n, float a);
@@ -43,42 +61,38 @@ typedef struct tw_quantise_rows {
     /* v = (v - (v < 0 ? sent[1] : sent[0])) + a*g; then packs a bit an element, 1 where v < 0, and adds v to *sums. */
     void (*send_signs)(float *v, const float *g, size_t n, float a, const float sent[2], unsigned char *bits,
                        tw_sign_sums *sums);
-    /* sum += bit ? value[1] : value[0] */
-    void (*add_signs)(float *sum, const unsigned char *bits, size_t n, const float value[2]);
+    /* Adds bit ? value[1] : value[0]. */
+    void (*add_signs)(const tw_addition *to, const unsigned char *bits, const float value[2]);
 
-    /* Rounds a*x * inverse, which is between -most and most (1 to 127), down or up to a whole number at random, so that
-     * it is the mean of what it becomes (to 2^-24); code is that number + most. inverse is at most 2^100. */
-    void (*dither)(uint32_t *code, const float *x, size_t n, float a, float inverse, uint32_t most, tw_noise noise);
-    /* The same for most = 1, with what is beyond cut to it. */
-    void (*ternarise)(uint32_t *code, const float *x, size_t n, float a, float inverse, tw_noise noise);
-    /* sum += (code - most) * unit */
-    void (*add_levels)(float *sum, const uint32_t *code, size_t n, uint32_t most, float unit);
+    /* Rounds a*x times its bucket's factor, which is within the levels, down or up to one at random, so that it is the
+     * mean of what it becomes (to 2^-24). A factor is at most 2^100. */
+    void (*send_levels)(unsigned char *codes, const float *x, size_t n, float a, const tw_levels *levels,
+                        tw_noise noise);
+    /* Adds the number times its bucket's factor. */
+    void (*add_levels)(const tw_addition *to, const unsigned char *codes, const tw_levels *levels);
+
+    /* Rounds a*x * inverse like that to -1, 0 or 1, with what is beyond cut to it; a trit is the number + 1. */
+    void (*send_trits)(unsigned char *bytes, const float *x, size_t n, float a, float inverse, tw_noise noise);
+    /* Adds the number * unit. Bytes are up to 242. */
+    void (*add_trits)(const tw_addition *to, const unsigned char *bytes, float unit);
 
     /* Rounds |a*x| * inverse, at most 1, to one of the two powers of two around it, or below 2^-126 to 0 or 2^-126, so
-     * that it is the mean of what it becomes. A code, of 8 bits and packed already, is p for 2^(p-127), 0 for 0, and
-     * 128 more if x is negative. */
+     * that it is the mean of what it becomes. A code, of 8 bits, is p for 2^(p-127), 0 for 0, and 128 more if x is
+     * negative. */
     void (*send_powers)(unsigned char *codes, const float *x, size_t n, float a, float inverse, tw_noise noise);
-    /* sum += the power * top */
-    void (*add_powers)(float *sum, const unsigned char *codes, size_t n, float top);
+    /* Adds the power * top. */
+    void (*add_powers)(const tw_addition *to, const unsigned char *codes, float top);
 
     /* The same, of a*x * inverse, rounded to nearest; a code is one of fp8.h. */
     void (*send_e4m3)(unsigned char *codes, const float *x, size_t n, float a, float inverse);
-    /* sum += the number * unit */
-    void (*add_e4m3)(float *sum, const unsigned char *codes, size_t n, float unit);
-
-    /* Codes below 2^bits, of 1 to 8 bits. */
-    void (*pack)(unsigned char *dst, const uint32_t *code, size_t n, unsigned bits);
-    void (*unpack)(uint32_t *code, const unsigned char *src, size_t n, unsigned bits);
-    /* Codes below 3; bytes up to 242. */
-    void (*pack_trits)(unsigned char *dst, const uint32_t *code, size_t n);
-    void (*unpack_trits)(uint32_t *code, const unsigned char *src, size_t n);
+    /* Adds the number * unit. */
+    void (*add_e4m3)(const tw_addition *to, const unsigned char *codes, float unit);
 } tw_quantise_rows;
 /* As TW_KERNEL_LOOPS. */
 #define TW_QUANTISE_LOOPS                                                                                              \
-    .accumulate = accumulate, .peak = peak, .send_signs = send_signs, .add_signs = add_signs, .dither = dither,        \
-    .ternarise = ternarise, .add_levels = add_levels, .send_powers = send_powers, .add_powers = add_powers,            \
-    .send_e4m3 = send_e4m3, .add_e4m3 = add_e4m3, .pack = pack, .unpack = unpack, .pack_trits = pack_trits,            \
-    .unpack_trits = unpack_trits
+    .accumulate = accumulate, .peak = peak, .send_signs = send_signs, .add_signs = add_signs,                          \
+    .send_levels = send_levels, .add_levels = add_levels, .send_trits = send_trits, .add_trits = add_trits,            \
+    .send_powers = send_powers, .add_powers = add_powers, .send_e4m3 = send_e4m3, .add_e4m3 = add_e4m3
 
 /* The reference. */
 extern const tw_quantise_rows tw_quantise_scalar;

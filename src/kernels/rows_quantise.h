@@ -57,6 +57,65 @@ static float peak(const float *x, size_t n)
     return most > lanes[0] ? most : lanes[0];
 }
 
+/* Quantising schemes look at a block before they take it in, and so read it twice: the second time, here, memory would
+ * idle. What comes is fetched into the second-level cache, which can wait for more lines at a time than the first. */
+TW_INLINE void fetch_early(const float *x, size_t n)
+{
+    enum { LINE = 64, EARLY = 8192 };       /* two of their blocks, in bytes */
+    uintptr_t later = (uintptr_t)x + EARLY; /* a number: it may lie behind the array */
+    for (size_t at = 0; at < n * sizeof *x; at += LINE) __builtin_prefetch((const void *)(later + at), 0, 2);
+}
+
+/* ---- what is added ----------------------------------------------------------------------------------------------- */
+
+/* What the codes of a call say, for all rows: each knows which members it needs. */
+typedef struct coded {
+    const unsigned char *codes;
+    vector a, b;
+    tw_levels levels;
+} coded;
+
+/* The elements of a part of a group's row. */
+typedef vector (*decode_part)(const coded *from, size_t group, size_t row, size_t part);
+
+TW_INLINE void add_whole(const tw_addition *to, size_t whole, size_t size, decode_part decode, const coded *from,
+                         int past)
+{
+    for (size_t group = 0; group < whole; group += size)
+        for (size_t row = 0; row < size / TW_PACK_LANES; row++)
+            for (size_t part = 0; part < PACK_PARTS; part++) {
+                size_t i = group + row * TW_PACK_LANES + part * WIDTH;
+                vector now = load(to->sum + i) + decode(from, group, row, part);
+                if (past)
+                    stream(to->dst + i, now);
+                else
+                    store(to->dst + i, now);
+            }
+}
+
+/* Adds the whole groups of `size` elements, and returns what is left to do. */
+TW_INLINE tw_addition add_groups(const tw_addition *to, size_t size, decode_part decode, const coded *from)
+{
+    size_t whole = to->n / size * size;
+    if (to->past && (uintptr_t)to->dst % sizeof(vector) == 0)
+        add_whole(to, whole, size, decode, from, 1);
+    else
+        add_whole(to, whole, size, decode, from, 0);
+    return (tw_addition){to->dst + whole, to->sum + whole, to->n - whole, 0};
+}
+
+/* A lane's word `number` of a group. */
+TW_INLINE word_vector word_of(const unsigned char *group, size_t number, size_t part)
+{
+    return load_words(group + number * PACK_BYTES + part * sizeof(word_vector));
+}
+
+/* A row's bytes; above them stands what comes next in the words. */
+TW_INLINE word_vector bytes_of(const coded *from, size_t group, size_t row, size_t part)
+{
+    return word_of(from->codes + group, row / 4, part) >> (uint32_t)(8 * (row % 4));
+}
+
 /* ---- signs ------------------------------------------------------------------------------------------------------- */
 
 /* One part of a group's lanes under way. */
@@ -94,11 +153,13 @@ static void send_signs(float *v, const float *g, size_t n, float a, const float 
     size_t whole = n / GROUP * GROUP;
     for (size_t group = 0; group < whole; group += GROUP) {
         sign_part parts[PACK_PARTS] = {0};
-        for (unsigned row = 0; row < 32; row++)
-            for (size_t part = 0; part < PACK_PARTS; part++) {
-                size_t i = group + (size_t)row * TW_PACK_LANES + part * WIDTH;
+        for (unsigned row = 0; row < 32; row++) {
+            size_t i = group + (size_t)row * TW_PACK_LANES;
+            fetch_early(v + i, TW_PACK_LANES);
+            fetch_early(g + i, TW_PACK_LANES);
+            for (size_t part = 0; part < PACK_PARTS; part++, i += WIDTH)
                 send_row(&parts[part], v + i, g + i, a, wide_sent, row);
-            }
+        }
         for (size_t part = 0; part < PACK_PARTS; part++) {
             store_words(bits + group / 8 + 4 * part * WIDTH, parts[part].packed);
             add_part(sums, &parts[part], part * WIDTH);
@@ -107,20 +168,17 @@ static void send_signs(float *v, const float *g, size_t n, float a, const float 
     tw_quantise_scalar.send_signs(v + whole, g + whole, n - whole, a, sent, bits + whole / 8, sums);
 }
 
-static void add_signs(float *sum, const unsigned char *bits, size_t n, const float value[2])
+TW_INLINE vector decode_signs(const coded *from, size_t group, size_t row, size_t part)
 {
-    const vector positive = broadcast(value[0]), negative = broadcast(value[1]);
-    size_t whole = n / GROUP * GROUP;
-    for (size_t group = 0; group < whole; group += GROUP)
-        for (size_t part = 0; part < PACK_PARTS; part++) {
-            word_vector packed = load_words(bits + group / 8 + part * sizeof packed);
-            for (size_t row = 0; row < 32; row++) {
-                float *at = sum + group + row * TW_PACK_LANES + part * WIDTH;
-                word_vector is_negative = -(packed >> row & 1u);
-                store(at, load(at) + blend(is_negative, negative, positive));
-            }
-        }
-    tw_quantise_scalar.add_signs(sum + whole, bits + whole / 8, n - whole, value);
+    word_vector is_negative = -(word_of(from->codes + group / 8, 0, part) >> (uint32_t)row & 1u);
+    return blend(is_negative, from->b, from->a);
+}
+
+static void add_signs(const tw_addition *to, const unsigned char *bits, const float value[2])
+{
+    const coded from = {.codes = bits, .a = broadcast(value[0]), .b = broadcast(value[1])};
+    tw_addition rest = add_groups(to, GROUP, decode_signs, &from);
+    tw_quantise_scalar.add_signs(&rest, bits + (to->n - rest.n) / 8, value);
 }
 
 /* ---- levels and powers ------------------------------------------------------------------------------------------- */
@@ -133,34 +191,18 @@ typedef struct rounding {
 
 typedef word_vector (*round_vector)(vector scaled, uint32_t most, word_vector random);
 
-/* Who needs a block's peak first reads it twice: the second time, here, memory would idle. */
-TW_INLINE void fetch_next_block(const float *x, size_t n)
-{
-    enum { LINE = 64, BLOCK_BYTES = 4096 };      /* quantising schemes take 1,024 elements at a time */
-    uintptr_t next = (uintptr_t)x + BLOCK_BYTES; /* a number: it may lie behind the array */
-    for (size_t at = 0; at < n * sizeof *x; at += LINE) __builtin_prefetch((const void *)(next + at));
-}
-
 TW_INLINE word_vector swap_halves(word_vector random)
 {
     return random << 16 | random >> 16;
 }
 
-/* Rounds the whole rows of 64; returns how many elements that are. */
-TW_INLINE size_t round_rows(uint32_t *code, const float *x, size_t n, rounding how, tw_noise noise, round_vector round)
+/* Rounds those elements of two rows whose lanes begin at x; the first has that number. */
+TW_INLINE void round_pair(word_vector code[2], const float *x, rounding how, const tw_noise *noise, word_vector number,
+                          round_vector round)
 {
-    size_t whole = n / TW_NOISE_ROW * TW_NOISE_ROW;
-    word_vector number = lane_numbers() + noise.first;
-    for (size_t row = 0; row < whole; row += TW_NOISE_ROW, number += TW_NOISE_ROW) {
-        fetch_next_block(x + row, TW_NOISE_ROW);
-        for (size_t part = 0; part < PACK_PARTS; part++) {
-            size_t i = row + part * WIDTH, j = i + TW_PACK_LANES;
-            word_vector random = hash(&noise, number + (uint32_t)(part * WIDTH));
-            store_words(code + i, round(how.a * load(x + i) * how.factor, how.most, random));
-            store_words(code + j, round(how.a * load(x + j) * how.factor, how.most, swap_halves(random)));
-        }
-    }
-    return whole;
+    word_vector random = hash(noise, number);
+    code[0] = round(how.a * load(x) * how.factor, how.most, random);
+    code[1] = round(how.a * load(x + TW_PACK_LANES) * how.factor, how.most, swap_halves(random));
 }
 
 /* Numbers have 24 bits behind the point. */
@@ -169,40 +211,86 @@ TW_INLINE word_vector round_level(vector level, uint32_t most, word_vector rando
     return ((word_vector) __builtin_convertvector(level, integer_vector) + (most << 24) + (random >> 8)) >> 24;
 }
 
-static void dither(uint32_t *code, const float *x, size_t n, float a, float inverse, uint32_t most, tw_noise noise)
+/* The words of some lanes under way. */
+typedef struct packer {
+    unsigned char *dst;
+    word_vector pending;
+    unsigned bits, held;
+} packer;
+
+TW_INLINE void pack(packer *p, word_vector code)
 {
-    size_t done = round_rows(code, x, n, (rounding){a, inverse * 0x1p24f, most}, noise, round_level);
-    noise.first += (uint32_t)done;
-    tw_quantise_scalar.dither(code + done, x + done, n - done, a, inverse, most, noise);
+    p->pending |= code << p->held;
+    p->held += p->bits;
+    if (p->held < 32) return;
+    store_words(p->dst, p->pending);
+    p->dst += PACK_BYTES;
+    p->held -= 32;
+    p->pending = p->held ? code >> (p->bits - p->held) : (word_vector){0};
 }
 
-TW_INLINE word_vector round_trit(vector level, uint32_t most, word_vector random)
+TW_INLINE uint32_t most_of(const tw_levels *levels)
 {
-    const vector high = broadcast(0x1p24f), low = -high;
-    return round_level((vector)larger((vector)smaller(level, high), low), most, random);
+    return (1u << (levels->bits - 1)) - 1;
 }
 
-static void ternarise(uint32_t *code, const float *x, size_t n, float a, float inverse, tw_noise noise)
+TW_INLINE float factor_of(const tw_levels *levels, size_t i)
 {
-    size_t done = round_rows(code, x, n, (rounding){a, inverse * 0x1p24f, 1}, noise, round_trit);
-    noise.first += (uint32_t)done;
-    tw_quantise_scalar.ternarise(code + done, x + done, n - done, a, inverse, noise);
+    return levels->factor[i >> __builtin_ctzll(levels->bucket)];
 }
 
-static void add_levels(float *sum, const uint32_t *code, size_t n, uint32_t most, float unit)
+/* Elements from `group` on of all, those of some lanes. */
+TW_INLINE void send_level_lanes(unsigned char *codes, const float *x, size_t group, size_t part, float a,
+                                const tw_levels *levels, const tw_noise *noise)
 {
-    size_t whole = n / WIDTH * WIDTH;
-    for (size_t i = 0; i < whole; i += WIDTH) {
-        integer_vector level = (integer_vector)(load_words(code + i) - most);
-        store(sum + i, load(sum + i) + __builtin_convertvector(level, vector) * unit);
+    packer packed = {codes + group / 8 * levels->bits + part * sizeof(word_vector), {0}, levels->bits, 0};
+    word_vector number = lane_numbers() + (noise->first + (uint32_t)(group + part * WIDTH)), code[2];
+    for (size_t i = group; i < group + GROUP; i += TW_NOISE_ROW, number += TW_NOISE_ROW) {
+        rounding how = {a, factor_of(levels, i) * 0x1p24f, most_of(levels)};
+        if (part == 0) fetch_early(x + i, TW_NOISE_ROW);
+        round_pair(code, x + i + part * WIDTH, how, noise, number, round_level);
+        pack(&packed, code[0]);
+        pack(&packed, code[1]);
     }
-    tw_quantise_scalar.add_levels(sum + whole, code + whole, n - whole, most, unit);
+}
+
+static void send_levels(unsigned char *codes, const float *x, size_t n, float a, const tw_levels *levels,
+                        tw_noise noise)
+{
+    size_t whole = n / GROUP * GROUP;
+    for (size_t group = 0; group < whole; group += GROUP)
+        for (size_t part = 0; part < PACK_PARTS; part++) send_level_lanes(codes, x, group, part, a, levels, &noise);
+    tw_levels rest = {levels->bits, levels->bucket, levels->factor + whole / levels->bucket};
+    noise.first += (uint32_t)whole;
+    tw_quantise_scalar.send_levels(codes + whole / 8 * levels->bits, x + whole, n - whole, a, &rest, noise);
+}
+
+/* A code lies in one word, or its upper bits are the next one's lowest. */
+TW_INLINE vector decode_levels(const coded *from, size_t group, size_t row, size_t part)
+{
+    const tw_levels *levels = &from->levels;
+    const unsigned char *codes = from->codes + group / 8 * levels->bits;
+    unsigned first = (unsigned)row * levels->bits, word = first / 32, shift = first % 32;
+    word_vector code = word_of(codes, word, part) >> shift;
+    if (shift + levels->bits > 32) code |= word_of(codes, word + 1, part) << (32 - shift);
+    code = (code & ((1u << levels->bits) - 1)) - most_of(levels);
+    return __builtin_convertvector((integer_vector)code, vector) * factor_of(levels, group + row * TW_PACK_LANES);
+}
+
+static void add_levels(const tw_addition *to, const unsigned char *codes, const tw_levels *levels)
+{
+    const coded from = {.codes = codes, .levels = *levels};
+    tw_addition left = add_groups(to, GROUP, decode_levels, &from);
+    size_t whole = to->n - left.n;
+    tw_levels rest = {levels->bits, levels->bucket, levels->factor + whole / levels->bucket};
+    tw_quantise_scalar.add_levels(&left, codes + whole / 8 * levels->bits, &rest);
 }
 
 /* Of at most 1 in size: the addition carries neither into the sign nor into the bit below it, and what follows moves
  * the sign there. */
-TW_INLINE word_vector round_power(vector scaled, word_vector random)
+TW_INLINE word_vector round_power(vector scaled, uint32_t most, word_vector random)
 {
+    (void)most;
     const word_vector power = (word_vector){0} + 127;
     word_vector sum = (word_vector)scaled + (random >> 9);
     return choose(power, sum >> 23, sum >> 24);
@@ -211,12 +299,11 @@ TW_INLINE word_vector round_power(vector scaled, word_vector random)
 /* The words of four rows: those of the lanes at x, of which the first has that number, and those below. */
 TW_INLINE word_vector round_word(const float *x, rounding how, const tw_noise *noise, word_vector number)
 {
-    word_vector word = {0};
+    word_vector word = {0}, code[2];
     for (size_t row = 0; row < 4; row += 2) {
-        const float *first = x + row * TW_PACK_LANES, *second = first + TW_PACK_LANES;
-        word_vector random = hash(noise, number + (uint32_t)(row * TW_PACK_LANES));
-        word |= round_power(how.a * load(first) * how.factor, random) << 8 * row;
-        word |= round_power(how.a * load(second) * how.factor, swap_halves(random)) << 8 * (row + 1);
+        size_t first = row * TW_PACK_LANES;
+        round_pair(code, x + first, how, noise, number + (uint32_t)first, round_power);
+        word |= code[0] << 8 * row | code[1] << 8 * (row + 1);
     }
     return word;
 }
@@ -227,7 +314,7 @@ static void send_powers(unsigned char *codes, const float *x, size_t n, float a,
     size_t whole = n / GROUP * GROUP;
     word_vector number = lane_numbers() + noise.first;
     for (size_t i = 0; i < whole; i += PACK_BYTES) { /* four rows fill a word a lane */
-        fetch_next_block(x + i, PACK_BYTES);
+        fetch_early(x + i, PACK_BYTES);
         for (size_t part = 0; part < PACK_PARTS; part++, number += WIDTH)
             store_words(codes + i + 4 * part * WIDTH, round_word(x + i + part * WIDTH, how, &noise, number));
         number += PACK_BYTES - TW_PACK_LANES;
@@ -236,19 +323,17 @@ static void send_powers(unsigned char *codes, const float *x, size_t n, float a,
     tw_quantise_scalar.send_powers(codes + whole, x + whole, n - whole, a, inverse, noise);
 }
 
-static void add_powers(float *sum, const unsigned char *codes, size_t n, float top)
+TW_INLINE vector decode_powers(const coded *from, size_t group, size_t row, size_t part)
 {
-    size_t whole = n / GROUP * GROUP;
-    for (size_t i = 0; i < whole; i += PACK_BYTES)
-        for (size_t part = 0; part < PACK_PARTS; part++) {
-            word_vector word = load_words(codes + i + 4 * part * WIDTH);
-            for (size_t row = 0; row < 4; row++, word >>= 8) {
-                float *at = sum + i + row * TW_PACK_LANES + part * WIDTH;
-                vector power = (vector)((word & 127) << 23 | (word & 128) << 24);
-                store(at, load(at) + power * top);
-            }
-        }
-    tw_quantise_scalar.add_powers(sum + whole, codes + whole, n - whole, top);
+    word_vector code = bytes_of(from, group, row, part);
+    return (vector)((code & 127) << 23 | (code & 128) << 24) * from->a;
+}
+
+static void add_powers(const tw_addition *to, const unsigned char *codes, float top)
+{
+    const coded from = {.codes = codes, .a = broadcast(top)};
+    tw_addition rest = add_groups(to, GROUP, decode_powers, &from);
+    tw_quantise_scalar.add_powers(&rest, codes + (to->n - rest.n), top);
 }
 
 /* ---- FP8 --------------------------------------------------------------------------------------------------------- */
@@ -277,130 +362,93 @@ TW_INLINE vector from_e4m3(word_vector code)
     return (vector)(sign | (word_vector)blend(below(rest, 8), small, normal));
 }
 
-/* Four rows fill a word a lane, here and below. */
+/* Four rows fill a word a lane. */
 static void send_e4m3(unsigned char *codes, const float *x, size_t n, float a, float inverse)
 {
     size_t whole = n / GROUP * GROUP;
-    for (size_t i = 0; i < whole; i += PACK_BYTES)
+    for (size_t i = 0; i < whole; i += PACK_BYTES) {
+        fetch_early(x + i, PACK_BYTES);
         for (size_t part = 0; part < PACK_PARTS; part++) {
             word_vector word = {0};
             for (size_t row = 0; row < 4; row++)
                 word |= to_e4m3(a * load(x + i + row * TW_PACK_LANES + part * WIDTH) * inverse) << 8 * row;
             store_words(codes + i + 4 * part * WIDTH, word);
         }
+    }
     tw_quantise_scalar.send_e4m3(codes + whole, x + whole, n - whole, a, inverse);
 }
 
-static void add_e4m3(float *sum, const unsigned char *codes, size_t n, float unit)
+TW_INLINE vector decode_e4m3(const coded *from, size_t group, size_t row, size_t part)
 {
-    size_t whole = n / GROUP * GROUP;
-    for (size_t i = 0; i < whole; i += PACK_BYTES)
-        for (size_t part = 0; part < PACK_PARTS; part++) {
-            word_vector word = load_words(codes + i + 4 * part * WIDTH);
-            for (size_t row = 0; row < 4; row++, word >>= 8) {
-                float *at = sum + i + row * TW_PACK_LANES + part * WIDTH;
-                store(at, load(at) + from_e4m3(word) * unit);
-            }
-        }
-    tw_quantise_scalar.add_e4m3(sum + whole, codes + whole, n - whole, unit);
+    return from_e4m3(bytes_of(from, group, row, part)) * from->a;
 }
 
-/* ---- packing: a part of a group at a time, its words in a register ----------------------------------------------- */
-
-TW_INLINE void pack_part(unsigned char *dst, const uint32_t *code, unsigned bits)
+static void add_e4m3(const tw_addition *to, const unsigned char *codes, float unit)
 {
-    word_vector pending = {0};
-    unsigned held = 0;
-    for (size_t row = 0; row < 32; row++) {
-        word_vector next = load_words(code + row * TW_PACK_LANES);
-        pending |= next << held;
-        held += bits;
-        if (held < 32) continue;
-        store_words(dst, pending);
-        dst += PACK_BYTES;
-        held -= 32;
-        pending = held ? next >> (bits - held) : (word_vector){0};
+    const coded from = {.codes = codes, .a = broadcast(unit)};
+    tw_addition rest = add_groups(to, GROUP, decode_e4m3, &from);
+    tw_quantise_scalar.add_e4m3(&rest, codes + (to->n - rest.n), unit);
+}
+
+/* ---- trits ------------------------------------------------------------------------------------------------------- */
+
+enum { TRIT_ROWS = TW_TRIT_GROUP / TW_PACK_LANES };
+
+TW_INLINE word_vector round_trit(vector level, uint32_t most, word_vector random)
+{
+    const vector high = broadcast(0x1p24f), low = -high;
+    return round_level((vector)larger((vector)smaller(level, high), low), most, random);
+}
+
+/* Five rows of some lanes to a byte, the last times 81. */
+TW_INLINE word_vector join_trits(const word_vector trit[TRIT_ROWS])
+{
+    word_vector word = {0};
+    for (size_t byte = 0; byte < 4; byte++) {
+        word_vector five = {0};
+        for (size_t row = 5; row-- > 0;) five = five * 3 + trit[5 * byte + row];
+        word |= five << (uint32_t)(8 * byte);
     }
+    return word;
 }
 
-TW_INLINE void unpack_part(uint32_t *code, const unsigned char *src, unsigned bits)
+/* Elements from `group` on of all, those of some lanes. */
+TW_INLINE void send_trit_lanes(unsigned char *bytes, const float *x, size_t group, size_t part, rounding how,
+                               const tw_noise *noise)
 {
-    word_vector pending = {0};
-    unsigned held = 0;
-    for (size_t row = 0; row < 32; row++) {
-        word_vector now = pending;
-        if (held < bits) {
-            pending = load_words(src);
-            src += PACK_BYTES;
-            now |= pending << held;
-            pending >>= bits - held;
-            held += 32;
-        } else {
-            pending >>= bits;
-        }
-        held -= bits;
-        store_words(code + row * TW_PACK_LANES, now & ((1u << bits) - 1));
+    word_vector number = lane_numbers() + (noise->first + (uint32_t)(group + part * WIDTH)), trit[TRIT_ROWS];
+    for (size_t row = 0; row < TRIT_ROWS; row += 2, number += TW_NOISE_ROW) {
+        const float *at = x + group + row * TW_PACK_LANES;
+        if (part == 0) fetch_early(at, TW_NOISE_ROW);
+        round_pair(trit + row, at + part * WIDTH, how, noise, number, round_trit);
     }
+    store_words(bytes + group / 5 + part * sizeof(word_vector), join_trits(trit));
 }
 
-static void pack(unsigned char *dst, const uint32_t *code, size_t n, unsigned bits)
+static void send_trits(unsigned char *bytes, const float *x, size_t n, float a, float inverse, tw_noise noise)
 {
-    size_t whole = n / GROUP * GROUP;
-    for (size_t group = 0; group < whole; group += GROUP)
-        for (size_t part = 0; part < PACK_PARTS; part++)
-            pack_part(dst + group / 8 * bits + part * WIDTH * 4, code + group + part * WIDTH, bits);
-    tw_quantise_scalar.pack(dst + whole / 8 * bits, code + whole, n - whole, bits);
-}
-
-static void unpack(uint32_t *code, const unsigned char *src, size_t n, unsigned bits)
-{
-    size_t whole = n / GROUP * GROUP;
-    for (size_t group = 0; group < whole; group += GROUP)
-        for (size_t part = 0; part < PACK_PARTS; part++)
-            unpack_part(code + group + part * WIDTH, src + group / 8 * bits + part * WIDTH * 4, bits);
-    tw_quantise_scalar.unpack(code + whole, src + whole / 8 * bits, n - whole, bits);
-}
-
-/* The bytes of five rows, one in each lane. */
-TW_INLINE word_vector join_trits(const uint32_t *code)
-{
-    word_vector byte = {0};
-    for (size_t row = 5; row-- > 0;) byte = byte * 3 + load_words(code + row * TW_PACK_LANES);
-    return byte;
-}
-
-TW_INLINE void split_trits(word_vector byte, uint32_t *code)
-{
-    for (size_t row = 0; row < 5; row++) {
-        word_vector third = byte * 171 >> 9; /* byte / 3, right up to 511 */
-        store_words(code + row * TW_PACK_LANES, byte - third * 3);
-        byte = third;
-    }
-}
-
-static void pack_trits(unsigned char *dst, const uint32_t *code, size_t n)
-{
+    const rounding how = {a, inverse * 0x1p24f, 1};
     size_t whole = n / TW_TRIT_GROUP * TW_TRIT_GROUP;
     for (size_t group = 0; group < whole; group += TW_TRIT_GROUP)
-        for (size_t part = 0; part < TW_PACK_LANES; part += WIDTH) {
-            word_vector packed = {0};
-            for (size_t byte = 0; byte < 4; byte++)
-                packed |= join_trits(code + group + 5 * byte * TW_PACK_LANES + part) << 8 * byte;
-            store_words(dst + group / 5 + 4 * part, packed);
-        }
-    tw_quantise_scalar.pack_trits(dst + whole / 5, code + whole, n - whole);
+        for (size_t part = 0; part < PACK_PARTS; part++) send_trit_lanes(bytes, x, group, part, how, &noise);
+    noise.first += (uint32_t)whole;
+    tw_quantise_scalar.send_trits(bytes + whole / 5, x + whole, n - whole, a, inverse, noise);
 }
 
-static void unpack_trits(uint32_t *code, const unsigned char *src, size_t n)
+/* For a byte, byte * thirds[k] >> 16 is byte / 3^k. */
+TW_INLINE vector decode_trits(const coded *from, size_t group, size_t row, size_t part)
 {
-    size_t whole = n / TW_TRIT_GROUP * TW_TRIT_GROUP;
-    for (size_t group = 0; group < whole; group += TW_TRIT_GROUP)
-        for (size_t part = 0; part < TW_PACK_LANES; part += WIDTH) {
-            word_vector packed = load_words(src + group / 5 + 4 * part);
-            for (size_t byte = 0; byte < 4; byte++)
-                split_trits(packed >> 8 * byte & 255, code + group + 5 * byte * TW_PACK_LANES + part);
-        }
-    tw_quantise_scalar.unpack_trits(code + whole, src + whole / 5, n - whole);
+    static const uint32_t thirds[] = {65536, 21846, 7282, 2428, 810};
+    word_vector byte = word_of(from->codes + group / 5, 0, part) >> (uint32_t)(8 * (row / 5)) & 255;
+    word_vector whole = byte * thirds[row % 5] >> 16, trit = whole - (whole * thirds[1] >> 16) * 3;
+    return __builtin_convertvector((integer_vector)trit - 1, vector) * from->a;
+}
+
+static void add_trits(const tw_addition *to, const unsigned char *bytes, float unit)
+{
+    const coded from = {.codes = bytes, .a = broadcast(unit)};
+    tw_addition rest = add_groups(to, TW_TRIT_GROUP, decode_trits, &from);
+    tw_quantise_scalar.add_trits(&rest, bytes + (to->n - rest.n) / 5, unit);
 }
 
 static const tw_quantise_rows quantise_rows = {TW_QUANTISE_LOOPS};

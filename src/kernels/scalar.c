@@ -138,6 +138,10 @@ static void from_bf16(float *dst, const uint16_t *src, size_t n)
     for (size_t i = 0; i < n; i++) dst[i] = tw_from_bf16(src[i]);
 }
 
+static void drain(void)
+{
+}
+
 const tw_kernels tw_kernels_scalar = {
     .averaging = &tw_averaging_scalar,
     .moments = &tw_moments_scalar,

@@ -40,15 +40,48 @@ static float peak(const float *x, size_t n)
     return largest;
 }
 
-/* ---- signs ------------------------------------------------------------------------------------------------------- */
+/* ---- where codes lie --------------------------------------------------------------------------------------------- */
 
-/* Where element i's bit is, counted from the first of the packed bits. */
-static size_t bit_place(size_t i, size_t n)
+/* Where a code of some bits is: its first bit, counted in the bytes of its lane or, behind the last whole group, in all
+ * that are there. */
+typedef struct place {
+    size_t bit, lane;
+    size_t start; /* the first byte of the group, or of what is behind the last */
+    int grouped;
+} place;
+
+static place place_of(size_t i, size_t n, unsigned bits)
 {
-    size_t group = i / TW_PACK_GROUP * TW_PACK_GROUP, inside = i - group;
-    if (group + TW_PACK_GROUP > n) return i;
-    return group + inside % LANES * 32 + inside / LANES;
+    size_t at = i % TW_PACK_GROUP, group = i - at;
+    int grouped = group + TW_PACK_GROUP <= n;
+    return (place){(grouped ? at / LANES : at) * bits, at % LANES, group / 8 * bits, grouped};
 }
+
+/* Which byte of all a byte of the place's is. */
+static size_t byte_of(const place *p, size_t byte)
+{
+    return p->start + (p->grouped ? 4 * (byte / 4 * LANES + p->lane) + byte % 4 : byte);
+}
+
+/* Puts element i's code into bytes that are zero there. */
+static void put_code(unsigned char *dst, size_t i, size_t n, unsigned bits, uint32_t code)
+{
+    place p = place_of(i, n, bits);
+    size_t byte = p.bit / 8, shift = p.bit % 8;
+    dst[byte_of(&p, byte)] |= (unsigned char)(code << shift);
+    if (shift + bits > 8) dst[byte_of(&p, byte + 1)] |= (unsigned char)(code >> (8 - shift));
+}
+
+static uint32_t get_code(const unsigned char *src, size_t i, size_t n, unsigned bits)
+{
+    place p = place_of(i, n, bits);
+    size_t byte = p.bit / 8, shift = p.bit % 8;
+    uint32_t code = src[byte_of(&p, byte)];
+    if (shift + bits > 8) code |= (uint32_t)src[byte_of(&p, byte + 1)] << 8;
+    return code >> shift & ((1u << bits) - 1);
+}
+
+/* ---- signs ------------------------------------------------------------------------------------------------------- */
 
 /* Updates an element and returns whether it is negative. */
 static int send_element(float *v, float g, float a, const float sent[2])
@@ -74,20 +107,16 @@ static void send_signs(float *v, const float *g, size_t n, float a, const float 
     memset(bits, 0, (n + 7) / 8);
     for (size_t i = 0; i < n; i++) {
         int negative = send_element(&v[i], g[i], a, sent);
-        size_t place = bit_place(i, n);
-        bits[place / 8] |= (unsigned char)(negative << place % 8);
+        put_code(bits, i, n, 1, (uint32_t)negative);
         sums->negatives += (size_t)negative;
     }
     for (size_t i = 0; i < whole; i += TW_PACK_GROUP) add_group(sums, v + i);
     for (size_t i = whole; i < n; i++) (v[i] < 0 ? sums->negative : sums->positive)[i % 16] += v[i];
 }
 
-static void add_signs(float *sum, const unsigned char *bits, size_t n, const float value[2])
+static void add_signs(const tw_addition *to, const unsigned char *bits, const float value[2])
 {
-    for (size_t i = 0; i < n; i++) {
-        size_t place = bit_place(i, n);
-        sum[i] += value[bits[place / 8] >> place % 8 & 1];
-    }
+    for (size_t i = 0; i < to->n; i++) to->dst[i] = to->sum[i] + value[get_code(bits, i, to->n, 1)];
 }
 
 /* ---- levels and powers ------------------------------------------------------------------------------------------- */
@@ -98,163 +127,91 @@ static uint32_t round_level(float level, uint32_t most, uint32_t random)
     return ((uint32_t)(int32_t)level + (most << 24) + (random >> 8)) >> 24;
 }
 
-static void dither(uint32_t *code, const float *x, size_t n, float a, float inverse, uint32_t most, tw_noise noise)
+static uint32_t most_of(const tw_levels *levels)
 {
-    for (size_t i = 0; i < n; i++) code[i] = round_level(a * x[i] * (inverse * 0x1p24f), most, tw_noise_at(&noise, i));
+    return (1u << (levels->bits - 1)) - 1;
 }
 
-static void ternarise(uint32_t *code, const float *x, size_t n, float a, float inverse, tw_noise noise)
+static void send_levels(unsigned char *codes, const float *x, size_t n, float a, const tw_levels *levels,
+                        tw_noise noise)
 {
+    memset(codes, 0, (n * levels->bits + 7) / 8);
     for (size_t i = 0; i < n; i++) {
-        float level = a * x[i] * (inverse * 0x1p24f);
-        code[i] = round_level(fmaxf(fminf(level, 0x1p24f), -0x1p24f), 1, tw_noise_at(&noise, i));
+        float level = a * x[i] * (levels->factor[i / levels->bucket] * 0x1p24f);
+        put_code(codes, i, n, levels->bits, round_level(level, most_of(levels), tw_noise_at(&noise, i)));
     }
 }
 
-static void add_levels(float *sum, const uint32_t *code, size_t n, uint32_t most, float unit)
+static void add_levels(const tw_addition *to, const unsigned char *codes, const tw_levels *levels)
 {
-    for (size_t i = 0; i < n; i++) sum[i] += (float)(int32_t)(code[i] - most) * unit;
-}
-
-/* Where element i's byte is: as pack lays out codes of 8 bits. */
-static size_t byte_place(size_t i, size_t n)
-{
-    size_t at = i % TW_PACK_GROUP, lane = at % LANES, row = at / LANES;
-    return i < n / TW_PACK_GROUP * TW_PACK_GROUP ? i - at + 4 * (row / 4 * LANES + lane) + row % 4 : i;
+    for (size_t i = 0; i < to->n; i++) {
+        int32_t level = (int32_t)(get_code(codes, i, to->n, levels->bits) - most_of(levels));
+        to->dst[i] = to->sum[i] + (float)level * levels->factor[i / levels->bucket];
+    }
 }
 
 /* A float's mantissa is how far it is from the power below it to the one above: adding random bits there carries into
  * the exponent with just that probability. Of a denormal number, the power below is 0. */
 static void send_powers(unsigned char *codes, const float *x, size_t n, float a, float inverse, tw_noise noise)
 {
+    memset(codes, 0, n);
     for (size_t i = 0; i < n; i++) {
         uint32_t bits = tw_float_bits(a * x[i] * inverse);
         uint32_t power = (bits & 0x7FFFFFFFu) + (tw_noise_at(&noise, i) >> 9);
-        codes[byte_place(i, n)] = (unsigned char)((power >> 23 & 127) | bits >> 31 << 7);
+        put_code(codes, i, n, 8, (power >> 23 & 127) | bits >> 31 << 7);
     }
 }
 
-static void add_powers(float *sum, const unsigned char *codes, size_t n, float top)
+static void add_powers(const tw_addition *to, const unsigned char *codes, float top)
 {
-    for (size_t i = 0; i < n; i++) {
-        uint32_t code = codes[byte_place(i, n)];
-        sum[i] += tw_bits_float((code & 127) << 23 | code >> 7 << 31) * top;
+    for (size_t i = 0; i < to->n; i++) {
+        uint32_t code = get_code(codes, i, to->n, 8);
+        to->dst[i] = to->sum[i] + tw_bits_float((code & 127) << 23 | code >> 7 << 31) * top;
     }
 }
 
 static void send_e4m3(unsigned char *codes, const float *x, size_t n, float a, float inverse)
 {
-    for (size_t i = 0; i < n; i++) codes[byte_place(i, n)] = tw_to_e4m3(a * x[i] * inverse);
+    memset(codes, 0, n);
+    for (size_t i = 0; i < n; i++) put_code(codes, i, n, 8, tw_to_e4m3(a * x[i] * inverse));
 }
 
-static void add_e4m3(float *sum, const unsigned char *codes, size_t n, float unit)
+static void add_e4m3(const tw_addition *to, const unsigned char *codes, float unit)
 {
-    for (size_t i = 0; i < n; i++) sum[i] += tw_from_e4m3(codes[byte_place(i, n)]) * unit;
+    for (size_t i = 0; i < to->n; i++)
+        to->dst[i] = to->sum[i] + tw_from_e4m3((unsigned char)get_code(codes, i, to->n, 8)) * unit;
 }
 
-/* ---- packing ----------------------------------------------------------------------------------------------------- */
+/* ---- trits ------------------------------------------------------------------------------------------------------- */
 
-static void put_word(unsigned char *dst, size_t word, uint32_t value)
+static const uint32_t powers_of_three[] = {1, 3, 9, 27, 81};
+
+/* Where element i's trit is: the byte, and what it counts in it. */
+static size_t trit_place(size_t i, size_t n, uint32_t *weight)
 {
-    memcpy(dst + 4 * word, &value, sizeof value);
+    size_t at = i % TW_TRIT_GROUP, group = i - at, row = at / LANES;
+    int grouped = group + TW_TRIT_GROUP <= n;
+    *weight = powers_of_three[(grouped ? row : at) % 5];
+    return group / 5 + (grouped ? 4 * (at % LANES) + row / 5 : at / 5);
 }
 
-static uint32_t get_word(const unsigned char *src, size_t word)
+static void send_trits(unsigned char *bytes, const float *x, size_t n, float a, float inverse, tw_noise noise)
 {
-    uint32_t value;
-    memcpy(&value, src + 4 * word, sizeof value);
-    return value;
-}
-
-static void pack_lane(unsigned char *dst, const uint32_t *code, size_t lane, unsigned bits)
-{
-    uint64_t pending = 0;
-    unsigned held = 0;
-    size_t word = lane;
-    for (size_t i = lane; i < TW_PACK_GROUP; i += LANES) {
-        pending |= (uint64_t)code[i] << held;
-        held += bits;
-        if (held < 32) continue;
-        put_word(dst, word, (uint32_t)pending);
-        word += LANES;
-        pending >>= 32;
-        held -= 32;
-    }
-}
-
-static void unpack_lane(uint32_t *code, const unsigned char *src, size_t lane, unsigned bits)
-{
-    uint64_t pending = 0;
-    unsigned held = 0;
-    size_t word = lane;
-    for (size_t i = lane; i < TW_PACK_GROUP; i += LANES) {
-        if (held < bits) {
-            pending |= (uint64_t)get_word(src, word) << held;
-            word += LANES;
-            held += 32;
-        }
-        code[i] = (uint32_t)pending & ((1u << bits) - 1);
-        pending >>= bits;
-        held -= bits;
-    }
-}
-
-static void pack(unsigned char *dst, const uint32_t *code, size_t n, unsigned bits)
-{
-    for (; n >= TW_PACK_GROUP; n -= TW_PACK_GROUP, code += TW_PACK_GROUP, dst += (size_t)bits * TW_PACK_GROUP / 8)
-        for (size_t lane = 0; lane < LANES; lane++) pack_lane(dst, code, lane, bits);
-    uint32_t pending = 0;
-    unsigned held = 0;
+    memset(bytes, 0, (n + 4) / 5);
     for (size_t i = 0; i < n; i++) {
-        pending |= code[i] << held;
-        for (held += bits; held >= 8; held -= 8, pending >>= 8) *dst++ = (unsigned char)pending;
-    }
-    if (held) *dst = (unsigned char)pending;
-}
-
-static void unpack(uint32_t *code, const unsigned char *src, size_t n, unsigned bits)
-{
-    for (; n >= TW_PACK_GROUP; n -= TW_PACK_GROUP, code += TW_PACK_GROUP, src += (size_t)bits * TW_PACK_GROUP / 8)
-        for (size_t lane = 0; lane < LANES; lane++) unpack_lane(code, src, lane, bits);
-    uint32_t pending = 0;
-    unsigned held = 0;
-    for (size_t i = 0; i < n; i++) {
-        for (; held < bits; held += 8) pending |= (uint32_t)*src++ << held;
-        code[i] = pending & ((1u << bits) - 1);
-        pending >>= bits;
-        held -= bits;
+        float level = a * x[i] * (inverse * 0x1p24f);
+        uint32_t weight, trit = round_level(fmaxf(fminf(level, 0x1p24f), -0x1p24f), 1, tw_noise_at(&noise, i));
+        size_t byte = trit_place(i, n, &weight);
+        bytes[byte] = (unsigned char)(bytes[byte] + trit * weight);
     }
 }
 
-/* The byte of up to five trits that are `stride` apart. */
-static uint32_t join_trits(const uint32_t *code, size_t count, size_t stride)
+static void add_trits(const tw_addition *to, const unsigned char *bytes, float unit)
 {
-    uint32_t byte = 0;
-    for (size_t k = count; k-- > 0;) byte = 3 * byte + code[k * stride];
-    return byte;
-}
-
-static void split_trits(uint32_t byte, uint32_t *code, size_t count, size_t stride)
-{
-    for (size_t k = 0; k < count; k++, byte /= 3) code[k * stride] = byte % 3;
-}
-
-static void pack_trits(unsigned char *dst, const uint32_t *code, size_t n)
-{
-    for (; n >= TW_TRIT_GROUP; n -= TW_TRIT_GROUP, code += TW_TRIT_GROUP, dst += TW_TRIT_GROUP / 5)
-        for (size_t lane = 0; lane < LANES; lane++)
-            for (size_t byte = 0; byte < 4; byte++)
-                dst[4 * lane + byte] = (unsigned char)join_trits(code + 5 * byte * LANES + lane, 5, LANES);
-    for (size_t i = 0; i < n; i += 5) *dst++ = (unsigned char)join_trits(code + i, n - i < 5 ? n - i : 5, 1);
-}
-
-static void unpack_trits(uint32_t *code, const unsigned char *src, size_t n)
-{
-    for (; n >= TW_TRIT_GROUP; n -= TW_TRIT_GROUP, code += TW_TRIT_GROUP, src += TW_TRIT_GROUP / 5)
-        for (size_t lane = 0; lane < LANES; lane++)
-            for (size_t byte = 0; byte < 4; byte++)
-                split_trits(src[4 * lane + byte], code + 5 * byte * LANES + lane, 5, LANES);
-    for (size_t i = 0; i < n; i += 5) split_trits(*src++, code + i, n - i < 5 ? n - i : 5, 1);
+    for (size_t i = 0; i < to->n; i++) {
+        uint32_t weight, byte = bytes[trit_place(i, to->n, &weight)];
+        to->dst[i] = to->sum[i] + (float)((int32_t)(byte / weight % 3) - 1) * unit;
+    }
 }
 
 const tw_quantise_rows tw_quantise_scalar = {TW_QUANTISE_LOOPS};

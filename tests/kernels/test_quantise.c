@@ -6,8 +6,8 @@ enum { MOST = 3300, SHIFTS = 5, MARGIN = 40 };
 
 /* Where a row finds its arrays; it writes to some and leaves the others alone. */
 typedef struct arrays {
-    float v[MOST + MARGIN], g[MOST + MARGIN];
-    uint32_t code[MOST + MARGIN];
+    _Alignas(64) float v[MOST + MARGIN];
+    float g[MOST + MARGIN];
     unsigned char bytes[MOST + MARGIN];
     tw_sign_sums sums;
 } arrays;
@@ -15,8 +15,8 @@ typedef struct arrays {
 typedef struct question {
     size_t n, shift;
     float a, sent[2];
-    uint32_t most;
     unsigned bits;
+    size_t bucket;
 } question;
 
 static const tw_noise noise = {{0x12345678u, 0x9ABCDEF0u}, 0xFFFFFF00u}; /* the numbers wrap around on the way */
@@ -40,29 +40,55 @@ static double send_signs(const tw_quantise_rows *rows, const question *q, arrays
     return 0;
 }
 
+/* Past the cache to where whole vectors fit, and elsewhere onto itself. */
+static tw_addition addition(const question *q, arrays *x)
+{
+    int past = q->shift == 0;
+    return (tw_addition){x->v + q->shift, past ? x->g : x->v + q->shift, q->n, past};
+}
+
 static double add_signs(const tw_quantise_rows *rows, const question *q, arrays *x)
 {
-    rows->add_signs(x->v + q->shift, x->bytes + q->shift, q->n, q->sent);
+    tw_addition to = addition(q, x);
+    rows->add_signs(&to, x->bytes + q->shift, q->sent);
     return 0;
 }
 
-/* The largest |x * a| becomes the highest level. */
-static double dither(const tw_quantise_rows *rows, const question *q, arrays *x)
+enum { MOST_BUCKETS = (MOST + TW_LEAST_BUCKET - 1) / TW_LEAST_BUCKET };
+
+/* The largest |x * a| of a bucket becomes the highest level. */
+static double send_levels(const tw_quantise_rows *rows, const question *q, arrays *x)
 {
-    float largest = rows->peak(x->g + q->shift, q->n), scale = (float)q->most * 0.999999f;
-    rows->dither(x->code + q->shift, x->g + q->shift, q->n, scale, largest > 0 ? 1 / largest : 0, q->most, noise);
+    float factor[MOST_BUCKETS] = {0}, scale = (float)((1u << (q->bits - 1)) - 1) * 0.999999f;
+    for (size_t b = 0; b * q->bucket < q->n; b++) {
+        size_t first = b * q->bucket, here = q->n - first < q->bucket ? q->n - first : q->bucket;
+        float largest = rows->peak(x->g + q->shift + first, here);
+        factor[b] = largest > 0 ? 1 / largest : 0;
+    }
+    rows->send_levels(x->bytes + q->shift, x->g + q->shift, q->n, scale, &(tw_levels){q->bits, q->bucket, factor},
+                      noise);
     return 0;
 }
 
-static double ternarise(const tw_quantise_rows *rows, const question *q, arrays *x)
+static double send_trits(const tw_quantise_rows *rows, const question *q, arrays *x)
 {
-    rows->ternarise(x->code + q->shift, x->g + q->shift, q->n, q->a, q->sent[0], noise);
+    rows->send_trits(x->bytes + q->shift, x->g + q->shift, q->n, q->a, q->sent[0], noise);
     return 0;
 }
 
 static double add_levels(const tw_quantise_rows *rows, const question *q, arrays *x)
 {
-    rows->add_levels(x->v + q->shift, x->code + q->shift, q->n, q->most, q->a);
+    float factor[MOST_BUCKETS];
+    tw_addition to = addition(q, x);
+    for (size_t b = 0; b < MOST_BUCKETS; b++) factor[b] = q->a * (float)(b + 1);
+    rows->add_levels(&to, x->bytes + q->shift, &(tw_levels){q->bits, q->bucket, factor});
+    return 0;
+}
+
+static double add_trits(const tw_quantise_rows *rows, const question *q, arrays *x)
+{
+    tw_addition to = addition(q, x);
+    rows->add_trits(&to, x->bytes + q->shift, q->a);
     return 0;
 }
 
@@ -76,7 +102,8 @@ static double send_powers(const tw_quantise_rows *rows, const question *q, array
 
 static double add_powers(const tw_quantise_rows *rows, const question *q, arrays *x)
 {
-    rows->add_powers(x->v + q->shift, x->bytes + q->shift, q->n, q->a);
+    tw_addition to = addition(q, x);
+    rows->add_powers(&to, x->bytes + q->shift, q->a);
     return 0;
 }
 
@@ -90,67 +117,36 @@ static double send_e4m3(const tw_quantise_rows *rows, const question *q, arrays 
 
 static double add_e4m3(const tw_quantise_rows *rows, const question *q, arrays *x)
 {
-    rows->add_e4m3(x->v + q->shift, x->bytes + q->shift, q->n, q->a);
-    return 0;
-}
-
-static double pack(const tw_quantise_rows *rows, const question *q, arrays *x)
-{
-    rows->pack(x->bytes + q->shift, x->code + q->shift, q->n, q->bits);
-    return 0;
-}
-
-static double unpack(const tw_quantise_rows *rows, const question *q, arrays *x)
-{
-    rows->unpack(x->code + q->shift, x->bytes + q->shift, q->n, q->bits);
-    return 0;
-}
-
-static double pack_trits(const tw_quantise_rows *rows, const question *q, arrays *x)
-{
-    rows->pack_trits(x->bytes + q->shift, x->code + q->shift, q->n);
-    return 0;
-}
-
-static double unpack_trits(const tw_quantise_rows *rows, const question *q, arrays *x)
-{
-    rows->unpack_trits(x->code + q->shift, x->bytes + q->shift, q->n);
+    tw_addition to = addition(q, x);
+    rows->add_e4m3(&to, x->bytes + q->shift, q->a);
     return 0;
 }
 
 typedef struct row {
     const char *name;
     double (*run)(const tw_quantise_rows *rows, const question *q, arrays *x);
-    uint32_t below;      /* what the codes and the bytes it reads may be; 0: below 2^bits */
-    size_t units, parts; /* units * n / parts bytes are written; 0: bits * n / 8 */
+    unsigned below;      /* what the bytes it reads may be */
+    size_t units, parts; /* units * n / parts bytes are written; parts 0: bits * n / 8 */
 } row;
 
 static const row rows[] = {
-    {"accumulate", accumulate, 256, 0, 1},
-    {"peak", peak, 256, 0, 1},
-    {"send_signs", send_signs, 256, 1, 8},
-    {"add_signs", add_signs, 256, 0, 1},
-    {"dither", dither, 256, 0, 1},
-    {"ternarise", ternarise, 256, 0, 1},
-    {"add_levels", add_levels, 256, 0, 1},
-    {"send_powers", send_powers, 256, 1, 1},
-    {"add_powers", add_powers, 256, 0, 1},
-    {"send_e4m3", send_e4m3, 256, 1, 1},
-    {"add_e4m3", add_e4m3, 256, 0, 1},
-    {"pack", pack, 0, 0, 0},
-    {"unpack", unpack, 256, 0, 1},
-    {"pack_trits", pack_trits, 3, 1, 5},
-    {"unpack_trits", unpack_trits, 243, 0, 1},
+    {"accumulate", accumulate, 256, 0, 1},   {"peak", peak, 256, 0, 1},
+    {"send_signs", send_signs, 256, 1, 8},   {"add_signs", add_signs, 256, 0, 1},
+    {"send_levels", send_levels, 256, 0, 0}, {"add_levels", add_levels, 256, 0, 1},
+    {"send_trits", send_trits, 256, 1, 5},   {"add_trits", add_trits, 243, 0, 1},
+    {"send_powers", send_powers, 256, 1, 1}, {"add_powers", add_powers, 256, 0, 1},
+    {"send_e4m3", send_e4m3, 256, 1, 1},     {"add_e4m3", add_e4m3, 256, 0, 1},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
 static const question questions[] = {
-    {.a = 1 / 3.0f, .sent = {0.25f, -0.75f}, .most = 1, .bits = 1},
-    {.a = 7.9f, .sent = {0, 0}, .most = 7, .bits = 4},
-    {.a = 127, .sent = {1e-40f, -3}, .most = 127, .bits = 8},
-    {.a = 0x1p-127f, .sent = {0.5f, -0.0f}, .most = 3, .bits = 3},
-    {.a = 0.5f, .sent = {0.1f, -0.1f}, .most = 15, .bits = 5},
-    {.a = 0x1p-126f, .sent = {0.1f, -0.1f}, .most = 63, .bits = 7},
+    {.a = 1 / 3.0f, .sent = {0.25f, -0.75f}, .bits = 2, .bucket = 128},
+    {.a = 7.9f, .sent = {0, 0}, .bits = 4, .bucket = 512},
+    {.a = 127, .sent = {1e-40f, -3}, .bits = 8, .bucket = 1024},
+    {.a = 0x1p-127f, .sent = {0.5f, -0.0f}, .bits = 3, .bucket = 256},
+    {.a = 0.5f, .sent = {0.1f, -0.1f}, .bits = 5, .bucket = 512},
+    {.a = 0x1p-126f, .sent = {0.1f, -0.1f}, .bits = 7, .bucket = 128},
+    {.a = 1.5f, .sent = {2, -0.1f}, .bits = 6, .bucket = 256},
 };
 enum { QUESTIONS = sizeof questions / sizeof *questions };
 
@@ -164,13 +160,11 @@ static float value(content kind, size_t i)
 
 static void fill(arrays *x, const row *r, const question *q, content kind)
 {
-    uint32_t below = r->below ? r->below : 1u << q->bits;
     memset(x, 0, sizeof *x);
     for (size_t i = 0; i < q->n + MARGIN; i++) {
         x->v[i] = value(kind, i);
         x->g[i] = value(kind, i + 5000);
-        x->code[i] = pattern(ANY_BITS, i + 10000) % below;
-        x->bytes[i] = (unsigned char)(pattern(ANY_BITS, i + 15000) % (below < 243 ? 256 : below));
+        x->bytes[i] = (unsigned char)(pattern(ANY_BITS, i + 15000) % r->below);
     }
     for (size_t k = 0; k < 16; k++) x->sums.positive[k] = (double)k + 0.5;
 }
@@ -185,8 +179,7 @@ static void check_row(const row *r, const question *q, content kind)
     size_t written = r->parts ? (r->units * q->n + r->parts - 1) / r->parts : (q->bits * q->n + 7) / 8;
     for (size_t i = 0; i < MOST + MARGIN; i++) {
         int inside = i >= q->shift && i < q->shift + q->n, in_bytes = i >= q->shift && i < q->shift + written;
-        if (!inside && (before.code[i] != expected.code[i] || memcmp(&before.v[i], &expected.v[i], 4) != 0))
-            fail_msg("%s writes to element %zu", r->name, i);
+        if (!inside && memcmp(&before.v[i], &expected.v[i], 4) != 0) fail_msg("%s writes to element %zu", r->name, i);
         if (!in_bytes && before.bytes[i] != expected.bytes[i]) fail_msg("%s writes to byte %zu", r->name, i);
     }
     for (int level = TW_ISA_SCALAR + 1; level < TW_ISA_LEVELS; level++) {
@@ -195,6 +188,7 @@ static void check_row(const row *r, const question *q, content kind)
                  q->n, q->shift, q->bits);
         actual = before;
         assert_same_number(number, r->run(tw_kernels_at((tw_isa_level)level)->quantise, q, &actual), what);
+        tw_kernels_at((tw_isa_level)level)->drain();
         if (memcmp(&expected, &actual, sizeof actual) != 0) fail_msg("%s differs from the reference", what);
     }
 }
@@ -234,31 +228,44 @@ static int bit_at(const unsigned char *src, size_t n, size_t i, unsigned bit, un
     return start[4 * (32 * (place / 32) + lane) + place % 32 / 8] >> place % 8 & 1;
 }
 
+static uint32_t code_at(const unsigned char *src, size_t n, size_t i, unsigned bits)
+{
+    uint32_t code = 0;
+    for (unsigned bit = 0; bit < bits; bit++) code |= (uint32_t)bit_at(src, n, i, bit, bits) << bit;
+    return code;
+}
+
+/* Levels that need no rounding. */
+static void check_codes(const tw_quantise_rows *reference, size_t n, unsigned bits)
+{
+    static float x[MOST], sum[MOST];
+    static unsigned char bytes[MOST];
+    float factor[MOST_BUCKETS];
+    tw_levels levels = {bits, 256, factor};
+    int most = (1 << (bits - 1)) - 1;
+    for (size_t b = 0; b < MOST_BUCKETS; b++) factor[b] = b % 2 ? 0.5f : 0.25f;
+    for (size_t i = 0; i < n; i++) x[i] = (float)((int)(pattern(ANY_BITS, i) % (2u * (unsigned)most + 1)) - most);
+    for (size_t i = 0; i < n; i++) sum[i] = x[i] / factor[i / 256];
+    memset(bytes, 0xFF, sizeof bytes);
+    reference->send_levels(bytes, sum, n, 1, &levels, noise);
+    for (size_t i = 0; i < n; i++) assert_int_equal(code_at(bytes, n, i, bits), (int)x[i] + most);
+    size_t loose = n % 1024 * bits % 8; /* bits of the last byte that are used */
+    if (loose) assert_int_equal(bytes[(n * bits - 1) / 8] >> loose, 0);
+    for (size_t i = 0; i < n; i++) sum[i] = 3;
+    reference->add_levels(&(tw_addition){sum, sum, n, 0}, bytes, &levels);
+    for (size_t i = 0; i < n; i++) assert_true(sum[i] == 3 + x[i] * factor[i / 256]);
+}
+
 static void codes_lie_where_the_header_says(void **state)
 {
-    static uint32_t code[MOST], back[MOST];
-    static unsigned char bytes[MOST];
-    const tw_quantise_rows *reference = tw_kernels_at(TW_ISA_SCALAR)->quantise;
     static const size_t sizes[] = {1, 7, 1023, 1024, 1025, 2048, 3300};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-        for (unsigned bits = 1; bits <= 8; bits++) {
-            size_t n = sizes[s];
-            for (size_t i = 0; i < n; i++) code[i] = pattern(ANY_BITS, i) % (1u << bits);
-            memset(bytes, 0xFF, sizeof bytes);
-            reference->pack(bytes, code, n, bits);
-            for (size_t i = 0; i < n; i++)
-                for (unsigned bit = 0; bit < bits; bit++)
-                    assert_int_equal(bit_at(bytes, n, i, bit, bits), code[i] >> bit & 1);
-            size_t loose = n % 1024 * bits % 8; /* bits of the last byte that are used */
-            if (loose) assert_int_equal(bytes[(n * bits - 1) / 8] >> loose, 0);
-            reference->unpack(back, bytes, n, bits);
-            assert_memory_equal(back, code, n * sizeof *code);
-        }
+        for (unsigned bits = 2; bits <= 8; bits++) check_codes(tw_kernels_at(TW_ISA_SCALAR)->quantise, sizes[s], bits);
 }
 
 static void trits_lie_where_the_header_says(void **state)
 {
-    static uint32_t code[MOST], back[MOST];
+    static float x[MOST], sum[MOST];
     static unsigned char bytes[MOST];
     static const uint32_t weight[] = {1, 3, 9, 27, 81};
     const tw_quantise_rows *reference = tw_kernels_at(TW_ISA_SCALAR)->quantise;
@@ -269,21 +276,22 @@ static void trits_lie_where_the_header_says(void **state)
         for (size_t i = 0; i < n; i++) {
             size_t at = i % 640, group = i - at, plain = n - group < 640;
             size_t byte = plain ? i / 5 : group / 5 + 4 * (at % 32) + at / 32 / 5;
-            code[i] = pattern(ANY_BITS, i) % 3;
-            sums[byte] += code[i] * weight[plain ? at % 5 : at / 32 % 5];
+            uint32_t trit = pattern(ANY_BITS, i) % 3;
+            x[i] = (float)trit - 1;
+            sum[i] = 5;
+            sums[byte] += trit * weight[plain ? at % 5 : at / 32 % 5];
         }
-        reference->pack_trits(bytes, code, n);
+        reference->send_trits(bytes, x, n, 1, 1, noise);
         for (size_t byte = 0; byte < (n + 4) / 5; byte++) assert_int_equal(bytes[byte], sums[byte]);
-        reference->unpack_trits(back, bytes, n);
-        assert_memory_equal(back, code, n * sizeof *code);
+        reference->add_trits(&(tw_addition){sum, sum, n, 0}, bytes, 0.5f);
+        for (size_t i = 0; i < n; i++) assert_true(sum[i] == 5 + 0.5f * x[i]);
     }
 }
 
 static void signs_are_packed_and_summed(void **state)
 {
     static float v[MOST], g[MOST], sum[MOST];
-    static uint32_t code[MOST];
-    static unsigned char bits[MOST / 8 + 1], packed[MOST / 8 + 1];
+    static unsigned char bits[MOST / 8 + 1];
     const tw_quantise_rows *reference = tw_kernels_at(TW_ISA_SCALAR)->quantise;
     const float sent[2] = {0.25f, -0.5f}, values[2] = {3, -2};
     tw_sign_sums sums = {0};
@@ -293,21 +301,19 @@ static void signs_are_packed_and_summed(void **state)
         v[i] = (float)((int)(i % 17) - 8);
         g[i] = (float)((int)(i % 5) - 2);
         float expected = v[i] - (v[i] < 0 ? -0.5f : 0.25f) + 0.5f * g[i];
-        code[i] = expected < 0;
-        negatives += code[i];
+        negatives += expected < 0;
         *(expected < 0 ? &negative : &positive) += expected;
         sum[i] = expected;
     }
     reference->send_signs(v, g, MOST, 0.5f, sent, bits, &sums);
     assert_memory_equal(v, sum, sizeof v);
-    reference->pack(packed, code, MOST, 1);
-    assert_memory_equal(bits, packed, (MOST + 7) / 8);
+    for (size_t i = 0; i < MOST; i++) assert_int_equal(code_at(bits, MOST, i, 1), v[i] < 0);
     for (size_t k = 1; k < 16; k++) {
         sums.positive[0] += sums.positive[k]; /* exact: multiples of 1/4 */
         sums.negative[0] += sums.negative[k];
     }
     assert_true(sums.positive[0] == positive && sums.negative[0] == negative && sums.negatives == negatives);
-    reference->add_signs(sum, bits, MOST, values);
+    reference->add_signs(&(tw_addition){sum, sum, MOST, 0}, bits, values);
     for (size_t i = 0; i < MOST; i++) assert_true(sum[i] == v[i] + values[v[i] < 0]);
 }
 
@@ -315,7 +321,15 @@ static void signs_are_packed_and_summed(void **state)
 
 enum { DRAWS = 1 << 16 };
 static float samples[DRAWS];
-static uint32_t drawn[DRAWS];
+static unsigned char drawn[DRAWS];
+
+/* x * a by chance, a code of `bits` bits each; the factor is half. */
+static void draw_levels(float a, unsigned bits, tw_noise own)
+{
+    static float half[DRAWS / 1024];
+    for (size_t b = 0; b < DRAWS / 1024; b++) half[b] = 0.5f;
+    tw_kernels_best()->quantise->send_levels(drawn, samples, DRAWS, a, &(tw_levels){bits, 1024, half}, own);
+}
 
 /* The mean of what x becomes over many elements, within five standard errors of x. */
 static void check_mean(const char *what, double x, double mean, double variance)
@@ -331,17 +345,19 @@ static void dithering_is_unbiased(void **state)
         double x = inputs[k], part = x - floor(x), sum = 0;
         for (size_t i = 0; i < DRAWS; i++) samples[i] = inputs[k];
         tw_noise own = {{(uint32_t)k * 77 + 1, 5}, 0};
-        tw_kernels_best()->quantise->dither(drawn, samples, DRAWS, 2, 0.5f, 7, own);
+        draw_levels(2, 4, own);
         for (size_t i = 0; i < DRAWS; i++) {
-            double level = (double)drawn[i] - 7;
+            double level = (double)code_at(drawn, DRAWS, i, 4) - 7;
             if (level != floor(x) && level != floor(x) + (part > 0)) fail_msg("%g becomes %g", x, level);
             sum += level;
         }
         check_mean("dither", x, sum / DRAWS, part * (1 - part));
     }
     for (size_t i = 0; i < DRAWS; i++) samples[i] = i % 2 ? 1e30f : -INFINITY; /* beyond the range: its ends */
-    tw_kernels_best()->quantise->ternarise(drawn, samples, DRAWS, 1, 1, noise);
-    for (size_t i = 0; i < DRAWS; i++) assert_int_equal(drawn[i], i % 2 ? 2 : 0);
+    static float sum[DRAWS];
+    tw_kernels_best()->quantise->send_trits(drawn, samples, DRAWS, 1, 1, noise);
+    tw_kernels_best()->quantise->add_trits(&(tw_addition){sum, sum, DRAWS, 0}, drawn, 1);
+    for (size_t i = 0; i < DRAWS; i++) assert_true(sum[i] == (i % 2 ? 1 : -1));
 }
 
 static double power_of(uint32_t code)
@@ -353,7 +369,6 @@ static double power_of(uint32_t code)
 
 static void powers_are_unbiased(void **state)
 {
-    static unsigned char codes[DRAWS];
     static const float inputs[] = {1,         -1,          0.5f,      0.75f,      -0.3f,           1e-5f,
                                    0x1p-126f, 0x1.8p-126f, 0x1p-127f, -0x1p-128f, 0x1.fffffep-80f, 0};
     for (size_t k = 0; k < sizeof inputs / sizeof *inputs; k++) {
@@ -364,10 +379,9 @@ static void powers_are_unbiased(void **state)
         double high = low == 0 ? 0x1p-126 : 2 * low, unit = high - low, part = (x - low) / unit;
         for (size_t i = 0; i < DRAWS; i++) samples[i] = inputs[k];
         tw_noise own = {{(uint32_t)k * 77 + 1, 5}, 0};
-        tw_kernels_best()->quantise->send_powers(codes, samples, DRAWS, 2, 0.5f, own);
-        tw_kernels_best()->quantise->unpack(drawn, codes, DRAWS, 8);
+        tw_kernels_best()->quantise->send_powers(drawn, samples, DRAWS, 2, 0.5f, own);
         for (size_t i = 0; i < DRAWS; i++) {
-            double power = power_of(drawn[i]) * (inputs[k] < 0 ? -1 : 1);
+            double power = power_of(code_at(drawn, DRAWS, i, 8)) * (inputs[k] < 0 ? -1 : 1);
             if (power != low && !(power == high && part > 0)) fail_msg("%g becomes %g", inputs[k], power);
             sum += (power - low) / unit;
         }
@@ -409,7 +423,7 @@ static void e4m3_rounds_to_the_nearest(void **state)
         float sum = 3;
         if ((code & 127) == 127) continue;
         assert_int_equal(sent_as((float)e4m3_of(code)), code);
-        tw_kernels_best()->quantise->add_e4m3(&sum, &byte, 1, 0.5f);
+        tw_kernels_best()->quantise->add_e4m3(&(tw_addition){&sum, &sum, 1, 0}, &byte, 0.5f);
         assert_true(sum == (float)(3 + 0.5 * e4m3_of(code)));
         if (code < 126) check_between(code, 1);
         if (code < 126) check_between(code, -1);
@@ -427,8 +441,8 @@ static void toss(uint64_t stream, uint64_t step, float *coin)
     tw_random(1, stream, step, words);
     for (size_t i = 0; i < DRAWS; i++) samples[i] = 0.5f;
     tw_noise own = {{words[0], words[1]}, 0};
-    tw_kernels_best()->quantise->dither(drawn, samples, DRAWS, 1, 1, 1, own);
-    for (size_t i = 0; i < DRAWS; i++) coin[i] = drawn[i] == 2 ? 1 : -1;
+    draw_levels(2, 2, own);
+    for (size_t i = 0; i < DRAWS; i++) coin[i] = code_at(drawn, DRAWS, i, 2) == 2 ? 1 : -1;
 }
 
 static void check_independent(const float *a, const float *b, size_t lag)

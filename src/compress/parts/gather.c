@@ -77,14 +77,32 @@ void tw_gather_destroy(tw_gather *gather)
 
 /* ---- the packets ------------------------------------------------------------------------------------------------- */
 
+static tw_status write_sections(tw_gather *gather, tw_packet_writer *writer)
+{
+    const tw_scheme *scheme = gather->scheme;
+    for (size_t i = 0; i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) TW_TRY(gather->ops->write(gather->context, i, writer));
+    return TW_OK;
+}
+
+static void begin_packet(const tw_gather *gather, tw_packet_writer *writer)
+{
+    const tw_scheme *scheme = gather->scheme;
+    tw_packet_begin(writer, gather->packet, gather->packet_capacity, (uint32_t)scheme->step, !scheme->finite);
+}
+
+/* Whoever finds out while writing that the gradient is not sound begins anew. */
 static tw_status gather_write_packet(tw_gather *gather, size_t *size)
 {
     tw_scheme *scheme = gather->scheme;
     tw_packet_writer writer;
-    tw_packet_begin(&writer, gather->packet, gather->packet_capacity, (uint32_t)scheme->step, !scheme->finite);
-    for (size_t i = 0; scheme->finite && i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) TW_TRY(gather->ops->write(gather->context, i, &writer));
-    if (scheme->finite && gather->is_riding) TW_TRY(tw_leftovers_put(&gather->leftovers, &writer));
+    begin_packet(gather, &writer);
+    if (scheme->finite) TW_TRY(write_sections(gather, &writer));
+    tw_sound_together(scheme);
+    if (!scheme->finite)
+        begin_packet(gather, &writer);
+    else if (gather->is_riding)
+        TW_TRY(tw_leftovers_put(&gather->leftovers, &writer));
     scheme->account.index_bytes = writer.index_bytes;
     *size = tw_packet_end(&writer);
     return TW_OK;
@@ -164,25 +182,23 @@ static tw_status finish_packets(tw_gather *gather, const tw_round *round)
 
 enum { START_PACKETS, FINISH_PACKETS, FINISH_LEFTOVERS, SUM_PIECES };
 
-static void gather_take_in(tw_gather *gather)
+static tw_status start_whole(tw_gather *gather, tw_round *round)
 {
-    tw_scheme *scheme = gather->scheme;
-    scheme->taken = scheme->finite;
-    if (scheme->taken && gather->ops->take) gather->ops->take(gather->context);
-    tw_sound_together(scheme);
+    tw_sound_together(gather->scheme);
+    pack_as_it_is(gather, gather->scheme->scale, round);
+    return TW_OK;
 }
 
 /* The scatter's two rounds take the place of the packets' one. */
 static tw_status gather_start(tw_gather *gather, tw_round *round)
 {
-    gather_take_in(gather);
-    if (gather->is_whole) {
-        pack_as_it_is(gather, gather->scheme->scale, round);
-        return TW_OK;
-    }
+    tw_scheme *scheme = gather->scheme;
+    scheme->taken = scheme->finite;
+    if (scheme->taken && gather->ops->take) gather->ops->take(gather->context);
+    if (gather->is_whole) return start_whole(gather, round);
     if (!gather->use_scatter) return start_packets(gather, round);
     gather->use_wide = 0;
-    gather->scheme->phase = SUM_PIECES;
+    scheme->phase = SUM_PIECES;
     return tw_scatter_start(&gather->scatter, round);
 }
 

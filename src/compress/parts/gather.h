@@ -15,8 +15,9 @@ typedef struct tw_gather_ops {
      * ranks must find the same. */
     double (*bits)(const void *context, size_t tensor);
     size_t (*bound)(const void *context, size_t tensor);
-    /* (optional) Decides what is sent, before the packet is written. Not called on a rank whose gradient is known not
-     * to be finite, which sends an empty packet, as one does that finds it out here (sound.h). */
+    /* (optional) Decides what is sent, before the packet is written. Neither it nor write is called on a rank whose
+     * gradient is known not to be finite, which sends an empty packet, as one does that finds it out in them
+     * (sound.h). */
     void (*take)(void *context);
     /* Puts a tensor's section into the packet. */
     tw_status (*write)(void *context, size_t tensor, tw_packet_writer *writer);

@@ -5,6 +5,7 @@
 #include "half.h"
 #include "memory.h"
 #include "smaller.h"
+#include "sound.h"
 
 #include <float.h>
 #include <stdio.h>
@@ -12,6 +13,10 @@
 
 /* Ranks' magnitudes may add up to that much; half of what a float holds leaves room for the rounding of the sum. */
 static const double most_sum = FLT_MAX / 2;
+
+enum { PAST_CACHE = 1 << 18 /* elements of a message that a cache would not hold */ };
+
+static const float zeros[TW_QUANTISED_BLOCK];
 
 static size_t quantised_section_bytes(const tw_quantised *quantised, size_t n)
 {
@@ -48,6 +53,7 @@ static tw_quantised_part share_of(const tw_quantised *quantised, const tw_piece 
         .n = piece->count,
         .index = (size_t)piece->owner * scheme->count + piece->tensor,
         .values = gradient ? gradient + piece->first : NULL,
+        .unseen = gradient && scheme->ops->one_pass ? gradient + piece->first : NULL,
         .scale = scheme->scale,
         .residual = residual ? residual + quantised->offset[piece->tensor] + piece->first : NULL,
         .stream = tw_scheme_stream(scheme, piece->tensor, scheme->rank),
@@ -61,6 +67,7 @@ static tw_quantised_part sum_of(const tw_quantised *quantised, const tw_piece *p
     const tw_scheme *scheme = &quantised->scheme;
     tw_quantised_part part = share_of(quantised, piece);
     part.index = (size_t)scheme->size * scheme->count + piece->tensor;
+    part.unseen = NULL;
     part.scale = 1;
     part.residual = quantised->residual ? tw_sums_of(&quantised->sums, piece->tensor).fp32 : NULL;
     part.stream = tw_scheme_stream(scheme, piece->tensor, scheme->size + scheme->rank); /* as no rank's share has it */
@@ -168,15 +175,27 @@ static tw_status get_sections(tw_quantised *quantised, const tw_piece *piece, tw
     return TW_OK;
 }
 
-static void add_delivered(tw_quantised *quantised, const tw_piece *piece, int count, float *sum)
+/* Of a block, on its way to `to`: between packets the sum is in the cache. */
+static void add_block(const tw_quantised *quantised, const tw_piece *piece, int count, size_t first,
+                      const tw_addition *to)
 {
-    size_t n = piece->count;
-    for (size_t first = 0; first < n; first += quantised->ops->block) {
-        size_t here = tw_smaller(n - first, quantised->ops->block);
-        memset(sum + first, 0, here * sizeof *sum);
-        for (int i = 0; i < count; i++)
-            quantised->ops->add(&quantised->scheme, quantised->delivered[i], n, first, here, sum + first);
+    _Alignas(64) float block[TW_QUANTISED_BLOCK];
+    for (int i = 0; i < count; i++) {
+        tw_addition step = {block, i ? block : zeros, to->n, 0};
+        if (i == count - 1) step = (tw_addition){to->dst, step.sum, to->n, to->past};
+        quantised->ops->add(&quantised->scheme, quantised->delivered[i], piece->count, first, &step);
     }
+}
+
+/* `past` for sums that nobody here reads again. */
+static void add_delivered(tw_quantised *quantised, const tw_piece *piece, int count, float *sum, int past)
+{
+    size_t n = piece->count, block = quantised->ops->block;
+    int is_past = past && quantised->gather.count >= PAST_CACHE;
+    for (size_t first = 0; first < n; first += block)
+        add_block(quantised, piece, count, first,
+                  &(tw_addition){sum + first, NULL, tw_smaller(n - first, block), is_past});
+    if (is_past) tw_kernels_best()->drain();
     if (quantised->ops->fill && count == quantised->scheme.size) quantised->ops->fill(quantised, piece, sum);
 }
 
@@ -185,7 +204,7 @@ static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *re
     tw_quantised *quantised = context;
     tw_piece whole = whole_of(&quantised->scheme, tensor);
     TW_TRY(get_sections(quantised, &whole, readers, 0, count, most_sum));
-    add_delivered(quantised, &whole, count, sum);
+    add_delivered(quantised, &whole, count, sum, 1);
     return TW_OK;
 }
 
@@ -207,9 +226,9 @@ static size_t piece_bound(const void *context, const tw_piece *piece)
 static tw_status add_piece(void *context, const tw_piece *piece, tw_packet_reader *readers, int rank, int count)
 {
     tw_quantised *quantised = context;
-    double most = count < quantised->scheme.size ? most_sum : TW_LARGEST_KEPT;
-    TW_TRY(get_sections(quantised, piece, readers, rank, count, most));
-    add_delivered(quantised, piece, count, quantised->scheme.gradients[piece->tensor] + piece->first);
+    int is_last = count < quantised->scheme.size;
+    TW_TRY(get_sections(quantised, piece, readers, rank, count, is_last ? most_sum : TW_LARGEST_KEPT));
+    add_delivered(quantised, piece, count, quantised->scheme.gradients[piece->tensor] + piece->first, is_last);
     return TW_OK;
 }
 
@@ -308,8 +327,7 @@ void tw_quantised_destroy(tw_scheme *scheme)
 static void quantised_decode(const tw_quantised *quantised, const tw_quantised_part *part, const unsigned char *section,
                              size_t first, size_t count, float *dst)
 {
-    memset(dst, 0, count * sizeof *dst);
-    quantised->ops->add(&quantised->scheme, section, part->n, first, count, dst);
+    quantised->ops->add(&quantised->scheme, section, part->n, first, &(tw_addition){dst, zeros, count, 0});
 }
 
 static tw_noise make_noise(const tw_quantised *quantised, const tw_quantised_part *part)
@@ -317,6 +335,11 @@ static tw_noise make_noise(const tw_quantised *quantised, const tw_quantised_par
     uint32_t words[4];
     tw_random((uint64_t)quantised->seed, part->stream, quantised->scheme.step, words);
     return (tw_noise){{words[0], words[1]}, 0};
+}
+
+void tw_quantised_look(tw_quantised *quantised, const tw_quantised_part *part, size_t first, size_t count)
+{
+    if (part->unseen) tw_sound_silence(&quantised->scheme, part->unseen, part->n, first, first + count);
 }
 
 /* Adds the values to the residual, and encodes that. */
@@ -344,6 +367,7 @@ void tw_quantised_encode_blocks(tw_quantised *quantised, const tw_quantised_part
                                     first,
                                     tw_smaller(part->n - first, quantised->ops->block),
                                     noise};
+        tw_quantised_look(quantised, part, first, block.count);
         if (part->residual)
             encode_with_feedback(quantised, part, section, &block);
         else
@@ -405,7 +429,7 @@ void tw_quantised_revert(tw_scheme *scheme)
 {
     tw_quantised *quantised = (tw_quantised *)scheme;
     tw_quantised_revert_sums(quantised);
-    if (scheme->finite && quantised->residual) tw_quantised_each_share(quantised, quantised_put_back);
+    if (scheme->taken && quantised->residual) tw_quantised_each_share(quantised, quantised_put_back);
 }
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */

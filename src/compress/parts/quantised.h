@@ -18,6 +18,7 @@ typedef struct tw_quantised_part {
     size_t tensor, n;
     size_t index;        /* among all parts of a step: below tw_quantised_parts */
     const float *values; /* times scale, and with feedback added to the residual, is what is to be encoded */
+    float *unseen;       /* the same, of a gradient that nobody has looked at; else NULL */
     float scale;
     float *residual;
     uint64_t stream; /* of the noise, and the number that its first element has in it */
@@ -46,9 +47,8 @@ typedef struct tw_quantised_ops {
     /* What is wrong with a section of n elements that somebody sent, or NULL; *largest, which must be finite, is at
      * least the magnitude of any element in it. */
     const char *(*check)(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest);
-    /* sum += elements first .. first + count - 1 of a section of n; first is a multiple of the block. */
-    void (*add)(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
-                float *sum);
+    /* Adds elements first .. first + to->n - 1 of a section of n, at most a block; first is a multiple of it. */
+    void (*add)(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, const tw_addition *to);
     /* (optional) Adds to the sum of all ranks' sections of a piece, which are in `delivered`, what a rank leaves out
      * that has no gradient for it. Such a scheme takes no wide road, on which nobody sees sections. */
     void (*fill)(const tw_quantised *quantised, const tw_piece *piece, float *sum);
@@ -90,6 +90,10 @@ tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops, in
  * then goes what the section says. The key of the noise is made of the seed, the rank, the tensor, the step and whether
  * it is a share or a sum. */
 void tw_quantised_encode_blocks(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section);
+
+/* What a scheme's only pass does with each block of a part, before anything else: elements first .. first + count - 1,
+ * `first` a multiple of TW_GROUP. What is not sound in them becomes zero (sound.h). */
+void tw_quantised_look(tw_quantised *quantised, const tw_quantised_part *part, size_t first, size_t count);
 
 /* The number of parts; and of those that this rank encodes, each of its shares, each of the sums. */
 size_t tw_quantised_parts(const tw_quantised *quantised);

@@ -3,6 +3,7 @@
 #include "delivered.h"
 #include "error.h"
 #include "memory.h"
+#include "sound.h"
 
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
@@ -119,14 +120,24 @@ static tw_status scatter_write_packet(tw_scatter *scatter, int at, int owner, in
     return TW_OK;
 }
 
-tw_status tw_scatter_start(tw_scatter *scatter, tw_round *round)
+static tw_status write_packets(tw_scatter *scatter, int nonfinite)
 {
     tw_scheme *scheme = scatter->scheme;
     for (int rank = 0; rank < scheme->size; rank++) {
-        TW_TRY(scatter_write_packet(scatter, rank, rank, !scheme->finite, scatter->ops->write, &scatter->sizes[rank]));
+        TW_TRY(scatter_write_packet(scatter, rank, rank, nonfinite, scatter->ops->write, &scatter->sizes[rank]));
         scatter->outgoing[rank] = scatter->packets + scatter->offset[rank];
         scheme->account.packet_bytes += scatter->sizes[rank];
     }
+    return TW_OK;
+}
+
+/* Whoever finds out while writing that the gradient is not sound begins anew. */
+tw_status tw_scatter_start(tw_scatter *scatter, tw_round *round)
+{
+    tw_scheme *scheme = scatter->scheme;
+    TW_TRY(write_packets(scatter, !scheme->finite));
+    tw_sound_together(scheme);
+    if (!scheme->finite) TW_TRY(write_packets(scatter, 1));
     round->kind = TW_ROUND_ALLTOALL;
     round->packets = scatter->outgoing;
     round->sizes = scatter->sizes;

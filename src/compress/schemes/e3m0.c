@@ -74,14 +74,14 @@ static const char *e3m0_check(const tw_scheme *scheme, const unsigned char *sect
     return n % 2 && section[e3m0_head(n) + n / 2] >> 4 ? "its last byte has padding that is not zero" : NULL;
 }
 
-static void e3m0_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
-                     float *sum)
+static void e3m0_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first,
+                     const tw_addition *to)
 {
     const unsigned char *codes = section + e3m0_head(n) + first / 2;
     float levels[2 * MINUS], scale = tw_quantised_get_float(section + first / BLOCK * SCALE_BYTES);
     (void)scheme;
     for (unsigned code = 0; code < 2 * MINUS; code++) levels[code] = level_of(code, scale);
-    for (size_t i = 0; i < count; i++) sum[i] += levels[codes[i / 2] >> (i % 2 * 4) & (2 * MINUS - 1)];
+    for (size_t i = 0; i < to->n; i++) to->dst[i] = to->sum[i] + levels[codes[i / 2] >> (i % 2 * 4) & (2 * MINUS - 1)];
 }
 
 static const tw_quantised_ops sections = {
@@ -102,6 +102,7 @@ static tw_status e3m0_create(tw_scheme *scheme)
 const tw_scheme_ops tw_scheme_e3m0 = {
     .name = "e3m0",
     .summary = "four-bit floats without a mantissa: a sign and a power of two, a scale shared by 256 of them",
+    .one_pass = 1,
     .floor_bytes = 5, /* the gradient, and half a byte */
     .struct_size = sizeof(e3m0),
     .options = options,

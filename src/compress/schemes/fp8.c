@@ -55,11 +55,11 @@ static const char *fp8_check(const tw_scheme *scheme, const unsigned char *secti
     return nan ? "an element is NaN" : NULL;
 }
 
-static void fp8_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
-                    float *sum)
+static void fp8_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first,
+                    const tw_addition *to)
 {
     (void)scheme;
-    tw_kernels_best()->quantise->add_e4m3(sum, section + tw_bytewise_head(n) + first, count,
+    tw_kernels_best()->quantise->add_e4m3(to, section + tw_bytewise_head(n) + first,
                                           tw_power_of_two(section[first / BLOCK]));
 }
 
@@ -81,6 +81,7 @@ static tw_status fp8_create(tw_scheme *scheme)
 const tw_scheme_ops tw_scheme_fp8 = {
     .name = "fp8",
     .summary = "eight-bit floats: each element in E4M3, a power of two shared by 1,024 of them, with error feedback",
+    .one_pass = 1,
     .floor_bytes = 13, /* gradient, residual read and written, and one byte */
     .struct_size = sizeof(fp8),
     .options = options,

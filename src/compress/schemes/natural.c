@@ -53,11 +53,11 @@ static const char *natural_check(const tw_scheme *scheme, const unsigned char *s
     return NULL;
 }
 
-static void natural_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
-                        float *sum)
+static void natural_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first,
+                        const tw_addition *to)
 {
     (void)scheme;
-    tw_kernels_best()->quantise->add_powers(sum, section + tw_bytewise_head(n) + first, count,
+    tw_kernels_best()->quantise->add_powers(to, section + tw_bytewise_head(n) + first,
                                             tw_power_of_two(section[first / BLOCK]));
 }
 
@@ -79,6 +79,7 @@ static tw_status natural_create(tw_scheme *scheme)
 const tw_scheme_ops tw_scheme_natural = {
     .name = "natural",
     .summary = "natural compression: each element at random to a power of two beside it, right on average",
+    .one_pass = 1,
     .floor_bytes = 5, /* the gradient, and one byte */
     .struct_size = sizeof(natural),
     .options = options,

@@ -9,9 +9,11 @@
 #include "quantised.h"
 
 #include "error.h"
+#include "smaller.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 typedef struct qsgd {
     tw_quantised quantised;
@@ -19,7 +21,7 @@ typedef struct qsgd {
     int bucket, norm, feedback;
 } qsgd;
 
-enum { NORM_MAX, NORM_L2, LEAST_BUCKET = 128 };
+enum { NORM_MAX, NORM_L2, MOST_BUCKETS = TW_QUANTISED_BLOCK / TW_LEAST_BUCKET /* of a block */ };
 
 #define LEAST_STEP 0x1p-100
 #define MOST_STEP 0x1p119 /* with a code of 8 bits, still a number */
@@ -37,7 +39,7 @@ static const tw_option options[] = {
 
 static size_t bucket_of(const tw_scheme *scheme)
 {
-    return (size_t)LEAST_BUCKET << ((const qsgd *)scheme)->bucket;
+    return (size_t)TW_LEAST_BUCKET << ((const qsgd *)scheme)->bucket;
 }
 
 /* s: levels go from -s to s. */
@@ -57,11 +59,6 @@ static size_t qsgd_section_bytes(const tw_scheme *scheme, size_t n)
     return head_bytes(scheme, n) + (n * (size_t)((const qsgd *)scheme)->bits + 7) / 8;
 }
 
-static size_t qsgd_part_of(size_t first, size_t bucket, size_t count)
-{
-    return count - first < bucket ? count - first : bucket;
-}
-
 /* No less than LEAST_STEP, so that its inverse is a number; rounding at random is right even then. Enlarged by the
  * little that keeps n values * scale, divided by it and rounded, within the levels. */
 static float find_step(const qsgd *self, const float *values, size_t n, float scale)
@@ -74,23 +71,26 @@ static float find_step(const qsgd *self, const float *values, size_t n, float sc
     return (float)fmin(fmax(step, LEAST_STEP), MOST_STEP);
 }
 
-/* The steps come first, all of them: dividing takes long, and so nothing waits for it. */
+/* Where in a section of n the codes from `first` on begin. */
+static size_t codes_at(const tw_scheme *scheme, size_t n, size_t first)
+{
+    return head_bytes(scheme, n) + first / 8 * (size_t)((const qsgd *)scheme)->bits;
+}
+
 static void qsgd_encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
     const qsgd *self = (const qsgd *)scheme;
-    const tw_quantise_rows *rows = tw_kernels_best()->quantise;
-    size_t bucket = bucket_of(scheme), bits = (size_t)self->bits;
-    float step[TW_QUANTISED_BLOCK / LEAST_BUCKET];
-    _Alignas(64) uint32_t code[TW_QUANTISED_BLOCK];
-    tw_noise noise = block->noise;
-    for (size_t at = 0, b = 0; at < block->count; at += bucket, b++)
-        step[b] = find_step(self, block->values + at, qsgd_part_of(at, bucket, block->count), block->scale);
-    for (size_t at = 0, b = 0; at < block->count; at += bucket, b++, noise.first += (uint32_t)bucket) {
-        tw_quantised_put_float(section + (block->first + at) / bucket * sizeof *step, step[b]);
-        rows->dither(code + at, block->values + at, qsgd_part_of(at, bucket, block->count), block->scale,
-                     step[b] > 0 ? 1 / step[b] : 0, levels_of(scheme), noise);
+    float inverse[MOST_BUCKETS];
+    tw_levels levels = {(unsigned)self->bits, bucket_of(scheme), inverse};
+    unsigned char *steps = section + block->first / levels.bucket * sizeof(float);
+    for (size_t at = 0, b = 0; at < block->count; at += levels.bucket, b++) {
+        size_t n = tw_smaller(levels.bucket, block->count - at);
+        float step = find_step(self, block->values + at, n, block->scale);
+        tw_quantised_put_float(steps + b * sizeof step, step);
+        inverse[b] = step > 0 ? 1 / step : 0;
     }
-    rows->pack(section + head_bytes(scheme, block->n) + block->first / 8 * bits, code, block->count, (unsigned)bits);
+    tw_kernels_best()->quantise->send_levels(section + codes_at(scheme, block->n, block->first), block->values,
+                                             block->count, block->scale, &levels, block->noise);
 }
 
 static const char *qsgd_check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
@@ -105,17 +105,14 @@ static const char *qsgd_check(const tw_scheme *scheme, const unsigned char *sect
     return NULL;
 }
 
-static void qsgd_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
-                     float *sum)
+static void qsgd_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first,
+                     const tw_addition *to)
 {
-    const tw_quantise_rows *rows = tw_kernels_best()->quantise;
-    size_t bucket = bucket_of(scheme), bits = (size_t)((const qsgd *)scheme)->bits;
-    _Alignas(64) uint32_t code[TW_QUANTISED_BLOCK];
-    rows->unpack(code, section + head_bytes(scheme, n) + first / 8 * bits, count, (unsigned)bits);
-    for (size_t at = 0; at < count; at += bucket) {
-        float step = tw_quantised_get_float(section + (first + at) / bucket * sizeof step);
-        rows->add_levels(sum + at, code + at, qsgd_part_of(at, bucket, count), levels_of(scheme), step);
-    }
+    float step[MOST_BUCKETS];
+    tw_levels levels = {(unsigned)((const qsgd *)scheme)->bits, bucket_of(scheme), step};
+    size_t buckets = (to->n + levels.bucket - 1) / levels.bucket;
+    memcpy(step, section + first / levels.bucket * sizeof *step, buckets * sizeof *step);
+    tw_kernels_best()->quantise->add_levels(to, section + codes_at(scheme, n, first), &levels);
 }
 
 static const tw_quantised_ops sections = {
@@ -150,6 +147,7 @@ static tw_status qsgd_create(tw_scheme *scheme)
 const tw_scheme_ops tw_scheme_qsgd = {
     .name = "qsgd",
     .summary = "QSGD: each element at random to one of a few levels, right on average",
+    .one_pass = 1,
     .floor_bytes = 5, /* the gradient, and half a byte */
     .struct_size = sizeof(qsgd),
     .options = options,

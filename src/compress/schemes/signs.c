@@ -31,6 +31,7 @@
 
 #include "error.h"
 #include "memory.h"
+#include "smaller.h"
 
 #include <float.h>
 #include <math.h>
@@ -101,9 +102,14 @@ static void signs_encode(tw_quantised *quantised, const tw_quantised_part *part,
     const tw_scheme *scheme = &quantised->scheme;
     signs *self = (signs *)quantised;
     float *sent = self->sent[part->index];
+    unsigned char *bits = section + signs_head_bytes(scheme);
     tw_sign_sums sums = {0};
-    tw_kernels_best()->quantise->send_signs(part->residual, part->values, part->n, part->scale, sent,
-                                            section + signs_head_bytes(scheme), &sums);
+    for (size_t first = 0, count; first < part->n; first += count) {
+        count = tw_smaller(part->n - first, TW_QUANTISED_BLOCK);
+        tw_quantised_look(quantised, part, first, count);
+        tw_kernels_best()->quantise->send_signs(part->residual + first, part->values + first, count, part->scale, sent,
+                                                bits + first / 8, &sums);
+    }
     write_means(self, part, &sums, section);
     read_means(scheme, section, sent);
 }
@@ -126,13 +132,13 @@ static const char *signs_check(const tw_scheme *scheme, const unsigned char *sec
     return sound ? NULL : "a mean is not finite or of the wrong sign";
 }
 
-static void signs_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
-                      float *sum)
+static void signs_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first,
+                      const tw_addition *to)
 {
     float mean[2];
     (void)n;
     read_means(scheme, section, mean);
-    tw_kernels_best()->quantise->add_signs(sum, section + signs_head_bytes(scheme) + first / 8, count, mean);
+    tw_kernels_best()->quantise->add_signs(to, section + signs_head_bytes(scheme) + first / 8, mean);
 }
 
 #define SECTIONS                                                                                                       \
@@ -166,7 +172,7 @@ static void signs_revert(tw_scheme *scheme)
 {
     tw_quantised *quantised = (tw_quantised *)scheme;
     if (tw_quantised_revert_sums(quantised)) tw_quantised_each_sum(quantised, forget_sent);
-    if (scheme->finite) tw_quantised_each_share(quantised, forget_sent);
+    if (scheme->taken) tw_quantised_each_share(quantised, forget_sent);
 }
 
 static void signs_settle(tw_scheme *scheme)
@@ -419,7 +425,7 @@ static void onebit_adam_destroy(tw_scheme *scheme)
 }
 
 #define SIGNS                                                                                                          \
-    .floor_bytes = 12, .struct_size = sizeof(signs), .options = options,                                               \
+    .one_pass = 1, .floor_bytes = 12, .struct_size = sizeof(signs), .options = options,                                \
     .option_count = sizeof options / sizeof *options, .next = tw_quantised_next, .revert = signs_revert,               \
     .settle = signs_settle, .walk = tw_quantised_walk, .plan = tw_quantised_plan, .destroy = signs_destroy
 

@@ -10,6 +10,7 @@
 #include "quantised.h"
 
 #include "error.h"
+#include "smaller.h"
 
 #include <float.h>
 #include <math.h>
@@ -38,17 +39,19 @@ static size_t terngrad_section_bytes(const tw_scheme *scheme, size_t n)
 }
 
 /* The s of n elements, before they are scaled. */
-static double find_limit(const terngrad *self, const float *gradient, size_t n)
+static double find_limit(tw_quantised *quantised, const tw_quantised_part *part)
 {
+    const terngrad *self = (const terngrad *)quantised;
     const tw_kernels *kernels = tw_kernels_best();
     double squares = 0;
     float peak = 0;
-    for (size_t first = 0; first < n; first += BLOCK) {
-        size_t count = n - first < BLOCK ? n - first : BLOCK;
-        squares += kernels->sum_squares(gradient + first, count);
-        peak = fmaxf(peak, kernels->quantise->peak(gradient + first, count));
+    for (size_t first = 0, count; first < part->n; first += count) {
+        count = tw_smaller(part->n - first, BLOCK);
+        tw_quantised_look(quantised, part, first, count);
+        squares += kernels->sum_squares(part->values + first, count);
+        peak = fmaxf(peak, kernels->quantise->peak(part->values + first, count));
     }
-    double cut = self->clip * sqrt(squares / (double)n);
+    double cut = self->clip * sqrt(squares / (double)part->n);
     return cut > 0 && cut < peak ? cut : peak;
 }
 
@@ -56,19 +59,19 @@ static void terngrad_encode_block(const tw_scheme *scheme, const tw_quantised_bl
 {
     const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     float limit = tw_quantised_get_float(section);
-    _Alignas(64) uint32_t code[BLOCK];
     (void)scheme;
-    rows->ternarise(code, block->values, block->count, block->scale, limit > 0 ? 1 / limit : 0, block->noise);
-    rows->pack_trits(section + sizeof limit + block->first / 5, code, block->count);
+    rows->send_trits(section + sizeof limit + block->first / 5, block->values, block->count, block->scale,
+                     limit > 0 ? 1 / limit : 0, block->noise);
 }
 
 /* s is no less than LEAST_LIMIT, so that its inverse is a number; rounding at random is right even then. */
 static void terngrad_encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
 {
-    const terngrad *self = (const terngrad *)quantised;
-    double limit = part->scale * find_limit(self, part->values, part->n);
+    double limit = part->scale * find_limit(quantised, part);
     tw_quantised_put_float(section, limit > 0 ? (float)fmax(limit, LEAST_LIMIT) : 0);
-    tw_quantised_encode_blocks(quantised, part, section);
+    tw_quantised_part seen = *part;
+    seen.unseen = NULL;
+    tw_quantised_encode_blocks(quantised, &seen, section);
 }
 
 static const char *terngrad_check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
@@ -81,15 +84,12 @@ static const char *terngrad_check(const tw_scheme *scheme, const unsigned char *
     return wrong ? "a byte is not five trits" : NULL;
 }
 
-static void terngrad_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first, size_t count,
-                         float *sum)
+static void terngrad_add(const tw_scheme *scheme, const unsigned char *section, size_t n, size_t first,
+                         const tw_addition *to)
 {
-    const tw_quantise_rows *rows = tw_kernels_best()->quantise;
-    _Alignas(64) uint32_t code[BLOCK];
     (void)scheme;
     (void)n;
-    rows->unpack_trits(code, section + sizeof(float) + first / 5, count);
-    rows->add_levels(sum, code, count, 1, tw_quantised_get_float(section));
+    tw_kernels_best()->quantise->add_trits(to, section + sizeof(float) + first / 5, tw_quantised_get_float(section));
 }
 
 static const tw_quantised_ops sections = {
@@ -109,6 +109,7 @@ static tw_status terngrad_create(tw_scheme *scheme)
 const tw_scheme_ops tw_scheme_terngrad = {
     .name = "terngrad",
     .summary = "TernGrad: each element at random to -s, 0 or s, right on average",
+    .one_pass = 1,
     .floor_bytes = 8, /* the gradient twice */
     .struct_size = sizeof(terngrad),
     .options = options,
