@@ -1,10 +1,10 @@
 /* rows_lowrank.h - the rows of lowrank.h for a vector level; see rows.h, which includes it.
  *
- * The vectors x_k are taken four at a time, so that what they meet (dst, y) is read once for four of them; the
- * functions marked inline are called with a constant `count` and have no loop over it left. */
+ * Vectors are taken FEW at a time, so that what they meet is read once for FEW of them; the functions marked inline are
+ * called with constants, and have no loop over these left. */
 
-/* Sixteen partial sums need no vector wider than sixteen. */
-enum { FEW = 4, SUM_LANES = WIDTH < 16 ? WIDTH : 16, SUM_PARTS = 16 / SUM_LANES };
+/* Sixteen partial sums need no vector wider than sixteen. WIDE vectors of FEW rows fit into the registers of a level. */
+enum { FEW = 4, WIDE = WIDTH < 16 ? 2 : 4, SUM_LANES = WIDTH < 16 ? WIDTH : 16, SUM_PARTS = 16 / SUM_LANES };
 
 typedef float lane_vector __attribute__((vector_size(SUM_LANES * 4)));
 
@@ -15,23 +15,41 @@ TW_INLINE lane_vector load_lanes(const float *src)
     return x;
 }
 
-TW_INLINE void add_few(float *dst, const float *x, size_t stride, size_t count, const float *c, size_t n)
+/* Of `rows` rows from `row` on, the elements from i on that `wide` vectors hold. */
+TW_INLINE void combine_vectors(const tw_combinations *sums, size_t row, size_t rows, size_t i, size_t wide)
 {
-    for (size_t i = 0; i < n; i += WIDTH) {
-        vector sum = load(dst + i);
-        for (size_t k = 0; k < count; k++) sum += c[k] * load(x + k * stride + i);
-        store(dst + i, sum);
+    vector sum[FEW][WIDE], x[WIDE];
+    float *dst = sums->dst + row * sums->dst_stride + i;
+    const float *c = sums->c + row * sums->c_row;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t w = 0; w < wide; w++)
+            sum[r][w] = sums->from_zero ? (vector){0} : load(dst + r * sums->dst_stride + w * WIDTH);
+    for (size_t k = 0; k < sums->count; k++) {
+        for (size_t w = 0; w < wide; w++) x[w] = load(sums->x + k * sums->stride + i + w * WIDTH);
+        for (size_t r = 0; r < rows; r++)
+            for (size_t w = 0; w < wide; w++) sum[r][w] += c[r * sums->c_row + k * sums->c_step] * x[w];
     }
+    for (size_t r = 0; r < rows; r++)
+        for (size_t w = 0; w < wide; w++) store(dst + r * sums->dst_stride + w * WIDTH, sum[r][w]);
 }
 
-static void add_combination(float *dst, const float *x, size_t stride, size_t count, const float *c, size_t n)
+TW_INLINE void combine_rows(const tw_combinations *sums, size_t row, size_t rows)
 {
-    size_t whole = n / WIDTH * WIDTH, k = 0;
-    for (; k + FEW <= count; k += FEW) add_few(dst, x + k * stride, stride, FEW, c + k, whole);
-    if (count - k == 3) add_few(dst, x + k * stride, stride, 3, c + k, whole);
-    if (count - k == 2) add_few(dst, x + k * stride, stride, 2, c + k, whole);
-    if (count - k == 1) add_few(dst, x + k * stride, stride, 1, c + k, whole);
-    tw_lowrank_scalar.add_combination(dst + whole, x + whole, stride, count, c, n - whole);
+    size_t i = 0;
+    for (; i + WIDE * WIDTH <= sums->n; i += WIDE * WIDTH) combine_vectors(sums, row, rows, i, WIDE);
+    for (; i + WIDTH <= sums->n; i += WIDTH) combine_vectors(sums, row, rows, i, 1);
+}
+
+static void add_combinations(const tw_combinations *sums)
+{
+    size_t row = 0, whole = sums->n / WIDTH * WIDTH;
+    tw_combinations rest = *sums;
+    for (; row + FEW <= sums->rows; row += FEW) combine_rows(sums, row, FEW);
+    for (; row < sums->rows; row++) combine_rows(sums, row, 1);
+    rest.dst += whole;
+    rest.x += whole;
+    rest.n -= whole;
+    tw_lowrank_scalar.add_combinations(&rest);
 }
 
 TW_INLINE void multiply_few(float *products, const float *y, const float *x, size_t stride, size_t count, size_t n)
@@ -58,6 +76,6 @@ static void inner_products(float *products, const float *y, const float *x, size
 }
 
 static const tw_lowrank_rows lowrank_rows = {
-    .add_combination = add_combination,
+    .add_combinations = add_combinations,
     .inner_products = inner_products,
 };

@@ -21,6 +21,7 @@
 #include "matrix.h"
 #include "memory.h"
 #include "orthonormal.h"
+#include "smaller.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -188,12 +189,17 @@ static float *values_of(const powersgd *self, size_t tensor)
     return self->feedback ? self->residual[tensor] : self->scheme.gradients[tensor];
 }
 
-/* Takes this rank's share of what was sent out of a row of the residual, if that is still to be done. */
-static void settle_row(const powersgd *self, size_t tensor, size_t row)
+static size_t rows_from(const tw_matrix *m, size_t row)
+{
+    return tw_smaller(TW_MATRIX_ROWS, m->rows - row);
+}
+
+/* Takes this rank's share of what was sent out of a few rows of the residual, if that is still to be done. */
+static void settle_rows(const powersgd *self, size_t tensor, size_t row)
 {
     const tw_matrix *m = &self->matrices[tensor];
     if (!self->pending || !self->feedback || self->kept[tensor] == 0) return;
-    tw_matrix_add_product_row(m, row, -self->kept[tensor], self->residual[tensor] + row * m->columns);
+    tw_matrix_add_product(m, row, rows_from(m, row), -self->kept[tensor], self->residual[tensor] + row * m->columns);
 }
 
 /* Does what the next step would have done first. */
@@ -204,7 +210,7 @@ static void powersgd_settle(tw_scheme *scheme)
         const tw_matrix *m = &self->matrices[i];
         if (!m->rank) continue;
         choose_start(self, i);
-        for (size_t row = 0; row < m->rows; row++) settle_row(self, i, row);
+        for (size_t row = 0; row < m->rows; row += TW_MATRIX_ROWS) settle_rows(self, i, row);
     }
     self->pending = 0;
 }
@@ -225,23 +231,32 @@ static float count_present(const powersgd *self, size_t tensor)
     return present;
 }
 
-/* M = e + g, and this rank's part of P. Row by row, since a row stays in the cache; P's own row is read before it is
- * written. Of a tensor that is absent, e stays behind, and so does the row. */
-static void update_and_multiply(powersgd *self, size_t tensor)
+/* Adds n elements of the gradient to those of M. */
+static void take_in(const powersgd *self, float *values, const float *gradient, size_t n)
 {
     const tw_kernels *kernels = tw_kernels_best();
+    const float *scale = &self->scheme.scale;
+    tw_combinations sum = {.dst = values, .rows = 1, .x = gradient, .count = 1, .c = scale, .n = n};
+    if (self->feedback)
+        kernels->lowrank->add_combinations(&sum);
+    else
+        kernels->scale(values, *scale, n);
+}
+
+/* M = e + g, and this rank's part of P. A few rows at a time, since they stay in the cache; P's own rows are read before
+ * they are written. Of a tensor that is absent, e stays behind, and so do the rows. */
+static void update_and_multiply(powersgd *self, size_t tensor)
+{
     tw_matrix *m = &self->matrices[tensor];
-    float *values = values_of(self, tensor), *gradient = self->scheme.gradients[tensor], scale = self->scheme.scale;
+    float *values = values_of(self, tensor), *gradient = self->scheme.gradients[tensor];
     int absent = self->scheme.absent[tensor];
     choose_start(self, tensor);
-    for (size_t row = 0; row < m->rows; row++, values += m->columns, gradient += m->columns) {
-        settle_row(self, tensor, row);
+    for (size_t row = 0; row < m->rows; row += TW_MATRIX_ROWS) {
+        size_t rows = rows_from(m, row), first = row * m->columns;
+        settle_rows(self, tensor, row);
         if (absent) continue;
-        if (self->feedback)
-            kernels->lowrank->add_combination(values, gradient, 0, 1, &scale, m->columns);
-        else
-            kernels->scale(values, scale, m->columns);
-        tw_matrix_multiply_row(m, row, values);
+        take_in(self, values + first, gradient + first, rows * m->columns);
+        for (size_t r = row; r < row + rows; r++) tw_matrix_multiply_row(m, r, values + r * m->columns);
     }
     if (absent) memset(m->p, 0, m->rank * m->rows * sizeof *m->p);
     count_in(self, tensor);
