@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of vectors of n floats: `rows` at dst, each dst_stride behind the one before, and `count` at x, each `stride`. That of
- * row r and of x_k has the coefficient c[r * c_row + k * c_step]. */
+/* Of vectors of n floats: `rows` at dst, each dst_stride behind the one before, and `count` at x, each `stride` behind
+ * it. x_k in row r has the coefficient c[r * c_row + k * c_step]. */
 typedef struct tw_combinations {
     float *dst;
     size_t dst_stride, rows;
@@ -16,11 +16,15 @@ typedef struct tw_combinations {
     const float *c;
     size_t c_row, c_step;
     size_t n;
-    int from_zero; /* rows begin as zeros, and not as what they hold */
+    const float *added; /* unless NULL, a vector for each row, as they lie at dst, that is added last, times factor */
+    float factor;
+    int from_zero;  /* rows begin as zeros, and not as what they hold */
+    int x_is_large; /* for speed alone: x is part of the large matrix, of which more will come behind it */
+    int past_cache; /* for speed alone: dst is larger than a cache, and is written past it where the level can */
 } tw_combinations;
 
 typedef struct tw_lowrank_rows {
-    /* Each row += c_0*x_0 + c_1*x_1 + ..., added one by one in that order. */
+    /* Each row += c_0*x_0 + c_1*x_1 + ... + factor*added, one by one in that order. */
     void (*add_combinations)(const tw_combinations *sums);
     /* products[k] = the inner product of y and x_k, of `count` vectors that are `stride` apart: sixteen partial sums
      * over i mod 16, then folded by halves (8, 4, 2, 1). */

@@ -11,6 +11,8 @@ static void add_combinations(const tw_combinations *sums)
         for (size_t k = 0; k < sums->count; k++)
             for (size_t i = 0; i < sums->n; i++)
                 dst[i] += sums->c[r * sums->c_row + k * sums->c_step] * sums->x[k * sums->stride + i];
+        for (size_t i = 0; sums->added && i < sums->n; i++)
+            dst[i] += sums->factor * sums->added[r * sums->dst_stride + i];
     }
 }
 

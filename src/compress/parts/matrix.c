@@ -52,7 +52,8 @@ void tw_matrix_multiply_transposed(tw_matrix *matrix, const float *values)
                                     .c_row = rows,
                                     .c_step = 1,
                                     .n = tw_smaller(COLUMNS, columns - column),
-                                    .from_zero = row == 0};
+                                    .from_zero = row == 0,
+                                    .x_is_large = 1};
             tw_kernels_best()->lowrank->add_combinations(&sums);
         }
 }
@@ -72,19 +73,25 @@ static tw_combinations product_of(const tw_matrix *matrix, float *dst, size_t ro
                              .n = matrix->columns};
 }
 
-void tw_matrix_add_product(const tw_matrix *matrix, size_t row, size_t rows, float factor, float *dst)
+void tw_matrix_update_rows(const tw_matrix *matrix, size_t row, size_t rows, float *dst, float product,
+                           const float *added, float factor)
 {
     float coefficients[TW_MATRIX_MAX_RANK * TW_MATRIX_ROWS];
     tw_combinations sums = product_of(matrix, dst, rows, coefficients, TW_MATRIX_ROWS);
-    for (size_t k = 0; k < matrix->rank; k++)
+    if (product == 0) sums.count = 0;
+    sums.added = added;
+    sums.factor = factor;
+    for (size_t k = 0; k < sums.count; k++)
         for (size_t r = 0; r < rows; r++)
-            coefficients[k * TW_MATRIX_ROWS + r] = factor * matrix->p[k * matrix->rows + row + r];
+            coefficients[k * TW_MATRIX_ROWS + r] = product * matrix->p[k * matrix->rows + row + r];
     tw_kernels_best()->lowrank->add_combinations(&sums);
 }
 
 void tw_matrix_product(const tw_matrix *matrix, float *dst)
 {
+    enum { PAST_CACHE = 1 << 18 }; /* elements: what a cache would hold is written into it */
     tw_combinations sums = product_of(matrix, dst, matrix->rows, matrix->p, matrix->rows);
     sums.from_zero = 1;
+    sums.past_cache = matrix->rows * matrix->columns >= PAST_CACHE;
     tw_kernels_best()->lowrank->add_combinations(&sums);
 }
