@@ -7,7 +7,8 @@
 
 #include <math.h>
 
-enum { AHEAD = 512 /* elements between a vector's fetch and its use */ };
+/* Elements between a vector's fetch and its use: more than a scheme looks at before it has them taken in. */
+enum { AHEAD = 1536 };
 
 TW_INLINE vector magnitude_of(vector x)
 {
@@ -179,23 +180,60 @@ TW_INLINE float float_before(float x)
     return tw_bits_float(tw_float_bits(x) - 1);
 }
 
-static size_t accumulate_rising(float *v, const float *g, size_t n, float a, size_t chunk, uint32_t first,
-                                uint32_t *index, float *value, double *largest)
+/* A chunk of a vector to a block: all of it is in registers from its update to its list. As many vectors as a block
+ * has, whatever the chunk, so that no branch depends on its length: those that would end behind it overlap. */
+TW_INLINE size_t rising_of_short(float *v, float *g, size_t n, float a, uint32_t first, uint32_t *index, float *value,
+                                 double *largest)
+{
+    enum { VECTORS = BLOCK / WIDTH };
+    vector now[VECTORS], rise[VECTORS], top = {0};
+    size_t at[VECTORS];
+    uint64_t hits = 0;
+    for (size_t k = 0; k < VECTORS; k++) {
+        at[k] = k * WIDTH < n - WIDTH ? k * WIDTH : n - WIDTH;
+        vector step = a * load(g + at[k]);
+        now[k] = load(v + at[k]) + step;
+        rise[k] = now[k] + step;
+        top = larger(magnitude_of(now[k]), top);
+    }
+    for (size_t k = 0; k < VECTORS; k++) {
+        fetch_ahead(v + at[k], g + at[k]);
+        store(v + at[k], now[k]);
+        store(g + at[k], (vector){0});
+    }
+    float most = largest_lane(top);
+    if (!(most > 0)) return 0;
+    *largest += (double)most;
+    for (size_t k = 0; k < VECTORS; k++) hits |= (above(rise[k], float_before(most)) & above(now[k], 0)) << at[k];
+    return append_few(hits, v, first, index, value);
+}
+
+static size_t rising_of_long(float *v, float *g, size_t n, size_t room, float a, uint32_t first, uint32_t *index,
+                             float *value, double *largest)
 {
     vector high[TW_RISING_MOST / BLOCK];
     size_t count = 0;
+    float top = accumulate_chunk(v, g, n, a, high);
+    if (top > 0) count = list_rising(v, g, n, room, a, float_before(top), high, first, index, value);
+    *largest += (double)top;
+    memset(g, 0, n * sizeof *g);
+    return count;
+}
+
+static size_t accumulate_rising(float *v, float *g, size_t n, float a, size_t chunk, uint32_t first, uint32_t *index,
+                                float *value, double *largest)
+{
+    size_t count = 0;
     for (size_t i = 0; i < n; i += chunk) {
         size_t length = n - i < chunk ? n - i : chunk;
-        uint32_t at = first + (uint32_t)i;
-        if (length < WIDTH) {
-            count += tw_chunks_scalar.accumulate_rising(v + i, g + i, length, a, length, at, index + count,
-                                                        value + count, largest);
-            continue;
-        }
-        float top = accumulate_chunk(v + i, g + i, length, a, high);
-        if (!(top > 0)) continue;
-        *largest += (double)top;
-        count += list_rising(v + i, g + i, length, n - i, a, float_before(top), high, at, index + count, value + count);
+        uint32_t at = first + (uint32_t)i, *to = index + count;
+        if (length < WIDTH)
+            count +=
+                tw_chunks_scalar.accumulate_rising(v + i, g + i, length, a, length, at, to, value + count, largest);
+        else if (length <= BLOCK)
+            count += rising_of_short(v + i, g + i, length, a, at, to, value + count, largest);
+        else
+            count += rising_of_long(v + i, g + i, length, n - i, a, at, to, value + count, largest);
     }
     return count;
 }

@@ -140,7 +140,9 @@ static void check_rising(const problem *p, size_t chunk, const scene *before)
     double sum = 0.25;
     accumulate_rising(tw_kernels_at(TW_ISA_SCALAR), p, chunk, 0, &after);
     for (size_t i = 0; i < p->n; i++) wanted.v[i] = before->v[i] + p->a * before->g[i];
+    memset(wanted.g, 0, p->n * sizeof *wanted.g);
     assert_memory_equal(after.v, wanted.v, sizeof after.v);
+    assert_memory_equal(after.g, wanted.g, sizeof after.g);
     for (size_t i = 0; i < p->n; i++) {
         size_t first = i / chunk * chunk, end = first + chunk < p->n ? first + chunk : p->n;
         double largest = largest_of(&wanted, first, end, 0);

@@ -10,9 +10,9 @@
 #include <string.h>
 
 enum {
-    BLOCK = 8192,     /* elements a pass takes at once: its streams stay in the first-level cache's reach */
-    LINE = 16,        /* samples are taken a cache line at a time */
-    TOP_SAMPLES = 32, /* samples that should lie above the threshold sought */
+    BLOCK = TW_SELECT_ROOM, /* elements a pass takes at once: its streams stay in the first-level cache's reach */
+    LINE = 16,              /* samples are taken a cache line at a time */
+    TOP_SAMPLES = 32,       /* samples that should lie above the threshold sought */
     MAX_SAMPLES = 65536,
     PARTS = 2048 /* of a range: their counters stay in the first-level cache */
 };
@@ -77,14 +77,15 @@ static size_t keep_part(uint32_t *magnitude, size_t n, uint32_t low, int shift, 
 }
 
 /* The k-th largest (k from 1), linear whatever the values: each round cuts what they span into PARTS and goes on in one
- * of them. Destroys the array. The magnitudes of finite floats, read as integers, are in their own order. */
-static uint32_t kth_largest(uint32_t *magnitude, size_t n, size_t k)
+ * of them. *k becomes its rank among its equals. Destroys the array. The magnitudes of finite floats, read as integers,
+ * are in their own order. */
+static uint32_t kth_largest(uint32_t *magnitude, size_t n, size_t *k)
 {
     uint32_t low, high;
     for (find_range(magnitude, n, &low, &high); low < high; find_range(magnitude, n, &low, &high)) {
         int shift = 0;
         while ((high - low) >> shift >= PARTS) shift++;
-        uint32_t part = part_of_kth(magnitude, n, low, shift, &k);
+        uint32_t part = part_of_kth(magnitude, n, low, shift, k);
         n = keep_part(magnitude, n, low, shift, part);
     }
     return low;
@@ -100,22 +101,18 @@ static void take_magnitudes(uint32_t *magnitude, const float *value, size_t n)
     for (size_t i = 0; i < n; i++) magnitude[i] = select_magnitude_of(value[i]);
 }
 
-/* Keeps the `wanted` largest candidates, in their order, and raises the threshold to the least of them. */
-static void select_prune(tw_selector *selector)
+void tw_select_prune(tw_selector *selector)
 {
     if (selector->count <= selector->wanted) return;
     take_magnitudes(selector->magnitude, selector->value, selector->count);
-    uint32_t least = kth_largest(selector->magnitude, selector->count, selector->wanted);
-    size_t above = 0, kept = 0;
-    for (size_t i = 0; i < selector->count; i++) above += select_magnitude_of(selector->value[i]) > least;
-    size_t ties = selector->wanted - above; /* how many equal to the least still fit */
+    size_t ties = selector->wanted, end = 0, kept = 0; /* end: behind the last that fits of those equal to the least */
+    uint32_t least = kth_largest(selector->magnitude, selector->count, &ties);
+    for (; ties > 0; end++) ties -= select_magnitude_of(selector->value[end]) == least;
     for (size_t i = 0; i < selector->count; i++) {
-        uint32_t magnitude = select_magnitude_of(selector->value[i]);
-        size_t fits = (magnitude == least) & (ties > 0);
+        float value = selector->value[i];
         selector->index[kept] = selector->index[i];
-        selector->value[kept] = selector->value[i];
-        kept += (magnitude > least) | fits;
-        ties -= fits;
+        selector->value[kept] = value;
+        kept += select_magnitude_of(value) >= least + (i >= end);
     }
     selector->count = kept;
     selector->threshold = tw_bits_float(least);
@@ -133,7 +130,7 @@ static float sample_threshold(tw_selector *selector, const tw_select_source *sou
     take_magnitudes(selector->magnitude, selector->sample, samples);
     double expected = (double)samples * (double)k / (double)n;
     size_t rank = (size_t)ceil(expected + 3 * sqrt(expected)); /* three deviations: seldom too high */
-    return rank > samples ? 0 : tw_bits_float(kth_largest(selector->magnitude, samples, rank));
+    return rank > samples ? 0 : tw_bits_float(kth_largest(selector->magnitude, samples, &rank));
 }
 
 static float guess_threshold(tw_selector *selector, const tw_select_source *source, size_t n, size_t k)
@@ -188,7 +185,7 @@ static void sweep(tw_selector *selector, block_pass pass, const tw_select_source
     selector->count = selector->listed = 0;
     selector->threshold = threshold;
     for (size_t first = 0; first < n; first += BLOCK) {
-        if (selector->capacity - selector->count < BLOCK) select_prune(selector);
+        if (selector->capacity - selector->count < BLOCK) tw_select_prune(selector);
         size_t found = pass((void *)source, first, tw_smaller(BLOCK, n - first), selector->threshold,
                             selector->index + selector->count, selector->value + selector->count);
         selector->count += found;
@@ -196,10 +193,9 @@ static void sweep(tw_selector *selector, block_pass pass, const tw_select_source
     }
 }
 
-/* The candidates' largest, for the caller. */
-static size_t hand_over(tw_selector *selector, uint32_t *index, float *value)
+size_t tw_select_hand_over(tw_selector *selector, uint32_t *index, float *value)
 {
-    select_prune(selector);
+    tw_select_prune(selector);
     memcpy(index, selector->index, selector->count * sizeof *index);
     memcpy(value, selector->value, selector->count * sizeof *value);
     return selector->count;
@@ -236,7 +232,7 @@ size_t tw_select_above(tw_selector *selector, const tw_select_source *source, si
     int too_high = selector->count < k && threshold > floor;
     if (too_high) sweep(selector, run_reread, source, n, fmaxf(threshold / 4, floor));
     if (too_high && selector->count < k) sweep(selector, run_reread, source, n, floor);
-    size_t count = hand_over(selector, index, value);
+    size_t count = tw_select_hand_over(selector, index, value);
     if (selector->hint) select_learn(selector->hint, selector, too_high);
     return count;
 }
@@ -244,5 +240,5 @@ size_t tw_select_above(tw_selector *selector, const tw_select_source *source, si
 float tw_select_kth(tw_selector *selector, const float *value, size_t n, size_t k)
 {
     take_magnitudes(selector->magnitude, value, n);
-    return tw_bits_float(kth_largest(selector->magnitude, n, k));
+    return tw_bits_float(kth_largest(selector->magnitude, n, &k));
 }

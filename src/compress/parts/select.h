@@ -37,6 +37,8 @@ typedef struct tw_select_hint {
     float growth, margin; /* the threshold tried next, as a part of `least`, is their product */
 } tw_select_hint;
 
+enum { TW_SELECT_ROOM = 8192 }; /* candidates that always fit behind those that a prune leaves */
+
 /* Scratch of a selection; serves one tensor after the other. */
 typedef struct tw_selector {
     tw_select_hint *hint; /* of the tensor about to be selected from; NULL: none */
@@ -62,6 +64,13 @@ size_t tw_select_top(tw_selector *selector, const tw_select_source *source, size
 /* The same among the magnitudes above `floor` alone. */
 size_t tw_select_above(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, float floor,
                        uint32_t *index, float *value);
+
+/* The two below are for a pass of the caller's own, which sets count to 0 and wanted, and lists candidates, none of
+ * them zero, behind those held. */
+/* Keeps the `wanted` largest candidates, in their order, and raises the threshold to the least of them. */
+void tw_select_prune(tw_selector *selector);
+/* Does so, and writes them to index and value. Returns how many. */
+size_t tw_select_hand_over(tw_selector *selector, uint32_t *index, float *value);
 
 /* The k-th largest magnitude among n values, k from 1 to n; n at most the k that the selector was made for. */
 float tw_select_kth(tw_selector *selector, const float *value, size_t n, size_t k);
