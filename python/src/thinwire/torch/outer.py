@@ -189,7 +189,7 @@ class OuterLoop(Closes):
 
     def _come_in(self) -> None:
         """To a group that changes, which makes no difference between its first generation and any other."""
-        if self._has_banner and not self._loop.opened:
+        if self._has_banner and isinstance(self._loop, ChangingLoop) and not self._loop.opened:
             print(f"thinwire: asking to be let in at {self._asked}", file=sys.stderr, flush=True)
         try:
             self._loop.begin(self._working.addresses())
