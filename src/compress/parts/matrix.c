@@ -2,8 +2,8 @@
 
 #include "kernels.h"
 #include "orthonormal.h"
+#include "smaller.h"
 
-#include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
 /* Fills one column of the start with numbers in [-1, 1). */
@@ -35,35 +35,63 @@ void tw_matrix_multiply_row(tw_matrix *matrix, size_t row, const float *values)
 }
 
 /* A few rows at a time, so that Q is not read and written for each; in panels of columns, so that those rows stay in
- * the second-level cache from one column of P to the next. */
+ * the second-level cache from some columns of P to the next. */
 void tw_matrix_multiply_transposed(tw_matrix *matrix, const float *values)
 {
-    enum { ROWS = 4, COLUMNS = 8192 };
+    enum { ROWS = 8, COLUMNS = 8192 };
     size_t rows = matrix->rows, columns = matrix->columns;
-    memset(matrix->q, 0, matrix->rank * columns * sizeof *matrix->q);
     for (size_t row = 0; row < rows; row += ROWS)
         for (size_t column = 0; column < columns; column += COLUMNS) {
-            size_t high = rows - row < ROWS ? rows - row : ROWS;
-            size_t wide = columns - column < COLUMNS ? columns - column : COLUMNS;
-            for (size_t k = 0; k < matrix->rank; k++)
-                tw_kernels_best()->lowrank->add_combination(matrix->q + k * columns + column,
-                                                            values + row * columns + column, columns, high,
-                                                            matrix->p + k * rows + row, wide);
+            tw_combinations sums = {.dst = matrix->q + column,
+                                    .dst_stride = columns,
+                                    .rows = matrix->rank,
+                                    .x = values + row * columns + column,
+                                    .stride = columns,
+                                    .count = tw_smaller(ROWS, rows - row),
+                                    .c = matrix->p + row,
+                                    .c_row = rows,
+                                    .c_step = 1,
+                                    .n = tw_smaller(COLUMNS, columns - column),
+                                    .from_zero = row == 0,
+                                    .x_is_large = 1};
+            tw_kernels_best()->lowrank->add_combinations(&sums);
         }
 }
 
-void tw_matrix_add_product_row(const tw_matrix *matrix, size_t row, float factor, float *dst)
+/* P*Q' of some rows, of which c holds P's, c_step apart for each column of P. */
+static tw_combinations product_of(const tw_matrix *matrix, float *dst, size_t rows, const float *c, size_t c_step)
 {
-    float coefficients[TW_MATRIX_MAX_RANK];
-    size_t columns = matrix->columns;
-    for (size_t k = 0; k < matrix->rank; k++) coefficients[k] = factor * matrix->p[k * matrix->rows + row];
-    tw_kernels_best()->lowrank->add_combination(dst, matrix->q, columns, matrix->rank, coefficients, columns);
+    return (tw_combinations){.dst = dst,
+                             .dst_stride = matrix->columns,
+                             .rows = rows,
+                             .x = matrix->q,
+                             .stride = matrix->columns,
+                             .count = matrix->rank,
+                             .c = c,
+                             .c_row = 1,
+                             .c_step = c_step,
+                             .n = matrix->columns};
+}
+
+void tw_matrix_update_rows(const tw_matrix *matrix, size_t row, size_t rows, float *dst, float product,
+                           const float *added, float factor)
+{
+    float coefficients[TW_MATRIX_MAX_RANK * TW_MATRIX_ROWS];
+    tw_combinations sums = product_of(matrix, dst, rows, coefficients, TW_MATRIX_ROWS);
+    if (product == 0) sums.count = 0;
+    sums.added = added;
+    sums.factor = factor;
+    for (size_t k = 0; k < sums.count; k++)
+        for (size_t r = 0; r < rows; r++)
+            coefficients[k * TW_MATRIX_ROWS + r] = product * matrix->p[k * matrix->rows + row + r];
+    tw_kernels_best()->lowrank->add_combinations(&sums);
 }
 
 void tw_matrix_product(const tw_matrix *matrix, float *dst)
 {
-    for (size_t row = 0; row < matrix->rows; row++, dst += matrix->columns) {
-        memset(dst, 0, matrix->columns * sizeof *dst);
-        tw_matrix_add_product_row(matrix, row, 1, dst);
-    }
+    enum { PAST_CACHE = 1 << 18 }; /* elements: what a cache would hold is written into it */
+    tw_combinations sums = product_of(matrix, dst, matrix->rows, matrix->p, matrix->rows);
+    sums.from_zero = 1;
+    sums.past_cache = matrix->rows * matrix->columns >= PAST_CACHE;
+    tw_kernels_best()->lowrank->add_combinations(&sums);
 }

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TW_MATRIX_MAX_RANK = 256 };
+enum { TW_MATRIX_MAX_RANK = 256, TW_MATRIX_ROWS = 4 /* at most so many are taken together */ };
 
 /* The matrix itself is given to each function, a row after the other; the factors are kept a column after the other. */
 typedef struct tw_matrix {
@@ -25,8 +25,10 @@ void tw_matrix_multiply_row(tw_matrix *matrix, size_t row, const float *values);
 /* Q = the matrix's transpose times P. */
 void tw_matrix_multiply_transposed(tw_matrix *matrix, const float *values);
 
-/* dst += factor * row `row` of P*Q' */
-void tw_matrix_add_product_row(const tw_matrix *matrix, size_t row, float factor, float *dst);
+/* dst += product * rows `row` to row + rows - 1 of P*Q', at most TW_MATRIX_ROWS of them, + factor * added, unless that is
+ * NULL, which has as many rows as dst. A product of 0 leaves P*Q' out. */
+void tw_matrix_update_rows(const tw_matrix *matrix, size_t row, size_t rows, float *dst, float product,
+                           const float *added, float factor);
 
 /* dst = P*Q' */
 void tw_matrix_product(const tw_matrix *matrix, float *dst);

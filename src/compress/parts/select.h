@@ -65,8 +65,8 @@ size_t tw_select_top(tw_selector *selector, const tw_select_source *source, size
 size_t tw_select_above(tw_selector *selector, const tw_select_source *source, size_t n, size_t k, float floor,
                        uint32_t *index, float *value);
 
-/* The two below are for a pass of the caller's own, which sets count to 0 and wanted, and lists candidates, none of them
- * zero, behind those held. */
+/* The two below are for a pass of the caller's own, which sets count to 0 and wanted, and lists candidates, none of
+ * them zero, behind those held. */
 /* Keeps the `wanted` largest candidates, in their order, and raises the threshold to the least of them. */
 void tw_select_prune(tw_selector *selector);
 /* Does so, and writes them to index and value. Returns how many. */

@@ -21,6 +21,8 @@
 #include "matrix.h"
 #include "memory.h"
 #include "orthonormal.h"
+#include "smaller.h"
+#include "sound.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -188,12 +190,21 @@ static float *values_of(const powersgd *self, size_t tensor)
     return self->feedback ? self->residual[tensor] : self->scheme.gradients[tensor];
 }
 
-/* Takes this rank's share of what was sent out of a row of the residual, if that is still to be done. */
-static void settle_row(const powersgd *self, size_t tensor, size_t row)
+static size_t rows_from(const tw_matrix *m, size_t row)
+{
+    return tw_smaller(TW_MATRIX_ROWS, m->rows - row);
+}
+
+/* Takes this rank's share of what was sent out of a few rows of the residual, if that is still to be done, and adds the
+ * gradient's rows, unless that is NULL. */
+static void update_rows(const powersgd *self, size_t tensor, size_t row, const float *gradient)
 {
     const tw_matrix *m = &self->matrices[tensor];
-    if (!self->pending || !self->feedback || self->kept[tensor] == 0) return;
-    tw_matrix_add_product_row(m, row, -self->kept[tensor], self->residual[tensor] + row * m->columns);
+    float kept = self->pending ? self->kept[tensor] : 0;
+    size_t first = row * m->columns;
+    if (kept == 0 && !gradient) return;
+    tw_matrix_update_rows(m, row, rows_from(m, row), self->residual[tensor] + first, -kept,
+                          gradient ? gradient + first : NULL, self->scheme.scale);
 }
 
 /* Does what the next step would have done first. */
@@ -204,7 +215,7 @@ static void powersgd_settle(tw_scheme *scheme)
         const tw_matrix *m = &self->matrices[i];
         if (!m->rank) continue;
         choose_start(self, i);
-        for (size_t row = 0; row < m->rows; row++) settle_row(self, i, row);
+        for (size_t row = 0; self->feedback && row < m->rows; row += TW_MATRIX_ROWS) update_rows(self, i, row, NULL);
     }
     self->pending = 0;
 }
@@ -225,23 +236,23 @@ static float count_present(const powersgd *self, size_t tensor)
     return present;
 }
 
-/* M = e + g, and this rank's part of P. Row by row, since a row stays in the cache; P's own row is read before it is
- * written. Of a tensor that is absent, e stays behind, and so does the row. */
+/* M = e + g, and this rank's part of P. A few rows are looked at and taken in at a time, since they stay in the cache;
+ * P's own rows are read before they are written. Of a tensor that is absent, e stays behind, and so do the rows. */
 static void update_and_multiply(powersgd *self, size_t tensor)
 {
-    const tw_kernels *kernels = tw_kernels_best();
     tw_matrix *m = &self->matrices[tensor];
-    float *values = values_of(self, tensor), *gradient = self->scheme.gradients[tensor], scale = self->scheme.scale;
+    float *values = values_of(self, tensor), *gradient = self->scheme.gradients[tensor];
     int absent = self->scheme.absent[tensor];
+    size_t count = m->rows * m->columns, looked = 0;
     choose_start(self, tensor);
-    for (size_t row = 0; row < m->rows; row++, values += m->columns, gradient += m->columns) {
-        settle_row(self, tensor, row);
-        if (absent) continue;
+    for (size_t row = 0; row < m->rows; row += TW_MATRIX_ROWS) {
+        size_t rows = rows_from(m, row);
+        looked = tw_sound_silence(&self->scheme, gradient, count, looked, (row + rows) * m->columns);
         if (self->feedback)
-            kernels->lowrank->add_combination(values, gradient, 0, 1, &scale, m->columns);
+            update_rows(self, tensor, row, absent ? NULL : gradient);
         else
-            kernels->scale(values, scale, m->columns);
-        tw_matrix_multiply_row(m, row, values);
+            tw_kernels_best()->scale(values + row * m->columns, self->scheme.scale, rows * m->columns);
+        for (size_t r = row; !absent && r < row + rows; r++) tw_matrix_multiply_row(m, r, values + r * m->columns);
     }
     if (absent) memset(m->p, 0, m->rank * m->rows * sizeof *m->p);
     count_in(self, tensor);
@@ -290,16 +301,17 @@ static int finish_sum(powersgd *self, const factors *factor)
     return !self->scheme.skipped;
 }
 
-/* A rank whose gradient is not finite lets it touch nothing, and makes the sum so. */
+/* A rank whose gradient is not finite lets nothing of that in, and makes the sum so. */
 static void start_p(powersgd *self, tw_round *round)
 {
-    if (!self->scheme.finite) {
-        powersgd_settle(&self->scheme);
-        self->p.values[0] = NAN;
-    }
-    for (size_t i = 0; self->scheme.finite && i < self->scheme.count; i++)
+    tw_scheme *scheme = &self->scheme;
+    const int may_be_finite = scheme->finite; /* what is not sound stays outside, and all else is taken in */
+    if (!may_be_finite) powersgd_settle(scheme);
+    for (size_t i = 0; may_be_finite && i < scheme->count; i++)
         if (self->matrices[i].rank) update_and_multiply(self, i);
     self->pending = 0;
+    tw_sound_together(scheme);
+    if (!scheme->finite) self->p.values[0] = NAN;
     start_sum(self, &self->p, round);
 }
 
@@ -327,7 +339,10 @@ static tw_status powersgd_next(tw_scheme *scheme, tw_round *round)
 {
     enum { START_P, START_Q, FINISH_Q, FINISH_LEFTOVERS };
     powersgd *self = (powersgd *)scheme;
-    if (scheme->phase == START_P && !self->p.count) scheme->phase = FINISH_Q;
+    if (scheme->phase == START_P && !self->p.count) {
+        scheme->phase = FINISH_Q;
+        tw_sound_together(scheme);
+    }
     switch (scheme->phase++) {
     case START_P:
         start_p(self, round);
@@ -407,6 +422,7 @@ static void powersgd_destroy(tw_scheme *scheme)
 const tw_scheme_ops tw_scheme_powersgd = {
     .name = "powersgd",
     .summary = "PowerSGD: two thin factors of each matrix by a warm-started power iteration, with error feedback",
+    .one_pass = 1,
     .floor_bytes = 20,
     .struct_size = sizeof(powersgd),
     .options = options,
