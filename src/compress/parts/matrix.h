@@ -25,8 +25,8 @@ void tw_matrix_multiply_row(tw_matrix *matrix, size_t row, const float *values);
 /* Q = the matrix's transpose times P. */
 void tw_matrix_multiply_transposed(tw_matrix *matrix, const float *values);
 
-/* dst += product * rows `row` to row + rows - 1 of P*Q', at most TW_MATRIX_ROWS of them, + factor * added, unless that is
- * NULL, which has as many rows as dst. A product of 0 leaves P*Q' out. */
+/* dst += product * rows `row` to row + rows - 1 of P*Q', at most TW_MATRIX_ROWS of them, + factor * added, which has as
+ * many rows as dst, unless it is NULL. A product of 0 leaves P*Q' out. */
 void tw_matrix_update_rows(const tw_matrix *matrix, size_t row, size_t rows, float *dst, float product,
                            const float *added, float factor);
 
