@@ -389,7 +389,8 @@ def shortened(rank, size):
         optimiser, ddp = make(model.parameters(), 0.01), models.wrapped(model)
         compressor = thinwire.torch.attach(ddp, spec, optimizer=optimiser, banner=False, fallback=False, timeout=ranks.SECONDS)
         for step, change in enumerate((lambda: None, lambda: scale(model, 0.01), lambda: scale(model, 2.0),
-                                       lambda: [p.grad.clamp_(-1e-3, 1) for p in model.parameters()])):
+                                       lambda: [p.grad.clamp_(-1e-3, 1) for p in model.parameters()],
+                                       lambda: scale(model, 0), lambda: scale(model, 0.997))):
             models.backward(ddp, rank, step)
             change()
             texts.append(ranks.refused(optimiser.step))
@@ -557,13 +558,13 @@ class ModulesTest(unittest.TestCase):
     @unittest.skipUnless(hasattr(torch.optim.Optimizer, "register_step_pre_hook"), "torch tells of no step before 2.0")
     def test_a_direction_that_is_clipped_to_the_norm_of_a_gradient_is_told(self):
         for texts in ranks.on_ranks(2, shortened):
-            adam, signs, momentum = texts[:5], texts[5:10], texts[10:]
+            adam, signs, momentum = texts[:7], texts[7:14], texts[14:]
             self.assertIn("dgc-adam gives a direction to step in, which is as long as the network is large, and it is 0.01 of", adam[1])
-            self.assertIn("it is 0.5 of that length where the optimizer has it", adam[4])
-            self.assertIn('"dgc-adam:clip=1"', adam[4])
+            self.assertIn("it is 0.5 of that length where the optimizer has it", adam[6])
+            self.assertIn('"dgc-adam:clip=1"', adam[6])
             self.assertIn("demo gives a direction to step in", signs[1])
             self.assertNotIn("clip=1", signs[1])
-            self.assertEqual([adam[0], *adam[2:4], signs[0], *signs[2:4], *momentum], [""] * 11)
+            self.assertEqual([adam[0], *adam[2:6], signs[0], *signs[2:6], *momentum], [""] * 17)
 
     def test_moments_are_not_taken_twice(self):
         parts = ["thinwire.torch.AdamW in place of AdamW", "thinwire.torch.AdamW in place of SGD", "amsgrad=True",

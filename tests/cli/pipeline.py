@@ -66,6 +66,20 @@ class ImagesTest(CommandLineTest):
         for key in ("train_loss", "loss"):
             self.assertAlmostEqual(cut[key], whole[key], delta=1e-5)
 
+    def test_other_numbers_of_micro_batches_go_on(self):
+        """In the middle of an epoch, whose steps are counted anew."""
+        run = self.folder / "run"
+        words = ("--data", write_cifar(self.folder / "cifar"), "--model", "cnn", "--epochs", 2, "--limit-train", 64, "--batch", 2,
+                 "--workers", 2)
+        self.train(*words, "--pipeline", "stages=2,accumulate=4", "--checkpoint-every", 6, "--out", run)
+        for each in (1, 2, 4, 8):
+            done = self.run_program(*self.train_words(*words, "--pipeline", f"stages=2,accumulate={each}", "--resume",
+                                                      run / "checkpoints/step-00000012", "--out", "none"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"{64 // each} steps of {each} x 2 images, {32 // each} an epoch; resumed after step {48 // each}\n",
+                          done.stdout)
+            self.assertIn(f" after {64 // each} steps;", done.stdout)
+
 
 class StagesTest(PipelineTest):
     def start_joined(self, *options, meeting, rank):

@@ -264,9 +264,9 @@ static tw_status unpack_worker(worker *w, const tw_state *state, const place *fo
     TW_TRY(tw_state_get(state, "step", TW_U64, 1, &step));
     if (!w->exchange->replicas)
         w->step = checkpoint_find_step(w, step, found->steps_per_epoch);
-    else if (step != w->step)
+    else if (step != found->written)
         return tw_fail(TW_ERROR_STATE, "it is of step %llu, the model beside it of step %llu", (unsigned long long)step,
-                       (unsigned long long)w->step);
+                       (unsigned long long)found->written);
     TW_TRY(checkpoint_unpack_worker(w, state));
     return unpack_own(w, state, found);
 }

@@ -151,7 +151,8 @@ void banner_print(FILE *stream, const worker *w)
     if (s->pipeline) fprintf(stream, "one network in stages, --pipeline %s\n", s->pipeline);
     print_tensors(stream, w);
     if (!w->exchange->staged) fprintf(stream, "a dense fp32 step would send %s a worker; ", bytes_text(dense, text));
-    fprintf(stream, "%llu steps of %d x %ld %s, %llu an epoch", (unsigned long long)w->steps, l->place.size, s->batch,
+    const unsigned long long batches = l->steps_per_epoch / w->steps_per_epoch * (uint64_t)l->place.size;
+    fprintf(stream, "%llu steps of %llu x %ld %s, %llu an epoch", (unsigned long long)w->steps, batches, s->batch,
             w->task->batch_of, (unsigned long long)w->steps_per_epoch);
     if (strcmp(w->spec, s->sync) != 0) fprintf(stream, ", with --sync %s", w->spec);
     if (w->step > 0) fprintf(stream, "; resumed after step %llu", (unsigned long long)w->step);
