@@ -257,10 +257,22 @@ static void play_unlike(void *context, int rank, tw_comm *comm)
 
 static void test_the_last_message_knows_the_norm_of_those_beside_it(void **state)
 {
-    static const char *const specs[] = {"topk:message_kb=1,threads=2", "dgc:message_kb=1,threads=2,min_elements=4000",
-                                        "allreduce:message_kb=1,threads=2"};
-    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
-        run_world(specs[s], world_of(0, 1), play_unlike, UNLIKE, TW_SKIPPED);
+    static const char *const specs[] = {"topk",
+                                        "topk:exchange=scatter",
+                                        "dgc:min_elements=4000",
+                                        "adacomp",
+                                        "qsgd",
+                                        "qsgd:exchange=scatter",
+                                        "powersgd",
+                                        "powersgd:min_elements=4000",
+                                        "scalecom",
+                                        "scalecom:min_elements=4000",
+                                        "allreduce"};
+    char spec[64];
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        snprintf(spec, sizeof spec, "%s%smessage_kb=1,threads=2", specs[s], strchr(specs[s], ':') ? "," : ":");
+        run_world(spec, world_of(0, 1), play_unlike, UNLIKE, TW_SKIPPED);
+    }
 }
 
 int main(void)

@@ -375,7 +375,9 @@ static tw_status scalecom_start(scalecom *self, tw_round *round)
     self->sent = 0;
     scheme->account.warmup = rate != SIZE_MAX;
     scalecom_cut(self, rate);
-    return self->elements ? start_broadcast(self, round) : start_leftovers(self, round);
+    if (self->elements) return start_broadcast(self, round);
+    tw_sound_together(scheme);
+    return start_leftovers(self, round);
 }
 
 static tw_status scalecom_next(tw_scheme *scheme, tw_round *round)
