@@ -90,6 +90,9 @@ class LibraryTest(unittest.TestCase):
         code, out, err = said("doctor", "10.0.0.5:7000")
         self.assertEqual((code, out, err.count("\n")), (2, "", 1))
         self.assertIn("there is no doctor here", err)
+        code, out, err = said("--help")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("python -m thinwire launch", out)
 
     def test_the_mean_comes_back(self):
         def play(rank, comm):

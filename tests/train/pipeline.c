@@ -4,6 +4,7 @@
 #include "exchange_pipeline.h"
 #include "liar.h"
 #include "pipeline_plan.h"
+#include "progress.h"
 #include "stage_line.h"
 #include "toy.h"
 
@@ -176,7 +177,8 @@ static void compare(const seen *all, const page *p, size_t stages, const size_t 
             if (u == ends[s]) s++;
             assert_near((double)all->weights[s][m + 1][u], p->weights[m + 1][u], 1e-5);
         }
-        for (size_t s = 0; s < stages; s++) assert_int_equal(all->met[m][s], m == 0 || m == REST / all->each || stages == 1);
+        for (size_t s = 0; s < stages; s++)
+            assert_int_equal(all->met[m][s], m == 0 || m == REST / all->each || stages == 1);
     }
     for (size_t u = 0; u < UNITS; u++) {
         assert_near((double)all->gathered[u], p->weights[STEPS / all->each][u], 1e-5);
@@ -218,6 +220,22 @@ static void test_a_step_of_several_micro_batches(void **state)
     run_chain("5", 1, (size_t[]){5}, 2, 0.5);
     run_chain("2+3", 2, (size_t[]){2, 5}, 2, 0);
     run_chain("2+1+1+1", 4, (size_t[]){2, 3, 4, 5}, 2, 0.5);
+}
+
+/* ---- what is told ---- */
+
+static void test_the_first_stage_counts_what_all_have_done(void **state)
+{
+    char *text;
+    size_t size;
+    const task images = {.items = "images"};
+    const worker w = {.size = 4, .exchange = &pipeline_exchange, .task = &images, .step = 10, .steps = 20};
+    totals sums = {.values[TOTAL_ITEMS] = 5e6};
+    progress p = {.stream = open_memstream(&text, &size), .started = tw_clock() - 1e6};
+    progress_step(&p, &w, 0.5, &sums);
+    assert_int_equal(fclose(p.stream), 0);
+    assert_non_null(strstr(text, "  5 images/s  "));
+    free(text);
 }
 
 /* ---- another's word for the cut ---- */
@@ -329,6 +347,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_weight_follows_from_its_staleness),
         cmocka_unit_test(test_a_step_of_several_micro_batches),
+        cmocka_unit_test(test_the_first_stage_counts_what_all_have_done),
         cmocka_unit_test(test_a_cut_that_cannot_be_is_refused),
         cmocka_unit_test(test_the_cut_is_the_best_of_all),
         cmocka_unit_test(test_halves_are_nearest),

@@ -1,4 +1,5 @@
 #include "progress.h"
+#include "exchange.h"
 #include "interrupt.h"
 #include "scheme.h"
 #include <errno.h>
@@ -103,7 +104,8 @@ void progress_step(progress *p, const worker *w, double loss, const totals *sums
     if (!p->stream || now - p->shown < since) return;
     p->shown = now;
     double steps_a_second = (double)(w->step - p->first_step) / (now - p->started);
-    double rate = (sums->values[TOTAL_ITEMS] - p->first_items) * w->size / (now - p->started);
+    const int counting = w->exchange->staged ? 1 : w->size; /* workers with items of their own */
+    double rate = (sums->values[TOTAL_ITEMS] - p->first_items) * counting / (now - p->started);
     char text[160], left[TIME_TEXT], sent[BYTES_TEXT];
     snprintf(text, sizeof text, "step %llu/%llu  loss %.4f  %.0f %s/s  %s sent  ETA %s", (unsigned long long)w->step,
              (unsigned long long)w->steps, loss, rate, w->task->items, bytes_text(sums->values[TOTAL_BYTES_SENT], sent),

@@ -45,6 +45,9 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["launch"]:
         from .torch.launch import launch
         sys.exit(launch(sys.argv[2:]))
+    if sys.argv[1:] in (["-h"], ["--help"]):
+        print(__doc__)
+        sys.exit(0)
     if sys.argv[1:]:
         print(f"thinwire: there is no {sys.argv[1]} here: want nothing, for what is installed, or launch; doctor, plan and others are "
               "commands of the program thinwire, which `make deps program` builds in a clone", file=sys.stderr)
