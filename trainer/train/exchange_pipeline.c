@@ -93,8 +93,8 @@ tw_status pipeline_count_steps(worker *w)
     w->steps_per_epoch = l->steps_per_epoch / each;
     if (w->steps_per_epoch == 0)
         return tw_fail(TW_ERROR_ARGUMENT,
-                       "--pipeline: a step takes %zu micro-batches, and an epoch has %llu; it may be accumulate=%llu", each,
-                       (unsigned long long)l->steps_per_epoch, (unsigned long long)l->steps_per_epoch);
+                       "--pipeline: a step takes %zu micro-batches, and an epoch has %llu; it may be accumulate=%llu",
+                       each, (unsigned long long)l->steps_per_epoch, (unsigned long long)l->steps_per_epoch);
     l->steps_per_epoch = w->steps_per_epoch * each;
     return TW_OK;
 }

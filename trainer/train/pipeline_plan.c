@@ -51,8 +51,9 @@ static tw_status parse_pair(const char *text, const pair *p, pipeline_plan *plan
     if (pair_has_key(p, "stages") && p->value)
         return is_count(p, PIPELINE_STAGES, &plan->stages) ? TW_OK : refuse(text, "there are 1 to 64 stages");
     if (pair_has_key(p, "accumulate") && p->value)
-        return is_count(p, PIPELINE_ACCUMULATE, &plan->accumulate) ? TW_OK
-                                                                   : refuse(text, "a step takes 1 to 4096 micro-batches");
+        return is_count(p, PIPELINE_ACCUMULATE, &plan->accumulate)
+                   ? TW_OK
+                   : refuse(text, "a step takes 1 to 4096 micro-batches");
     if (pair_has_key(p, "cut") && p->value) return parse_cut(text, p->value, p->value + p->value_length, plan);
     if (!pair_has_key(p, "values")) return refuse(text, p->value ? "there is no such key" : "a value needs its key");
     plan->values = is_value(p, "fp16") ? STAGE_FP16 : STAGE_FP32;
