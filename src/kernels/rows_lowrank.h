@@ -33,7 +33,7 @@ TW_INLINE void combine_vectors(const tw_combinations *sums, size_t row, size_t r
                 *c = sums->c + row * sums->c_row;
     for (size_t r = 0; r < rows; r++)
         for (size_t w = 0; w < wide; w++) {
-            sum[r][w] = sums->from_zero ? (vector){0} : load(dst + r * sums->dst_stride + w * WIDTH);
+            sum[r][w] = sums->from_zero ? broadcast(0) : load(dst + r * sums->dst_stride + w * WIDTH);
             if (added) fetch_row(dst + r * sums->dst_stride + w * WIDTH, rows * sums->dst_stride);
         }
     for (size_t k = 0; k < sums->count; k++) {
