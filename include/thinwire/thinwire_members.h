@@ -45,7 +45,8 @@ typedef struct tw_members_options {
                       * a group that is cut in two goes on as two. The same on all, or a newcomer is refused */
     double grace;    /* seconds, 0: 60. A member of which nothing is heard for so long is lost. It is less where rounds
                       * take less: as long as the last one, and at least 10 */
-    double patience; /* seconds that members wait for one whose program is busy, and a newcomer to be let in; 0: 1800 */
+    double patience; /* seconds that members wait for one whose program is busy, and a newcomer to be let in; the same on
+                      * all members, since who has less goes first; 0: 1800 */
 } tw_members_options;
 
 /* Sets of `options` what the environment says of where to listen, by THINWIRE_BIND, THINWIRE_ADVERTISE, THINWIRE_PORT,
