@@ -41,13 +41,15 @@ typedef struct tw_members tw_members;
 /* Zero it, set struct_size, and set what you want to differ. */
 typedef struct tw_members_options {
     size_t struct_size; /* sizeof(tw_members_options) */
-    int quorum;   /* members of a generation that have to agree on the next; 0: more than half. With one below that
-                      * a group that is cut in two goes on as two. The same on all, or a newcomer is refused */
-    double grace; /* seconds, 0: 60. A member of which nothing is heard for so long is lost. It is less where rounds
-                      * take less: as long as the last one, and at least 10 */
-    double
-        patience; /* seconds that members wait for one whose program is busy, and a newcomer to be let in; the same on
-                      * all members, since who has less goes first; 0: 1800 */
+    /* Members of a generation that have to agree on the next; 0: more than half. With one below that a group that is
+     * cut in two goes on as two. The same on all, or a newcomer is refused. */
+    int quorum;
+    /* Seconds, 0: 60. A member of which nothing is heard for so long is lost. It is less where rounds take less: as
+     * long as the last one, and at least 10. */
+    double grace;
+    /* Seconds that members wait for one whose program is busy, and a newcomer to be let in; 0: 1800. Have it alike on
+     * all: who has less gives up first. */
+    double patience;
 } tw_members_options;
 
 /* Sets of `options` what the environment says of where to listen, by THINWIRE_BIND, THINWIRE_ADVERTISE, THINWIRE_PORT,
