@@ -141,13 +141,14 @@ TW_INLINE uint64_t rising_rest(const float *v, const float *g, size_t left, floa
 }
 
 /* A block has a few hits, and nobody can foretell how many: FEW are written whether they are there or not, without a
- * branch. There is room for a block. */
-TW_INLINE size_t append_few(uint64_t hits, const float *block, uint32_t first, uint32_t *index, float *value)
+ * branch; what stands in for one that is not there is element `last`. There is room for as many as the block has. */
+TW_INLINE size_t append_few(uint64_t hits, const float *block, size_t last, uint32_t first, uint32_t *index,
+                            float *value)
 {
     enum { FEW = 4 };
     size_t count = (size_t)__builtin_popcountll(hits);
     for (size_t k = 0; k < FEW; k++, hits &= hits - 1) {
-        uint32_t lane = (uint32_t)__builtin_ctzll(hits | (uint64_t)1 << (BLOCK - 1));
+        uint32_t lane = (uint32_t)__builtin_ctzll(hits | (uint64_t)1 << last);
         index[k] = first + lane;
         value[k] = block[lane];
     }
@@ -165,7 +166,7 @@ TW_INLINE size_t list_rising(const float *v, const float *g, size_t n, size_t ro
         uint64_t own = n - i < BLOCK ? ((uint64_t)1 << (n - i)) - 1 : UINT64_MAX, hits;
         if (i + BLOCK <= room) {
             hits = rising(v + i, g + i, a, threshold) & own;
-            count += append_few(hits, v + i, first + (uint32_t)i, index + count, value + count);
+            count += append_few(hits, v + i, BLOCK - 1, first + (uint32_t)i, index + count, value + count);
         } else {
             hits = rising_rest(v + i, g + i, n - i, a, threshold);
             count += tw_append_each(hits, v + i, first + (uint32_t)i, index + count, value + count);
@@ -205,7 +206,7 @@ TW_INLINE size_t rising_of_short(float *v, float *g, size_t n, float a, uint32_t
     if (!(most > 0)) return 0;
     *largest += (double)most;
     for (size_t k = 0; k < VECTORS; k++) hits |= (above(rise[k], float_before(most)) & above(now[k], 0)) << at[k];
-    return append_few(hits, v, first, index, value);
+    return append_few(hits, v, n - 1, first, index, value);
 }
 
 static size_t rising_of_long(float *v, float *g, size_t n, size_t room, float a, uint32_t first, uint32_t *index,

@@ -260,6 +260,17 @@ static void the_first_of_equals_wins(void **state)
 static float *edge_v, *edge_g, *edge_value;
 static uint32_t *edge_index;
 
+/* Each chunk's last element is its largest, and no other is listed. */
+static void check_few(const tw_kernels *kernels, size_t n, size_t chunk)
+{
+    size_t skip = MOST - n, parts = (n + chunk - 1) / chunk;
+    double largest = 0;
+    for (size_t i = skip; i < MOST; i++) edge_v[i] = (float)(i + 1);
+    assert_int_equal(kernels->chunks->accumulate_rising(edge_v + skip, edge_g + skip, n, 0, chunk, 0, edge_index + skip,
+                                                        edge_value + skip, &largest),
+                     parts);
+}
+
 /* All elements alike and rising: all of them are listed, the lists fill their room. */
 static void check_edges(const tw_kernels *kernels)
 {
@@ -274,6 +285,7 @@ static void check_edges(const tw_kernels *kernels)
                              n);
             size_t count = choose(0, n, chunks[c], edge_index);
             kernels->chunks->spread(edge_v + skip, 0, n, edge_index, edge_g, count);
+            check_few(kernels, n, chunks[c]);
             for (size_t i = skip; i < MOST; i++) edge_v[i] = 1;
         }
 }
