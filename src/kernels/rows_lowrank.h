@@ -60,8 +60,9 @@ TW_INLINE void combine_vectors(const tw_combinations *sums, size_t row, size_t r
 
 TW_INLINE void combine_rows(const tw_combinations *sums, size_t row, size_t rows, int past)
 {
+    const size_t step = (size_t)WIDE * WIDTH;
     size_t i = 0;
-    for (; i + WIDE * WIDTH <= sums->n; i += WIDE * WIDTH) combine_vectors(sums, row, rows, i, WIDE, past);
+    for (; i + step <= sums->n; i += step) combine_vectors(sums, row, rows, i, WIDE, past);
     for (; i + WIDTH <= sums->n; i += WIDTH) combine_vectors(sums, row, rows, i, 1, past);
 }
 

@@ -193,6 +193,12 @@ static tw_status check_wait(tw_reducer *reducer, double seconds, const int *done
     return tw_driver_failure(&reducer->driver);
 }
 
+/* Who was refused has not waited: another thread does, and counts. */
+static void account_wait(tw_reducer *reducer, double start, tw_status status)
+{
+    if (status != TW_ERROR_ORDER) reducer->stats.seconds_wait += tw_clock() - start;
+}
+
 tw_status tw_reducer_wait_for(tw_reducer *reducer, double seconds, int *done)
 {
     int over;
@@ -201,7 +207,7 @@ tw_status tw_reducer_wait_for(tw_reducer *reducer, double seconds, int *done)
     if (reducer->missing)
         return tw_fail(TW_ERROR_ORDER, "%zu of %zu tensors were not submitted", reducer->missing, reducer->count);
     tw_status status = tw_driver_wait(&reducer->driver, deadline_of(start, seconds), &over);
-    reducer->stats.seconds_wait += tw_clock() - start;
+    account_wait(reducer, start, status);
     TW_TRY(status);
     *done = over;
     return over ? finish_step(reducer) : TW_OK;
@@ -225,7 +231,7 @@ tw_status tw_reducer_wait_tensor(tw_reducer *reducer, size_t index, double secon
     tw_status status = TW_OK;
     if (message < reducer->ready)
         status = tw_driver_wait_message(&reducer->driver, message, deadline_of(start, seconds), &over);
-    reducer->stats.seconds_wait += tw_clock() - start;
+    account_wait(reducer, start, status);
     if (status == TW_OK) *done = over;
     return status;
 }
