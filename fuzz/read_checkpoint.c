@@ -4,11 +4,10 @@
  * the command ends with a code of its own. */
 #include "commands.h"
 #include "folder.h"
+#include "tensor_line.h"
 
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
-
-enum { ELEMENTS = 1 << 16, DIMENSIONS = 4 };
 
 static char model[FUZZ_PATH], sound[FUZZ_PATH], picture[FUZZ_PATH]; /* their paths */
 static FILE *said;                                                  /* what the commands print, thrown away */
@@ -53,20 +52,6 @@ static void put_text(tw_state *state, char *line)
     for (char *at = value; *at; at++)
         if (*at == 1) *at = '\n';
     (void)tw_state_put_text(state, line, value);
-}
-
-/* Values that differ. A name or a shape that cannot be is left out. */
-static void put_tensor(tw_state *state, char *line)
-{
-    static float values[ELEMENTS];
-    size_t shape[DIMENSIONS], count = 1, dims = 0;
-    char *next = strchr(line, ' ');
-    if (next) *next++ = '\0';
-    for (; next && *next && dims < DIMENSIONS && count <= ELEMENTS; dims++)
-        count *= shape[dims] = strtoul(next, &next, 10) % 4096;
-    if (count > ELEMENTS) return;
-    for (size_t i = 0; i < count; i++) values[i] = 0.1f * (float)(i % 7) - 0.3f;
-    (void)tw_state_put(state, line, TW_F32, dims, shape, values);
 }
 
 static void put_checksum(tw_state *state)

@@ -2,30 +2,19 @@
  * tensors, a line "name 2 3" for each. What is accepted must be a model file that thinwire generate would take. */
 #include "folder.h"
 #include "task.h"
+#include "tensor_line.h"
 
 #include <string.h>
 
 static const char divider[] = "\n---\n";
 
-enum { PARTS = 3, ELEMENTS = 1 << 14, DIMENSIONS = 4 };
+enum { PARTS = 3 };
 
 static const task_ops *find_reader(void)
 {
     for (size_t i = 0; task_at(i); i++)
         if (task_at(i)->read_folder) return task_at(i);
     abort();
-}
-
-/* A shape that cannot be is left out. */
-static void put_tensor(tw_state *state, char *line)
-{
-    static float values[ELEMENTS];
-    size_t shape[DIMENSIONS], count = 1, dims = 0;
-    char *next = strchr(line, ' ');
-    if (next) *next++ = '\0';
-    for (; next && *next && dims < DIMENSIONS && count <= ELEMENTS; dims++)
-        count *= shape[dims] = strtoul(next, &next, 10) % 4096;
-    if (count <= ELEMENTS) (void)tw_state_put(state, line, TW_F32, dims, shape, values);
 }
 
 static void write_tensors(const char *text, size_t size)

@@ -21,6 +21,8 @@
 
 /* Rows that take a gradient in look at it first, by groups of so many elements, of which the last may be shorter. */
 enum { TW_GROUP = 64 };
+/* Elements from which on an array is written past the cache: what a cache would hold is written into it. */
+enum { TW_PAST_CACHE = 1 << 18 };
 /* From here on an element is loud. Quiet ones have a norm that is no matter, however many they are. */
 #define TW_LOUD 1e24F
 /* How many elements stand before the first group of g that has a loud one, or NaN. */
@@ -63,7 +65,7 @@ typedef struct tw_kernels {
     void (*to_bf16)(uint16_t *dst, const float *src, size_t n);
     void (*from_bf16)(float *dst, const uint16_t *src, size_t n);
 
-    /* Ends a series of writes past the cache, before other threads may be told of them. */
+    /* Ends a series of writes past the cache (TW_PAST_CACHE), before other threads may be told of them. */
     void (*drain)(void);
 
     /* Families of rows, each in a header of its own. */

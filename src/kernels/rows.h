@@ -128,6 +128,14 @@ static double sum_squares(const float *x, size_t n)
     return tw_finish_squares((double *)sums, x + whole, n - whole);
 }
 
+TW_INLINE void write_vector(float *dst, vector x, int past_cache)
+{
+    if (past_cache)
+        stream(dst, x);
+    else
+        store(dst, x);
+}
+
 static void add(float *dst, const float *src, size_t n)
 {
     size_t whole = n / WIDTH * WIDTH;

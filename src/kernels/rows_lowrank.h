@@ -51,10 +51,7 @@ TW_INLINE void combine_vectors(const tw_combinations *sums, size_t row, size_t r
                 sum[r][w] += sums->factor * load(added + at);
                 fetch_row(added + at, rows * sums->dst_stride);
             }
-            if (past)
-                stream(dst + at, sum[r][w]);
-            else
-                store(dst + at, sum[r][w]);
+            write_vector(dst + at, sum[r][w], past);
         }
 }
 
@@ -76,10 +73,9 @@ TW_INLINE void combine(const tw_combinations *sums, int past)
 /* A vector may be written past the cache where it begins at a multiple of its length. */
 static void add_combinations(const tw_combinations *sums)
 {
-    size_t whole = sums->n / WIDTH * WIDTH,
-           misplaced = ((uintptr_t)sums->dst / sizeof(float) | sums->dst_stride) % WIDTH;
+    size_t whole = sums->n / WIDTH * WIDTH;
     tw_combinations rest = *sums;
-    if (sums->past_cache && !misplaced && (uintptr_t)sums->dst % sizeof(float) == 0) {
+    if (sums->past_cache && (uintptr_t)sums->dst % sizeof(vector) == 0 && sums->dst_stride % WIDTH == 0) {
         combine(sums, 1);
         drain();
     } else

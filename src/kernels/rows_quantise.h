@@ -85,11 +85,7 @@ TW_INLINE void add_whole(const tw_addition *to, size_t whole, size_t size, decod
         for (size_t row = 0; row < size / TW_PACK_LANES; row++)
             for (size_t part = 0; part < PACK_PARTS; part++) {
                 size_t i = group + row * TW_PACK_LANES + part * WIDTH;
-                vector now = load(to->sum + i) + decode(from, group, row, part);
-                if (past)
-                    stream(to->dst + i, now);
-                else
-                    store(to->dst + i, now);
+                write_vector(to->dst + i, load(to->sum + i) + decode(from, group, row, part), past);
             }
 }
 

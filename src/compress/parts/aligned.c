@@ -6,10 +6,7 @@
 
 #include <math.h>
 
-enum {
-    BLOCK = 1024,         /* values converted at a time: they stay in the first-level cache */
-    PAST_CACHE = 1 << 18, /* elements: a tensor that a cache would hold is written into it */
-};
+enum { BLOCK = 1024 }; /* values converted at a time: they stay in the first-level cache */
 
 tw_status tw_aligned_create(tw_aligned *aligned, int choice, int size, size_t count)
 {
@@ -52,7 +49,7 @@ void tw_aligned_start(tw_aligned *aligned, int finite, tw_round *round)
 int tw_aligned_spread(const tw_aligned *aligned, size_t at, float scale, tw_aligned_tensor t)
 {
     const tw_kernels *kernels = tw_kernels_best();
-    const tw_chunks_rows *rows = t.count < PAST_CACHE ? &tw_chunks_scalar : kernels->chunks;
+    const tw_chunks_rows *rows = t.count < TW_PAST_CACHE ? &tw_chunks_scalar : kernels->chunks;
     float sum[BLOCK];
     int finite = 1;
     for (size_t first = 0, begin = 0, n; begin < t.count; first += n) {

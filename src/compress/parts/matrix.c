@@ -89,9 +89,8 @@ void tw_matrix_update_rows(const tw_matrix *matrix, size_t row, size_t rows, flo
 
 void tw_matrix_product(const tw_matrix *matrix, float *dst)
 {
-    enum { PAST_CACHE = 1 << 18 }; /* elements: what a cache would hold is written into it */
     tw_combinations sums = product_of(matrix, dst, matrix->rows, matrix->p, matrix->rows);
     sums.from_zero = 1;
-    sums.past_cache = matrix->rows * matrix->columns >= PAST_CACHE;
+    sums.past_cache = matrix->rows * matrix->columns >= TW_PAST_CACHE;
     tw_kernels_best()->lowrank->add_combinations(&sums);
 }

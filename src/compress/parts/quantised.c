@@ -14,8 +14,6 @@
 /* Ranks' magnitudes may add up to that much; half of what a float holds leaves room for the rounding of the sum. */
 static const double most_sum = FLT_MAX / 2;
 
-enum { PAST_CACHE = 1 << 18 /* elements of a message that a cache would not hold */ };
-
 static const float zeros[TW_QUANTISED_BLOCK];
 
 static size_t quantised_section_bytes(const tw_quantised *quantised, size_t n)
@@ -191,7 +189,7 @@ static void add_block(const tw_quantised *quantised, const tw_piece *piece, int 
 static void add_delivered(tw_quantised *quantised, const tw_piece *piece, int count, float *sum, int past)
 {
     size_t n = piece->count, block = quantised->ops->block;
-    int is_past = past && quantised->gather.count >= PAST_CACHE;
+    int is_past = past && quantised->gather.count >= TW_PAST_CACHE;
     for (size_t first = 0; first < n; first += block)
         add_block(quantised, piece, count, first,
                   &(tw_addition){sum + first, NULL, tw_smaller(n - first, block), is_past});
