@@ -187,17 +187,17 @@ static void sign_keeps_the_mean_magnitude(void **state)
     assert_true(between[0] == 1 && between[1] == 1 && between[2] == -1);
 }
 
-static float least_squares(const float *magnitude, size_t k)
+/* Of sorted magnitudes: the squares that any two levels leave at the least. */
+static double least_squares(const float *magnitude, size_t k)
 {
-    float best = INFINITY;
-    for (size_t cut = 1; cut <= k; cut++) { /* ascending; the first `cut` have the smaller level */
-        double error = 0;
-        for (size_t first = 0, end = cut; first < end; first = end, end = k) {
-            double sum = 0;
-            for (size_t i = first; i < end; i++) sum += (double)magnitude[i];
-            for (size_t i = first; i < end; i++) error += pow((double)magnitude[i] - sum / (double)(end - first), 2);
-        }
-        best = fminf(best, (float)error);
+    double all = 0, squares = 0, low = 0, best = INFINITY;
+    for (size_t i = 0; i < k; i++) {
+        all += (double)magnitude[i];
+        squares += (double)magnitude[i] * (double)magnitude[i];
+    }
+    for (size_t cut = 1; cut < k; cut++) {
+        low += (double)magnitude[cut - 1];
+        best = fmin(best, squares - low * low / (double)cut - (all - low) * (all - low) / (double)(k - cut));
     }
     return best;
 }
@@ -208,25 +208,52 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The values above a threshold of normal ones: the two levels are the best there are, but for their rounding. */
+/* How much more lm2 leaves of `count` values above a threshold than the two best levels do, times that. */
+static double lm2_beside_the_best(size_t count, uint64_t *random)
+{
+    float *value = malloc(count * sizeof *value), *magnitude = malloc(count * sizeof *value),
+          *rounded = malloc(count * sizeof *value);
+    double error = 0;
+    for (size_t i = 0; i < count; i++) {
+        value[i] = rounded[i] = (float)(2 - log(1 - random_unit(random))) * (random_word(random) & 1 ? 1 : -1);
+        magnitude[i] = fabsf(value[i]);
+    }
+    qsort(magnitude, count, sizeof *magnitude, by_size);
+    tw_values_round(rounded, count, TW_VALUES_LM2);
+    for (size_t i = 0; i < count; i++) error += pow((double)value[i] - (double)rounded[i], 2);
+    double ratio = error / least_squares(magnitude, count);
+    free(value);
+    free(magnitude);
+    free(rounded);
+    return ratio;
+}
+
+/* But for the rounding of the levels; of a long section a part finds the threshold. */
 static void lm2_has_the_best_two_levels(void **state)
 {
-    enum { COUNT = 200 };
-    float value[COUNT], magnitude[COUNT], rounded[COUNT];
     uint64_t random = 8;
-    for (int trial = 0; trial < 20; trial++) {
-        double error = 0, norm = 0;
-        for (size_t i = 0; i < COUNT; i++) {
-            value[i] = (float)(2 - log(1 - random_unit(&random))) * (random_word(&random) & 1 ? 1 : -1);
-            rounded[i] = value[i];
-            magnitude[i] = fabsf(value[i]);
-            norm += (double)value[i] * (double)value[i];
-        }
-        qsort(magnitude, COUNT, sizeof *magnitude, by_size);
-        tw_values_round(rounded, COUNT, TW_VALUES_LM2);
-        for (size_t i = 0; i < COUNT; i++) error += pow((double)value[i] - (double)rounded[i], 2);
-        assert_true(error <= 1.02 * (double)least_squares(magnitude, COUNT) + norm * 0x1p-16);
+    for (int trial = 0; trial < 20; trial++) assert_true(lm2_beside_the_best(200, &random) < 1.02);
+    assert_true(lm2_beside_the_best(8192, &random) < 1.001);
+    assert_true(lm2_beside_the_best(8193, &random) < 1.001);
+    assert_true(lm2_beside_the_best(100001, &random) < 1.001);
+}
+
+/* A long section in which one value alone has a larger magnitude arrives as it is, wherever that one is. */
+static void lm2_keeps_what_has_two_magnitudes(void **state)
+{
+    enum { COUNT = 50000 };
+    float *value = malloc(COUNT * sizeof *value);
+    for (size_t rare = 0; rare < COUNT; rare += 7321) {
+        for (size_t i = 0; i < COUNT; i++) value[i] = i % 5 ? 0.75f : -0.75f;
+        value[rare] = -3;
+        tw_values_round(value, COUNT, TW_VALUES_LM2);
+        for (size_t i = 0; i < COUNT; i++) assert_true(value[i] == (i == rare ? -3 : i % 5 ? 0.75f : -0.75f));
     }
+    for (size_t i = 0; i < COUNT; i++)
+        value[i] = i == 1 ? 0.25f : i == 2 ? 0.5f : 0.75f; /* none above what was looked at */
+    tw_values_round(value, COUNT, TW_VALUES_LM2);
+    for (size_t i = 0; i < COUNT; i++) assert_true(value[i] == 0.75f);
+    free(value);
 }
 
 static void lm2_by_hand(void **state)
@@ -377,6 +404,7 @@ int main(void)
         cmocka_unit_test(extremes_stay_finite),
         cmocka_unit_test(sign_keeps_the_mean_magnitude),
         cmocka_unit_test(lm2_has_the_best_two_levels),
+        cmocka_unit_test(lm2_keeps_what_has_two_magnitudes),
         cmocka_unit_test(lm2_by_hand),
         cmocka_unit_test(the_papers_quantiser_by_hand),
         cmocka_unit_test(lm2_errs_by_a_third_of_the_papers_quantiser),
