@@ -9,7 +9,7 @@ import struct
 import unittest
 import wave
 
-from support import CommandLineTest, needs_mpi, run_tests, under_mpi, unless_kept
+from support import CommandLineTest, run_tests, unless_kept
 
 RATE, WINDOW, HOP = 8000, 200, 80
 PITCH = {"a": 300, "b": 600, "c": 1100, "d": 2000}  # Hz; other characters are silent
@@ -239,14 +239,6 @@ class ResumingTest(SpeechTest):
                 self.train(*options, "--sync", sync, *half, "--out", out)
                 resumed = self.train(*options, "--sync", sync, *length, "--out", out, "--resume")
                 self.assertEqual([resumed[key] for key in SUMMARY], [whole[key] for key in SUMMARY])
-
-    @needs_mpi
-    def test_ranks_equal_threads(self):
-        options = ("--sync", "dgc:density=0.05,warmup_steps=3", "--steps", 5, "--dropout", 0.3, "--time-masks", 1)
-        threads = self.train(*options, "--workers", 2)
-        ranks = self.train(*options, **under_mpi(2))
-        self.assertEqual((threads["transport"], ranks["transport"]), ("threads", "mpi"))
-        self.assertEqual([ranks[key] for key in SUMMARY], [threads[key] for key in SUMMARY])
 
     def test_other_speech_or_settings_are_refused(self):
         out = self.folder / "run"
