@@ -287,8 +287,8 @@ static tw_status ask_ready(tw_reducer *reducer, const tw_message *message, int *
     return TW_OK;
 }
 
-/* Without a turn, so that nobody is in the way of what makes the gradients ready. Naps between two looks grow, and count
- * as what was asked for, as when peers are waited for. */
+/* Without a turn, so that nobody is in the way of what makes the gradients ready. Naps between two looks grow, and
+ * count as what was asked for, as when peers are waited for. */
 static tw_status wait_until_ready(tw_lane *lane)
 {
     tw_reducer *reducer = lane->driver->reducer;
