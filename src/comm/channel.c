@@ -221,18 +221,13 @@ static void note_start(tw_channel *channel, const tw_transfer *transfer, tw_stat
     tw_numbers_started(channel->numbers, transfer->outgoing);
 }
 
-static void start_receive(tw_channel *channel, tw_transfer transfer)
+void tw_channel_start_receive(tw_channel *channel, int peer, void *dst, size_t capacity, size_t *received)
 {
     tw_comm *comm = channel->comm;
     if (!is_whole(channel)) return;
-    tw_status status = comm->ops.start_recv(comm->self, transfer.peer, channel->number, transfer.dst, transfer.size,
-                                            &transfer.request);
+    tw_transfer transfer = {.peer = peer, .dst = dst, .size = capacity, .received = received};
+    tw_status status = comm->ops.start_recv(comm->self, peer, channel->number, dst, capacity, &transfer.request);
     note_start(channel, &transfer, status);
-}
-
-void tw_channel_start_receive(tw_channel *channel, int peer, void *dst, size_t capacity, size_t *received)
-{
-    start_receive(channel, (tw_transfer){.peer = peer, .dst = dst, .size = capacity, .received = received});
 }
 
 /* What is under way is not written to, so of the same bytes it is the same. */

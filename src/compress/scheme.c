@@ -127,14 +127,6 @@ static tw_status check_gradients(const tw_scheme *scheme, float *const *gradient
 }
 
 /* What stands in the buffer of a tensor that is absent is nobody's business. */
-static void note_absent(tw_scheme *scheme, const unsigned char *absent)
-{
-    for (size_t i = 0; i < scheme->count; i++) {
-        scheme->absent[i] = absent && absent[i];
-        if (scheme->absent[i]) memset(scheme->gradients[i], 0, scheme->tensors[i].count * sizeof(float));
-    }
-}
-
 static tw_status open_step(tw_scheme *scheme, float *const *gradients, const unsigned char *absent)
 {
     TW_TRY(tw_need(scheme, "scheme"));
@@ -143,7 +135,10 @@ static tw_status open_step(tw_scheme *scheme, float *const *gradients, const uns
     if (scheme->open)
         return tw_fail(TW_ERROR_ORDER, "the step before is not done: call tw_scheme_next until it says so");
     memcpy(scheme->gradients, gradients, scheme->count * sizeof *gradients);
-    note_absent(scheme, absent);
+    for (size_t i = 0; i < scheme->count; i++) {
+        scheme->absent[i] = absent && absent[i];
+        if (scheme->absent[i]) memset(scheme->gradients[i], 0, scheme->tensors[i].count * sizeof(float));
+    }
     scheme->squares = 0;
     scheme->elsewhere = (tw_squares_elsewhere){NULL, NULL};
     scheme->taken = 0;
@@ -215,16 +210,6 @@ static tw_status check_place(const tw_round *round)
     return tw_check_reserved((const void *const *)round->reserved, "tw_round");
 }
 
-/* An ALLTOALL's packets are the scheme's; those of any other round are not there yet. */
-static void leave_outgoing(tw_scheme *scheme, tw_round *round)
-{
-    if (scheme->failed || round->kind != TW_ROUND_ALLTOALL) {
-        round->packets = NULL;
-        round->sizes = NULL;
-    }
-    scheme->outgoing = round->packets;
-}
-
 /* Schemes know nothing of the scale: what comes out of them is the mean itself. Scaled, it may overflow. */
 static void scale_back(tw_scheme *scheme)
 {
@@ -253,7 +238,12 @@ tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round)
     if (status == TW_OK) status = check_place(round);
     scheme->failed = status != TW_OK;
     scheme->asked = (int)round->kind;
-    leave_outgoing(scheme, round);
+    if (scheme->failed ||
+        round->kind != TW_ROUND_ALLTOALL) { /* its packets are the scheme's; others are not there yet */
+        round->packets = NULL;
+        round->sizes = NULL;
+    }
+    scheme->outgoing = round->packets;
     if (scheme->failed || round->kind != TW_ROUND_DONE) return status;
     if (!scheme->skipped && scheme->gradient_scale != 1) scale_back(scheme);
     round->skipped = scheme->skipped;

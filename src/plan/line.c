@@ -12,7 +12,7 @@ typedef struct unit {
 
 #define SECONDS_MOST 1e6
 
-static const unit rates[] = {{"bit", 1}, {"kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}};
+static const unit bandwidths[] = {{"bit", 1}, {"kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}};
 static const unit times[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 
 /* A number with one of the units, up to `end`. */
@@ -30,21 +30,21 @@ static int read_measure(const char *text, size_t length, const unit *units, size
     return 0;
 }
 
-static int read_rate(const char *text, size_t length, double *bytes)
+static int read_bandwidth(const char *text, size_t length, double *bytes)
 {
     double bits;
-    if (!read_measure(text, length, rates, sizeof rates / sizeof *rates, &bits) || bits < 1) return 0;
+    if (!read_measure(text, length, bandwidths, sizeof bandwidths / sizeof *bandwidths, &bits) || bits < 1) return 0;
     *bytes = bits / 8;
     return 1;
 }
 
-/* "1Gbit,0.1ms", or with another rate towards the host, "10Mbit/100Mbit,80ms". */
+/* "1Gbit,0.1ms", or with another bandwidth towards the host, "10Mbit/100Mbit,80ms". */
 static int read_line(const char *text, tw_world_options *line)
 {
-    size_t rate = strcspn(text, ",/"), both = strcspn(text, ",");
-    if (!text[both] || !read_rate(text, rate, &line->bandwidth)) return 0;
+    size_t up = strcspn(text, ",/"), both = strcspn(text, ",");
+    if (!text[both] || !read_bandwidth(text, up, &line->bandwidth)) return 0;
     line->bandwidth_down = line->bandwidth;
-    if (rate < both && !read_rate(text + rate + 1, both - rate - 1, &line->bandwidth_down)) return 0;
+    if (up < both && !read_bandwidth(text + up + 1, both - up - 1, &line->bandwidth_down)) return 0;
     return read_measure(text + both + 1, strlen(text + both + 1), times, sizeof times / sizeof *times,
                         &line->latency) &&
            line->latency <= SECONDS_MOST;
@@ -66,22 +66,22 @@ tw_status tw_line_read(const char *text, tw_world_options *line)
     return TW_OK;
 }
 
-enum { RATE_TEXT = 40 };
+enum { BANDWIDTH_TEXT = 40 };
 
-static const char *rate_text(double bytes, char text[RATE_TEXT])
+static const char *bandwidth_text(double bytes, char text[BANDWIDTH_TEXT])
 {
     double bits = 8 * bytes;
     int large = bits >= 1e9;
-    snprintf(text, RATE_TEXT, "%.6g%s", bits / (large ? 1e9 : 1e6), large ? "Gbit" : "Mbit");
+    snprintf(text, BANDWIDTH_TEXT, "%.6g%s", bits / (large ? 1e9 : 1e6), large ? "Gbit" : "Mbit");
     return text;
 }
 
 size_t tw_line_text(const tw_world_options *line, char *text, size_t capacity)
 {
-    char up[RATE_TEXT], down[RATE_TEXT] = "";
+    char up[BANDWIDTH_TEXT], down[BANDWIDTH_TEXT] = "";
     if (!line) return (size_t)snprintf(text, capacity, "%s", "");
     int differs = line->bandwidth_down > 0 && line->bandwidth_down != line->bandwidth;
-    if (differs) rate_text(line->bandwidth_down, down);
-    return (size_t)snprintf(text, capacity, "%s%s%s,%.4gms", rate_text(line->bandwidth, up), differs ? "/" : "", down,
-                            1e3 * line->latency);
+    if (differs) bandwidth_text(line->bandwidth_down, down);
+    return (size_t)snprintf(text, capacity, "%s%s%s,%.4gms", bandwidth_text(line->bandwidth, up), differs ? "/" : "",
+                            down, 1e3 * line->latency);
 }

@@ -39,9 +39,9 @@ void tw_watch_destroy(tw_watch *watch)
     tw_free(watch);
 }
 
-static int watch_compare(const void *left, const void *right)
+static int watch_compare(const void *first, const void *second)
 {
-    double a = *(const double *)left, b = *(const double *)right;
+    double a = *(const double *)first, b = *(const double *)second;
     return (a > b) - (a < b);
 }
 

@@ -27,7 +27,7 @@ static void take_incoming(tw_network *network, tw_parcel *parcel)
     double down = transfer_seconds(network->bandwidth_down, parcel->size);
     line->incoming_until = parcel->arrived = later(parcel->reaches, line->incoming_until) + down;
     if (down < transfer_seconds(network->bandwidth, parcel->size))
-        parcel->arrived = later(parcel->arrived, parcel->left + network->latency);
+        parcel->arrived = later(parcel->arrived, parcel->departed + network->latency);
 }
 
 static void reach(tw_timer *timer)
@@ -44,12 +44,12 @@ void tw_network_send(tw_network *network, tw_parcel *parcel)
 {
     double now = tw_virtual_now(network->clock);
     if (parcel->from == parcel->to) {
-        parcel->left = parcel->reaches = parcel->arrived = now;
+        parcel->departed = parcel->reaches = parcel->arrived = now;
         return;
     }
     tw_line *line = &network->lines[parcel->from];
     double first_bit = later(now, line->outgoing_until) + network->overhead;
-    line->outgoing_until = parcel->left = first_bit + transfer_seconds(network->bandwidth, parcel->size);
+    line->outgoing_until = parcel->departed = first_bit + transfer_seconds(network->bandwidth, parcel->size);
     parcel->reaches = first_bit + network->latency;
     parcel->arrived = (double)INFINITY;
     parcel->behind = NULL;

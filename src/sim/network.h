@@ -19,9 +19,9 @@ typedef struct tw_parcel {
     struct tw_parcel *behind; /* on the sender's line */
     int from, to;             /* hosts */
     size_t size;
-    double left;    /* when its last bit is out */
-    double reaches; /* when its first bit is at the receiver's line */
-    double arrived; /* when its last bit is there; INFINITY until its turn has come */
+    double departed; /* when its last bit is out */
+    double reaches;  /* when its first bit is at the receiver's line */
+    double arrived;  /* when its last bit is there; INFINITY until its turn has come */
 } tw_parcel;
 
 typedef struct tw_network tw_network;

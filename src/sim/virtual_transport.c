@@ -107,7 +107,7 @@ static void forget_send(tw_world *world, letter *one)
 
 static int is_lost(const tw_world *world, const letter *one)
 {
-    return one->parcel.left > world->seats[one->entry.sender].gone_at;
+    return one->parcel.departed > world->seats[one->entry.sender].gone_at;
 }
 
 /* --- who waits ----------------------------------------------------------------------------------------------- */
@@ -269,20 +269,20 @@ static tw_status fail_late(const tw_seat *me, int peer, double timeout)
     return tw_fail(TW_ERROR_PEER, "rank %d did not answer rank %d within %g seconds", peer, me->rank, timeout);
 }
 
-static void sleep_until_left(tw_seat *me, const letter *one, double deadline)
+static void sleep_until_departed(tw_seat *me, const letter *one, double deadline)
 {
-    double now, left = one->parcel.left;
-    while ((now = now_of(me->world)) < left && now < deadline && !is_gone(me))
-        tw_virtual_wait(&me->waiters, left < deadline ? left : deadline, "a message to leave");
+    double now, departs = one->parcel.departed;
+    while ((now = now_of(me->world)) < departs && now < deadline && !is_gone(me))
+        tw_virtual_wait(&me->waiters, departs < deadline ? departs : deadline, "a message to leave");
 }
 
 static tw_status wait_send(tw_seat *me, letter *one, double timeout)
 {
     int peer = one->entry.receiver;
-    sleep_until_left(me, one, now_of(me->world) + timeout);
-    int has_left = one->parcel.left <= now_of(me->world);
+    sleep_until_departed(me, one, now_of(me->world) + timeout);
+    int has_departed = one->parcel.departed <= now_of(me->world);
     forget_send(me->world, one);
-    if (has_left) return TW_OK;
+    if (has_departed) return TW_OK;
     return is_gone(me) ? fail_gone(me, peer) : fail_late(me, peer, timeout);
 }
 
@@ -354,10 +354,10 @@ static int virtual_transport_poll_request(void *self, void *request, double time
     tw_entry *entry = request;
     double deadline = now_of(me->world) + timeout;
     if (entry->is_send)
-        sleep_until_left(me, request, deadline);
+        sleep_until_departed(me, request, deadline);
     else
         sleep_until_due(me, request, deadline);
-    double due = entry->is_send ? ((letter *)request)->parcel.left : receipt_due(me, request);
+    double due = entry->is_send ? ((letter *)request)->parcel.departed : receipt_due(me, request);
     return due <= now_of(me->world) || is_gone(me);
 }
 

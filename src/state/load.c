@@ -187,9 +187,9 @@ static tw_status read_header(tw_loader *loader)
 /* The tensors --------------------------------------------------------------------------------------------------- */
 
 /* Empty tensors come before the one that begins where they are, so that they leave no hole. */
-static int by_offset(const void *left, const void *right)
+static int by_offset(const void *first, const void *second)
 {
-    const tw_listed *a = *(const tw_listed *const *)left, *b = *(const tw_listed *const *)right;
+    const tw_listed *a = *(const tw_listed *const *)first, *b = *(const tw_listed *const *)second;
     if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
     return (a->end > b->end) - (a->end < b->end);
 }

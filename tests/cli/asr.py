@@ -9,14 +9,13 @@ import struct
 import unittest
 import wave
 
-from support import CommandLineTest, needs_mpi, run_tests, under_mpi, unless_kept
+from support import CommandLineTest, run_tests, unless_kept
 
 RATE, WINDOW, HOP = 8000, 200, 80
 PITCH = {"a": 300, "b": 600, "c": 1100, "d": 2000}  # Hz; other characters are silent
 TEXTS = ("ab", "ba cd", "dda", "c", "abc d", "bb ac", "dcba", "a d")
 WORDS = sum(len(text.split()) for text in TEXTS)
 LETTER, GAP = 0.09, 0.03  # seconds
-SUMMARY = ("weights_crc32c", "metric", "loss", "train_loss")
 
 
 def speak(text, rate=RATE):
@@ -194,13 +193,6 @@ class FramesTest(SpeechTest):
         self.assertIn(f"{windows} training and {windows} test windows of 12 frames", text)
         self.assertIn("1 steps of 2 x 4 windows", text)
 
-    def test_resumed_equals_uninterrupted(self):
-        options = ("--workers", 2, "--sync", "dgc:density=0.05,warmup_steps=3", "--dropout", 0.2)
-        whole = self.train(*options, "--steps", 11)
-        self.train(*options, "--steps", 5, "--out", self.folder / "run")
-        resumed = self.train(*options, "--steps", 11, "--out", self.folder / "run", "--resume")
-        self.assertEqual([resumed[key] for key in SUMMARY], [whole[key] for key in SUMMARY])
-
     def test_wrong_alignments(self):
         folder = self.folder / "kaldi"
         write_kaldi(folder, TEXTS[:6])
@@ -227,27 +219,7 @@ class FramesTest(SpeechTest):
         self.refuse_training(2, ["--batch 400", "windows"], "--batch", 400)
 
 
-class ResumingTest(SpeechTest):
-    def test_resumed_equals_uninterrupted(self):
-        options = ("--workers", 2, "--dropout", 0.3, "--tempo", 0.2, "--time-masks", 1, "--frequency-masks", 1)
-        for sync, length, half in (("allreduce", ("--epochs", 4), ("--epochs", 2)),
-                                   ("dgc:density=0.05,warmup_steps=3", ("--epochs", 4), ("--epochs", 2)),
-                                   ("dgc:density=0.05,warmup_steps=3", ("--steps", 7), ("--steps", 3))):
-            with self.subTest(sync=sync, half=half):
-                out = self.folder / f"{sync[:3]}{half[0]}"
-                whole = self.train(*options, "--sync", sync, *length)
-                self.train(*options, "--sync", sync, *half, "--out", out)
-                resumed = self.train(*options, "--sync", sync, *length, "--out", out, "--resume")
-                self.assertEqual([resumed[key] for key in SUMMARY], [whole[key] for key in SUMMARY])
-
-    @needs_mpi
-    def test_ranks_equal_threads(self):
-        options = ("--sync", "dgc:density=0.05,warmup_steps=3", "--steps", 5, "--dropout", 0.3, "--time-masks", 1)
-        threads = self.train(*options, "--workers", 2)
-        ranks = self.train(*options, **under_mpi(2))
-        self.assertEqual((threads["transport"], ranks["transport"]), ("threads", "mpi"))
-        self.assertEqual([ranks[key] for key in SUMMARY], [threads[key] for key in SUMMARY])
-
+class OtherRunTest(SpeechTest):
     def test_other_speech_or_settings_are_refused(self):
         out = self.folder / "run"
         self.train("--steps", 2, "--out", out)

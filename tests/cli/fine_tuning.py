@@ -5,7 +5,7 @@ import shutil
 
 from asr import TEXTS, speak, write_manifest, write_speech, write_wav
 from checkpoint_file import split_file
-from support import CommandLineTest, needs_mpi, run_tests, under_mpi, unless_kept
+from support import CommandLineTest, run_tests, unless_kept
 
 FEATURES = "rate=8000,bins=8,low=60,high=3800,floor=0.01"
 ENCODER = ("feature_extractor.", "feature_projection.", "encoder.")
@@ -158,14 +158,6 @@ class FreezingTest(FineTuningTest):
             self.assertEqual(self.tensors(whole), self.tensors(parts))
             for run in (whole, parts):
                 shutil.rmtree(run)
-
-    @needs_mpi
-    def test_ranks_equal_threads(self):
-        threads, ranks = self.folder / "threads", self.folder / "ranks"
-        options = ("--freeze-steps", 2, "--steps", 5)
-        self.train("--workers", 2, *options, "--out", threads)
-        self.train(*options, "--out", ranks, **under_mpi(2))
-        self.assertEqual(self.tensors(threads), self.tensors(ranks))
 
 
 class RefusalTest(FineTuningTest):

@@ -198,13 +198,6 @@ class RunTest(PicturesTest):
         found = json.loads(self.predict(run, self.new[0], "--json", "--top", 20)[0][0])
         self.assertEqual({entry["class"] for entry in found["classes"]}, {str(i) for i in range(10)})
 
-    @needs_mpi
-    def test_ranks_equal_threads(self):
-        options = ("--epochs", 2, "--resized-crop", "--flip", "--sync", "dgc:density=0.05")
-        threads = self.train("--workers", 2, "--decoders", 1, *options)
-        ranks = self.train("--decoders", 3, *options, **under_mpi(2))
-        self.assertEqual(ranks["weights_crc32c"], threads["weights_crc32c"])
-
 
 if __name__ == "__main__":
     run_tests()

@@ -30,9 +30,10 @@ class AloneTest(RunsTest):
             "image": (*self.train_words()[1:-2], "--crop", 2, "--flip", "--lr", 0.05, "--weight-decay", 1e-4),
             "lm": ("lm", "--data", texts, "--layers", 1, "--hidden", 16, "--batch", 4, "--bptt", 10, "--dropout", 0.2),
             "asr": ("asr", "--data", speech, "--test", speech, "--features", "rate=8000,bins=20", "--layers", 1,
-                    "--hidden", 12, "--batch", 2, "--time-masks", 1),
+                    "--hidden", 12, "--batch", 2, "--time-masks", 1, "--frequency-masks", 1, "--dropout", 0.3, "--tempo", 0.2),
             "frames": ("asr", "--model", "frames", "--data", kaldi, "--test", kaldi, "--alignment", kaldi / "ali.txt",
-                       "--features", "rate=8000,bins=20", "--window", 12, "--layers", 1, "--hidden", 8, "--batch", 4),
+                       "--features", "rate=8000,bins=20", "--window", 12, "--layers", 1, "--hidden", 8, "--batch", 4,
+                       "--dropout", 0.2),
         }
 
     def lose_the_end(self, out):

@@ -7,7 +7,7 @@ import struct
 import unittest
 import wave
 
-from support import CommandLineTest, needs_mpi, run_tests, under_mpi, unless_kept
+from support import CommandLineTest, run_tests, unless_kept
 
 RATE = 8000
 SPEAKERS, SOUNDS, SECONDS = 3, 3, 1.3  # 7 crops of half a second each, when they are joined: 21
@@ -250,16 +250,6 @@ class InputTest(PretrainingTest):
         self.train("--steps", 1, "--out", out)
         self.refuse(2, ["pre-trained", "thinwire train asr"], "transcribe", out,
                     self.train_folder / "s0" / "0.wav")
-
-
-@needs_mpi
-class MpiTest(PretrainingTest):
-    def test_threads_and_mpi_have_the_same_bits(self):
-        options = ("--batch", 4, "--steps", 4, "--dropout", 0.1)
-        threads = self.train("--workers", 2, *options)
-        mpi = self.train(*options, **under_mpi(2))
-        for key in ("weights_crc32c", "metrics", "loss"):
-            self.assertEqual(mpi[key], threads[key], key)
 
 
 if __name__ == "__main__":

@@ -112,16 +112,11 @@ typedef struct parcel {
     unsigned char *piece;
 } parcel;
 
-static tw_status could_not(const char *path, const char *what)
-{
-    return tw_fail(TW_ERROR_IO, "%s could not be %s: %s", path, what, strerror(errno));
-}
-
 static tw_status open_source(parcel *p, uint64_t *bytes)
 {
     struct stat about;
     TW_TRY(regular_file_stream(p->path, "r", &p->file));
-    if (fstat(fileno(p->file), &about) != 0) return could_not(p->path, "read");
+    if (fstat(fileno(p->file), &about) != 0) return file_could_not(p->path, "read");
     *bytes = (uint64_t)about.st_size;
     return TW_OK;
 }
@@ -142,10 +137,10 @@ static tw_status open_parcel(const worker *w, const checkpoint_files *files, int
 static tw_status close_parcel(parcel *p, tw_status status)
 {
     int writes = p->file && !p->is_source;
-    if (writes && status == TW_OK && whole_file_keep(p->file) != 0) status = could_not(p->path, "written");
+    if (writes && status == TW_OK && whole_file_keep(p->file) != 0) status = file_could_not(p->path, "written");
     int failed = p->file && fclose(p->file) != 0;
-    if (failed && writes && status == TW_OK) status = could_not(p->path, "written");
-    if (*p->partial && status == TW_OK && rename(p->partial, p->path) != 0) status = could_not(p->path, "written");
+    if (failed && writes && status == TW_OK) status = file_could_not(p->path, "written");
+    if (*p->partial && status == TW_OK && rename(p->partial, p->path) != 0) status = file_could_not(p->path, "written");
     if (*p->partial && status != TW_OK) unlink(p->partial);
     free(p->piece);
     return status;
@@ -154,11 +149,11 @@ static tw_status close_parcel(parcel *p, tw_status status)
 static tw_status pass_piece(worker *w, parcel *p, int holder, size_t bytes)
 {
     tw_status status = TW_OK;
-    if (p->is_source && fread(p->piece, 1, bytes, p->file) != bytes) status = could_not(p->path, "read");
+    if (p->is_source && fread(p->piece, 1, bytes, p->file) != bytes) status = file_could_not(p->path, "read");
     TW_TRY(agree_status(w, status));
     TW_TRY(tw_comm_broadcast(w->comm, holder, p->piece, bytes));
     if (p->file && !p->is_source && fwrite(p->piece, 1, bytes, p->file) != bytes)
-        status = could_not(p->path, "written");
+        status = file_could_not(p->path, "written");
     return agree_status(w, status);
 }
 

@@ -18,7 +18,7 @@ tw_status whole_file_may_replace(const char *path, const char *begins, const cha
     return tw_fail(TW_ERROR_ARGUMENT, "%s is no %s, and would be lost; name another file", path, what);
 }
 
-static tw_status could_not(const char *path, const char *what)
+tw_status file_could_not(const char *path, const char *what)
 {
     return tw_fail(TW_ERROR_IO, "%s could not be %s: %s", path, what, strerror(errno));
 }
@@ -32,11 +32,11 @@ static tw_status write_beside(const char *path, const char *partial, tw_status (
                               void *context)
 {
     FILE *file;
-    if (regular_file_stream(partial, "w", &file) != TW_OK) return could_not(path, "written");
+    if (regular_file_stream(partial, "w", &file) != TW_OK) return file_could_not(path, "written");
     tw_status status = write(context, file);
-    if (status == TW_OK && (ferror(file) || whole_file_keep(file) != 0)) status = could_not(path, "written");
-    if (fclose(file) != 0 && status == TW_OK) status = could_not(path, "written");
-    if (status == TW_OK && rename(partial, path) != 0) status = could_not(path, "replaced");
+    if (status == TW_OK && (ferror(file) || whole_file_keep(file) != 0)) status = file_could_not(path, "written");
+    if (fclose(file) != 0 && status == TW_OK) status = file_could_not(path, "written");
+    if (status == TW_OK && rename(partial, path) != 0) status = file_could_not(path, "replaced");
     return status;
 }
 

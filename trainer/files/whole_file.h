@@ -17,4 +17,7 @@ tw_status whole_file_write(const char *path, tw_status (*write)(void *context, F
  * 0: it failed, and errno says why. Some file systems cannot sync: no failure of ours. */
 int whole_file_keep(FILE *file);
 
+/* "PATH could not be written: ...", with the reason in errno. TW_ERROR_IO. */
+tw_status file_could_not(const char *path, const char *what);
+
 #endif

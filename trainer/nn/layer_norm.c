@@ -3,8 +3,6 @@
 
 #include "wide.h"
 
-enum { LANES = 16 }; /* running sums side by side: their order is fixed, and a vector unit can follow it */
-
 static const float epsilon = 1e-5f;
 
 tw_status nn_layer_norm_declare(const char *name, size_t width, nn_table *table, nn_layer_norm *norm)
@@ -16,31 +14,24 @@ tw_status nn_layer_norm_declare(const char *name, size_t width, nn_table *table,
     return nn_table_declare(table, &bias);
 }
 
-static inline float sum_lanes(const float lanes[LANES])
-{
-    float sum = lanes[0];
-    for (size_t k = 1; k < LANES; k++) sum += lanes[k];
-    return sum;
-}
-
 static inline float mean_of(const float *x, size_t width)
 {
-    float lanes[LANES] = {0};
+    float lanes[NN_LANES] = {0};
     size_t i = 0;
-    for (; i + LANES <= width; i += LANES)
-        for (size_t k = 0; k < LANES; k++) lanes[k] += x[i + k];
+    for (; i + NN_LANES <= width; i += NN_LANES)
+        for (size_t k = 0; k < NN_LANES; k++) lanes[k] += x[i + k];
     for (; i < width; i++) lanes[0] += x[i];
-    return sum_lanes(lanes) / (float)width;
+    return nn_sum_lanes(lanes) / (float)width;
 }
 
 static inline float variance_of(const float *x, size_t width, float mean)
 {
-    float lanes[LANES] = {0};
+    float lanes[NN_LANES] = {0};
     size_t i = 0;
-    for (; i + LANES <= width; i += LANES)
-        for (size_t k = 0; k < LANES; k++) lanes[k] += (x[i + k] - mean) * (x[i + k] - mean);
+    for (; i + NN_LANES <= width; i += NN_LANES)
+        for (size_t k = 0; k < NN_LANES; k++) lanes[k] += (x[i + k] - mean) * (x[i + k] - mean);
     for (; i < width; i++) lanes[0] += (x[i] - mean) * (x[i] - mean);
-    return sum_lanes(lanes) / (float)width;
+    return nn_sum_lanes(lanes) / (float)width;
 }
 
 NN_WIDE static void forward_rows(size_t rows, size_t width, const float *weight, const float *bias, const float *x,
@@ -64,10 +55,10 @@ void nn_layer_norm_forward(const nn_layer_norm *norm, const float *values, size_
 static inline void layer_norm_project(size_t width, const float *weight, const float *x, const float *dy,
                                       const float moments[2], float means[2])
 {
-    float plain[LANES] = {0}, along[LANES] = {0};
+    float plain[NN_LANES] = {0}, along[NN_LANES] = {0};
     size_t i = 0;
-    for (; i + LANES <= width; i += LANES)
-        for (size_t k = 0; k < LANES; k++) {
+    for (; i + NN_LANES <= width; i += NN_LANES)
+        for (size_t k = 0; k < NN_LANES; k++) {
             const float g = dy[i + k] * weight[i + k];
             plain[k] += g;
             along[k] += g * ((x[i + k] - moments[0]) * moments[1]);
@@ -77,8 +68,8 @@ static inline void layer_norm_project(size_t width, const float *weight, const f
         plain[0] += g;
         along[0] += g * ((x[i] - moments[0]) * moments[1]);
     }
-    means[0] = sum_lanes(plain) / (float)width;
-    means[1] = sum_lanes(along) / (float)width;
+    means[0] = nn_sum_lanes(plain) / (float)width;
+    means[1] = nn_sum_lanes(along) / (float)width;
 }
 
 NN_WIDE static void backward_rows(size_t rows, size_t width, const float *weight, const float *x, const float *moments,

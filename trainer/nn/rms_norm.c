@@ -3,8 +3,6 @@
 
 #include "wide.h"
 
-enum { LANES = 16 }; /* running sums side by side: their order is fixed, and a vector unit can follow it */
-
 tw_status nn_rms_norm_declare(const char *name, size_t width, float epsilon, nn_table *table, nn_rms_norm *norm)
 {
     const nn_declaration weight = {name, "weight", 1, {width}, NN_INITIAL_ONE, 0.0f};
@@ -12,21 +10,14 @@ tw_status nn_rms_norm_declare(const char *name, size_t width, float epsilon, nn_
     return nn_table_declare(table, &weight);
 }
 
-static inline float sum_lanes(const float lanes[LANES])
-{
-    float sum = lanes[0];
-    for (size_t k = 1; k < LANES; k++) sum += lanes[k];
-    return sum;
-}
-
 static inline float scale_of(const float *x, size_t width, float epsilon)
 {
-    float lanes[LANES] = {0};
+    float lanes[NN_LANES] = {0};
     size_t i = 0;
-    for (; i + LANES <= width; i += LANES)
-        for (size_t k = 0; k < LANES; k++) lanes[k] += x[i + k] * x[i + k];
+    for (; i + NN_LANES <= width; i += NN_LANES)
+        for (size_t k = 0; k < NN_LANES; k++) lanes[k] += x[i + k] * x[i + k];
     for (; i < width; i++) lanes[0] += x[i] * x[i];
-    return 1.0f / sqrtf(sum_lanes(lanes) / (float)width + epsilon);
+    return 1.0f / sqrtf(nn_sum_lanes(lanes) / (float)width + epsilon);
 }
 
 NN_WIDE static void forward_rows(size_t rows, size_t width, float epsilon, const float *weight, const float *x,
@@ -47,12 +38,12 @@ void nn_rms_norm_forward(const nn_rms_norm *norm, const float *values, size_t ro
 /* The mean, over a row, of dy * weight times the normalised x. */
 static inline float rms_norm_project(size_t width, const float *weight, const float *x, const float *dy, float scale)
 {
-    float lanes[LANES] = {0};
+    float lanes[NN_LANES] = {0};
     size_t i = 0;
-    for (; i + LANES <= width; i += LANES)
-        for (size_t k = 0; k < LANES; k++) lanes[k] += dy[i + k] * weight[i + k] * (x[i + k] * scale);
+    for (; i + NN_LANES <= width; i += NN_LANES)
+        for (size_t k = 0; k < NN_LANES; k++) lanes[k] += dy[i + k] * weight[i + k] * (x[i + k] * scale);
     for (; i < width; i++) lanes[0] += dy[i] * weight[i] * (x[i] * scale);
-    return sum_lanes(lanes) / (float)width;
+    return nn_sum_lanes(lanes) / (float)width;
 }
 
 NN_WIDE static void backward_rows(size_t rows, size_t width, const float *weight, const float *x, const float *scales,

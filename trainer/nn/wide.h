@@ -17,6 +17,15 @@
 #define NN_WIDE
 #endif
 
+/* Running sums side by side: their order is fixed, and a vector unit can follow it. */
+enum { NN_LANES = 16 };
+static inline float nn_sum_lanes(const float lanes[NN_LANES])
+{
+    float sum = lanes[0];
+    for (size_t k = 1; k < NN_LANES; k++) sum += lanes[k];
+    return sum;
+}
+
 /* Comparisons are written so that NaN comes through. */
 static inline float nn_clamp(float x, float low, float high)
 {

@@ -105,10 +105,11 @@ void progress_step(progress *p, const worker *w, double loss, const totals *sums
     p->shown = now;
     double steps_a_second = (double)(w->step - p->first_step) / (now - p->started);
     const int counting = w->exchange->staged ? 1 : w->size; /* workers with items of their own */
-    double rate = (sums->values[TOTAL_ITEMS] - p->first_items) * counting / (now - p->started);
+    double speed = (sums->values[TOTAL_ITEMS] - p->first_items) * counting / (now - p->started);
     char text[160], left[TIME_TEXT], sent[BYTES_TEXT];
     snprintf(text, sizeof text, "step %llu/%llu  loss %.4f  %.0f %s/s  %s sent  ETA %s", (unsigned long long)w->step,
-             (unsigned long long)w->steps, loss, rate, w->task->items, bytes_text(sums->values[TOTAL_BYTES_SENT], sent),
+             (unsigned long long)w->steps, loss, speed, w->task->items,
+             bytes_text(sums->values[TOTAL_BYTES_SENT], sent),
              time_text((double)(w->steps - w->step) / steps_a_second, left));
     if (p->terminal)
         show_bar(p, w, text);

@@ -48,7 +48,7 @@ typedef struct transport {
     store at;
     int rank;
     uint64_t session;
-    _Atomic int left;
+    _Atomic int has_left;
     pthread_mutex_t lock; /* of the flows and their receives */
     flow *flows;
 } transport;
@@ -143,7 +143,7 @@ static outcome wait_for(transport *me, request *one, double seconds, int *is_los
     outcome now;
     *is_lost = 0;
     while ((now = look(me, one, end - tw_clock())) == PENDING && !*is_lost && tw_clock() < end) {
-        *is_lost = me->left || is_gone(me, one->peer, end - tw_clock());
+        *is_lost = me->has_left || is_gone(me, one->peer, end - tw_clock());
         /* It looks once more: a farewell follows the last message. */
         if (!*is_lost) folder_nap(&me->at, &nap, end);
     }
@@ -200,7 +200,7 @@ static tw_status explain(const transport *me, const request *one, outcome now, i
             TW_ERROR_PACKET,
             "rank %d sent a message of %zu bytes, for which there is no room: every rank must pass the same count",
             one->peer, one->size);
-    if (me->left) return tw_fail(TW_ERROR_PEER, "this rank, %d, has left the group in %s", me->rank, me->at.path);
+    if (me->has_left) return tw_fail(TW_ERROR_PEER, "this rank, %d, has left the group in %s", me->rank, me->at.path);
     if (is_lost) return tw_fail(TW_ERROR_PEER, "rank %d has left the group in %s", one->peer, me->at.path);
     if (one->saw_part)
         return tw_fail(TW_ERROR_PEER, "the message of rank %d in %s is not whole after %g seconds", one->peer,
@@ -238,7 +238,7 @@ static void folder_leave(void *self)
     transport *me = self;
     char name[STORE_NAME];
     const store_header header = {.session = me->session};
-    if (atomic_exchange(&me->left, 1)) return;
+    if (atomic_exchange(&me->has_left, 1)) return;
     name_farewell(me->rank, name);
     store_write(&me->at, name, &header, NULL, FAREWELL_SECONDS);
 }

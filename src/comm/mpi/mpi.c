@@ -33,8 +33,8 @@ typedef struct request request;
 typedef struct transport {
     MPI_Comm comm;
     int largest_tag;
-    int finalises;    /* MPI was initialised here */
-    _Atomic int left; /* the group: no wait has anything to wait for */
+    int finalises;        /* MPI was initialised here */
+    _Atomic int has_left; /* the group: no wait has anything to wait for */
     tw_farewell farewell;
     tw_blocks blocks;
     pthread_mutex_t lock;
@@ -180,7 +180,7 @@ static int mpi_poll_request(void *self, void *handle, double timeout)
     double deadline = tw_clock() + timeout;
     long rest = SHORTEST_NAP;
     for (int polls = 1;; polls++) {
-        if (is_over(one) || mpi->left || tw_farewell_is_gone(&mpi->farewell, one->peer)) return 1;
+        if (is_over(one) || mpi->has_left || tw_farewell_is_gone(&mpi->farewell, one->peer)) return 1;
         int late = tw_clock() >= deadline;
         if (late || polls > SPINS) tw_farewell_heed(&mpi->farewell);
         if (late) return tw_farewell_is_gone(&mpi->farewell, one->peer);
@@ -224,7 +224,8 @@ static tw_status mpi_give_up(transport *mpi, request *one, double timeout)
 {
     int peer = one->peer;
     abandon(mpi, one);
-    if (mpi->left) return tw_fail(TW_ERROR_PEER, "the exchange with rank %d ended because another one failed", peer);
+    if (mpi->has_left)
+        return tw_fail(TW_ERROR_PEER, "the exchange with rank %d ended because another one failed", peer);
     if (tw_farewell_is_gone(&mpi->farewell, peer)) return tw_fail(TW_ERROR_PEER, "rank %d has left the group", peer);
     return tw_fail(TW_ERROR_PEER, "rank %d did not answer within %g seconds", peer, timeout);
 }
@@ -286,14 +287,14 @@ static void keep_for_good(request *kept)
 static void mpi_leave(void *self)
 {
     transport *mpi = self;
-    mpi->left = 1;
+    mpi->has_left = 1;
     tw_farewell_say(&mpi->farewell, 1);
 }
 
 /* 1 when the group has ended in good order: no message is under way on this communicator, or will be. */
 static int mpi_part(transport *mpi)
 {
-    if (mpi->left) {
+    if (mpi->has_left) {
         tw_farewell_flush(&mpi->farewell, LAST_WORDS);
         return 0;
     }
@@ -303,7 +304,7 @@ static int mpi_part(transport *mpi)
 
 static void leave_mpi(transport *mpi)
 {
-    int in_order = mpi_part(mpi), failed = mpi->left || mpi->farewell.failed;
+    int in_order = mpi_part(mpi), failed = mpi->has_left || mpi->farewell.failed;
     reap(mpi);
     tw_farewell_destroy(&mpi->farewell);
     if (in_order) MPI_Comm_free(&mpi->comm);

@@ -20,11 +20,6 @@ void tcp_frame_write(const tcp_frame *frame, unsigned char bytes[TCP_FRAME_BYTES
     tw_put(bytes + CRC, tw_crc32c(0, bytes + KIND, TCP_FRAME_BYTES - KIND), 4);
 }
 
-static int is_data(tcp_frame_kind kind)
-{
-    return kind == TCP_DATA || kind == TCP_GRANTED;
-}
-
 /* A piece lies within its message; only a message of nothing has a piece of nothing. */
 static int has_possible_piece(const tcp_frame *frame)
 {
@@ -45,5 +40,6 @@ int tcp_frame_read(const unsigned char bytes[TCP_FRAME_BYTES], tcp_frame *frame)
                          .offset = tw_get(bytes + OFFSET, 8)};
     if (tw_get(bytes + CRC, 4) != tw_crc32c(0, bytes + KIND, TCP_FRAME_BYTES - KIND)) return 0;
     if (kind < TCP_DATA || kind >= TCP_KINDS || tw_get(bytes + UNUSED, 4)) return 0;
-    return is_data(frame->kind) ? has_possible_piece(frame) : frame->length == 0 && frame->offset == 0;
+    if (kind == TCP_DATA || kind == TCP_GRANTED) return has_possible_piece(frame);
+    return frame->length == 0 && frame->offset == 0;
 }

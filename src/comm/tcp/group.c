@@ -50,36 +50,28 @@ static void *group_run(void *argument)
 
 /* --- requests ------------------------------------------------------------------------------------------------ */
 
-/* With the peer's lock. */
-static tw_status post(tcp_peer *peer, unsigned channel, const tcp_request *what, void **handle)
-{
-    tcp_flow *flow;
-    if (what->is_send && peer->gone) return tw_fail(peer->why, "%s", peer->text);
-    TRY(tcp_flow_of(peer, channel, &flow));
-    tcp_request *one = malloc(sizeof *one);
-    if (!one) return tw_fail(TW_ERROR_MEMORY, "no memory for a message on channel %u", channel);
-    *one = *what;
-    one->peer = peer;
-    tw_status status = TW_OK;
-    if (one->is_send)
-        tcp_outbox_post(flow, one);
-    else
-        status = tcp_inbox_post(flow, one);
-    if (status == TW_OK) {
-        tcp_stream_push(peer);
-        *handle = one;
-    } else {
-        free(one);
-    }
-    return status;
-}
-
 static tw_status group_start(const tcp_group *group, int rank, unsigned channel, tcp_request what, void **handle)
 {
     tcp_peer *peer = &group->peers[rank];
+    tcp_flow *flow;
+    tcp_request *one = malloc(sizeof *one);
+    if (!one) return tw_fail(TW_ERROR_MEMORY, "no memory for a message on channel %u", channel);
+    *one = what;
+    one->peer = peer;
     tcp_peer_lock(peer);
-    tw_status status = post(peer, channel, &what, handle);
+    tw_status status = TW_OK;
+    if (one->is_send && peer->gone) status = tw_fail(peer->why, "%s", peer->text);
+    if (status == TW_OK) status = tcp_flow_of(peer, channel, &flow);
+    if (status == TW_OK && one->is_send)
+        tcp_outbox_post(flow, one);
+    else if (status == TW_OK)
+        status = tcp_inbox_post(flow, one);
+    if (status == TW_OK) tcp_stream_push(peer);
     tcp_peer_unlock(peer);
+    if (status == TW_OK)
+        *handle = one;
+    else
+        free(one);
     return status;
 }
 
@@ -177,7 +169,7 @@ static uint64_t count_signs(void *self, int rank, int ask)
 static void group_leave(void *self)
 {
     tcp_group *group = self;
-    group->left = 1;
+    group->has_left = 1;
     tcp_latecomers_stop(group->latecomers);
     for (int r = 0; r < group->size; r++) {
         tcp_peer *peer = &group->peers[r];
@@ -212,7 +204,7 @@ static int has_arrived(tcp_peer *peer)
     int bytes = 0;
     tcp_peer_lock(peer);
     int all = peer->shut || peer->gone;
-    for (int s = 0; s < peer->streams && (peer->left || !peer->gone); s++)
+    for (int s = 0; s < peer->streams && (peer->has_left || !peer->gone); s++)
         if (ioctl(peer->stream[s].fd, SIOCOUTQ, &bytes) == 0 && bytes > 0) all = 0;
     tcp_peer_unlock(peer);
     return all;
@@ -229,13 +221,13 @@ static int see_it_arrive(tcp_peer *peer, double deadline)
 
 static void part_from_all(tcp_group *group)
 {
-    double deadline = tw_clock() + (group->left ? LAST_WORDS : group->parting);
+    double deadline = tw_clock() + (group->has_left ? LAST_WORDS : group->parting);
     for (int r = 0; r < group->size; r++)
         if (r != group->rank && group->runs) begin_to_part(&group->peers[r]);
     for (int r = 0; r < group->size; r++)
         if (r != group->rank && group->runs) group_part(&group->peers[r], deadline);
     for (int r = 0; r < group->size; r++)
-        if (r != group->rank && group->runs && !see_it_arrive(&group->peers[r], deadline) && !group->left)
+        if (r != group->rank && group->runs && !see_it_arrive(&group->peers[r], deadline) && !group->has_left)
             tw_log(TW_LOG_WARNING, "rank %d: when its comm ended, rank %d had not received all that was sent to it",
                    group->rank, r);
 }
@@ -256,7 +248,7 @@ static void close_streams(const tcp_peer *peer)
 /* Those that it carries part from each other when they like, and perhaps a little later. */
 static void end_relay(const tcp_group *group)
 {
-    uint64_t carried = tcp_relay_destroy(group->relay, group->left ? LAST_WORDS : group->parting);
+    uint64_t carried = tcp_relay_destroy(group->relay, group->has_left ? LAST_WORDS : group->parting);
     if (carried)
         tw_log(TW_LOG_NOTE, "rank %d has carried %llu bytes between ranks that cannot call each other", group->rank,
                (unsigned long long)carried);
@@ -297,7 +289,7 @@ static const tw_transport_ops ops = {.struct_size = sizeof(tw_transport_ops),
 static int is_whole(void *self)
 {
     tcp_group *group = self;
-    int all = !group->left;
+    int all = !group->has_left;
     for (int r = 0; r < group->size; r++) {
         tcp_peer *peer = &group->peers[r];
         if (r == group->rank) continue;

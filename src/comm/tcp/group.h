@@ -12,7 +12,7 @@ typedef struct tcp_group {
     int rank, size;
     int poller, stop; /* an epoll, and what ends it */
     int runs;
-    _Atomic int left;
+    _Atomic int has_left;
     double parting; /* seconds that destroy gives what was sent to reach the others' machines */
     pthread_t thread;
     tcp_peer *peers;            /* one a rank; its own is not used */

@@ -229,15 +229,6 @@ void tcp_inbox_free(tcp_flow *flow)
 
 /* --- what comes ---------------------------------------------------------------------------------------------- */
 
-static int begin_small(tcp_peer *peer, tcp_flow *flow, const tcp_slot *slot)
-{
-    size_t cost = slot->size + TCP_MESSAGE_COST;
-    if (slot->size > TCP_FAR_EAGER || cost > TCP_FAR_WINDOW - flow->unpaid)
-        return tcp_peer_violated(peer, "a message for which there is no credit");
-    flow->unpaid += cost;
-    return 1;
-}
-
 static int inbox_begin(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot, const tcp_frame *frame)
 {
     slot->begun = 1;
@@ -245,7 +236,10 @@ static int inbox_begin(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot, const tcp
     slot->check = frame->check;
     slot->small = frame->kind == TCP_DATA;
     if (slot->small) {
-        if (!begin_small(peer, flow, slot)) return 0;
+        size_t cost = slot->size + TCP_MESSAGE_COST;
+        if (slot->size > TCP_FAR_EAGER || cost > TCP_FAR_WINDOW - flow->unpaid)
+            return tcp_peer_violated(peer, "a message for which there is no credit");
+        flow->unpaid += cost;
     } else if (slot->size > slot->granted) {
         return tcp_peer_violated(peer, "a large message that nobody is ready for");
     }
@@ -254,16 +248,12 @@ static int inbox_begin(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot, const tcp
     return 1;
 }
 
-static int is_same(const tcp_slot *slot, const tcp_frame *frame)
-{
-    return slot->size == frame->size && slot->check == frame->check && slot->small == (frame->kind == TCP_DATA);
-}
-
 static int take_data(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot, const tcp_frame *frame)
 {
     int is_first = !slot->begun;
     if (is_first && !inbox_begin(peer, flow, slot, frame)) return 0;
-    if (!is_same(slot, frame)) return tcp_peer_violated(peer, "pieces that do not fit together");
+    if (slot->size != frame->size || slot->check != frame->check || slot->small != (frame->kind == TCP_DATA))
+        return tcp_peer_violated(peer, "pieces that do not fit together");
     if ((!is_first && slot->size == 0) || frame->length > slot->size - slot->claimed)
         return tcp_peer_violated(peer, "more pieces than a message has");
     slot->claimed += frame->length;

@@ -294,37 +294,26 @@ static tcp_flow *next_flow(tcp_peer *peer)
     return NULL;
 }
 
-/* Who goes says no more of this kind. */
-static int has_word_due(const tcp_peer *peer)
+/* Who goes asks no more, and answers no more. */
+int tcp_outbox_next(tcp_peer *peer, int stream, tcp_outgoing *out)
 {
-    return !peer->closing && (peer->here_due || peer->ask_due);
-}
-
-static int choose_frame(tcp_peer *peer, int stream, tcp_outgoing *out, tcp_frame *frame)
-{
+    tcp_frame frame;
     tcp_flow *flow = NULL;
-    if (stream == 0 && has_word_due(peer)) {
-        *frame = (tcp_frame){.kind = peer->here_due ? TCP_HERE : TCP_ASK};
+    *out = (tcp_outgoing){.message = NULL};
+    if (stream == 0 && !peer->closing && (peer->here_due || peer->ask_due)) {
+        frame = (tcp_frame){.kind = peer->here_due ? TCP_HERE : TCP_ASK};
         *(peer->here_due ? &peer->here_due : &peer->ask_due) = 0;
     } else if (stream == 0 && peer->controls) {
-        *frame = control_frame(peer);
+        frame = control_frame(peer);
     } else if ((flow = next_flow(peer))) {
         peer->turn = flow->other;
-        *frame = next_piece(flow, out);
+        frame = next_piece(flow, out);
     } else if (stream == 0 && peer->bye_due) {
-        *frame = (tcp_frame){.kind = TCP_BYE};
+        frame = (tcp_frame){.kind = TCP_BYE};
         peer->bye_due = 0;
     } else {
         return 0;
     }
-    return 1;
-}
-
-int tcp_outbox_next(tcp_peer *peer, int stream, tcp_outgoing *out)
-{
-    tcp_frame frame;
-    *out = (tcp_outgoing){.message = NULL};
-    if (!choose_frame(peer, stream, out, &frame)) return 0;
     tcp_frame_write(&frame, out->header);
     return 1;
 }

@@ -103,7 +103,7 @@ void tcp_peer_leave(tcp_peer *peer)
 {
     if (peer->gone) return;
     snprintf(peer->text, sizeof peer->text, "the exchange with rank %d ended because another one failed", peer->rank);
-    peer->left = 1;
+    peer->has_left = 1;
     say_bye(&peer->stream[0]);
     for (int s = 0; s < peer->streams; s++) shutdown(peer->stream[s].fd, SHUT_WR);
     end_all(peer, TW_ERROR_PEER);

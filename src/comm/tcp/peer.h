@@ -131,7 +131,7 @@ typedef struct tcp_peer {
     int here_due;          /* it has asked, once or more often */
     int closing, shut;     /* nothing more is begun; and all that was begun is with the system */
     int gone;              /* no message comes or goes any more */
-    int left;              /* and it was this rank that left */
+    int has_left;          /* and it was this rank that left */
     tw_status why;
     char text[256]; /* why it is gone */
 } tcp_peer;

@@ -125,17 +125,15 @@ static void shut(tcp_peer *peer)
     peer->wake = 1;
 }
 
-static void push_stream(tcp_stream *stream)
-{
-    int writes = 0;
-    while (writes < WRITES && !stream->peer->gone && write_some(stream)) writes++;
-    if (!stream->peer->gone && writes == WRITES) wait_for_room(stream, 1); /* the poller goes on with it */
-}
-
 void tcp_stream_push(tcp_peer *peer)
 {
-    for (int s = 0; s < peer->streams && !peer->gone; s++)
-        if (!peer->stream[s].waits_for_room) push_stream(&peer->stream[s]);
+    for (int s = 0; s < peer->streams && !peer->gone; s++) {
+        tcp_stream *stream = &peer->stream[s];
+        int writes = 0;
+        if (stream->waits_for_room) continue;
+        while (writes < WRITES && !peer->gone && write_some(stream)) writes++;
+        if (!peer->gone && writes == WRITES) wait_for_room(stream, 1); /* the poller goes on with it */
+    }
     if (peer->closing) shut(peer);
 }
 
@@ -197,46 +195,22 @@ static void note_arrived(tcp_stream *stream, size_t bytes)
     tcp_inbox_arrived(stream->flow, slot, bytes);
 }
 
-static void read_staged(tcp_stream *stream)
-{
-    size_t there = stream->staged - stream->read, bytes = there < stream->left ? there : stream->left;
-    unsigned char *target = tcp_inbox_target(stream->slot, stream->at);
-    if (target) memcpy(target, stream->stage + stream->read, bytes);
-    stream->read += bytes;
-    note_arrived(stream, bytes);
-}
-
 static void look_through_stage(tcp_stream *stream)
 {
     while (stream->read < stream->staged && !stream->peer->gone) {
-        if (stream->slot)
-            read_staged(stream);
-        else if (!read_header(stream))
-            break;
+        if (!stream->slot) {
+            if (!read_header(stream)) break;
+            continue;
+        }
+        size_t there = stream->staged - stream->read, bytes = there < stream->left ? there : stream->left;
+        unsigned char *target = tcp_inbox_target(stream->slot, stream->at);
+        if (target) memcpy(target, stream->stage + stream->read, bytes);
+        stream->read += bytes;
+        note_arrived(stream, bytes);
     }
     stream->staged -= stream->read;
     memmove(stream->stage, stream->stage + stream->read, stream->staged);
     stream->read = 0;
-}
-
-/* Straight to where they belong, and what lies behind them into the stage. */
-static ssize_t read_bytes(tcp_stream *stream)
-{
-    unsigned char *target = stream->slot ? tcp_inbox_target(stream->slot, stream->at) : NULL;
-    struct iovec pieces[2] = {{target, stream->left},
-                              {stream->stage + stream->staged, sizeof stream->stage - stream->staged}};
-    return target ? readv(stream->fd, pieces, 2) : readv(stream->fd, pieces + 1, 1);
-}
-
-static void note_read(tcp_stream *stream, size_t bytes)
-{
-    if (stream->slot && tcp_inbox_target(stream->slot, stream->at)) {
-        size_t direct = bytes < stream->left ? bytes : stream->left;
-        bytes -= direct;
-        note_arrived(stream, direct);
-    }
-    stream->staged += bytes;
-    look_through_stage(stream);
 }
 
 /* When it has said that it leaves, other connections may still bring something. */
@@ -260,12 +234,19 @@ static void let_by(tcp_stream *stream)
 
 void tcp_stream_pull(tcp_stream *stream)
 {
-    if (stream->peer->left) let_by(stream);
+    if (stream->peer->has_left) let_by(stream);
     if (stream->peer->gone || stream->closed) return;
-    ssize_t bytes = read_bytes(stream);
+    /* Straight to where they belong, and what lies behind them into the stage. */
+    unsigned char *target = stream->slot ? tcp_inbox_target(stream->slot, stream->at) : NULL;
+    struct iovec pieces[2] = {{target, stream->left},
+                              {stream->stage + stream->staged, sizeof stream->stage - stream->staged}};
+    ssize_t bytes = target ? readv(stream->fd, pieces, 2) : readv(stream->fd, pieces + 1, 1);
     if (bytes > 0) {
+        size_t there = (size_t)bytes, direct = there < stream->left ? there : stream->left;
         stream->peer->signs++;
-        note_read(stream, (size_t)bytes);
+        stream->staged += target ? there - direct : there;
+        if (target) note_arrived(stream, direct);
+        look_through_stage(stream);
     } else if (bytes == 0)
         note_end(stream);
     else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)

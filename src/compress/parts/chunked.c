@@ -3,10 +3,10 @@
 #include "bits.h"
 #include "error.h"
 
-tw_chunked tw_chunked_make(size_t count, size_t rate)
+tw_chunked tw_chunked_make(size_t count, size_t length)
 {
-    tw_chunked chunked = {.count = count, .rate = rate, .chunks = (count + rate - 1) / rate};
-    while ((size_t)1 << chunked.bits < rate) chunked.bits++;
+    tw_chunked chunked = {.count = count, .length = length, .chunks = (count + length - 1) / length};
+    while ((size_t)1 << chunked.bits < length) chunked.bits++;
     return chunked;
 }
 
@@ -38,10 +38,10 @@ static tw_status get_positions(const tw_chunked *chunked, uint32_t *index, const
     tw_bit_reader bits = {.bytes = block, .size = tw_chunked_bytes(chunked)};
     uint64_t mask = ((uint64_t)1 << chunked->bits) - 1;
     int is_inside = 1;
-    for (size_t c = 0, start = 0; c < chunked->chunks; c++, start += chunked->rate) {
+    for (size_t c = 0, start = 0; c < chunked->chunks; c++, start += chunked->length) {
         uint64_t position = tw_bits_peek(&bits) & mask;
         bits.position += chunked->bits;
-        is_inside &= position < chunked->rate && position < chunked->count - start;
+        is_inside &= position < chunked->length && position < chunked->count - start;
         index[c] = (uint32_t)(start + position);
     }
     if (!is_inside || !tw_bits_ended(&bits))

@@ -8,12 +8,12 @@
 enum { TW_MOST_EXPONENT = 120 /* so that neither 2^x nor its inverse is a denormal float */ };
 
 typedef struct tw_chunked {
-    size_t count, rate, chunks; /* elements, elements of a chunk (the last may be shorter), chunks */
-    unsigned bits;              /* a position takes */
-    int exponent;               /* the values travel times 2^exponent */
+    size_t count, length, chunks; /* elements, elements of a chunk (the last may be shorter), chunks */
+    unsigned bits;                /* a position takes */
+    int exponent;                 /* the values travel times 2^exponent */
 } tw_chunked;
 
-tw_chunked tw_chunked_make(size_t count, size_t rate);
+tw_chunked tw_chunked_make(size_t count, size_t length);
 
 /* Bytes of the positions, and the most that the section takes. */
 size_t tw_chunked_bytes(const tw_chunked *chunked);

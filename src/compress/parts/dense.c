@@ -129,21 +129,16 @@ static void pack_nothing(const tw_dense *dense, size_t at, size_t n)
     if (dense->residual) tw_dense_put(dense->settings.dtype, dense->own, at, nothing, n);
 }
 
-static void pack_block(tw_dense *dense, size_t at, size_t tensor, size_t first, size_t n, float scale)
-{
-    const float *gradient = dense->scheme->gradients[tensor] + first;
-    if (dense->scheme->absent[tensor])
-        pack_nothing(dense, at + first, n);
-    else
-        (is_half(dense) ? pack_halves : pack_floats)(dense, at + first, gradient, n, scale);
-}
-
 static void pack_tensor(tw_dense *dense, size_t at, size_t tensor, float scale)
 {
+    const float *gradient = dense->scheme->gradients[tensor];
     size_t count = dense->scheme->tensors[tensor].count;
     for (size_t first = 0; first < count; first += BLOCK) {
         size_t n = count - first < BLOCK ? count - first : BLOCK;
-        pack_block(dense, at, tensor, first, n, scale);
+        if (dense->scheme->absent[tensor])
+            pack_nothing(dense, at + first, n);
+        else
+            (is_half(dense) ? pack_halves : pack_floats)(dense, at + first, gradient + first, n, scale);
     }
 }
 
@@ -204,23 +199,18 @@ void tw_dense_collect(tw_dense *dense, float scale)
     dense->packed = scheme->begun;
 }
 
-static void scale_in_place(const tw_dense *dense, float scale)
-{
-    if (scale != 1) tw_kernels_best()->scale(dense->place, scale, dense->count);
-    tell_presence(dense);
-}
-
 void tw_dense_pack(tw_dense *dense, float scale, tw_round *round)
 {
     float *place;
-    int in_place = find_place(dense, &place);
-    dense->place = in_place ? place : NULL;
-    if (!dense->scheme->finite)
+    dense->place = find_place(dense, &place) ? place : NULL;
+    if (!dense->scheme->finite) {
         mark_nonfinite(dense);
-    else if (!in_place)
+    } else if (!dense->place) {
         tw_dense_collect(dense, scale);
-    else
-        scale_in_place(dense, scale);
+    } else {
+        if (scale != 1) tw_kernels_best()->scale(dense->place, scale, dense->count);
+        tell_presence(dense);
+    }
     round->kind = TW_ROUND_ALLREDUCE;
     round->values = dense->place ? dense->place : dense->values;
     round->count = dense->count;

@@ -32,19 +32,11 @@ static size_t packet_bound(const tw_gather *gather, int is_riding)
     return is_riding ? bytes + tw_leftovers_bound(&gather->leftovers) : bytes;
 }
 
-static size_t compressed_elements(const tw_scheme *scheme)
-{
-    size_t elements = 0;
-    for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) elements += scheme->tensors[i].count;
-    return elements;
-}
-
 tw_status tw_gather_create_scattered(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops,
                                      const tw_scatter_ops *pieces, void *context)
 {
     *gather = (tw_gather){.scheme = scheme, .ops = ops, .context = context, .use_scatter = 1};
-    gather->count = compressed_elements(scheme);
+    gather->count = tw_scheme_compressed(scheme);
     TW_TRY(tw_scatter_create(&gather->scatter, scheme, pieces, context));
     return tw_leftovers_create(&gather->leftovers, scheme);
 }
@@ -52,7 +44,7 @@ tw_status tw_gather_create_scattered(tw_gather *gather, tw_scheme *scheme, const
 tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops, void *context)
 {
     *gather = (tw_gather){.scheme = scheme, .ops = ops, .context = context};
-    gather->count = compressed_elements(scheme);
+    gather->count = tw_scheme_compressed(scheme);
     TW_TRY(tw_leftovers_create(&gather->leftovers, scheme));
     gather->packet_capacity = packet_bound(gather, tw_leftovers_ride(&gather->leftovers));
     TW_TRY(tw_allocate(gather->packet_capacity, 1, &gather->packet));
@@ -77,14 +69,6 @@ void tw_gather_destroy(tw_gather *gather)
 
 /* ---- the packets ------------------------------------------------------------------------------------------------- */
 
-static tw_status write_sections(tw_gather *gather, tw_packet_writer *writer)
-{
-    const tw_scheme *scheme = gather->scheme;
-    for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) TW_TRY(gather->ops->write(gather->context, i, writer));
-    return TW_OK;
-}
-
 static void begin_packet(const tw_gather *gather, tw_packet_writer *writer)
 {
     const tw_scheme *scheme = gather->scheme;
@@ -97,7 +81,8 @@ static tw_status gather_write_packet(tw_gather *gather, size_t *size)
     tw_scheme *scheme = gather->scheme;
     tw_packet_writer writer;
     begin_packet(gather, &writer);
-    if (scheme->finite) TW_TRY(write_sections(gather, &writer));
+    for (size_t i = 0, sound = scheme->finite; sound && i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) TW_TRY(gather->ops->write(gather->context, i, &writer));
     tw_sound_together(scheme);
     if (!scheme->finite)
         begin_packet(gather, &writer);
@@ -182,20 +167,17 @@ static tw_status finish_packets(tw_gather *gather, const tw_round *round)
 
 enum { START_PACKETS, FINISH_PACKETS, FINISH_LEFTOVERS, SUM_PIECES };
 
-static tw_status start_whole(tw_gather *gather, tw_round *round)
-{
-    tw_sound_together(gather->scheme);
-    pack_as_it_is(gather, gather->scheme->scale, round);
-    return TW_OK;
-}
-
 /* The scatter's two rounds take the place of the packets' one. */
 static tw_status gather_start(tw_gather *gather, tw_round *round)
 {
     tw_scheme *scheme = gather->scheme;
     scheme->taken = scheme->finite;
     if (scheme->taken && gather->ops->take) gather->ops->take(gather->context);
-    if (gather->is_whole) return start_whole(gather, round);
+    if (gather->is_whole) {
+        tw_sound_together(scheme);
+        pack_as_it_is(gather, scheme->scale, round);
+        return TW_OK;
+    }
     if (!gather->use_scatter) return start_packets(gather, round);
     gather->use_wide = 0;
     scheme->phase = SUM_PIECES;

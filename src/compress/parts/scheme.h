@@ -88,6 +88,15 @@ static inline float tw_scheme_rate_of(const tw_scheme *scheme, size_t tensor)
     return scheme->rate > 0 ? scheme->rate : scheme->rates[tensor];
 }
 
+/* Elements of the compressed tensors. */
+static inline size_t tw_scheme_compressed(const tw_scheme *scheme)
+{
+    size_t elements = 0;
+    for (size_t i = 0; i < scheme->count; i++)
+        if (scheme->tensors[i].compressed) elements += scheme->tensors[i].count;
+    return elements;
+}
+
 /* A tensor's stream of random numbers, of several that it may have. It is of the name, not of the number: messages may
  * be cut anywhere. */
 uint64_t tw_scheme_stream(const tw_scheme *scheme, size_t tensor, int number);

@@ -166,27 +166,15 @@ static void select_learn(tw_select_hint *hint, const tw_selector *selector, int 
                              .margin = fminf(fmaxf(margin, LEAST_MARGIN), MOST_MARGIN)};
 }
 
-static size_t run_pass(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
-{
-    const tw_select_source *source = context;
-    return source->pass(source->context, first, n, threshold, index, value);
-}
+typedef size_t (*block_pass)(void *context, size_t, size_t, float, uint32_t *, float *);
 
-static size_t run_reread(void *context, size_t first, size_t n, float threshold, uint32_t *index, float *value)
-{
-    const tw_select_source *source = context;
-    return source->look(source->context, first, n, threshold, index, value);
-}
-
-typedef size_t (*block_pass)(void *, size_t, size_t, float, uint32_t *, float *);
-
-static void sweep(tw_selector *selector, block_pass pass, const tw_select_source *source, size_t n, float threshold)
+static void sweep(tw_selector *selector, block_pass pass, void *context, size_t n, float threshold)
 {
     selector->count = selector->listed = 0;
     selector->threshold = threshold;
     for (size_t first = 0; first < n; first += BLOCK) {
         if (selector->capacity - selector->count < BLOCK) tw_select_prune(selector);
-        size_t found = pass((void *)source, first, tw_smaller(BLOCK, n - first), selector->threshold,
+        size_t found = pass(context, first, tw_smaller(BLOCK, n - first), selector->threshold,
                             selector->index + selector->count, selector->value + selector->count);
         selector->count += found;
         selector->listed += found;
@@ -228,10 +216,10 @@ size_t tw_select_above(tw_selector *selector, const tw_select_source *source, si
 {
     float threshold = fmaxf(guess_threshold(selector, source, n, k), floor);
     selector->wanted = k;
-    sweep(selector, run_pass, source, n, threshold);
+    sweep(selector, source->pass, source->context, n, threshold);
     int too_high = selector->count < k && threshold > floor;
-    if (too_high) sweep(selector, run_reread, source, n, fmaxf(threshold / 4, floor));
-    if (too_high && selector->count < k) sweep(selector, run_reread, source, n, floor);
+    if (too_high) sweep(selector, source->look, source->context, n, fmaxf(threshold / 4, floor));
+    if (too_high && selector->count < k) sweep(selector, source->look, source->context, n, floor);
     size_t count = tw_select_hand_over(selector, index, value);
     if (selector->hint) select_learn(selector->hint, selector, too_high);
     return count;

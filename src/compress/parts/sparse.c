@@ -162,22 +162,19 @@ static void settle_sums(tw_sparse *sparse, size_t tensor)
     if (revision != 1) tw_kept_scale(kept, 0, piece.count, revision, &rounding);
 }
 
-static void take_tensor(tw_sparse *sparse, size_t tensor)
-{
-    if (sparse->revision) sparse->revision[tensor] = 1;
-    if (sparse->scheme.absent[tensor])
-        sparse->support[tensor].count = 0;
-    else
-        sparse->settings.take(sparse, tensor);
-    if (is_scattered(sparse)) settle_sums(sparse, tensor);
-}
-
 static void sparse_take(void *context)
 {
     tw_sparse *sparse = context;
     if (!sparse->settings.feedback) tw_kept_clear(sparse->residual, sparse->count);
-    for (size_t i = 0; i < sparse->scheme.count; i++)
-        if (sparse->scheme.tensors[i].compressed) take_tensor(sparse, i);
+    for (size_t i = 0; i < sparse->scheme.count; i++) {
+        if (!sparse->scheme.tensors[i].compressed) continue;
+        if (sparse->revision) sparse->revision[i] = 1;
+        if (sparse->scheme.absent[i])
+            sparse->support[i].count = 0;
+        else
+            sparse->settings.take(sparse, i);
+        if (is_scattered(sparse)) settle_sums(sparse, i);
+    }
 }
 
 static void sparse_complete(void *context)

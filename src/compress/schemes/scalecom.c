@@ -206,7 +206,7 @@ static int choose_exponent(const scalecom *self, float largest)
 static float accumulate_run(scalecom *self, const part *t, const float *gradient, size_t first, size_t n)
 {
     const tw_kernels *kernels = tw_kernels_best();
-    size_t rate = t->chunked.rate;
+    size_t rate = t->chunked.length;
     float *memory = self->memory + t->first_element + first;
     float filtered = (float)(self->beta * (double)self->scheme.scale);
     if (is_leader(&self->scheme))
@@ -222,7 +222,7 @@ static void scalecom_accumulate(scalecom *self, size_t tensor)
     tw_scheme *scheme = &self->scheme;
     part *t = &self->parts[tensor];
     float *gradient = scheme->gradients[tensor], largest = 0;
-    size_t count = t->chunked.count, rate = t->chunked.rate, run = rate < RUN ? RUN / rate * rate : rate, looked = 0;
+    size_t count = t->chunked.count, rate = t->chunked.length, run = rate < RUN ? RUN / rate * rate : rate, looked = 0;
     for (size_t first = 0, n; first < count; first += n) {
         n = count - first < run ? count - first : run;
         looked = tw_sound_silence(scheme, gradient, count, looked, first + n);
@@ -432,7 +432,7 @@ static void scalecom_plan(const tw_scheme *scheme, size_t tensor, char *text, si
 {
     const part *t = &((const scalecom *)scheme)->parts[tensor];
     snprintf(text, capacity, "scalecom: %zu of %zu elements, the largest of each %zu", t->chunked.chunks,
-             scheme->tensors[tensor].count, t->chunked.rate);
+             scheme->tensors[tensor].count, t->chunked.length);
 }
 
 /* The memory is read and written, the gradient read. */

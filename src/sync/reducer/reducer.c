@@ -20,120 +20,6 @@
 /* What message_kb=0 comes to: bytes, and messages. */
 enum { LEAST_MESSAGE = 4 << 20, MOST_MESSAGE = 32 << 20, SPARSE_MESSAGES = 4 };
 
-/* ---- one message ------------------------------------------------------------------------------------------------ */
-
-void tw_reducer_measure(tw_reducer *reducer, const tw_message *message)
-{
-    for (size_t i = 0; i < message->count; i++) {
-        double *squares = &reducer->squares[message->first + i];
-        const float *values = reducer->exchanged[message->first + i];
-        if (*squares < 0) *squares = tw_kernels_best()->sum_squares(values, message->scheme->tensors[i].count);
-    }
-}
-
-static double norm_of(const tw_reducer *reducer, size_t first, size_t count)
-{
-    double sum = 0;
-    for (size_t i = first; i < first + count; i++) sum += reducer->squares[i];
-    return sqrt(sum);
-}
-
-/* Clipping looks at the whole gradient; otherwise a message only needs to know whether its own part is finite. But the
- * last of a step answers for all: the whole may be beyond the bound though no part is. (A NaN elsewhere is not its
- * business: the message that has it skips the step, and this one's part is kept.) */
-static double gradient_norm(const tw_reducer *reducer, const tw_message *message)
-{
-    double own = norm_of(reducer, message->first, message->count);
-    if (!reducer->clips && message->first > 0) return own;
-    double whole = norm_of(reducer, 0, reducer->count);
-    return reducer->clips || isfinite(whole) ? whole : own;
-}
-
-/* What the others of the step add to the last message's sum of squares, on the same grounds. */
-static double squares_of_others(void *context)
-{
-    tw_reducer *reducer = context;
-    double others = 0;
-    tw_driver_await_others(&reducer->driver);
-    for (size_t m = 0; m + 1 < reducer->message_count; m++) others += reducer->messages[m].scheme->squares;
-    return isfinite(others) ? others : 0;
-}
-
-size_t tw_message_elements(const tw_scheme *scheme)
-{
-    size_t elements = 0;
-    for (size_t i = 0; i < scheme->count; i++) elements += scheme->tensors[i].count;
-    return elements;
-}
-
-/* Makes a message's gradients floats, and has them measured. With hosts, what is before the rounds has seen to it. */
-static void reducer_take_in(tw_reducer *reducer, const tw_message *message)
-{
-    if (reducer->host.size > 1) return;
-    for (size_t i = message->first; i < message->first + message->count; i++) {
-        const tw_submission *submitted = &reducer->submitted[i];
-        if (submitted->data != reducer->gradients[i] && !submitted->absent)
-            tw_submission_get(submitted, reducer->gradients[i], message->scheme->tensors[i - message->first].count);
-    }
-    if (!tw_scheme_looks(message->scheme)) tw_reducer_measure(reducer, message);
-}
-
-/* All of the step's are, before the first message, where its norm has to be known by then. */
-static void take_message_in(tw_reducer *reducer, size_t number)
-{
-    if (!reducer->clips) reducer_take_in(reducer, &reducer->messages[number]);
-    for (size_t m = 0; reducer->clips && number == 0 && m < reducer->message_count; m++)
-        reducer_take_in(reducer, &reducer->messages[m]);
-}
-
-/* The last of a step needs what was measured of the others: on the grounds of gradient_norm. */
-static tw_status begin_message(tw_reducer *reducer, const tw_message *message)
-{
-    float **gradients = reducer->exchanged + message->first;
-    const unsigned char *absent = reducer->absent + message->first;
-    tw_squares_elsewhere others = {message->first == 0 ? squares_of_others : NULL, reducer};
-    if (tw_scheme_looks(message->scheme)) return tw_scheme_begin_unseen(message->scheme, gradients, absent, others);
-    if (message->first == 0 && reducer->unmeasured && !reducer->clips) tw_driver_await_others(&reducer->driver);
-    return tw_scheme_begin_without(message->scheme, gradients, absent, gradient_norm(reducer, message));
-}
-
-/* For the driver. */
-static tw_status reducer_begin(void *context, size_t number, tw_scheme **scheme)
-{
-    tw_reducer *reducer = context;
-    const tw_message *message = &reducer->messages[number];
-    if (!tw_reducer_is_first(reducer)) return TW_OK; /* another member of its host exchanges it */
-    *scheme = message->scheme;
-    tw_charge(tw_message_elements(*scheme), 0);
-    take_message_in(reducer, number);
-    return begin_message(reducer, message);
-}
-
-/* For the driver. What clips begins with all of the step. */
-static tw_status ask_ready(void *context, size_t number, int *ready)
-{
-    tw_reducer *reducer = context;
-    const tw_message *message = &reducer->messages[number];
-    size_t first = reducer->clips ? 0 : message->first, count = reducer->clips ? reducer->count : message->count;
-    *ready = 1;
-    if (reducer->clips && number > 0) return TW_OK;
-    for (size_t i = first; *ready && i < first + count; i++)
-        TW_TRY(tw_submission_ask(&reducer->submitted[i], i, ready));
-    return TW_OK;
-}
-
-/* For the driver, without hosts: the means as their owners want them. */
-static tw_status hand_back(void *context, size_t number)
-{
-    tw_reducer *reducer = context;
-    const tw_message *message = &reducer->messages[number];
-    for (size_t i = message->first; i < message->first + message->count; i++)
-        if (reducer->submitted[i].data != reducer->gradients[i])
-            tw_submission_put(&reducer->submitted[i], reducer->gradients[i],
-                              message->scheme->tensors[i - message->first].count);
-    return TW_OK;
-}
-
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 /* Where packets are small a message costs more to begin than to send: then few of them, but enough that one is coded
@@ -167,8 +53,9 @@ static tw_status create_message(tw_reducer *reducer, tw_message *message, size_t
     message->count = message->missing = end - first;
     for (size_t i = first; i < end; i++) {
         reducer->message_of[i] = (size_t)(message - reducer->messages);
-        reducer->elements += tw_tensor_count(&tensors[i]);
+        message->elements += tw_tensor_count(&tensors[i]);
     }
+    reducer->elements += message->elements;
     int per_host = reducer->host.size;
     return tw_scheme_create_between(spec, tensors + first, end - first, reducer->rank / per_host,
                                     reducer->size / per_host, &message->scheme);
@@ -198,28 +85,6 @@ static tw_status reducer_create_arrays(tw_reducer *reducer)
     return tw_allocate(reducer->count, sizeof *reducer->squares, &reducer->squares);
 }
 
-static tw_status create_driver(tw_reducer *reducer)
-{
-    const tw_common_options *common = &reducer->messages[0].scheme->common;
-    const tw_reducer_host *host = &reducer->host;
-    int lanes = (int)common->in_flight, threads = (int)common->threads;
-    tw_driver_settings settings = {.messages = reducer->message_count,
-                                   .lanes = common->overlap ? lanes + threads - 1 : 1,
-                                   .threads = threads,
-                                   .threaded = common->overlap,
-                                   .first_alone = reducer->clips, /* it has to do with all of the step */
-                                   .ready = ask_ready,
-                                   .begin = reducer_begin,
-                                   .end = host->size > 1 ? NULL : hand_back,
-                                   .context = reducer};
-    if (host->size > 1) {
-        settings.before = tw_reducer_host_average;
-        settings.after = tw_reducer_host_spread;
-        settings.aside = host->inside;
-    }
-    return tw_driver_create(&reducer->driver, host->between ? host->between : reducer->channel, &settings);
-}
-
 /* All that can be done alone. */
 static tw_status reducer_prepare(tw_reducer *reducer, const char *spec, const tw_tensor *tensors, tw_reducer **out)
 {
@@ -239,7 +104,7 @@ static tw_status reducer_prepare(tw_reducer *reducer, const char *spec, const tw
     TW_TRY(create_messages(reducer, spec, tensors, least));
     TW_TRY(tw_reducer_host_make_room(reducer));
     reducer->clips = tw_scheme_clip(reducer->messages[0].scheme) > 0;
-    return create_driver(reducer);
+    return tw_driver_create(reducer);
 }
 
 static tw_status reducer_build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors,

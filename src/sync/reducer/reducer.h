@@ -9,8 +9,9 @@
 typedef struct tw_message {
     tw_scheme *scheme;
     size_t first, count;
-    size_t missing; /* of them not yet submitted in this step */
-    float *room;    /* for all of them, where one was ever of another type than float */
+    size_t elements; /* in all of them */
+    size_t missing;  /* of them not yet submitted in this step */
+    float *room;     /* for all of them, where one was ever of another type than float */
 } tw_message;
 
 /* Option per_host; see reducer_host.h. */
@@ -53,8 +54,6 @@ size_t tw_reducer_least_message(const tw_scheme_ops *ops, const tw_tensor *tenso
 
 /* Notes the sums of squares of what the message's scheme is given, where nobody has. */
 void tw_reducer_measure(tw_reducer *reducer, const tw_message *message);
-/* Of all tensors of a scheme. */
-size_t tw_message_elements(const tw_scheme *scheme);
 
 /* Whether tw_reducer_load_state would take it. */
 tw_status tw_reducer_check_state(tw_reducer *reducer, const char *prefix, const tw_state *state);

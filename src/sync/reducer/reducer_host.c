@@ -92,7 +92,7 @@ static void find_absent(tw_reducer *reducer, const tw_message *message)
 
 static tw_status reducer_host_average(tw_reducer *reducer, const tw_message *message, tw_channel *aside)
 {
-    size_t count = tw_message_elements(message->scheme);
+    size_t count = message->elements;
     pack(reducer, message, count);
     TW_TRY(tw_channel_allreduce(aside, TW_F32, reducer->exchanged[message->first], count));
     tw_charge(0, count * sizeof(float));
@@ -103,9 +103,8 @@ static tw_status reducer_host_average(tw_reducer *reducer, const tw_message *mes
 }
 
 /* The norm of the whole, which clipping needs before the first message begins, is known when all are averaged. */
-tw_status tw_reducer_host_average(void *context, size_t number, tw_channel *aside)
+tw_status tw_reducer_host_average(tw_reducer *reducer, size_t number, tw_channel *aside)
 {
-    tw_reducer *reducer = context;
     if (!reducer->clips) return reducer_host_average(reducer, &reducer->messages[number], aside);
     for (size_t m = 0; number == 0 && m < reducer->message_count; m++)
         TW_TRY(reducer_host_average(reducer, &reducer->messages[m], aside));
@@ -185,11 +184,10 @@ static tw_status reducer_host_hear(tw_reducer *reducer, const tw_message *messag
     return TW_OK;
 }
 
-tw_status tw_reducer_host_spread(void *context, size_t number, tw_channel *aside)
+tw_status tw_reducer_host_spread(tw_reducer *reducer, size_t number, tw_channel *aside)
 {
-    tw_reducer *reducer = context;
     const tw_message *message = &reducer->messages[number];
-    size_t count = tw_message_elements(message->scheme);
+    size_t count = message->elements;
     TW_TRY(tw_reducer_is_first(reducer) ? reducer_host_tell(reducer, message, count, aside)
                                         : reducer_host_hear(reducer, message, count, aside));
     tw_channel_release(aside);

@@ -24,9 +24,9 @@ tw_status tw_reducer_host_create(tw_reducer *reducer, int per_host);
 tw_status tw_reducer_host_make_room(tw_reducer *reducer);
 void tw_reducer_host_destroy(tw_reducer *reducer);
 
-/* For the driver, before and after a message's rounds: its gradients become the host's mean in reducer->exchanged,
- * where the first rank also notes their squares; and what was made of that becomes every member's. */
-tw_status tw_reducer_host_average(void *context, size_t message, tw_channel *aside);
-tw_status tw_reducer_host_spread(void *context, size_t message, tw_channel *aside);
+/* Before a message's rounds its gradients become the host's mean in reducer->exchanged, where the first rank also notes
+ * their squares. After them what was made of that becomes every member's. */
+tw_status tw_reducer_host_average(tw_reducer *reducer, size_t message, tw_channel *aside);
+tw_status tw_reducer_host_spread(tw_reducer *reducer, size_t message, tw_channel *aside);
 
 #endif

@@ -13,24 +13,16 @@
 
 /* ---- what a step cost ------------------------------------------------------------------------------------------- */
 
-static size_t compressed_elements(const tw_scheme *scheme)
+static void account_message(tw_reducer_counts *stats, const tw_message *message)
 {
-    size_t elements = 0;
-    for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) elements += scheme->tensors[i].count;
-    return elements;
-}
-
-static void account_message(tw_reducer_counts *stats, const tw_scheme *scheme)
-{
-    const tw_account *account = &scheme->account;
+    const tw_account *account = &message->scheme->account;
     if (account->warmup) return;
-    size_t compressed = compressed_elements(scheme);
+    size_t compressed = tw_scheme_compressed(message->scheme);
     stats->elements_sent += account->elements_sent;
     stats->elements_total += compressed;
     stats->compressed_fp32 += 4 * compressed;
     stats->compressed_packet += account->packet_bytes;
-    stats->message_fp32 += 4 * tw_message_elements(scheme);
+    stats->message_fp32 += 4 * message->elements;
     stats->message_packet += account->packet_bytes + account->exact_bytes;
 }
 
@@ -43,7 +35,7 @@ static void account_step(tw_reducer *reducer, int skipped)
     stats->steps_warmup += reducer->messages[0].scheme->account.warmup != 0;
     stats->bytes_dense += 2 * (size - 1) * 4 * reducer->elements / size;
     if (skipped || !tw_reducer_is_first(reducer)) return;
-    for (size_t m = 0; m < reducer->message_count; m++) account_message(stats, reducer->messages[m].scheme);
+    for (size_t m = 0; m < reducer->message_count; m++) account_message(stats, &reducer->messages[m]);
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
@@ -66,26 +58,21 @@ static tw_status find_floats(tw_reducer *reducer, tw_message *message, size_t in
     size_t offset = 0;
     *floats = submitted->data;
     if (submitted->dtype == TW_F32 || reducer->host.size > 1) return TW_OK;
-    if (!message->room)
-        TW_TRY(tw_allocate(tw_message_elements(message->scheme), sizeof *message->room, &message->room));
+    if (!message->room) TW_TRY(tw_allocate(message->elements, sizeof *message->room, &message->room));
     for (size_t i = message->first; i < index; i++) offset += message->scheme->tensors[i - message->first].count;
     *floats = message->room + offset;
     return TW_OK;
 }
 
-/* A scheme that compresses nothing is there to be fast: the thread that computes is not held up for its gradients. One
- * that looks at them in its own pass needs nobody else to. */
-static int is_measured_late(const tw_message *message)
-{
-    return message->scheme->ops->plan == NULL || tw_scheme_looks(message->scheme);
-}
-
 /* What is a float and there is still in the cache, so that looking at every element costs little. Anything else is
- * looked at when its message begins, and a host's mean where it is averaged. */
+ * looked at when its message begins, and a host's mean where it is averaged. A scheme that compresses nothing is there
+ * to be fast: the thread that computes is not held up for its gradients. One that looks at them in its own pass needs
+ * nobody else to. */
 static double measure_now(const tw_reducer *reducer, const tw_message *message, size_t index)
 {
     const tw_submission *submitted = &reducer->submitted[index];
-    int later = submitted->ready || submitted->dtype != TW_F32 || is_measured_late(message);
+    int later = submitted->ready || submitted->dtype != TW_F32 || message->scheme->ops->plan == NULL ||
+                tw_scheme_looks(message->scheme);
     if (reducer->host.size > 1) return -1;
     if (submitted->absent) return 0;
     return later ? -1
@@ -101,15 +88,6 @@ static tw_status check_index(const tw_reducer *reducer, size_t index)
                    reducer->count);
 }
 
-/* One buffer for the gradients of all layers, in turn, would hold the last one's where all are read. */
-static tw_status check_buffer(const tw_reducer *reducer, size_t index, const tw_submission *submitted)
-{
-    if (submitted->absent || submitted->data != reducer->latest) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT,
-                   "the gradient of tensor %zu lies where the one before it does: each has its own memory until wait",
-                   index);
-}
-
 tw_status tw_reducer_submit_with(tw_reducer *reducer, size_t index, const tw_gradient *gradient)
 {
     tw_submission submitted;
@@ -120,7 +98,11 @@ tw_status tw_reducer_submit_with(tw_reducer *reducer, size_t index, const tw_gra
     TW_TRY(tw_driver_failure(&reducer->driver));
     if (reducer->submitted[index].data)
         return tw_fail(TW_ERROR_ORDER, "tensor %zu was submitted already in this step", index);
-    TW_TRY(check_buffer(reducer, index, &submitted));
+    /* One buffer for the gradients of all layers, in turn, would hold the last one's where all are read. */
+    if (!submitted.absent && submitted.data == reducer->latest)
+        return tw_fail(
+            TW_ERROR_ARGUMENT,
+            "the gradient of tensor %zu lies where the one before it does: each has its own memory until wait", index);
     tw_message *message = &reducer->messages[reducer->message_of[index]];
     TW_TRY(find_floats(reducer, message, index, &submitted, &floats));
     reducer->submitted[index] = submitted;
@@ -206,7 +188,7 @@ tw_status tw_reducer_wait_for(tw_reducer *reducer, double seconds, int *done)
     double start = tw_clock();
     if (reducer->missing)
         return tw_fail(TW_ERROR_ORDER, "%zu of %zu tensors were not submitted", reducer->missing, reducer->count);
-    tw_status status = tw_driver_wait(&reducer->driver, deadline_of(start, seconds), &over);
+    tw_status status = tw_driver_wait(&reducer->driver, reducer->message_count, deadline_of(start, seconds), &over);
     account_wait(reducer, start, status);
     TW_TRY(status);
     *done = over;
@@ -230,7 +212,7 @@ tw_status tw_reducer_wait_tensor(tw_reducer *reducer, size_t index, double secon
     size_t message = reducer->message_of[index];
     tw_status status = TW_OK;
     if (message < reducer->ready)
-        status = tw_driver_wait_message(&reducer->driver, message, deadline_of(start, seconds), &over);
+        status = tw_driver_wait(&reducer->driver, message, deadline_of(start, seconds), &over);
     account_wait(reducer, start, status);
     if (status == TW_OK) *done = over;
     return status;

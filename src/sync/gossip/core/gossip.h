@@ -79,7 +79,7 @@ struct tw_gossip {
     uint64_t round; /* the next one */
     tw_members members;
     tw_comm *group; /* what the view is of; NULL: the whole comm */
-    int *left;      /* its ranks, as numbered in the whole */
+    int *ranks;     /* its ranks, as numbered in the whole */
     int concluded;  /* the weights are the consensus */
     double round_started;
     double distance; /* from the partners in the last round */

@@ -22,12 +22,13 @@ static void take_out(tw_gossip *gossip, tw_pass *pass)
 size_t tw_pass_next(tw_gossip *gossip, tw_pass *pass, size_t *start)
 {
     tw_mutex_lock(&gossip->lock);
-    *start = pass->left = pass->taken;
+    *start = pass->passed = pass->taken;
     if (pass->behind) tw_condition_wake_all(&gossip->changed);
-    size_t count = tw_smaller(gossip->elements - pass->left, BLOCK);
+    size_t count = tw_smaller(gossip->elements - pass->passed, BLOCK);
     pass->taken += count;
     if (count == 0) take_out(gossip, pass);
-    while (count && pass->ahead && pass->ahead->left < pass->taken) tw_condition_wait(&gossip->changed, &gossip->lock);
+    while (count && pass->ahead && pass->ahead->passed < pass->taken)
+        tw_condition_wait(&gossip->changed, &gossip->lock);
     tw_mutex_unlock(&gossip->lock);
     return count;
 }

@@ -12,7 +12,7 @@
 /* Zeroed, it waits for nobody and nobody for it. */
 typedef struct tw_pass {
     struct tw_pass *ahead, *behind; /* of those under way; NULL: none */
-    size_t left;                    /* elements it will not come back to, */
+    size_t passed;                  /* elements it will not come back to, */
     size_t taken;                   /* and those it has gone over when it is done with its block */
 } tw_pass;
 

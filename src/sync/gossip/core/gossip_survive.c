@@ -38,9 +38,9 @@ static void lose(void *context, int peer)
 static void close_view(tw_gossip *gossip)
 {
     tw_comm_destroy(gossip->group);
-    tw_free(gossip->left);
+    tw_free(gossip->ranks);
     gossip->group = NULL;
-    gossip->left = NULL;
+    gossip->ranks = NULL;
     gossip->view = gossip->channel;
 }
 
@@ -52,10 +52,10 @@ static tw_status open_view(tw_gossip *gossip)
     tw_watch watch = {.context = members, .look = gossip_survive_look, .lost = lose, .counters = &whole->counters};
     unsigned number = whole->number + 2 + (unsigned)members->lost;
     int count = 0;
-    TW_TRY(tw_allocate((size_t)members->size, sizeof *gossip->left, &gossip->left));
+    TW_TRY(tw_allocate((size_t)members->size, sizeof *gossip->ranks, &gossip->ranks));
     for (int rank = 0; rank < members->size; rank++)
-        if (tw_members_has(members, rank)) gossip->left[count++] = rank;
-    TW_TRY(tw_comm_create_subset(whole->comm, gossip->left, count, number, &watch, &gossip->group));
+        if (tw_members_has(members, rank)) gossip->ranks[count++] = rank;
+    TW_TRY(tw_comm_create_subset(whole->comm, gossip->ranks, count, number, &watch, &gossip->group));
     gossip->view = gossip->group->channel;
     return TW_OK;
 }
@@ -105,7 +105,7 @@ static tw_status shrink(tw_gossip *gossip, uint64_t round)
     gossip->size = group->size;
     gossip->round = round;
     gossip->stats.ranks_lost = (uint64_t)gossip->members.agreed;
-    gossip->stats.lowest_rank = (uint64_t)gossip->left[0];
+    gossip->stats.lowest_rank = (uint64_t)gossip->ranks[0];
     tw_mutex_unlock(&gossip->lock);
     tw_log(TW_LOG_WARNING, "rank %d: the gossip goes on without %d of its ranks, which were lost", gossip->members.rank,
            gossip->members.agreed);
@@ -156,7 +156,7 @@ static tw_status list_left(tw_gossip *gossip, int *list, int *count)
     if (!concluded)
         return tw_fail(TW_ERROR_ORDER, "the survivors are known after a tw_gossip_finish of a spec with survive=on");
     *count = gossip->size;
-    memcpy(list, gossip->left, (size_t)gossip->size * sizeof *list);
+    memcpy(list, gossip->ranks, (size_t)gossip->size * sizeof *list);
     return TW_OK;
 }
 

@@ -9,12 +9,9 @@
  *
  * Of schemes that exchange every tensor as it is, the messages are nearly all line. Their all-reduces do not share it:
  * each begins when the one before has no more than sums to send. So while one ends and the next begins, the line does
- * not rest.
- *
- * A driver knows nothing of who owns the messages. What a message does with others before its first turn and after its
- * last is its owner's; a lane has one more channel for it. */
-#ifndef TW_SYNC_DRIVER_H
-#define TW_SYNC_DRIVER_H
+ * not rest. */
+#ifndef TW_REDUCER_DRIVER_H
+#define TW_REDUCER_DRIVER_H
 
 #include "comm.h"
 #include "scheme.h"
@@ -27,7 +24,8 @@ typedef struct tw_driver tw_driver;
 /* One message's way. */
 typedef struct tw_lane {
     tw_driver *driver;
-    tw_channel *channel, *aside; /* for rounds, and for what comes before and after them */
+    tw_channel *channel; /* for rounds */
+    tw_channel *aside;   /* inside the host, before and after them; NULL: there is none */
     tw_thread thread;
     size_t message;          /* it has taken */
     size_t finished;         /* of its messages of this step */
@@ -36,25 +34,6 @@ typedef struct tw_lane {
     size_t root_size;
 } tw_lane;
 
-typedef struct tw_driver_settings {
-    size_t messages; /* in a step */
-    int lanes;       /* at most; there are no more than messages */
-    int threads;     /* lanes that code at once */
-    int first_alone; /* no message has a turn before the first has had one: its `before` is for all of them */
-    int threaded;    /* each lane has a thread; else tw_driver_wait does it all, one message after the other */
-    /* (optional) Sets *ready once a message may begin; it is asked again, ever less often, for the comm's patience. */
-    tw_status (*ready)(void *context, size_t message, int *ready);
-    /* Begins a message, in its turn: *scheme will be asked for its rounds; it may stay NULL. */
-    tw_status (*begin)(void *context, size_t message, tw_scheme **scheme);
-    /* (optional) In its turn, too, when the rounds of a message are over. */
-    tw_status (*end)(void *context, size_t message);
-    /* (optional, all three or none) What comes before the first turn of a message, and after its last. */
-    tw_status (*before)(void *context, size_t message, tw_channel *aside);
-    tw_status (*after)(void *context, size_t message, tw_channel *aside);
-    tw_channel *aside; /* the first lane's, made with numbers behind it as `channel` is; it stays the caller's */
-    void *context;
-} tw_driver_settings;
-
 /* How long a driver did what, in seconds of the clock. */
 typedef struct tw_driver_seconds {
     double coding; /* some lane had a turn */
@@ -62,9 +41,10 @@ typedef struct tw_driver_seconds {
 } tw_driver_seconds;
 
 struct tw_driver {
-    tw_driver_settings settings;
+    tw_reducer *reducer; /* whose messages these are */
     tw_lane lanes[TW_MOST_LANES];
     int lane_count, thread_count;
+    int coders;    /* lanes that code at once */
     tw_mutex lock; /* guards what stands below */
     tw_condition changed;
     int lock_made, condition_made;
@@ -86,26 +66,22 @@ struct tw_driver {
 /* Numbers that the lanes beyond the first take behind their first channel's: it is made with tw_channel_create_wide. */
 #define TW_LANE_NUMBERS (TW_MOST_LANES - 1)
 
-/* Makes a driver in place (zeroed), whatever comes of it to be released. The first lane has `channel`, which stays the
- * caller's. */
-tw_status tw_driver_create(tw_driver *driver, tw_channel *channel, const tw_driver_settings *settings);
+/* Makes the driver of a reducer that has its messages, in place (zeroed), whatever comes of it to be released. Lanes
+ * have the first threads of overlap=on; without, tw_driver_wait does it all, one message after the other. */
+tw_status tw_driver_create(tw_reducer *reducer);
 /* Ends the lanes' threads; messages under way are waited for, at most until the deadline. */
 void tw_driver_release(tw_driver *driver);
 
 /* Messages before `open` may begin. */
 void tw_driver_open(tw_driver *driver, size_t open);
-/* Waits until all messages are over, and gets ready for the next step; or until one has failed and none is under way
- * any more; or until tw_clock() reads `deadline`, and then *over is 0. Without threads the clock is looked at when a
- * message is over, and one is taken in any case. TW_ERROR_ORDER for a second thread: of the two that wait for a step
- * one begins the next, and the other would wait for that. */
-tw_status tw_driver_wait(tw_driver *driver, double deadline, int *over);
-/* The same for one message, which is open. */
-tw_status tw_driver_wait_message(tw_driver *driver, size_t message, double deadline, int *over);
+/* Waits until a message, which is open, is over; or, with `message` beyond the last, until all are, and gets ready for
+ * the next step; or until one has failed and none is under way any more; or until tw_clock() reads `deadline`, and then
+ * *over is 0. Without threads the clock is looked at when a message is over, and one is taken in any case.
+ * TW_ERROR_ORDER for a second thread: of the two that wait for a step one begins the next, and the other would wait for
+ * that. */
+tw_status tw_driver_wait(tw_driver *driver, size_t message, double deadline, int *over);
 /* What tw_driver_wait would return, if a message has failed or the comm is broken by now; else TW_OK. */
 tw_status tw_driver_failure(tw_driver *driver);
-/* For the last message, in its first turn, which it gives up meanwhile: waits until all others have had theirs. */
-void tw_driver_await_others(tw_driver *driver);
-
 tw_driver_seconds tw_driver_spent(tw_driver *driver);
 /* Bytes and messages of all lanes: in rounds, and before and after them. */
 tw_traffic tw_driver_traffic(const tw_driver *driver);
