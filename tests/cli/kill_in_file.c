@@ -1,15 +1,16 @@
-/* Preloaded into a program: it is killed as it reads or writes a piece of a file at a place, as KILL_AT says, once the
- * file KILL_AFTER is there. */
+/* Preloaded into a program: it is killed as it reads or writes a piece of a file at a place, writes a file from its
+ * beginning on, or sends something, as KILL_AT says, once the file KILL_AFTER is there. */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-/* "pwrite 3 4000": in the third pwrite at byte 4000 or behind. */
+/* "pwrite 3 4000": in the third pwrite at byte 4000 or behind. "sendmsg 3 0": as the third message is to be sent. */
 static void count(const char *call, off_t place)
 {
     static atomic_int calls;
@@ -35,4 +36,20 @@ __attribute__((visibility("default"))) ssize_t pwrite(int file, const void *data
     if (!next) next = (ssize_t(*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite");
     count("pwrite", place);
     return next(file, data, bytes, place);
+}
+
+__attribute__((visibility("default"))) ssize_t write(int file, const void *data, size_t bytes)
+{
+    static ssize_t (*next)(int, const void *, size_t);
+    if (!next) next = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+    if (file > 2) count("write", 0);
+    return next(file, data, bytes);
+}
+
+__attribute__((visibility("default"))) ssize_t sendmsg(int line, const struct msghdr *message, int flags)
+{
+    static ssize_t (*next)(int, const struct msghdr *, int);
+    if (!next) next = (ssize_t(*)(int, const struct msghdr *, int))dlsym(RTLD_NEXT, "sendmsg");
+    count("sendmsg", 0);
+    return next(line, message, flags);
 }
