@@ -15,14 +15,15 @@ SAME = ("weights_crc32c", "loss", "train_loss", "metric", "steps", "steps_skippe
 CUT = "stages=3,cut=2+2+3"
 STEPS = ("--steps", 24, "--checkpoint-every", 8)
 LONG = ("--steps", 10 ** 7, "--checkpoint-every", 40)
-SILENT = ("--timeout", 2)
+SILENT = ("--timeout", 6)
 
 
 class Worker:
     """One process, and what it has said so far."""
     def __init__(self, test, number, options, kill):
         self.test, self.path = test, test.folder / f"said-{number}"
-        environment = {"LD_PRELOAD": KILLER, "KILL_AT": kill[0], "KILL_AFTER": str(kill[1])} if kill else {}
+        names = ("KILL_AT", "KILL_AFTER", "KILL_MARK")
+        environment = {"LD_PRELOAD": KILLER, **dict(zip(names, map(str, kill)))} if kill else {}
         with open(self.path, "w") as said:
             self.job = test.start_program(*test.train_words(*options), stdout=said, stderr=said, env=environment)
 
@@ -92,16 +93,20 @@ class StandbyTest(CommandLineTest):
     def figures(summary):
         return {key: summary[key] for key in SAME}
 
-    def assert_done(self, whole, killed, losses):
-        """All but those that were killed come to the end, with the figures of the whole run, and have told of the losses."""
+    def assert_done(self, whole, killed):
+        """All but those that were killed come to the end, with the figures of the whole run."""
         codes = [worker.end() for worker in self.workers]
         said = [worker.path.read_text() for worker in self.workers]
         self.assertEqual(codes, [-signal.SIGKILL if number in killed else 0 for number in range(len(codes))], said)
         written, = [path for path in self.folder.glob("summary-*")]
         self.assertEqual(self.figures(json.loads(written.read_text())), whole, said)
+
+    def assert_ended(self, code, pattern, killed=()):
+        """All but those have ended so, and the last line of each is of that kind."""
         for number, worker in enumerate(self.workers):
             if number not in killed:
-                self.assertEqual(len(worker.said("is lost")), losses, worker.path.read_text())
+                self.assertEqual(worker.end(), code, worker.path.read_text())
+                self.assertRegex(worker.last_line(), pattern)
 
 
 @unittest.skipUnless(KILLER, "needs what kills a program from within")
@@ -110,34 +115,155 @@ class KilledTest(StandbyTest):
         super().setUp()
         self.expected = self.whole(*STEPS)
 
-    def assert_goes_on(self, victim, call, *after):
-        """Once that checkpoint is there, the victim is killed in its so manieth call."""
+    def assert_goes_on(self, start, victim, call, *after):
+        """Once that checkpoint is there, the victim is killed in its so manieth call. The others tell where they go on."""
         with self.subTest(victim=victim, call=call, after=after):
             self.begin()
             self.line_up(*STEPS, kills={victim: (f"{call} 0", self.checkpoint(*after))})
-            self.assert_done(self.expected, {victim}, 1)
+            self.assert_done(self.expected, {victim})
+            for number, worker in enumerate(self.workers):
+                if number != victim:
+                    lost, = worker.said("the worker of stage (.), at .* is lost, and the one at .* takes its place; the run " +
+                                        start)
+                    self.assertEqual(int(lost), victim)
 
     def test_while_the_pipeline_fills(self):
         for victim in range(3):
-            self.assert_goes_on(victim, "sendmsg 1", 8)
+            self.assert_goes_on("goes on from step 8", victim, "sendmsg 1", 8)
 
     def test_in_the_midst_of_steps(self):
         for victim in range(3):
-            self.assert_goes_on(victim, "sendmsg 10", 8)
+            self.assert_goes_on("goes on from step 8", victim, "sendmsg 10", 8)
 
     def test_while_all_look_at_the_validation_set(self):
         """Behind step 16 come four steps, and then 41 batches, of which the last stage sends nothing."""
         for victim in range(2):
-            self.assert_goes_on(victim, "sendmsg 30", 16)
+            self.assert_goes_on("goes on from step 16", victim, "sendmsg 30", 16)
 
     def test_while_a_checkpoint_is_written(self):
         for victim, call in ((0, "write 1"), (0, "sendmsg 2"), (1, "write 1"), (2, "sendmsg 1")):
-            self.assert_goes_on(victim, call, 16, ".partial")
+            self.assert_goes_on("goes on from step 8", victim, call, 16, ".partial")
 
     def test_while_the_first_checkpoint_is_written(self):
         """There is nothing to go back to then, and the run begins again."""
         for victim in (0, 1):
-            self.assert_goes_on(victim, "write 1", 0, ".partial")
+            self.assert_goes_on("begins again", victim, "write 1", 0, ".partial")
+
+
+    def kill_two(self, first, second, call, **keywords):
+        """The second is killed in that call once the first is."""
+        mark = self.folder / "killed"
+        self.line_up(*STEPS, kills={first: ("sendmsg 10 0", self.checkpoint(8), mark), second: (f"{call} 0", mark)}, **keywords)
+
+    def test_a_second_loss_while_the_first_is_mended(self):
+        for second, call in ((0, "sendmsg 1"), (2, "sendmsg 3"), (3, "sendmsg 5"), (3, "sendmsg 12"), (0, "sendmsg 20")):
+            with self.subTest(second=second, call=call):
+                self.begin()
+                self.kill_two(1, second, call, standby=2)
+                self.assert_done(self.expected, {1, second})
+
+    def test_when_nobody_stands_by_any_more_a_person_goes_on(self):
+        self.kill_two(1, 2, "sendmsg 12")
+        self.assert_ended(3, "the worker of stage .* is lost, and nobody stands by: 2 workers are left for 3 stages; "
+                             f"thinwire train --resume {self.out} goes on", {1, 2})
+        done = self.run_program("train", "--resume", self.out, "--workers", 3, "--quiet", "--json", "-", "--out", "none")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(self.figures(json.loads(done.stdout)), self.expected)
+
+    def test_over_sealed_lines(self):
+        key = self.folder / "key"
+        key.write_bytes(bytes(range(32)))
+        self.line_up(*STEPS, "--seal", "--key-file", key, kills={1: ("sendmsg 10 0", self.checkpoint(8))})
+        self.assert_done(self.expected, {1})
+
+    def test_a_cut_that_was_measured_stays(self):
+        self.line_up(*STEPS, cut="stages=3", kills={1: ("sendmsg 10 0", self.checkpoint(8))})
+        for number, worker in enumerate(self.workers):
+            self.assertEqual(worker.end(), -signal.SIGKILL if number == 1 else 0, worker.path.read_text())
+        lines = [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]
+        first, second = [line["configuration"]["pipeline"] for line in lines if line["kind"] == "start"]
+        self.assertIn("cut=", first)
+        self.assertEqual(first, second)
+
+    def test_folders_of_their_own(self):
+        """What a stage had on its disk is not missed, and what worker 0 had there is."""
+        outs = lambda number: self.folder / f"run-{number}"
+        self.out = outs(0)
+        self.line_up(*STEPS, outs=outs, kills={1: ("sendmsg 10 0", self.checkpoint(8))})
+        self.assert_done(self.expected, {1})
+        self.begin()
+        self.out = outs(0)
+        self.line_up(*STEPS, outs=outs, kills={0: ("sendmsg 10 0", self.checkpoint(8))})
+        self.assert_ended(2, "takes the place of worker 0, and its --out has no checkpoint of step 8: give all workers one", {0})
+
+
+class LivingTest(StandbyTest):
+    """Runs that end when they are asked to."""
+    def assert_stops(self, asked, gone=()):
+        asked.job.send_signal(signal.SIGINT)
+        for number, worker in enumerate(self.workers):
+            if number not in gone:
+                self.assertEqual(worker.end(), 130, worker.path.read_text())
+
+    def test_who_was_silent_comes_back_and_stands_by(self):
+        first, silent, last, spare = self.line_up(*LONG, *SILENT)
+        wait_until(self.checkpoint(40).exists, "a checkpoint", first.job)
+        silent.job.send_signal(signal.SIGSTOP)
+        for other in (first, last, spare):
+            other.await_word("the worker of stage 1, .* is lost, and the one at .* takes its place")
+        silent.job.send_signal(signal.SIGCONT)
+        silent.await_word("this worker stands by for 3 stages")
+        first.await_word("a worker has come to stand by; the run goes on from step")
+        last.job.kill()
+        silent.await_word("the worker of stage 2, .* is lost, and the one at .* takes its place")
+        self.assert_stops(first, {2})
+
+    def test_a_silent_worker_0_still_has_the_folder(self):
+        first, *_ = self.line_up(*LONG, *SILENT)
+        wait_until(self.checkpoint(40).exists, "a checkpoint", first.job)
+        first.job.send_signal(signal.SIGSTOP)
+        self.assert_ended(2, "another run writes there", {0})
+
+    def test_who_stands_by_may_go_and_others_come(self):
+        first, second, third, spare = self.line_up(*LONG)
+        address = second.await_word(r"others may come to (\S+)")
+        spare.await_word("stands by for 3 stages")
+        spare.job.send_signal(signal.SIGTERM)
+        self.assertEqual(spare.end(), 130)
+        for other in (first, second, third):
+            other.await_word("a worker that stood by is lost; the run goes on from step")
+        new = self.come(*LONG, meeting=address)
+        new.await_word("stands by for 3 stages")
+        first.job.kill()
+        second.await_word("the worker of stage 0, .* is lost, and the one at .* takes its place")
+        self.assert_stops(new, {0, 3})
+
+    def test_all_have_to_come(self):
+        for _ in range(2):
+            self.come(*STEPS, *SILENT)
+        self.assert_ended(3, "2 of --workers 4 have come, and nobody else within 6 seconds")
+
+    def test_a_run_that_diverges_ends_alike(self):
+        self.line_up(*STEPS, "--optimizer", "sgd", "--lr", "1e6", "--clip", 0, "--warmup", 0)
+        self.assert_ended(4, "diverged")
+        self.assertFalse([line for worker in self.workers for line in worker.said("is lost")])
+
+    def test_what_does_not_go_with_it_is_refused(self):
+        spec = f"{CUT},standby=1"
+        for words, culprits in ((("--workers", 3, "--pipeline", spec, "--out", self.out), ("--join HOST:PORT", "threads")),
+                                (("--workers", 3, "--pipeline", spec, "--join", self.meeting, "--out", self.out),
+                                 ("--workers 4",)),
+                                (("--workers", 4, "--pipeline", spec, "--join", self.meeting, "--out", "none"), ("--out DIR",)),
+                                (("--workers", 4, "--pipeline", spec, "--join", self.meeting), ("--out DIR",)),
+                                (("--workers", 4, "--pipeline", spec, "--join", self.meeting, "--out", self.out, "--rank", 1),
+                                 ("--rank 1",)),
+                                (("--workers", 4, "--pipeline", spec, "--join", self.meeting, "--out", self.out, "--sync", "dgc"),
+                                 ("--sync allreduce", "dgc")),
+                                (("--workers", 67, "--pipeline", "stages=3,standby=64", "--join", self.meeting, "--out", self.out),
+                                 ("67 workers", "64")),
+                                (("--pipeline", "stages=3,standby=0"), ("1 to 64 workers stand by",))):
+            with self.subTest(words):
+                self.refuse(2, culprits, *self.train_words("--quiet", *words))
 
 
 if __name__ == "__main__":

@@ -49,8 +49,7 @@ typedef struct lineup {
     int before;                             /* how many there were in the last generation with this one */
     int64_t from;                           /* the checkpoint that it went on from */
     int fruitless;
-    double deadline; /* until then all have come */
-    int over;        /* as all know */
+    int over; /* as all know */
 } lineup;
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
@@ -141,18 +140,21 @@ static void nap(void)
     (void)nanosleep(&left, NULL);
 }
 
-/* The first of them looks at the clock for all. */
+/* The first of them looks at the clock for all. Each that comes begins another generation. */
 static tw_status await_others(lineup *l)
 {
+    const train_settings *s = l->settings;
     const int first = tw_comm_rank(l->trace.whole) == 0;
+    const double begun = tw_clock();
     interrupt_ends_with(EXIT_INTERRUPTED);
-    while (!first || tw_clock() < l->deadline) {
+    while (!first || tw_clock() - begun < s->timeout) {
         TW_TRY(group_look(l->group, l->trace.whole, 0));
         nap();
     }
-    const tw_status late =
-        tw_fail(TW_ERROR_PEER, "%d of --workers %ld have come within %g seconds, and the run needs all", l->count,
-                l->settings->workers, l->settings->timeout);
+    const tw_status late = tw_fail(TW_ERROR_PEER,
+                                   "%d of --workers %ld have come, and nobody else within %g seconds; the run needs "
+                                   "all to begin",
+                                   l->count, s->workers, s->timeout);
     end_with(l, late, &(run_result){0});
     return TW_OK;
 }
@@ -379,8 +381,7 @@ tw_status run_lineup(const train_settings *settings, const task *work, group *g,
                       .stages = plan.stages,
                       .own = {.stage = -1},
                       .words = words,
-                      .from = -1,
-                      .deadline = tw_clock() + settings->timeout};
+                      .from = -1};
         status = live_on(l, result);
     }
     free(words);
