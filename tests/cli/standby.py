@@ -140,6 +140,11 @@ class KilledTest(StandbyTest):
         for victim in range(2):
             self.assert_goes_on("goes on from step 16", victim, "sendmsg 30", 16)
 
+    def test_when_the_last_checkpoint_is_there(self):
+        """What is left are the figures, which who takes the place works out."""
+        for victim in range(2):
+            self.assert_goes_on("goes on from step 24", victim, "sendmsg 3", 24)
+
     def test_while_a_checkpoint_is_written(self):
         for victim, call in ((0, "write 1"), (0, "sendmsg 2"), (1, "write 1"), (2, "sendmsg 1")):
             self.assert_goes_on("goes on from step 8", victim, call, 16, ".partial")
@@ -149,6 +154,20 @@ class KilledTest(StandbyTest):
         for victim in (0, 1):
             self.assert_goes_on("begins again", victim, "write 1", 0, ".partial")
 
+
+    def test_a_run_that_leaves_a_course(self):
+        """From an older checkpoint in its folder: until it has one of its own, that is where it goes on."""
+        for call, step, start in (("write 1", None, "begins again"), ("sendmsg 1", 24, "goes on from step")):
+            with self.subTest(call=call):
+                self.begin()
+                self.whole(*STEPS)
+                (self.folder / "whole").rename(self.out)
+                older = min((self.out / "checkpoints").iterdir())
+                self.assertLess(int(older.name[5:]), 24)
+                self.line_up(*STEPS, "--resume", older,
+                             kills={1: (f"{call} 0", self.checkpoint(step or int(older.name[5:]), ".partial"))})
+                self.assert_done(self.expected, {1})
+                self.assertEqual(len(self.workers[0].said("is lost, and the one at .* takes its place; the run " + start)), 1)
 
     def kill_two(self, first, second, call, **keywords):
         """The second is killed in that call once the first is."""

@@ -155,7 +155,7 @@ static void tell_coming(const group *g)
     if (g->has_weights)
         fprintf(stderr, "thinwire: this worker opens a group at %s; others come with the same command\n", g->meeting);
     else
-        fprintf(stderr, "thinwire: coming to the group at %s, which lets newcomers in between two rounds\n",
+        fprintf(stderr, "thinwire: coming to the group at %s, which lets newcomers in when its workers meet\n",
                 g->meeting);
 }
 

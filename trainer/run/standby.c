@@ -14,7 +14,8 @@
 #include <string.h>
 #include <time.h>
 
-#define FOREVER 1e9 /* seconds, of one who stands by: nobody is late for it */
+#define SILENCE 60.0 /* seconds, where nobody has told --timeout */
+#define FOREVER 1e9  /* of one who stands by: nobody is late for it */
 
 enum {
     ADDRESS = 320,
@@ -29,7 +30,8 @@ typedef struct word {
     int32_t started; /* it knows that the run has */
     int32_t ended;   /* the run is over, as these say: */
     int32_t status, interrupted, diverged;
-    int32_t begun; /* as in run_trace; */
+    int32_t continues; /* it was told to go on with the run in its folder */
+    int32_t begun;     /* as in run_trace; */
     int64_t saved;
     int64_t newest; /* and the checkpoint in this worker's own folder */
     char address[ADDRESS], reason[REASON], pipeline[sizeof((run_trace *)0)->pipeline];
@@ -71,6 +73,7 @@ static void prepare_word(lineup *l)
     own->begun = l->trace.begun;
     own->saved = l->trace.saved;
     own->newest = newest_checkpoint(l->settings->out);
+    own->continues = journal_continues(l->settings);
     snprintf(own->address, sizeof own->address, "%s", group_address(l->group));
     snprintf(own->pipeline, sizeof own->pipeline, "%s", l->trace.pipeline);
 }
@@ -202,11 +205,13 @@ static tw_status refuse_too_few(const int fresh[PIPELINE_STAGES], lineup *l)
 }
 
 /* What the generation goes on from: "" is the newest checkpoint in the run's folder. Before there is one, the run begins
- * once more as it was told to. */
+ * once more as it was told to. One that nobody knows of may have been written just before its writer was lost, or be of
+ * the course that a run in its own folder leaves. */
 static const char *choose_start(const lineup *l)
 {
-    const int has_one = l->words[l->seats[0]].newest >= 0;
-    return l->trace.saved >= 0 || (l->trace.begun && has_one && !l->settings->resume) ? "" : l->settings->resume;
+    const word *first = &l->words[l->seats[0]];
+    const int has_one = l->trace.begun && first->newest >= 0 && !first->continues;
+    return l->trace.saved >= 0 || has_one ? "" : l->settings->resume;
 }
 
 /* Worker 0 alone reads and writes the network's file. */
@@ -239,7 +244,7 @@ static void tell_own_place(const lineup *l)
     if (l->own.stage < 0)
         fprintf(stderr, "thinwire: this worker stands by for %zu stages\n", l->stages);
     else
-        fprintf(stderr, "thinwire: this worker is stage %d of %zu, and %d stand by\n", (int)l->own.stage, l->stages,
+        fprintf(stderr, "thinwire: this worker is stage %d of %zu; standing by: %d\n", (int)l->own.stage, l->stages,
                 l->count - (int)l->stages);
 }
 
@@ -333,8 +338,17 @@ static tw_status line_up(lineup *l)
     return TW_OK;
 }
 
+/* A group's own limit follows the time between its meetings, which says nothing of a pipeline. */
+static tw_status set_limit(const lineup *l)
+{
+    const train_settings *s = l->settings;
+    const int told = options_source(s->set, "timeout") > OPTION_FROM_RUN;
+    return tw_comm_set_timeout(l->trace.whole, told ? s->timeout : SILENCE);
+}
+
 static tw_status live(lineup *l)
 {
+    TW_TRY(set_limit(l));
     TW_TRY(hear_words(l));
     if (find_ended(l)) return TW_OK;
     if (!l->own.started && l->count < l->settings->workers) return await_others(l);
