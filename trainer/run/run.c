@@ -238,8 +238,8 @@ static tw_status save_start(run *r)
     r->begun = 1;
     if (w->settings.resume && !*w->settings.resume) return TW_OK;
     r->saved_step = NEVER;
-    TW_TRY(run_save(r));
-    return worker_show_own(w);
+    const tw_status saved = run_save(r);
+    return saved == TW_OK ? worker_show_own(w) : saved;
 }
 
 static tw_status run_begin(run *r)
