@@ -1,5 +1,5 @@
-/* Preloaded into a program: it is killed as it reads or writes a piece of a file at a place, writes a file from its
- * beginning on, or sends something, as KILL_AT says, once the file KILL_AFTER is there. KILL_MARK is a file that it leaves then. */
+/* Preloaded into a program: it is killed as it reads or writes a piece of a file at a place, writes to a file, or
+ * sends something, as KILL_AT says, once the file KILL_AFTER is there. KILL_MARK is a file that it leaves then. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -45,7 +46,8 @@ __attribute__((visibility("default"))) ssize_t write(int file, const void *data,
 {
     static ssize_t (*next)(int, const void *, size_t);
     if (!next) next = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
-    if (file > 2) count("write", 0);
+    struct stat about;
+    if (file > 2 && fstat(file, &about) == 0 && S_ISREG(about.st_mode)) count("write", 0);
     return next(file, data, bytes);
 }
 

@@ -142,8 +142,7 @@ class KilledTest(StandbyTest):
 
     def test_when_the_last_checkpoint_is_there(self):
         """What is left are the figures, which who takes the place works out."""
-        for victim in range(2):
-            self.assert_goes_on("goes on from step 24", victim, "sendmsg 3", 24)
+        self.assert_goes_on("goes on from step 24", 0, "sendmsg 3", 24)
 
     def test_while_a_checkpoint_is_written(self):
         for victim, call in ((0, "write 1"), (0, "sendmsg 2"), (1, "write 1"), (2, "sendmsg 1")):
@@ -242,6 +241,20 @@ class LivingTest(StandbyTest):
         wait_until(self.checkpoint(40).exists, "a checkpoint", first.job)
         first.job.send_signal(signal.SIGSTOP)
         self.assert_ended(2, "another run writes there", {0})
+
+    def test_until_it_dies(self):
+        first, *_, spare = self.line_up(*LONG, *SILENT)
+        wait_until(self.checkpoint(40).exists, "a checkpoint", first.job)
+        first.job.send_signal(signal.SIGSTOP)
+        spare.await_word("the worker of stage 0, .* is lost, and the one at .* takes its place")
+        first.job.kill()
+        spare.await_word("resumed after step")
+        self.assert_stops(spare, {0})
+
+    def test_workers_that_lose_each_other_again_and_again_end(self):
+        """One is busy for longer than the others have patience, and there again each time before they go on without it."""
+        self.line_up(*STEPS, "--timeout", 3, "--patience", 3, "--pause", "1:6:4.5")
+        self.assert_ended(3, "3 times in a row no worker was lost, and the run came to no checkpoint|nobody stands by|too few")
 
     def test_who_stands_by_may_go_and_others_come(self):
         first, second, third, spare = self.line_up(*LONG)

@@ -7,6 +7,7 @@
 #include "folder.h"
 #include "interrupt.h"
 #include "pipeline_plan.h"
+#include "run_lock.h"
 #include "run_state.h"
 #include "seats.h"
 #include <stdio.h>
@@ -43,7 +44,7 @@ typedef struct lineup {
     group *group;
     run_trace trace;
     size_t stages;
-    word own, *words; /* of all in the generation; */
+    word own, words[TW_MEMBERS_MOST]; /* of all in the generation; */
     int count;
     uint64_t rounds;                        /* as group_next has it: generations */
     int seats[PIPELINE_STAGES];             /* the rank of each stage */
@@ -193,7 +194,7 @@ static void find_own_stage(lineup *l)
         if (l->seats[s] == tw_comm_rank(l->trace.whole)) l->own.stage = (int32_t)s;
 }
 
-static tw_status refuse_too_few(const int fresh[PIPELINE_STAGES], lineup *l)
+static tw_status refuse_too_few(const lineup *l, const int fresh[PIPELINE_STAGES])
 {
     size_t lost = 0;
     while (!fresh[lost]) lost++;
@@ -287,6 +288,17 @@ static void tell(const lineup *l, const int fresh[PIPELINE_STAGES])
 
 /* ---- a generation ------------------------------------------------------------------------------------------------ */
 
+/* The folder's lock goes with a worker that is lost: at once on its machine, after a while where its machine is gone. A
+ * silent one keeps it, and the run will be refused. */
+static void await_folder(const lineup *l)
+{
+    run_lock *lock = NULL;
+    const double begun = tw_clock();
+    while (run_lock_take(l->settings->out, &lock) != TW_OK && tw_clock() - begun < tw_comm_timeout(l->trace.whole))
+        nap();
+    run_lock_release(lock);
+}
+
 /* What a lost worker alone had in the checkpoint is nothing that the network needs. */
 static tw_status run_own_stage(lineup *l, run_result *result)
 {
@@ -297,6 +309,7 @@ static tw_status run_own_stage(lineup *l, run_result *result)
     settings.resume = (char *)(uintptr_t)start;
     settings.forget_lost |= start && !*start;
     if (*l->trace.pipeline) settings.pipeline = l->trace.pipeline;
+    if (l->own.stage == 0 && l->trace.saved >= 0) await_folder(l);
     TW_TRY(seats_open(l->trace.whole, l->seats, (int)l->stages, &stages));
     const tw_status status = run_stage(&settings, l->work, stages, &l->trace, result);
     snprintf(l->own.reason, sizeof l->own.reason, "%s", tw_last_error());
@@ -326,7 +339,7 @@ static tw_status stand_by(const lineup *l)
 static tw_status line_up(lineup *l)
 {
     int fresh[PIPELINE_STAGES], is_fresh = 0;
-    if (!take_seats(l, fresh)) return refuse_too_few(fresh, l);
+    if (!take_seats(l, fresh)) return refuse_too_few(l, fresh);
     for (size_t s = 0; s < l->stages; s++) is_fresh |= fresh[s];
     find_own_stage(l);
     TW_TRY(check_folder(l));
@@ -362,6 +375,7 @@ static tw_status live(lineup *l)
 static void live_in(lineup *l)
 {
     const tw_status status = live(l);
+    if (status == TW_ERROR_PEER) snprintf(l->own.reason, sizeof l->own.reason, "%s", tw_last_error());
     if (status != TW_OK && status != TW_ERROR_PEER) end_alone(l, status);
     if (status != TW_OK) tw_comm_leave(l->trace.whole);
     tw_comm_destroy(l->trace.whole);
@@ -385,20 +399,14 @@ tw_status run_lineup(const train_settings *settings, const task *work, group *g,
     *result = (run_result){0};
     TW_TRY(pipeline_plan_parse(settings->pipeline, &plan));
     lineup *l = calloc(1, sizeof *l);
-    word *words = calloc(TW_MEMBERS_MOST, sizeof *words);
-    tw_status status = l && words ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a pipeline's workers");
-    if (status == TW_OK) {
-        *l = (lineup){.settings = settings,
-                      .work = work,
-                      .group = g,
-                      .trace = {.group = g, .saved = -1},
-                      .stages = plan.stages,
-                      .own = {.stage = -1},
-                      .words = words,
-                      .from = -1};
-        status = live_on(l, result);
-    }
-    free(words);
+    if (!l) return tw_fail(TW_ERROR_MEMORY, "no memory for a pipeline's workers");
+    l->settings = settings;
+    l->work = work;
+    l->group = g;
+    l->stages = plan.stages;
+    l->trace.group = g;
+    l->trace.saved = l->from = l->own.stage = -1;
+    const tw_status status = live_on(l, result);
     free(l);
     return status;
 }
