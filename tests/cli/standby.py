@@ -163,9 +163,10 @@ class LivingTest(StandbyTest):
         self.assert_stops(new, {0, 3})
 
     def test_all_have_to_come(self):
-        for _ in range(2):
+        """Those who are to stand by, too."""
+        for _ in range(3):
             self.come(*STEPS, *SILENT)
-        self.assert_ended(3, "2 of --workers 4 have come, and nobody else within 6 seconds")
+        self.assert_ended(3, "3 of --workers 4 have come, and nobody else within 6 seconds")
 
     def test_a_run_that_diverges_ends_alike(self):
         self.line_up(*STEPS, "--optimizer", "sgd", "--lr", "1e6", "--clip", 0, "--warmup", 0)

@@ -227,7 +227,7 @@ tw_status run_take_start(run *r, int resumes)
     if (!resumes) return w->settings.init_from || w->learner->based ? init_from_take(w) : TW_OK;
     TW_TRY(checkpoint_resume(w));
     r->saved_step = w->unseen ? NEVER : w->step;
-    if (!r->trace) tell_finished(w);
+    if (!r->trace || !r->trace->begun) tell_finished(w);
     return TW_OK;
 }
 
@@ -380,13 +380,14 @@ tw_status run_on(run *r, int *interrupted)
     return way->replicas || way->side_by_side ? train_together(r, interrupted) : train_apart(r, interrupted);
 }
 
+/* A checkpoint of another folder, or of a course that is left, is none to go back to. */
 static void leave_trace(const run *r)
 {
     run_trace *trace = r->trace;
     const char *pipeline = r->worker.settings.pipeline;
     if (!trace) return;
     trace->begun |= r->begun;
-    if (r->saved_step != NEVER) trace->saved = (int64_t)r->saved_step;
+    if (r->begun && r->saved_step != NEVER) trace->saved = (int64_t)r->saved_step;
     if (pipeline != trace->pipeline && strstr(pipeline, "cut="))
         snprintf(trace->pipeline, sizeof trace->pipeline, "%s", pipeline);
 }
