@@ -1,5 +1,6 @@
-/* group.h - workers that come and go: --join without --workers, and a pipeline with workers that stand by. A run then is
- * a sequence of generations, each a comm of those that are there from one change to the next: see thinwire_members.h. */
+/* group.h - workers that come and go: --join without --workers, and a pipeline with workers that stand by. A run
+ * then is a sequence of generations, each a comm of those that are there from one change to the next: see
+ * thinwire_members.h. */
 #ifndef TRAINER_GROUP_H
 #define TRAINER_GROUP_H
 

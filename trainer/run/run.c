@@ -341,8 +341,8 @@ static tw_status train_apart(run *r, int *interrupted)
     }
 }
 
-/* After a checkpoint, from which the run then goes on. TW_ERROR_PEER: somebody comes to stand by, or one who did is lost.
- */
+/* After a checkpoint, from which the run then goes on. TW_ERROR_PEER: somebody comes to stand by, or one who did is
+ * lost. */
 static tw_status look_for_standby(const run_trace *trace)
 {
     return group_look(trace->group, trace->whole, 0);

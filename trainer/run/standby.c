@@ -1,7 +1,7 @@
-/* A pipeline whose lost workers are replaced: --pipeline stages=P,standby=S. Its workers are a group (see group.h). Each
- * generation is a run of its own by P of them, on from the newest checkpoint, while the others wait. Where one is lost,
- * the generation is over for all of them: they tell each other how they fared, and each works out by itself, from the
- * same words, who is which stage now. That the run is over, well or not, is told in the same way. */
+/* A pipeline whose lost workers are replaced: --pipeline stages=P,standby=S. Its workers are a group (see group.h).
+ * Each generation is a run of its own by P of them, on from the newest checkpoint, while the others wait. Where one
+ * is lost, the generation is over for all of them: they tell each other how they fared, and each works out by
+ * itself, from the same words, who is which stage now. That the run is over, well or not, is told in the same way. */
 #include "error.h"
 #include "exit.h"
 #include "folder.h"
@@ -165,8 +165,8 @@ static tw_status await_others(lineup *l)
 
 /* ---- who is which stage ------------------------------------------------------------------------------------------ */
 
-/* Who has a stage keeps it; the others get what is vacant, in the order of their ranks. Returns whether there are enough
- * of them; fresh[s]: stage s has another worker than before. */
+/* Who has a stage keeps it; the others get what is vacant, in the order of their ranks. Returns whether there are
+ * enough of them; fresh[s]: stage s has another worker than before. */
 static int take_seats(lineup *l, int fresh[PIPELINE_STAGES])
 {
     int seated[TW_MEMBERS_MOST] = {0}, next = 0;
@@ -205,9 +205,9 @@ static tw_status refuse_too_few(const lineup *l, const int fresh[PIPELINE_STAGES
         lost, l->count, l->stages, l->settings->out);
 }
 
-/* What the generation goes on from: "" is the newest checkpoint in the run's folder. Before there is one, the run begins
- * once more as it was told to. One that nobody knows of may have been written just before its writer was lost, or be of
- * the course that a run in its own folder leaves. */
+/* What the generation goes on from: "" is the newest checkpoint in the run's folder. Before there is one, the run
+ * begins once more as it was told to. One that nobody knows of may have been written just before its writer was
+ * lost, or be of the course that a run in its own folder leaves. */
 static const char *choose_start(const lineup *l)
 {
     const word *first = &l->words[l->seats[0]];
