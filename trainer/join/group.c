@@ -4,6 +4,7 @@
 #include "exchange.h"
 #include "interrupt.h"
 #include "join.h"
+#include "pipeline_plan.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@ enum { MOST_REFUSED = 20 }; /* strangers that a person is told of */
 int group_is_wished(const train_settings *s)
 {
     int told = options_source(s->set, "workers") > OPTION_FROM_RUN;
+    if (pipeline_standby(s->pipeline) > 0) return 1;
     return s->join && (s->workers == 0 || (s->workers == 1 && !told));
 }
 
@@ -33,14 +35,48 @@ static tw_status check_sync(const train_settings *s)
                    s->sync);
 }
 
-tw_status group_check(const train_settings *s)
+/* A pipeline whose lost workers are replaced: by processes, which are not lost together. */
+static tw_status check_standby(const train_settings *s)
+{
+    pipeline_plan plan = {0};
+    TW_TRY(pipeline_plan_parse(s->pipeline, &plan));
+    const size_t workers = plan.stages + plan.standby;
+    if (!s->join)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--pipeline %s: workers that stand by are processes, started one by one with --join HOST:PORT; "
+                       "threads, and ranks of mpirun, end together",
+                       s->pipeline);
+    if (workers > TW_MEMBERS_MOST)
+        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline %s: that is %zu workers, and a group has %d at most", s->pipeline,
+                       workers, TW_MEMBERS_MOST);
+    if ((size_t)s->workers != workers)
+        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline %s goes with --workers %zu, those that stand by included",
+                       s->pipeline, workers);
+    if (strcmp(s->sync, "allreduce") != 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline goes with --sync allreduce, without options, and not with %s",
+                       s->sync);
+    if (s->out && *s->out) return TW_OK;
+    return tw_fail(
+        TW_ERROR_ARGUMENT,
+        "--pipeline %s needs --out DIR, a folder that all workers share: who takes a lost worker's place goes "
+        "on from the checkpoint in it",
+        s->pipeline);
+}
+
+/* Each worker has the whole model. */
+static tw_status check_replicas(const train_settings *s)
 {
     if (s->pipeline || s->slow || s->pause || s->memory_budget || s->dump_gradients)
         return tw_fail(
             TW_ERROR_ARGUMENT,
             "--pipeline, --slow, --pause, --memory-budget and --dump-gradients need --workers N: they do not "
             "go with workers that come and go");
-    TW_TRY(check_sync(s));
+    return check_sync(s);
+}
+
+tw_status group_check(const train_settings *s)
+{
+    TW_TRY(pipeline_standby(s->pipeline) > 0 ? check_standby(s) : check_replicas(s));
     if (s->transport == TRANSPORT_THREADS || s->transport == TRANSPORT_MPI)
         return tw_fail(TW_ERROR_ARGUMENT, "--join goes with --transport tcp, which it implies; leave --transport out");
     if (s->rank >= 0)
@@ -119,7 +155,7 @@ static void tell_coming(const group *g)
     if (g->has_weights)
         fprintf(stderr, "thinwire: this worker opens a group at %s; others come with the same command\n", g->meeting);
     else
-        fprintf(stderr, "thinwire: coming to the group at %s, which lets newcomers in between two rounds\n",
+        fprintf(stderr, "thinwire: coming to the group at %s, which lets newcomers in when its workers meet\n",
                 g->meeting);
 }
 
@@ -148,6 +184,11 @@ tw_status group_next(group *g, uint64_t rounds, int leaves, tw_comm **comm)
     return status;
 }
 
+const char *group_address(const group *g)
+{
+    return tw_members_address(g->members);
+}
+
 tw_status group_look(group *g, tw_comm *comm, int leaves)
 {
     tw_members_outcome due;
@@ -172,6 +213,12 @@ tw_status group_next(group *g, uint64_t rounds, int leaves, tw_comm **comm)
 {
     (void)g, (void)rounds, (void)leaves, (void)comm;
     return tw_fail(TW_ERROR_UNSUPPORTED, "no sockets");
+}
+
+const char *group_address(const group *g)
+{
+    (void)g;
+    return "";
 }
 
 tw_status group_look(group *g, tw_comm *comm, int leaves)

@@ -1,5 +1,6 @@
-/* group.h - workers that come and go: --join without --workers. A run then is a sequence of generations, each a comm of
- * those that are there from one change to the next: see thinwire_members.h. */
+/* group.h - workers that come and go: --join without --workers, and a pipeline with workers that stand by. A run
+ * then is a sequence of generations, each a comm of those that are there from one change to the next: see
+ * thinwire_members.h. */
 #ifndef TRAINER_GROUP_H
 #define TRAINER_GROUP_H
 
@@ -31,6 +32,8 @@ void group_close(group *g);
 /* The next generation, after so many rounds; its comm, or, where this worker leaves, NULL, when the others go on.
  * TW_ERROR_PEER: there is none with it, as too few answer, or the group turns it away. */
 tw_status group_next(group *g, uint64_t rounds, int leaves, tw_comm **comm);
+/* Where others reach this worker. */
+const char *group_address(const group *g);
 /* A collective between two rounds. TW_ERROR_PEER: the generation is over, since somebody comes or leaves. */
 tw_status group_look(group *g, tw_comm *comm, int leaves);
 

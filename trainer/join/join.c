@@ -113,7 +113,7 @@ static int has_to_agree(const option_row *row)
  * with them. So do all in measuring a line that nobody has told. */
 static void list_presence(FILE *stream, const train_settings *s)
 {
-    if (s->changing) return; /* nothing is done with them together */
+    if (s->changing && !s->pipeline) return; /* nothing is done with them together */
     fprintf(stream, "--out %s\n", !s->out ? "none" : *s->out ? "DIR" : "(nothing)");
     fprintf(stream, "--resume %s\n", s->resume ? "(given)" : "(nothing)");
     fprintf(stream, "--init-from %s\n", s->init_from ? "RUN" : "(nothing)");

@@ -15,11 +15,10 @@
 #define METRICS "metrics.jsonl"
 #define LOCK "run.lock"
 
-/* Whether the run goes on from a checkpoint of the folder it keeps. */
-static bool continues_own(const train_settings *s)
+int journal_continues(const train_settings *s)
 {
     char checkpoint[FOLDER_PATH];
-    if (!s->resume) return false;
+    if (!s->resume) return 0;
     return *s->resume == '\0' || (folder_find(s->resume, 0, checkpoint) == TW_OK && folder_owns(s->out, checkpoint));
 }
 
@@ -72,12 +71,12 @@ static tw_status spare_configuration(const char *out, const char *also)
 static tw_status prepare_folder(journal *j, const worker *w, const char *also)
 {
     const train_settings *s = &w->settings;
-    if (folder_has_checkpoint(s->out) && !continues_own(s))
+    if (folder_has_checkpoint(s->out) && !journal_continues(s))
         return tw_fail(
             TW_ERROR_ARGUMENT,
             "--out %s holds an earlier run's checkpoints: add --resume to continue it, or choose another folder",
             s->out);
-    if (!continues_own(s)) TW_TRY(spare_configuration(s->out, also));
+    if (!journal_continues(s)) TW_TRY(spare_configuration(s->out, also));
     TW_TRY(folder_open(s->out));
     TW_TRY(lock_folder(j, s->out));
     char path[FOLDER_PATH];

@@ -17,6 +17,8 @@ typedef struct journal {
     int shares; /* this rank has no more than the configuration and a lock, on its own disk */
 } journal;
 
+/* Whether the run goes on from a checkpoint of the folder it keeps. */
+int journal_continues(const train_settings *s);
 /* Locks the run's folder where there is one already: before a checkpoint is looked for in it. */
 tw_status journal_lock(journal *j, const worker *w);
 /* Before a checkpoint: locks the folder anew if it was moved or removed. TW_ERROR_ARGUMENT when another run has its

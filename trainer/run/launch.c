@@ -247,7 +247,7 @@ static tw_status run_changing(const train_settings *s, task **work, run_result *
     TW_TRY(group_check(s));
     TW_TRY(launch_load(s, work));
     tw_status status = group_open(s, *work, &g);
-    if (status == TW_OK) status = run_member(s, *work, &g, result);
+    if (status == TW_OK) status = (s->pipeline ? run_lineup : run_member)(s, *work, &g, result);
     group_close(&g);
     return status;
 }
@@ -258,7 +258,7 @@ static int launch_changing(const train_settings *settings)
     run_result result = {0};
     train_settings s = *settings;
     s.changing = true;
-    s.workers = 0;
+    if (!s.pipeline) s.workers = 0;
     warn_of_exposed_key(&s);
     interrupt_listen();
     tw_status status = run_changing(&s, &work, &result);

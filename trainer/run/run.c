@@ -227,8 +227,19 @@ tw_status run_take_start(run *r, int resumes)
     if (!resumes) return w->settings.init_from || w->learner->based ? init_from_take(w) : TW_OK;
     TW_TRY(checkpoint_resume(w));
     r->saved_step = w->unseen ? NEVER : w->step;
-    tell_finished(w);
+    if (!r->trace || !r->trace->begun) tell_finished(w);
     return TW_OK;
+}
+
+/* Whoever takes a lost stage's place finds a checkpoint of this course in the run's folder, from the first step on. */
+static tw_status save_start(run *r)
+{
+    worker *w = &r->worker;
+    r->begun = 1;
+    if (w->settings.resume && !*w->settings.resume) return TW_OK;
+    r->saved_step = NEVER;
+    const tw_status saved = run_save(r);
+    return saved == TW_OK ? worker_show_own(w) : saved;
 }
 
 static tw_status run_begin(run *r)
@@ -240,7 +251,8 @@ static tw_status run_begin(run *r)
     TW_TRY(run_choose_folder(w));
     TW_TRY(agree_status(w, worker_plan_dump(w)));
     TW_TRY(worker_begin(w));
-    return open_journals(r);
+    TW_TRY(open_journals(r));
+    return r->trace ? save_start(r) : TW_OK;
 }
 
 /* Rank 0's own weights at the end of an epoch, for a person who waits. */
@@ -329,6 +341,13 @@ static tw_status train_apart(run *r, int *interrupted)
     }
 }
 
+/* After a checkpoint, from which the run then goes on. TW_ERROR_PEER: somebody comes to stand by, or one who did is
+ * lost. */
+static tw_status look_for_standby(const run_trace *trace)
+{
+    return group_look(trace->group, trace->whole, 0);
+}
+
 static tw_status train_together(run *r, int *interrupted)
 {
     worker *w = &r->worker;
@@ -344,6 +363,7 @@ static tw_status train_together(run *r, int *interrupted)
         if (meets && !r->group) TW_TRY(replan_before_step(&r->replan, w));
         TW_TRY(run_step(r));
         if (meets && r->group && w->step < w->steps) TW_TRY(member_look(r));
+        if (r->trace && r->saved_step == w->step && w->step < w->steps) TW_TRY(look_for_standby(r->trace));
     }
     *interrupted |= w->unseen;
     if (!*interrupted) return run_finish(r, interrupted);
@@ -360,17 +380,36 @@ tw_status run_on(run *r, int *interrupted)
     return way->replicas || way->side_by_side ? train_together(r, interrupted) : train_apart(r, interrupted);
 }
 
-tw_status run_worker(const train_settings *settings, const task *work, tw_comm *comm, run_result *result)
+/* A checkpoint of another folder, or of a course that is left, is none to go back to. */
+static void leave_trace(const run *r)
 {
-    run r = {.saved_step = NEVER, .looked = {NEVER, NEVER}};
+    run_trace *trace = r->trace;
+    const char *pipeline = r->worker.settings.pipeline;
+    if (!trace) return;
+    trace->begun |= r->begun;
+    if (r->begun && r->saved_step != NEVER) trace->saved = (int64_t)r->saved_step;
+    if (pipeline != trace->pipeline && strstr(pipeline, "cut="))
+        snprintf(trace->pipeline, sizeof trace->pipeline, "%s", pipeline);
+}
+
+tw_status run_stage(const train_settings *settings, const task *work, tw_comm *comm, run_trace *trace,
+                    run_result *result)
+{
+    run r = {.saved_step = NEVER, .looked = {NEVER, NEVER}, .trace = trace};
     *result = (run_result){0};
     tw_status status = worker_create(settings, work, comm, &r.worker);
     if (status == TW_OK) status = run_begin(&r);
     if (status == TW_OK) status = run_on(&r, &result->interrupted);
+    leave_trace(&r);
     result->agreed = r.worker.agreed;
     result->diverged = r.worker.diverged;
     replan_end(&r.replan);
     journal_close(&r.journal);
     worker_release(&r.worker);
     return status;
+}
+
+tw_status run_worker(const train_settings *settings, const task *work, tw_comm *comm, run_result *result)
+{
+    return run_stage(settings, work, comm, NULL, result);
 }

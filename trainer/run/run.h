@@ -18,4 +18,7 @@ tw_status run_worker(const train_settings *settings, const task *work, tw_comm *
  * of such a run: changing. */
 tw_status run_member(const train_settings *settings, const task *work, group *g, run_result *result);
 
+/* The same of a pipeline with workers that stand by. */
+tw_status run_lineup(const train_settings *settings, const task *work, group *g, run_result *result);
+
 #endif

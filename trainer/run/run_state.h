@@ -1,5 +1,6 @@
-/* run_state.h - what a run keeps between its steps, for the files of this folder: run.c takes any run through them, and
- * member.c a group whose workers come and go from one generation to the next. */
+/* run_state.h - what a run keeps between its steps, for the files of this folder: run.c takes any run through them,
+ * member.c a group whose workers come and go from one generation to the next, and standby.c a pipeline whose lost
+ * workers are replaced. */
 #ifndef TRAINER_RUN_STATE_H
 #define TRAINER_RUN_STATE_H
 
@@ -9,6 +10,15 @@
 #include "journal.h"
 #include "replan.h"
 #include "run.h"
+
+/* Of a stage that others stand by for: where it looks for them, and what it leaves to whoever goes on. */
+typedef struct run_trace {
+    group *group;
+    tw_comm *whole;      /* the stages and those who stand by */
+    int begun;           /* the run's checkpoints are in its folder */
+    int64_t saved;       /* the step of the newest; -1: there is none yet */
+    char pipeline[1024]; /* --pipeline with its cut, once that is agreed on; else "" */
+} run_trace;
 
 /* Beside the worker. */
 typedef struct run {
@@ -31,6 +41,8 @@ typedef struct run {
     int begun;  /* what the worker has is worth carrying on */
     int cut;    /* what stands to be done after a step is not done yet */
     int leaves; /* asked to stop, and has kept what there is */
+
+    run_trace *trace; /* NULL: nobody stands by */
 } run;
 
 #define NEVER UINT64_MAX
@@ -45,6 +57,10 @@ tw_status run_take_start(run *r, int resumes);
 /* From the worker's step to the end, or until it is interrupted. */
 tw_status run_on(run *r, int *interrupted);
 tw_status run_tell_unwritten(const run *r);
+
+/* run_worker, of a stage that others stand by for. */
+tw_status run_stage(const train_settings *settings, const task *work, tw_comm *comm, run_trace *trace,
+                    run_result *result);
 
 /* ---- member.c ---------------------------------------------------------------------------------------------------- */
 

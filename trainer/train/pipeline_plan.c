@@ -14,7 +14,8 @@ static tw_status refuse(const char *text, const char *why)
 {
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--pipeline %s: %s; it is stages=P, and may have accumulate=K, how many micro-batches a step takes, "
-                   "values=fp32 or values=fp16, and cut=A+B+..., how many layers each stage has",
+                   "values=fp32 or values=fp16, cut=A+B+..., how many layers each stage has, and standby=S, how many "
+                   "workers wait to take the place of one that is lost",
                    text, why);
 }
 
@@ -54,13 +55,15 @@ static tw_status parse_pair(const char *text, const pair *p, pipeline_plan *plan
         return is_count(p, PIPELINE_ACCUMULATE, &plan->accumulate)
                    ? TW_OK
                    : refuse(text, "a step takes 1 to 4096 micro-batches");
+    if (pair_has_key(p, "standby") && p->value)
+        return is_count(p, PIPELINE_STAGES, &plan->standby) ? TW_OK : refuse(text, "1 to 64 workers stand by");
     if (pair_has_key(p, "cut") && p->value) return parse_cut(text, p->value, p->value + p->value_length, plan);
     if (!pair_has_key(p, "values")) return refuse(text, p->value ? "there is no such key" : "a value needs its key");
     plan->values = is_value(p, "fp16") ? STAGE_FP16 : STAGE_FP32;
     return is_value(p, "fp16") || is_value(p, "fp32") ? TW_OK : refuse(text, "values are fp32 or fp16");
 }
 
-static tw_status parse(const char *text, pipeline_plan *plan)
+tw_status pipeline_plan_parse(const char *text, pipeline_plan *plan)
 {
     pair p;
     plan->accumulate = 1;
@@ -69,6 +72,12 @@ static tw_status parse(const char *text, pipeline_plan *plan)
     if (plan->stages == 0) return refuse(text, "it does not say how many stages");
     if (plan->cut > 0 && plan->cut != plan->stages) return refuse(text, "cut has another number of stages");
     return TW_OK;
+}
+
+size_t pipeline_standby(const char *text)
+{
+    pipeline_plan plan = {0};
+    return text && pipeline_plan_parse(text, &plan) == TW_OK ? plan.standby : 0;
 }
 
 static tw_status check_company(const worker *w, size_t stages)
@@ -212,7 +221,7 @@ static tw_status agree_cut(worker *w, pipeline_plan *plan)
     return check_cut(plan);
 }
 
-/* What was chosen is what a resumed run has, and what --pipeline may be told. */
+/* What was chosen is what a resumed run has, and what --pipeline may be told. Who stands by is each start's affair. */
 static tw_status write_out(worker *w, pipeline_plan *plan)
 {
     size_t size;
@@ -232,7 +241,7 @@ static tw_status write_out(worker *w, pipeline_plan *plan)
 tw_status pipeline_plan_open(const worker *w, pipeline_plan *plan)
 {
     const char *text = w->settings.pipeline;
-    TW_TRY(parse(text, plan));
+    TW_TRY(pipeline_plan_parse(text, plan));
     TW_TRY(check_company(w, plan->stages));
     plan->machine = calloc(1, sizeof *plan->machine);
     plan->elements = calloc(PIPELINE_UNITS, sizeof *plan->elements);
