@@ -34,8 +34,8 @@ typedef struct corpus_options {
  * are not packed, no token has more than a MiB, and they must not change while they are in use.
  *
  * Where the unit is pieces and there is no vocabulary, they are learnt from the training text. Where it is ids, the
- * files are arrays of numpy's (token_ids.h), whose names end in .npy in a folder. Such texts do not stay in their files:
- * TW_ERROR_UNSUPPORTED.
+ * files are arrays of numpy's (token_ids.h), and in a folder their names end in .npy. Neither kind of text stays in its
+ * files: TW_ERROR_UNSUPPORTED.
  *
  * TW_ERROR_IO or TW_ERROR_FORMAT name the file and the line: one that is missing, there twice, empty, not UTF-8, of too
  * many different tokens; a token that the vocabulary lacks, where it has no <unk>. */

@@ -6,8 +6,8 @@
 
 enum { TEXT_PATH = 4096 };
 
-/* The paths of the files for training, validation and test, of TEXT_IDS .npy, else .txt or .tokens. TW_ERROR_IO says what is missing; TW_ERROR_FORMAT which
- * two files claim to be the same. */
+/* The paths of the files for training, validation and test, which end in .npy where the unit is TEXT_IDS. TW_ERROR_IO
+ * says what is missing; TW_ERROR_FORMAT which two files claim to be the same. */
 tw_status text_folder_find(const char *folder, text_unit unit, char paths[3][TEXT_PATH]);
 
 #endif
