@@ -47,8 +47,8 @@ TW_INLINE void draw_noise(rounded_noise noise[2], const tw_noise *key, uint32_t 
     }
 }
 
-/* A vector's new v, before it is rounded; *velocity gets the new u. `second`: Adam's second moment, else NULL. Whichever
- * of them it is, is known when this is compiled into its caller. */
+/* A vector's new v, before it is rounded; *velocity gets the new u. `second`: Adam's second moment, else NULL; which of
+ * them it is, is known when this is compiled into its caller. */
 TW_INLINE vector rounded_sum(tw_update update, float *second, vector v, const float *g, const rounded_request *r,
                              vector *velocity)
 {
