@@ -4,6 +4,7 @@
     sudo bench/network.py --python venv/bin/python                  the whole report, below 25 minutes
     sudo bench/network.py --python venv/bin/python --quick          the same in short, below 5
     sudo bench/network.py --only exchange --rates 1 torch:dense thinwire:dgc:warmup_steps=0
+    sudo bench/network.py --only exchange --optimizer adamw --rates 1,0.1 torch:powersgd=4 thinwire:dgc-adam:warmup_steps=0
     sudo bench/network.py --only train --cifar FOLDER torch:dense thinwire:dgc:density=0.01,warmup_steps=20
 
 Each rank is a process in a network namespace of its own; the namespaces are joined by a bridge, and both ends of every
@@ -22,8 +23,10 @@ link have a token bucket of the given rate (bench/link.sh). That needs root. A W
 
 The exchange is measured with the gradients of ResNet-50's 161 parameters, made up, new in each step and on each rank. A
 step is forward and backward, which compute next to nothing, on the slowest rank; the exchange is the median step less
-the median step of torch:none. Ways take turns, --rounds times. Training is end to end: an MLP with many weights for its
-work, until the loss and the accuracy on held-out data are reached; the clock stands while they are looked at.
+the median step of torch:none. With --optimizer adamw a step ends with that of AdamW: torch's own, fused, also in
+torch:none, or thinwire.torch.AdamW beside thinwire:SPEC, which leaves the moments to a scheme that has them. Ways take
+turns, --rounds times. Training is end to end: an MLP with many weights for its work, until the loss and the accuracy on
+held-out data are reached; the clock stands while they are looked at.
 
 --out FOLDER has network.json and network.svg at the end, and the table goes to stdout. network.json:
 
@@ -31,6 +34,7 @@ work, until the loss and the accuracy on held-out data are reached; the clock st
     complete          false where the run was interrupted
     machine           cores, model of the processor, kernel, torch
     ranks
+    optimizer         of the exchange's steps: null, or adamw
     exchange          a list, one item a rate:
       gbit_per_second, parameters
       results         a list, one item a way:
@@ -109,6 +113,7 @@ def parse_line():
     parser.add_argument("--rounds", type=int, help="in which the ways take turns (default 2 at the first rate, else 1)")
     parser.add_argument("--steps", type=int, default=6, help="measured in a round, at most (default 6)")
     parser.add_argument("--seconds", type=float, default=12, help="after which no more than 2 steps are (default 12)")
+    parser.add_argument("--optimizer", choices=["adamw"], help="that ends a step of the exchange (default none)")
     parser.add_argument("--cifar", default="", metavar="FOLDER", help="train on CIFAR-10's binary files")
     parser.add_argument("--task", action="append", default=[], metavar="KEY=VALUE",
                         help="of the training: the fields of Task in bench/network_tasks.py")
@@ -186,6 +191,7 @@ def told_by(output):
 
 def measure(options, rate, way):
     more = ["--parameters", options.parameters, "--steps", options.steps, "--seconds", options.seconds]
+    more += ["--optimizer", options.optimizer] if options.optimizer else []
     load = os.getloadavg()[0]
     output = link.run(str(options.ranks), rate, words_of(options, way, "exchange", *more), longest(options, rate))
     return {**told_by(output), "load": load}
@@ -375,7 +381,7 @@ class Report:
     def __init__(self, options):
         self.options = options
         self.found = {"schema": 1, "complete": False, "machine": machine(options), "ranks": options.ranks,
-                      "exchange": [], "train": None}
+                      "optimizer": options.optimizer, "exchange": [], "train": None}
 
     def run(self):
         options = self.options

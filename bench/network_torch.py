@@ -1,6 +1,6 @@
 """One rank of bench/network.py: a PyTorch process, started by mpirun, that exchanges gradients in one way, or trains.
 
-    network_torch.py exchange WAY [--parameters N] [--steps N] [--seconds S]
+    network_torch.py exchange WAY [--parameters N] [--steps N] [--seconds S] [--optimizer adamw]
     network_torch.py train WAY [--task JSON]
 
 WAY is torch:none, torch:dense, torch:fp16, torch:bf16, torch:powersgd=RANK, torch:postlocal, thinwire:SPEC,
@@ -190,8 +190,19 @@ class Still:
         pass
 
 
+def optimiser_of(options, module):
+    """AdamW as torch is fastest with it, which leaves the moments to a scheme that has them."""
+    if not options.optimizer:
+        return Still()
+    kind = torch.optim.AdamW
+    if options.way.startswith(("thinwire", "auto")):
+        import thinwire.torch
+        kind = thinwire.torch.AdamW
+    return kind(module.parameters(), lr=1e-4, fused=True)
+
+
 class Exchange:
-    """Steps whose gradients are given, so that little but their exchange takes time."""
+    """Steps whose gradients are given, so that little but their exchange and the optimiser takes time."""
 
     def __init__(self, options):
         self.options = options
@@ -199,7 +210,7 @@ class Exchange:
         module = tasks.Table(tasks.shapes(options.parameters))
         if options.way.startswith(("thinwire", "auto")):
             self.watch.watch()
-        self.way = Way(options.way, module, Still())
+        self.way = Way(options.way, module, optimiser_of(options, module))
         self.gradients = tasks.Gradients(module, dist.get_rank(), dist.get_world_size(), SETS)
         self.taken, self.python = 0, []
 
@@ -215,8 +226,7 @@ class Exchange:
             dist.barrier()
             start = time.perf_counter()
             self.way.module(given).backward()
-            if self.way.family == "gossip":
-                self.way.step()
+            self.way.step()
             if self.way.after_step:
                 self.way.after_step()
             seconds += time.perf_counter() - start
@@ -311,6 +321,7 @@ def parse_line():
     parser.add_argument("--parameters", type=int, default=tasks.RESNET50)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--optimizer", choices=["adamw"])
     parser.add_argument("--task", default="{}", metavar="JSON")
     return parser.parse_args()
 

@@ -54,7 +54,7 @@ static void check_stream(const token_stream *stream, const vocabulary *v)
 static void read_corpus(const uint8_t *data, size_t size, text_unit unit)
 {
     corpus c;
-    corpus_options options = {.unit = unit, .most = size % 3 ? 0 : 4};
+    corpus_options options = {.unit = unit, .most = size % 3 && unit != TEXT_IDS ? 0 : 4};
     tw_status status = corpus_load(file_of(data, size), &options, &c);
     must(status == TW_OK || status == TW_ERROR_FORMAT || status == TW_ERROR_IO);
     if (status != TW_OK) return;
@@ -71,9 +71,10 @@ static void read_corpus(const uint8_t *data, size_t size, text_unit unit)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 1) return 0;
-    if (data[0] % 3 == 0)
+    static const text_unit units[] = {TEXT_WORDS, TEXT_CHARACTERS, TEXT_IDS};
+    if (data[0] % 4 == 0)
         read_vocabulary(data + 1, size - 1);
     else
-        read_corpus(data + 1, size - 1, data[0] % 3 == 1 ? TEXT_WORDS : TEXT_CHARACTERS);
+        read_corpus(data + 1, size - 1, units[data[0] % 4 - 1]);
     return 0;
 }

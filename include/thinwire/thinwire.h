@@ -467,10 +467,11 @@ TW_API tw_status tw_state_load(const char *path, tw_state **state);
 
 /* Copies all that the reducer's scheme remembers on this rank (momentum, residuals, step counts) into or out of a
  * state, under names that begin with `prefix`. Between steps only. load: TW_ERROR_STATE, naming the tensor, if one is
- * missing, of another shape, or holds NaN, infinity or a value beyond 1e36, and then nothing has changed. What else the
- * state has is not looked at, so another scheme may take it for its own: keep the spec beside it (tw_state_put_text). A
- * loaded reducer continues bit for bit, also one of another message_kb. With per_host all of it is on the first rank of
- * each host; on the others nothing is saved, and nothing is asked of a state that is loaded. */
+ * missing, of another shape, or holds NaN, infinity or a value beyond 1e36, or if the state has a momentum or a second
+ * moment of a tensor for which the scheme has no place; and then nothing has changed. What else the state has is not
+ * looked at, so another scheme may take it for its own: keep the spec beside it (tw_state_put_text). A loaded reducer
+ * continues bit for bit, also one of another message_kb. With per_host all of it is on the first rank of each host; on
+ * the others nothing is saved, and nothing is asked of a state that is loaded. */
 TW_API tw_status tw_reducer_save_state(tw_reducer *reducer, const char *prefix, tw_state *state);
 TW_API tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state);
 

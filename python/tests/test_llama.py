@@ -195,6 +195,68 @@ class LlamaTest(unittest.TestCase):
             model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
             self.check_logits(run, model.eval())
 
+    def byte_level(self):
+        """A tokenizer of the kind that Llama 3 has, learnt from text of all kinds of characters; and the text."""
+        import tokenizers
+        generator = random.Random(9)
+        parts = ["the", " running", "\n\n", "  ", "é", "日本語", "🙂", "\u0301", "12345", "don't", "\t", "\u2028", "ß" * 3]
+        text = "".join(generator.choice(parts) + chr(generator.randrange(0x20, 0xd800)) for _ in range(3000))
+        own = tokenizers.Tokenizer(tokenizers.models.BPE())
+        own.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        own.decoder = tokenizers.decoders.ByteLevel()
+        own.train_from_iterator([text], tokenizers.trainers.BpeTrainer(
+            vocab_size=700, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()))
+        return own, text
+
+    def loss_of(self, model, ids):
+        """As a run evaluates it: 20 strips, a context at a time."""
+        import torch
+        length = (len(ids) - 1) // 20
+        ids, total = torch.tensor(ids.astype("int64")), 0.0
+        with torch.no_grad():
+            for begin in range(0, length, CONTEXT):
+                end = min(begin + CONTEXT, length)
+                strips = torch.stack([ids[strip * length + begin:strip * length + end + 1] for strip in range(20)])
+                total += float(torch.nn.functional.cross_entropy(model(strips[:, :-1]).logits.flatten(0, 1),
+                                                                 strips[:, 1:].flatten(), reduction="sum"))
+        return total / (20 * length)
+
+    def test_ids_of_any_tokenizer(self):
+        """A folder as those of the hub: a byte-level tokenizer.json, which thinwire does not read."""
+        import numpy
+        import torch
+        import transformers
+        tokenizer, text = self.byte_level()
+        folder, run, again = self.folder / "hub", self.folder / "ids", self.folder / "again"
+        torch.manual_seed(4)
+        transformers.LlamaForCausalLM(transformers.LlamaConfig(
+            vocab_size=704, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=CONTEXT, initializer_range=0.3)).save_pretrained(folder)
+        tokenizer.save(str(folder / "tokenizer.json"))
+        ids = numpy.array(tokenizer.encode(text).ids, dtype="uint16")
+        numpy.save(self.folder / "text.npy", ids)
+        words = ["train", "lm", "--data", self.folder / "text.npy", "--init-from", folder, "--batch", 4, "--warmup", 0,
+                 "--quiet", "--json", "-"]
+        done = self.run_program(*words, "--steps", 1)
+        self.assertIn("--unit id", done.stderr)
+        began = json.loads(self.succeed(*words, "--unit", "id", "--lr", 0, "--steps", 1, "--out", run))
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        test = ids[int(len(ids) * 0.95):]
+        self.assertAlmostEqual(began["loss"], self.loss_of(model, test), delta=1e-4)
+        self.check_logits(run, model)
+        learned = json.loads(self.succeed(*words, "--unit", "id", "--lr", 0.01, "--steps", 60, "--out", again))
+        self.assertLess(learned["loss"], began["loss"] - 1)
+        out = again.with_suffix(".llama")
+        self.succeed("export", again, out, "--transformers", "--checkpoint", "last")
+        self.assertFalse((out / "tokenizer.json").exists())
+        model = transformers.AutoModelForCausalLM.from_pretrained(out).eval()
+        self.assertAlmostEqual(learned["loss"], self.loss_of(model, test), delta=1e-4)
+        begin = tokenizer.encode("the running").ids
+        made = model.generate(torch.tensor([begin]), max_new_tokens=CONTEXT - len(begin), do_sample=False)[0].tolist()
+        said = self.succeed("generate", again, "--prompt", " ".join(map(str, begin)), "--tokens", len(made) - len(begin),
+                            "--temperature", 0, "--checkpoint", "last")
+        self.assertEqual([int(word) for word in said.split()], made)
+
 
 if __name__ == "__main__":
     if not has_all():

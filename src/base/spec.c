@@ -315,7 +315,7 @@ tw_status tw_list_find(const tw_list *list, const char *spec, tw_named *found)
     if (found->ops) return TW_OK;
     for (size_t i = 0, used = 0; list->at(i).ops && used < sizeof names; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", list->at(i).name);
-    return tw_fail(TW_ERROR_SPEC, "no %s \"%s\"; there are: %s", list->one, name, names);
+    return tw_fail(TW_ERROR_SPEC, "no %s \"%s\"; there are: %s; %s", list->one, name, names, list->others);
 }
 
 tw_status tw_list_parse(const tw_list *list, const void *ops, const char *name, const char *spec, void *target)

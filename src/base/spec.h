@@ -70,6 +70,7 @@ typedef struct tw_list {
     tw_named (*at)(size_t index);
     /* All that a spec of an entry may say, its own options first, and where it goes; returns how many sets. */
     size_t (*options)(const void *ops, void *target, tw_option_set sets[TW_OPTION_SETS]);
+    const char *others; /* where the names of the other lists belong, for errors */
 } tw_list;
 
 /* The entry of that name, and the one that a spec names: TW_ERROR_SPEC, with the names there are, if that is none. */

@@ -83,7 +83,10 @@ static tw_named scheme_named(size_t index)
     return ops ? (tw_named){ops->name, ops->summary, ops, tw_scheme_is_settled_at(index)} : (tw_named){0};
 }
 
-static const tw_list schemes = {"scheme", "schemes", scheme_named, scheme_option_sets};
+static const tw_list schemes = {
+    "scheme", "schemes", scheme_named, scheme_option_sets,
+    "methods of local updates are for tw_outer_create (in Python OuterLoop), gossip schemes "
+    "for tw_gossip_create (Gossip)"};
 
 const tw_scheme_ops *tw_scheme_by_name(const char *name)
 {

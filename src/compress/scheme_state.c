@@ -14,13 +14,21 @@
 
 enum { MAX_PREFIX = 255, MAX_KEY = 1024 };
 
+/* What would be lost, or mean another thing, in a scheme that has no place for it. */
+static const struct {
+    const char *what, *told;
+} owned[] = {{"section", "was held back with exchange=scatter"},
+             {"momentum", "is a momentum"},
+             {"second_moment", "is a second moment of Adam's"}};
+enum { OWNED = sizeof owned / sizeof *owned };
+
 /* What a walk carries: where to, or where from. */
 typedef struct state_walk {
     tw_walk walk; /* first, so that the visitor finds the rest */
     const char *prefix;
     tw_state *dst;
     const tw_state *src;
-    size_t pieces; /* found in src */
+    size_t found[OWNED]; /* in src */
 } state_walk;
 
 static void make_key(char key[MAX_KEY], const state_walk *walk, const tw_remembered *entry)
@@ -75,7 +83,7 @@ static tw_status scheme_state_check(tw_walk *walk, const tw_remembered *entry)
     char key[MAX_KEY];
     make_key(key, self, entry);
     if (is_lacking(self, entry, key)) return TW_OK;
-    self->pieces += (size_t)entry->is_piece;
+    for (size_t k = 0; k < OWNED; k++) self->found[k] += strcmp(entry->what, owned[k].what) == 0;
     TW_TRY(tw_state_find(self->src, key, entry->dtype, entry->count, &stored));
     return check_sound(key, entry->dtype, stored->data, entry->count);
 }
@@ -188,18 +196,17 @@ uint64_t tw_scheme_state_bytes(const tw_scheme *scheme)
     return bytes;
 }
 
-/* What a scheme with pieces held back of their sums has no place in one without: it would be lost. */
-static tw_status check_pieces(const tw_scheme *scheme, const state_walk *walk)
+static tw_status check_owned(const tw_scheme *scheme, const state_walk *walk, size_t k)
 {
     char key[MAX_KEY];
     size_t saved = 0;
     for (size_t i = 0; i < scheme->count; i++) {
-        make_key(key, walk, &(tw_remembered){.what = "section", .tensor = scheme->tensors[i].name});
-        if (!tw_state_has(walk->src, key) || ++saved <= walk->pieces) continue;
+        make_key(key, walk, &(tw_remembered){.what = owned[k].what, .tensor = scheme->tensors[i].name});
+        if (!tw_state_has(walk->src, key) || ++saved <= walk->found[k]) continue;
         return tw_fail(TW_ERROR_STATE,
-                       "tensor '%s' of the saved state was held back with exchange=scatter, for which this scheme has "
-                       "no place; go on with the option that it was saved with",
-                       key);
+                       "tensor '%s' of the saved state %s, for which %s has no place; go on with the scheme and the "
+                       "options that it was saved with",
+                       key, owned[k].told, scheme->ops->name);
     }
     return TW_OK;
 }
@@ -210,7 +217,8 @@ tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_
     state_walk walk = {.walk = {.visit = scheme_state_check}, .prefix = prefix, .src = state};
     TW_TRY(scheme_state_check_call(scheme, prefix, state));
     TW_TRY(tw_scheme_visit(scheme, &walk.walk));
-    return check_pieces(scheme, &walk);
+    for (size_t k = 0; k < OWNED; k++) TW_TRY(check_owned(scheme, &walk, k));
+    return TW_OK;
 }
 
 tw_status tw_scheme_check_remembered(tw_scheme *scheme, const char *prefix)

@@ -8,6 +8,7 @@
 #ifndef TW_KERNELS_ROUNDED_H
 #define TW_KERNELS_ROUNDED_H
 
+#include "directions.h"
 #include "moments.h"
 #include "quantise.h"
 
@@ -17,6 +18,9 @@ typedef struct tw_rounded_rows {
     size_t (*momentum_select)(tw_moments *moments, uint16_t *u, uint16_t *v, float *g, size_t n, float a, float m,
                               int nesterov, float threshold, tw_noise noise, uint32_t *index, float *value,
                               size_t *done);
+    /* adapt_select of directions.h, likewise. The second moment is fp32. */
+    size_t (*adapt_select)(const tw_adam_step *step, uint16_t *u, float *second, uint16_t *v, float *g, size_t n,
+                           float a, float threshold, tw_noise noise, uint32_t *index, float *value, size_t *done);
     /* accumulate_select of kernels.h, likewise */
     size_t (*accumulate_select)(uint16_t *v, float *g, size_t n, float a, float threshold, tw_noise noise,
                                 uint32_t *index, float *value, size_t *done);

@@ -1,20 +1,27 @@
 /* rows_directions.h - the rows of directions.h for a vector level; see rows.h, which includes it. */
 
-TW_INLINE vector taken(const tw_adam_step *step, int nesterov, vector gradient, float *first, float *second)
+TW_INLINE vector taken(const tw_adam_step *step, int nesterov, vector gradient, vector *first, float *second)
 {
-    vector fresh = step->fresh * gradient, m = step->beta1 * load(first) + fresh;
+    vector fresh = step->fresh * gradient, m = step->beta1 * *first + fresh;
     vector squares = step->beta2 * load(second) + step->fresh_square * (gradient * gradient);
     vector v = smaller(squares, broadcast(TW_ADAM_LARGEST_SQUARE));
-    store(first, m);
+    *first = m;
     store(second, v);
     vector ahead = nesterov ? step->beta1 * m + fresh : m;
     vector direction = step->correction * ahead / (step->correct_root * (vector)roots(v) + step->epsilon);
     return larger(smaller(direction, broadcast(TW_ADAM_LARGEST)), broadcast(-TW_ADAM_LARGEST));
 }
 
+TW_INLINE vector taken_there(const tw_adam_step *step, int nesterov, vector gradient, float *first, float *second)
+{
+    vector m = load(first), direction = taken(step, nesterov, gradient, &m, second);
+    store(first, m);
+    return direction;
+}
+
 TW_INLINE void adapt_whole(const tw_adam_step *step, int nesterov, float *first, float *second, float *g, size_t n)
 {
-    for (size_t i = 0; i < n; i += WIDTH) store(g + i, taken(step, nesterov, load(g + i), first + i, second + i));
+    for (size_t i = 0; i < n; i += WIDTH) store(g + i, taken_there(step, nesterov, load(g + i), first + i, second + i));
 }
 
 static void adapt(const tw_adam_step *step, float *first, float *second, float *g, size_t n)
@@ -33,7 +40,7 @@ TW_INLINE uint64_t adapt_block(const tw_adam_step *step, int nesterov, float *fi
 {
     uint64_t hits = 0;
     for (size_t k = 0; k < BLOCK; k += WIDTH) {
-        vector sum = load(v + k) + taken(step, nesterov, a * load(g + k), first + k, second + k);
+        vector sum = load(v + k) + taken_there(step, nesterov, a * load(g + k), first + k, second + k);
         store(v + k, sum);
         store(g + k, (vector){0});
         hits |= above(sum, threshold) << k;

@@ -29,6 +29,7 @@ TW_INLINE tw_noise noise_behind(tw_noise noise, size_t n)
 typedef struct rounded_request {
     float a, m, threshold;
     tw_noise noise;
+    tw_adam_step adam; /* of whom a second moment is there */
 } rounded_request;
 
 /* For a pair: a number below 65,536 for each u, and each v. */
@@ -46,26 +47,29 @@ TW_INLINE void draw_noise(rounded_noise noise[2], const tw_noise *key, uint32_t 
     }
 }
 
-/* A vector's new v, before it is rounded; *velocity gets the new u. */
-TW_INLINE vector rounded_sum(tw_update update, vector u, vector v, const float *g, const rounded_request *r,
+/* A vector's new v, before it is rounded; *velocity gets the new u. `second`: Adam's second moment, else NULL; which of
+ * them it is, is known when this is compiled into its caller. */
+TW_INLINE vector rounded_sum(tw_update update, float *second, vector v, const float *g, const rounded_request *r,
                              vector *velocity)
 {
     vector step = r->a * load(g);
+    if (second) return v + taken(&r->adam, update == TW_NESTEROV, step, velocity, second);
     if (update == TW_ACCUMULATE) return v + step;
-    *velocity = r->m * u + step;
+    *velocity = r->m * *velocity + step;
     return v + (update == TW_NESTEROV ? r->m * *velocity + step : *velocity);
 }
 
 /* Updates a pair, and writes the new v to `now` unless that is NULL; bit by bit which are above the threshold. What is
  * not a number has nothing in its lower half here, so that no noise carries: it came from bf16 or from arithmetic. */
-TW_INLINE uint64_t update_pair(tw_update update, uint16_t *u, uint16_t *v, float *g, const rounded_noise *noise,
-                               const rounded_request *r, float *now)
+TW_INLINE uint64_t update_pair(tw_update update, uint16_t *u, float *second, uint16_t *v, float *g,
+                               const rounded_noise *noise, const rounded_request *r, float *now)
 {
     rounded_pair before = get_pair(v), velocity = {0};
     if (update != TW_ACCUMULATE) velocity = get_pair(u);
-    vector first = rounded_sum(update, velocity.first, before.first, g, r, &velocity.first);
-    vector second = rounded_sum(update, velocity.second, before.second, g + WIDTH, r, &velocity.second);
-    word_vector kept[2] = {(word_vector)first + noise->v[0], (word_vector)second + noise->v[1]};
+    rounded_pair sum = {
+        rounded_sum(update, second, before.first, g, r, &velocity.first),
+        rounded_sum(update, second ? second + WIDTH : NULL, before.second, g + WIDTH, r, &velocity.second)};
+    word_vector kept[2] = {(word_vector)sum.first + noise->v[0], (word_vector)sum.second + noise->v[1]};
     put_pair(v, kept[0], kept[1]);
     if (update != TW_ACCUMULATE)
         put_pair(u, (word_vector)velocity.first + noise->u[0], (word_vector)velocity.second + noise->u[1]);
@@ -80,7 +84,7 @@ TW_INLINE uint64_t update_pair(tw_update update, uint16_t *u, uint16_t *v, float
 }
 
 /* A block that begins at the element `number`. */
-TW_INLINE uint64_t rounded_block(tw_update update, uint16_t *u, uint16_t *v, float *g, uint32_t number,
+TW_INLINE uint64_t rounded_block(tw_update update, uint16_t *u, float *second, uint16_t *v, float *g, uint32_t number,
                                  const rounded_request *r, float *now)
 {
     enum { FAR = BLOCK / 2 };
@@ -88,9 +92,10 @@ TW_INLINE uint64_t rounded_block(tw_update update, uint16_t *u, uint16_t *v, flo
     for (uint32_t k = 0; k < FAR; k += PAIR) {
         rounded_noise noise[2];
         draw_noise(noise, &r->noise, number + k);
-        hits |= update_pair(update, u + k, v + k, g + k, &noise[0], r, now ? now + k : NULL) << k;
-        hits |= update_pair(update, u + k + FAR, v + k + FAR, g + k + FAR, &noise[1], r, now ? now + k + FAR : NULL)
-                << (k + FAR);
+        for (uint32_t i = 0, at = k; i < 2; i++, at += FAR)
+            hits |= update_pair(update, u + at, second ? second + at : NULL, v + at, g + at, &noise[i], r,
+                                now ? now + at : NULL)
+                    << at;
     }
     return hits;
 }
@@ -113,8 +118,9 @@ TW_INLINE size_t list_block(uint64_t hits, const uint16_t *v, uint32_t number, u
 }
 
 /* `moments`: of whom they are wanted, else NULL; whichever is known when this is compiled into its caller. */
-TW_INLINE size_t rounded_select(tw_update update, tw_moments *moments, uint16_t *u, uint16_t *v, float *g, size_t n,
-                                const rounded_request *r, uint32_t *index, float *value, size_t *done)
+TW_INLINE size_t rounded_select(tw_update update, tw_moments *moments, uint16_t *u, float *second, uint16_t *v,
+                                float *g, size_t n, const rounded_request *r, uint32_t *index, float *value,
+                                size_t *done)
 {
     const uint32_t loud = loud_pattern(done);
     float now[BLOCK];
@@ -126,7 +132,9 @@ TW_INLINE size_t rounded_select(tw_update update, tw_moments *moments, uint16_t 
         fetch_later(g + i, BLOCK * sizeof *g);
         fetch_later(v + i, BLOCK * sizeof *v);
         if (update != TW_ACCUMULATE) fetch_later(u + i, BLOCK * sizeof *u);
-        uint64_t hits = rounded_block(update, u + i, v + i, g + i, number, r, moments ? now : NULL);
+        if (second) fetch_later(second + i, BLOCK * sizeof *second);
+        uint64_t hits =
+            rounded_block(update, u + i, second ? second + i : NULL, v + i, g + i, number, r, moments ? now : NULL);
         if (moments) moments_add_whole(&sums, now, BLOCK);
         if (hits) count += list_block(hits, v + i, number, index + count, value + count);
     }
@@ -138,15 +146,15 @@ TW_INLINE size_t rounded_select(tw_update update, tw_moments *moments, uint16_t 
 TW_INLINE size_t rounded_momentum_whole(tw_moments *moments, uint16_t *u, uint16_t *v, float *g, size_t n, int nesterov,
                                         const rounded_request *r, uint32_t *index, float *value, size_t *done)
 {
-    return nesterov ? rounded_select(TW_NESTEROV, moments, u, v, g, n, r, index, value, done)
-                    : rounded_select(TW_MOMENTUM, moments, u, v, g, n, r, index, value, done);
+    return nesterov ? rounded_select(TW_NESTEROV, moments, u, NULL, v, g, n, r, index, value, done)
+                    : rounded_select(TW_MOMENTUM, moments, u, NULL, v, g, n, r, index, value, done);
 }
 
 static size_t rounded_momentum_select(tw_moments *moments, uint16_t *u, uint16_t *v, float *g, size_t n, float a,
                                       float m, int nesterov, float threshold, tw_noise noise, uint32_t *index,
                                       float *value, size_t *done)
 {
-    const rounded_request r = {a, m, threshold, noise};
+    const rounded_request r = {.a = a, .m = m, .threshold = threshold, .noise = noise};
     size_t whole = n / BLOCK * BLOCK;
     size_t count = moments ? rounded_momentum_whole(moments, u, v, g, whole, nesterov, &r, index, value, done)
                            : rounded_momentum_whole(NULL, u, v, g, whole, nesterov, &r, index, value, done);
@@ -158,12 +166,27 @@ static size_t rounded_momentum_select(tw_moments *moments, uint16_t *u, uint16_t
     return count;
 }
 
+static size_t rounded_adapt_select(const tw_adam_step *step, uint16_t *u, float *second, uint16_t *v, float *g,
+                                   size_t n, float a, float threshold, tw_noise noise, uint32_t *index, float *value,
+                                   size_t *done)
+{
+    const rounded_request r = {.a = a, .threshold = threshold, .noise = noise, .adam = *step};
+    size_t whole = n / BLOCK * BLOCK;
+    size_t count = step->nesterov ? rounded_select(TW_NESTEROV, NULL, u, second, v, g, whole, &r, index, value, done)
+                                  : rounded_select(TW_MOMENTUM, NULL, u, second, v, g, whole, &r, index, value, done);
+    if (stopped(done, whole)) return count;
+    count += tw_rounded_scalar.adapt_select(step, u + whole, second + whole, v + whole, g + whole, n - whole, a,
+                                            threshold, noise_behind(noise, whole), index + count, value + count, done);
+    if (done) *done += whole;
+    return count;
+}
+
 static size_t rounded_accumulate_select(uint16_t *v, float *g, size_t n, float a, float threshold, tw_noise noise,
                                         uint32_t *index, float *value, size_t *done)
 {
-    const rounded_request r = {a, 0, threshold, noise};
+    const rounded_request r = {.a = a, .threshold = threshold, .noise = noise};
     size_t whole = n / BLOCK * BLOCK;
-    size_t count = rounded_select(TW_ACCUMULATE, NULL, v, v, g, whole, &r, index, value, done);
+    size_t count = rounded_select(TW_ACCUMULATE, NULL, v, NULL, v, g, whole, &r, index, value, done);
     if (stopped(done, whole)) return count;
     count += tw_rounded_scalar.accumulate_select(v + whole, g + whole, n - whole, a, threshold,
                                                  noise_behind(noise, whole), index + count, value + count, done);
@@ -214,6 +237,7 @@ static void rounded_scale(uint16_t *v, float a, size_t n, tw_noise noise)
 
 static const tw_rounded_rows rounded_rows = {
     .momentum_select = rounded_momentum_select,
+    .adapt_select = rounded_adapt_select,
     .accumulate_select = rounded_accumulate_select,
     .select = rounded_select_only,
     .scale = rounded_scale,

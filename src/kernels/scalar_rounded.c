@@ -8,6 +8,7 @@
 typedef struct request {
     float a, m, threshold;
     tw_noise noise;
+    const tw_adam_step *adam; /* of whom a second moment is there */
 } request;
 
 static float keep(uint16_t *dst, float x, uint32_t noise)
@@ -17,12 +18,17 @@ static float keep(uint16_t *dst, float x, uint32_t noise)
 }
 
 /* Updates element i and returns the new v. */
-TW_INLINE float updated(tw_update update, uint16_t *u, uint16_t *v, const float *g, size_t i, const request *r)
+TW_INLINE float updated(tw_update update, uint16_t *u, float *second, uint16_t *v, const float *g, size_t i,
+                        const request *r)
 {
     if (update == TW_AS_IS) return tw_from_bf16(v[i]);
     uint32_t noise = tw_noise_at(&r->noise, i);
     float step = r->a * g[i];
-    if (update != TW_ACCUMULATE) {
+    if (second) {
+        float first = tw_from_bf16(u[i]);
+        step = tw_adam_take(r->adam, step, &first, second + i);
+        keep(u + i, first, noise & 0xFFFFu);
+    } else if (update != TW_ACCUMULATE) {
         float velocity = r->m * tw_from_bf16(u[i]) + step;
         keep(u + i, velocity, noise & 0xFFFFu);
         step = update == TW_NESTEROV ? r->m * velocity + step : velocity;
@@ -30,12 +36,12 @@ TW_INLINE float updated(tw_update update, uint16_t *u, uint16_t *v, const float 
     return keep(v + i, tw_from_bf16(v[i]) + step, noise >> 16);
 }
 
-TW_INLINE size_t update_and_select(tw_update update, uint16_t *u, uint16_t *v, float *g, size_t n, const request *r,
-                                   uint32_t *index, float *value)
+TW_INLINE size_t update_and_select(tw_update update, uint16_t *u, float *second, uint16_t *v, float *g, size_t n,
+                                   const request *r, uint32_t *index, float *value)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
-        float x = updated(update, u, v, g, i, r);
+        float x = updated(update, u, second, v, g, i, r);
         if (update != TW_AS_IS) g[i] = 0;
         if (!(fabsf(x) > r->threshold)) continue;
         index[count] = r->noise.first + (uint32_t)i;
@@ -57,27 +63,35 @@ static size_t momentum_select(tw_moments *moments, uint16_t *u, uint16_t *v, flo
                               int nesterov, float threshold, tw_noise noise, uint32_t *index, float *value,
                               size_t *done)
 {
-    const request r = {a, m, threshold, noise};
+    const request r = {a, m, threshold, noise, NULL};
     if (done) *done = n = tw_quiet_before(g, n);
-    size_t count = nesterov ? update_and_select(TW_NESTEROV, u, v, g, n, &r, index, value)
-                            : update_and_select(TW_MOMENTUM, u, v, g, n, &r, index, value);
+    size_t count = nesterov ? update_and_select(TW_NESTEROV, u, NULL, v, g, n, &r, index, value)
+                            : update_and_select(TW_MOMENTUM, u, NULL, v, g, n, &r, index, value);
     if (moments) add_moments(moments, v, n);
     return count;
+}
+
+static size_t adapt_select(const tw_adam_step *step, uint16_t *u, float *second, uint16_t *v, float *g, size_t n,
+                           float a, float threshold, tw_noise noise, uint32_t *index, float *value, size_t *done)
+{
+    const request r = {a, 0, threshold, noise, step};
+    if (done) *done = n = tw_quiet_before(g, n);
+    return update_and_select(TW_MOMENTUM, u, second, v, g, n, &r, index, value);
 }
 
 static size_t accumulate_select(uint16_t *v, float *g, size_t n, float a, float threshold, tw_noise noise,
                                 uint32_t *index, float *value, size_t *done)
 {
-    const request r = {a, 0, threshold, noise};
+    const request r = {a, 0, threshold, noise, NULL};
     if (done) *done = n = tw_quiet_before(g, n);
-    return update_and_select(TW_ACCUMULATE, v, v, g, n, &r, index, value);
+    return update_and_select(TW_ACCUMULATE, v, NULL, v, g, n, &r, index, value);
 }
 
 static size_t select_only(const uint16_t *v, size_t n, float threshold, uint32_t first, uint32_t *index, float *value)
 {
     const request r = {.threshold = threshold, .noise.first = first};
     uint16_t *same = (uint16_t *)v; /* TW_AS_IS writes nothing */
-    return update_and_select(TW_AS_IS, same, same, NULL, n, &r, index, value);
+    return update_and_select(TW_AS_IS, same, NULL, same, NULL, n, &r, index, value);
 }
 
 static void scale(uint16_t *v, float a, size_t n, tw_noise noise)
@@ -87,6 +101,7 @@ static void scale(uint16_t *v, float a, size_t n, tw_noise noise)
 
 const tw_rounded_rows tw_rounded_scalar = {
     .momentum_select = momentum_select,
+    .adapt_select = adapt_select,
     .accumulate_select = accumulate_select,
     .select = select_only,
     .scale = scale,

@@ -56,6 +56,11 @@ class LlamaFolderTest(LanguageTest):
         done = self.run_program(*words)
         self.assertEqual((done.returncode, done.stderr), (0, ""), words)
 
+    def summary_of(self, *words):
+        done = self.run_program(*words, "--quiet", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
     def make_folder(self, *options):
         self.train("--model", "transformer", *SIZES, "--lr", 0.01, "--steps", 5, "--out", self.run_folder, *options)
         self.succeed("export", self.run_folder, self.llama, "--transformers")
@@ -185,16 +190,82 @@ class TakingTest(LlamaFolderTest):
         resumed = self.summary_of("train", "--resume", self.folder / "part", "--steps", 8)
         self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
 
-    def summary_of(self, *words):
-        done = self.run_program(*words, "--quiet", "--json")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
-
     def test_a_folder_writes_text(self):
         self.make_folder()
         texts = [self.run_program("generate", path, "--tokens", 30, "--seed", 2) for path in (self.run_folder, self.llama)]
         self.assertEqual(texts[0].stdout, texts[1].stdout)
         self.assertEqual(texts[1].returncode, 0, texts[1].stderr)
+
+
+def write_ids(path, ids):
+    """As numpy.save writes an array of uint16."""
+    header = f"{{'descr': '<u2', 'fortran_order': False, 'shape': ({len(ids)},), }}"
+    path.write_bytes(b"\x93NUMPY\x01\x00v\x00" + f"{header:117}\n".encode() + struct.pack(f"<{len(ids)}H", *ids))
+
+
+class IdsTest(LlamaFolderTest):
+    """Whether the losses are those of transformers is asked in python/tests/test_llama.py."""
+
+    def setUp(self):
+        super().setUp()
+        self.make_folder()
+        words = json.loads((self.llama / "tokenizer.json").read_text())["model"]["vocab"]
+        self.ids = self.folder / "ids"
+        self.ids.mkdir()
+        for split in ("train", "valid", "test"):
+            text = (self.texts / f"source.{split}.txt").read_text().replace("\n", " <eos> ")
+            write_ids(self.ids / f"{split}.npy", [words[word] for word in text.split()])
+        self.words = words
+
+    def test_numbers_are_as_good_as_words(self):
+        """The same bits from the text, cut into words, and from the words' numbers."""
+        for begin in (self.llama, self.run_folder):
+            summaries = [self.train("--init-from", begin, "--lr", 0.01, "--steps", 5, *options)
+                         for options in (("--data", self.texts), ("--data", self.ids, "--unit", "id"))]
+            self.assertEqual(*[summary["weights_crc32c"] for summary in summaries])
+            self.assertEqual(*[summary["loss"] for summary in summaries])
+
+    def test_a_run_of_numbers_is_used_as_any(self):
+        run, again, out = self.folder / "numbers", self.folder / "more", self.folder / "exported"
+        options = ("--data", self.ids, "--workers", 2, "--batch", 2, "--lr", 0.01, "--checkpoint-every", 4, "--schedule",
+                   "constant")
+        begin = ("--init-from", self.llama, "--unit", "id")
+        whole = self.train(*begin, *options, "--steps", 8)
+        self.train(*begin, *options, "--steps", 4, "--out", run)
+        resumed = self.summary_of("train", "--resume", run, "--steps", 8)
+        self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
+        self.assertEqual(self.metadata(run)["vocabulary.txt"], f"ids\n{len(self.words)}\n")
+        self.train("--init-from", run, *options, "--steps", 1, "--out", again)  # which knows that its tokens are ids
+        text = self.run_program("generate", run, "--prompt", "w3 w9", "--temperature", 0)
+        self.assertIn('"w3" is not in the model\'s vocabulary', text.stderr)
+        text = self.run_program("generate", run, "--prompt", "3 1", "--tokens", 9).stdout.split()
+        self.assertEqual((text[:2], len(text)), (["3", "1"], 11))
+        self.assertTrue(all(int(word) < len(self.words) for word in text))
+        self.succeed("export", run, out, "--transformers")
+        self.assertEqual(sorted(path.name for path in out.iterdir()), ["config.json", "model.safetensors"])
+        self.assertIsNone(json.loads((out / "config.json").read_text())["bos_token_id"])
+        self.refuse(2, ["--unit id"], *self.train_words(*STILL, "--quiet", "--init-from", out))
+        self.train(*STILL, "--init-from", out, "--unit", "id", "--data", self.ids)
+
+    def test_what_is_refused(self):
+        def refuse(culprits, *options):
+            self.refuse(2, culprits, *self.train_words(*STILL, "--quiet", "--data", self.ids, "--unit", "id", *options))
+        refuse(["--vocabulary N is missing"])
+        refuse(["train.npy", "tokens 0 to 8"], "--vocabulary", 9)
+        refuse(["2 to 4194304"], "--vocabulary", 4194305)
+        refuse(["--vocabulary 9,", f"has {len(self.words)};"], "--vocabulary", 9, "--init-from", self.llama)
+        refuse(["--unit id", "word"], "--tokenizer", self.llama / "tokenizer.json", "--init-from", self.llama)
+        refuse(["named like train.npy"], "--vocabulary", 20, "--data", self.texts)
+        refuse(["source.train.txt", "numpy.save"], "--vocabulary", 20, "--data", self.texts / "source.train.txt")
+        refuse(["--memory", "ids"], "--vocabulary", 20, "--memory", 1, "--data", self.large_array())
+        run = self.folder / "lstm"
+        self.train("--data", self.ids, "--unit", "id", "--vocabulary", 20, "--steps", 1, "--out", run)
+        self.refuse(2, ["--prompt has no id", "1 15 4"], "generate", run)
+
+    def large_array(self):
+        path = self.folder / "large.npy"
+        write_ids(path, [1] * 200000)
+        return path
 
 
 class RefusalTest(LlamaFolderTest):

@@ -27,6 +27,7 @@ static void test_bad_specs_name_the_key_and_the_range(void **state)
 {
     check_spec("", "names no scheme");
     check_spec("nonsense", "no scheme \"nonsense\"; there are: allreduce, ");
+    check_spec("diloco", "methods of local updates are for tw_outer_create");
     check_spec("dgc:densty=0.1", "no option \"densty\"; there are: density");
     check_spec("dgc:density=2", "density=2: density must be a number from 1e-07 to 1");
     check_spec("dgc:density=0", "density must be");

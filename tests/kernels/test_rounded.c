@@ -37,7 +37,7 @@ static void what_is_not_finite_stays_so(void **state)
 /* What a row works on. */
 typedef struct arrays {
     uint16_t u[MOST], v[MOST];
-    float g[MOST], value[MOST];
+    float second[MOST], g[MOST], value[MOST];
     uint32_t index[MOST];
     tw_moments moments;
     size_t count, done;
@@ -51,11 +51,12 @@ static void fill(arrays *x, content kept, content gradient)
         float g = tw_bits_float(pattern(gradient, i));
         x->u[i] = (uint16_t)(pattern(kept, i) >> 16);
         x->v[i] = (uint16_t)(pattern(kept, i + MOST) >> 16);
+        x->second[i] = fabsf(tw_bits_float(pattern(kept, i + 2 * MOST)));
         x->g[i] = isnan(g) ? 1 : g;
     }
 }
 
-typedef enum row { MOMENTUM, WITH_MOMENTS, ACCUMULATE, SELECT, SCALE, ROWS } row;
+typedef enum row { MOMENTUM, WITH_MOMENTS, ADAPT, ACCUMULATE, SELECT, SCALE, ROWS } row;
 
 static const tw_noise noise = {{0x12345678u, 0x9ABCDEF0u}, START};
 
@@ -66,6 +67,9 @@ static void run(const tw_kernels *kernels, row which, const problem *p, arrays *
     if (which == MOMENTUM || which == WITH_MOMENTS)
         x->count = rows->momentum_select(which == WITH_MOMENTS ? &x->moments : NULL, x->u, x->v, x->g, p->n, p->a, p->m,
                                          p->nesterov, p->threshold, noise, x->index, x->value, done);
+    if (which == ADAPT)
+        x->count = rows->adapt_select(&steps[p->nesterov], x->u, x->second, x->v, x->g, p->n, p->a, p->threshold, noise,
+                                      x->index, x->value, done);
     if (which == ACCUMULATE)
         x->count = rows->accumulate_select(x->v, x->g, p->n, p->a, p->threshold, noise, x->index, x->value, done);
     if (which == SELECT) x->count = rows->select(x->v, p->n, p->threshold, START, x->index, x->value);
@@ -81,6 +85,7 @@ static void assert_alike(const arrays *expected, const arrays *actual)
     for (size_t i = 0; i < MOST; i++) {
         assert_true(alike((uint32_t)expected->u[i] << 16, (uint32_t)actual->u[i] << 16, 1));
         assert_true(alike((uint32_t)expected->v[i] << 16, (uint32_t)actual->v[i] << 16, 1));
+        assert_true(alike(tw_float_bits(expected->second[i]), tw_float_bits(actual->second[i]), 1));
         if (i < expected->count) assert_true(expected->value[i] == actual->value[i]);
     }
     for (int k = 0; k < 16; k++) {
@@ -114,29 +119,45 @@ static void levels_agree_on_every_size(void **state)
                 }
 }
 
+/* What element i adds to v, and its new u, in fp32. */
+static float added(row which, const problem *p, const arrays *before, size_t i, float *u, float *second)
+{
+    float step = p->a * before->g[i];
+    *u = tw_from_bf16(before->u[i]);
+    *second = before->second[i];
+    if (which == ADAPT) return tw_adam_take(&steps[p->nesterov], step, u, second);
+    *u = p->m * *u + step;
+    return p->nesterov ? p->m * *u + step : *u;
+}
+
+static void assert_recursion(row which, const problem *p)
+{
+    arrays before, x;
+    size_t listed = 0;
+    fill(&before, ORDINARY, ORDINARY);
+    fill(&x, ORDINARY, ORDINARY);
+    run(tw_kernels_best(), which, p, &x, 0);
+    for (size_t i = 0; i < MOST; i++) {
+        uint32_t bits = tw_noise_at(&noise, i);
+        float u, second, sum = tw_from_bf16(before.v[i]) + added(which, p, &before, i, &u, &second);
+        assert_int_equal(x.u[i], tw_to_bf16_random(u, bits & 0xFFFF));
+        assert_int_equal(x.v[i], tw_to_bf16_random(sum, bits >> 16));
+        assert_true(x.g[i] == 0 && x.second[i] == second);
+        if (!(fabsf(tw_from_bf16(x.v[i])) > p->threshold)) continue;
+        assert_int_equal(x.index[listed], START + i);
+        assert_true(x.value[listed++] == tw_from_bf16(x.v[i]));
+    }
+    assert_int_equal(x.count, listed);
+}
+
 /* The recursion, an element at a time, with the noise that the header promises. */
 static void the_rows_are_the_recursion(void **state)
 {
     for (size_t k = 0; k < PROBLEMS; k++) {
         problem p = problems[k];
-        arrays before, x;
-        size_t listed = 0;
         p.n = MOST;
-        fill(&before, ORDINARY, ORDINARY);
-        fill(&x, ORDINARY, ORDINARY);
-        run(tw_kernels_best(), MOMENTUM, &p, &x, 0);
-        for (size_t i = 0; i < MOST; i++) {
-            uint32_t bits = tw_noise_at(&noise, i);
-            float step = p.a * before.g[i], u = p.m * tw_from_bf16(before.u[i]) + step;
-            float sum = tw_from_bf16(before.v[i]) + (p.nesterov ? p.m * u + step : u);
-            assert_int_equal(x.u[i], tw_to_bf16_random(u, bits & 0xFFFF));
-            assert_int_equal(x.v[i], tw_to_bf16_random(sum, bits >> 16));
-            assert_true(x.g[i] == 0);
-            if (!(fabsf(tw_from_bf16(x.v[i])) > p.threshold)) continue;
-            assert_int_equal(x.index[listed], START + i);
-            assert_true(x.value[listed++] == tw_from_bf16(x.v[i]));
-        }
-        assert_int_equal(x.count, listed);
+        assert_recursion(MOMENTUM, &p);
+        assert_recursion(ADAPT, &p);
     }
 }
 

@@ -103,6 +103,7 @@ static void test_create_fails_on_all_ranks_or_none(void **state)
 {
     check_create("adpsgd-fixed:mixing=three", TW_ERROR_ARGUMENT, "differ");
     check_create("gossip-girl", TW_ERROR_SPEC, "there are: dpsgd");
+    check_create("diloco", TW_ERROR_SPEC, "methods of local updates for tw_outer_create");
     check_create("adpsgd-random:seed=-1", TW_ERROR_SPEC, "seed");
     check_create("dpsgd:pace=free", TW_ERROR_SPEC, "pace");
     check_create("prague:group=1", TW_ERROR_SPEC, "group");

@@ -1350,6 +1350,7 @@ static void test_what_is_shared_is_read_once_there_is_any(void **state)
 static void test_specs_that_are_refused(void **state)
 {
     refuse("dilco", "there are: local, diloco, streaming, sparseloco, pulseloco");
+    refuse("dgc", "schemes are for tw_reducer_create");
     refuse("streaming:merge=rda", "it takes delay=0");
     refuse("diloco:merge=rda,eager=on", "eager=off");
     refuse("streaming:delay=0,merge=rda,mixing=0.1", "it takes mixing=0");

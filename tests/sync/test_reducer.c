@@ -539,6 +539,22 @@ static void test_a_visit_shows_each_thing_once(void **state)
     }
 }
 
+/* What `other` remembers of moments would be lost in a reducer of fewer. */
+static void refuse_moments(tw_comm *comm, tw_reducer *reducer, const char *spec, const char *what)
+{
+    tw_reducer *other;
+    tw_state *saved;
+    assert_int_equal(tw_reducer_create(comm, spec, table, TENSORS, &other), TW_OK);
+    assert_int_equal(tw_state_create(&saved), TW_OK);
+    assert_int_equal(tw_reducer_save_state(other, "m/", saved), TW_OK);
+    assert_int_equal(tw_reducer_load_state(reducer, "m/", saved), TW_ERROR_STATE);
+    assert_non_null(strstr(tw_last_error(), what));
+    assert_non_null(strstr(tw_last_error(), "has no place"));
+    assert_int_equal(tw_reducer_load_state(other, "m/", saved), TW_OK);
+    tw_state_destroy(saved);
+    tw_reducer_destroy(other);
+}
+
 /* State of another scheme, or of other tensors, is refused whole: nothing of it has been taken. */
 static void test_foreign_state_is_refused(void **state)
 {
@@ -554,6 +570,8 @@ static void test_foreign_state_is_refused(void **state)
     assert_int_equal(tw_reducer_load_state(topk, "y/", saved), TW_ERROR_STATE);
     assert_int_equal(tw_reducer_load_state(dgc, "x/", saved), TW_ERROR_STATE);
     assert_non_null(strstr(tw_last_error(), "momentum/"));
+    refuse_moments(comm, topk, "dgc:message_kb=1", "momentum/");
+    refuse_moments(comm, dgc, "dgc-adam:message_kb=1", "second_moment/");
     /* c.weight is in the first message, a.weight in the last: what is wrong there must keep c.weight from changing. */
     size_t right = 600, whole = 2000, wrong = 7;
     static float values[2000] = {3};

@@ -70,13 +70,20 @@ static tw_status write_pieces(task_folder *folder, const char *name)
     return whole_file_write(path, write_bytes, folder);
 }
 
+/* Where the network knows its tokens. */
+static tw_status write_tokenizer(task_folder *folder, const char *path)
+{
+    if (cJSON_GetArraySize(folder->tokenizer) == 0) return TW_OK;
+    TW_TRY(write_json(path, "tokenizer.json", folder->tokenizer));
+    TW_TRY(write_json(path, "tokenizer_config.json", folder->tokenizer_config));
+    return write_pieces(folder, path);
+}
+
 static tw_status write_folder(const trained *t, task_folder *folder, const char *path)
 {
     TW_TRY(export_folder_describe(t, folder));
     TW_TRY(export_make_folder(path, "transformers"));
-    TW_TRY(write_json(path, "tokenizer.json", folder->tokenizer));
-    TW_TRY(write_json(path, "tokenizer_config.json", folder->tokenizer_config));
-    TW_TRY(write_pieces(folder, path));
+    TW_TRY(write_tokenizer(folder, path));
     TW_TRY(write_tensors(t, path));
     return write_json(path, "config.json", folder->config);
 }

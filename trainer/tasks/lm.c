@@ -41,14 +41,17 @@ static const option_row rows[] = {
     {"data", "PATH", OPTION_TEXT, AT(data),
      .help =
          "A folder of texts with names like ptb.train.txt, ptb.valid.txt and ptb.test.txt, or one text file, of which "
-         "90 % train, 5 % validate and 5 % test",
+         "90 % train, 5 % validate and 5 % test. With --unit id the names end in .npy",
      .path = true},
-    {"unit", NULL, OPTION_CHOICE, AT(unit), "word", .choices = "word|char|piece",
-     .help = "What the model predicts. Pieces of words are SentencePiece's, learnt from the training text",
+    {"unit", NULL, OPTION_CHOICE, AT(unit), "word", .choices = "word|char|piece|id",
+     .help = "What the model predicts. Pieces of words are SentencePiece's, learnt from the training text. With id the "
+             "data are the numbers of tokens, of any tokenizer, as numpy.save writes them",
      .binding = true},
     {"vocabulary", "N", OPTION_INTEGER, AT(vocabulary), "0", 0, 1e9,
-     .help = "Keep the N most frequent words or characters, <unk> for the others among them. Of pieces, make N",
-     .stands_for = "all, and 4,096 pieces", .binding = true},
+     .help =
+         "Keep the N most frequent words or characters, <unk> for the others among them. Of pieces, make N. Of ids, "
+         "how many the tokenizer has",
+     .stands_for = "all, 4,096 pieces, and as many ids as the network of --init-from has", .binding = true},
     {"tokenizer", "FILE", OPTION_TEXT, AT(tokenizer),
      .help =
          "Take the tokens of FILE, and not the training text's: a tokenizer.json as thinwire export --transformers "
@@ -266,6 +269,8 @@ static tw_status fill_data(const lm_settings *s, lm_data *d)
                        "--vocabulary %ld is of the training text's own tokens, and --tokenizer %s has others; leave "
                        "one of them out",
                        s->vocabulary, s->tokenizer);
+    if (s->unit == TEXT_IDS && !s->tokenizer && s->vocabulary == 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "--vocabulary N is missing: how many tokens there are, of --unit id");
     if (s->vocabulary == 1) return tw_fail(TW_ERROR_ARGUMENT, "--vocabulary 1: a model needs 2 tokens to choose from");
     TW_TRY(choose_recipe(s->model, &d->recipe));
     d->network = language_model_find(d->recipe->network);

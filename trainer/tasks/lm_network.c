@@ -116,15 +116,15 @@ static tw_status lm_network_hear(author *a, uint32_t token)
 const char *lm_unit_name(text_unit unit)
 {
     static const char *const names[TEXT_UNITS] = {
-        [TEXT_WORDS] = "word", [TEXT_CHARACTERS] = "char", [TEXT_PIECES] = "piece"};
+        [TEXT_WORDS] = "word", [TEXT_CHARACTERS] = "char", [TEXT_PIECES] = "piece", [TEXT_IDS] = "id"};
     return names[unit];
 }
 
-/* Prints a token, words with spaces between them. */
+/* Prints a token, words and numbers with spaces between them. */
 static void print_token(author *a, uint32_t token)
 {
     const char *text = vocabulary_token(a->p->vocabulary, token);
-    bool words = vocabulary_unit(a->p->vocabulary) == TEXT_WORDS;
+    bool words = vocabulary_unit(a->p->vocabulary) != TEXT_CHARACTERS;
     if (words && strcmp(text, TOKEN_END_OF_LINE) == 0) text = "\n";
     bool ends = strcmp(text, "\n") == 0;
     if (words && a->in_line && !ends) fputc(' ', a->out);
@@ -154,12 +154,23 @@ static tw_status say(author *a, uint32_t token)
     return lm_network_hear(a, token);
 }
 
-/* Every text begins a line; a model without lines begins with what is most frequent. */
+/* Every text begins a line; a model without lines begins with what is most frequent. What ids begin with is said in
+ * the prompt. */
 static tw_status begin_line(author *a)
 {
     const uint32_t token = vocabulary_begin(a->p->vocabulary);
     TW_TRY(language_model_start_writing(a->p->model));
+    if (vocabulary_unit(a->p->vocabulary) == TEXT_IDS) return TW_OK;
     return lm_network_hear(a, token == VOCABULARY_NONE ? 0 : token);
+}
+
+static tw_status check_begin(const author *a, token_reader reader)
+{
+    const char *token;
+    size_t length;
+    if (vocabulary_unit(a->p->vocabulary) != TEXT_IDS || token_next(&reader, &token, &length)) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "%s has no id, and a text of ids begins with one; write for example --prompt \"1 15 4\"", a->whose);
 }
 
 static tw_status check_prompt(const author *a, token_reader reader)
@@ -215,6 +226,7 @@ static tw_status lm_network_write_text(author *a, const lm_use *use, const char 
 {
     token_reader reader = {text, text + size, vocabulary_unit(a->p->vocabulary)};
     TW_TRY(check_prompt(a, reader));
+    TW_TRY(check_begin(a, reader));
     if (title) fprintf(a->out, "==> %s <==\n", title);
     TW_TRY(read_prompt(a, reader));
     return go_on(a, use);

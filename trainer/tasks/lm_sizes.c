@@ -76,18 +76,29 @@ static tw_status take_named(const char *file, const char *own, vocabulary **v)
     return status;
 }
 
-static tw_status take_tokens(options *set, const tw_state *state, vocabulary **v)
+static bool is_said(const options *set, const char *name, const char *value)
+{
+    char space[OPTION_TEXT_MOST];
+    return options_given(set, name) && strcmp(options_value(find_row(set, name), set->target, space), value) == 0;
+}
+
+/* Of `types` tokens, 0 where only the vocabulary knows. Ids are those of the weights, whatever these know of them. */
+static tw_status take_tokens(options *set, const tw_state *state, size_t types, vocabulary **v)
 {
     char space[OPTION_TEXT_MOST];
     const char *text = tw_state_text(state, "vocabulary.txt");
+    if (types > 0 && is_said(set, "unit", lm_unit_name(TEXT_IDS)) && !options_given(set, "tokenizer")) {
+        TW_TRY(take_number(set, "vocabulary", types));
+        return vocabulary_of_ids(types, v);
+    }
     if (options_given(set, "tokenizer"))
         return take_named(options_value(find_row(set, "tokenizer"), set->target, space), text, v);
     if (!text)
         return tw_fail(
             TW_ERROR_UNSUPPORTED,
             "its tokens are not known, for it has neither a tokenizer.model nor a tokenizer.json of whole words "
-            "or characters; "
-            "--tokenizer FILE names one with a token for each row of its embedding");
+            "or characters; number the text with its own tokenizer and write --unit id, or name with --tokenizer FILE "
+            "one that has a token for each row of its embedding");
     TW_TRY(options_default(set, "tokenizer", tw_state_text(state, TASK_FILE)));
     return vocabulary_read(text, v);
 }
@@ -106,7 +117,7 @@ tw_status lm_take_sizes(options *set, const void *settings, const tw_state *stat
     (void)settings;
     const bool transformer = tw_state_text(state, TASK_NETWORK) != NULL;
     if (transformer) TW_TRY(take_transformer(set, state, &types));
-    TW_TRY(take_tokens(set, state, &v));
+    TW_TRY(take_tokens(set, state, types, &v));
     tw_status status = transformer ? check_tokens(v, types) : TW_OK;
     if (status == TW_OK) status = take_value(set, "unit", lm_unit_name(vocabulary_unit(v)));
     vocabulary_destroy(v);

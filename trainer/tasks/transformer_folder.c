@@ -35,7 +35,8 @@ static double shortest(float value)
     return strtod(text, NULL);
 }
 
-/* A text begins with the end of a line, as when thinwire generate writes one; and nothing ends it. */
+/* A text begins with the end of a line, as when thinwire generate writes one, and of ids nobody knows; nothing ends it.
+ */
 static void describe_config(const lm_predictor *p, cJSON *config)
 {
     const language_model_config *c = &p->config;
@@ -51,7 +52,10 @@ static void describe_config(const lm_predictor *p, cJSON *config)
     cJSON_AddBoolToObject(config, "mlp_bias", 0);
     cJSON_AddBoolToObject(config, "tie_word_embeddings", p->config.tied);
     cJSON_AddStringToObject(config, "torch_dtype", "float32");
-    cJSON_AddNumberToObject(config, "bos_token_id", begins == VOCABULARY_NONE ? 0 : (double)begins);
+    cJSON_AddItemToObject(config, "bos_token_id",
+                          vocabulary_unit(p->vocabulary) == TEXT_IDS ? cJSON_CreateNull()
+                          : begins == VOCABULARY_NONE                ? cJSON_CreateNumber(0)
+                                                                     : cJSON_CreateNumber(begins));
     cJSON_AddNullToObject(config, "eos_token_id");
     cJSON_AddNullToObject(config, "pad_token_id");
 }
@@ -72,6 +76,7 @@ tw_status lm_describe_folder(const task_predictor *base, task_folder *folder)
     if (p->config.heads == 0)
         return tw_fail(TW_ERROR_UNSUPPORTED, "transformers has no LSTMs like this network's; leave out --transformers");
     describe_config(p, folder->config);
+    if (vocabulary_unit(p->vocabulary) == TEXT_IDS) return TW_OK; /* the tokenizer is somebody else's */
     TW_TRY(tokenizer_json_describe(p->vocabulary, folder->tokenizer));
     describe_tokenizer_config(p, folder->tokenizer_config);
     if (vocabulary_pieces(p->vocabulary))

@@ -119,7 +119,6 @@ tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor)
         .residual = tw_sparse_kept(sparse, tensor),
         .rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_UPDATE),
         .revision_rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_REVISION),
-        .momentum_rounding = tw_sparse_rounding(sparse, tensor, TW_ROUNDING_MOMENTUM),
         .second_moment = second_moment,
         .adam = tw_adam_begin(&corrected->adam, corrected->nesterov, sparse->scheme.step, sparse->scheme.size),
         .gradient = sparse->scheme.gradients[tensor],
@@ -129,18 +128,6 @@ tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor)
         .nesterov = corrected->nesterov};
 }
 
-/* What is kept in bf16 has no kernel. Leaves zeros, as kernels' rows do. */
-static void adapt_halves(const tw_correction *t, size_t first, size_t n)
-{
-    for (size_t i = first; i < first + n; i++) {
-        float u = tw_kept_get(t->momentum_buffer, i);
-        float direction = tw_adam_take(&t->adam, t->scale * t->gradient[i], &u, &t->second_moment[i]);
-        tw_kept_put(t->momentum_buffer, i, u, &t->momentum_rounding);
-        tw_kept_put(t->residual, i, tw_kept_get(t->residual, i) + direction, &t->rounding);
-        t->gradient[i] = 0;
-    }
-}
-
 static size_t adapt_row(const tw_correction_block *block, size_t at, size_t n, size_t listed, size_t *done)
 {
     const tw_correction *t = block->of;
@@ -148,12 +135,12 @@ static size_t adapt_row(const tw_correction_block *block, size_t at, size_t n, s
     tw_kept u = tw_kept_from(t->momentum_buffer, first), v = tw_kept_from(t->residual, first);
     float *second = t->second_moment + first, *g = t->gradient + first, *value = block->value + listed;
     uint32_t *index = block->index + listed;
-    if (!v.bf16)
-        return tw_kernels_best()->directions->adapt_select(&t->adam, u.fp32, second, v.fp32, g, n, t->scale,
-                                                           block->threshold, (uint32_t)first, index, value, done);
-    if (done) *done = n = tw_quiet_before(g, n);
-    adapt_halves(t, first, n);
-    return tw_kept_look(t->residual, first, n, block->threshold, index, value);
+    if (v.bf16)
+        return tw_kernels_best()->rounded->adapt_select(&t->adam, u.bf16, second, v.bf16, g, n, t->scale,
+                                                        block->threshold, tw_rounding_from(&t->rounding, first), index,
+                                                        value, done);
+    return tw_kernels_best()->directions->adapt_select(&t->adam, u.fp32, second, v.fp32, g, n, t->scale,
+                                                       block->threshold, (uint32_t)first, index, value, done);
 }
 
 size_t tw_correction_row(const tw_correction_block *block, tw_moments *moments, size_t at, size_t n, size_t listed,

@@ -70,7 +70,7 @@ tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_
 typedef struct tw_correction {
     tw_scheme *scheme;
     tw_kept momentum_buffer, residual;
-    tw_noise rounding, revision_rounding, momentum_rounding;
+    tw_noise rounding, revision_rounding;
     float *second_moment; /* NULL: none */
     tw_adam_step adam;
     float *gradient;

@@ -29,7 +29,9 @@ static tw_named gossip_named(size_t index)
     return ops ? (tw_named){ops->name, ops->summary, ops} : (tw_named){0};
 }
 
-static const tw_list gossips = {"gossip scheme", "gossip schemes", gossip_named, gossip_option_sets};
+static const tw_list gossips = {"gossip scheme", "gossip schemes", gossip_named, gossip_option_sets,
+                                "schemes are for tw_reducer_create (in Python Reducer), methods of local updates for "
+                                "tw_outer_create (OuterLoop)"};
 
 tw_status tw_gossip_find(const char *spec, const tw_gossip_ops **ops)
 {

@@ -60,7 +60,9 @@ static tw_named outer_named(size_t index)
     return method ? (tw_named){method->name, method->summary, method} : (tw_named){0};
 }
 
-static const tw_list outers = {"method of local updates", "methods of local updates", outer_named, outer_option_sets};
+static const tw_list outers = {"method of local updates", "methods of local updates", outer_named, outer_option_sets,
+                               "schemes are for tw_reducer_create (in Python Reducer), and for exchange= of these; "
+                               "gossip schemes are for tw_gossip_create (Gossip)"};
 
 tw_status tw_outer_find(const char *spec, const tw_outer_method **method)
 {

@@ -7,6 +7,7 @@
 #include "error.h"
 #include "file.h"
 #include "text_folder.h"
+#include "token_ids.h"
 
 enum { LIMIT = 1 << 22 };
 
@@ -247,7 +248,7 @@ static tw_status load_long_folder(const char *folder, const corpus_options *opti
 {
     char paths[3][TEXT_PATH];
     part parts[3];
-    TW_TRY(text_folder_find(folder, paths));
+    TW_TRY(text_folder_find(folder, options->unit, paths));
     for (int i = 0; i < 3; i++) {
         parts[i].path = paths[i];
         TW_TRY(long_text_bounds(paths[i], &parts[i].begin, &parts[i].end));
@@ -256,16 +257,16 @@ static tw_status load_long_folder(const char *folder, const corpus_options *opti
 }
 
 /* A text in memory takes its bytes and, while it is cut into tokens, four bytes for each of these. */
-static bool is_long(const char *path, bool folder, size_t most_bytes)
+static bool is_long(const char *path, bool folder, const corpus_options *options)
 {
     enum { EACH = 5 };
     char paths[3][TEXT_PATH];
     uint64_t bytes = 0;
     struct stat about;
-    if (most_bytes == 0 || (folder && text_folder_find(path, paths) != TW_OK)) return false;
+    if (options->most_bytes == 0 || (folder && text_folder_find(path, options->unit, paths) != TW_OK)) return false;
     for (int i = 0; i < (folder ? 3 : 1); i++)
         if (stat(folder ? paths[i] : path, &about) == 0) bytes += (uint64_t)about.st_size;
-    return bytes > most_bytes / EACH;
+    return bytes > options->most_bytes / EACH;
 }
 
 static tw_status load_file(const char *path, const corpus_options *options, corpus *c)
@@ -289,7 +290,7 @@ static tw_status load_folder(const char *path, const corpus_options *options, co
     char paths[3][TEXT_PATH];
     piece pieces[3];
     char *spaces[3] = {NULL};
-    TW_TRY(text_folder_find(path, paths));
+    TW_TRY(text_folder_find(path, options->unit, paths));
     tw_status status = TW_OK;
     for (int i = 0; i < 3 && status == TW_OK; i++) status = corpus_read_text(paths[i], &pieces[i], &spaces[i]);
     if (status == TW_OK) status = encode_pieces(pieces, options, c);
@@ -297,24 +298,72 @@ static tw_status load_folder(const char *path, const corpus_options *options, co
     return status;
 }
 
-static tw_status refuse_long_in_pieces(const char *path)
+/* ---- texts that are numbers already ---- */
+
+static tw_status copy_ids(const token_stream *all, size_t begin, size_t end, token_stream *stream)
+{
+    const size_t bytes = (end - begin) * sizeof *stream->tokens;
+    stream->tokens = malloc(bytes);
+    if (!stream->tokens) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu tokens", end - begin);
+    memcpy(stream->tokens, all->tokens + begin, bytes);
+    stream->count = end - begin;
+    return TW_OK;
+}
+
+static tw_status load_id_file(const char *path, size_t types, corpus *c)
+{
+    token_stream *const all = &c->train;
+    TW_TRY(token_ids_read(path, types, &all->tokens, &all->count));
+    const size_t valid = (size_t)((double)all->count * 0.9), test = (size_t)((double)all->count * 0.95);
+    if (valid == 0 || valid == test)
+        return tw_fail(TW_ERROR_FORMAT, "%s has %zu tokens, too few to train, validate and test with", path,
+                       all->count);
+    TW_TRY(copy_ids(all, valid, test, &c->valid));
+    TW_TRY(copy_ids(all, test, all->count, &c->test));
+    all->count = valid;
+    return TW_OK;
+}
+
+static tw_status load_id_folder(const char *path, size_t types, corpus *c)
+{
+    char paths[3][TEXT_PATH];
+    token_stream *const streams[] = {&c->train, &c->valid, &c->test};
+    TW_TRY(text_folder_find(path, TEXT_IDS, paths));
+    for (int i = 0; i < 3; i++) TW_TRY(token_ids_read(paths[i], types, &streams[i]->tokens, &streams[i]->count));
+    return TW_OK;
+}
+
+static tw_status load_ids(const char *path, bool folder, const corpus_options *options, corpus *c)
+{
+    if (!c->vocabulary) TW_TRY(vocabulary_of_ids(options->most, &c->vocabulary));
+    TW_TRY((folder ? load_id_folder : load_id_file)(path, vocabulary_count(c->vocabulary), c));
+    c->sum = tw_crc32c(0, c->train.tokens, c->train.count * sizeof *c->train.tokens);
+    return TW_OK;
+}
+
+static tw_status refuse_long(const char *path, text_unit unit)
 {
     return tw_fail(TW_ERROR_UNSUPPORTED,
-                   "%s: a text in pieces is held in memory, and this one is too large for --memory; five times its "
+                   "%s: a text in %s is held in memory, and this one is too large for --memory; five times its "
                    "size would do",
-                   path);
+                   path, text_unit_name(unit));
+}
+
+static tw_status load_text(const char *path, bool folder, bool stays, const corpus_options *options, corpus *c)
+{
+    if (stays && options->unit >= TEXT_PIECES) return refuse_long(path, options->unit);
+    if (options->unit == TEXT_IDS) return load_ids(path, folder, options, c);
+    if (stays) return folder ? load_long_folder(path, options, c) : load_long_file(path, options, c);
+    return folder ? load_folder(path, options, c) : load_file(path, options, c);
 }
 
 tw_status corpus_load(const char *path, const corpus_options *options, corpus *out)
 {
     struct stat about;
     bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
-    bool stays = is_long(path, folder, options->most_bytes);
-    tw_status (*const load[2][2])(const char *, const corpus_options *,
-                                  corpus *) = {{load_file, load_folder}, {load_long_file, load_long_folder}};
+    bool stays = is_long(path, folder, options);
     *out = (corpus){.vocabulary = options->vocabulary};
-    tw_status status =
-        stays && options->unit == TEXT_PIECES ? refuse_long_in_pieces(path) : load[stays][folder](path, options, out);
+    tw_status status = load_text(path, folder, stays, options, out);
     if (status != TW_OK) corpus_release(out);
     return status;
 }

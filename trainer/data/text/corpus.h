@@ -1,4 +1,4 @@
-/* corpus.h - a plain text as three streams of token ids, for language models. */
+/* corpus.h - a text as three streams of token ids, for language models. */
 #ifndef TRAINER_CORPUS_H
 #define TRAINER_CORPUS_H
 
@@ -21,7 +21,7 @@ typedef struct corpus {
 typedef struct corpus_options {
     text_unit unit;         /* the vocabulary's, where there is one */
     vocabulary *vocabulary; /* what to number the text by, the corpus's from now on; NULL: that of the training text */
-    size_t most;       /* tokens of the training text's, <unk> for the rarest beyond; 0: all. Of pieces: how many */
+    size_t most; /* tokens of the training text's, <unk> for the rarest beyond; 0: all. Of pieces and ids: how many */
     size_t most_bytes; /* of texts and their tokens in memory, where larger ones stay in their files; 0: no limit */
     size_t limit;      /* different tokens from which on a text is refused; 0: 4,194,304 */
 } corpus_options;
@@ -33,8 +33,9 @@ typedef struct corpus_options {
  * Texts that would take more than `most_bytes` stay in their files (long_text.h); their tokens are the same. Such files
  * are not packed, no token has more than a MiB, and they must not change while they are in use.
  *
- * Where the unit is pieces and there is no vocabulary, they are learnt from the training text. Such texts do not stay
- * in their files: TW_ERROR_UNSUPPORTED.
+ * Where the unit is pieces and there is no vocabulary, they are learnt from the training text. Where it is ids, the
+ * files are arrays of numpy's (token_ids.h), and in a folder their names end in .npy. Neither kind of text stays in its
+ * files: TW_ERROR_UNSUPPORTED.
  *
  * TW_ERROR_IO or TW_ERROR_FORMAT name the file and the line: one that is missing, there twice, empty, not UTF-8, of too
  * many different tokens; a token that the vocabulary lacks, where it has no <unk>. */

@@ -9,18 +9,18 @@
 const char *text_unit_name(text_unit unit)
 {
     static const char *const names[TEXT_UNITS] = {
-        [TEXT_WORDS] = "words", [TEXT_CHARACTERS] = "characters", [TEXT_PIECES] = "pieces"};
+        [TEXT_WORDS] = "words", [TEXT_CHARACTERS] = "characters", [TEXT_PIECES] = "pieces", [TEXT_IDS] = "ids"};
     return names[unit];
 }
 
-static bool is_space(char c)
+static bool is_space(text_unit unit, char c)
 {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
+    return (c == '\n' && unit == TEXT_IDS) || c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
 static bool next_word(token_reader *r, const char **token, size_t *length)
 {
-    while (r->at < r->end && is_space(*r->at)) r->at++;
+    while (r->at < r->end && is_space(r->unit, *r->at)) r->at++;
     if (r->at == r->end) return false;
     *token = r->at;
     if (*r->at == '\n') {
@@ -29,14 +29,14 @@ static bool next_word(token_reader *r, const char **token, size_t *length)
         *length = strlen(TOKEN_END_OF_LINE);
         return true;
     }
-    while (r->at < r->end && !is_space(*r->at) && *r->at != '\n') r->at++;
+    while (r->at < r->end && !is_space(r->unit, *r->at) && *r->at != '\n') r->at++;
     *length = (size_t)(r->at - *token);
     return true;
 }
 
 bool token_next(token_reader *r, const char **token, size_t *length)
 {
-    if (r->unit == TEXT_WORDS) return next_word(r, token, length);
+    if (r->unit != TEXT_CHARACTERS) return next_word(r, token, length);
     if (r->at == r->end) return false;
     *token = r->at;
     *length = utf8_length(r->at, (size_t)(r->end - r->at));

@@ -1,4 +1,4 @@
-/* tokens.h - what a language model reads one at a time: words, characters, or pieces of words. */
+/* tokens.h - what a language model reads one at a time: words, characters, pieces of words, or numbers. */
 #ifndef TRAINER_TOKENS_H
 #define TRAINER_TOKENS_H
 
@@ -9,16 +9,18 @@
 typedef enum text_unit {
     TEXT_WORDS,      /* what stands between spaces (ASCII's); the end of a line is a token of its own */
     TEXT_CHARACTERS, /* Unicode code points, the ends of lines among them */
-    TEXT_PIECES      /* of a SentencePiece model (pieces.h), which alone can cut a text into them */
+    TEXT_PIECES,     /* of a SentencePiece model (pieces.h), which alone can cut a text into them */
+    TEXT_IDS         /* somebody else's tokens, of which nothing but the numbers is known (token_ids.h) */
 } text_unit;
 
 #define TOKEN_END_OF_LINE "<eos>" /* what TEXT_WORDS makes of a newline */
 #define TOKEN_UNKNOWN "<unk>"     /* what stands for tokens that a vocabulary lacks */
 
-enum { TEXT_UNITS = 3 };
+enum { TEXT_UNITS = 4 };
 const char *text_unit_name(text_unit unit); /* "words" */
 
-/* A text in UTF-8 without zero bytes, read from `at` on: of words, or characters. */
+/* A text in UTF-8 without zero bytes, read from `at` on: of words, characters, or numbers with white space between
+ * them. */
 typedef struct token_reader {
     const char *at, *end;
     text_unit unit;

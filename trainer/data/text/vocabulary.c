@@ -1,6 +1,7 @@
 /* The tokens stand in one array of bytes, found by a hash table with open addressing. */
 #include "vocabulary.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -173,6 +174,32 @@ uint32_t vocabulary_find_or_unknown(const vocabulary *v, const char *token, size
 {
     uint32_t id = vocabulary_find(v, token, length);
     return id != VOCABULARY_NONE ? id : vocabulary_find(v, TOKEN_UNKNOWN, strlen(TOKEN_UNKNOWN));
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+static tw_status add_ids(size_t count, vocabulary *v)
+{
+    for (size_t i = 0; i < count; i++) {
+        char text[24];
+        uint32_t id;
+        TW_TRY(vocabulary_add(v, text, (size_t)snprintf(text, sizeof text, "%zu", i), &id));
+    }
+    return TW_OK;
+}
+
+tw_status vocabulary_of_ids(size_t count, vocabulary **out)
+{
+    vocabulary *v;
+    if (count < 2 || count > VOCABULARY_IDS_MOST)
+        return tw_fail(TW_ERROR_ARGUMENT, "a vocabulary of %zu ids; there may be 2 to %d", count, VOCABULARY_IDS_MOST);
+    TW_TRY(vocabulary_create(TEXT_IDS, &v));
+    tw_status status = add_ids(count, v);
+    if (status == TW_OK)
+        *out = v;
+    else
+        vocabulary_destroy(v);
+    return status;
 }
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */

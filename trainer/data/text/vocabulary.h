@@ -15,11 +15,15 @@ typedef struct vocabulary vocabulary;
 tw_status vocabulary_create(text_unit unit, vocabulary **out);
 /* The pieces of a model, which is the vocabulary's from now on, also when this fails. */
 tw_status vocabulary_of_pieces(piece_set *model, vocabulary **out);
+/* The numbers 0 .. count-1, whose texts are "0", "1", "2" and on. TW_ERROR_ARGUMENT: count is not from 2 to
+ * VOCABULARY_IDS_MOST. */
+enum { VOCABULARY_IDS_MOST = 1 << 22 };
+tw_status vocabulary_of_ids(size_t count, vocabulary **out);
 void vocabulary_destroy(vocabulary *v);
 
 text_unit vocabulary_unit(const vocabulary *v);
 size_t vocabulary_count(const vocabulary *v);
-const piece_set *vocabulary_pieces(const vocabulary *v); /* NULL: its tokens are words, or characters */
+const piece_set *vocabulary_pieces(const vocabulary *v); /* NULL: its tokens are of another unit */
 /* What a text begins with where a network is to write one: the end of a line, and of pieces what pieces_begin says. Or
  * VOCABULARY_NONE. */
 uint32_t vocabulary_begin(const vocabulary *v);
@@ -39,7 +43,8 @@ const char *vocabulary_token(const vocabulary *v, uint32_t id);
 tw_status vocabulary_rank(const vocabulary *met, const uint64_t *often, size_t most, vocabulary **out);
 
 /* As a text for a checkpoint: a line "words" or "characters", then a token a line, "\n" and "\\" for newline and
- * backslash. Or a line "pieces", and the bytes of the SentencePiece model in hexadecimal. For free(). */
+ * backslash. Or a line "pieces", and the bytes of the SentencePiece model in hexadecimal. Or a line "ids", and a line
+ * that says how many. For free(). */
 tw_status vocabulary_write(const vocabulary *v, char **text);
 /* The same back, of a text that is not trusted: TW_ERROR_FORMAT says which line is wrong. Of pieces
  * TW_ERROR_UNSUPPORTED, too, as pieces_read. */

@@ -1,6 +1,7 @@
 /* A vocabulary as a text, and back. */
 #include "vocabulary.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,10 +34,20 @@ static tw_status write_pieces(const piece_set *model, char **text)
     return TW_OK;
 }
 
+static tw_status write_ids(size_t count, char **text)
+{
+    enum { ROOM = 32 };
+    *text = malloc(ROOM);
+    if (!*text) return tw_fail(TW_ERROR_MEMORY, "no memory to write the vocabulary");
+    snprintf(*text, ROOM, "%s\n%zu\n", text_unit_name(TEXT_IDS), count);
+    return TW_OK;
+}
+
 tw_status vocabulary_write(const vocabulary *v, char **text)
 {
     const char *unit = text_unit_name(vocabulary_unit(v));
     if (vocabulary_pieces(v)) return write_pieces(vocabulary_pieces(v), text);
+    if (vocabulary_unit(v) == TEXT_IDS) return write_ids(vocabulary_count(v), text);
     size_t room = strlen(unit) + 2;
     for (uint32_t id = 0; id < vocabulary_count(v); id++) room += 2 * strlen(vocabulary_token(v, id)) + 1;
     *text = malloc(room);
@@ -101,8 +112,8 @@ static tw_status read_unit(const char **text, text_unit *unit)
         return TW_OK;
     }
     return tw_fail(TW_ERROR_FORMAT,
-                   "the vocabulary is damaged: it begins neither with \"words\" nor with \"characters\" nor with "
-                   "\"pieces\"");
+                   "the vocabulary is damaged: it begins neither with \"words\" nor with \"characters\", \"pieces\" "
+                   "or \"ids\"");
 }
 
 /* Below 0 where it is none. */
@@ -134,12 +145,23 @@ static tw_status read_pieces(const char *text, vocabulary **out)
     return status == TW_OK ? vocabulary_of_pieces(model, out) : status;
 }
 
+static tw_status read_ids(const char *text, vocabulary **out)
+{
+    char digits[8], end[2];
+    if (sscanf(text, "%7[0-9]%1[\n]", digits, end) == 2 && strlen(text) == strlen(digits) + 1 && *digits != '0' &&
+        vocabulary_of_ids((size_t)atol(digits), out) == TW_OK)
+        return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "the vocabulary is damaged: line 2 is not how many ids there are, 2 to %d",
+                   VOCABULARY_IDS_MOST);
+}
+
 tw_status vocabulary_read(const char *text, vocabulary **out)
 {
     text_unit unit = TEXT_WORDS;
     vocabulary *v;
     TW_TRY(read_unit(&text, &unit));
     if (unit == TEXT_PIECES) return read_pieces(text, out);
+    if (unit == TEXT_IDS) return read_ids(text, out);
     TW_TRY(vocabulary_create(unit, &v));
     char *token = malloc(strlen(text) + 1);
     tw_status status = token ? read_tokens(text, token, v) : tw_fail(TW_ERROR_MEMORY, "no memory for the vocabulary");
