@@ -101,10 +101,10 @@ def broadcast_first(tensor: torch.Tensor, group: Any, first: int = 0) -> None:
 
 
 def spread(tensor: torch.Tensor, group: Any) -> None:
-    """It becomes that of rank 0, wherever it is and however it lies."""
+    """It becomes that of rank 0, wherever it is, however it lies and of whatever type, which Gloo need not know."""
     there = tensor.detach()
     sent = there.to(device_of(group)).contiguous()
-    broadcast_first(sent, group)
+    broadcast_first(sent.view(-1).view(torch.uint8), group)
     there.copy_(sent)
 
 
