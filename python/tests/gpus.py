@@ -69,13 +69,13 @@ class Queueing(TorchFunctionMode):
 
     def __init__(self, stream):
         super().__init__()
-        self.stream, self.copied = stream, None
+        self.stream, self.copied = stream, []
 
     def __torch_function__(self, function, types, arguments=(), more=None):
         name = getattr(function, "__name__", "")
         if name == "copy_":
             assert (more or {}).get("non_blocking") and self.stream.has_waited, "a copy before what it copies is there"
-            self.copied = next(one for one in arguments if not self.stream.gpu.is_pinned(one))
+            self.copied += [one for one in arguments if not self.stream.gpu.is_pinned(one)]
             self.stream.queue.append(lambda: self.stream.gpu.copy(*arguments))
             return arguments[0]
         return function(*arguments, **(more or {}))
@@ -103,8 +103,8 @@ class Gpu:
         with Queueing(one) as queueing:
             yield
         self.current, one.has_waited = before, False
-        if queueing.copied is not None:
-            assert self.uses == [(queueing.copied, self.now), (queueing.copied, one)], "memory that a stream uses may be given away"
+        used = [(values, stream) for values in queueing.copied for stream in (self.now, one)]
+        assert self.uses == used, "memory that a stream uses may be given away"
 
     def copy(self, to, values):
         self.copies += 1

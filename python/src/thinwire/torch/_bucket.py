@@ -44,8 +44,8 @@ class Bucket(Seen):
             yield parameter, self.values[begin:end]
 
     def complete(self, good: bool, fill: float) -> None:
-        if good:
-            self.give()
-        else:
+        if good and self._memory is not None:
+            self._memory.give(self.given())
+        elif not good:
             self.buffer.fill_(fill)
         self.future.set_result(self.buffer)

@@ -57,17 +57,17 @@ class Moments:
             there = [self._of(moment, row) for row in self._rows] if copies else []
             if copies and stepped and all(one is None for one in there):
                 raise lacking(moment, self._optimisers[-1], self._rows[0])
-            for copy, one in zip(copies or (), there):
-                copy.zero_() if one is None else self._memory.fetch(one, copy)
+            pairs = list(zip(there, copies or ()))
+            self._memory.fetch([(one, copy) for one, copy in pairs if one is not None])
+            for copy in [copy for one, copy in pairs if one is None]:
+                copy.zero_()
         self._memory.wait()
 
     def give(self) -> None:
         """After it."""
         for moment, copies in enumerate(self._copies):
-            for row, copy in zip(self._rows, copies or ()):
-                there = self._of(moment, row)
-                if there is not None:
-                    self._memory.give(copy, there)
+            pairs = [(self._of(moment, row), copy) for row, copy in zip(self._rows, copies or ())]
+            self._memory.give([(there, copy) for there, copy in pairs if there is not None])
 
     def _of(self, moment: int, row: Row) -> Optional[torch.Tensor]:
         """In the order of memory. None: the optimizer has not stepped yet, which is as if it were zeros."""

@@ -29,8 +29,10 @@ class Row(NamedTuple):
 
 def local(values: Any) -> torch.Tensor:
     """This rank's piece of it, where it lies."""
+    if not hasattr(values, "to_local"):
+        return values
     with torch.no_grad():
-        return values.to_local() if hasattr(values, "to_local") else values
+        return values.to_local()
 
 
 def laid(row: Row, values: Optional[torch.Tensor] = None) -> torch.Tensor:

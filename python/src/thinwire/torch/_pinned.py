@@ -2,9 +2,11 @@
 
 import contextlib
 from collections import deque
-from typing import Any, ContextManager, Deque, Dict, Generic, Hashable, Iterator, Optional, TypeVar
+from typing import Any, ContextManager, Deque, Dict, Generic, Hashable, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 import torch
+
+Pair = Tuple[torch.Tensor, torch.Tensor]  # what is on a device, and its copy in the host's memory
 
 
 def is_on_host(values: torch.Tensor) -> bool:
@@ -35,24 +37,26 @@ class Pinned:
             kept = self._kept[key] = torch.empty(wanted[0], dtype=wanted[1], device="cpu", pin_memory=is_on_gpu(like))
         return kept
 
-    def fetch(self, there: torch.Tensor, here: torch.Tensor) -> Optional[Any]:
-        """`here` receives what `there` holds when all that is queued on the current stream is done. Gives the event after
-        which it has; None: it has."""
-        if not is_on_gpu(there):
-            here.copy_(there)
-            return None
-        with self._beside(there) as stream:
-            here.copy_(there, non_blocking=True)
-            return stream.record_event()
+    def fetch(self, pairs: Sequence[Pair]) -> List[Any]:
+        """What is there comes here, when all that is queued on the current stream is done. Gives the events after which it
+        has come; none: it has."""
+        events = []
+        for some in by_device(pairs):
+            with self._beside(some) as stream:
+                for there, here in some:
+                    here.copy_(there, non_blocking=stream is not None)
+                if stream is not None:
+                    events.append(stream.record_event())
+        return events
 
-    def give(self, here: torch.Tensor, there: torch.Tensor) -> None:
-        """Back again: what is queued on the current stream from now on sees it."""
-        if not is_on_gpu(there):
-            there.copy_(here)
-            return
-        with self._beside(there) as stream:
-            there.copy_(here, non_blocking=True)
-        torch.cuda.current_stream(there.device).wait_stream(stream)
+    def give(self, pairs: Sequence[Pair]) -> None:
+        """What is here goes there again: what is queued on the current stream from now on sees it."""
+        for some in by_device(pairs):
+            with self._beside(some) as stream:
+                for there, here in some:
+                    there.copy_(here, non_blocking=stream is not None)
+            if stream is not None:
+                torch.cuda.current_stream(some[0][0].device).wait_stream(stream)
 
     def stream_of(self, device: torch.device) -> Any:
         if device not in self._streams:
@@ -65,15 +69,28 @@ class Pinned:
             stream.synchronize()
 
     @contextlib.contextmanager
-    def _beside(self, there: torch.Tensor) -> Iterator[Any]:
-        """The memory of `there` is nobody else's before both streams are done with it. (FSDP has its hook run on another
-        stream than that whose memory it is, and may give the memory back at once.)"""
-        now, stream = torch.cuda.current_stream(there.device), self.stream_of(there.device)
+    def _beside(self, pairs: Sequence[Pair]) -> Iterator[Any]:
+        """For copies from or to one device, on its stream; None: it has none. What is there is nobody else's memory before
+        both streams are done with it. (FSDP has its hook run on another stream than that whose memory it is, and may give the
+        memory back at once.)"""
+        one = pairs[0][0]
+        if not is_on_gpu(one):
+            yield None
+            return
+        now, stream = torch.cuda.current_stream(one.device), self.stream_of(one.device)
         stream.wait_stream(now)
         with torch.cuda.stream(stream):
             yield stream
-            for one in (now, stream):
-                there.record_stream(one)
+            for there, _ in pairs:
+                there.record_stream(now)
+                there.record_stream(stream)
+
+
+def by_device(pairs: Sequence[Pair]) -> List[List[Pair]]:
+    found: Dict[torch.device, List[Pair]] = {}
+    for pair in pairs:
+        found.setdefault(pair[0].device, []).append(pair)
+    return list(found.values())
 
 
 class Seen:
@@ -81,11 +98,12 @@ class Seen:
 
     def __init__(self, there: torch.Tensor, memory: Optional[Pinned], key: Hashable):
         """The copy has the room `key` of the memory. Without a memory `values` are on their device."""
-        self._there, self._memory, self._arrived = there, memory, None
+        self._there, self._memory = there, memory
+        self._arrived: Any = None
         self.values = there
         if memory is not None and not is_on_host(there):
             self.values = memory.room(key, there)
-            self._arrived = memory.fetch(there, self.values)
+            self._arrived, = memory.fetch([(there, self.values)]) or [None]
 
     def is_here(self) -> bool:
         return self._arrived is None or self._arrived.query()
@@ -100,10 +118,9 @@ class Seen:
             return contextlib.nullcontext()
         return torch.cuda.stream(self._memory.stream_of(self._there.device))
 
-    def give(self) -> None:
-        """What the library has written is there, for all that is queued on the current stream from now on."""
-        if self._memory is not None and self.values is not self._there:
-            self._memory.give(self.values, self._there)
+    def given(self) -> List[Pair]:
+        """What is to be given back when the library has written."""
+        return [] if self.values is self._there else [(self._there, self.values)]
 
 
 One = TypeVar("One", bound=Seen)

@@ -10,7 +10,7 @@ from torch import nn
 
 from ..errors import Error
 from ._parameters import Row, laid, refuse_meta, table_of
-from ._pinned import Pinned, Seen, is_on_host
+from ._pinned import Pair, Pinned, is_on_host
 from ._state import ABOUT
 
 WIDE = {torch.float64: torch.float64}  # in which the difference of two values of a type is taken; else fp32
@@ -34,10 +34,10 @@ def rows_of(module: nn.Module, whose: str) -> List[Row]:
     return rows
 
 
-def is_reached(row: Row) -> bool:
-    """Whether the library can work on it where it lies."""
+def reached(row: Row) -> Optional[torch.Tensor]:
+    """What the library can work on where it lies."""
     there = laid(row)
-    return there.dtype == torch.float32 and is_on_host(there) and there.is_contiguous()
+    return there if there.dtype == torch.float32 and is_on_host(there) and there.is_contiguous() else None
 
 
 class Copy:
@@ -45,18 +45,18 @@ class Copy:
     do to the parameter is added to it, so that rounding is never taken for a step."""
 
     def __init__(self, row: Row, memory: Pinned):
-        self.row, self._memory = row, memory
+        self.row = row
         there = laid(row)
         self.values = memory.room((row.name, "values"), there, torch.float32)
         self.seen = None if there.dtype == torch.float32 else memory.room((row.name, "seen"), there)
-        self._now = self.values
+        self._memory, self._now = memory, self.values
 
-    def fetch(self) -> None:
-        """Before begin() and take(), which come when all copies are here."""
-        if self.seen is None:
-            self._memory.fetch(laid(self.row), self.values)
-        else:
-            self._now = Seen(laid(self.row), self._memory, (self.row.name, "now")).values
+    def comes(self) -> List[Pair]:
+        """What is to be fetched before begin() and take()."""
+        there = laid(self.row)
+        if self.seen is not None:
+            self._now = there if is_on_host(there) else self._memory.room((self.row.name, "now"), there)
+        return [] if self._now is there else [(there, self._now)]
 
     def begin(self) -> None:
         if self.seen is not None:
@@ -69,16 +69,17 @@ class Copy:
             self.values.add_((self._now.to(wide) - self.seen.to(wide)).to(torch.float32))
             self.seen.copy_(self._now)
 
-    def give(self) -> None:
+    def goes(self) -> Pair:
+        """What is to be given after the library has changed the values."""
         if self.seen is not None:
             self.seen.copy_(self.values)
-        self._memory.give(self.values if self.seen is None else self.seen, laid(self.row))
+        return laid(self.row), self.values if self.seen is None else self.seen
 
 
 class Working:
     def __init__(self, rows: List[Row]):
         self.rows, self._memory = rows, Pinned()
-        self._copies: List[Optional[Copy]] = [None if is_reached(row) else Copy(row, self._memory) for row in rows]
+        self._copies: List[Optional[Copy]] = [Copy(row, self._memory) if reached(row) is None else None for row in rows]
 
     @property
     def copies(self) -> List[Copy]:
@@ -87,12 +88,15 @@ class Working:
     def addresses(self) -> List[int]:
         """Where the library reads and writes the weights, and nothing else does until give()."""
         self._memory.wait()  # what was given may not be there yet
+        found = []
         for row, copy in zip(self.rows, self._copies):
-            if copy is None and not is_reached(row):
+            values = copy.values if copy else reached(row)
+            if values is None:
                 raise Error(f"{row.name} is {row.parameter.dtype} on {row.parameter.device} with the strides "
                             f"{row.parameter.stride()}, and when it was first seen it was float32 in the host's memory, its "
                             f"dimensions in the order {row.order}; make what averages the weights for the model as it is trained")
-        return [copy.values.data_ptr() if copy else laid(row).data_ptr() for row, copy in zip(self.rows, self._copies)]
+            found.append(values.data_ptr())
+        return found
 
     def begin(self) -> None:
         self._fetch()
@@ -107,23 +111,19 @@ class Working:
 
     def _fetch(self) -> None:
         """All of them, and then one wait."""
-        for copy in self.copies:
-            copy.fetch()
+        self._memory.fetch([pair for copy in self.copies for pair in copy.comes()])
         self._memory.wait()
 
     def give(self) -> None:
         """After the library has changed them all."""
-        for copy in self.copies:
-            copy.give()
+        self._memory.give([copy.goes() for copy in self.copies])
 
     def before(self) -> List[torch.Tensor]:
         return [copy.values.clone() for copy in self.copies]
 
     def give_changed(self, before: List[torch.Tensor]) -> None:
         """After the library has changed some."""
-        for copy, was in zip(self.copies, before):
-            if not torch.equal(copy.values, was):
-                copy.give()
+        self._memory.give([copy.goes() for copy, was in zip(self.copies, before) if not torch.equal(copy.values, was)])
 
     # ---- what a checkpoint of the model lacks ----
 

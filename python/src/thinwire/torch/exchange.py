@@ -122,8 +122,7 @@ class Exchange(Closes):
         if not good:
             self._skip()
             return
-        for gradient in under_way.values():
-            gradient.give()
+        self._memory.give([pair for gradient in under_way.values() for pair in gradient.given()])
         for parameter, mean in absent:
             if bool(mean.any()):
                 parameter.grad = mean.to(parameter.device)

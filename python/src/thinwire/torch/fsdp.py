@@ -101,7 +101,7 @@ class ShardCompressor(Stepping):
         self._compressors[name].submit_all(range(len(begins)), [first + size * begin for begin in begins], dtype_of(values))
         good = self._compressors[name].finish()
         if good:
-            seen.give()
+            self._memory.give(seen.given())
         return good
 
     def _refuse(self, name: str, values: torch.Tensor) -> None:
