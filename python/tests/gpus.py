@@ -16,6 +16,8 @@ import torch  # noqa: E402
 from thinwire.torch import _pinned, _working  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
 
+KINDS = "late", "at once", "without streams"
+
 
 class Stream:
     """What is queued, of which the first `done` are done."""
@@ -82,15 +84,15 @@ class Queueing(TorchFunctionMode):
 
 
 class Gpu:
-    def __init__(self, arrives_at_once):
-        self.arrives_at_once, self.copies = arrives_at_once, 0
+    def __init__(self, kind):
+        self.has_streams, self.arrives_at_once = kind != "without streams", kind == "at once"
         self.now, self.current, self.uses = Now(self), None, []
         self._pinned, self._reading = {}, []
         self.cuda = types.SimpleNamespace(Stream=lambda device: Stream(self), stream=self.stream,
                                           current_stream=lambda device: self.current or self.now)
 
     def empty(self, size, dtype, device, pin_memory):
-        assert device == "cpu" and pin_memory
+        assert device == "cpu" and pin_memory == self.has_streams
         room = torch.full(size, float("nan"), dtype=dtype)
         return self._pinned.setdefault(room.data_ptr(), room)
 
@@ -107,7 +109,6 @@ class Gpu:
         assert self.uses == used, "memory that a stream uses may be given away"
 
     def copy(self, to, values):
-        self.copies += 1
         if self.is_pinned(to):
             self.has_read(to)
         else:
@@ -122,13 +123,15 @@ class Gpu:
 
 
 @contextlib.contextmanager
-def simulated(arrives_at_once=False):
-    """All tensors are on it, for the plug-in. Copies that the host looks at without waiting have arrived, or have not."""
-    gpu = Gpu(arrives_at_once)
+def simulated(kind):
+    """All tensors are on it, for the plug-in. `kind` is one of KINDS: copies that the host looks at without waiting have not
+    arrived, or they have; or it is another device, that waits for each copy."""
+    gpu = Gpu(kind)
     with contextlib.ExitStack() as patches:
-        for target, name, value in ((_pinned, "torch", gpu), (_pinned, "is_on_gpu", lambda values: True),
+        for target, name, value in ((_pinned, "torch", gpu), (_pinned, "is_on_gpu", lambda values: gpu.has_streams),
                                     (_pinned, "is_on_host", lambda values: False), (_working, "is_on_host", lambda values: False)):
             patches.enter_context(mock.patch.object(target, name, value))
         patches.enter_context(mock.patch.object(torch.Tensor, "record_stream", lambda *use: gpu.uses.append(use)))
-        yield gpu
+        yield
     gpu.has_read()
+    assert gpu._pinned, "nothing was copied"

@@ -29,21 +29,16 @@ STEPS = 4
 
 
 class Place(NamedTuple):
-    """Where a program runs: on a device, over a backend of torch's. arrives: of the GPU that is none, see tests/gpus.py."""
+    """Where a program runs: on a device, over a backend of torch's, on tensors of so many elements. `simulated` is what kind of
+    GPU there is in tests/gpus.py, where there is none."""
 
     device: str = "cpu"
     backend: str = "gloo"
     elements: int = 1 << 10
-    arrives: str = ""
+    simulated: str = ""
 
-    @contextlib.contextmanager
     def gpu(self):
-        if self.arrives:
-            with gpus.simulated(self.arrives == "at once") as gpu:
-                yield
-            assert gpu.copies > 0, "nothing was copied"
-        else:
-            yield
+        return gpus.simulated(self.simulated) if self.simulated else contextlib.nullcontext()
 
     def busy(self):
         """What is queued from now on comes late."""
@@ -364,17 +359,22 @@ def has_fsdp2():
     return hasattr(FSDPModule, "set_all_reduce_hook")
 
 
+@functools.lru_cache(None)
+def on_processor(door, size, elements):
+    return ranks.on_ranks(size, play, door, Place(elements=elements))
+
+
 class DoorsTest(unittest.TestCase):
     """On the GPU that is none."""
 
     def check(self, door):
-        for arrives in ("late", "at once"):
-            with self.subTest(arrives=arrives):
-                self.assert_alike(door, Place(arrives=arrives))
+        for kind in gpus.KINDS:
+            with self.subTest(kind=kind):
+                self.assert_alike(door, Place(simulated=kind))
 
     def assert_alike(self, door, place, size=2):
         """The same bits as on the processor."""
-        wanted = ranks.on_ranks(size, play, door, Place(elements=place.elements))
+        wanted = on_processor(door, size, place.elements)
         for rank, (there, right) in enumerate(zip(ranks.on_ranks(size, play, door, place), wanted, strict=True)):
             self.assertEqual([name for name, _ in there], [name for name, _ in right])
             self.assertEqual([name for (name, one), (_, other) in zip(there, right) if one != other], [], f"on rank {rank}")
