@@ -126,7 +126,7 @@ def refused(rank, size):
         elif rank == 1 and wrong == "missing":
             del parts["third"]
         elif rank == 1 and wrong == "dtype":
-            parts["second"].half()
+            parts["second"].to(torch.complex64)
         cluster = "1" if rank == 1 and wrong == "number" else rank
         said.append(ranks.refused(lambda: thinwire.torch.Clusters(torch.nn.Sequential(parts), cluster, timeout=ranks.SECONDS).close()))
     return said
@@ -162,7 +162,7 @@ class TorchTest(unittest.TestCase):
         for shape, missing, dtype, number in ranks.on_ranks(2, refused):
             self.assertIn("second.weight has the shape [4, 5] on rank 1", shape)
             self.assertRegex(missing, r"no rank of cluster 1 holds elements (\d+) to \d+; element \1 is in third.bias$")
-            self.assertIn("second.weight: its values are torch.float16", dtype)
+            self.assertIn("second.weight: its values are torch.complex64", dtype)
             self.assertIn("cluster='1': want the number of this rank's cluster, from 0 to 1", number)
 
 

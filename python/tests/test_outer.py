@@ -1168,7 +1168,7 @@ class OuterTest(unittest.TestCase):
             **{name: name + ": want a whole number" for name in ("workers='2'", "workers=True", "workers=1099511627776", "rank='0'",
                                                                "rank=0.5")},
             "expanded": "wide is expanded",
-            "turned": "out.weight is torch.float32 on cpu with the strides (1, 11), and when the OuterLoop was made it was float32",
+            "turned": "out.weight is torch.float32 on cpu with the strides (1, 11), and when it was first seen it was float32",
             "hook": "give hook=False, and call step()",
             "first": "before the first forward pass",
             "uncounted": "symbols.weight has changed and no step was counted",

@@ -11,7 +11,7 @@ from ..errors import Error
 from ..reducer import Reducer, moments_of_state, state_of_moments
 from ..table import Entry
 from . import _state, _transport
-from ._parameters import Row, local
+from ._parameters import Row, laid, local
 
 NAMES = ("exp_avg", "exp_avg_sq")  # as torch's AdamW calls them
 
@@ -37,7 +37,7 @@ def of_row(optimiser: Any, row: Row, name: str) -> torch.Tensor:
         return torch.zeros(row.shape)
     if not isinstance(state.get(name), torch.Tensor):
         raise Error(f"the optimizer has no {name} of {row.name}, and a scheme with Adam's moments goes on from AdamW's state")
-    return local(state[name]).detach().permute(row.order).to("cpu", torch.float32).contiguous()
+    return laid(row, state[name]).to("cpu", torch.float32).contiguous()
 
 
 def steps_of(optimiser: Any, rows: List[Row]) -> int:

@@ -1,11 +1,11 @@
-"""Buckets of gradients on their way to the library and back: those of the host as they are, others through a copy."""
+"""DDP's buckets of gradients, on their way to the library and back."""
 
-import contextlib
-from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
 from ._parameters import DTYPES
+from ._pinned import Pinned, Seen
 
 
 def for_the_scheme(buffer: torch.Tensor) -> bool:
@@ -22,39 +22,16 @@ def spans(parameters: List[torch.Tensor]) -> Iterator[Tuple[torch.Tensor, int, i
         begin = end
 
 
-class Bucket:
+class Bucket(Seen):
     """One bucket of the step under way, and the future that DDP waits for."""
 
-    def __init__(self, bucket: Any, memory: Optional["Pinned"] = None):
-        """With `memory`, `values` are in the host's: a copy, where the bucket is on a GPU."""
+    def __init__(self, bucket: Any, memory: Optional[Pinned] = None):
+        """With `memory`, `values` are in the host's."""
         self.buffer = bucket.buffer()
         self.parameters: List[torch.Tensor] = bucket.parameters()
-        on_device = self.buffer.is_cuda
-        self.future = torch.futures.Future(devices=[self.buffer.device]) if on_device else torch.futures.Future()
-        self._arrived = self._stream = None
-        self.values = self._on_host(memory, bucket.index()) if on_device and memory else self.buffer
-
-    def _on_host(self, memory: "Pinned", index: int) -> torch.Tensor:
-        """Copied to pinned memory on a stream of its own, while backward goes on."""
-        values, stream = memory.at(index, self.buffer)
-        stream.wait_stream(torch.cuda.current_stream(self.buffer.device))
-        with torch.cuda.stream(stream):
-            values.copy_(self.buffer, non_blocking=True)
-            self.buffer.record_stream(stream)
-            self._arrived = stream.record_event()
-        self._stream = stream
-        return values
-
-    def is_here(self) -> bool:
-        return self._arrived is None or self._arrived.query()
-
-    def wait(self) -> None:
-        if self._arrived is not None:
-            self._arrived.synchronize()
-
-    def beside(self) -> ContextManager:
-        """What asks the GPU for a number in here waits for the copy, and not for all of backward that is queued."""
-        return contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+        devices = [self.buffer.device] if self.buffer.is_cuda else None
+        self.future: Any = torch.futures.Future(devices=devices)
+        super().__init__(self.buffer, memory, bucket.index())
 
     def addresses(self, begins: Sequence[int]) -> List[int]:
         """Where in memory the elements `begins` are."""
@@ -67,24 +44,8 @@ class Bucket:
             yield parameter, self.values[begin:end]
 
     def complete(self, good: bool, fill: float) -> None:
-        if not good:
+        if good and self._memory is not None:
+            self._memory.give(self.given())
+        elif not good:
             self.buffer.fill_(fill)
-        elif self.values is not self.buffer:
-            self.buffer.copy_(self.values, non_blocking=True)
         self.future.set_result(self.buffer)
-
-
-class Pinned:
-    """Pinned memory for buckets of a GPU, kept from step to step, and the stream that fills it."""
-
-    def __init__(self) -> None:
-        self._kept: Dict[int, torch.Tensor] = {}
-        self._streams: Dict[torch.device, Any] = {}
-
-    def at(self, index: int, like: torch.Tensor) -> Tuple[torch.Tensor, Any]:
-        values = self._kept.get(index)
-        if values is None or values.numel() != like.numel() or values.dtype != like.dtype:
-            values = self._kept[index] = torch.empty(like.numel(), dtype=like.dtype, pin_memory=True)
-        if like.device not in self._streams:
-            self._streams[like.device] = torch.cuda.Stream(like.device)
-        return values, self._streams[like.device]

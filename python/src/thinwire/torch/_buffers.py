@@ -31,9 +31,7 @@ def described(module: nn.Module) -> List[str]:
 def spread(module: nn.Module, group: Any) -> None:
     """Gives all ranks those of rank 0."""
     for buffer in floating(module).values():
-        sent = buffer.detach().to(device_of(group)).contiguous().clone()
-        _transport.broadcast_first(sent, group)
-        put(buffer, sent)
+        _transport.spread(buffer, group)
 
 
 def means(module: nn.Module, group: Any) -> List[torch.Tensor]:
@@ -49,6 +47,12 @@ def means(module: nn.Module, group: Any) -> List[torch.Tensor]:
         total = total + row
     parts = (total / len(rows)).split([buffer.numel() for buffer in buffers])
     return [part.reshape(buffer.shape).to(buffer.dtype) for part, buffer in zip(parts, buffers)]
+
+
+def average(module: nn.Module, group: Any) -> None:
+    """A collective: all ranks have the means."""
+    for buffer, mean in zip(floating(module).values(), means(module, group)):
+        put(buffer, mean)
 
 
 def entries(module: nn.Module) -> Dict[str, Entry]:

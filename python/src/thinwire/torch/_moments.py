@@ -7,7 +7,8 @@ import torch
 from ..errors import Error
 from ..spec import settings_of
 from ._optimiser import innermost
-from ._parameters import Row
+from ._parameters import Row, laid
+from ._pinned import Pinned
 
 MOMENTS = ("first_moment", "second_moment")
 NAMES = (("exp_avg", "momentum_buffer"), ("exp_avg_sq",))  # as torch's optimisers call them
@@ -35,13 +36,17 @@ class Moments:
     def __init__(self, rows: List[Row], optimisers: List[Any], spec: str):
         settings = settings_of(spec)
         self._rows, self._optimisers = rows, [innermost(one) for one in optimisers]
+        self._memory = Pinned()
         self._copies: List[Optional[List[torch.Tensor]]] = [
-            [torch.zeros(row.shape) for row in rows] if int(settings[what]) > 0 else None for what in MOMENTS]
+            [self._room(what, row) for row in rows] if int(settings[what]) > 0 else None for what in MOMENTS]
         stepped = {id(p) for one in self._optimisers for group in one.param_groups for p in group["params"]}
         for row in rows if any(self._copies) else ():
             if id(row.parameter) not in stepped:
                 raise Error(f"first_moment and second_moment: {row.name} is a shard, or is not the parameter that the "
                             "optimizer steps, and its moments are not reached; leave them out of the spec")
+
+    def _room(self, moment: str, row: Row) -> torch.Tensor:
+        return self._memory.room((moment, row.name), laid(row), torch.float32).zero_()
 
     def addresses(self) -> List[Optional[List[int]]]:
         return [copies and [one.data_ptr() for one in copies] for copies in self._copies]
@@ -52,16 +57,17 @@ class Moments:
             there = [self._of(moment, row) for row in self._rows] if copies else []
             if copies and stepped and all(one is None for one in there):
                 raise lacking(moment, self._optimisers[-1], self._rows[0])
-            for copy, one in zip(copies or (), there):
-                copy.zero_() if one is None else copy.copy_(one)
+            pairs = list(zip(there, copies or ()))
+            self._memory.fetch([(one, copy) for one, copy in pairs if one is not None])
+            for copy in [copy for one, copy in pairs if one is None]:
+                copy.zero_()
+        self._memory.wait()
 
     def give(self) -> None:
         """After it."""
         for moment, copies in enumerate(self._copies):
-            for row, copy in zip(self._rows, copies or ()):
-                there = self._of(moment, row)
-                if there is not None:
-                    there.copy_(copy)
+            pairs = [(self._of(moment, row), copy) for row, copy in zip(self._rows, copies or ())]
+            self._memory.give([(there, copy) for there, copy in pairs if there is not None])
 
     def _of(self, moment: int, row: Row) -> Optional[torch.Tensor]:
         """In the order of memory. None: the optimizer has not stepped yet, which is as if it were zeros."""
@@ -69,7 +75,7 @@ class Moments:
             state = optimiser.state.get(row.parameter)
             for name in NAMES[moment]:
                 if state and isinstance(state.get(name), torch.Tensor):
-                    return state[name].detach().permute(row.order)
+                    return laid(row, state[name])
             if state:
                 raise lacking(moment, optimiser, row)
         return None

@@ -1,7 +1,7 @@
 """Which parameters a scheme takes, under which names and in which order of dimensions."""
 
 import math
-from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import nn
@@ -29,8 +29,15 @@ class Row(NamedTuple):
 
 def local(values: Any) -> torch.Tensor:
     """This rank's piece of it, where it lies."""
+    if not hasattr(values, "to_local"):
+        return values
     with torch.no_grad():
-        return values.to_local() if hasattr(values, "to_local") else values
+        return values.to_local()
+
+
+def laid(row: Row, values: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """The parameter's values, or others of its shape, in the order of memory."""
+    return local(row.parameter if values is None else values).detach().permute(row.order)
 
 
 def row_of(name: str, parameter: torch.Tensor) -> Row:
@@ -78,6 +85,13 @@ def table_of(module: nn.Module, ignored: Iterable[str] = (), of_weights: bool = 
     return rows, left_out
 
 
+def refuse_meta(rows: List[Row]) -> None:
+    for row in rows:
+        if row.parameter.is_meta:
+            raise Error(f"{row.name} is on the meta device and has no values; give the model memory first, as "
+                        "model.to_empty(device=\"cpu\") does, and weights")
+
+
 def orders_of(rows: List[Row]) -> Dict[str, List[int]]:
     """Of those that lie otherwise than their shape says, how."""
     return {row.name: list(row.order) for row in rows if list(row.order) != sorted(row.order)}
@@ -87,4 +101,4 @@ def start_alike(module: nn.Module, group: Any) -> None:
     """Gives all ranks the parameters and buffers of rank 0."""
     for tensor in [*module.parameters(), *module.buffers()]:
         if tensor.numel():
-            _transport.broadcast_first(tensor.detach(), group)
+            _transport.spread(tensor, group)

@@ -100,6 +100,14 @@ def broadcast_first(tensor: torch.Tensor, group: Any, first: int = 0) -> None:
         dist.broadcast(tensor, dist.get_global_rank(group, first) if group is not None else first, group=group)
 
 
+def spread(tensor: torch.Tensor, group: Any) -> None:
+    """It becomes that of rank 0, wherever it is, however it lies and of whatever type, which Gloo need not know."""
+    there = tensor.detach()
+    sent = there.to(device_of(group)).contiguous()
+    broadcast_first(sent.view(-1).view(torch.uint8), group)
+    there.copy_(sent)
+
+
 def rows_of_all(flat: torch.Tensor, group: Any) -> List[torch.Tensor]:
     """What each rank has of such a tensor, of one shape on all."""
     rows = [torch.empty_like(flat) for _ in range(size_of(group))]

@@ -6,95 +6,124 @@ import zlib
 from typing import Any, Dict, List, Optional
 
 import torch
+from torch import nn
 
 from ..errors import Error
-from ._parameters import Row
+from ._parameters import Row, laid, refuse_meta, table_of
+from ._pinned import Pair, Pinned, is_on_host
 from ._state import ABOUT
 
 WIDE = {torch.float64: torch.float64}  # in which the difference of two values of a type is taken; else fp32
 LOOKED_AT = 1 << 12  # elements of a tensor: enough to tell that it is another one
 
 
-def laid(row: Row) -> torch.Tensor:
-    """The parameter's values in the order of memory."""
-    return row.parameter.detach().permute(row.order)
+def rows_of(module: nn.Module, whose: str) -> List[Row]:
+    """The parameters whose mean `whose` takes."""
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and type(parameter).__name__ == "DTensor":
+            raise Error(f"{name} is a shard of a parameter, and {whose} takes whole ones; make it for a module that "
+                        "is not sharded")
+        if any(stride == 0 and size > 1 for stride, size in zip(parameter.stride(), parameter.shape)):
+            raise Error(f"{name} is expanded, and several of its elements are one in memory; give the model a clone of it")
+    rows, left_out = table_of(module, of_weights=True)
+    for name, reason in left_out.items():
+        if reason != "empty":
+            raise Error(f"{name} is {reason.split(':')[0]}, of which {whose} takes no mean; freeze it with "
+                        "requires_grad_(False)")
+    refuse_meta(rows)
+    return rows
 
 
-def is_reached(row: Row) -> bool:
-    """Whether the library can work on it where it lies."""
-    there = row.parameter
-    return there.dtype == torch.float32 and there.device.type == "cpu" and laid(row).is_contiguous()
+def reached(row: Row) -> Optional[torch.Tensor]:
+    """What the library can work on where it lies."""
+    there = laid(row)
+    return there if there.dtype == torch.float32 and is_on_host(there) and there.is_contiguous() else None
 
 
 class Copy:
     """Of one parameter. A copy of a narrower type's parameter has the digits that this one lacks. What a rank's steps
     do to the parameter is added to it, so that rounding is never taken for a step."""
 
-    def __init__(self, row: Row):
+    def __init__(self, row: Row, memory: Pinned):
         self.row = row
-        self.values = torch.empty(row.shape, dtype=torch.float32)
-        self.seen = None if row.parameter.dtype == torch.float32 else torch.empty(row.shape, dtype=row.parameter.dtype)
+        there = laid(row)
+        self.values = memory.room((row.name, "values"), there, torch.float32)
+        self.seen = None if there.dtype == torch.float32 else memory.room((row.name, "seen"), there)
+        self._memory, self._now = memory, self.values
+
+    def comes(self) -> List[Pair]:
+        """What is to be fetched before begin() and take()."""
+        there = laid(self.row)
+        if self.seen is not None:
+            self._now = there if is_on_host(there) else self._memory.room((self.row.name, "now"), there)
+        return [] if self._now is there else [(there, self._now)]
 
     def begin(self) -> None:
-        now = laid(self.row)
-        self.values.copy_(now)
         if self.seen is not None:
-            self.seen.copy_(now)
+            self.values.copy_(self._now)
+            self.seen.copy_(self._now)
 
     def take(self) -> None:
-        if self.seen is None:
-            self.values.copy_(laid(self.row))
-            return
-        now, wide = laid(self.row).to("cpu"), WIDE.get(self.seen.dtype, torch.float32)
-        self.values.add_((now.to(wide) - self.seen.to(wide)).to(torch.float32))
-        self.seen.copy_(now)
-
-    def give(self) -> None:
-        laid(self.row).copy_(self.values)
         if self.seen is not None:
-            self.seen.copy_(laid(self.row))
+            wide = WIDE.get(self.seen.dtype, torch.float32)
+            self.values.add_((self._now.to(wide) - self.seen.to(wide)).to(torch.float32))
+            self.seen.copy_(self._now)
+
+    def goes(self) -> Pair:
+        """What is to be given after the library has changed the values."""
+        if self.seen is not None:
+            self.seen.copy_(self.values)
+        return laid(self.row), self.values if self.seen is None else self.seen
 
 
 class Working:
     def __init__(self, rows: List[Row]):
-        self.rows = rows
-        self._copies: List[Optional[Copy]] = [None if is_reached(row) else Copy(row) for row in rows]
+        self.rows, self._memory = rows, Pinned()
+        self._copies: List[Optional[Copy]] = [Copy(row, self._memory) if reached(row) is None else None for row in rows]
 
     @property
     def copies(self) -> List[Copy]:
         return [copy for copy in self._copies if copy]
 
     def addresses(self) -> List[int]:
-        return [copy.values.data_ptr() if copy else row.parameter.data_ptr()
-                for row, copy in zip(self.rows, self._copies)]
+        """Where the library reads and writes the weights, and nothing else does until give()."""
+        self._memory.wait()  # what was given may not be there yet
+        found = []
+        for row, copy in zip(self.rows, self._copies):
+            values = copy.values if copy else reached(row)
+            if values is None:
+                raise Error(f"{row.name} is {row.parameter.dtype} on {row.parameter.device} with the strides "
+                            f"{row.parameter.stride()}, and when it was first seen it was float32 in the host's memory, its "
+                            f"dimensions in the order {row.order}; make what averages the weights for the model as it is trained")
+            found.append(values.data_ptr())
+        return found
 
     def begin(self) -> None:
+        self._fetch()
         for copy in self.copies:
             copy.begin()
 
     def take(self) -> None:
         """Before the library looks at the weights."""
-        for row, copy in zip(self.rows, self._copies):
-            if copy is None and not is_reached(row):
-                raise Error(f"{row.name} is {row.parameter.dtype} on {row.parameter.device} with the strides "
-                            f"{row.parameter.stride()}, and when the OuterLoop was made it was float32 in the host's memory, its "
-                            f"dimensions in the order {row.order}; make an OuterLoop for the model as it is trained")
+        self._fetch()
         for copy in self.copies:
             copy.take()
 
+    def _fetch(self) -> None:
+        """All of them, and then one wait."""
+        self._memory.fetch([pair for copy in self.copies for pair in copy.comes()])
+        self._memory.wait()
+
     def give(self) -> None:
         """After the library has changed them all."""
-        for copy in self.copies:
-            copy.give()
+        self._memory.give([copy.goes() for copy in self.copies])
 
     def before(self) -> List[torch.Tensor]:
         return [copy.values.clone() for copy in self.copies]
 
     def give_changed(self, before: List[torch.Tensor]) -> None:
         """After the library has changed some."""
-        for copy, was in zip(self.copies, before):
-            if not torch.equal(copy.values, was):
-                copy.give()
+        self._memory.give([copy.goes() for copy, was in zip(self.copies, before) if not torch.equal(copy.values, was)])
 
     # ---- what a checkpoint of the model lacks ----
 

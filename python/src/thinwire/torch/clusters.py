@@ -12,7 +12,8 @@ from ..comm import Comm
 from ..errors import Error
 from ..tcp import Tcp
 from . import _transport
-from ._parameters import local
+from ._parameters import DTYPES, Row, local, refuse_meta
+from ._working import Working
 
 
 class Clusters(Closes):
@@ -35,6 +36,7 @@ class Clusters(Closes):
     def __init__(self, model: torch.nn.Module, cluster: int, *, group: Any = None, transport: Union[str, Tcp, Comm] = "tcp",
                  timeout: float = 60.0, patience: float = 1800.0):
         self._parts: List[Part] = []
+        self._working: Working
         self._sharded = [module for module in model.modules() if hasattr(module, "_get_fsdp_state")]
 
         def mine() -> Dict[str, List[int]]:
@@ -43,11 +45,12 @@ class Clusters(Closes):
                             f"{_transport.size_of(group) - 1}")
             self._reshard()
             parameters = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
-            self._parts = [part for part in (part_of(name, one) for name, one in parameters) if part.elements]
+            self._parts = [part for part in (part_of(name, one) for name, one in parameters) if part.row.elements]
+            self._working = Working([part.row for part in self._parts])
             return {name: list(one.shape) for name, one in parameters}
 
         firsts, elements = numbered(_transport.gathered_by_all(group, mine))
-        ranges = [(firsts[part.name] + part.first, part.elements) for part in self._parts]
+        ranges = [(firsts[part.row.name] + part.first, part.row.elements) for part in self._parts]
 
         def made(comm: Comm) -> core.Clusters:
             self._comm = comm
@@ -60,9 +63,12 @@ class Clusters(Closes):
         self._owns_comm = self._comm is not transport
 
     def average(self) -> None:
-        """A collective: the parameters become the mean of the clusters', in fp32, added up in the order of their numbers."""
+        """A collective: the parameters become the mean of the clusters', in fp32, added up in the order of their numbers. (It is
+        rounded to what the parameters are.)"""
         self._reshard()
-        self._clusters.average([part.address() for part in self._parts])
+        self._working.begin()
+        self._clusters.average(self._working.addresses())
+        self._working.give()
 
     def _reshard(self) -> None:
         """A forward pass without a backward pass leaves FSDP with whole parameters, which the next one would go on with."""
@@ -81,19 +87,10 @@ class Clusters(Closes):
 
 
 class Part(NamedTuple):
-    """The elements of a parameter that this rank has, which lie in a row."""
+    """The elements of a parameter that this rank has, from `first` on, as all clusters number them: in the order of its shape."""
 
-    name: str
-    parameter: torch.Tensor
+    row: Row
     first: int
-    elements: int
-
-    def address(self) -> int:
-        here = local(self.parameter)
-        if here.dtype != torch.float32 or here.device.type != "cpu" or not here.is_contiguous():
-            raise Error(f"{self.name}: its values are {here.dtype} on {here.device}; Clusters averages contiguous fp32 in the "
-                        "host's memory")
-        return here.data_ptr()
 
 
 def part_of(name: str, parameter: Any) -> Part:
@@ -106,9 +103,12 @@ def part_of(name: str, parameter: Any) -> Part:
         mesh = parameter.device_mesh
         rows = -(-parameter.shape[0] // mesh.size())
         first = min(rows * mesh.get_local_rank(), parameter.shape[0]) * math.prod(parameter.shape[1:])
-    part = Part(name, parameter, first, local(parameter).numel())
-    part.address()
-    return part
+    here = local(parameter)
+    if here.dtype not in DTYPES:
+        raise Error(f"{name}: its values are {here.dtype}; Clusters averages floating-point numbers of 16, 32 and 64 bits")
+    row = Row(name, parameter, tuple(range(here.dim())), tuple(here.shape))
+    refuse_meta([row])
+    return Part(row, first)
 
 
 def numbered(told: List[Dict[str, List[int]]]) -> Tuple[Dict[str, int], int]:

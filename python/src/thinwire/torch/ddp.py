@@ -15,7 +15,8 @@ from ..planning import GRADIENTS, can_switch
 from ..spec import name_of, options_of
 from ..tcp import Tcp
 from . import _auto, _optimiser, _parameters, _transport
-from ._bucket import Bucket, Pinned, for_the_scheme
+from ._bucket import Bucket, for_the_scheme
+from ._pinned import Arrivals, Pinned
 from ._replan import Replanner
 from .compressor import Compressor, announce, dtype_of, refuse_options
 
@@ -37,7 +38,7 @@ class _Bridge:
         self.compressor: Compressor
         self._group = group
         self._pending: List[Bucket] = []
-        self._unsent: List[Bucket] = []  # on their way from a GPU
+        self._arrivals: Arrivals[Bucket] = Arrivals()
         self._pinned = Pinned()
         self._used = self._watch(parameters) if may_be_unused else None
 
@@ -52,7 +53,7 @@ class _Bridge:
     def serve(self, compressor: Compressor) -> None:
         """From now on, and no more the one before."""
         before = getattr(self, "compressor", None)
-        self.compressor, self._pending, self._unsent = compressor, [], []
+        self.compressor, self._pending, self._arrivals = compressor, [], Arrivals()
         if before is not None:
             before.close()
 
@@ -89,9 +90,8 @@ class _Bridge:
 
     def _take(self, bucket: Bucket) -> "torch.futures.Future[torch.Tensor]":
         self._pending.append(bucket)
-        self._unsent.append(bucket)
-        while self._unsent and self._unsent[0].is_here():
-            self._send(self._unsent.pop(0))
+        for arrived in self._arrivals.after(bucket):
+            self._send(arrived)
         return bucket.future
 
     def _send(self, bucket: Bucket) -> None:
@@ -120,10 +120,9 @@ class _Bridge:
             self._raise_later()
 
     def _finish_scheme(self) -> bool:
-        for bucket in self._unsent:
-            bucket.wait()
+        for bucket in self._arrivals.rest():
             self._send(bucket)
-        pending, self._pending, self._unsent = self._pending, [], []
+        pending, self._pending = self._pending, []
         good = self.compressor.finish()
         if good:
             self.compressor.go_on(pending)

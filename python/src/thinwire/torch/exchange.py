@@ -1,8 +1,9 @@
 """Exchange: gradients agreed on without DistributedDataParallel, where they lie."""
 
 import contextlib
+import threading
 import weakref
-from typing import Any, Callable, Iterator, Optional, Set, Union
+from typing import Any, Callable, Dict, Iterator, Optional, Union
 
 import torch
 import torch.distributed as dist
@@ -12,7 +13,9 @@ from ..comm import Comm
 from ..errors import Error
 from ..tcp import Tcp
 from . import _parameters, _transport
+from ._parameters import Row, laid
 from ._passes import at_the_end
+from ._pinned import Arrivals, Pinned, Seen
 from .compressor import Compressor, announce, refuse_options
 
 
@@ -21,12 +24,21 @@ from .compressor import Compressor, announce, refuse_options
 _exchanges: "weakref.WeakKeyDictionary[torch.nn.Module, Exchange]" = weakref.WeakKeyDictionary()
 
 
+class Gradient(Seen):
+    """Of one parameter, in the order in which this lies in memory."""
+
+    def __init__(self, row: Row, memory: Pinned):
+        self.parameter = row.parameter
+        super().__init__(laid(row, row.parameter.grad), memory, row.name)
+
+
 class Exchange(Closes):
     """Has the gradients of a module exchanged as its backward pass computes them, with no buckets in between.
 
     A collective: every rank of `group` makes one for its module, whose parameters all ranks have alike (those of rank 0
-    are given to all). After ``loss.backward()`` each ``p.grad`` is the mean, or the direction to step in. From torch 2.1
-    on, and for parameters in the host's memory. The other arguments are those of `attach`.
+    are given to all). After ``loss.backward()`` each ``p.grad`` is the mean, or the direction to step in. Gradients on a GPU
+    are copied to the host's memory as they become ready, and back at the end of the pass. From torch 2.1 on. The other
+    arguments are those of `attach`.
 
     It works until close(), or the end of a ``with`` over it, or as long as somebody has the module, whether or not
     somebody has the Exchange. A module has one at a time."""
@@ -38,7 +50,8 @@ class Exchange(Closes):
         if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
             raise Error("Exchange needs torch 2.1 or later; attach() to a DistributedDataParallel works with all")
         rows, left_out = _parameters.table_of(module)
-        _refuse(rows, left_out)
+        _refuse(left_out)
+        _parameters.refuse_meta(rows)
         if module in _exchanges:
             raise Error("this module has an Exchange; close() it before making another")
         _parameters.start_alike(module, group)
@@ -50,10 +63,12 @@ class Exchange(Closes):
         self.compressor = _transport.with_comm(
             transport, group, _transport.Limits(timeout, patience), made,
             lambda: refuse_options(spec, optimizer, nonfinite, scaler))
-        self._parameters = [row.parameter for row in rows]
+        self._rows = {id(row.parameter): row for row in rows}
         self._syncs = True
-        self._under_way: Set[int] = set()
-        self._hooks = [p.register_post_accumulate_grad_hook(ready_of(weakref.ref(self))) for p in self._parameters]
+        self._under_way: Dict[int, Gradient] = {}
+        self._arrivals: Arrivals[Gradient] = Arrivals()
+        self._memory, self._one_at_a_time = Pinned(), threading.Lock()
+        self._hooks = [row.parameter.register_post_accumulate_grad_hook(ready_of(weakref.ref(self))) for row in rows]
         _exchanges[module] = self
         if banner:
             announce(self.compressor, dist.get_rank(group))
@@ -68,44 +83,54 @@ class Exchange(Closes):
             self._syncs = True
 
     def _ready(self, parameter: torch.Tensor) -> None:
+        """Each device has a thread in which its hooks are called."""
         if not self._syncs:
             return
-        if id(parameter) in self._under_way:
-            raise Error("a backward pass before this one was broken off, and the ranks no longer agree on where they are; "
-                        "close this Exchange and make another, on all ranks")
-        if not self._under_way:
-            at_the_end(self._finish)
-        self._submit(parameter)
+        with self._one_at_a_time:
+            if id(parameter) in self._under_way:
+                raise Error("a backward pass before this one was broken off, and the ranks no longer agree on where they are; "
+                            "close this Exchange and make another, on all ranks")
+            if not self._under_way:
+                at_the_end(self._finish)
+            self._set_out(parameter)
 
-    def _submit(self, parameter: torch.Tensor) -> None:
-        self._under_way.add(id(parameter))
+    def _set_out(self, parameter: torch.Tensor) -> None:
         if parameter.grad.stride() != parameter.stride():  # the table goes by how the parameter lies
             parameter.grad = torch.empty_like(parameter).copy_(parameter.grad)
-        self.compressor.submit(parameter, parameter.grad)
+        gradient = Gradient(self._rows[id(parameter)], self._memory)
+        self._under_way[id(parameter)] = gradient
+        for arrived in self._arrivals.after(gradient):
+            self._submit(arrived)
+
+    def _submit(self, gradient: Gradient) -> None:
+        with gradient.beside():  # a scaler is asked for its scale
+            self.compressor.submit(gradient.parameter, gradient.values)
 
     def _finish(self) -> None:
         """The end of the pass. What it did not use has what accumulated before, or nothing."""
         absent = []
-        for parameter in self._parameters:
-            if id(parameter) in self._under_way:
-                continue
+        for parameter in [row.parameter for key, row in self._rows.items() if key not in self._under_way]:
             if parameter.grad is not None:
-                self._submit(parameter)
+                self._set_out(parameter)
             else:
-                absent.append((parameter, torch.zeros_like(parameter)))
+                absent.append((parameter, torch.zeros_like(parameter, device="cpu")))
                 self.compressor.submit(*absent[-1], absent=True)
-        self._under_way.clear()
+        for gradient in self._arrivals.rest():
+            self._submit(gradient)
+        under_way, self._under_way = self._under_way, {}
         good = self.compressor.finish()
-        for parameter, mean in absent:
-            if good and bool(mean.any()):
-                parameter.grad = mean
         if not good:
             self._skip()
+            return
+        self._memory.give([pair for gradient in under_way.values() for pair in gradient.given()])
+        for parameter, mean in absent:
+            if bool(mean.any()):
+                parameter.grad = mean.to(parameter.device)
 
     def _skip(self) -> None:
-        for parameter in self._parameters:
-            if parameter.grad is not None:
-                parameter.grad.fill_(self.compressor._fill)
+        for row in self._rows.values():
+            if row.parameter.grad is not None:
+                row.parameter.grad.fill_(self.compressor._fill)
         if self.compressor.raises_skipped:
             self.compressor._raise_skipped()
 
@@ -130,11 +155,7 @@ def ready_of(exchange: "weakref.ref[Exchange]") -> Callable[[torch.Tensor], None
     return ready
 
 
-def _refuse(rows: Any, left_out: Any) -> None:
+def _refuse(left_out: Dict[str, str]) -> None:
     for name, reason in left_out.items():
         if reason != "empty":
             raise Error(f"{name} cannot go through an Exchange ({reason}); attach() to a DistributedDataParallel takes it")
-    for row in rows:
-        if row.parameter.device.type != "cpu":
-            raise Error(f"{row.name} is on {row.parameter.device}, and an Exchange takes parameters in the host's memory; "
-                        "attach() to a DistributedDataParallel copies")

@@ -14,6 +14,7 @@ from ..tcp import Tcp
 from . import _adam, _counts, _optimiser, _state, _transport
 from ._parameters import DTYPES, Row, local
 from ._passes import at_the_end, this_pass
+from ._pinned import Pinned, Seen
 from ._steps import Stepping
 from .compressor import RATIO_IS_KNOWN, Compressor, announce, dtype_of, refuse_options
 
@@ -60,6 +61,7 @@ class ShardCompressor(Stepping):
         self._shards, self._comm, self._owns_comm = shards, comm, owns_comm
         self._group, self._inside, self._expect_ratio = group, inside, expect_ratio
         self._pass, self._good = -1, True
+        self._memory = Pinned()
         self._given = _optimiser.innermost(optimizer)
         self._passes = self._passes_skipped = 0
         with contextlib.ExitStack() as unless_all_do:
@@ -93,15 +95,18 @@ class ShardCompressor(Stepping):
     def _exchanged(self, name: str, values: torch.Tensor) -> bool:
         if name not in self._compressors:
             return True
-        begins, first = self._shards[name].begins, values.data_ptr()
-        addresses = [first + values.element_size() * begin for begin in begins]
-        self._compressors[name].submit_all(range(len(begins)), addresses, dtype_of(values))
-        return self._compressors[name].finish()
+        seen, begins = Seen(values, self._memory, name), self._shards[name].begins
+        seen.wait()
+        first, size = seen.values.data_ptr(), values.element_size()
+        self._compressors[name].submit_all(range(len(begins)), [first + size * begin for begin in begins], dtype_of(values))
+        good = self._compressors[name].finish()
+        if good:
+            self._memory.give(seen.given())
+        return good
 
     def _refuse(self, name: str, values: torch.Tensor) -> None:
-        if values.device.type != "cpu" or values.dtype not in DTYPES:
-            raise Error(f"{name}: its gradients are {values.dtype} on {values.device}; attach_fsdp2 takes floating-point ones in "
-                        "the host's memory")
+        if values.dtype not in DTYPES:
+            raise Error(f"{name}: its gradients are {values.dtype}; attach_fsdp2 takes floating-point ones of 16, 32 and 64 bits")
         if values.numel() != self._shards[name].size:
             raise Error(f"{name}: FSDP reduced {values.numel()} elements of its gradients, and its parameters that were trained "
                         f"at attach_fsdp2() have {self._shards[name].size} on this rank; attach again after freezing or thawing, "
@@ -111,7 +116,8 @@ class ShardCompressor(Stepping):
         """The end of the pass. The ranks of a site have other shards, and decide together."""
         counts = self._sums()
         known = counts["steps"] - counts["steps_warmup"] >= RATIO_IS_KNOWN
-        told = torch.tensor([not self._good, known, counts["message_fp32"], counts["message_packet"]], dtype=torch.float64)
+        told = torch.tensor([not self._good, known, counts["message_fp32"], counts["message_packet"]], dtype=torch.float64,
+                            device=_transport.device_of(self._inside) if self._inside is not None else "cpu")
         if self._inside is not None:
             dist.all_reduce(told, group=self._inside)
         bad, known, fp32, packet = told.tolist()

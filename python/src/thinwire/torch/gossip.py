@@ -3,14 +3,13 @@
 from typing import Any, Callable, Dict, Optional, Sequence, Union
 
 import torch
-import torch.distributed as dist
 
 from ..comm import Comm
-from ..errors import Error
 from ..gossip import Gossip, regrouped
 from ..table import Entry
 from ..tcp import Tcp
-from . import _parameters, _state, _transport
+from . import _buffers, _parameters, _state, _transport
+from ._working import Working, rows_of
 from .compressor import refuse_options
 
 
@@ -25,36 +24,35 @@ class GossipDataParallel(torch.nn.Module):
         model.finish()          # all ranks have the mean of their weights
 
     A collective: every rank of `group` makes one, and all begin with the weights of rank 0. The optimiser has the
-    module's parameters, which are fp32 in the host's memory; it may have momentum, or be Adam. Buffers, such as the
-    statistics of batch norms, stay each rank's own until finish(), which gives their mean."""
+    module's parameters; it may have momentum, or be Adam. What is averaged is fp32, whatever the parameters are, and in the
+    host's memory, wherever they are. Buffers, such as the statistics of batch norms, stay each rank's own until finish(),
+    which gives their mean."""
 
     def __init__(self, module: torch.nn.Module, spec: str, *, optimizer: torch.optim.Optimizer, group: Any = None,
                  transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0, patience: float = 1800.0):
         super().__init__()
         self.module = module
         self._optimiser, self._group = optimizer, group
-        rows, left_out = _parameters.table_of(module, of_weights=True)
-        _refuse(rows, left_out)
+        rows = rows_of(module, "GossipDataParallel")
         _parameters.start_alike(module, group)
         self._orders = _parameters.orders_of(rows)
-        self._weights = [row.parameter for row in rows]
         self._tensors = [(row.name, row.shape) for row in rows]
+        self._working = Working(rows)
+        self._working.begin()
 
         def made(comm: Comm) -> Gossip:
             self._comm, self._owns_comm = comm, comm is not transport
-            return Gossip(comm, spec, self._tensors, self._addresses())
+            return Gossip(comm, spec, self._tensors, self._working.addresses())
 
         self._gossip = _transport.with_comm(
             transport, group, _transport.Limits(timeout, patience), made, lambda: refuse_options(spec, optimizer))
         self._has_read = self._finished = False
 
-    def _addresses(self) -> list:
-        return [weight.data_ptr() for weight in self._weights]
-
     def _read_first(self) -> None:
         """Nothing of the gossip runs before this, so that a state can be loaded."""
         if not self._has_read:
-            self._gossip.read(self._addresses())
+            self._gossip.read(self._working.addresses())
+            self._working.give()
             self._has_read = True
 
     def forward(self, *inputs: Any, **more: Any) -> Any:
@@ -66,16 +64,17 @@ class GossipDataParallel(torch.nn.Module):
         """The optimiser's step, and an exchange. False: it was not finite, and the weights are as if it had not been."""
         self._read_first()
         self._optimiser.step(closure) if closure else self._optimiser.step()
-        return self._gossip.step(self._addresses())
+        self._working.take()
+        good = self._gossip.step(self._working.addresses())
+        self._working.give()
+        return good
 
     def finish(self) -> None:
         """Ends the gossip, as a collective: all ranks have the mean of their weights and of their buffers."""
-        self._gossip.finish(self._addresses())
+        self._gossip.finish(self._working.addresses())
+        self._working.give()
         self._finished = True
-        for buffer in self.module.buffers():
-            if buffer.is_floating_point():
-                dist.all_reduce(buffer, group=self._group)
-                buffer.div_(dist.get_world_size(self._group))
+        _buffers.average(self.module, self._group)
         self.close()
 
     def stats(self) -> Dict[str, float]:
@@ -112,13 +111,3 @@ class GossipDataParallel(torch.nn.Module):
         self._gossip.close()
         if self._owns_comm:
             self._comm.close()
-
-
-def _refuse(rows: Any, left_out: Any) -> None:
-    for name, reason in left_out.items():
-        if reason != "empty":
-            raise Error(f"{name} cannot be averaged by gossip: it is {reason.split(':')[0]}")
-    for row in rows:
-        if row.parameter.dtype != torch.float32 or row.parameter.device.type != "cpu":
-            raise Error(f"{row.name} is {row.parameter.dtype} on {row.parameter.device}; gossip averages fp32 weights in the "
-                        "host's memory")

@@ -26,7 +26,8 @@ from ..tcp import Tcp
 from . import _alike, _auto, _buffers, _optimiser, _parameters, _state, _transport
 from ._counts import with_ratios
 from ._moments import Moments, forget_unfinite
-from ._working import Working, laid
+from ._parameters import laid
+from ._working import Working, rows_of
 from .exchange import _exchanges
 from .gossip import GossipDataParallel
 
@@ -95,7 +96,7 @@ class OuterLoop(Closes):
                 unless_made.callback(group.close)
             if not self._changes:
                 last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
-                spec = _auto.settled(spec, lambda: rows_of(unwrapped(model)), last, UPDATES, group=group, transport=transport,
+                spec = _auto.settled(spec, lambda: rows_of(unwrapped(model), "OuterLoop"), last, UPDATES, group=group, transport=transport,
                                      limits=limits, banner=banner).spec
             elif _auto.is_auto(spec):
                 raise _auto.refuse("it chooses for as many as there are at the start: give workers=, or name a spec")
@@ -118,7 +119,7 @@ class OuterLoop(Closes):
             if self._changes:
                 refuse_unfit(spec)
             refuse_other_models(model, BETWEEN_PROGRAMS if self._changes else group)
-            self._rows = rows_of(self._module)
+            self._rows = rows_of(self._module, "OuterLoop")
             for one in self._optimisers:
                 refuse_no_optimiser(one)
             refuse_unknown(self._optimisers, self._rows)
@@ -301,8 +302,7 @@ class OuterLoop(Closes):
         self._working.give()
         self._moments.give()
         if not self._changes:
-            for buffer, mean in zip(_buffers.floating(self._module).values(), _buffers.means(self._module, self._group)):
-                _buffers.put(buffer, mean)
+            _buffers.average(self._module, self._group)
         self._last_stats, self._finished = self.stats(), True
         self.close()
 
@@ -362,7 +362,7 @@ class OuterLoop(Closes):
             self._inside = False
 
     def _shared(self) -> List[torch.Tensor]:
-        shared = [torch.empty(row.shape) for row in self._rows]
+        shared = [torch.empty(row.shape, device="cpu") for row in self._rows]
         self._loop.read([one.data_ptr() for one in shared])
         return shared
 
@@ -631,21 +631,6 @@ def refuse_other_models(model: Any, group: Any) -> None:
         if type(part).__name__ == "FullyShardedDataParallel":
             raise Error("FSDP has shards of the parameters, and OuterLoop takes whole ones; make it for a module "
                         "without FSDP")
-
-
-def rows_of(module: nn.Module) -> List[_parameters.Row]:
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad and type(parameter).__name__ == "DTensor":
-            raise Error(f"{name} is a shard of a parameter, and OuterLoop takes whole ones; make it for a module that "
-                        "is not sharded")
-        if any(stride == 0 and size > 1 for stride, size in zip(parameter.stride(), parameter.shape)):
-            raise Error(f"{name} is expanded, and several of its elements are one in memory; give the model a clone of it")
-    rows, left_out = _parameters.table_of(module, of_weights=True)
-    for name, reason in left_out.items():
-        if reason != "empty":
-            raise Error(f"{name} is {reason.split(':')[0]}, of which OuterLoop takes no mean; freeze it with "
-                        "requires_grad_(False)")
-    return rows
 
 
 def described(row: _parameters.Row) -> str:
