@@ -61,7 +61,7 @@ static tw_status parse_pair(const char *text, const pair *p, pipeline_plan *plan
     return plan->values < STAGE_VALUES ? TW_OK : refuse(text, "values are fp32, fp16 or fp8");
 }
 
-static tw_status parse(const char *text, pipeline_plan *plan)
+tw_status pipeline_plan_read(const char *text, pipeline_plan *plan)
 {
     pair p;
     plan->accumulate = 1;
@@ -233,7 +233,7 @@ static tw_status write_out(worker *w, pipeline_plan *plan)
 tw_status pipeline_plan_open(const worker *w, pipeline_plan *plan)
 {
     const char *text = w->settings.pipeline;
-    TW_TRY(parse(text, plan));
+    TW_TRY(pipeline_plan_read(text, plan));
     TW_TRY(check_company(w, plan->stages));
     plan->machine = calloc(1, sizeof *plan->machine);
     plan->elements = calloc(PIPELINE_UNITS, sizeof *plan->elements);

@@ -18,6 +18,8 @@ typedef struct pipeline_plan {
     char *text;                   /* --pipeline with all that was chosen; the worker's setting from then on */
 } pipeline_plan;
 
+/* What the option says, into a plan of zeros. TW_ERROR_ARGUMENT. */
+tw_status pipeline_plan_read(const char *text, pipeline_plan *plan);
 /* Into a plan of zeros: TW_ERROR_ARGUMENT and TW_ERROR_UNSUPPORTED say what does not go with it. Unless --pipeline says
  * where to cut, each layer is made alone and timed. */
 tw_status pipeline_plan_open(const worker *w, pipeline_plan *plan);
