@@ -70,6 +70,7 @@ static tw_status add_schemes(char *syncs, const int *counts, size_t workers, sim
 /* In virtual time layers cannot be measured, so the cut is said. */
 static tw_status add_pipelines(char *pipelines, simulation *all)
 {
+    const size_t before = all->row_count;
     for (char *text = strtok(pipelines, ";"); text; text = strtok(NULL, ";")) {
         pipeline_plan plan = {0};
         text += strspn(text, " ");
@@ -81,7 +82,8 @@ static tw_status add_pipelines(char *pipelines, simulation *all)
                            text);
         add_row(all, text, (int)plan.stages, plan.accumulate);
     }
-    return TW_OK;
+    if (all->row_count > before) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "--pipeline names no stages: want stages=P,cut=A+B+...");
 }
 
 static tw_status check_pipelines(const simulate_settings *s)
