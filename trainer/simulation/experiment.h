@@ -36,12 +36,12 @@ enum { SIM_POINTS = 256 };
 
 typedef struct sim_result {
     size_t parameters;
-    double seconds; /* virtual, from the first step to the last gradient that counts */
-    uint64_t
-        gradients; /* that came in that time, of a pipeline one a micro-batch; of an asynchronous scheme a few more are on their way at its end */
-    double rate;   /* gradients a second; by an asynchronous scheme each worker's own steps over the time they took it,
+    double seconds;     /* virtual, from the first step to the last gradient that counts */
+    uint64_t gradients; /* that came in that time; of an asynchronous scheme a few more are on their way at its end, and
+                         * of a pipeline each micro-batch has one */
+    double rate;  /* gradients a second; by an asynchronous scheme each worker's own steps over the time they took it,
                    * summed, so that what is half done at the end counts half */
-    double steps;  /* of a worker, on average */
+    double steps; /* of a worker, on average */
     double step_seconds;           /* that a worker took for each of its own, on average */
     double bytes_per_worker_step;  /* counted in the transport */
     double loss, metric, distance; /* of the consensus at the end, and root mean square of the workers' from it */
