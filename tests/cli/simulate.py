@@ -222,6 +222,12 @@ class PipelineTest(SimulateTest):
             self.assertAlmostEqual(run["virtual_seconds"] / (40 * run["bytes_per_worker_step"] / rate), 1, delta=0.1)
 
 
+    def test_a_recorded_pipeline_is_refused(self):
+        run = self.folder / "run"
+        self.train("--workers", 2, "--steps", 2, "--batch", 4, "--pipeline", "stages=2,cut=2+3", "--out", run)
+        self.refuse(2, ["--trace", run, "--pipeline"], "simulate", "image", "--data", self.data, "--trace", run, "--quiet")
+
+
 class ExchangeTest(SimulateTest):
     """Without a model."""
 
