@@ -104,6 +104,20 @@ TW_API uint32_t tw_crc32c(uint32_t crc, const void *data, size_t size);
 /* Counter-based random numbers (Philox 4x32-10): the four words at (seed, stream, counter). No state; any order. */
 TW_API void tw_random(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t words[4]);
 
+/* An array in eight bits an element, for a message of one's own: the codec of scheme fp8 without its error feedback. An
+ * element is a number of E4M3 (a sign, four bits of exponent, three of mantissa: Micikevicius et al. 2022, arXiv
+ * 2209.05433), rounded to nearest, ties to even, times a power of two that 1,024 neighbours share. That is the least
+ * with which none of them is beyond 448, the format's largest, so an element is off by a 16th of itself or by 2^-17 of
+ * the largest of its neighbours at most, whichever is more. It is 2^-126 or more, and 2^119 or less: what is beyond 448
+ * times that becomes that. Among 1,024 neighbours with NaN or infinity all become NaN. The sign of a zero is lost.
+ * Every processor gives the same bytes.
+ *
+ * tw_fp8_bytes is `count`, and one more for each 1,024 that are begun. tw_fp8_decode takes any bytes. Nothing is done
+ * where a pointer is NULL. */
+TW_API size_t tw_fp8_bytes(size_t count);
+TW_API void tw_fp8_encode(const float *values, size_t count, unsigned char *bytes);
+TW_API void tw_fp8_decode(const unsigned char *bytes, size_t count, float *values);
+
 /* Seconds of a monotonic clock; under the simulator, virtual ones. */
 TW_API double tw_clock(void);
 

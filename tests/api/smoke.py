@@ -221,6 +221,11 @@ class SmokeTest(unittest.TestCase):
         words = (ctypes.c_uint32 * 4)()
         call("tw_random", 0, 0, 0, words)
         self.assertEqual(list(words), [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8])  # Philox's known answer
+        single, eight = (ctypes.c_float * 3)(0.5, -448, 1.07), (ctypes.c_ubyte * 4)()
+        self.assertEqual((call("tw_fp8_bytes", 3), call("tw_fp8_bytes", 1025)), (4, 1027))
+        call("tw_fp8_encode", single, 3, eight)
+        call("tw_fp8_decode", eight, 3, single)
+        self.assertEqual(list(single), [0.5, -448, 1.125])
         self.assertGreater(call("tw_clock"), 0)
         call("tw_log", 1, b"%s", b"a line")
         self.assertEqual(lines.pop(), (1, b"a line"))

@@ -103,12 +103,15 @@ class StagesTest(PipelineTest):
         threads = self.figures(*THREE)
         self.assertEqual(self.figures("--pipeline", THREE[-1], **under_mpi(3)), threads)
 
-    def test_halves(self):
-        single, half = self.train(*THREE), self.train("--workers", 3, "--pipeline", THREE[-1] + ",values=fp16")
-        self.assertNotEqual(half["weights_crc32c"], single["weights_crc32c"])
-        self.assertAlmostEqual(half["train_loss"], single["train_loss"], delta=1e-3)
-        self.assertEqual(half["bytes"]["dense"], single["bytes"]["sent"])
-        self.assertLess(half["bytes"]["sent"], single["bytes"]["sent"])
+    def test_values_of_fewer_bits(self):
+        """Each of 12 micro-batches sends 3 x 16 tokens of 32 values over two cuts and back; evaluations send fp32."""
+        single = self.train(*THREE)
+        for values, bytes_saved, delta in (("fp16", 2 * 1536, 1e-3), ("fp8", 3 * 1536 - 2, 1e-2)):
+            few = self.train("--workers", 3, "--pipeline", f"{THREE[-1]},values={values}")
+            self.assertNotEqual(few["weights_crc32c"], single["weights_crc32c"])
+            self.assertAlmostEqual(few["train_loss"], single["train_loss"], delta=delta)
+            self.assertEqual(few["bytes"]["dense"], single["bytes"]["sent"])
+            self.assertAlmostEqual(single["bytes"]["sent"] - few["bytes"]["sent"], 12 * 4 * bytes_saved / 3, delta=1)
 
     def test_measured_layers_are_all_there(self):
         run = self.folder / "run"
@@ -171,8 +174,9 @@ class StagesTest(PipelineTest):
 class DivergenceTest(PipelineTest):
     def test_it_is_told(self):
         """By the stage that saw it, whatever the others lose then."""
-        self.refuse_training(4, ("diverged",), *THREE, "--optimizer", "sgd", "--lr", "1e6", "--clip", 0, "--warmup", 0,
-                             "--steps", 200)
+        for values in ("fp32", "fp8"):
+            self.refuse_training(4, ("diverged",), "--workers", 3, "--pipeline", f"{THREE[-1]},values={values}", "--optimizer",
+                                 "sgd", "--lr", "1e6", "--clip", 0, "--warmup", 0, "--steps", 200)
 
 
 class RefusalsTest(PipelineTest):
@@ -180,7 +184,7 @@ class RefusalsTest(PipelineTest):
         for words, culprits in ((("--pipeline", "stages=2"), ("2 stages", "these are 1")),
                                 (("--pipeline", "stages=0"), ("stages=0", "1 to 64")),
                                 (("--pipeline", "cut=3+4"), ("how many stages",)),
-                                (("--pipeline", "stages=1,values=int4"), ("fp32 or fp16",)),
+                                (("--pipeline", "stages=1,values=int4"), ("fp32, fp16 or fp8",)),
                                 (("--pipeline", "stages=1,speed=2"), ("no such key",)),
                                 (("--pipeline", "stages=1,accumulate=0"), ("1 to 4096 micro-batches",)),
                                 (("--pipeline", "stages=1,accumulate=4096"), ("4096 micro-batches", "an epoch has")),

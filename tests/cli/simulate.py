@@ -150,6 +150,84 @@ class TrainingTest(SimulateTest):
                             "--workers", 2, "--steps", 1, "--quiet")
 
 
+def pipeline_seconds(stages, micro_batches, latency, passes, step=1, pause=(0, 0, 0)):
+    """A pipeline on paper: when its last micro-batch is back, each stage doing one thing after the other. `passes`: the
+    seconds of each stage's; stage pause[0] stands still after step pause[1] for pause[2] seconds."""
+    free, forth, back = [0.0] * stages, {}, {}
+    last = stages - 1
+
+    def forward(stage, batch):
+        free[stage] = max(free[stage], forth[stage - 1, batch] + latency if stage else 0) + passes[stage] / 3
+        forth[stage, batch] = free[stage]
+
+    def backward(stage, batch):
+        if stage == last:
+            free[stage] = max(free[stage], forth[stage - 1, batch] + latency if stage else 0) + passes[stage]
+        else:
+            free[stage] = max(free[stage] + passes[stage] / 3, back[stage + 1, batch] + latency) + passes[stage] * 2 / 3
+        back[stage, batch] = free[stage]
+        if (stage, batch + 1) == (pause[0], pause[1] * step):
+            free[stage] += pause[2]
+
+    for batch in range(micro_batches):
+        for stage in range(stages - 1):  # P - s are under way in stage s and behind it
+            for begun in range(0, stages - stage) if batch == 0 else [batch + last - stage]:
+                if begun < micro_batches:
+                    forward(stage, begun)
+        for stage in reversed(range(stages)):
+            backward(stage, batch)
+    return free[0]
+
+
+class PipelineTest(SimulateTest):
+    def pipelines(self, *options, pipeline, **keywords):
+        return self.simulate("--step-time", 0.12, "--pipeline", pipeline, *options, **keywords)["runs"]
+
+    def test_it_is_the_training_that_is_real(self):
+        """The bits of threads, twice in the same time; beside runs of --sync that are asked for."""
+        for spec, workers in (("stages=4,cut=1+1+1+2", 4), ("stages=2,accumulate=3,values=fp8,cut=2+3", 2), ("stages=1,cut=5", 1)):
+            real = self.train("--workers", workers, "--steps", 5, "--batch", 4, "--warmup", 4, "--pipeline", spec)
+            first, second = self.pipelines("--steps", 5, pipeline=f"{spec}; {spec}")
+            self.assertEqual(first, second)
+            self.assertEqual([first[key] for key in ("loss", "weights_crc32c", "pipeline", "workers", "sync", "steps")],
+                             [real["loss"], real["weights_crc32c"], spec, workers, "allreduce", 5])
+        runs = self.pipelines("--steps", 2, "--sync", "allreduce", "--workers", "1,2", pipeline="stages=2,cut=2+3")
+        self.assertEqual([(run["workers"], "pipeline" in run) for run in runs], [(1, False), (2, False), (2, True)])
+        for run in runs[:2]:
+            real = self.train("--workers", run["workers"], "--steps", 2, "--batch", 4, "--warmup", 4)
+            self.assertEqual(run["weights_crc32c"], real["weights_crc32c"])
+
+    def test_times_and_bytes_are_those_on_paper(self):
+        """A stage takes its part of a pass, forward twice but for the last; what waits, waits for a message."""
+        for stages, cut, each, options, passes, pause in (
+                (1, "5", 1, (), [0.12], (0, 0, 0)),
+                (2, "2+3", 1, (), [0.06] * 2, (0, 0, 0)),
+                (3, "1+2+2", 2, ("--slow", "1:2.5"), [0.04, 0.1, 0.04], (0, 0, 0)),
+                (4, "1+1+1+2", 1, ("--slow", "3:4", "--pause", "1:3:2"), [0.03, 0.03, 0.03, 0.12], (1, 3, 2))):
+            for latency in (0, 0.05):
+                run, = self.pipelines("--steps", 8, "--link", f"1000Gbit,{latency}s", *options,
+                                      pipeline=f"stages={stages},accumulate={each},cut={cut}")
+                self.assertAlmostEqual(run["virtual_seconds"], pipeline_seconds(stages, 8 * each, latency, passes, each, pause),
+                                       delta=1e-3)
+                self.assertEqual((run["gradients"], run["steps"]), (8 * each, 8))
+                self.assertAlmostEqual(run["gradients_per_virtual_second"], 8 * each / run["virtual_seconds"])
+                self.assertAlmostEqual(run["gradients_ideal"], stages / 0.12 * (3 / 4 if stages > 1 else 1))
+
+    def test_a_line_that_is_slow_decides(self):
+        """By what a cut's values take, forth on one stage's line and back on the other's, and not by what is computed."""
+        fast, = self.pipelines("--steps", 40, "--link", "20kbit,0us", pipeline="stages=2,cut=2+3")
+        slow, = self.pipelines("--steps", 40, "--link", "5kbit,0us", pipeline="stages=2,values=fp8,cut=2+3")
+        self.assertLess(slow["bytes_per_worker_step"], 0.3 * fast["bytes_per_worker_step"])
+        for run, rate in ((fast, 20e3 / 8), (slow, 5e3 / 8)):
+            self.assertAlmostEqual(run["virtual_seconds"] / (40 * run["bytes_per_worker_step"] / rate), 1, delta=0.1)
+
+
+    def test_a_recorded_pipeline_is_refused(self):
+        run = self.folder / "run"
+        self.train("--workers", 2, "--steps", 2, "--batch", 4, "--pipeline", "stages=2,cut=2+3", "--out", run)
+        self.refuse(2, ["--trace", run, "--pipeline"], "simulate", "image", "--data", self.data, "--trace", run, "--quiet")
+
+
 class ExchangeTest(SimulateTest):
     """Without a model."""
 
@@ -258,6 +336,12 @@ class RefusalTest(SimulateTest):
                 (["--step-time"], ["--gradients", "off"]),
                 (["plateau"], ["--schedule", "plateau:0.5"]),
                 (["nowhere", "summary.json"], ["--trace", self.folder / "nowhere"]),
+                (["--pipeline stages=2", "cut=A+B"], ["--pipeline", "stages=2"]),
+                (["--pipeline", "no such key"], ["--pipeline", "stages=2,cut=2+3;steps=3"]),
+                (["cut is of 6 layers", "has 5"], ["--pipeline", "stages=2,cut=3+3"]),
+                (["--pipeline", "--until-loss"], ["--pipeline", "stages=2,cut=2+3", "--until-loss", "1"]),
+                (["--pipeline", "gradients"], ["--pipeline", "stages=2,cut=2+3", "--gradients", "off"]),
+                (["--pipeline", "no stages"], ["--pipeline", ";"]),
                 (["--nonsense"], ["--nonsense"])):
             with self.subTest(words=words):
                 step_time = [] if "--step-time" in culprits else ["--step-time", "0.01"]

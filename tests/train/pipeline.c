@@ -7,6 +7,7 @@
 #include "progress.h"
 #include "stage_line.h"
 #include "toy.h"
+#include <thinwire/thinwire_sim.h>
 
 enum { UNITS = 5, STEPS = 14, REST = 6, MOST_STAGES = 4 };
 
@@ -342,6 +343,64 @@ static void test_halves_are_nearest(void **state)
     }
 }
 
+/* ---- what travels ---- */
+
+enum { SENT = 2500 };
+
+typedef struct parcel {
+    stage_values values;
+    tw_status status[2];
+    float came[SENT];
+    double counted[2];
+} parcel;
+
+static float value_at(size_t i)
+{
+    return (float)((int)(i * 37 % 101) - 50) / 7;
+}
+
+static tw_status pass_on(parcel *p, int rank, tw_comm *comm)
+{
+    stage_wire wire;
+    float x[SENT];
+    TW_TRY(stage_wire_open(comm, &wire));
+    stage_line line = {.wire = &wire, .peer = 1 - rank, .channel = 1};
+    for (size_t i = 0; i < SENT; i++) x[i] = value_at(i);
+    tw_status status = rank ? stage_line_receive(&line, p->values, p->came, SENT, NULL)
+                            : stage_line_send(&line, p->values, x, SENT, NULL);
+    if (status == TW_OK) status = stage_line_flush(&line);
+    stage_line_close(&line);
+    p->counted[rank] = rank ? wire.received : wire.sent;
+    return status;
+}
+
+static void play_parcel(void *context, int rank, tw_comm *comm)
+{
+    ((parcel *)context)->status[rank] = pass_on(context, rank, comm);
+}
+
+/* Counted by the stages and in the transport: a value of fp8 has one byte, and 1,024 share another. */
+static void test_values_have_their_bytes(void **state)
+{
+    const size_t bytes[] = {4 * SENT, 2 * SENT, SENT + 3};
+    const float off[] = {0, 0x1p-11f, 0x1p-4f}; /* of itself, by its last bit */
+    for (stage_values values = STAGE_FP32; values < STAGE_VALUES; values++) {
+        static parcel p;
+        tw_world *world;
+        p = (parcel){.values = values};
+        assert_ok(tw_world_create(&(tw_world_options){.struct_size = sizeof(tw_world_options), .workers = 2}, &world));
+        assert_ok(tw_world_run(world, play_parcel, &p));
+        assert_ok(p.status[0]);
+        assert_ok(p.status[1]);
+        assert_int_equal(tw_world_bytes(world, 0), bytes[values] + sizeof(stage_note));
+        assert_int_equal((uint64_t)p.counted[0], bytes[values] + sizeof(stage_note));
+        assert_int_equal((uint64_t)p.counted[1], bytes[values] + sizeof(stage_note));
+        for (size_t i = 0; i < SENT; i++)
+            assert_true(fabsf(p.came[i] - value_at(i)) <= off[values] * fabsf(value_at(i)));
+        tw_world_destroy(world);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +410,7 @@ int main(void)
         cmocka_unit_test(test_a_cut_that_cannot_be_is_refused),
         cmocka_unit_test(test_the_cut_is_the_best_of_all),
         cmocka_unit_test(test_halves_are_nearest),
+        cmocka_unit_test(test_values_have_their_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

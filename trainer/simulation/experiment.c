@@ -20,6 +20,7 @@ typedef struct run {
     double start;       /* virtual; all begin their first step then */
     double ended;       /* when the last gradient that counts came */
     uint64_t limit;     /* steps a worker takes at most, where all take as many */
+    uint64_t together;  /* gradients, when each has taken a step */
     uint64_t total;     /* gradients that end the run */
     uint64_t gradients; /* that came */
     uint64_t begun;     /* the most steps any worker has begun */
@@ -39,7 +40,7 @@ static void stop_all(run *r)
 {
     int together = r->setup->synchronous || r->setup->shares;
     r->limit = r->begun;
-    r->total = together ? r->begun * (uint64_t)r->setup->settings.workers : r->gradients;
+    r->total = together ? r->begun * r->together : r->gradients;
 }
 
 static void add_point(run *r, double now)
@@ -70,14 +71,17 @@ static void experiment_tell(run *r, double now)
     fflush(stream);
 }
 
-static void count_gradient(run *r, double loss)
+/* Those of a step that count here, whose mean loss it is. */
+static void count_gradients(run *r, uint64_t count, double loss)
 {
     double now = tw_clock();
+    if (count == 0) return;
     if (r->gradients >= r->total && now > r->ended) return; /* it was on its way when the run ended */
-    r->gradients++;
+    r->gradients += count;
     r->ended = now;
-    r->point_loss += loss;
-    if (++r->point_gradients == r->point_size) add_point(r, now);
+    r->point_loss += (double)count * loss;
+    r->point_gradients += count;
+    if (r->point_gradients >= r->point_size) add_point(r, now);
     experiment_tell(r, now);
 }
 
@@ -91,15 +95,16 @@ double actor_distance(const float *a, const float *b, size_t count)
 /* --- one rank ------------------------------------------------------------------------------------------------- */
 
 /* After what building took, all ranks begin at the same moment. */
-static tw_status line_up(run *r, int rank, tw_comm *comm, uint64_t steps)
+static tw_status line_up(run *r, int rank, tw_comm *comm, void *self)
 {
-    uint64_t workers = (uint64_t)r->setup->settings.workers;
+    const uint64_t steps = r->setup->kind->steps(self);
+    r->together += r->setup->kind->gradients(self);
     TW_TRY(tw_comm_barrier(comm));
     if (rank == 0) {
         r->start = r->ended = tw_clock() + 1 + 1e3 * (r->setup->world.latency + r->setup->world.overhead);
         r->limit = steps;
-        r->total = steps * workers;
-        r->point_size = r->total / FULL_POINTS > workers ? r->total / FULL_POINTS : workers;
+        r->total = steps * r->together;
+        r->point_size = r->total / FULL_POINTS > r->together ? r->total / FULL_POINTS : r->together;
         if (r->point_size < LEAST_A_POINT) r->point_size = LEAST_A_POINT;
         if (r->point_size > r->total) r->point_size = r->total;
     }
@@ -121,26 +126,27 @@ static uint64_t next_number(const run *r, uint64_t last, uint64_t taken)
     return group > last + 1 ? group : last + 1;
 }
 
-static uint64_t sent_so_far(const tw_comm *comm)
+uint64_t actor_sent(const tw_comm *comm)
 {
     tw_traffic traffic = {.struct_size = sizeof traffic};
     tw_comm_traffic(comm, &traffic);
     return traffic.bytes_sent;
 }
 
-static tw_status take_steps(run *r, void *self, tw_comm *comm)
+static tw_status take_steps(run *r, void *self)
 {
+    const actor_kind *kind = r->setup->kind;
     double begun = tw_clock(), ended = begun;
-    uint64_t sent = sent_so_far(comm), taken = 0, number = 0;
+    uint64_t sent = kind->sent(self), taken = 0, number = 0;
     while (goes_on(r, taken)) {
         double loss = 0;
         number = next_number(r, number, taken);
         if (++taken > r->begun) r->begun = taken;
-        TW_TRY(r->setup->kind->step(self, number, &loss));
+        TW_TRY(kind->step(self, number, &loss));
         ended = tw_clock();
-        count_gradient(r, loss);
+        count_gradients(r, kind->gradients(self), loss);
     }
-    r->bytes += sent_so_far(comm) - sent;
+    r->bytes += kind->sent(self) - sent;
     r->own_seconds += (ended - begun) / (double)taken;
     r->result->rate += (double)taken / (ended - begun);
     r->result->steps += (double)taken / (double)r->setup->settings.workers;
@@ -157,6 +163,7 @@ static tw_status experiment_finish(run *r, int rank, void *self)
     r->result->loss = end.loss;
     r->result->metric = end.metric;
     r->result->metric_name = end.metric_name;
+    r->result->checksum = end.checksum;
     return TW_OK;
 }
 
@@ -166,8 +173,8 @@ static tw_status play_rank(run *r, int rank, tw_comm *comm, void **self)
     TW_TRY(tw_comm_set_timeout(comm, PATIENCE));
     TW_TRY(kind->create(r->setup, comm, self));
     TW_TRY(kind->begin(*self));
-    TW_TRY(line_up(r, rank, comm, kind->steps(*self)));
-    TW_TRY(take_steps(r, *self, comm));
+    TW_TRY(line_up(r, rank, comm, *self));
+    TW_TRY(take_steps(r, *self));
     return experiment_finish(r, rank, *self);
 }
 

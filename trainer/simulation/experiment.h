@@ -37,7 +37,8 @@ enum { SIM_POINTS = 256 };
 typedef struct sim_result {
     size_t parameters;
     double seconds;     /* virtual, from the first step to the last gradient that counts */
-    uint64_t gradients; /* that came in that time; of an asynchronous scheme a few more are on their way at its end */
+    uint64_t gradients; /* that came in that time; of an asynchronous scheme a few more are on their way at its end, and
+                         * of a pipeline each micro-batch has one */
     double rate;  /* gradients a second; by an asynchronous scheme each worker's own steps over the time they took it,
                    * summed, so that what is half done at the end counts half */
     double steps; /* of a worker, on average */
@@ -45,6 +46,7 @@ typedef struct sim_result {
     double bytes_per_worker_step;  /* counted in the transport */
     double loss, metric, distance; /* of the consensus at the end, and root mean square of the workers' from it */
     const char *metric_name;       /* NULL where nothing was evaluated */
+    uint32_t checksum;             /* of the weights at the end, where there are any */
     double seconds_to_loss;        /* negative: the loss was not reached, or not asked for */
     int diverged;                  /* the run ended early; `why` says how */
     char why[512];

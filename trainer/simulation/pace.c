@@ -40,13 +40,23 @@ double pace_seconds(const pace *p, uint64_t number)
     return seconds * pace_draw(p->model, words);
 }
 
+void pace_pause(const pace *p, uint64_t step)
+{
+    tw_world_compute(slowdown_extra(&p->slowdown, step, 0));
+}
+
+void pace_part_passed(void *context, uint64_t batch, double part)
+{
+    tw_world_compute(part * pace_seconds(context, batch));
+}
+
 void pace_gradient_ready(void *context)
 {
     pace *p = context;
     if (p->ready == 0) p->seconds = pace_seconds(p, p->passes);
     tw_phantom_pass(p->seconds, ++p->ready, p->tensors);
     if (p->ready < p->tensors) return;
-    tw_world_compute(slowdown_extra(&p->slowdown, p->passes + 1, 0)); /* a pause that comes now */
+    pace_pause(p, p->passes + 1);
     p->passes++;
     p->ready = 0;
 }

@@ -36,6 +36,10 @@ double pace_seconds(const pace *p, uint64_t number);
 /* Called as each tensor's gradient becomes ready, lets the world's time pass (tw_phantom_pass). A `pace` is the
  * context, so that a worker can be given this function. */
 void pace_gradient_ready(void *p);
+/* The same of a part of micro-batch `batch`, in a stage of a pipeline. */
+void pace_part_passed(void *p, uint64_t batch, double part);
+/* A pause after step `step`, counted from 1, if there is one. */
+void pace_pause(const pace *p, uint64_t step);
 /* What a step takes beside the pass. */
 void pace_other(const pace *p);
 

@@ -35,6 +35,17 @@ static uint64_t phantom_steps(void *self)
     return (uint64_t)((phantom *)self)->setup->settings.steps;
 }
 
+static uint64_t phantom_gradients(void *self)
+{
+    (void)self;
+    return 1;
+}
+
+static uint64_t phantom_sent(void *self)
+{
+    return actor_sent(((phantom *)self)->comm);
+}
+
 static tw_status phantom_begin(void *self)
 {
     phantom *p = self;
@@ -66,5 +77,5 @@ static void phantom_destroy(void *self)
     free(p);
 }
 
-const actor_kind sim_phantom = {phantom_create, phantom_steps, phantom_begin,
-                                phantom_step,   phantom_end,   phantom_destroy};
+const actor_kind sim_phantom = {phantom_create, phantom_steps, phantom_gradients, phantom_sent,
+                                phantom_begin,  phantom_step,  phantom_end,       phantom_destroy};

@@ -18,6 +18,7 @@ static tw_status trainee_create(const sim_setup *setup, tw_comm *comm, void **se
     *self = t;
     TW_TRY(worker_create(&setup->settings, setup->work, comm, &t->worker));
     t->worker.gradient_ready = pace_gradient_ready;
+    t->worker.part_passed = pace_part_passed;
     t->worker.pace = &t->pace;
     return pace_begin(&setup->pace, t->worker.rank, t->worker.size, t->worker.steps, t->worker.learner->tensor_count,
                       &t->pace);
@@ -28,9 +29,28 @@ static uint64_t trainee_steps(void *self)
     return ((trainee *)self)->worker.steps;
 }
 
+/* Of a pipeline the first stage has each micro-batch's at last. */
+static uint64_t trainee_gradients(void *self)
+{
+    const worker *w = &((trainee *)self)->worker;
+    if (!w->exchange->staged) return 1;
+    return w->rank == 0 ? w->learner->steps_per_epoch / w->steps_per_epoch : 0;
+}
+
+/* A comm does not count what stages send each other. */
+static uint64_t trainee_sent(void *self)
+{
+    const worker *w = &((trainee *)self)->worker;
+    totals sums = {0};
+    if (!w->exchange->staged || w->exchange->add_totals(w, &sums) != TW_OK) return actor_sent(w->comm);
+    return (uint64_t)sums.values[TOTAL_BYTES_SENT];
+}
+
 static tw_status trainee_begin(void *self)
 {
-    return worker_begin(&((trainee *)self)->worker);
+    worker *w = &((trainee *)self)->worker;
+    w->rest = w->steps;
+    return worker_begin(w);
 }
 
 static tw_status trainee_step(void *self, uint64_t number, double *loss)
@@ -40,6 +60,7 @@ static tw_status trainee_step(void *self, uint64_t number, double *loss)
     w->step = number;
     pace_other(&t->pace);
     TW_TRY(worker_step(w, loss));
+    if (w->exchange->staged) pace_pause(&t->pace, w->step);
     return w->spoilt ? worker_spoilt(w) : TW_OK;
 }
 
@@ -61,6 +82,8 @@ static tw_status trainee_end(void *self, actor_end *end)
     evaluation result;
     if (!w->exchange->replicas) TW_TRY(trainee_meet(w, &end->distance));
     TW_TRY(agree_replicas(w));
+    if (w->exchange->staged) TW_TRY(worker_settle(w));
+    end->checksum = worker_checksum(w);
     TW_TRY(worker_evaluate(w, task_final(w->task), &result));
     end->parameters = w->learner->parameter_count;
     end->loss = result.loss;
@@ -75,5 +98,5 @@ static void trainee_destroy(void *self)
     free(self);
 }
 
-const actor_kind sim_trainee = {trainee_create, trainee_steps, trainee_begin,
-                                trainee_step,   trainee_end,   trainee_destroy};
+const actor_kind sim_trainee = {trainee_create, trainee_steps, trainee_gradients, trainee_sent,
+                                trainee_begin,  trainee_step,  trainee_end,       trainee_destroy};

@@ -11,6 +11,8 @@
 /* A gradient above is no gradient: see tw_reducer_wait. */
 #define LARGEST_NORM 1e33
 
+#define FORWARD_PART (1.0 / 3) /* of a pass, as tw_phantom_pass has it */
+
 enum { FORTH = 1, BACK, GATHER }; /* channels */
 
 /* What a call of the learner is for. */
@@ -208,6 +210,11 @@ static tw_status on_receive(void *context, float *x, size_t count)
     return way->turn == FORWARD ? keep_input(way, x, count) : TW_OK;
 }
 
+static void pass_part(const worker *w, double part)
+{
+    if (w->part_passed) w->part_passed(w->pace, way_of(w)->batch, part);
+}
+
 static tw_status on_send(void *context, const float *y, size_t count, float *dy, int *back)
 {
     pipeline_way *way = way_of(context);
@@ -215,6 +222,7 @@ static tw_status on_send(void *context, const float *y, size_t count, float *dy,
         TW_TRY(stage_line_send(&way->forth_out, STAGE_FP32, y, count, NULL));
         return stage_line_flush(&way->forth_out);
     }
+    pass_part(context, FORWARD_PART);
     *back = way->turn == AGAIN;
     if (!*back)
         return stage_line_send(&way->forth_out, way->plan.values, y, count,
@@ -256,6 +264,7 @@ static tw_status call(worker *w, pipeline_turn turn, uint64_t batch, task_score 
     way->turn = turn;
     way->batch = batch;
     const tw_status status = w->task->ops->step(w->learner, batch, NULL, NULL, score);
+    if (turn != FORWARD) pass_part(w, turn == AGAIN ? 1 - FORWARD_PART : 1);
     way->turn = LOOK;
     way->seconds_wait += way->wire.seconds - begun;
     return status;

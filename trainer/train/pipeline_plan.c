@@ -14,7 +14,7 @@ static tw_status refuse(const char *text, const char *why)
 {
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--pipeline %s: %s; it is stages=P, and may have accumulate=K, how many micro-batches a step takes, "
-                   "values=fp32 or values=fp16, cut=A+B+..., how many layers each stage has, and standby=S, how many "
+                   "values=fp32, fp16 or fp8, cut=A+B+..., how many layers each stage has, and standby=S, how many "
                    "workers wait to take the place of one that is lost",
                    text, why);
 }
@@ -59,8 +59,9 @@ static tw_status parse_pair(const char *text, const pair *p, pipeline_plan *plan
         return is_count(p, PIPELINE_STAGES, &plan->standby) ? TW_OK : refuse(text, "1 to 64 workers stand by");
     if (pair_has_key(p, "cut") && p->value) return parse_cut(text, p->value, p->value + p->value_length, plan);
     if (!pair_has_key(p, "values")) return refuse(text, p->value ? "there is no such key" : "a value needs its key");
-    plan->values = is_value(p, "fp16") ? STAGE_FP16 : STAGE_FP32;
-    return is_value(p, "fp16") || is_value(p, "fp32") ? TW_OK : refuse(text, "values are fp32 or fp16");
+    plan->values = STAGE_FP32;
+    while (plan->values < STAGE_VALUES && !is_value(p, stage_values_names[plan->values])) plan->values++;
+    return plan->values < STAGE_VALUES ? TW_OK : refuse(text, "values are fp32, fp16 or fp8");
 }
 
 tw_status pipeline_plan_parse(const char *text, pipeline_plan *plan)
@@ -228,7 +229,7 @@ static tw_status write_out(worker *w, pipeline_plan *plan)
     FILE *stream = open_memstream(&plan->text, &size);
     if (!stream) return tw_fail(TW_ERROR_MEMORY, "no memory for the text of --pipeline");
     fprintf(stream, "stages=%zu,accumulate=%zu,values=%s,cut=", plan->stages, plan->accumulate,
-            plan->values == STAGE_FP16 ? "fp16" : "fp32");
+            stage_values_names[plan->values]);
     for (size_t s = 0; s < plan->stages; s++)
         fprintf(stream, "%s%zu", s ? "+" : "", plan->ends[s] - (s ? plan->ends[s - 1] : 0));
     if (fclose(stream) != 0) return tw_fail(TW_ERROR_MEMORY, "no memory for the text of --pipeline");

@@ -42,14 +42,18 @@ float stage_single(uint16_t half)
     return half & 0x8000 ? -value : value;
 }
 
+const char *const stage_values_names[STAGE_VALUES] = {"fp32", "fp16", "fp8"};
+
 static size_t bytes_of(stage_values values, size_t count)
 {
+    if (values == STAGE_FP8) return tw_fp8_bytes(count);
     return count * (values == STAGE_FP16 ? sizeof(uint16_t) : sizeof(float));
 }
 
 static void encode(stage_values values, const float *x, size_t count, unsigned char *bytes)
 {
     if (values == STAGE_FP32) memcpy(bytes, x, count * sizeof *x);
+    if (values == STAGE_FP8) tw_fp8_encode(x, count, bytes);
     for (size_t i = 0; values == STAGE_FP16 && i < count; i++) {
         const uint16_t half = stage_half(x[i]);
         memcpy(bytes + i * sizeof half, &half, sizeof half);
@@ -59,6 +63,7 @@ static void encode(stage_values values, const float *x, size_t count, unsigned c
 static void decode(stage_values values, const unsigned char *bytes, size_t count, float *x)
 {
     if (values == STAGE_FP32) memcpy(x, bytes, count * sizeof *x);
+    if (values == STAGE_FP8) tw_fp8_decode(bytes, count, x);
     for (size_t i = 0; values == STAGE_FP16 && i < count; i++) {
         uint16_t half;
         memcpy(&half, bytes + i * sizeof half, sizeof half);

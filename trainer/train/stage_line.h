@@ -10,8 +10,10 @@
 #include <thinwire/thinwire_plugin.h>
 
 /* How a value travels. FP16 rounds to nearest; what is beyond its range becomes the largest it has, and infinity and
- * NaN stay what they are. */
-typedef enum stage_values { STAGE_FP32, STAGE_FP16 } stage_values;
+ * NaN stay what they are. FP8 is tw_fp8_encode's, forth and back. */
+typedef enum stage_values { STAGE_FP32, STAGE_FP16, STAGE_FP8, STAGE_VALUES } stage_values;
+/* As --pipeline has them: "fp32". */
+extern const char *const stage_values_names[STAGE_VALUES];
 
 /* What a rank has in common for all of its lines. */
 typedef struct stage_wire {

@@ -101,8 +101,10 @@ typedef struct worker {
     int owes;
     float *mean_buffers; /* the learner's buffers, averaged over the workers: see worker_average_buffers */
 
-    /* In a simulation: what lets time pass as a gradient becomes ready. NULL: it passes by itself. */
+    /* In a simulation: what lets time pass as a gradient becomes ready; and in a stage, when it has computed a part of
+     * a micro-batch's pass. NULL: it passes by itself. */
     void (*gradient_ready)(void *pace);
+    void (*part_passed)(void *pace, uint64_t batch, double part);
     void *pace;
 
     gradient_dump dump; /* the same steps on every rank; rank 0 keeps them */

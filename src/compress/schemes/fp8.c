@@ -9,6 +9,10 @@
 
 #include "fp8.h"
 
+#include <math.h>
+#include <string.h>
+#include <thinwire/thinwire_plugin.h>
+
 typedef struct fp8 {
     tw_quantised quantised;
     int feedback;
@@ -42,6 +46,11 @@ static void fp8_encode_block(const tw_scheme *scheme, const tw_quantised_block *
                     1 / tw_power_of_two(scale ? scale : 127));
 }
 
+static int is_nan(unsigned char code)
+{
+    return (code & TW_E4M3_NAN) == TW_E4M3_NAN;
+}
+
 static const char *fp8_check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
 {
     const unsigned char *codes = section + tw_bytewise_head(n);
@@ -49,7 +58,7 @@ static const char *fp8_check(const tw_scheme *scheme, const unsigned char *secti
     (void)scheme;
     for (size_t i = 0; i < tw_bytewise_head(n); i++)
         if (section[i] > scale) scale = section[i];
-    for (size_t i = 0; i < n; i++) nan |= (codes[i] & TW_E4M3_NAN) == TW_E4M3_NAN;
+    for (size_t i = 0; i < n; i++) nan |= is_nan(codes[i]);
     if (scale > MOST_SCALE) return "a block's scale is too large";
     *largest = TW_E4M3_MOST * tw_power_of_two(scale);
     return nan ? "an element is NaN" : NULL;
@@ -89,3 +98,55 @@ const tw_scheme_ops tw_scheme_fp8 = {
     .create = fp8_create,
     TW_QUANTISED_STEPS,
 };
+
+/* ---- an array by itself ------------------------------------------------------------------------------------------ */
+
+/* The scale of a block that is NaN. */
+enum { NO_SCALE = 255 };
+
+size_t tw_fp8_bytes(size_t count)
+{
+    return tw_bytewise_bytes(NULL, count);
+}
+
+static int is_finite(const float *x, size_t count)
+{
+    uint32_t largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t magnitude = tw_float_bits(x[i]) & 0x7FFFFFFFu;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    return largest < 0x7F800000u;
+}
+
+void tw_fp8_encode(const float *values, size_t count, unsigned char *bytes)
+{
+    if (!values || !bytes) return;
+    for (size_t first = 0; first < count; first += BLOCK) {
+        const size_t left = count - first, size = left < BLOCK ? left : BLOCK;
+        const tw_quantised_block block = {
+            .values = values + first, .scale = 1, .n = count, .first = first, .count = size};
+        fp8_encode_block(NULL, &block, bytes);
+        if (!is_finite(values + first, size)) bytes[first / BLOCK] = NO_SCALE;
+    }
+}
+
+static int is_sound(int scale, const unsigned char *codes, size_t count)
+{
+    int nan = scale > MOST_SCALE;
+    for (size_t i = 0; i < count; i++) nan |= is_nan(codes[i]);
+    return !nan;
+}
+
+void tw_fp8_decode(const unsigned char *bytes, size_t count, float *values)
+{
+    if (!values || !bytes) return;
+    for (size_t first = 0; first < count; first += BLOCK) {
+        const size_t left = count - first, size = left < BLOCK ? left : BLOCK;
+        const tw_addition to = {.dst = values + first, .sum = values + first, .n = size};
+        memset(to.dst, 0, size * sizeof *values);
+        fp8_add(NULL, bytes, count, first, &to);
+        if (is_sound(bytes[first / BLOCK], bytes + tw_bytewise_head(count) + first, size)) continue;
+        for (size_t i = 0; i < size; i++) to.dst[i] = NAN;
+    }
+}

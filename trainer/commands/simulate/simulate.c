@@ -22,6 +22,10 @@ static const option_row own_rows[] = {
     {"workers", "LIST", OPTION_TEXT, AT(workers), "4", .help = "Numbers of workers, such as 16,64,1024"},
     {"sync", "SPECS", OPTION_TEXT, AT(syncs), "allreduce;dgc;adpsgd-random",
      .help = "Schemes, with semicolons between them. thinwire schemes lists them"},
+    {"pipeline", "SPECS", OPTION_TEXT, AT(pipelines),
+     .help = "Pipelines of stages, with semicolons between them, as in thinwire train: stages=P,cut=A+B+... Each stage "
+             "takes a P-th of a pass. Without --sync there are no other runs",
+     .stands_for = "none"},
     {"until-loss", "L", OPTION_REAL, AT(until_loss), "0", 0, 1e9,
      .help = "Stop when the training loss, averaged over a few gradients of each worker, is down to L",
      .stands_for = "never"},
@@ -92,10 +96,19 @@ static tw_status simulate_complete(simulate_settings *s, options *set)
 
 /* --- the runs ------------------------------------------------------------------------------------------------- */
 
+/* The work is the same in all stages. */
+static void take_stages(sim_setup *setup, const simulate_row *row)
+{
+    setup->settings.pipeline = (char *)row->sync;
+    setup->pace.step_seconds /= row->workers;
+    setup->pace.other_seconds /= row->workers;
+}
+
 static tw_status run_row(const simulation *all, const sim_setup *common, simulate_row *row)
 {
     sim_setup setup = *common;
-    sim_take_scheme(&setup, row->sync);
+    sim_take_scheme(&setup, row->micro_batches ? "allreduce" : row->sync);
+    if (row->micro_batches) take_stages(&setup, row);
     if (all->codec_rate > 0) sim_take_codec_rate(&setup, all->codec_rate);
     setup.settings.workers = row->workers;
     return sim_run(&setup, &row->result);
@@ -225,7 +238,9 @@ static tw_status make_noise(simulation *all)
 static tw_status check_rows(const simulation *all, const task *work)
 {
     for (size_t i = 0; i < all->row_count; i++) {
-        learner_place place = {.size = all->rows[i].workers, .batch = (size_t)all->settings->train.batch};
+        const simulate_row *row = &all->rows[i];
+        learner_place place = {.size = row->micro_batches ? 1 : row->workers,
+                               .batch = (size_t)all->settings->train.batch};
         TW_TRY(work->ops->fits(work, &place));
     }
     return TW_OK;

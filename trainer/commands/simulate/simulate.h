@@ -7,7 +7,7 @@
 
 typedef struct simulate_settings {
     train_settings train; /* the first member: simulate takes many options of train's */
-    char *workers, *syncs, *link, *overhead, *parameters, *trace;
+    char *workers, *syncs, *pipelines, *link, *overhead, *parameters, *trace;
     int gradients_off, form;
     long workers_per_host;
     double step_time, jitter, codec_rate, until_loss;
@@ -15,8 +15,9 @@ typedef struct simulate_settings {
 
 /* One run that was asked for, and what came of it. */
 typedef struct simulate_row {
-    const char *sync;
-    int workers;
+    const char *sync;  /* or what --pipeline says */
+    int workers;       /* or stages */
+    int micro_batches; /* of a step of a pipeline; 0: it is none */
     sim_result result;
 } simulate_row;
 
@@ -47,8 +48,8 @@ typedef struct simulation {
     float *noise;
 } simulation;
 
-/* simulate_options.c: the link and its overhead; and the rows, scheme by scheme, once it is sure that each can be (the
- * list of schemes is cut at its semicolons). */
+/* simulate_options.c: the link and its overhead; and the rows, scheme by scheme and then the pipelines, once it is sure
+ * that each can be (their lists are cut at the semicolons). */
 tw_status simulate_read_network(const simulate_settings *s, tw_world_options *world);
 tw_status simulate_make_rows(simulate_settings *s, simulation *all);
 
@@ -58,7 +59,7 @@ void simulate_print_row(FILE *stream, const simulation *all, const simulate_row 
 void simulate_print_record(FILE *stream, const simulation *all);
 tw_status simulate_write_json(const simulation *all, const char *path);
 /* Gradients a virtual second where nobody is slow and the network costs nothing. */
-double simulate_ideal(const simulation *all, int workers);
+double simulate_ideal(const simulation *all, const simulate_row *row);
 
 /* simulate_plot.c: simulate.svg, and the curves it is made of, in the folder `out`. */
 tw_status simulate_plot(const simulation *all, const char *out);

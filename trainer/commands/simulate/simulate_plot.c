@@ -73,7 +73,7 @@ static void add_scales(drawing *d, const simulation *all, int panel, const char 
         const simulate_row *row = &all->rows[i];
         if (begins_scheme(all, i)) add_curve(d, panel, row, (int)scheme++, value);
         add_point(d, panel, row,
-                  panel == RATE      ? row->result.rate / simulate_ideal(all, row->workers)
+                  panel == RATE      ? row->result.rate / simulate_ideal(all, row)
                   : panel == SECONDS ? row->result.step_seconds
                                      : row->result.bytes_per_worker_step / 1e6);
     }

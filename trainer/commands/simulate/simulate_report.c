@@ -6,10 +6,13 @@
 
 #include <math.h>
 
-double simulate_ideal(const simulation *all, int workers)
+/* A pipeline is as fast as a stage that goes forward twice, as all but the last do. */
+double simulate_ideal(const simulation *all, const simulate_row *row)
 {
     const pace_model *machine = &all->setup.pace;
-    return workers / (machine->step_seconds + machine->other_seconds);
+    const double passes = row->micro_batches && row->workers > 1 ? 4.0 / 3 : 1;
+    const double other = machine->other_seconds / (row->micro_batches ? row->micro_batches : 1);
+    return row->workers / (passes * machine->step_seconds + other);
 }
 
 /* --- the table ------------------------------------------------------------------------------------------------ */
@@ -36,8 +39,7 @@ void simulate_print_row(FILE *stream, const simulation *all, const simulate_row 
     const sim_result *result = &row->result;
     char bytes[BYTES_TEXT];
     fprintf(stream, "%-30s %7d %8.1f %10.4g %10.5g %11.5g %12s", row->sync, row->workers, result->steps,
-            result->seconds, result->rate, simulate_ideal(all, row->workers),
-            bytes_text(result->bytes_per_worker_step, bytes));
+            result->seconds, result->rate, simulate_ideal(all, row), bytes_text(result->bytes_per_worker_step, bytes));
     if (result->diverged)
         fprintf(stream, " diverged");
     else
@@ -74,6 +76,13 @@ static void add_metric(cJSON *object, const sim_result *result)
     cJSON_AddNumberToObject(metric, "value", result->metric);
 }
 
+static void add_checksum(cJSON *object, const sim_result *result)
+{
+    char checksum[16];
+    snprintf(checksum, sizeof checksum, "%08x", result->checksum);
+    if (result->metric_name) cJSON_AddStringToObject(object, "weights_crc32c", checksum);
+}
+
 static cJSON *curve_json(const sim_result *result)
 {
     cJSON *curve = cJSON_CreateArray();
@@ -93,7 +102,8 @@ static cJSON *row_json(const simulation *all, const simulate_row *row)
 {
     const sim_result *result = &row->result;
     cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "sync", row->sync);
+    cJSON_AddStringToObject(object, "sync", row->micro_batches ? "allreduce" : row->sync);
+    if (row->micro_batches) cJSON_AddStringToObject(object, "pipeline", row->sync);
     cJSON_AddNumberToObject(object, "workers", row->workers);
     cJSON_AddNumberToObject(object, "parameters", (double)result->parameters);
     cJSON_AddNumberToObject(object, "steps", result->steps);
@@ -101,10 +111,11 @@ static cJSON *row_json(const simulation *all, const simulate_row *row)
     cJSON_AddNumberToObject(object, "virtual_seconds", result->seconds);
     cJSON_AddNumberToObject(object, "step_seconds", result->step_seconds);
     cJSON_AddNumberToObject(object, "gradients_per_virtual_second", result->rate);
-    cJSON_AddNumberToObject(object, "gradients_ideal", simulate_ideal(all, row->workers));
+    cJSON_AddNumberToObject(object, "gradients_ideal", simulate_ideal(all, row));
     cJSON_AddNumberToObject(object, "bytes_per_worker_step", result->bytes_per_worker_step);
     cJSON_AddNumberToObject(object, "loss", result->metric_name ? result->loss : (double)NAN);
     add_metric(object, result);
+    add_checksum(object, result);
     cJSON_AddNumberToObject(object, "consensus_distance", result->distance);
     cJSON_AddNumberToObject(object, "seconds_to_loss",
                             result->seconds_to_loss >= 0 ? result->seconds_to_loss : (double)NAN);

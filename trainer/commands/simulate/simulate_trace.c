@@ -76,6 +76,11 @@ static tw_status read_configuration(const char *folder, const char *name, simula
     TW_TRY(options_parse(&record->page.page, 1, words, s, &record->set));
     s->set = &record->set;
     TW_TRY(options_read_file(&record->set, path));
+    if (s->pipeline)
+        return tw_fail(TW_ERROR_UNSUPPORTED,
+                       "--trace %s: it is a run with --pipeline, whose stages do not say how long a pass of the whole "
+                       "network takes; want one without",
+                       folder);
     return settings_complete(s->task, &record->set);
 }
 
