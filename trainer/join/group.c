@@ -148,11 +148,12 @@ tw_status group_next(group *g, uint64_t rounds, int leaves, tw_comm **comm)
     return status;
 }
 
-tw_status group_look(group *g, tw_comm *comm, int leaves)
+tw_status group_look(group *g, tw_comm *comm, int leaves, int *changes)
 {
     tw_members_outcome due;
     TW_TRY(tw_members_due(g->members, comm, leaves ? TW_MEMBERS_LEAVE : TW_MEMBERS_STAY, &due));
-    return due == TW_MEMBERS_SAME ? TW_OK : tw_fail(TW_ERROR_PEER, "somebody comes to the group, or leaves it");
+    *changes = due != TW_MEMBERS_SAME;
+    return TW_OK;
 }
 
 #else
@@ -174,9 +175,9 @@ tw_status group_next(group *g, uint64_t rounds, int leaves, tw_comm **comm)
     return tw_fail(TW_ERROR_UNSUPPORTED, "no sockets");
 }
 
-tw_status group_look(group *g, tw_comm *comm, int leaves)
+tw_status group_look(group *g, tw_comm *comm, int leaves, int *changes)
 {
-    (void)g, (void)comm, (void)leaves;
+    (void)g, (void)comm, (void)leaves, (void)changes;
     return tw_fail(TW_ERROR_UNSUPPORTED, "no sockets");
 }
 

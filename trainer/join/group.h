@@ -31,7 +31,7 @@ void group_close(group *g);
 /* The next generation, after so many rounds; its comm, or, where this worker leaves, NULL, when the others go on.
  * TW_ERROR_PEER: there is none with it, as too few answer, or the group turns it away. */
 tw_status group_next(group *g, uint64_t rounds, int leaves, tw_comm **comm);
-/* A collective between two rounds. TW_ERROR_PEER: the generation is over, since somebody comes or leaves. */
-tw_status group_look(group *g, tw_comm *comm, int leaves);
+/* A collective between two rounds. *changes: the generation is over, since somebody comes or leaves. */
+tw_status group_look(group *g, tw_comm *comm, int leaves, int *changes);
 
 #endif
