@@ -207,7 +207,7 @@ static void test_a_gossip_goes_on_with_the_mean(void **state)
     end_story(&s);
 }
 
-/* ---- those that leave --------------------------------------------------------------------------------------------- */
+/* ---- those that leave -------------------------------------------------------------------------------------------- */
 
 static tw_status leave_or_stay(crew_member *self)
 {
