@@ -13,6 +13,7 @@
 
 enum { NODES = 9, FOUNDERS = 4, SCHEDULES = 1000, TARGET = 25, ROUNDS = 256, EVENTS = 1 << 14, GENERATIONS = 512 };
 #define GRACE 5.0
+#define PATIENCE_OF_GROUP 60.0
 #define TICK 0.1
 #define FAULTS_END 40.0
 #define BOUND 400.0   /* of a schedule */
@@ -297,6 +298,7 @@ static void look_at_verdict(int n)
         finish(n, "gave up");
     if (me->council.verdict != COUNCIL_GENERATION) return;
     check_decision(&me->council.list);
+    assert_true(me->council.settings.patience == PATIENCE_OF_GROUP);
     me->generation = me->council.list.generation;
     me->doing = CONNECTING;
     comm *one = &w.comms[me->generation];
@@ -383,7 +385,8 @@ static void begin_node(int n, int opens)
     static int numbers[NODES];
     char name[32];
     node *me = &w.nodes[n];
-    council_settings settings = {.grace = GRACE, .patience = 60, .send = send, .context = &numbers[n]};
+    council_settings settings = {
+        .grace = GRACE, .patience = opens ? PATIENCE_OF_GROUP : 1, .send = send, .context = &numbers[n]};
     numbers[n] = n;
     snprintf(name, sizeof name, "n%d", n);
     council_begin(&me->council, &settings, name, w.now);
@@ -553,8 +556,9 @@ static void pass_time(circle *all, double until)
 static circle *begin_circle(int count)
 {
     circle *all = calloc(1, sizeof *all);
-    council_settings settings = {.grace = GRACE, .patience = PATIENCE, .send = post, .context = all};
-    council_message decided = {.kind = COUNCIL_DECIDED, .list = {.generation = 1, .count = count}};
+    council_settings settings = {.grace = GRACE, .patience = 1, .send = post, .context = all};
+    council_message decided = {.kind = COUNCIL_DECIDED,
+                               .list = {.generation = 1, .patience = (uint64_t)(1e3 * PATIENCE), .count = count}};
     assert_non_null(all);
     all->count = count;
     for (int n = 0; n < count; n++) {
