@@ -47,8 +47,8 @@ typedef struct tw_members_options {
     /* Seconds, 0: 60. A member of which nothing is heard for so long is lost. It is less where rounds take less: as
      * long as the last one, and at least 10. */
     double grace;
-    /* Seconds that a newcomer waits to be let in, and members for one whose program is busy: that of the one that opened
-     * the group, which all have from then on. 0: 1800. */
+    /* Seconds that a newcomer waits to be let in, and members for one whose program is busy. 0: 1800. Once a process is
+     * a member, it has that of the one that opened the group. */
     double patience;
 } tw_members_options;
 
