@@ -1,8 +1,8 @@
 /* Who is in the next generation, in virtual time: processes that join, leave, crash, stand still and are cut off from
- * each other, while they train. Some cannot be called, and two of these talk through one that can, if there is one. What
- * a member gives is sent in one of the rounds to come, and one that leaves hands over what it still holds back. Of each
- * schedule it is checked that every generation is decided once, that theta is one for each round, that no delta counts
- * twice or is lost by a member in good standing, and that everybody's part ends. */
+ * each other, while they train. Some cannot be called, and two of these talk through one that can, if there is one.
+ * What a member gives is sent in one of the rounds to come, and one that leaves hands over what it still holds back. Of
+ * each schedule it is checked that every generation is decided once, that theta is one for each round, that no delta
+ * counts twice or is lost by a member in good standing, and that everybody's part ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -289,7 +289,7 @@ static int place_in(const comm *one, int n)
 
 /* --- what is held back ------------------------------------------------------------------------------------------- */
 
-/* To whom one that leaves hands it over: the next before it that stays, or else the first behind it. -1: nobody does. */
+/* To whom one that leaves hands it over: the next before it that stays, or else the first behind it. -1: to nobody. */
 static int heir_of(const comm *one, int place)
 {
     int heir = -1;
