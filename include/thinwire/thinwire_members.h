@@ -12,7 +12,7 @@
  *         ... a tw_outer is made on comm; who is behind loads what generation.donor's has saved, with what
  *             tw_outer_regroup_state says is its own, and after tw_outer_begin has its weights by tw_outer_read
  *         ... before each round: tw_members_due(members, comm, TW_MEMBERS_STAY, &due); next, if it is TW_MEMBERS_CHANGE
- *         ... after each round: tw_outer_save_state, for there is nothing to save once a round has failed
+ *         ... after each round: tw_outer_save_apart, for there is nothing to save once a round has failed
  *         ... TW_ERROR_PEER from anything on comm: this round did not come about here; destroy comm, and next
  *     }
  *

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { OLD = 2, NEW = 3, NEWCOMER = 2, PERIOD = 4, MOST_VALUES = 1 << 19 };
+enum { OLD = 2, NEW = 3, MANY = 6, NEWCOMER = 2, PERIOD = 4, MOST_VALUES = 1 << 19 };
 
 /* What a worker has, as floats one after the other. */
 typedef struct possession {
@@ -19,11 +19,11 @@ typedef struct possession {
 } possession;
 
 typedef struct story {
-    carry carries[NEW];
-    uint64_t steps[NEW]; /* to take before the change */
-    int behind[NEW], donor, size;
+    carry carries[MANY];
+    uint64_t steps[MANY]; /* to take before the change */
+    int behind[MANY], donor, size;
     const int *leaves; /* of each worker, whether it leaves then */
-    possession before[NEW], after[NEW];
+    possession before[MANY], after[MANY];
 } story;
 
 static void collect(const tw_state *state, const char *part, float **values, size_t *count)
@@ -92,12 +92,13 @@ static tw_status go_on(crew_member *self)
 static void play(story *s, const char *sync, tw_status (*part)(crew_member *self), int size)
 {
     small_run run;
-    crew_member crew[NEW];
+    crew_member crew[MANY];
     small_run_begin(&run, NULL, "cnn");
     train_settings settings = run.settings;
     settings.sync = (char *)(uintptr_t)sync;
     settings.steps = 12;
     settings.changing = true;
+    if (size > NEW) settings.batch = 4; /* of the 32 images that there are */
     crew_run(crew, size, (crew_member){.play = part, .settings = &settings, .work = run.work, .context = s});
     crew_must_succeed(crew, size);
     small_run_end(&run);
@@ -110,16 +111,20 @@ static void tell_story(story *s, const char *sync)
     play(s, sync, go_on, s->size);
 }
 
+static void lose(possession *p)
+{
+    free(p->weights);
+    free(p->held);
+    free(p->optimiser);
+    *p = (possession){.step = 0};
+}
+
 static void end_story(story *s)
 {
-    for (int r = 0; r < NEW; r++) {
+    for (int r = 0; r < MANY; r++) {
         carry_release(&s->carries[r]);
-        for (possession *p = &s->before[r], *last = &s->after[r];; p = last) {
-            free(p->weights);
-            free(p->held);
-            free(p->optimiser);
-            if (p == last) break;
-        }
+        lose(&s->before[r]);
+        lose(&s->after[r]);
     }
 }
 
@@ -262,6 +267,27 @@ static void test_who_leaves_hands_over_what_it_holds_back(void **state)
     }
 }
 
+/* From five workers on each sums a piece of every tensor: what it keeps of that is its own when their number changes. */
+static void test_what_is_held_back_has_a_place_among_any_number(void **state)
+{
+    const char *sync = "local:every=4,exchange=e3m0,feedback=on";
+    story s = {.size = MANY - 2, .leaves = (const int[MANY]){[MANY - 2] = 1, [MANY - 1] = 1}};
+    for (int r = 0; r < MANY; r++) s.steps[r] = PERIOD;
+    play(&s, sync, leave_or_stay, MANY);
+    assert_is_sum(s.before, (const int[]){MANY - 3, MANY - 2, MANY - 1}, &s.after[MANY - 3]);
+    for (int r = 0; r < s.size; r++) {
+        lose(&s.before[r]);
+        s.before[r] = s.after[r];
+        s.after[r] = (possession){.step = 0};
+    }
+    play(&s, sync, go_on, s.size);
+    for (int r = 0; r < s.size; r++) {
+        assert_same(s.after[r].held, s.before[r].held, s.before[r].held_count);
+        assert_true(sum_of_squares(s.after[r].held, s.after[r].held_count) > 0);
+    }
+    end_story(&s);
+}
+
 /* ---- a donor that lies ------------------------------------------------------------------------------------------- */
 
 static struct {
@@ -326,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_who_lacks_a_round_gives_nothing_twice),
         cmocka_unit_test(test_a_gossip_goes_on_with_the_mean),
         cmocka_unit_test(test_who_leaves_hands_over_what_it_holds_back),
+        cmocka_unit_test(test_what_is_held_back_has_a_place_among_any_number),
         cmocka_unit_test(test_what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

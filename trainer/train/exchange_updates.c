@@ -110,7 +110,7 @@ static tw_status keep(const worker *w)
     tw_state_destroy(way->kept);
     way->kept = NULL;
     TW_TRY(tw_state_create(&way->kept));
-    return tw_outer_save_state(way->outer, "", way->kept);
+    return tw_outer_save_apart(way->outer, "", way->kept);
 }
 
 static double period(const worker *w)

@@ -2,10 +2,12 @@
  * what the exchange holds back. A round that is under way is waited for, and its mean is saved: so a saved run goes on
  * with the bits of one that was not. */
 #include "error.h"
+#include "half.h"
 #include "kernels.h"
 #include "memory.h"
 #include "outer.h"
 #include "reducer.h"
+#include "state.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -99,7 +101,8 @@ static tw_status save_numbers(const tw_outer *outer, const char *prefix, tw_stat
     return tw_state_put(state, name, TW_U64, 1, (size_t[]){NUMBERS}, numbers);
 }
 
-tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *state)
+static tw_status save(tw_outer *outer, const char *prefix, tw_state *state,
+                      tw_status (*save_exchange)(tw_reducer *reducer, const char *prefix, tw_state *state))
 {
     char text[1024];
     TW_TRY(check_state_call(outer, prefix, state));
@@ -108,9 +111,55 @@ tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *sta
     TW_TRY(save_arrays(outer, prefix, state));
     for (size_t f = 0; f < outer->fragment_count && outer->fragments[f].count > 0; f++) {
         TW_TRY(tw_outer_join_exchange(text, sizeof text, prefix, f));
-        TW_TRY(tw_reducer_save_state(outer->fragments[f].reducer, text, state));
+        TW_TRY(save_exchange(outer->fragments[f].reducer, text, state));
     }
     return TW_OK;
+}
+
+tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *state)
+{
+    return save(outer, prefix, state, tw_reducer_save_state);
+}
+
+/* ---- saving for any number of ranks ------------------------------------------------------------------------------ */
+
+static int can_join(const tw_remembered *piece, const tw_remembered *entry)
+{
+    return strcmp(entry->what, piece->joins) == 0 && strcmp(entry->tensor, piece->tensor) == 0 &&
+           entry->dtype == piece->dtype && piece->first <= entry->count && piece->count <= entry->count - piece->first;
+}
+
+static tw_status take_piece(void *context, const tw_remembered *entry)
+{
+    const tw_remembered *piece = context;
+    if (!can_join(piece, entry)) return TW_OK;
+    for (size_t i = 0, at = piece->first; i < piece->count; i++, at++) {
+        if (entry->dtype == TW_F32)
+            ((float *)entry->data)[at] += ((const float *)piece->data)[i];
+        else
+            ((uint16_t *)entry->data)[at] =
+                tw_to_bf16(tw_from_bf16(((uint16_t *)entry->data)[at]) + tw_from_bf16(((uint16_t *)piece->data)[i]));
+    }
+    memset(piece->data, 0, piece->count * tw_dtypes[piece->dtype].bytes);
+    return TW_OK;
+}
+
+static tw_status join_piece(void *context, const tw_remembered *entry)
+{
+    tw_remembered piece = *entry;
+    int joins = piece.is_piece && piece.joins && (piece.dtype == TW_F32 || piece.dtype == TW_BF16);
+    return joins ? tw_reducer_visit_state(context, take_piece, &piece) : TW_OK;
+}
+
+static tw_status save_apart(tw_reducer *reducer, const char *prefix, tw_state *state)
+{
+    TW_TRY(tw_reducer_visit_state(reducer, join_piece, reducer));
+    return tw_reducer_save_state(reducer, prefix, state);
+}
+
+tw_status tw_outer_save_apart(tw_outer *outer, const char *prefix, tw_state *state)
+{
+    return save(outer, prefix, state, save_apart);
 }
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
