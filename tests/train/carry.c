@@ -267,7 +267,7 @@ static void test_who_leaves_hands_over_what_it_holds_back(void **state)
     }
 }
 
-/* From five workers on each sums a piece of every tensor. What it keeps of that is its own when their number changes. */
+/* From five workers on each sums a piece of every tensor. What it keeps of that is not lost with their number. */
 static void test_what_is_held_back_has_a_place_among_any_number(void **state)
 {
     const char *sync = "local:every=4,exchange=e3m0,feedback=on";
