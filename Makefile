@@ -47,6 +47,7 @@ deps-test: deps
 	@tools/install-packages $(OTHER_PROCESSORS) || echo "going on without them: the tests of other processors are skipped"
 	@tools/install-packages file || echo "going on without it: the Debian packages are not tried"
 	@tools/install-packages abigail-tools || echo "going on without it: the interface is not compared with releases"
+	@tools/install-packages nftables || echo "going on without it: no router translates addresses in a test"
 
 deps-dev: deps-test
 	@tools/install-packages clang libclang-rt-dev clang-format clang-tidy cppcheck shellcheck llvm

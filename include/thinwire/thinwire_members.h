@@ -12,7 +12,7 @@
  *         ... a tw_outer is made on comm; who is behind loads what generation.donor's has saved, with what
  *             tw_outer_regroup_state says is its own, and after tw_outer_begin has its weights by tw_outer_read
  *         ... before each round: tw_members_due(members, comm, TW_MEMBERS_STAY, &due); next, if it is TW_MEMBERS_CHANGE
- *         ... after each round: tw_outer_save_state, for there is nothing to save once a round has failed
+ *         ... after each round: tw_outer_save_apart, for there is nothing to save once a round has failed
  *         ... TW_ERROR_PEER from anything on comm: this round did not come about here; destroy comm, and next
  *     }
  *
@@ -47,8 +47,8 @@ typedef struct tw_members_options {
     /* Seconds, 0: 60. A member of which nothing is heard for so long is lost. It is less where rounds take less: as
      * long as the last one, and at least 10. */
     double grace;
-    /* Seconds that members wait for one whose program is busy, and a newcomer to be let in; 0: 1800. Have it alike on
-     * all: who has less gives up first. */
+    /* Seconds that a newcomer waits to be let in, and members for one whose program is busy. 0: 1800. Once a process is
+     * a member, it has that of the one that opened the group. */
     double patience;
 } tw_members_options;
 

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Machines behind routers, each in a network namespace of its own: two have no way to each other and say that they are at
 the same private address, which only they themselves know; the others reach them by nothing but the connections that they
-begin. Needs root, and is skipped without it. No torch is needed."""
+begin. Once more with routers that translate addresses, where there is nft. And a machine whose address changes while it
+trains. Needs root, and is skipped without it. No torch is needed."""
 
 import contextlib
+import ctypes
 import hashlib
 import json
 import os
 import pathlib
 import queue
+import select
 import shutil
 import subprocess
 import sys
@@ -17,11 +20,13 @@ import unittest
 
 import ranks
 import thinwire
+from thinwire.changing import ChangingLoop
 from thinwire.members import Due, Members, Wish
 
-LARGE, PORT, PRIVATE = 4 << 20, 29444, "192.168.7.2"
-OPEN, BEHIND = ("10.78.0.1", "10.78.0.2"), ("10.78.1.2", "10.78.2.2")
-KEY = b"known to all of the machines here"
+LARGE, PORT, PRIVATE, GATEWAY = 4 << 20, 29444, "192.168.7.2", "192.168.7.1"
+OPEN, BEHIND, MOVED = ("10.78.0.1", "10.78.0.2"), ("10.78.1.2", "10.78.2.2"), "10.78.0.3"
+KEY, EVERY = b"known to all of the machines here", 2
+TRANSLATE = "table ip n { chain c { type nat hook postrouting priority 100; oifname street masquerade; }; }"
 
 
 # ---- what runs on a machine ----
@@ -62,6 +67,29 @@ def take_part(address):
         place.comm.close()
 
 
+def train(address):
+    """All that a step does is to add 1. One that loses the group begins again by the same words."""
+    weights, loop, lost = (ctypes.c_float * 8)(), None, 0
+    at = [ctypes.addressof(weights)]
+    while not select.select([sys.stdin], [], [], 0.005)[0]:  # there are two cores
+        try:
+            if not loop:
+                members = Members(f"{OPEN[0]}:{PORT}", "the same", thinwire.Tcp(key=KEY), grace=15.0, patience=ranks.SECONDS)
+                loop, generation = ChangingLoop(members, f"local:every={EVERY}", [("w", (8,))]), 0
+                loop.begin(at)
+            for i in range(8):
+                weights[i] += 1
+            loop.step(at)
+            if loop.generation != generation:
+                generation = loop.generation
+                tell(number=generation, size=loop.size, rounds=loop.stats()["rounds"])
+        except thinwire.PeerError:
+            loop.close()
+            loop, lost = None, lost + 1
+    loop.finish(at)
+    tell(theta=list(weights), rounds=loop.stats()["rounds"], lost=lost, size=0)
+
+
 # ---- the machines ----
 
 
@@ -69,34 +97,70 @@ def ip(*words):
     subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
-class Street:
-    """A bridge. Who is behind a router has no way to the other, and a private network of its own."""
+def put_behind(router, home):
+    """A machine that has an address of its home alone. What it sends has the router's on the street, which is there."""
+    inside = ["ip", "netns", "exec", router]
+    ip("-n", home, "link", "add", "street", "up", "type", "veth", "peer", "name", "home", "netns", router)
+    ip("-n", home, "address", "add", f"{PRIVATE}/24", "dev", "street")
+    ip("-n", home, "link", "set", "lo", "up")
+    ip("-n", router, "address", "add", f"{GATEWAY}/24", "dev", "home")
+    ip("-n", router, "link", "set", "home", "up")
+    ip("-n", home, "route", "add", "default", "via", GATEWAY)
+    subprocess.run([*inside, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"], check=True)
+    done = subprocess.run([*inside, "nft", TRANSLATE], stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise unittest.SkipTest(f"this system translates no addresses: {done.stderr.strip()}")
 
-    def __init__(self):
+
+class Street:
+    """A bridge. Who is behind a router has no way to the other, and a private network of its own; with `translates` it has
+    nothing else, and the router is a namespace between."""
+
+    def __init__(self, translates=False):
         self.prefix = f"tw-routers-{os.getpid()}-"
+        self.street = f"{self.prefix}street"
         self.names = {address: f"{self.prefix}{number}" for number, address in enumerate((*OPEN, *BEHIND))}
-        ip("netns", "add", f"{self.prefix}street")
-        ip("-n", f"{self.prefix}street", "link", "add", "bridge", "up", "type", "bridge")
+        self.routers = {address: f"{self.names[address]}-router" for address in BEHIND if translates}
+
+    def build(self):
+        ip("netns", "add", self.street)
+        ip("-n", self.street, "link", "add", "bridge", "up", "type", "bridge")
         for number, address in enumerate(self.names):
+            ip("netns", "add", self.names[address])
             self.add(number, address)
 
     def add(self, number, address):
-        name, street = self.names[address], f"{self.prefix}street"
-        ip("netns", "add", name)
-        ip("-n", name, "link", "add", "street", "type", "veth", "peer", "name", f"house{number}", "netns", street)
-        ip("-n", street, "link", "set", f"house{number}", "master", "bridge", "up")
-        ip("-n", name, "address", "add", f"{address}/32", "dev", "street")
+        name = self.routers.get(address, self.names[address])
+        if name in self.routers.values():
+            ip("netns", "add", name)
+        ip("-n", name, "link", "add", "street", "type", "veth", "peer", "name", f"house{number}", "netns", self.street)
+        ip("-n", self.street, "link", "set", f"house{number}", "master", "bridge", "up")
         ip("-n", name, "link", "set", "street", "up")
         ip("-n", name, "link", "set", "lo", "up")
-        for other in OPEN if address in BEHIND else (*OPEN, *BEHIND):
+        self.settle(name, address, OPEN if address in BEHIND else self.names)
+        if address in self.routers:
+            put_behind(name, self.names[address])
+        elif address in BEHIND:
+            ip("-n", name, "address", "add", f"{PRIVATE}/24", "dev", "lo")
+
+    def settle(self, name, address, others):
+        ip("-n", name, "address", "add", f"{address}/32", "dev", "street")
+        for other in others:
             if other != address:
                 ip("-n", name, "route", "add", other, "dev", "street", "src", address)
-        if address in BEHIND:
-            ip("-n", name, "address", "add", f"{PRIVATE}/24", "dev", "lo")
+
+    def move(self, old, new):
+        """A machine has another address, to which the others have a way, and none of its own any more."""
+        name, others = self.names[old], [address for address in self.names if address != old]
+        ip("-n", name, "address", "del", f"{old}/32", "dev", "street")
+        self.settle(name, new, others)
+        for other in others:
+            ip("-n", self.names[other], "route", "add", new, "dev", "street", "src", other)
 
     def start(self, address, *words):
         command = ["ip", "netns", "exec", self.names[address], sys.executable, "-B", __file__, *words, address]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "THINWIRE_BIND": ""})
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                   env={**os.environ, "THINWIRE_BIND": ""})
         lines = queue.Queue()
 
         def hear():
@@ -108,26 +172,45 @@ class Street:
         return process, lines
 
     def close(self):
-        for name in (*self.names.values(), f"{self.prefix}street"):
+        for name in (*self.names.values(), *self.routers.values(), self.street):
             subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
 
-class RoutersTest(unittest.TestCase):
+class StreetTest(unittest.TestCase):
+    translates = False
+
     def setUp(self):
         if os.getuid() or not shutil.which("ip"):
             self.skipTest("network namespaces need root, and ip")
-        self.street = Street()
+        if self.translates and not shutil.which("nft"):
+            self.skipTest("a router that translates addresses needs nft, of the package nftables")
+        self.street = Street(self.translates)
         self.addCleanup(self.street.close)
+        self.street.build()
         self.processes = []
 
     def start(self, *words):
         process, lines = self.street.start(*words)
         self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stdin.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         self.processes.append(process)
         return lines
 
+    def await_size(self, lines, size=None):
+        """All of these are in a generation of as many. What each said of it."""
+        return [self.await_word(one, lambda said: said["size"] == (size or len(lines))) for one in lines]
+
+    def await_word(self, line, is_it):
+        while True:
+            said = line.get(timeout=ranks.SECONDS)
+            if is_it(said):
+                return said
+            self.assertTrue(said["size"], "it has ended")
+
+
+class RoutersTest(StreetTest):
     def test_what_the_two_say_goes_over_a_third_ones_line(self):
         """Sealed. Each has 8 MiB to send, and the line of the third carries as much for the two besides its own."""
         machines = [OPEN[0], *BEHIND]
@@ -150,13 +233,29 @@ class RoutersTest(unittest.TestCase):
         self.processes[0].kill()
         self.await_size(lines[1:])
 
-    def await_size(self, lines):
-        """All of these are in a generation of as many."""
-        for one in lines:
-            size = None
-            while size != len(lines):
-                size = one.get(timeout=ranks.SECONDS)["size"]
-                self.assertTrue(size, "it has ended")
+
+class TranslatingTest(RoutersTest):
+    translates = True
+
+
+class MovingTest(StreetTest):
+    def test_a_machine_that_has_another_address_while_it_trains(self):
+        """The others go on without it, and it comes again. All have one theta, in which each round is once."""
+        machines = [OPEN[0], OPEN[1], BEHIND[0]]
+        lines = [self.start(address, "train") for address in machines]
+        before = self.await_size(lines)
+        self.street.move(OPEN[1], MOVED)
+        self.await_size([lines[0], lines[2]], 2)
+        after = self.await_size(lines)
+        self.assertGreater(after[0]["rounds"], before[0]["rounds"])
+        for process in self.processes:
+            process.stdin.write("end\n")
+            process.stdin.flush()
+        ends = [self.await_word(one, lambda said: "theta" in said) for one in lines]
+        self.assertEqual([one["lost"] for one in ends], [0, 1, 0])
+        self.assertEqual([one["rounds"] for one in ends], [ends[0]["rounds"]] * 3)
+        self.assertEqual([one["theta"] for one in ends], [ends[0]["theta"]] * 3)
+        self.assertLessEqual(ends[0]["theta"][0], EVERY * ends[0]["rounds"])
 
 
 if __name__ == "__main__":
@@ -164,5 +263,7 @@ if __name__ == "__main__":
         exchange(sys.argv[3], sys.argv[2])
     elif sys.argv[1:2] == ["take_part"]:
         take_part(sys.argv[2])
+    elif sys.argv[1:2] == ["train"]:
+        train(sys.argv[2])
     else:
         unittest.main()

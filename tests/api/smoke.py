@@ -407,6 +407,7 @@ class SmokeTest(unittest.TestCase):
             ok("tw_outer_average", outer, pointers(weights))
             state = made("tw_state_create")
             ok("tw_outer_save_state", outer, b"", state)
+            ok("tw_outer_save_apart", outer, b"", state)
             for step in range(2):
                 weights[0] += rank
                 self.assertEqual(call("tw_outer_is_due", outer), step)

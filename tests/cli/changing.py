@@ -2,6 +2,7 @@
 import contextlib
 import json
 import re
+import shutil
 import signal
 
 from gradients import read_tensors
@@ -155,6 +156,55 @@ class ChangingTest(CommandLineTest):
         resumed = self.open_group(*TOPK, *SELDOM, "--steps", int(step) + 40, "--check-every", 40, "--resume", leaver.out)
         resumed.end()
         self.assertEqual(resumed.sizes(), [(1, int(step))])
+
+    def checkpoint(self, member):
+        """The newest."""
+        return max((member.out / "checkpoints").glob("step-????????"))
+
+    def there_to_come(self, checkpoint):
+        """Where theta is once all that is held back has been sent."""
+        theta, to_come = read_tensors(checkpoint / "model.safetensors"), {}
+        for entry, (_, values) in read_tensors(checkpoint / "worker-0.safetensors").items():
+            if entry.startswith(("scheme.exchange0/residual/", "scheme.exchange0/rounding/")):
+                name = entry.split("/")[2]
+                to_come[name] = [there - held for there, held in zip(to_come.get(name, theta[name][1]), values)]
+        return to_come
+
+    def leave_and_stop(self, first, options):
+        """Another comes and leaves, and the first stands still before its next round. It may be too late for that: then once
+        more. The checkpoint of the one that has left."""
+        while True:
+            other, = self.come_to(first, options)
+            other.address()
+            other.ask()
+            other.finish(130)
+            first.job.send_signal(signal.SIGSTOP)
+            if self.checkpoint(first).name == self.checkpoint(other).name:
+                return self.checkpoint(other)
+            first.job.send_signal(signal.SIGCONT)
+
+    def test_who_leaves_hands_over_what_it_held_back(self):
+        """The one that stays goes on from there, and so does a run that has nothing but what that one held back itself."""
+        every, alone = 400, self.folder / "alone"
+        options = ("--sync", f"local:every={every},exchange=topk,density=0.05", "--checkpoint-every", every, "--lr", 0.001, *PLAIN,
+                   *SELDOM)
+        first = self.open_group(*options, *LONG)
+        left = self.leave_and_stop(first, (*options, *LONG))
+        begun = shutil.copytree(self.checkpoint(first), self.folder / "begun" / "checkpoints" / left.name)
+        shutil.copy(first.out / "config.yaml", self.folder / "begun")
+        first.job.send_signal(signal.SIGCONT)
+        first.ask()
+        first.finish(130)
+        last = self.checkpoint(first)
+        done = self.run_program("train", "--resume", begun, "--out", alone, "--workers", 1, "--steps", int(last.name[5:]), "--quiet")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with_it, without = self.there_to_come(last), self.there_to_come(alone / "checkpoints" / last.name)
+        theta, largest = read_tensors(left / "model.safetensors"), 0.0
+        for name, to_come in self.there_to_come(left).items():
+            for old, after, one, other in zip(theta[name][1], to_come, without[name], with_it[name]):
+                self.assertAlmostEqual(one - other, old - after, delta=1e-6, msg=name)
+                largest = max(largest, abs(old - after))
+        self.assertGreater(largest, 1e-3)
 
     def test_so_does_a_gossip(self):
         self.assert_survives(*GOSSIP)

@@ -1,7 +1,8 @@
 /* Who is in the next generation, in virtual time: processes that join, leave, crash, stand still and are cut off from
- * each other, while they train. Of each schedule it is checked that every generation is decided once, that theta is one
- * for each round, that no delta counts twice or is lost by a member in good standing, and that everybody's part ends.
- */
+ * each other, while they train. Some cannot be called, and two of these talk through one that can, if there is one.
+ * What a member gives is sent in one of the rounds to come, and one that leaves hands over what it still holds back. Of
+ * each schedule it is checked that every generation is decided once, that theta is one for each round, that no delta
+ * counts twice or is lost by a member in good standing, and that everybody's part ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,18 @@
 #include "council.h"
 #include "timers.h"
 
-enum { NODES = 9, FOUNDERS = 4, SCHEDULES = 1000, TARGET = 25, ROUNDS = 256, EVENTS = 1 << 14, GENERATIONS = 512 };
+enum {
+    NODES = 9,
+    FOUNDERS = 4,
+    SCHEDULES = 1000,
+    TARGET = 25,
+    ROUNDS = 256,
+    EVENTS = 1 << 14,
+    GENERATIONS = 512,
+    HELD = 128
+};
 #define GRACE 5.0
+#define PATIENCE_OF_GROUP 60.0
 #define TICK 0.1
 #define FAULTS_END 40.0
 #define BOUND 400.0   /* of a schedule */
@@ -49,6 +60,24 @@ typedef struct theta {
     int count;
     int deltas[ROUNDS * NODES];
 } theta;
+
+/* What an exchange holds back of what was given to it. */
+typedef struct bag {
+    int count, deltas[HELD];
+} bag;
+
+static void hold(bag *held, int delta)
+{
+    assert_true(held->count < HELD);
+    held->deltas[held->count++] = delta;
+}
+
+static int holds(const bag *held, int delta)
+{
+    int there = 0;
+    for (int i = 0; i < held->count; i++) there += held->deltas[i] == delta;
+    return there;
+}
 
 static int by_number(const void *a, const void *b)
 {
@@ -89,8 +118,8 @@ typedef enum what {
 typedef struct event {
     tw_timer timer; /* first: it stands for the event */
     what kind;
-    int node, other;
-    uint64_t stamp; /* of the node's wait that it ends */
+    int node, other, via; /* of a message, who passes it on; or the node itself */
+    uint64_t stamp;       /* of the node's wait that it ends */
     council_message *message;
 } event;
 
@@ -99,26 +128,33 @@ typedef enum doing { ABSENT, MEETING, CONNECTING, WORKING, IN_ROUND, DONE, DEAD 
 typedef struct node {
     doing doing;
     council council;
-    int stopped, side, leaving, is_leaver, doors, delta, next;
-    uint64_t stamp, generation;
+    int behind, stopped, side, leaving, is_leaver, doors, delta, next;
+    uint64_t stamp, generation, gave_in, inherited_in; /* generations */
     double since;
     theta theta;
+    bag held;
     const char *why; /* it is done */
 } node;
+
+/* What its members hold back, by place, after so many rounds, as in theta. */
+typedef struct snapshot {
+    uint64_t rounds;
+    bag held[NODES];
+} snapshot;
 
 /* The connections of one generation: what all of it do together, one thing after the other. */
 typedef struct comm {
     council_list list;
     int nodes[COUNCIL_MOST], failed, step;
-    uint64_t arrived;
+    uint64_t arrived, leaves;
     int gave[COUNCIL_MOST], wishes;
     theta start, result[2];
-    int has_result;
+    snapshot snapshots[2];
 } comm;
 
 typedef struct world {
     double now;
-    int reached, told;
+    int reached, told, carried, carriers_lost, handed_over, given_up;
     node nodes[NODES];
     comm comms[GENERATIONS];
 } world;
@@ -155,25 +191,51 @@ static int reaches(int a, int b)
     return w.nodes[a].side == w.nodes[b].side;
 }
 
-/* One in twenty is lost, one in twenty comes twice. */
+static int is_gone(int n)
+{
+    return w.nodes[n].doing == DEAD || w.nodes[n].doing == DONE;
+}
+
+/* Any that the sender knows and has a line to. -1: there is none. */
+static int carrier_of(int from)
+{
+    const council_list *list = &w.nodes[from].council.list;
+    int found = -1, count = 0;
+    for (int i = 0; i < list->count; i++) {
+        int n = node_of(list->seats[i].name);
+        if (!w.nodes[n].behind && !is_gone(n) && reaches(from, n) && draw() % (uint64_t)++count == 0) found = n;
+    }
+    return found;
+}
+
+static int next_to(int from, int to)
+{
+    return w.nodes[from].behind && w.nodes[to].behind ? carrier_of(from) : to;
+}
+
+/* A newcomer knows founders that can be called. One in twenty is lost, one in twenty comes twice. */
 static void send(void *context, const council_message *message)
 {
     int from = *(const int *)context, to = -1;
     if (message->to[0])
         to = node_of(message->to);
     else
-        for (int tries = 0; tries < 20 && (to < 0 || to == from); tries++) to = (int)(draw() % FOUNDERS);
+        for (int tries = 0; tries < 20 && (to < 0 || to == from || w.nodes[to].behind); tries++)
+            to = (int)(draw() % FOUNDERS);
     if (to < 0 || to == from || w.nodes[to].doing == ABSENT) return;
-    if ((w.nodes[to].doing == DEAD || w.nodes[to].doing == DONE) && reaches(from, to)) {
+    if (is_gone(to) && !w.nodes[to].behind && reaches(from, to)) {
         push(w.now + 0.05, (event){.kind = LOST, .node = from, .other = to});
         return;
     }
+    int via = next_to(from, to);
+    if (via < 0 || is_gone(to)) return;
+    w.carried += via != to;
     for (int copies = chance(0.05) ? 0 : chance(0.05) ? 2 : 1; copies > 0; copies--) {
         size_t size = offsetof(council_message, list.seats) + (size_t)message->list.count * sizeof(council_seat);
         council_message *copy = malloc(sizeof *copy);
         memcpy(copy, message, size);
         push(w.now + between(0.01, chance(0.05) ? 3 : 0.1),
-             (event){.kind = MESSAGE, .node = to, .other = from, .message = copy});
+             (event){.kind = MESSAGE, .node = to, .other = from, .via = via, .message = copy});
     }
 }
 
@@ -225,16 +287,100 @@ static int place_in(const comm *one, int n)
     return -1;
 }
 
+/* --- what is held back ------------------------------------------------------------------------------------------- */
+
+/* To whom one that leaves hands it over: the next before it that stays, or else the first behind it. -1: to nobody. */
+static int heir_of(const comm *one, int place)
+{
+    int heir = -1;
+    for (int i = 0; i < one->list.count && (i < place || heir < 0); i++)
+        if (!(one->leaves >> i & 1)) heir = i;
+    return heir;
+}
+
+/* The collective in which it does. */
+static void hand_over(int n)
+{
+    node *me = &w.nodes[n];
+    const comm *one = &w.comms[me->generation];
+    int place = place_in(one, n);
+    for (int i = 0; i < one->list.count; i++) {
+        const bag *held = &one->snapshots[one->step % 2].held[i]; /* the last step was to hear of it */
+        for (int k = 0; (one->leaves >> i & 1) && heir_of(one, i) == place && k < held->count; k++)
+            hold(&me->held, held->deltas[k]);
+    }
+    me->inherited_in = me->generation;
+}
+
+static int is_kept(const comm *one, int place)
+{
+    return one->list.seats[place].rounds == one->start.rounds;
+}
+
+/* Who has in this generation what a member of an earlier one held back; -1: it is lost. */
+static int keeper_of(const comm *one, const comm *before, int place)
+{
+    int n = before->nodes[place];
+    if ((before->leaves >> place & 1) && heir_of(before, place) >= 0) {
+        n = before->nodes[heir_of(before, place)];
+        if (w.nodes[n].inherited_in != before->list.generation) return -1;
+    }
+    for (int i = 0; i < one->list.count; i++)
+        if (one->nodes[i] == n && is_kept(one, i)) return i;
+    return -1;
+}
+
+/* All are connected: each thing that was held back before has one keeper, and nobody keeps anything else. */
+static void check_held(comm *one)
+{
+    const comm *before = one - 1;
+    snapshot *now = &one->snapshots[0];
+    int kept = 0;
+    now->rounds = one->start.rounds;
+    for (int i = 0; i < one->list.count; i++) {
+        if (is_kept(one, i)) now->held[i] = w.nodes[one->nodes[i]].held;
+        kept += now->held[i].count;
+    }
+    while (before > w.comms && !before->step) before--;
+    const snapshot *then = &before->snapshots[before->snapshots[0].rounds != now->rounds];
+    assert_true(before == w.comms || then->rounds == now->rounds);
+    for (int i = 0; i < before->list.count; i++) {
+        int keeper = keeper_of(one, before, i);
+        for (int k = 0; k < then->held[i].count; k++) {
+            if (keeper >= 0) assert_int_equal(holds(&now->held[keeper], then->held[i].deltas[k]), 1);
+            kept -= keeper >= 0;
+            w.given_up += keeper < 0;
+        }
+        w.handed_over += keeper >= 0 && (before->leaves >> i & 1) ? then->held[i].count : 0;
+    }
+    assert_int_equal(kept, 0);
+}
+
+/* Of what a member has given some is sent. */
+static void send_some(comm *one, int place, theta *result, bag *left)
+{
+    bag all = w.nodes[one->nodes[place]].held;
+    if (one->gave[place]) hold(&all, one->gave[place]);
+    left->count = 0;
+    for (int k = 0; k < all.count; k++) {
+        if (chance(0.5))
+            result->deltas[result->count++] = all.deltas[k];
+        else
+            hold(left, all.deltas[k]);
+    }
+}
+
 /* All have come: each hears of it some time later, unless the connections fail before. */
 static void complete(comm *one)
 {
     what kind = one->step == 0 ? OPENED : one->wishes ? MEETS : APPLIED;
+    if (kind == OPENED) check_held(one);
     if (kind == APPLIED) {
         theta *result = &one->result[one->step % 2];
+        snapshot *after = &one->snapshots[one->step % 2];
         *result = one->step == 1 ? one->start : one->result[(one->step + 1) % 2];
-        result->rounds++;
-        for (int i = 0; i < one->list.count; i++)
-            if (one->gave[i]) result->deltas[result->count++] = one->gave[i];
+        after->rounds = ++result->rounds;
+        for (int i = 0; i < one->list.count; i++) send_some(one, i, result, &after->held[i]);
         qsort(result->deltas, (size_t)result->count, sizeof *result->deltas, by_number);
         for (int i = 1; i < result->count; i++)
             assert_int_not_equal(result->deltas[i - 1], result->deltas[i]); /* once */
@@ -258,8 +404,17 @@ static void arrive(int n)
     if (one->step == 0) later(GRACE, FAILED, n, me->stamp); /* nobody waits longer for connections */
     one->arrived |= (uint64_t)1 << place;
     one->gave[place] = me->delta;
+    me->gave_in = me->delta && one->step > 0 ? me->generation : me->gave_in;
     if (one->step > 0) one->wishes |= me->leaving || council_has_visitors(&me->council, w.now);
+    if (one->step > 0 && me->leaving) one->leaves |= (uint64_t)1 << place;
     if (one->arrived == ((uint64_t)1 << (one->list.count - 1) << 1) - 1) complete(one);
+}
+
+static int count_behind(const comm *one)
+{
+    int count = 0;
+    for (int i = 0; i < one->list.count; i++) count += w.nodes[one->nodes[i]].behind;
+    return count;
 }
 
 /* Every generation is decided once, by a quorum of the one before it: those who stay, and those who leave. */
@@ -284,6 +439,7 @@ static void check_decision(const council_list *list)
     assert_true(list->generation == 1 || 2 * agreed > old->count || (2 * agreed == old->count && first));
     one->list = *list;
     for (int i = 0; i < list->count; i++) one->nodes[i] = node_of(list->seats[i].name);
+    if (count_behind(one) == list->count && list->count > 1) fail_comm(one);
 }
 
 static void look_at_verdict(int n)
@@ -297,6 +453,7 @@ static void look_at_verdict(int n)
         finish(n, "gave up");
     if (me->council.verdict != COUNCIL_GENERATION) return;
     check_decision(&me->council.list);
+    assert_true(me->council.settings.patience == PATIENCE_OF_GROUP);
     me->generation = me->council.list.generation;
     me->doing = CONNECTING;
     comm *one = &w.comms[me->generation];
@@ -317,6 +474,14 @@ static void work(int n)
     later(chance(0.05) ? between(1, 8) : between(0.5, 1), WORKED, n, ++me->stamp);
 }
 
+/* In the round that it lacks. */
+static int was_held(int n, int delta)
+{
+    const comm *one = &w.comms[w.nodes[n].gave_in];
+    int place = place_in(one, n);
+    return holds(&one->snapshots[0].held[place], delta) || holds(&one->snapshots[1].held[place], delta);
+}
+
 /* The connections stand: those that are behind take theta. */
 static void opened(int n)
 {
@@ -332,8 +497,9 @@ static void opened(int n)
     } else {
         int continues = one->list.seats[place_in(one, n)].rounds > 0,
             lost = me->delta && !theta_has(&one->start, me->delta);
-        assert_false(continues && lost);
+        assert_false(continues && lost && !was_held(n, me->delta));
         w.told += lost;
+        me->held.count = 0;
         me->theta = one->start;
         me->delta = 0;
     }
@@ -352,6 +518,7 @@ static void applied(int n)
     const theta *result = &one->result[(one->step + 1) % 2];
     assert_int_equal(result->rounds, me->theta.rounds + 1);
     me->theta = *result;
+    me->held = one->snapshots[(one->step + 1) % 2].held[place_in(one, n)];
     work(n);
 }
 
@@ -375,6 +542,7 @@ static void crash(int n)
 {
     if (w.nodes[n].doing == ABSENT || w.nodes[n].doing == DONE) return;
     w.nodes[n].doing = DEAD;
+    w.carriers_lost += !w.nodes[n].behind && count_behind(&w.comms[w.nodes[n].generation]) > 1;
     lose_comms();
 }
 
@@ -383,7 +551,8 @@ static void begin_node(int n, int opens)
     static int numbers[NODES];
     char name[32];
     node *me = &w.nodes[n];
-    council_settings settings = {.grace = GRACE, .patience = 60, .send = send, .context = &numbers[n]};
+    council_settings settings = {
+        .grace = GRACE, .patience = opens ? PATIENCE_OF_GROUP : 1, .send = send, .context = &numbers[n]};
     numbers[n] = n;
     snprintf(name, sizeof name, "n%d", n);
     council_begin(&me->council, &settings, name, w.now);
@@ -398,6 +567,7 @@ static void begin_node(int n, int opens)
 
 static void plan_faults(void)
 {
+    for (int n = 1; n < NODES; n++) w.nodes[n].behind = chance(0.4);
     for (int n = 0; n < NODES; n++)
         push(n < FOUNDERS ? between(0, 1) * (n > 0) : between(1, FAULTS_END), (event){.kind = STARTS, .node = n});
     for (int faults = 1 + (int)(draw() % 8); faults > 0; faults--) {
@@ -444,6 +614,7 @@ static void ends_wait(const event *one)
     if (one->stamp != w.nodes[n].stamp || w.nodes[n].doing == DONE) return;
     if (one->kind == OPENED) opened(n);
     if (one->kind == APPLIED) applied(n);
+    if (one->kind == MEETS) hand_over(n);
     if (one->kind == MEETS || one->kind == FAILED) meet(n);
     if (one->kind != WORKED) return;
     w.nodes[n].doing = IN_ROUND;
@@ -456,6 +627,11 @@ static void tick(int n)
     if (w.nodes[n].doing != DONE) later(TICK, TICKS, n, 0);
 }
 
+static int is_heard(const event *one)
+{
+    return !is_gone(one->via) && reaches(one->other, one->via) && reaches(one->via, one->node);
+}
+
 static void step(event *one)
 {
     node *me = &w.nodes[one->node < 0 ? 0 : one->node];
@@ -464,12 +640,12 @@ static void step(event *one)
         return;
     }
     if (me->doing == DEAD || me->doing == DONE) return;
-    if (me->stopped) { /* it comes when that is over */
+    if (me->stopped || (one->kind == MESSAGE && w.nodes[one->via].stopped)) { /* it comes when that is over */
         push(w.now + 0.5, *one);
         one->message = NULL;
         return;
     }
-    if (one->kind == MESSAGE && reaches(one->node, one->other)) council_hear(&me->council, one->message, w.now);
+    if (one->kind == MESSAGE && is_heard(one)) council_hear(&me->council, one->message, w.now);
     if (one->kind == LOST) {
         char name[32];
         snprintf(name, sizeof name, "n%d", one->other);
@@ -501,17 +677,29 @@ static void run_schedule(uint64_t seed)
 static void test_schedules(void **context)
 {
     (void)context;
-    int reached = 0, told = 0;
+    int reached = 0, told = 0, carried = 0, carriers_lost = 0, handed_over = 0, given_up = 0;
     assert_int_equal(tw_timers_reserve(&events, EVENTS), TW_OK);
     for (uint64_t seed = 1; seed <= SCHEDULES; seed++) {
         run_schedule(seed);
         reached += w.reached;
         told += w.told;
+        carried += w.carried > 0;
+        carriers_lost += w.carriers_lost;
+        handed_over += w.handed_over;
+        given_up += w.given_up;
     }
     tw_timers_free(&events);
     print_message("%d of %d schedules came to their last round; %d deltas of those left behind were given up\n",
                   reached, SCHEDULES, told);
+    print_message("in %d of them words were passed on, and %d members were lost that could do that\n", carried,
+                  carriers_lost);
+    print_message(
+        "%d deltas that were held back were handed over, and %d were lost with a member, or with a round that "
+        "it lacked\n",
+        handed_over, given_up);
+    assert_true(handed_over > SCHEDULES / 10);
     assert_true(reached > SCHEDULES * 3 / 4);
+    assert_true(carried > SCHEDULES / 2 && carriers_lost > SCHEDULES / 10);
 }
 
 /* --- a program that stays busy ------------------------------------------------------------------------------------ */
@@ -553,8 +741,9 @@ static void pass_time(circle *all, double until)
 static circle *begin_circle(int count)
 {
     circle *all = calloc(1, sizeof *all);
-    council_settings settings = {.grace = GRACE, .patience = PATIENCE, .send = post, .context = all};
-    council_message decided = {.kind = COUNCIL_DECIDED, .list = {.generation = 1, .count = count}};
+    council_settings settings = {.grace = GRACE, .patience = 1, .send = post, .context = all};
+    council_message decided = {.kind = COUNCIL_DECIDED,
+                               .list = {.generation = 1, .patience = (uint64_t)(1e3 * PATIENCE), .count = count}};
     assert_non_null(all);
     all->count = count;
     for (int n = 0; n < count; n++) {

@@ -11,6 +11,7 @@
 #include "members_message.h"
 
 #include <thinwire/thinwire_members.h>
+#include <thinwire/thinwire_plugin.h>
 
 enum { STRANGERS = 10000, DAMAGES = 20000, MEMBERS = 3, REASONS = 5 };
 
@@ -33,10 +34,11 @@ static void note_refusal(void *context, const char *text)
         if (strstr(text, reasons[i]) && strstr(text, "127.0.0.1")) all->counts[i]++;
 }
 
+static tw_members_options options = {.struct_size = sizeof options, .grace = 10, .patience = 60};
+
 static tw_status try_to_join(const char *meeting, const char *what, const char *secret, refusals *all,
                              const char *advertised, tw_members **members)
 {
-    const tw_members_options options = {.struct_size = sizeof options, .grace = 10, .patience = 60};
     const tw_tcp_options tcp = {.struct_size = sizeof tcp,
                                 .bind = "127.0.0.1",
                                 .advertise = advertised,
@@ -335,7 +337,31 @@ static void test_another_key_and_another_subject(void **context)
                  "this process has the parameter v of (3,) where the group at ");
     assert_non_null(strstr(tw_last_error(), "has the parameter w of (3,)"));
     tw_members_destroy(other);
+    options.quorum = 1;
+    other = join(meeting, subject, key, NULL);
+    options.quorum = 0;
+    assert_fails(tw_members_next(other, -1, 0, &generation, &comm), TW_ERROR_PEER,
+                 "this process has quorum=1 where the group at ");
+    assert_non_null(strstr(tw_last_error(), "has quorum=0"));
+    tw_members_destroy(other);
     go(&players[0]);
+}
+
+static void test_all_have_the_patience_of_the_one_that_opened(void **context)
+{
+    (void)context;
+    char meeting[TCP_ADDRESS];
+    player players[2];
+    find_meeting(meeting);
+    come(&players[0], meeting);
+    players[0].rounds = 0;
+    options.patience = 45.5;
+    come(&players[1], meeting);
+    options.patience = 60;
+    begin(players, 2, 2);
+    end(players, 2);
+    for (int n = 0; n < 2; n++) assert_true(tw_comm_patience(players[n].comm) == 60);
+    for (int n = 0; n < 2; n++) go(&players[n]);
 }
 
 typedef enum damage { WHOLE, CHANGED, NO_WORD } damage;
@@ -463,6 +489,7 @@ static void test_damaged_words(void **context)
     message.kind = COUNCIL_DECIDED;
     message.list.count = 3;
     message.list.generation = 7;
+    message.list.patience = 60000;
     for (int i = 0; i < 3; i++) {
         message.list.seats[i] = message.seat;
         message.list.seats[i].rounds = (uint64_t)i;
@@ -473,6 +500,7 @@ static void test_damaged_words(void **context)
     assert_true(tcp_word_read(damaged, size, &read, &text));
     assert_string_equal(text, "a text");
     assert_int_equal(read.list.count, 3);
+    assert_int_equal(read.list.patience, 60000);
     assert_string_equal(read.list.seats[2].door, message.seat.door);
     assert_int_equal(read.list.seats[2].rounds, 2);
     for (uint32_t i = 0; i < DAMAGES; i++) {
@@ -504,6 +532,7 @@ int main(void)
         cmocka_unit_test(test_a_name_that_is_not_known_keeps_nobody_away),
         cmocka_unit_test(test_places_that_are_none),
         cmocka_unit_test(test_another_key_and_another_subject),
+        cmocka_unit_test(test_all_have_the_patience_of_the_one_that_opened),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_words_with_too_little_and_with_too_many),
         cmocka_unit_test(test_damaged_words),

@@ -8,6 +8,7 @@
 #include <thinwire/thinwire_plugin.h>
 
 #include "outer.h"
+#include "state.h"
 #include "support/random.h"
 #include "support/ranks.h"
 
@@ -766,6 +767,52 @@ static void test_pulse_sends_what_bf16_would_notice(void **state)
     }
 }
 
+static tw_state *saved_apart[MOST_RANKS], *in_parts[MOST_RANKS];
+
+static tw_status keep_both(actor *self, int step)
+{
+    if (step < self->all->steps - 1) return TW_OK;
+    tw_status status = save_in(self, &in_parts[self->rank]);
+    if (status == TW_OK) status = tw_state_create(&saved_apart[self->rank]);
+    return status == TW_OK ? tw_outer_save_apart(self->outer, "o/", saved_apart[self->rank]) : status;
+}
+
+/* Of an element: what all have given, less what theta has of it and what they hold back. */
+static double missing(const scene *all, tw_state *const *held, size_t i)
+{
+    static float residual[MOST_ELEMENTS];
+    double sum = all->ranks * ((double)all->actors[0].shared[i] - all->start[0]);
+    for (int r = 0; r < all->ranks; r++) {
+        assert_ok(tw_state_get(held[r], "o/exchange0/residual/first", TW_F32, all->first, residual));
+        sum -= all->ranks * (double)residual[i]; /* a share of the mean */
+        for (int step = 0; step < all->steps; step++) sum -= (double)noise(r, step, i);
+    }
+    return sum;
+}
+
+/* From five ranks on each sums a piece of every tensor, and what it keeps of that would mean nothing among four. */
+static void test_what_is_saved_apart_has_a_place_among_any_number(void **state)
+{
+    double most = 0;
+    int pieces = 0;
+    scene all = walk_of("local:every=2,exchange=e3m0,feedback=on,min_dims=1,min_elements=1", 6, 6);
+    all.between = keep_both;
+    all.unfinished = 1;
+    play_well(&all);
+    for (size_t i = 0; i < all.first; i += 7) {
+        assert_true(fabs(missing(&all, saved_apart, i)) < 1e-6);
+        most = fmax(most, fabs(missing(&all, in_parts, i)));
+    }
+    assert_true(most > 1e-3);
+    for (int r = 0; r < all.ranks; r++) {
+        pieces += tw_state_has(in_parts[r], "o/exchange0/section/first");
+        assert_false(tw_state_has(saved_apart[r], "o/exchange0/section/first"));
+        tw_state_destroy(in_parts[r]);
+        tw_state_destroy(saved_apart[r]);
+    }
+    assert_true(pieces > 1);
+}
+
 /* Of two fragments the second meets when all would. */
 static void test_fragments_are_compared_with_their_own_weights(void **state)
 {
@@ -1404,6 +1451,7 @@ int main(void)
         cmocka_unit_test(test_senders_share_by_their_weights),
         cmocka_unit_test(test_senders_of_a_host_share_as_its_workers),
         cmocka_unit_test(test_pulse_sends_what_bf16_would_notice),
+        cmocka_unit_test(test_what_is_saved_apart_has_a_place_among_any_number),
         cmocka_unit_test(test_fragments_are_compared_with_their_own_weights),
         cmocka_unit_test(test_local_takes_the_mean),
         cmocka_unit_test(test_one_worker_looks_ahead),

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { OLD = 2, NEW = 3, NEWCOMER = 2, PERIOD = 4, MOST_VALUES = 1 << 19 };
+enum { OLD = 2, NEW = 3, MANY = 6, NEWCOMER = 2, PERIOD = 4, MOST_VALUES = 1 << 19 };
 
 /* What a worker has, as floats one after the other. */
 typedef struct possession {
@@ -19,15 +19,16 @@ typedef struct possession {
 } possession;
 
 typedef struct story {
-    carry carries[NEW];
-    uint64_t steps[NEW]; /* to take before the change */
-    int behind[NEW], donor, size;
-    possession before[NEW], after[NEW];
+    carry carries[MANY];
+    uint64_t steps[MANY]; /* to take before the change */
+    int behind[MANY], donor, size;
+    const int *leaves; /* of each worker, whether it leaves then */
+    possession before[MANY], after[MANY];
 } story;
 
 static void collect(const tw_state *state, const char *part, float **values, size_t *count)
 {
-    *values = calloc(MOST_VALUES, sizeof **values);
+    if (!*values) *values = calloc(MOST_VALUES, sizeof **values);
     for (size_t i = 0; i < tw_state_count(state); i++) {
         tw_state_entry entry;
         if (tw_state_at(state, i, &entry) != TW_OK || entry.dtype != TW_F32 || !strstr(entry.name, part)) continue;
@@ -43,7 +44,8 @@ static void possess(const worker *w, const carry *c, possession *p)
     *p = (possession){.step = w->step, .rounds = w->rounds, .taken = w->taken};
     if (worker_totals(w, &sums) == TW_OK) p->items = sums.values[TOTAL_ITEMS];
     collect(c->own, "own/", &p->weights, &p->weight_count);
-    collect(c->own, "exchange", &p->held, &p->held_count);
+    collect(c->own, "/residual/", &p->held, &p->held_count);
+    collect(c->own, "/rounding/", &p->held, &p->held_count);
     collect(c->own, "optimiser.", &p->optimiser, &p->optimiser_count);
 }
 
@@ -87,37 +89,42 @@ static tw_status go_on(crew_member *self)
     return TW_OK;
 }
 
-static void tell_story(story *s, const char *sync)
+static void play(story *s, const char *sync, tw_status (*part)(crew_member *self), int size)
 {
     small_run run;
-    crew_member crew[NEW];
+    crew_member crew[MANY];
     small_run_begin(&run, NULL, "cnn");
     train_settings settings = run.settings;
     settings.sync = (char *)(uintptr_t)sync;
     settings.steps = 12;
     settings.changing = true;
-    crew_member first = {.play = take_steps, .settings = &settings, .work = run.work, .context = s};
-    crew_run(crew, OLD, first);
-    crew_must_succeed(crew, OLD);
-    first.play = come_new;
-    crew_run(crew, 1, first);
-    crew_must_succeed(crew, 1);
-    first.play = go_on;
-    crew_run(crew, s->size, first);
-    crew_must_succeed(crew, s->size);
+    if (size > NEW) settings.batch = 4; /* of the 32 images that there are */
+    crew_run(crew, size, (crew_member){.play = part, .settings = &settings, .work = run.work, .context = s});
+    crew_must_succeed(crew, size);
     small_run_end(&run);
+}
+
+static void tell_story(story *s, const char *sync)
+{
+    play(s, sync, take_steps, OLD);
+    play(s, sync, come_new, 1);
+    play(s, sync, go_on, s->size);
+}
+
+static void lose(possession *p)
+{
+    free(p->weights);
+    free(p->held);
+    free(p->optimiser);
+    *p = (possession){.step = 0};
 }
 
 static void end_story(story *s)
 {
-    for (int r = 0; r < NEW; r++) {
+    for (int r = 0; r < MANY; r++) {
         carry_release(&s->carries[r]);
-        for (possession *p = &s->before[r], *last = &s->after[r];; p = last) {
-            free(p->weights);
-            free(p->held);
-            free(p->optimiser);
-            if (p == last) break;
-        }
+        lose(&s->before[r]);
+        lose(&s->after[r]);
     }
 }
 
@@ -205,6 +212,82 @@ static void test_a_gossip_goes_on_with_the_mean(void **state)
     end_story(&s);
 }
 
+/* ---- those that leave -------------------------------------------------------------------------------------------- */
+
+static tw_status leave_or_stay(crew_member *self)
+{
+    worker *w = &self->worker;
+    story *s = self->context;
+    carry *c = &s->carries[self->rank];
+    TW_TRY(take_steps(self));
+    TW_TRY(carry_hand_over(w, s->leaves[self->rank]));
+    TW_TRY(carry_pack(w, 0, c));
+    possess(w, c, &s->after[self->rank]);
+    return TW_OK;
+}
+
+static void assert_is_sum(const possession all[NEW], const int *added, const possession *now)
+{
+    double held = 0;
+    assert_int_equal(now->held_count, all[0].held_count);
+    for (size_t i = 0; i < now->held_count; i++) {
+        float sum = all[added[0]].held[i];
+        for (int k = 1; k < NEW && added[k] >= 0; k++) sum += all[added[k]].held[i];
+        assert_true(now->held[i] == sum);
+        held += (double)(sum * sum);
+    }
+    assert_true(held > 0);
+}
+
+/* Whoever stays has, to the last bit of a sum, what it had and what each before it had that leaves; the first that
+ * stays, of all. With nobody to hand it over to each keeps its own. */
+static void test_who_leaves_hands_over_what_it_holds_back(void **state)
+{
+    static const char *const specs[] = {"sparseloco:every=4",
+                                        "pulseloco:every=4",
+                                        "diloco:every=4,exchange=powersgd,rank=2",
+                                        "diloco:every=4,exchange=dgc,momentum=0,density=0.1",
+                                        "diloco:every=4,exchange=e3m0,feedback=on",
+                                        "streaming:every=4,fragments=2,delay=0,exchange=topk,density=0.1"};
+    static const struct {
+        int leaves[NEW], added[NEW][NEW];
+    } all[] = {{{0, 0, 1}, {{0, -1}, {1, 2, -1}, {2, -1}}},
+               {{1, 0, 1}, {{0, -1}, {1, 0, 2}, {2, -1}}},
+               {{1, 1, 1}, {{0, -1}, {1, -1}, {2, -1}}}};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+            story s = {.steps = {PERIOD, PERIOD, PERIOD}, .leaves = all[k].leaves};
+            play(&s, specs[i], leave_or_stay, NEW);
+            for (int r = 0; r < NEW; r++) {
+                assert_is_sum(s.before, all[k].added[r], &s.after[r]);
+                assert_same(s.after[r].weights, s.before[r].weights, s.before[r].weight_count);
+            }
+            end_story(&s);
+        }
+    }
+}
+
+/* From five workers on each sums a piece of every tensor. What it keeps of that is not lost with their number. */
+static void test_what_is_held_back_has_a_place_among_any_number(void **state)
+{
+    const char *sync = "local:every=4,exchange=e3m0,feedback=on";
+    story s = {.size = MANY - 2, .leaves = (const int[MANY]){[MANY - 2] = 1, [MANY - 1] = 1}};
+    for (int r = 0; r < MANY; r++) s.steps[r] = PERIOD;
+    play(&s, sync, leave_or_stay, MANY);
+    assert_is_sum(s.before, (const int[]){MANY - 3, MANY - 2, MANY - 1}, &s.after[MANY - 3]);
+    for (int r = 0; r < s.size; r++) {
+        lose(&s.before[r]);
+        s.before[r] = s.after[r];
+        s.after[r] = (possession){.step = 0};
+    }
+    play(&s, sync, go_on, s.size);
+    for (int r = 0; r < s.size; r++) {
+        assert_same(s.after[r].held, s.before[r].held, s.before[r].held_count);
+        assert_true(sum_of_squares(s.after[r].held, s.after[r].held_count) > 0);
+    }
+    end_story(&s);
+}
+
 /* ---- a donor that lies ------------------------------------------------------------------------------------------- */
 
 static struct {
@@ -268,6 +351,8 @@ int main(void)
         cmocka_unit_test(test_steps_that_no_round_had_are_in_the_first),
         cmocka_unit_test(test_who_lacks_a_round_gives_nothing_twice),
         cmocka_unit_test(test_a_gossip_goes_on_with_the_mean),
+        cmocka_unit_test(test_who_leaves_hands_over_what_it_holds_back),
+        cmocka_unit_test(test_what_is_held_back_has_a_place_among_any_number),
         cmocka_unit_test(test_what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

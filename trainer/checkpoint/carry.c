@@ -148,6 +148,34 @@ static tw_status spread(const worker *w, int donor, const tw_state *own, tw_stat
     }
 }
 
+/* ---- what those that leave hand over ----------------------------------------------------------------------------- */
+
+static tw_status hand_over(worker *w, int leaver, int heir)
+{
+    tw_state *held;
+    TW_TRY(tw_state_create(&held));
+    tw_status status = w->rank == leaver ? w->exchange->give_held(w, held) : TW_OK;
+    if (status == TW_OK) status = spread(w, leaver, held, held);
+    if (status == TW_OK && w->rank == heir) status = w->exchange->take_held(w, held);
+    tw_state_destroy(held);
+    return status;
+}
+
+tw_status carry_hand_over(worker *w, int leaves)
+{
+    int all[TW_MEMBERS_MOST], heir = 0;
+    if (!w->exchange->give_held) return TW_OK;
+    TW_TRY(tw_comm_allgather(w->comm, &leaves, sizeof leaves, all));
+    while (heir < w->size && all[heir]) heir++;
+    for (int r = 0; r < w->size && heir < w->size; r++) {
+        if (!all[r])
+            heir = r;
+        else
+            TW_TRY(hand_over(w, r, heir));
+    }
+    return TW_OK;
+}
+
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
 
 /* What each tells the others. */

@@ -29,6 +29,9 @@ tw_status carry_pack(worker *w, int cut, carry *c);
 /* Into a worker that was just created in that place: a collective of its comm, before worker_begin. TW_ERROR_PACKET
  * when what the donor gives cannot be. */
 tw_status carry_take(worker *w, const tw_generation *place, const carry *c);
+/* A collective, the last of a generation that does not break off, before each packs: what the exchange of those that
+ * leave holds back goes to others, whole, since it is in the unit of a sum over any number of workers. */
+tw_status carry_hand_over(worker *w, int leaves);
 void carry_release(carry *c);
 
 #endif

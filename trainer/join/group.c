@@ -189,11 +189,12 @@ const char *group_address(const group *g)
     return tw_members_address(g->members);
 }
 
-tw_status group_look(group *g, tw_comm *comm, int leaves)
+tw_status group_look(group *g, tw_comm *comm, int leaves, int *changes)
 {
     tw_members_outcome due;
     TW_TRY(tw_members_due(g->members, comm, leaves ? TW_MEMBERS_LEAVE : TW_MEMBERS_STAY, &due));
-    return due == TW_MEMBERS_SAME ? TW_OK : tw_fail(TW_ERROR_PEER, "somebody comes to the group, or leaves it");
+    *changes = due != TW_MEMBERS_SAME;
+    return TW_OK;
 }
 
 #else
@@ -221,10 +222,17 @@ const char *group_address(const group *g)
     return "";
 }
 
-tw_status group_look(group *g, tw_comm *comm, int leaves)
+tw_status group_look(group *g, tw_comm *comm, int leaves, int *changes)
 {
-    (void)g, (void)comm, (void)leaves;
+    (void)g, (void)comm, (void)leaves, (void)changes;
     return tw_fail(TW_ERROR_UNSUPPORTED, "no sockets");
 }
 
 #endif
+
+tw_status group_stay(group *g, tw_comm *comm)
+{
+    int changes = 0;
+    TW_TRY(group_look(g, comm, 0, &changes));
+    return changes ? tw_fail(TW_ERROR_PEER, "somebody comes to the group, or leaves it") : TW_OK;
+}

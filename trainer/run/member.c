@@ -52,12 +52,15 @@ static tw_status keep_alone(run *r)
 tw_status member_look(run *r)
 {
     worker *w = &r->worker;
-    int asked = interrupt_asked();
+    int asked = interrupt_asked(), changes;
     if (w->spoilt) return worker_spoilt(w);
     if (asked || w->stops) TW_TRY(keep_alone(r));
     TW_TRY(run_tell_unwritten(r));
     r->leaves = asked;
-    return group_look(r->group, w->comm, r->leaves);
+    TW_TRY(group_look(r->group, w->comm, r->leaves, &changes));
+    if (!changes) return TW_OK;
+    TW_TRY(carry_hand_over(w, r->leaves));
+    return tw_fail(TW_ERROR_PEER, "somebody comes to the group, or leaves it");
 }
 
 /* What it would be if nobody came: the one that opens the group gives that to the others. */

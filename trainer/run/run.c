@@ -345,7 +345,7 @@ static tw_status train_apart(run *r, int *interrupted)
  * lost. */
 static tw_status look_for_standby(const run_trace *trace)
 {
-    return group_look(trace->group, trace->whole, 0);
+    return group_stay(trace->group, trace->whole);
 }
 
 static tw_status train_together(run *r, int *interrupted)

@@ -152,7 +152,7 @@ static tw_status await_others(lineup *l)
     const double begun = tw_clock();
     interrupt_ends_with(EXIT_INTERRUPTED);
     while (!first || tw_clock() - begun < s->timeout) {
-        TW_TRY(group_look(l->group, l->trace.whole, 0));
+        TW_TRY(group_stay(l->group, l->trace.whole));
         nap();
     }
     const tw_status late = tw_fail(TW_ERROR_PEER,
@@ -332,7 +332,7 @@ static tw_status stand_by(const lineup *l)
 {
     interrupt_ends_with(EXIT_INTERRUPTED);
     TW_TRY(tw_comm_set_patience(l->trace.whole, FOREVER));
-    for (;;) TW_TRY(group_look(l->group, l->trace.whole, 0));
+    for (;;) TW_TRY(group_stay(l->group, l->trace.whole));
 }
 
 /* Of the workers that are there, those that the run goes on with. */

@@ -90,6 +90,11 @@ typedef struct exchange {
      * is left of it is then in this way's memory. NULL: each adds its own to the gradients of its next step. */
     tw_status (*take_over)(worker *w, float *const *gradients);
 
+    /* Where workers come and go: what a worker that leaves still holds back, into `held`; and one that stays takes it
+     * in, whole. NULL: nothing is held back from one generation to the next. */
+    tw_status (*give_held)(const worker *w, tw_state *held);
+    tw_status (*take_held)(worker *w, const tw_state *held);
+
     /* What is a worker's own beside its optimiser, into and out of its file of a checkpoint. */
     tw_status (*save)(worker *w, const char *prefix, tw_state *state);
     tw_status (*load)(worker *w, const char *prefix, const tw_state *state);

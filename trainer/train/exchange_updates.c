@@ -110,7 +110,7 @@ static tw_status keep(const worker *w)
     tw_state_destroy(way->kept);
     way->kept = NULL;
     TW_TRY(tw_state_create(&way->kept));
-    return tw_outer_save_state(way->outer, "", way->kept);
+    return tw_outer_save_apart(way->outer, "", way->kept);
 }
 
 static double period(const worker *w)
@@ -300,6 +300,49 @@ static int is_held_back(const char *name, const char *prefix)
     return strncmp(name + strlen(prefix), held, sizeof held - 1) == 0;
 }
 
+static tw_status exchange_updates_give_held(const worker *w, tw_state *held)
+{
+    tw_state_entry entry;
+    const tw_state *kept = exchange_updates_way_of(w)->kept;
+    for (size_t i = 0; i < tw_state_count(kept); i++) {
+        TW_TRY(tw_state_at(kept, i, &entry));
+        if (!is_held_back(entry.name, "")) continue;
+        TW_TRY(tw_state_put(held, entry.name, entry.dtype, entry.dims, entry.shape, entry.data));
+    }
+    return TW_OK;
+}
+
+typedef struct pair {
+    int rank;
+    const tw_state *own, *theirs;
+} pair;
+
+static tw_status find_of_pair(void *context, int rank, const tw_state **state)
+{
+    const pair *two = context;
+    *state = rank == 2 * two->rank ? two->own : rank == 2 * two->rank + 1 ? two->theirs : NULL;
+    return TW_OK;
+}
+
+/* This worker and the one that leaves are two of twice as many, and become one. */
+static tw_status exchange_updates_take_held(worker *w, const tw_state *held)
+{
+    const learner *l = w->learner;
+    updates_way *way = exchange_updates_way_of(w);
+    pair two = {w->rank, way->kept, held};
+    tw_state *made;
+    TW_TRY(tw_state_create(&made));
+    if (tw_outer_regroup_state(w->spec, l->tensors, l->tensor_count, 2 * w->size, find_of_pair, &two, w->rank, w->size,
+                               "", made) != TW_OK) {
+        fprintf(stderr, "thinwire: what a worker that leaves held back has no place on another, and is dropped\n");
+        tw_state_destroy(made);
+        return TW_OK;
+    }
+    tw_state_destroy(way->kept);
+    way->kept = made;
+    return TW_OK;
+}
+
 /* What is shared, out of an old state; what the exchange holds back is what a new loop's does. */
 static tw_status take_shared(const worker *w, const tw_state *from, const char *prefix, tw_state *state)
 {
@@ -382,6 +425,8 @@ const exchange updates_exchange = {
     .apply = exchange_updates_apply,
     .plan = exchange_updates_plan,
     .add_totals = exchange_updates_add_totals,
+    .give_held = exchange_updates_give_held,
+    .take_held = exchange_updates_take_held,
     .save = exchange_updates_save,
     .load = exchange_updates_load,
     .regroup = exchange_updates_regroup,

@@ -198,6 +198,7 @@ FUNCTIONS = {
     "tw_outers_option_count": (c_size_t, c_size_t),
     "tw_outers_option": (Status, c_size_t, c_size_t, POINTER(OptionInfo)),
     "tw_outer_save_state": (Status, c_void_p, c_char_p, c_void_p),
+    "tw_outer_save_apart": (Status, c_void_p, c_char_p, c_void_p),
     "tw_outer_load_state": (Status, c_void_p, c_char_p, c_void_p),
     "tw_outer_regroup_state": (Status, c_char_p, POINTER(Tensor), c_size_t, c_int, Source, c_void_p, c_int, c_int,
                                c_char_p, c_void_p),

@@ -86,7 +86,7 @@ class ChangingLoop:
             with Comm.threads(1)[0] as alone:
                 loop = outer.OuterLoop(alone, self.spec, self.tensors)
                 loop.begin(weights)
-                self._kept = self._before_round(loop.state())
+                self._kept = self._before_round(loop.state_apart())
         self._enter(weights)
         self.read(weights)
         self._meet(weights, Wish.STAY)
@@ -116,7 +116,7 @@ class ChangingLoop:
             try:
                 self._opened().set_weight(self._weight if self._has_steps else 0)
                 self._opened().finish(weights)
-                self._kept = self._opened().state()
+                self._kept = self._opened().state_apart()
                 return
             except PeerError:
                 self._enter(weights)
@@ -144,7 +144,7 @@ class ChangingLoop:
                 if due is Due.SAME:
                     loop.set_weight(self._weight if self._has_steps else 0)
                     loop.step(weights)
-                    self._kept = self._before_round(loop.state())
+                    self._kept = self._before_round(loop.state_apart())
                     self._since, self._has_steps = 0, False
                 if due is not Due.CHANGE:
                     return due
@@ -235,7 +235,7 @@ class ChangingLoop:
                 self._take(extra)
             self._has_steps = False
         self._loop = loop
-        self._kept, self._saved, self._stayed = loop.state(), None, comm.size
+        self._kept, self._saved, self._stayed = loop.state_apart(), None, comm.size
 
     def _tell_given_up(self, comm: Comm, complete: int) -> None:
         """`complete`: members of the last generation that are here and lack no round."""
@@ -294,7 +294,7 @@ class ChangingLoop:
         shared = theirs or own or {}
         kept = {name: entry for name, entry in shared.items() if name.startswith(SHARED)}
         round_, since, *_ = numbers_of(shared)
-        return {**loop.state(), **kept, NUMBERS: as_numbers([round_, since, 0, 0, 0])}
+        return {**loop.state_apart(), **kept, NUMBERS: as_numbers([round_, since, 0, 0, 0])}
 
     def _before_round(self, state: Entries) -> Entries:
         """So that the next step begins it."""

@@ -83,6 +83,10 @@ class OuterLoop(Owned):
         """All that the loop remembers but the weights. A round that is under way is waited for, as a collective."""
         return self._comm.waited(lambda: table.saved(library.tw_outer_save_state, self._handle))
 
+    def state_apart(self) -> Dict[str, table.Entry]:
+        """The same, with a place among any number of ranks, of which each keeps its own."""
+        return self._comm.waited(lambda: table.saved(library.tw_outer_save_apart, self._handle))
+
     def load_state(self, entries: Dict[str, table.Entry]) -> None:
         """Takes what state() gave, before begin."""
         table.loaded(library.tw_outer_load_state, self._handle, entries)

@@ -123,6 +123,7 @@ static void adopt(council *me, const council_list *list)
 {
     me->list = *list;
     me->place = council_find(list, me->own.name);
+    if (list->patience) me->settings.patience = (double)list->patience / 1e3;
     forget_ballots(me);
     seat_visitors(me);
     for (int i = 0; i < list->count; i++) me->peers[i] = (council_peer){.heard = me->now, .seat = list->seats[i]};
@@ -209,6 +210,7 @@ static void make_value(council *me)
     uint64_t stays = those_in(me, alive(me), COUNCIL_READY);
     council_list *value = &me->value;
     value->generation = me->list.generation + 1;
+    value->patience = me->list.patience;
     value->count = 0;
     for (int i = 0; i < me->list.count; i++)
         if ((stays & bit(i)) && seat_of(me, i)->rounds) value->seats[value->count++] = *seat_of(me, i);
@@ -438,6 +440,7 @@ void council_open(council *me)
 {
     me->place = 0;
     me->list.count = 1;
+    me->list.patience = (uint64_t)(me->settings.patience * 1e3);
     me->list.seats[0] = me->own;
 }
 

@@ -27,6 +27,7 @@ typedef struct council_seat {
 
 typedef struct council_list {
     uint64_t generation; /* 0: it was never decided */
+    uint64_t patience;   /* milliseconds, of who opened the group, and so of all; 0: each has its own */
     int count;
     council_seat seats[COUNCIL_MOST];
 } council_list;
@@ -65,7 +66,7 @@ typedef struct council_message {
 typedef struct council_settings {
     int quorum;      /* members of the old generation that have to accept; 0: more than half, or half with the first */
     double grace;    /* seconds without a word from a member after which it counts as gone */
-    double patience; /* seconds that those who have come wait for those whose program is busy */
+    double patience; /* seconds that those who have come wait for those whose program is busy; then the group's */
     unsigned char topic[COUNCIL_TOPIC];
     void (*send)(void *context, const council_message *message);
     void *context;

@@ -197,6 +197,16 @@ static tw_status read_members_options(const tw_members_options *given, tw_member
     return TW_OK;
 }
 
+/* All must have the quorum alike as well. */
+static tw_status keep_subject(tw_members *me, const char *subject)
+{
+    if (strlen(subject) > TCP_SUBJECT)
+        return tw_fail(TW_ERROR_ARGUMENT, "a subject of %zu bytes: want at most %d", strlen(subject), TCP_SUBJECT);
+    if (asprintf(&me->subject, "quorum=%d\n%s", me->options.quorum, subject) >= 0) return TW_OK;
+    me->subject = NULL;
+    return tw_fail(TW_ERROR_MEMORY, "no memory for a group");
+}
+
 static tw_status keep_tcp(tw_members *me, const tw_tcp_options *given)
 {
     TRY(tcp_options_read(given, &me->tcp));
@@ -289,15 +299,14 @@ static void draw_name(tw_members *me, char name[TCP_ADDRESS])
 
 static void begin_council(tw_members *me)
 {
-    char name[TCP_ADDRESS], quorum[16];
-    const char *const topic[] = {quorum, me->subject};
+    char name[TCP_ADDRESS];
+    const char *const topic[] = {me->subject};
     council_settings settings = {.quorum = me->options.quorum,
                                  .grace = SILENCE * me->options.grace,
                                  .patience = me->options.patience,
                                  .send = members_send,
                                  .context = me};
-    snprintf(quorum, sizeof quorum, "%d", me->options.quorum);
-    tcp_secret_make(NULL, 0, "what a group trains", topic, 2, settings.topic);
+    tcp_secret_make(NULL, 0, "what a group trains", topic, 1, settings.topic);
     draw_name(me, name);
     council_begin(&me->council, &settings, name, tw_clock());
     if (me->tcp.behind && !me->meets) go_behind(me);
@@ -390,9 +399,7 @@ static tw_status come(tw_members *me, const char *meeting, const char *subject, 
     TRY(keep_tcp(me, tcp));
     TRY(keep_text(meeting, &me->meeting));
     TRY(read_meetings(meeting, &me->lines));
-    if (strlen(subject) > TCP_SUBJECT)
-        return tw_fail(TW_ERROR_ARGUMENT, "a subject of %zu bytes: want at most %d", strlen(subject), TCP_SUBJECT);
-    TRY(keep_text(subject, &me->subject));
+    TRY(keep_subject(me, subject));
     if (!tcp_hello_begin()) return tw_fail(TW_ERROR_SYSTEM, "this system has no random numbers");
     TRY(listen_at_meeting(me, &own));
     me->meets = own >= 0;
@@ -539,7 +546,7 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     list = me->council.list;
     int place = me->council.place;
     me->connecting = list.generation;
-    double silence = me->council.settings.grace;
+    double silence = me->council.settings.grace, patience = me->council.settings.patience;
     pthread_mutex_unlock(&me->mutex);
     me->has_newcomers = 0;
     for (int i = 0; i < list.count; i++) {
@@ -550,7 +557,7 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     (void)tcp_listener_is_at(door, doors[place]); /* it may have found out meanwhile that it cannot be called */
     TRY(tw_tcp_connect(door, place, list.count, doors, silence / SILENCE, comm));
     tw_comm_set_timeout(*comm, silence);
-    return tw_comm_set_patience(*comm, me->options.patience);
+    return tw_comm_set_patience(*comm, patience);
 }
 
 /* *again: it was decided, and somebody was lost before all were connected. *fruitless counts those of which a newcomer

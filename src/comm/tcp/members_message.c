@@ -8,7 +8,8 @@
 
 _Static_assert((int)TCP_ADDRESS <= (int)COUNCIL_NAME, "a name holds any address");
 
-enum { NUMBERS = 4 * 8, HEAD = 4, LENGTH = 2, LONGEST_SEAT = 2 * (LENGTH + COUNCIL_NAME) + 8 };
+#define LONGEST_PATIENCE 1000000000000 /* milliseconds */
+enum { NUMBERS = 5 * 8, HEAD = 4, LENGTH = 2, LONGEST_SEAT = 2 * (LENGTH + COUNCIL_NAME) + 8 };
 
 /* --- writing ------------------------------------------------------------------------------------------------- */
 
@@ -31,7 +32,8 @@ static unsigned char *put_seat(unsigned char *at, const council_seat *seat)
 unsigned char *tcp_word_write(const council_message *message, const char *text, size_t *size)
 {
     size_t length = strlen(text);
-    const uint64_t numbers[] = {message->generation, message->ballot, message->accepted, message->list.generation};
+    const uint64_t numbers[] = {message->generation, message->ballot, message->accepted, message->list.generation,
+                                message->list.patience};
     unsigned char *bytes = malloc(HEAD + NUMBERS + COUNCIL_TOPIC + LENGTH + COUNCIL_NAME + length +
                                   (size_t)(message->list.count + 1) * LONGEST_SEAT);
     unsigned char *at = bytes;
@@ -40,7 +42,7 @@ unsigned char *tcp_word_write(const council_message *message, const char *text, 
     *at++ = (unsigned char)message->state;
     *at++ = (unsigned char)message->asks;
     *at++ = (unsigned char)message->list.count;
-    for (int i = 0; i < 4; i++, at += 8) tw_put(at, numbers[i], 8);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++, at += 8) tw_put(at, numbers[i], 8);
     memcpy(at, message->topic, COUNCIL_TOPIC);
     at = put_text(at + COUNCIL_TOPIC, message->to);
     at = put_seat(at, &message->seat);
@@ -109,9 +111,10 @@ static void take_head(reader *from, council_message *message)
     message->ballot = take_number(from, 8);
     message->accepted = take_number(from, 8);
     message->list.generation = take_number(from, 8);
+    message->list.patience = take_number(from, 8);
     if (message->kind < COUNCIL_JOIN || message->kind >= COUNCIL_KINDS || message->state >= COUNCIL_STATES ||
         message->list.count > COUNCIL_MOST || message->generation > UINT64_MAX / 2 ||
-        message->list.generation > UINT64_MAX / 2)
+        message->list.generation > UINT64_MAX / 2 || message->list.patience > LONGEST_PATIENCE)
         from->bad = 1;
 }
 

@@ -99,7 +99,8 @@ static tw_status save_numbers(const tw_outer *outer, const char *prefix, tw_stat
     return tw_state_put(state, name, TW_U64, 1, (size_t[]){NUMBERS}, numbers);
 }
 
-tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *state)
+static tw_status save(tw_outer *outer, const char *prefix, tw_state *state,
+                      tw_status (*save_exchange)(tw_reducer *reducer, const char *prefix, tw_state *state))
 {
     char text[1024];
     TW_TRY(check_state_call(outer, prefix, state));
@@ -108,9 +109,45 @@ tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *sta
     TW_TRY(save_arrays(outer, prefix, state));
     for (size_t f = 0; f < outer->fragment_count && outer->fragments[f].count > 0; f++) {
         TW_TRY(tw_outer_join_exchange(text, sizeof text, prefix, f));
-        TW_TRY(tw_reducer_save_state(outer->fragments[f].reducer, text, state));
+        TW_TRY(save_exchange(outer->fragments[f].reducer, text, state));
     }
     return TW_OK;
+}
+
+tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *state)
+{
+    return save(outer, prefix, state, tw_reducer_save_state);
+}
+
+/* ---- saving for any number of ranks ------------------------------------------------------------------------------ */
+
+static tw_status take_piece(void *context, const tw_remembered *entry)
+{
+    const tw_remembered *piece = context;
+    float *from = piece->data, *to = entry->data;
+    if (strcmp(entry->what, piece->joins) != 0 || strcmp(entry->tensor, piece->tensor) != 0) return TW_OK;
+    tw_kernels_best()->add(to + piece->first, from, piece->count);
+    memset(from, 0, piece->count * sizeof *from);
+    return TW_OK;
+}
+
+/* Those of the schemes that an outer loop takes are fp32, and so is what they join. */
+static tw_status join_piece(void *context, const tw_remembered *entry)
+{
+    tw_remembered piece = *entry;
+    if (!piece.is_piece || piece.dtype != TW_F32) return TW_OK;
+    return tw_reducer_visit_state(context, take_piece, &piece);
+}
+
+static tw_status save_apart(tw_reducer *reducer, const char *prefix, tw_state *state)
+{
+    TW_TRY(tw_reducer_visit_state(reducer, join_piece, reducer));
+    return tw_reducer_save_state(reducer, prefix, state);
+}
+
+tw_status tw_outer_save_apart(tw_outer *outer, const char *prefix, tw_state *state)
+{
+    return save(outer, prefix, state, save_apart);
 }
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
