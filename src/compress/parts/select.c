@@ -105,15 +105,14 @@ void tw_select_prune(tw_selector *selector)
 {
     if (selector->count <= selector->wanted) return;
     take_magnitudes(selector->magnitude, selector->value, selector->count);
-    size_t ties = selector->wanted, kept = 0; /* ties: those equal to the least that still fit */
+    size_t ties = selector->wanted, end = 0, kept = 0; /* end: behind the last that fits of those equal to the least */
     uint32_t least = kth_largest(selector->magnitude, selector->count, &ties);
+    for (; ties > 0; end++) ties -= select_magnitude_of(selector->value[end]) == least;
     for (size_t i = 0; i < selector->count; i++) {
         float value = selector->value[i];
-        size_t is_tie = (select_magnitude_of(value) == least) & (ties > 0);
         selector->index[kept] = selector->index[i];
         selector->value[kept] = value;
-        kept += (select_magnitude_of(value) > least) | is_tie;
-        ties -= is_tie;
+        kept += select_magnitude_of(value) >= least + (i >= end);
     }
     selector->count = kept;
     selector->threshold = tw_bits_float(least);
