@@ -68,6 +68,14 @@ TW_INLINE void unweave(uint16_t *dst, __m256i x)
 }
 
 typedef __m256i woven_vector;
+
+TW_INLINE __m256 unpack(uint64_t lanes, const float *src)
+{
+    float few[WIDTH] = {0};
+    tw_unpack_each(lanes, src, few);
+    return _mm256_loadu_ps(few);
+}
+
 #define append tw_append_each
 #define TABLE tw_kernels_avx2
 #include "rows.h"

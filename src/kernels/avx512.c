@@ -96,5 +96,10 @@ TW_INLINE size_t append(uint64_t hits, const float *block, uint32_t first, uint3
     return count;
 }
 
+TW_INLINE __m512 unpack(uint64_t lanes, const float *src)
+{
+    return _mm512_maskz_expandloadu_ps((__mmask16)lanes, src);
+}
+
 #define TABLE tw_kernels_avx512
 #include "rows.h"

@@ -35,4 +35,10 @@ TW_INLINE size_t tw_append_each(uint64_t hits, const float *block, uint32_t firs
     return count;
 }
 
+/* Writes the floats of src, one after the other, to the elements of dst whose bit in `lanes` is set. */
+TW_INLINE void tw_unpack_each(uint64_t lanes, const float *src, float *dst)
+{
+    for (; lanes; lanes &= lanes - 1) dst[__builtin_ctzll(lanes)] = *src++;
+}
+
 #endif

@@ -63,6 +63,14 @@ TW_INLINE void unweave(uint16_t *dst, uint16x8_t x)
 }
 
 typedef uint16x8_t woven_vector;
+
+TW_INLINE float32x4_t unpack(uint64_t lanes, const float *src)
+{
+    float few[WIDTH] = {0};
+    tw_unpack_each(lanes, src, few);
+    return vld1q_f32(few);
+}
+
 #define append tw_append_each
 #define TABLE tw_kernels_neon
 #include "rows.h"

@@ -21,6 +21,9 @@
  *   size_t append(uint64_t hits, const float *block, uint32_t first, uint32_t *index, float *value)
  *       Lists the elements of a block of 64 whose bit in `hits` is 1, in order, and returns how many; block[0] has the
  *       number `first`. tw_append_each will do (#define append tw_append_each) where no instruction packs lanes.
+ *   VECTOR unpack(uint64_t lanes, const float *src)
+ *       The floats of src, one after the other, in the lanes whose bit is 1, and zeros in the others. No more is read
+ *       than there are ones. tw_unpack_each helps where no instruction does.
  *   #define TABLE tw_kernels_avx2
  *       What the table is called (levels.h).
  *

@@ -183,8 +183,8 @@ TW_INLINE float float_before(float x)
 
 /* A chunk of a vector to a block: all of it is in registers from its update to its list. As many vectors as a block
  * has, whatever the chunk, so that no branch depends on its length: those that would end behind it overlap. */
-TW_INLINE size_t rising_of_short(float *v, float *g, size_t n, float a, uint32_t first, uint32_t *index, float *value,
-                                 double *largest)
+TW_INLINE size_t rising_of_short(float *v, const float *g, size_t n, float a, uint32_t first, uint32_t *index,
+                                 float *value, double *largest)
 {
     enum { VECTORS = BLOCK / WIDTH };
     vector now[VECTORS], rise[VECTORS], top = {0};
@@ -200,7 +200,6 @@ TW_INLINE size_t rising_of_short(float *v, float *g, size_t n, float a, uint32_t
     for (size_t k = 0; k < VECTORS; k++) {
         fetch_ahead(v + at[k], g + at[k]);
         store(v + at[k], now[k]);
-        store(g + at[k], (vector){0});
     }
     float most = largest_lane(top);
     if (!(most > 0)) return 0;
@@ -209,7 +208,7 @@ TW_INLINE size_t rising_of_short(float *v, float *g, size_t n, float a, uint32_t
     return append_few(hits, v, n - 1, first, index, value);
 }
 
-static size_t rising_of_long(float *v, float *g, size_t n, size_t room, float a, uint32_t first, uint32_t *index,
+static size_t rising_of_long(float *v, const float *g, size_t n, size_t room, float a, uint32_t first, uint32_t *index,
                              float *value, double *largest)
 {
     vector high[TW_RISING_MOST / BLOCK];
@@ -217,12 +216,11 @@ static size_t rising_of_long(float *v, float *g, size_t n, size_t room, float a,
     float top = accumulate_chunk(v, g, n, a, high);
     if (top > 0) count = list_rising(v, g, n, room, a, float_before(top), high, first, index, value);
     *largest += (double)top;
-    memset(g, 0, n * sizeof *g);
     return count;
 }
 
-static size_t accumulate_rising(float *v, float *g, size_t n, float a, size_t chunk, uint32_t first, uint32_t *index,
-                                float *value, double *largest)
+static size_t accumulate_rising(float *v, const float *g, size_t n, float a, size_t chunk, uint32_t first,
+                                uint32_t *index, float *value, double *largest)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i += chunk) {
@@ -246,17 +244,26 @@ TW_INLINE size_t before_aligned(const float *dst, size_t begin, size_t end)
     return head < end - begin ? head : end - begin;
 }
 
-/* Whatever is written in the ordinary way is read first, and this is all there is to do with it. */
+/* Where the values go is marked for many vectors at a time: how many come next, which nobody can foretell, is asked
+ * seldom, and no vector waits for what was just written to a part of it. Whatever is written in the ordinary way is
+ * read first, and this is all there is to do with it. */
 static void spread(float *dst, size_t begin, size_t end, const uint32_t *index, const float *value, size_t n)
 {
-    size_t j = 0, i = end;
+    enum { TOGETHER = 4096 };
+    size_t j = 0, i = end, length;
     if ((uintptr_t)dst % sizeof *dst == 0) i = begin + before_aligned(dst, begin, end);
     while (j < n && index[j] < i) j++;
     if (begin < i) tw_chunks_scalar.spread(dst, begin, i, index, value, j);
-    for (; i + WIDTH <= end; i += WIDTH) {
-        float few[WIDTH] = {0};
-        for (; j < n && index[j] < i + WIDTH; j++) few[index[j] - i] = value[j];
-        stream(dst + i, load(few));
+    for (; end - i >= WIDTH; i += length) {
+        uint64_t marks[TOGETHER / 64] = {0};
+        length = end - i < TOGETHER ? (end - i) / WIDTH * WIDTH : TOGETHER;
+        for (size_t next = j; next < n && index[next] < i + length; next++)
+            marks[(index[next] - i) / 64] |= (uint64_t)1 << (index[next] - i) % 64;
+        for (size_t k = 0; k < length; k += WIDTH) {
+            uint64_t lanes = marks[k / 64] >> k % 64 & (((uint64_t)1 << WIDTH) - 1);
+            stream(dst + i + k, unpack(lanes, value + j));
+            j += (size_t)__builtin_popcountll(lanes);
+        }
     }
     drain();
     if (i < end) tw_chunks_scalar.spread(dst, i, end, index + j, value + j, n - j);

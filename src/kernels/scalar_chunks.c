@@ -51,8 +51,8 @@ static size_t list_rising(const float *v, const float *g, size_t n, float a, flo
     return count;
 }
 
-static size_t accumulate_rising(float *v, float *g, size_t n, float a, size_t chunk, uint32_t first, uint32_t *index,
-                                float *value, double *largest)
+static size_t accumulate_rising(float *v, const float *g, size_t n, float a, size_t chunk, uint32_t first,
+                                uint32_t *index, float *value, double *largest)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i += chunk) {
@@ -62,7 +62,6 @@ static size_t accumulate_rising(float *v, float *g, size_t n, float a, size_t ch
         *largest += (double)top;
         count += list_rising(v + i, g + i, length, a, top, first + (uint32_t)i, index + count, value + count);
     }
-    memset(g, 0, n * sizeof *g);
     return count;
 }
 

@@ -140,7 +140,6 @@ static void check_rising(const problem *p, size_t chunk, const scene *before)
     double sum = 0.25;
     accumulate_rising(tw_kernels_at(TW_ISA_SCALAR), p, chunk, 0, &after);
     for (size_t i = 0; i < p->n; i++) wanted.v[i] = before->v[i] + p->a * before->g[i];
-    memset(wanted.g, 0, p->n * sizeof *wanted.g);
     assert_memory_equal(after.v, wanted.v, sizeof after.v);
     assert_memory_equal(after.g, wanted.g, sizeof after.g);
     for (size_t i = 0; i < p->n; i++) {
@@ -188,13 +187,40 @@ static void reference_is_what_the_header_says(void **state)
     }
 }
 
-/* ---- corners ----------------------------------------------------------------------------------------------------- */
-
 static void at_every_level(void (*check)(const tw_kernels *kernels))
 {
     for (int level = 0; level < TW_ISA_LEVELS; level++)
         if (tw_kernels_at((tw_isa_level)level)) check(tw_kernels_at((tw_isa_level)level));
 }
+
+/* Longer than what a level puts together at a time. */
+static void check_long_spread(const tw_kernels *kernels)
+{
+    enum { N = 20000, BEGIN = 3, END = N - 5 };
+    static float dst[N], value[N];
+    static uint32_t index[N];
+    for (size_t gap = 1; gap < N; gap = 3 * gap + 1) {
+        size_t count = 0;
+        for (size_t i = BEGIN + gap / 2; i < END; i += 1 + (i * 7 + gap) % (2 * gap)) {
+            index[count] = (uint32_t)i;
+            value[count++] = (float)(i + 1);
+        }
+        for (size_t i = 0; i < N; i++) dst[i] = -1;
+        kernels->chunks->spread(dst, BEGIN, END, index, value, count);
+        for (size_t i = 0, j = 0; i < N; i++) {
+            int is_value = j < count && index[j] == i;
+            assert_true(dst[i] == (is_value ? (float)(i + 1) : i < BEGIN || i >= END ? -1 : 0));
+            j += (size_t)is_value;
+        }
+    }
+}
+
+static void long_arrays_are_spread(void **state)
+{
+    at_every_level(check_long_spread);
+}
+
+/* ---- corners ----------------------------------------------------------------------------------------------------- */
 
 static void check_zeros(const tw_kernels *kernels)
 {
@@ -305,6 +331,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(levels_agree),
         cmocka_unit_test(reference_is_what_the_header_says),
+        cmocka_unit_test(long_arrays_are_spread),
         cmocka_unit_test(zeros_are_never_listed),
         cmocka_unit_test(the_longest_chunk_lists_all_that_rises),
         cmocka_unit_test(the_first_of_equals_wins),

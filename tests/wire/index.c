@@ -119,6 +119,27 @@ static void large_tensors_survive(void **state)
     support_destroy(&from);
 }
 
+/* A reader whose tensor ends at the last index, or before it, refuses; one whose tensor ends behind it does not. */
+static void no_index_lies_beyond_the_tensor(void **state)
+{
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        size_t size, k;
+        support from = support_uniform(50 * seed, 1 / (double)(1 + seed % 20), seed);
+        if (from.k < 2) support_add(&from, from.n - 1);
+        unsigned char *packet = encode(&from, TW_INDICES_RICE, &size);
+        for (size_t n = from.k; n <= from.n; n++) {
+            support got = support_create(n, from.k);
+            tw_packet_reader reader;
+            assert_int_equal(tw_packet_open(&reader, packet, size), TW_OK);
+            tw_status expected = n > from.index[from.k - 1] ? TW_OK : TW_ERROR_PACKET;
+            assert_int_equal(tw_packet_get_sparse(&reader, n, from.k, got.index, got.value, &k), expected);
+            support_destroy(&got);
+        }
+        free(packet);
+        support_destroy(&from);
+    }
+}
+
 static size_t naive_rice_bits(const support *from, unsigned r)
 {
     size_t bits = 8, next = 0;
@@ -296,6 +317,7 @@ int main(void)
         cmocka_unit_test(clusters_survive),
         cmocka_unit_test(edges_survive),
         cmocka_unit_test(large_tensors_survive),
+        cmocka_unit_test(no_index_lies_beyond_the_tensor),
         cmocka_unit_test(the_cheapest_code_is_chosen),
         cmocka_unit_test(uniform_supports_cost_what_they_hold),
         cmocka_unit_test(clusters_cost_less),

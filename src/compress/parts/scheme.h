@@ -116,7 +116,7 @@ struct tw_scheme_ops {
     const char *name, *summary;
     int every_tensor;         /* leaves none as it is, whatever its size and shape */
     int one_pass;             /* its only pass over a compressed tensor's gradient takes in what is sound
-                             (sound.h); a sparse scheme's leaves zeros behind */
+                             (sound.h); a sparse scheme's leaves zeros behind, or spreads (sparse.h) */
     unsigned floor_bytes;     /* an element's worth of memory traffic that no implementation of it can avoid */
     size_t struct_size;       /* of the scheme's struct, which begins with a tw_scheme */
     const tw_option *options; /* offsets are into that struct */

@@ -102,6 +102,18 @@ static void count_sender(tw_sparse *sparse, int rank, size_t count)
     for (size_t j = 0; j < count; j++) sparse->senders[sparse->index[j]] += share;
 }
 
+/* Where sums do not begin as zeros: the first rank's section, and zeros between its elements. Long sums are written past
+ * the cache. */
+static tw_status spread_section(tw_sparse *sparse, tw_packet_reader *reader, size_t n, size_t most, float *sum)
+{
+    const tw_chunks_rows *rows = n < TW_PAST_CACHE ? &tw_chunks_scalar : tw_kernels_best()->chunks;
+    size_t count;
+    TW_TRY(tw_packet_get_sparse(reader, n, most, sparse->index, sparse->value, &count));
+    rows->spread(sum, 0, n, sparse->index, sparse->value, count);
+    if (sparse->senders) count_sender(sparse, 0, count);
+    return TW_OK;
+}
+
 /* Adds a rank's section, of at most `most` of n elements; sets skipped if a sum is beyond `largest`. */
 static tw_status add_section(tw_sparse *sparse, int rank, tw_packet_reader *reader, size_t n, size_t most,
                              float largest, float *sum)
@@ -136,8 +148,9 @@ static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *re
 {
     tw_sparse *sparse = context;
     size_t n = sparse->scheme.tensors[tensor].count, most = sparse->support[tensor].most;
-    if (!sparse->scheme.ops->one_pass) memset(sum, 0, n * sizeof *sum);
-    for (int rank = 0; rank < count; rank++)
+    int has_zeros = sparse->scheme.ops->one_pass && !sparse->settings.spread;
+    if (!has_zeros) TW_TRY(tw_delivered_blame(0, spread_section(sparse, &readers[0], n, most, sum)));
+    for (int rank = !has_zeros; rank < count; rank++)
         TW_TRY(tw_delivered_blame(rank, add_section(sparse, rank, &readers[rank], n, most, FLT_MAX, sum)));
     if (sparse->senders) share_among_senders(sparse, n, sum);
     return TW_OK;
@@ -160,6 +173,47 @@ static void settle_sums(tw_sparse *sparse, size_t tensor)
     float revision = sparse->revision ? sparse->revision[tensor] : 1;
     if (!sparse->settings.feedback) tw_kept_clear(kept, piece.count);
     if (revision != 1) tw_kept_scale(kept, 0, piece.count, revision, &rounding);
+}
+
+/* Takes what is sent out of the residual, and drops what was rounded to zero. */
+static void take_out(tw_support *support, tw_kept residual, tw_noise rounding)
+{
+    size_t kept = 0;
+    for (size_t j = 0; j < support->count; j++) {
+        uint32_t index = support->index[j];
+        float value = support->value[j];
+        tw_kept_fetch(residual, support->index, j, support->count);
+        tw_kept_put(residual, index, tw_kept_get(residual, index) - value, &rounding);
+        support->index[kept] = index;
+        support->value[kept] = value;
+        kept += value != 0;
+    }
+    support->count = kept;
+}
+
+static void settle_tensor(tw_sparse *sparse, size_t tensor)
+{
+    tw_support *support = &sparse->support[tensor];
+    if (support->open)
+        take_out(support, tw_sparse_kept(sparse, tensor), tw_sparse_rounding(sparse, tensor, TW_ROUNDING_SENT));
+    support->open = 0;
+}
+
+void tw_sparse_settle(tw_scheme *scheme)
+{
+    for (size_t i = 0; i < scheme->count; i++) settle_tensor((tw_sparse *)scheme, i);
+}
+
+static void take_tensor(tw_sparse *sparse, size_t tensor)
+{
+    if (sparse->revision) sparse->revision[tensor] = 1;
+    if (sparse->scheme.absent[tensor]) {
+        settle_tensor(sparse, tensor);
+        sparse->support[tensor].count = 0;
+    } else {
+        sparse->settings.take(sparse, tensor);
+    }
+    if (is_scattered(sparse)) settle_sums(sparse, tensor);
 }
 
 static void sparse_take(void *context)
@@ -276,22 +330,6 @@ static void round_values(tw_sparse *sparse, size_t tensor)
     }
 }
 
-/* Takes what is sent out of the residual, and drops what was rounded to zero. */
-static void take_out(tw_support *support, tw_kept residual, tw_noise rounding)
-{
-    size_t kept = 0;
-    for (size_t j = 0; j < support->count; j++) {
-        uint32_t index = support->index[j];
-        float value = support->value[j];
-        tw_kept_fetch(residual, support->index, j, support->count);
-        tw_kept_put(residual, index, tw_kept_get(residual, index) - value, &rounding);
-        support->index[kept] = index;
-        support->value[kept] = value;
-        kept += value != 0;
-    }
-    support->count = kept;
-}
-
 void tw_sparse_send(tw_sparse *sparse, size_t tensor)
 {
     round_values(sparse, tensor);
@@ -332,6 +370,7 @@ void tw_sparse_revert(tw_scheme *scheme)
     tw_sparse *sparse = (tw_sparse *)scheme;
     tw_gather_revert(&sparse->gather);
     tw_sums_revert(&sparse->sums);
+    tw_sparse_settle(scheme);
     if (!scheme->taken) return;
     for (size_t i = 0; i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;

@@ -20,6 +20,7 @@ typedef struct tw_support {
     uint32_t *index; /* ascending */
     float *value;    /* as the receivers will see it, once tw_sparse_send has been called */
     tw_select_hint hint;
+    int open; /* what was sent is still in the residual: the next pass takes it out, or settle does */
 } tw_support;
 
 typedef struct tw_sparse_settings {
@@ -32,6 +33,7 @@ typedef struct tw_sparse_settings {
     int state;          /* of the residual: TW_KEPT_FP32 or _BF16 */
     int64_t seed;       /* of its rounding */
     int scatter;        /* in pieces, where there are several ranks; the scheme must have one_pass */
+    int spread;         /* though the scheme has one_pass, it leaves no zeros behind; without scatter */
     tw_coding coding;
     void (*take)(tw_sparse *sparse, size_t tensor); /* updates a tensor's residual and takes what is sent of it */
     void (*complete)(tw_sparse *sparse);            /* (optional) see tw_gather_ops */
@@ -109,9 +111,11 @@ void tw_sparse_send(tw_sparse *sparse, size_t tensor);
 /* Runs `source` over tensor i, whose new values are its residual, and sends the k largest. */
 void tw_sparse_send_top(tw_sparse *sparse, size_t tensor, const tw_select_source *source);
 
-/* The scheme's ops->next, revert, walk, plan and destroy. Before next, a scheme whose density changes sets density and
+/* The scheme's ops->next, settle, revert, walk, plan and destroy. Before next, a scheme whose density changes sets density and
  * most_density, alike on all ranks. */
 tw_status tw_sparse_next(tw_scheme *scheme, tw_round *round);
+/* Takes what was sent out of the residuals where that was left open. */
+void tw_sparse_settle(tw_scheme *scheme);
 /* Puts what was sent back into the residual. */
 void tw_sparse_revert(tw_scheme *scheme);
 /* The residual as "residual/NAME", or what it is called, that of the sums as "section/NAME", and what the leftovers

@@ -45,8 +45,16 @@ static size_t bin_of(const adacomp *self, size_t tensor)
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
+/* Takes elements of a residual, up to `end`, out that the step before sent. Returns how many are out. */
+static size_t take_out(float *residual, const tw_support *sent, size_t out, size_t end)
+{
+    for (; out < sent->count && sent->index[out] < end; out++) residual[sent->index[out]] -= sent->value[out];
+    return out;
+}
+
 /* Updates the residual and collects what its bins select, or the largest of it; returns the sum of the bins' maxima.
- * Each run is looked at, up to the end of its last group, and taken in while it is in the cache. */
+ * Each run is looked at, up to the end of its last group, and taken in while it is in the cache; so is taken out what
+ * the step before sent of it, whose residual is then far away from any cache. */
 static double adacomp_collect(adacomp *self, size_t tensor)
 {
     tw_scheme *scheme = &self->sparse.scheme;
@@ -56,6 +64,7 @@ static double adacomp_collect(adacomp *self, size_t tensor)
     float *gradient = scheme->gradients[tensor];
     double largest = 0;
     size_t n = scheme->tensors[tensor].count, bin = bin_of(self, tensor), looked = 0;
+    size_t out = support->open ? 0 : support->count;
     size_t run = bin < RUN ? RUN / bin * bin : bin;
     selector->count = 0;
     selector->wanted = support->most;
@@ -63,6 +72,7 @@ static double adacomp_collect(adacomp *self, size_t tensor)
         size_t length = n - first < run ? n - first : run;
         if (selector->capacity - selector->count < length) tw_select_prune(selector);
         looked = tw_sound_silence(scheme, gradient, n, looked, first + length);
+        out = take_out(residual, support, out, first + length);
         selector->count += tw_kernels_best()->chunks->accumulate_rising(
             residual + first, gradient + first, length, scheme->scale, bin, (uint32_t)first,
             selector->index + selector->count, selector->value + selector->count, &largest);
@@ -77,8 +87,10 @@ static void adacomp_take(tw_sparse *sparse, size_t tensor)
     tw_support *support = &sparse->support[tensor];
     size_t bin = bin_of(self, tensor), bins = (sparse->scheme.tensors[tensor].count + bin - 1) / bin;
     float scale = (float)(adacomp_collect(self, tensor) / (double)bins);
+    tw_values_round(&scale, 1, TW_VALUES_SIGN); /* as many of that magnitude are rounded */
+    if (scale == 0) support->count = 0;
     for (size_t j = 0; j < support->count; j++) support->value[j] = copysignf(scale, support->value[j]);
-    tw_sparse_send(sparse, tensor);
+    support->open = 1;
 }
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
@@ -104,6 +116,7 @@ static tw_status adacomp_create(tw_scheme *scheme)
                                    .most_density = self->most_density,
                                    .least = LEAST_ROOM,
                                    .feedback = 1,
+                                   .spread = 1,
                                    .coding = {TW_VALUES_SIGN, (tw_index_choice)self->indices, self->link},
                                    .take = adacomp_take};
     return tw_sparse_create(scheme, &settings);
@@ -129,6 +142,7 @@ const tw_scheme_ops tw_scheme_adacomp = {
     .create = adacomp_create,
     .next = tw_sparse_next,
     .revert = tw_sparse_revert,
+    .settle = tw_sparse_settle,
     .walk = tw_sparse_walk,
     .plan = adacomp_plan,
     .destroy = tw_sparse_destroy,
