@@ -7,9 +7,13 @@ Each machine is a process of thinwire in a network namespace of its own (bench/l
 own. All train the same transformer, of whose width and tokens the options tell. Prints one JSON object: of each way and
 number of machines the micro-batches a second that all of them have trained on; the share of the time in which a machine
 waited for others, as a mean; and the seconds of processor time that each machine took for a micro-batch, with what it
-computes before and after training. Where machines share cores, the first is less than it would be with a core for each;
-it cannot be above one by the largest of the third. A synchronous pipeline is drained after each step: its gradients are
-those of one machine. Needs root and what bench/link.sh needs."""
+computes before and after training. A synchronous pipeline is drained after each step: its gradients are those of one
+machine. With --python PyTorch's is measured, too, which computes nothing twice.
+
+Here all machines share the cores of one. So that each computes as fast as with a core of its own, all is slowed down:
+with --slower 6 a machine has a sixth of a core (a control group's quota) and its line a sixth of the rate, and the
+micro-batches of six seconds are told as those of one. Latency is not slowed down. Take as many as machines / cores and
+more. Needs root, control groups for cpu, and what bench/link.sh needs."""
 import argparse
 import json
 import os
@@ -20,9 +24,12 @@ import tempfile
 
 import link
 
-FIRST = "10.77.0.1:29720"  # link.sh's first host
-CUTS = {2: "5+6", 4: "3+2+2+4", 8: "2+1+1+1+1+1+1+3"}  # of an embedding, eight blocks, a norm and a last product
+FIRST = "10.77.0.1"  # link.sh's first host
+TORCH = "torch, synchronous, several"
+CUTS = {2: "4+7", 4: "3+2+2+4", 8: "2+1+1+1+1+1+1+3"}  # of an embedding, eight blocks, a norm and a last product
+TORCH_CUTS = {**CUTS, 2: "5+6"}  # whose first stages compute nothing twice
 EVERY = 50
+PERIOD = 10000  # microseconds, of quotas
 
 
 def options():
@@ -30,11 +37,13 @@ def options():
     parser.add_argument("machines", nargs="*", type=int, default=[1, 2, 4, 8], help=f"1, {', '.join(map(str, CUTS))}")
     parser.add_argument("--text", type=pathlib.Path, required=True)
     parser.add_argument("--thinwire", type=pathlib.Path, default=pathlib.Path("build/thinwire"))
+    parser.add_argument("--python", help="with PyTorch 2.6 or later")
     parser.add_argument("--rate", type=float, default=0.1, help="of a line, Gbit/s")
+    parser.add_argument("--slower", type=float, default=6, help="1: no quotas")
     parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--batch", type=int, default=10, help="of a micro-batch")
+    parser.add_argument("--batch", type=int, default=5, help="of a micro-batch")
     parser.add_argument("--length", type=int, default=64)
-    parser.add_argument("--micro-batches", type=int, default=64, help="that a pipeline is timed with")
+    parser.add_argument("--micro-batches", type=int, default=48, help="that a pipeline is timed with")
     parser.add_argument("--accumulate", type=int, default=8, help="micro-batches of a step, where it has several")
     parser.add_argument("--seconds", type=float, default=900, help="that one way may take")
     parser.add_argument("--way", nargs=3, help=argparse.SUPPRESS)
@@ -54,6 +63,8 @@ def ways_of(o, machines):
     yield piped("asynchronous, fp16", 1, ",values=fp16")
     yield piped("asynchronous, several", o.accumulate)
     yield piped("synchronous, several", o.accumulate, "", "--checkpoint-every", 1)
+    if o.python:
+        yield TORCH, o.micro_batches, o.micro_batches, []
     yield f"diloco:every={EVERY}", EVERY, EVERY * machines, ["--steps", EVERY, "--sync", f"diloco:every={EVERY}"]
 
 
@@ -66,27 +77,60 @@ def write_text(o, folder):
         (folder / f"ptb.{split}.txt").write_bytes(text[:size])
 
 
+def torch_words(o, machines, folder, rank):
+    return [o.python, pathlib.Path(__file__).with_name("pipeline_torch.py"), folder / "summary.json", f"tcp://{FIRST}:29721", rank,
+            TORCH_CUTS[machines], o.accumulate, o.micro_batches, o.width, o.batch, o.length]
+
+
+def thinwire_words(o, machines, folder, rank, words):
+    meeting = ["--workers", machines, "--join", f"{FIRST}:29720", "--rank", rank] if machines > 1 else []
+    return [o.thinwire, "train", "lm", "--data", folder, "--unit", "char", "--model", "transformer", "--layers", 8, "--hidden",
+            o.width, "--heads", 4, "--batch", o.batch, "--bptt", o.length, "--schedule", "constant", "--out", "none", "--quiet",
+            *meeting, *words, *(["--json", folder / "summary.json"] if rank == 0 else [])]
+
+
+def make_quota(o, name):
+    """A control group's folder; None: everybody may have a whole core."""
+    if o.slower <= 1:
+        return None
+    second = pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    group = pathlib.Path("/sys/fs/cgroup" if second else "/sys/fs/cgroup/cpu", name)
+    group.mkdir()
+    limits = {"cpu.max": f"{PERIOD / o.slower:.0f} {PERIOD}"} if second else {
+        "cpu.cfs_period_us": f"{PERIOD}", "cpu.cfs_quota_us": f"{PERIOD / o.slower:.0f}"}
+    for file, words in limits.items():
+        (group / file).write_text(words)
+    return group
+
+
+def start(o, rank, words):
+    """In its machine's network, and in its quota."""
+    name = f"{os.environ['LINK']}-{rank}"
+    group = make_quota(o, name)
+    job = subprocess.Popen([str(word) for word in ("ip", "netns", "exec", name, *words)],
+                           preexec_fn=group and (lambda: (group / "cgroup.procs").write_text(str(os.getpid()))),
+                           env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"})
+    return job, group
+
+
 def work(o, machines, folder):
     """One way, in the network that link.sh has made."""
     name, batches, together, words = next(way for way in ways_of(o, machines) if way[0] == o.way[0])
-    shape = ["train", "lm", "--data", folder, "--unit", "char", "--model", "transformer", "--layers", 8, "--hidden", o.width,
-             "--heads", 4, "--batch", o.batch, "--bptt", o.length, "--schedule", "constant", "--out", "none", "--quiet", *words]
-    meeting = ["--workers", machines, "--join", FIRST] if machines > 1 else []
-    jobs = [subprocess.Popen([str(word) for word in (
-        "ip", "netns", "exec", f"{os.environ['LINK']}-{rank}", o.thinwire, *shape, *meeting,
-        *(["--rank", rank] if meeting else []), *(["--json", f"{folder}/summary.json"] if rank == 0 else []))],
-        env={**os.environ, "OMP_NUM_THREADS": "1"}) for rank in range(machines)]
+    jobs = [start(o, rank, torch_words(o, machines, folder, rank) if name == TORCH
+                  else thinwire_words(o, machines, folder, rank, words)) for rank in range(machines)]
     used = []
-    for job in jobs:
+    for job, group in jobs:
         _, status, usage = os.wait4(job.pid, 0)
         if status:
             raise SystemExit(f"{name} with {machines} machines: a process ended with {os.waitstatus_to_exitcode(status)}")
-        used.append((usage.ru_utime + usage.ru_stime) / batches)
-    summary = json.loads((folder / "summary.json").read_text())
-    seconds = summary["seconds"]
-    print(json.dumps({"machines": machines, "way": name, "per_second": round(together / seconds["training"], 3),
-                      "waited": round(seconds["wait"] / seconds["training"], 3), "processor": [round(one, 3) for one in used],
-                      "parameters": summary["parameters"]}))
+        used.append(round((usage.ru_utime + usage.ru_stime) / batches, 3))
+        if group:
+            group.rmdir()
+    seconds = json.loads((folder / "summary.json").read_text())["seconds"]
+    row = {"machines": machines, "way": name, "per_second": round(o.slower * together / seconds["training"], 3)}
+    if "wait" in seconds:
+        row.update(waited=round(seconds["wait"] / seconds["training"], 3), processor=used)
+    print(json.dumps(row))
 
 
 def main():
@@ -100,9 +144,9 @@ def main():
         for machines in o.machines:
             for name, *_ in ways_of(o, machines):
                 words = [sys.executable, __file__, *sys.argv[1:], "--way", name, machines, folder]
-                rows.append(json.loads(link.run(str(machines), o.rate, words, o.seconds)))
+                rows.append(json.loads(link.run(str(machines), o.rate / o.slower, words, o.seconds)))
                 print(rows[-1], file=sys.stderr, flush=True)
-    print(json.dumps({"gbit": o.rate, "width": o.width, "tokens": o.batch * o.length, "accumulate": o.accumulate,
+    print(json.dumps({"gbit": o.rate, "width": o.width, "tokens": o.batch * o.length, "accumulate": o.accumulate, "slower": o.slower,
                       "cores": os.cpu_count(), "rows": rows}, indent=1))
 
 

@@ -171,6 +171,7 @@ static void steps_are_those_of_a_twin(void **state)
         }
 }
 
+/* A group meets others' when it comes in for its step: a round brings in no more. */
 static void count_loads(size_t budget)
 {
     net *n = make(UNITS, 0, budget);
@@ -178,7 +179,7 @@ static void count_loads(size_t budget)
     for (int i = 0; i < 6; i++) {
         const size_t groups = counts_of(n).groups;
         assert_true(groups > 1);
-        step(n, i, 1, PAGER_TAKE);
+        step(n, i, 1, PAGER_TAKE | (i % 2 ? PAGER_MEET : 0));
         if (i == 2) assert_int_equal(pager_reload(n->pager), TW_OK); /* the groups are new */
         if (i == 2) before = counts_of(n).loads;
         if (i == 2) continue;
