@@ -1,6 +1,6 @@
-/* Preloaded into a program that trains with a budget of memory: asks the system how much it has in memory of arrays that
- * are shut (PROT_NONE) at times, whenever a part of one is about to go. At its end it writes the most, in bytes, to the
- * file RESIDENT_TO. */
+/* Preloaded into a program that trains with a budget of memory: asks the system how much it has in memory of arrays
+ * that are shut (PROT_NONE) at times, whenever a part of one is about to go. At its end it writes the most, in bytes,
+ * to the file RESIDENT_TO. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
