@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -90,14 +91,15 @@ def thinwire_words(o, machines, folder, rank, words):
 
 
 def make_quota(o, name):
-    """A control group's folder; None: everybody may have a whole core."""
+    """A control group's folder, whose quota comes before what others want; None: everybody may have a whole core."""
     if o.slower <= 1:
         return None
     second = pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists()
     group = pathlib.Path("/sys/fs/cgroup" if second else "/sys/fs/cgroup/cpu", name)
     group.mkdir()
-    limits = {"cpu.max": f"{PERIOD / o.slower:.0f} {PERIOD}"} if second else {
-        "cpu.cfs_period_us": f"{PERIOD}", "cpu.cfs_quota_us": f"{PERIOD / o.slower:.0f}"}
+    quota = f"{PERIOD / o.slower:.0f}"
+    limits = {"cpu.max": f"{quota} {PERIOD}", "cpu.weight": "1000"} if second else {
+        "cpu.cfs_period_us": f"{PERIOD}", "cpu.cfs_quota_us": quota, "cpu.shares": "10240"}
     for file, words in limits.items():
         (group / file).write_text(words)
     return group
@@ -116,16 +118,24 @@ def start(o, rank, words):
 def work(o, machines, folder):
     """One way, in the network that link.sh has made."""
     name, batches, together, words = next(way for way in ways_of(o, machines) if way[0] == o.way[0])
-    jobs = [start(o, rank, torch_words(o, machines, folder, rank) if name == TORCH
-                  else thinwire_words(o, machines, folder, rank, words)) for rank in range(machines)]
-    used = []
-    for job, group in jobs:
-        _, status, usage = os.wait4(job.pid, 0)
-        if status:
-            raise SystemExit(f"{name} with {machines} machines: a process ended with {os.waitstatus_to_exitcode(status)}")
-        used.append(round((usage.ru_utime + usage.ru_stime) / batches, 3))
-        if group:
-            group.rmdir()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # link.sh's, and what was made is taken away
+    jobs, used = [], []
+    try:
+        for rank in range(machines):
+            jobs.append(start(o, rank, torch_words(o, machines, folder, rank) if name == TORCH
+                              else thinwire_words(o, machines, folder, rank, words)))
+        for job, _ in jobs:
+            _, status, usage = os.wait4(job.pid, 0)
+            job.returncode = os.waitstatus_to_exitcode(status)
+            if status:
+                raise SystemExit(f"{name} with {machines} machines: a process ended with {job.returncode}")
+            used.append(round((usage.ru_utime + usage.ru_stime) / batches, 3))
+    finally:
+        for job, group in jobs:
+            job.kill()
+            job.wait()
+            if group:
+                group.rmdir()
     seconds = json.loads((folder / "summary.json").read_text())["seconds"]
     row = {"machines": machines, "way": name, "per_second": round(o.slower * together / seconds["training"], 3)}
     if "wait" in seconds:
