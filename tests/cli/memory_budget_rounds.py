@@ -2,16 +2,15 @@
 go on in both directions; and who is killed while a group is loaded, written or exchanged leaves nothing behind."""
 import hashlib
 import json
-import sys
 import unittest
 
 import asr
 import w2v_bert
 from joining import Joining
-from memory_budget import SAME, BudgetTest
+from memory_budget import SAME, BudgetTest, take_library
 from support import PROGRAM, run_tests, wait_until, write_cifar
 
-KILLER = sys.argv.pop(1) if sys.argv[1:] and sys.argv[1].endswith(".so") else None
+KILLER = take_library("kill_in_file")
 SHARED = 2  # arrays beside the optimiser's: the shared weights and their momentum
 
 

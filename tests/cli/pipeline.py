@@ -98,6 +98,13 @@ class StagesTest(PipelineTest):
         summary = json.loads(done[0].stdout)
         self.assertEqual({key: summary[key] for key in SAME}, threads)
 
+    def test_drained_after_each_step_it_has_the_bits_of_one_stage(self):
+        """Nothing is stale then: it is a synchronous pipeline."""
+        for each in (1, 4):
+            one, three = (self.figures("--workers", stages, "--clip", 0, "--checkpoint-every", 1, "--pipeline",
+                                       f"stages={stages},cut={cut},accumulate={each}") for stages, cut in ((1, "7"), (3, "2+2+3")))
+            self.assertEqual(three, one)
+
     @needs_mpi
     def test_ranks_have_them_too(self):
         threads = self.figures(*THREE)

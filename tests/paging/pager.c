@@ -171,14 +171,15 @@ static void steps_are_those_of_a_twin(void **state)
         }
 }
 
-static void loads_are_counted(void **state)
+/* A group meets others' when it comes in for its step: a round brings in no more. */
+static void count_loads(size_t budget)
 {
-    net *n = make(UNITS, 0, 2 * ALL * sizeof(float));
+    net *n = make(UNITS, 0, budget);
     uint64_t before = counts_of(n).loads;
     for (int i = 0; i < 6; i++) {
         const size_t groups = counts_of(n).groups;
         assert_true(groups > 1);
-        step(n, i, 1, PAGER_TAKE);
+        step(n, i, 1, PAGER_TAKE | (i % 2 ? PAGER_MEET : 0));
         if (i == 2) assert_int_equal(pager_reload(n->pager), TW_OK); /* the groups are new */
         if (i == 2) before = counts_of(n).loads;
         if (i == 2) continue;
@@ -189,6 +190,11 @@ static void loads_are_counted(void **state)
     forward(n, n->twin_values); /* an evaluation */
     assert_int_equal(counts_of(n).loads - before, groups - 1);
     give_up(n);
+}
+
+static void loads_are_counted(void **state)
+{
+    for (size_t share = 2; share <= 5; share++) count_loads((2 + STATES + SHARED) * ALL * sizeof(float) / share);
 }
 
 static void what_is_away_cannot_be_touched(void **state)

@@ -204,18 +204,6 @@ void tw_sparse_settle(tw_scheme *scheme)
     for (size_t i = 0; i < scheme->count; i++) settle_tensor((tw_sparse *)scheme, i);
 }
 
-static void take_tensor(tw_sparse *sparse, size_t tensor)
-{
-    if (sparse->revision) sparse->revision[tensor] = 1;
-    if (sparse->scheme.absent[tensor]) {
-        settle_tensor(sparse, tensor);
-        sparse->support[tensor].count = 0;
-    } else {
-        sparse->settings.take(sparse, tensor);
-    }
-    if (is_scattered(sparse)) settle_sums(sparse, tensor);
-}
-
 static void sparse_take(void *context)
 {
     tw_sparse *sparse = context;
@@ -223,10 +211,12 @@ static void sparse_take(void *context)
     for (size_t i = 0; i < sparse->scheme.count; i++) {
         if (!sparse->scheme.tensors[i].compressed) continue;
         if (sparse->revision) sparse->revision[i] = 1;
-        if (sparse->scheme.absent[i])
+        if (sparse->scheme.absent[i]) {
+            settle_tensor(sparse, i);
             sparse->support[i].count = 0;
-        else
+        } else {
             sparse->settings.take(sparse, i);
+        }
         if (is_scattered(sparse)) settle_sums(sparse, i);
     }
 }
