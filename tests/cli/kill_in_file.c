@@ -51,6 +51,14 @@ __attribute__((visibility("default"))) ssize_t write(int file, const void *data,
     return next(file, data, bytes);
 }
 
+__attribute__((visibility("default"))) ssize_t send(int line, const void *data, size_t bytes, int flags)
+{
+    static ssize_t (*next)(int, const void *, size_t, int);
+    if (!next) next = (ssize_t(*)(int, const void *, size_t, int))dlsym(RTLD_NEXT, "send");
+    count("send", 0);
+    return next(line, data, bytes, flags);
+}
+
 __attribute__((visibility("default"))) ssize_t sendmsg(int line, const struct msghdr *message, int flags)
 {
     static ssize_t (*next)(int, const struct msghdr *, int);

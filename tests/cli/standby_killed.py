@@ -73,7 +73,8 @@ class KilledTest(StandbyTest):
         self.line_up(*STEPS, kills={first: ("sendmsg 10 0", self.checkpoint(8), mark), second: (f"{call} 0", mark)}, **keywords)
 
     def test_a_second_loss_while_the_first_is_mended(self):
-        for second, call in ((0, "sendmsg 1"), (2, "sendmsg 3"), (3, "sendmsg 5"), (3, "sendmsg 12"), (0, "sendmsg 20")):
+        """While they decide who is left (send), tell each other what they know, and read the checkpoint (sendmsg)."""
+        for second, call in ((0, "send 3"), (3, "send 2"), (2, "sendmsg 3"), (3, "sendmsg 5"), (0, "sendmsg 20")):
             with self.subTest(second=second, call=call):
                 self.begin()
                 self.kill_two(1, second, call, standby=2)

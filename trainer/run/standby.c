@@ -10,6 +10,7 @@
 #include "run_lock.h"
 #include "run_state.h"
 #include "seats.h"
+#include "words.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,14 +80,15 @@ static void prepare_word(lineup *l)
     snprintf(own->pipeline, sizeof own->pipeline, "%s", l->trace.pipeline);
 }
 
-/* What one of them knows, all do. */
-static void learn(lineup *l, word *told)
+/* What one of them knows, all do. It is another's word. */
+static tw_status learn(lineup *l, word *told)
 {
     told->address[ADDRESS - 1] = told->reason[REASON - 1] = told->pipeline[sizeof told->pipeline - 1] = 0;
     l->own.started |= told->started != 0;
     l->trace.begun |= told->begun != 0;
     if (told->saved > l->trace.saved) l->trace.saved = told->saved;
     if (!*l->trace.pipeline) memcpy(l->trace.pipeline, told->pipeline, sizeof told->pipeline);
+    return words_check_printed(TW_ERROR_PACKET, "the address that a worker tells of itself", told->address);
 }
 
 static tw_status hear_words(lineup *l)
@@ -97,7 +99,7 @@ static tw_status hear_words(lineup *l)
     TW_TRY(tw_comm_allgather(whole, &l->own, sizeof l->own, l->words));
     l->group->has_weights = 1; /* as one who can go on */
     l->rounds = l->group->place.number;
-    for (int r = 0; r < l->count; r++) learn(l, &l->words[r]);
+    for (int r = 0; r < l->count; r++) TW_TRY(learn(l, &l->words[r]));
     return TW_OK;
 }
 
