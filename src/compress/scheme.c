@@ -238,8 +238,8 @@ tw_status tw_scheme_next(tw_scheme *scheme, tw_round *round)
     if (status == TW_OK) status = check_place(round);
     scheme->failed = status != TW_OK;
     scheme->asked = (int)round->kind;
-    if (scheme->failed ||
-        round->kind != TW_ROUND_ALLTOALL) { /* its packets are the scheme's; others are not there yet */
+    /* An all-to-all's packets are the scheme's; those of any other round are not there yet. */
+    if (scheme->failed || round->kind != TW_ROUND_ALLTOALL) {
         round->packets = NULL;
         round->sizes = NULL;
     }

@@ -11,7 +11,7 @@ static int is_wide(const tw_gather *gather)
     const tw_scheme *scheme = gather->scheme;
     double packet_bits = 0;
     for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) packet_bits += gather->ops->bits(gather->context, i);
+        if (scheme->tensors[i].compressed) packet_bits += gather->ops->bits(gather->scheme, i);
     double others = scheme->size - 1;
     return others * packet_bits > 2 * others / scheme->size * 32 * (double)gather->count;
 }
@@ -28,22 +28,22 @@ static size_t packet_bound(const tw_gather *gather, int is_riding)
     const tw_scheme *scheme = gather->scheme;
     size_t bytes = tw_packet_bound_header();
     for (size_t i = 0; i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) bytes += gather->ops->bound(gather->context, i);
+        if (scheme->tensors[i].compressed) bytes += gather->ops->bound(gather->scheme, i);
     return is_riding ? bytes + tw_leftovers_bound(&gather->leftovers) : bytes;
 }
 
 tw_status tw_gather_create_scattered(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops,
-                                     const tw_scatter_ops *pieces, void *context)
+                                     const tw_scatter_ops *pieces)
 {
-    *gather = (tw_gather){.scheme = scheme, .ops = ops, .context = context, .use_scatter = 1};
+    *gather = (tw_gather){.scheme = scheme, .ops = ops, .use_scatter = 1};
     gather->count = tw_scheme_compressed(scheme);
-    TW_TRY(tw_scatter_create(&gather->scatter, scheme, pieces, context));
+    TW_TRY(tw_scatter_create(&gather->scatter, scheme, pieces));
     return tw_leftovers_create(&gather->leftovers, scheme);
 }
 
-tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops, void *context)
+tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops)
 {
-    *gather = (tw_gather){.scheme = scheme, .ops = ops, .context = context};
+    *gather = (tw_gather){.scheme = scheme, .ops = ops};
     gather->count = tw_scheme_compressed(scheme);
     TW_TRY(tw_leftovers_create(&gather->leftovers, scheme));
     gather->packet_capacity = packet_bound(gather, tw_leftovers_ride(&gather->leftovers));
@@ -82,7 +82,7 @@ static tw_status gather_write_packet(tw_gather *gather, size_t *size)
     tw_packet_writer writer;
     begin_packet(gather, &writer);
     for (size_t i = 0, sound = scheme->finite; sound && i < scheme->count; i++)
-        if (scheme->tensors[i].compressed) TW_TRY(gather->ops->write(gather->context, i, &writer));
+        if (scheme->tensors[i].compressed) TW_TRY(gather->ops->write(gather->scheme, i, &writer));
     tw_sound_together(scheme);
     if (!scheme->finite)
         begin_packet(gather, &writer);
@@ -108,7 +108,7 @@ static tw_status add_packets(tw_gather *gather, int count)
     tw_scheme *scheme = gather->scheme;
     for (size_t i = 0; i < scheme->count; i++)
         if (scheme->tensors[i].compressed)
-            TW_TRY(gather->ops->add(gather->context, i, gather->reader, count, scheme->gradients[i]));
+            TW_TRY(gather->ops->add(gather->scheme, i, gather->reader, count, scheme->gradients[i]));
     if (gather->is_riding) TW_TRY(add_leftovers(gather, count));
     return tw_delivered_close(gather->reader, count);
 }
@@ -172,7 +172,7 @@ static tw_status gather_start(tw_gather *gather, tw_round *round)
 {
     tw_scheme *scheme = gather->scheme;
     scheme->taken = scheme->finite;
-    if (scheme->taken && gather->ops->take) gather->ops->take(gather->context);
+    if (scheme->taken && gather->ops->take) gather->ops->take(gather->scheme);
     if (gather->is_whole) {
         tw_sound_together(scheme);
         pack_as_it_is(gather, scheme->scale, round);
@@ -186,7 +186,7 @@ static tw_status gather_start(tw_gather *gather, tw_round *round)
 
 static tw_status gather_finish(tw_gather *gather, tw_round *round)
 {
-    if (!gather->scheme->skipped && gather->ops->complete) gather->ops->complete(gather->context);
+    if (!gather->scheme->skipped && gather->ops->complete) gather->ops->complete(gather->scheme);
     round->kind = TW_ROUND_DONE;
     return TW_OK;
 }

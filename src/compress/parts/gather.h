@@ -9,29 +9,28 @@
 #include "leftovers.h"
 #include "scatter.h"
 
-/* What the scheme does for it; `context` is the one given to create. Tensors are compressed ones, in table order. */
+/* What the scheme does for it. Tensors are compressed ones, in table order. */
 typedef struct tw_gather_ops {
     /* Bits the step's section for a tensor will about weigh, and bytes it surely fits: from counts alone, since all
      * ranks must find the same. */
-    double (*bits)(const void *context, size_t tensor);
-    size_t (*bound)(const void *context, size_t tensor);
+    double (*bits)(const tw_scheme *scheme, size_t tensor);
+    size_t (*bound)(const tw_scheme *scheme, size_t tensor);
     /* (optional) Decides what is sent, before the packet is written. Neither it nor write is called on a rank whose
      * gradient is known not to be finite, which sends an empty packet, as one does that finds it out in them
      * (sound.h). */
-    void (*take)(void *context);
+    void (*take)(tw_scheme *scheme);
     /* Puts a tensor's section into the packet. */
-    tw_status (*write)(void *context, size_t tensor, tw_packet_writer *writer);
+    tw_status (*write)(tw_scheme *scheme, size_t tensor, tw_packet_writer *writer);
     /* Reads a section from each of `count` packets and writes their sum, added in that order, to `sum`, which is the
      * tensor's gradient as take left it. Sets the scheme's skipped if it overflows. */
-    tw_status (*add)(void *context, size_t tensor, tw_packet_reader *readers, int count, float *sum);
+    tw_status (*add)(tw_scheme *scheme, size_t tensor, tw_packet_reader *readers, int count, float *sum);
     /* (optional) After the last round, with the sums in all gradients. */
-    void (*complete)(void *context);
+    void (*complete)(tw_scheme *scheme);
 } tw_gather_ops;
 
 typedef struct tw_gather {
     tw_scheme *scheme;
     const tw_gather_ops *ops;
-    void *context;
     size_t count;             /* elements of compressed tensors */
     unsigned char *packet;    /* room for the largest */
     size_t packet_capacity;   /* in bytes */
@@ -46,11 +45,11 @@ typedef struct tw_gather {
 } tw_gather;
 
 /* `ops` must answer bits and bound with what the heaviest step will need; the room is made for that. */
-tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops, void *context);
+tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops);
 /* The same for a scheme whose compressed tensors go by way of scatter.h in every step; of `ops`, take and complete
  * alone are called then. */
 tw_status tw_gather_create_scattered(tw_gather *gather, tw_scheme *scheme, const tw_gather_ops *ops,
-                                     const tw_scatter_ops *pieces, void *context);
+                                     const tw_scatter_ops *pieces);
 /* After either: for a scheme that sets is_whole in some steps, whose gradients take the wide road as they are. */
 tw_status tw_gather_create_whole(tw_gather *gather);
 void tw_gather_destroy(tw_gather *gather);

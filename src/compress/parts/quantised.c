@@ -103,15 +103,15 @@ void tw_quantised_each_sum(tw_quantised *quantised, tw_quantised_visit visit)
 
 /* ---- sections ---------------------------------------------------------------------------------------------------- */
 
-static double section_bits(const void *context, size_t tensor)
+static double section_bits(const tw_scheme *scheme, size_t tensor)
 {
-    const tw_quantised *quantised = context;
+    const tw_quantised *quantised = (const tw_quantised *)scheme;
     return 8 * (double)quantised_section_bytes(quantised, quantised->scheme.tensors[tensor].count);
 }
 
-static size_t section_bound(const void *context, size_t tensor)
+static size_t section_bound(const tw_scheme *scheme, size_t tensor)
 {
-    const tw_quantised *quantised = context;
+    const tw_quantised *quantised = (const tw_quantised *)scheme;
     return tw_packet_bound_block(quantised_section_bytes(quantised, quantised->scheme.tensors[tensor].count));
 }
 
@@ -135,19 +135,19 @@ static tw_status write_nothing(tw_quantised *quantised, const tw_quantised_part 
     return TW_OK;
 }
 
-static tw_status write_share(void *context, const tw_piece *piece, tw_packet_writer *writer)
+static tw_status write_share(tw_scheme *scheme, const tw_piece *piece, tw_packet_writer *writer)
 {
-    tw_quantised *quantised = context;
+    tw_quantised *quantised = (tw_quantised *)scheme;
     tw_quantised_part part = share_of(quantised, piece);
     quantised->scheme.account.elements_sent += piece->count;
     return quantised->scheme.absent[piece->tensor] ? write_nothing(quantised, &part, writer)
                                                    : write_part(quantised, &part, writer);
 }
 
-static tw_status write_section(void *context, size_t tensor, tw_packet_writer *writer)
+static tw_status write_section(tw_scheme *scheme, size_t tensor, tw_packet_writer *writer)
 {
-    tw_piece whole = whole_of(&((const tw_quantised *)context)->scheme, tensor);
-    return write_share(context, &whole, writer);
+    tw_piece whole = whole_of(scheme, tensor);
+    return write_share(scheme, &whole, writer);
 }
 
 /* Takes the section of a piece out of the packets of `count` ranks from `rank` on. Sets skipped, on whoever reads them,
@@ -197,9 +197,9 @@ static void add_delivered(tw_quantised *quantised, const tw_piece *piece, int co
     if (quantised->ops->fill && count == quantised->scheme.size) quantised->ops->fill(quantised, piece, sum);
 }
 
-static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *readers, int count, float *sum)
+static tw_status add_sections(tw_scheme *scheme, size_t tensor, tw_packet_reader *readers, int count, float *sum)
 {
-    tw_quantised *quantised = context;
+    tw_quantised *quantised = (tw_quantised *)scheme;
     tw_piece whole = whole_of(&quantised->scheme, tensor);
     TW_TRY(get_sections(quantised, &whole, readers, 0, count, most_sum));
     add_delivered(quantised, &whole, count, sum, 1);
@@ -215,15 +215,15 @@ static const tw_gather_ops sections = {
 
 /* ---- sections of pieces ------------------------------------------------------------------------------------------ */
 
-static size_t piece_bound(const void *context, const tw_piece *piece)
+static size_t piece_bound(const tw_scheme *scheme, const tw_piece *piece)
 {
-    return tw_packet_bound_block(quantised_section_bytes(context, piece->count));
+    return tw_packet_bound_block(quantised_section_bytes((const tw_quantised *)scheme, piece->count));
 }
 
 /* What is to be encoded anew may become a residual, whose bound is narrower than that of a gradient. */
-static tw_status add_piece(void *context, const tw_piece *piece, tw_packet_reader *readers, int rank, int count)
+static tw_status add_piece(tw_scheme *scheme, const tw_piece *piece, tw_packet_reader *readers, int rank, int count)
 {
-    tw_quantised *quantised = context;
+    tw_quantised *quantised = (tw_quantised *)scheme;
     int is_last = count < quantised->scheme.size;
     TW_TRY(get_sections(quantised, piece, readers, rank, count, is_last ? most_sum : TW_LARGEST_KEPT));
     add_delivered(quantised, piece, count, quantised->scheme.gradients[piece->tensor] + piece->first, is_last);
@@ -236,9 +236,9 @@ static int is_empty(const tw_quantised_part *sum)
     return sum->residual && tw_kernels_best()->quantise->peak(sum->values, sum->n) == 0;
 }
 
-static tw_status write_sum(void *context, const tw_piece *piece, tw_packet_writer *writer)
+static tw_status write_sum(tw_scheme *scheme, const tw_piece *piece, tw_packet_writer *writer)
 {
-    tw_quantised *quantised = context;
+    tw_quantised *quantised = (tw_quantised *)scheme;
     tw_quantised_part part = sum_of(quantised, piece);
     if (part.residual && quantised->ops->close) quantised->ops->close(quantised, &part);
     if (part.residual) tw_sums_change(&quantised->sums, piece->tensor);
@@ -267,12 +267,11 @@ static tw_status create_residual(tw_quantised *quantised)
 }
 
 /* Tensors so small, for so many ranks, that as leftovers they are fewer bytes. */
-static void leave_small_tensors(tw_quantised *quantised)
+static void leave_small_tensors(const tw_scheme *scheme)
 {
-    const tw_scheme *scheme = &quantised->scheme;
     for (size_t i = 0; i < scheme->count; i++) {
         tw_scheme_tensor *tensor = &scheme->tensors[i];
-        if (!tensor->compressed || tw_scatter_pays(tensor->count, section_bits(quantised, i), scheme->size)) continue;
+        if (!tensor->compressed || tw_scatter_pays(tensor->count, section_bits(scheme, i), scheme->size)) continue;
         tw_leftovers_take(scheme, tensor, "that is less than in pieces");
     }
 }
@@ -286,13 +285,13 @@ static tw_status create_gather(tw_quantised *quantised)
     tw_scheme *scheme = &quantised->scheme;
     int is_auto = quantised->exchange == TW_EXCHANGE_AUTO;
     if (quantised->exchange == TW_EXCHANGE_GATHER || (is_auto && scheme->size <= MOST_GATHERED)) {
-        TW_TRY(tw_gather_create(&quantised->gather, scheme, &sections, quantised));
+        TW_TRY(tw_gather_create(&quantised->gather, scheme, &sections));
         int is_wide = quantised->gather.wide.scheme != NULL;
         if (!is_wide || !quantised->ops->fill) return TW_OK;
         tw_gather_destroy(&quantised->gather);
     }
-    if (is_auto) leave_small_tensors(quantised);
-    return tw_gather_create_scattered(&quantised->gather, scheme, &sections, &pieces, quantised);
+    if (is_auto) leave_small_tensors(scheme);
+    return tw_gather_create_scattered(&quantised->gather, scheme, &sections, &pieces);
 }
 
 tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops, int feedback)
@@ -455,6 +454,5 @@ void tw_quantised_plan(const tw_scheme *scheme, size_t tensor, char *text, size_
 {
     const tw_quantised *quantised = (const tw_quantised *)scheme;
     snprintf(text, capacity, "%s: %.3g bits an element%s", scheme->ops->name,
-             section_bits(quantised, tensor) / (double)scheme->tensors[tensor].count,
-             tw_gather_road(&quantised->gather));
+             section_bits(scheme, tensor) / (double)scheme->tensors[tensor].count, tw_gather_road(&quantised->gather));
 }

@@ -57,7 +57,7 @@ static size_t packet_bound(const tw_scatter *scatter, int owner)
     for (size_t i = 0; i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
         tw_piece piece = tw_scatter_piece(scatter, i, owner);
-        if (piece.count) bytes += scatter->ops->bound(scatter->context, &piece);
+        if (piece.count) bytes += scatter->ops->bound(scatter->scheme, &piece);
     }
     return bytes;
 }
@@ -74,10 +74,10 @@ static void place_packets(tw_scatter *scatter)
     scatter->offset[size + 1] += scatter->offset[size];
 }
 
-tw_status tw_scatter_create(tw_scatter *scatter, tw_scheme *scheme, const tw_scatter_ops *ops, void *context)
+tw_status tw_scatter_create(tw_scatter *scatter, tw_scheme *scheme, const tw_scatter_ops *ops)
 {
     size_t size = (size_t)scheme->size;
-    *scatter = (tw_scatter){.scheme = scheme, .ops = ops, .context = context};
+    *scatter = (tw_scatter){.scheme = scheme, .ops = ops};
     TW_TRY(tw_allocate(scheme->count, sizeof *scatter->first_owner, &scatter->first_owner));
     TW_TRY(tw_allocate(size + 2, sizeof *scatter->offset, &scatter->offset));
     TW_TRY(tw_allocate(size, sizeof *scatter->outgoing, &scatter->outgoing));
@@ -100,7 +100,7 @@ void tw_scatter_destroy(tw_scatter *scatter)
 
 /* ---- the rounds -------------------------------------------------------------------------------------------------- */
 
-typedef tw_status (*write_piece)(void *context, const tw_piece *piece, tw_packet_writer *writer);
+typedef tw_status (*write_piece)(tw_scheme *scheme, const tw_piece *piece, tw_packet_writer *writer);
 
 /* Writes packet number `at` with the sections of rank `owner`'s pieces, or with none if there is a NaN to tell of. */
 static tw_status scatter_write_packet(tw_scatter *scatter, int at, int owner, int nonfinite, write_piece write,
@@ -113,7 +113,7 @@ static tw_status scatter_write_packet(tw_scatter *scatter, int at, int owner, in
     for (size_t i = 0; !nonfinite && i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
         tw_piece piece = tw_scatter_piece(scatter, i, owner);
-        if (piece.count) TW_TRY(write(scatter->context, &piece, &writer));
+        if (piece.count) TW_TRY(write(scatter->scheme, &piece, &writer));
     }
     scheme->account.index_bytes += writer.index_bytes;
     *size = tw_packet_end(&writer);
@@ -152,7 +152,7 @@ static tw_status add_pieces(tw_scatter *scatter, int owner, int rank, int count)
     for (size_t i = 0; i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
         tw_piece piece = tw_scatter_piece(scatter, i, owner);
-        if (piece.count) TW_TRY(scatter->ops->add(scatter->context, &piece, &scatter->reader[rank], rank, count));
+        if (piece.count) TW_TRY(scatter->ops->add(scatter->scheme, &piece, &scatter->reader[rank], rank, count));
     }
     return TW_OK;
 }

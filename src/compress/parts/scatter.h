@@ -25,21 +25,20 @@ enum { TW_PIECE_ALIGNMENT = 64 /* elements: a row of random bits */, TW_LEAST_PI
 /* What the scheme does for it. No piece here is empty; a rank's come in the order of the table. */
 typedef struct tw_scatter_ops {
     /* Bytes that a piece's sections surely fit: from counts alone, since all ranks must find the same. */
-    size_t (*bound)(const void *context, const tw_piece *piece);
+    size_t (*bound)(const tw_scheme *scheme, const tw_piece *piece);
     /* Puts this rank's section for a piece into the packet to its owner. */
-    tw_status (*write)(void *context, const tw_piece *piece, tw_packet_writer *writer);
+    tw_status (*write)(tw_scheme *scheme, const tw_piece *piece, tw_packet_writer *writer);
     /* Reads a section from each of `count` packets, of the ranks from `rank` on, and writes their sum, in rank order,
      * into the gradient. Sets the scheme's skipped if it overflows; the sum of all ranks' must leave room for what the
      * owner keeps of it. */
-    tw_status (*add)(void *context, const tw_piece *piece, tw_packet_reader *readers, int rank, int count);
+    tw_status (*add)(tw_scheme *scheme, const tw_piece *piece, tw_packet_reader *readers, int rank, int count);
     /* Puts the sum, which is in the gradient, into the packet to all. */
-    tw_status (*write_sum)(void *context, const tw_piece *piece, tw_packet_writer *writer);
+    tw_status (*write_sum)(tw_scheme *scheme, const tw_piece *piece, tw_packet_writer *writer);
 } tw_scatter_ops;
 
 typedef struct tw_scatter {
     tw_scheme *scheme;
     const tw_scatter_ops *ops;
-    void *context;
     uint32_t *first_owner;    /* of each tensor: the rank that has its first piece; the next has the next */
     unsigned char *packets;   /* room for one to each rank, then for that to all */
     size_t *offset;           /* where each begins; the last is the end */
@@ -53,7 +52,7 @@ typedef struct tw_scatter {
  * its message, so that it does not matter what it is fused with. `bits` is what its section would weigh. */
 int tw_scatter_pays(size_t n, double bits, int size);
 
-tw_status tw_scatter_create(tw_scatter *scatter, tw_scheme *scheme, const tw_scatter_ops *ops, void *context);
+tw_status tw_scatter_create(tw_scatter *scatter, tw_scheme *scheme, const tw_scatter_ops *ops);
 void tw_scatter_destroy(tw_scatter *scatter);
 
 /* Rank `owner`'s piece of a compressed tensor. */

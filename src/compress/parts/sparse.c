@@ -59,9 +59,9 @@ static run run_of(const tw_sparse *sparse, const tw_piece *piece)
 
 /* Near enough to choose a road: a value, and a Rice code's log2(n/wanted) + 1.5. Between powers of two the logarithm is
  * a straight line: the same on every machine, whatever its mathematics library. */
-static double section_bits(const void *context, size_t tensor)
+static double section_bits(const tw_scheme *scheme, size_t tensor)
 {
-    const tw_sparse *sparse = context;
+    const tw_sparse *sparse = (const tw_sparse *)scheme;
     size_t n = sparse->scheme.tensors[tensor].count, wanted = wanted_of(sparse, tensor, sparse->density);
     int exponent;
     if (sparse->scheme.by_senders) return 0; /* an all-reduce would not say who sent what */
@@ -70,16 +70,16 @@ static double section_bits(const void *context, size_t tensor)
            (double)wanted * (exponent + 2 * half_mantissa - 0.5);
 }
 
-static size_t section_bound(const void *context, size_t tensor)
+static size_t section_bound(const tw_scheme *scheme, size_t tensor)
 {
-    const tw_sparse *sparse = context;
+    const tw_sparse *sparse = (const tw_sparse *)scheme;
     return tw_packet_bound_sparse(sparse->scheme.tensors[tensor].count, wanted_of(sparse, tensor, sparse->most_density),
                                   sparse->settings.coding);
 }
 
-static tw_status write_section(void *context, size_t tensor, tw_packet_writer *writer)
+static tw_status write_section(tw_scheme *scheme, size_t tensor, tw_packet_writer *writer)
 {
-    tw_sparse *sparse = context;
+    tw_sparse *sparse = (tw_sparse *)scheme;
     const tw_support *support = &sparse->support[tensor];
     sparse->scheme.account.elements_sent += support->count;
     return tw_packet_put_sparse(writer, sparse->scheme.tensors[tensor].count, support->count, support->index,
@@ -144,9 +144,9 @@ static void share_among_senders(tw_sparse *sparse, size_t n, float *sum)
 }
 
 /* On every rank: all add the same. */
-static tw_status add_sections(void *context, size_t tensor, tw_packet_reader *readers, int count, float *sum)
+static tw_status add_sections(tw_scheme *scheme, size_t tensor, tw_packet_reader *readers, int count, float *sum)
 {
-    tw_sparse *sparse = context;
+    tw_sparse *sparse = (tw_sparse *)scheme;
     size_t n = sparse->scheme.tensors[tensor].count, most = sparse->support[tensor].most;
     int has_zeros = sparse->scheme.ops->one_pass && !sparse->settings.spread;
     if (!has_zeros) TW_TRY(tw_delivered_blame(0, spread_section(sparse, &readers[0], n, most, sum)));
@@ -204,9 +204,9 @@ void tw_sparse_settle(tw_scheme *scheme)
     for (size_t i = 0; i < scheme->count; i++) settle_tensor((tw_sparse *)scheme, i);
 }
 
-static void sparse_take(void *context)
+static void sparse_take(tw_scheme *scheme)
 {
-    tw_sparse *sparse = context;
+    tw_sparse *sparse = (tw_sparse *)scheme;
     if (!sparse->settings.feedback) tw_kept_clear(sparse->residual, sparse->count);
     for (size_t i = 0; i < sparse->scheme.count; i++) {
         if (!sparse->scheme.tensors[i].compressed) continue;
@@ -221,9 +221,9 @@ static void sparse_take(void *context)
     }
 }
 
-static void sparse_complete(void *context)
+static void sparse_complete(tw_scheme *scheme)
 {
-    tw_sparse *sparse = context;
+    tw_sparse *sparse = (tw_sparse *)scheme;
     if (sparse->settings.complete) sparse->settings.complete(sparse);
 }
 
@@ -386,15 +386,15 @@ static size_t wanted_of_piece(const tw_sparse *sparse, const tw_piece *piece, do
     return wanted < most ? wanted : most;
 }
 
-static size_t piece_bound(const void *context, const tw_piece *piece)
+static size_t piece_bound(const tw_scheme *scheme, const tw_piece *piece)
 {
-    const tw_sparse *sparse = context;
+    const tw_sparse *sparse = (const tw_sparse *)scheme;
     return tw_packet_bound_sparse(piece->count, most_of_piece(sparse, piece), sparse->settings.coding);
 }
 
-static tw_status write_piece(void *context, const tw_piece *piece, tw_packet_writer *writer)
+static tw_status write_piece(tw_scheme *scheme, const tw_piece *piece, tw_packet_writer *writer)
 {
-    tw_sparse *sparse = context;
+    tw_sparse *sparse = (tw_sparse *)scheme;
     const tw_support *support = &sparse->support[piece->tensor];
     run part = run_of(sparse, piece);
     for (size_t j = 0; j < part.count; j++) sparse->index[j] = support->index[part.first + j] - (uint32_t)piece->first;
@@ -404,9 +404,9 @@ static tw_status write_piece(void *context, const tw_piece *piece, tw_packet_wri
 }
 
 /* What all ranks sent of a piece may become a residual, whose bound is narrower than that of a gradient. */
-static tw_status add_piece(void *context, const tw_piece *piece, tw_packet_reader *readers, int rank, int count)
+static tw_status add_piece(tw_scheme *scheme, const tw_piece *piece, tw_packet_reader *readers, int rank, int count)
 {
-    tw_sparse *sparse = context;
+    tw_sparse *sparse = (tw_sparse *)scheme;
     float *sum = sparse->scheme.gradients[piece->tensor] + piece->first; /* zeros, since the scheme has one_pass */
     float largest = count > 1 ? (float)TW_LARGEST_KEPT : FLT_MAX;
     size_t most = most_of_piece(sparse, piece);
@@ -437,9 +437,9 @@ static void send_sum(tw_sparse *sparse, const tw_piece *piece, float *sum)
 }
 
 /* Where no rank had anything to say, the tensor may be absent on all, and nobody waits for what stayed behind. */
-static tw_status write_sum(void *context, const tw_piece *piece, tw_packet_writer *writer)
+static tw_status write_sum(tw_scheme *scheme, const tw_piece *piece, tw_packet_writer *writer)
 {
-    tw_sparse *sparse = context;
+    tw_sparse *sparse = (tw_sparse *)scheme;
     tw_support *sent = &sparse->sums_sent[piece->tensor];
     float *sum = sparse->scheme.gradients[piece->tensor] + piece->first;
     tw_sums_change(&sparse->sums, piece->tensor);
@@ -496,9 +496,8 @@ static tw_status create_sums(tw_sparse *sparse)
 static tw_status create_road(tw_sparse *sparse)
 {
     tw_scheme *scheme = &sparse->scheme;
-    if (!sparse->settings.scatter || scheme->size == 1)
-        return tw_gather_create(&sparse->gather, scheme, &sections, sparse);
-    TW_TRY(tw_gather_create_scattered(&sparse->gather, scheme, &sections, &pieces, sparse));
+    if (!sparse->settings.scatter || scheme->size == 1) return tw_gather_create(&sparse->gather, scheme, &sections);
+    TW_TRY(tw_gather_create_scattered(&sparse->gather, scheme, &sections, &pieces));
     return create_sums(sparse);
 }
 
