@@ -12,7 +12,7 @@ from ..comm import Comm
 from ..errors import Error
 from ..tcp import Tcp
 from . import _transport
-from ._parameters import DTYPES, Row, local, refuse_meta
+from ._parameters import DTYPES, Row, local, refuse_without_memory
 from ._working import Working
 
 
@@ -107,7 +107,7 @@ def part_of(name: str, parameter: Any) -> Part:
     if here.dtype not in DTYPES:
         raise Error(f"{name}: its values are {here.dtype}; Clusters averages floating-point numbers of 16, 32 and 64 bits")
     row = Row(name, parameter, tuple(range(here.dim())), tuple(here.shape))
-    refuse_meta([row])
+    refuse_without_memory([row])
     return Part(row, first)
 
 

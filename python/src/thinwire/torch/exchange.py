@@ -1,4 +1,4 @@
-"""Exchange: gradients agreed on without DistributedDataParallel, where they lie."""
+"""Exchange: gradients agreed on without DistributedDataParallel, one parameter after the other."""
 
 import contextlib
 import threading
@@ -51,7 +51,7 @@ class Exchange(Closes):
             raise Error("Exchange needs torch 2.1 or later; attach() to a DistributedDataParallel works with all")
         rows, left_out = _parameters.table_of(module)
         _refuse(left_out)
-        _parameters.refuse_meta(rows)
+        _parameters.refuse_without_memory(rows)
         if module in _exchanges:
             raise Error("this module has an Exchange; close() it before making another")
         _parameters.start_alike(module, group)
