@@ -128,8 +128,8 @@ def narrow_and_scattered(rank, size):
 
 
 def refused(rank, size):
-    """What is said where a layer is of another shape, one is missing, one is of another type or has no memory of its own, and of
-    a wrong number."""
+    """What is said where a layer is of another shape, one is missing, one is of another type or has no memory of its
+    own, and of a wrong number."""
     import thinwire.torch
     import torch
     said = []

@@ -152,8 +152,8 @@ def averaged(rank, size):
 
 
 def averaged_in_bf16(rank, size, steps):
-    """From 256 on, where bf16 has even numbers alone, rank 0 adds 2 in each step and rank 1 nothing: the mean grows by 1. The
-    elements lie apart, and what lies between them is nobody's."""
+    """From 256 on, where bf16 has even numbers alone, rank 0 adds 2 in each step and rank 1 nothing: the mean grows by
+    1. The elements lie apart, and what lies between them is nobody's."""
     whole = torch.full((4, 6), 256.0, dtype=torch.bfloat16)
     model = torch.nn.Module()
     model.weight = torch.nn.Parameter(whole[:, ::3])

@@ -63,8 +63,8 @@ class Clusters(Closes):
         self._owns_comm = self._comm is not transport
 
     def average(self) -> None:
-        """A collective: the parameters become the mean of the clusters', in fp32, added up in the order of their numbers. (It is
-        rounded to what the parameters are.)"""
+        """A collective: the parameters become the mean of the clusters', in fp32, added up in the order of their
+        numbers. It is rounded to what the parameters are."""
         self._reshard()
         self._working.begin()
         self._clusters.average(self._working.addresses())
@@ -87,7 +87,7 @@ class Clusters(Closes):
 
 
 class Part(NamedTuple):
-    """The elements of a parameter that this rank has, from `first` on, as all clusters number them: in the order of its shape."""
+    """The elements of a parameter that this rank has, from `first` on: numbered in the order of its shape."""
 
     row: Row
     first: int

@@ -36,9 +36,9 @@ class Exchange(Closes):
     """Has the gradients of a module exchanged as its backward pass computes them, with no buckets in between.
 
     A collective: every rank of `group` makes one for its module, whose parameters all ranks have alike (those of rank 0
-    are given to all). After ``loss.backward()`` each ``p.grad`` is the mean, or the direction to step in. Gradients on a GPU
-    are copied to the host's memory as they become ready, and back at the end of the pass. From torch 2.1 on. The other
-    arguments are those of `attach`.
+    are given to all). After ``loss.backward()`` each ``p.grad`` is the mean, or the direction to step in. Gradients on
+    a GPU are copied to the host's memory as they become ready, and back at the end of the pass. From torch 2.1 on. The
+    other arguments are those of `attach`.
 
     It works until close(), or the end of a ``with`` over it, or as long as somebody has the module, whether or not
     somebody has the Exchange. A module has one at a time."""
