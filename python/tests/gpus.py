@@ -1,8 +1,8 @@
-"""A GPU that is none: tensors of the host taken for those of a device, and streams that do everything as late as they may.
+"""A GPU that is none: tensors of the host are taken for those of a device, and streams do everything as late as they may.
 
 A copy that the plug-in queues is made when somebody waits for it, and not before. So whoever reads too early reads what
-was there, and what nobody waits for never comes. What the GPU would still be reading is compared, once it has been waited
-for, with what it was. (That what is copied was computed by then is asked for, and not simulated.)"""
+was there, and what nobody waits for never comes. What the GPU would still be reading is compared, once it has been
+waited for, with what it was. (That what is copied was computed by then is asked for, and not simulated.)"""
 
 import contextlib
 import types
@@ -124,13 +124,14 @@ class Gpu:
 
 @contextlib.contextmanager
 def simulated(kind):
-    """All tensors are on it, for the plug-in. `kind` is one of KINDS: copies that the host looks at without waiting have not
-    arrived, or they have; or it is another device, that waits for each copy."""
+    """All tensors are on it, for the plug-in. `kind` is one of KINDS: copies that the host looks at without waiting
+    have not arrived, or they have; or it is another device, which waits for each copy."""
     gpu = Gpu(kind)
     with contextlib.ExitStack() as patches:
-        for target, name, value in ((_pinned, "torch", gpu), (_pinned, "is_on_gpu", lambda values: gpu.has_streams),
-                                    (_pinned, "is_on_host", lambda values: False), (_working, "is_on_host", lambda values: False)):
-            patches.enter_context(mock.patch.object(target, name, value))
+        patches.enter_context(mock.patch.object(_pinned, "torch", gpu))
+        patches.enter_context(mock.patch.object(_pinned, "is_on_gpu", lambda values: gpu.has_streams))
+        for part in (_pinned, _working):
+            patches.enter_context(mock.patch.object(part, "is_on_host", lambda values: False))
         patches.enter_context(mock.patch.object(torch.Tensor, "record_stream", lambda *use: gpu.uses.append(use)))
         yield
     gpu.has_read()

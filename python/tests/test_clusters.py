@@ -114,12 +114,26 @@ def staged_unlike(rank, size):
         return is_mean(model, 3, here)
 
 
+def narrow_and_scattered(rank, size):
+    """Two clusters have 1 and 2 everywhere; of one parameter the elements lie apart."""
+    import thinwire.torch
+    import torch
+    whole = torch.full((4, 6), 1.0 + rank)
+    model = torch.nn.Module()
+    model.apart = torch.nn.Parameter(whole[:, ::3])
+    model.narrow = torch.nn.Parameter(torch.full((5,), 1.0 + rank, dtype=torch.bfloat16))
+    with thinwire.torch.Clusters(model, rank, timeout=ranks.SECONDS) as here:
+        here.average()
+    return whole.tolist(), model.narrow.tolist()
+
+
 def refused(rank, size):
-    """What is said where a layer is of another shape, one is missing, one is of another type, and of a wrong number."""
+    """What is said where a layer is of another shape, one is missing, one is of another type or has no memory of its
+    own, and of a wrong number."""
     import thinwire.torch
     import torch
     said = []
-    for wrong in ("shape", "missing", "dtype", "number"):
+    for wrong in ("shape", "missing", "dtype", "expanded", "number"):
         parts = layers(rank)
         if rank == 1 and wrong == "shape":
             parts["second"] = torch.nn.Linear(5, 4)
@@ -127,6 +141,8 @@ def refused(rank, size):
             del parts["third"]
         elif rank == 1 and wrong == "dtype":
             parts["second"].to(torch.complex64)
+        elif rank == 1 and wrong == "expanded":
+            parts["second"].weight = torch.nn.Parameter(torch.zeros(1, 5).expand(3, 5))
         cluster = "1" if rank == 1 and wrong == "number" else rank
         said.append(ranks.refused(lambda: thinwire.torch.Clusters(torch.nn.Sequential(parts), cluster, timeout=ranks.SECONDS).close()))
     return said
@@ -158,11 +174,17 @@ class TorchTest(unittest.TestCase):
         results = ranks.on_ranks(5, sharded_unlike)
         self.assertEqual([equal for equal, _ in results], [True] * 5)
 
+    def test_parameters_of_another_type_and_such_that_lie_apart_become_the_mean(self):
+        for rank, (whole, narrow) in enumerate(ranks.on_ranks(2, narrow_and_scattered)):
+            self.assertEqual(whole, [[1.5, 1.0 + rank, 1.0 + rank] * 2] * 4)
+            self.assertEqual(narrow, [1.5] * 5)
+
     def test_models_that_do_not_fit_are_refused_everywhere(self):
-        for shape, missing, dtype, number in ranks.on_ranks(2, refused):
+        for shape, missing, dtype, expanded, number in ranks.on_ranks(2, refused):
             self.assertIn("second.weight has the shape [4, 5] on rank 1", shape)
             self.assertRegex(missing, r"no rank of cluster 1 holds elements (\d+) to \d+; element \1 is in third.bias$")
             self.assertIn("second.weight: its values are torch.complex64", dtype)
+            self.assertIn("second.weight is expanded", expanded)
             self.assertIn("cluster='1': want the number of this rank's cluster, from 0 to 1", number)
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Models on a GPU at every door: two ranks on one GPU have bit for bit what the same program has on the processor.
+"""Models on a GPU, by every class that takes one: two ranks on one GPU have the bits of the same program on the processor.
 
-Every number in here is an integer, or one over a power of two, of few digits: no sum is rounded, in whatever order it is
-taken, but for those of the weights to bf16, which all processors round alike. In front of all that the plug-in copies the
-GPU has a long time to do nothing. Where there is no GPU, tests/gpus.py is one that does everything as late as it may."""
+Every number in here is an integer, or one over a power of two, of few digits: no sum is rounded, in whatever order it
+is taken, but for those of the weights to bf16, which all processors round alike. In front of all that the plug-in
+copies the GPU has a long time to do nothing. Without a GPU there is the one of gpus.py."""
 
 import contextlib
 import ctypes
@@ -29,8 +29,8 @@ STEPS = 4
 
 
 class Place(NamedTuple):
-    """Where a program runs: on a device, over a backend of torch's, on tensors of so many elements. `simulated` is what kind of
-    GPU there is in tests/gpus.py, where there is none."""
+    """Where a program runs: on a device, over a backend of torch's, on tensors of so many elements. `simulated` is a
+    kind of gpus.py, where the device is none."""
 
     device: str = "cpu"
     backend: str = "gloo"
@@ -144,7 +144,7 @@ def trained(module, place, rank, rare=True):
 
 
 def exchange(rank, group, place):
-    """Also where gradients accumulate, with a backward pass on another stream, and parameters that a rank does not use."""
+    """Also where gradients accumulate, on another stream, and with parameters that a rank does not use."""
     seen = []
     for dtype, spec in kinds():
         module = products(place, dtype)
@@ -312,8 +312,8 @@ def outer(rank, group, place):
     for dtype in (torch.float32, torch.bfloat16):
         module = scattered(products(place, dtype))
         optimiser = torch.optim.SGD(module.parameters(), lr=RATE, momentum=0.5)
-        with thinwire.torch.OuterLoop(module, optimiser, "diloco:every=2,first_moment=1", group=group, timeout=ranks.SECONDS, hook=False,
-                                      banner=False) as there:
+        with thinwire.torch.OuterLoop(module, optimiser, "diloco:every=2,first_moment=1", group=group, hook=False,
+                                      timeout=ranks.SECONDS, banner=False) as there:
             for step in range(STEPS + 1):
                 optimiser.zero_grad()
                 module(rank, step).backward()

@@ -151,6 +151,24 @@ def averaged(rank, size):
     return max(float((p - start[n] - 1.5).abs().max()) for n, p in models.weights(model).items())
 
 
+def averaged_in_bf16(rank, size, steps):
+    """From 256 on, where bf16 has even numbers alone, rank 0 adds 2 in each step and rank 1 nothing: the mean grows by
+    1. The elements lie apart, and what lies between them is nobody's."""
+    whole = torch.full((4, 6), 256.0, dtype=torch.bfloat16)
+    model = torch.nn.Module()
+    model.weight = torch.nn.Parameter(whole[:, ::3])
+
+    class Adds(torch.optim.Optimizer):
+        def step(self):
+            model.weight.data.add_(2.0 - 2 * rank)
+
+    gossip = thinwire.torch.GossipDataParallel(model, "dpsgd", optimizer=Adds(model.parameters(), {}))
+    for _ in range(steps):
+        gossip.step()
+    gossip.finish()
+    return whole.tolist()
+
+
 def resumed(rank, size):
     """dpsgd of six steps, and of three and three."""
     def run(steps, state=None):
@@ -505,6 +523,10 @@ class ModulesTest(unittest.TestCase):
     def test_a_step_of_gossip_is_the_mean_of_steps(self):
         for worst in ranks.on_ranks(2, averaged):
             self.assertLess(worst, 1e-6)
+
+    def test_a_gossip_of_bf16_keeps_the_digits_that_it_lacks(self):
+        for whole in ranks.on_ranks(2, averaged_in_bf16, 8):
+            self.assertEqual(whole, [[264.0, 256.0, 256.0] * 2] * 4)
 
     def test_gossip_resumes(self):
         self.assertEqual(ranks.on_ranks(2, resumed), [True, True])

@@ -85,11 +85,15 @@ def table_of(module: nn.Module, ignored: Iterable[str] = (), of_weights: bool = 
     return rows, left_out
 
 
-def refuse_meta(rows: List[Row]) -> None:
+def refuse_without_memory(rows: List[Row]) -> None:
+    """Of its own, for each element."""
     for row in rows:
-        if row.parameter.is_meta:
+        there = laid(row)
+        if there.is_meta:
             raise Error(f"{row.name} is on the meta device and has no values; give the model memory first, as "
                         "model.to_empty(device=\"cpu\") does, and weights")
+        if any(stride == 0 and size > 1 for stride, size in zip(there.stride(), there.shape)):
+            raise Error(f"{row.name} is expanded, and several of its elements are one in memory; give the model a clone of it")
 
 
 def orders_of(rows: List[Row]) -> Dict[str, List[int]]:

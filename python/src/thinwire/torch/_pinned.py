@@ -2,7 +2,8 @@
 
 import contextlib
 from collections import deque
-from typing import Any, ContextManager, Deque, Dict, Generic, Hashable, Iterator, List, Optional, Sequence, Tuple, TypeVar
+from typing import (Any, ContextManager, Deque, Dict, Generic, Hashable, Iterator, List, Optional, Sequence, Tuple,
+                    TypeVar)
 
 import torch
 
@@ -21,9 +22,9 @@ def is_on_gpu(values: torch.Tensor) -> bool:
 class Pinned:
     """Memory of the host for what is on devices, kept from step to step.
 
-    For a GPU it is pinned, and all copies are made on a stream of their own, in both directions on the same one: so none
-    meets another in this memory, and what else the GPU has to do goes on beside them. (Streams are CUDA's here. To and from
-    any other device a copy is done when the call returns.)"""
+    For a GPU it is pinned, and all copies are made on a stream of their own, in both directions on the same one. So
+    none meets another in this memory, and what else the GPU has to do goes on beside them. (Streams are CUDA's here. To
+    and from any other device a copy is done when the call returns.)"""
 
     def __init__(self) -> None:
         self._kept: Dict[Hashable, torch.Tensor] = {}
@@ -38,8 +39,8 @@ class Pinned:
         return kept
 
     def fetch(self, pairs: Sequence[Pair]) -> List[Any]:
-        """What is there comes here, when all that is queued on the current stream is done. Gives the events after which it
-        has come; none: it has."""
+        """What is there comes here, when all that is queued on the current stream is done. Gives the events after
+        which it has come; none: it has."""
         events = []
         for some in by_device(pairs):
             with self._beside(some) as stream:
@@ -70,9 +71,9 @@ class Pinned:
 
     @contextlib.contextmanager
     def _beside(self, pairs: Sequence[Pair]) -> Iterator[Any]:
-        """For copies from or to one device, on its stream; None: it has none. What is there is nobody else's memory before
-        both streams are done with it. (FSDP has its hook run on another stream than that whose memory it is, and may give the
-        memory back at once.)"""
+        """For copies from or to one device, on its stream; None: it has none. What is there is nobody else's memory
+        before both streams are done with it. (FSDP has its hook run on another stream than that whose memory it is, and
+        may give the memory back at once.)"""
         one = pairs[0][0]
         if not is_on_gpu(one):
             yield None
@@ -94,7 +95,7 @@ def by_device(pairs: Sequence[Pair]) -> List[List[Pair]]:
 
 
 class Seen:
-    """Values where the library reads and writes them: where they are, or in a copy that comes in while a GPU goes on."""
+    """Values where the library reads and writes them: where they are, or in a copy that comes while a GPU goes on."""
 
     def __init__(self, there: torch.Tensor, memory: Optional[Pinned], key: Hashable):
         """The copy has the room `key` of the memory. Without a memory `values` are on their device."""

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ..errors import Error
-from ._parameters import Row, laid, refuse_meta, table_of
+from ._parameters import Row, laid, refuse_without_memory, table_of
 from ._pinned import Pair, Pinned, is_on_host
 from ._state import ABOUT
 
@@ -23,14 +23,12 @@ def rows_of(module: nn.Module, whose: str) -> List[Row]:
         if parameter.requires_grad and type(parameter).__name__ == "DTensor":
             raise Error(f"{name} is a shard of a parameter, and {whose} takes whole ones; make it for a module that "
                         "is not sharded")
-        if any(stride == 0 and size > 1 for stride, size in zip(parameter.stride(), parameter.shape)):
-            raise Error(f"{name} is expanded, and several of its elements are one in memory; give the model a clone of it")
     rows, left_out = table_of(module, of_weights=True)
     for name, reason in left_out.items():
         if reason != "empty":
             raise Error(f"{name} is {reason.split(':')[0]}, of which {whose} takes no mean; freeze it with "
                         "requires_grad_(False)")
-    refuse_meta(rows)
+    refuse_without_memory(rows)
     return rows
 
 

@@ -12,7 +12,7 @@ from ..comm import Comm
 from ..errors import Error
 from ..tcp import Tcp
 from . import _transport
-from ._parameters import DTYPES, Row, local, refuse_meta
+from ._parameters import DTYPES, Row, local, refuse_without_memory
 from ._working import Working
 
 
@@ -63,8 +63,8 @@ class Clusters(Closes):
         self._owns_comm = self._comm is not transport
 
     def average(self) -> None:
-        """A collective: the parameters become the mean of the clusters', in fp32, added up in the order of their numbers. (It is
-        rounded to what the parameters are.)"""
+        """A collective: the parameters become the mean of the clusters', in fp32, added up in the order of their
+        numbers. It is rounded to what the parameters are."""
         self._reshard()
         self._working.begin()
         self._clusters.average(self._working.addresses())
@@ -87,7 +87,7 @@ class Clusters(Closes):
 
 
 class Part(NamedTuple):
-    """The elements of a parameter that this rank has, from `first` on, as all clusters number them: in the order of its shape."""
+    """The elements of a parameter that this rank has, from `first` on: numbered in the order of its shape."""
 
     row: Row
     first: int
@@ -107,7 +107,7 @@ def part_of(name: str, parameter: Any) -> Part:
     if here.dtype not in DTYPES:
         raise Error(f"{name}: its values are {here.dtype}; Clusters averages floating-point numbers of 16, 32 and 64 bits")
     row = Row(name, parameter, tuple(range(here.dim())), tuple(here.shape))
-    refuse_meta([row])
+    refuse_without_memory([row])
     return Part(row, first)
 
 

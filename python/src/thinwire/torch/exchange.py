@@ -1,4 +1,4 @@
-"""Exchange: gradients agreed on without DistributedDataParallel, where they lie."""
+"""Exchange: gradients agreed on without DistributedDataParallel, one parameter after the other."""
 
 import contextlib
 import threading
@@ -36,9 +36,9 @@ class Exchange(Closes):
     """Has the gradients of a module exchanged as its backward pass computes them, with no buckets in between.
 
     A collective: every rank of `group` makes one for its module, whose parameters all ranks have alike (those of rank 0
-    are given to all). After ``loss.backward()`` each ``p.grad`` is the mean, or the direction to step in. Gradients on a GPU
-    are copied to the host's memory as they become ready, and back at the end of the pass. From torch 2.1 on. The other
-    arguments are those of `attach`.
+    are given to all). After ``loss.backward()`` each ``p.grad`` is the mean, or the direction to step in. Gradients on
+    a GPU are copied to the host's memory as they become ready, and back at the end of the pass. From torch 2.1 on. The
+    other arguments are those of `attach`.
 
     It works until close(), or the end of a ``with`` over it, or as long as somebody has the module, whether or not
     somebody has the Exchange. A module has one at a time."""
@@ -51,7 +51,7 @@ class Exchange(Closes):
             raise Error("Exchange needs torch 2.1 or later; attach() to a DistributedDataParallel works with all")
         rows, left_out = _parameters.table_of(module)
         _refuse(left_out)
-        _parameters.refuse_meta(rows)
+        _parameters.refuse_without_memory(rows)
         if module in _exchanges:
             raise Error("this module has an Exchange; close() it before making another")
         _parameters.start_alike(module, group)

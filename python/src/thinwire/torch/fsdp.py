@@ -98,7 +98,8 @@ class ShardCompressor(Stepping):
         seen, begins = Seen(values, self._memory, name), self._shards[name].begins
         seen.wait()
         first, size = seen.values.data_ptr(), values.element_size()
-        self._compressors[name].submit_all(range(len(begins)), [first + size * begin for begin in begins], dtype_of(values))
+        addresses = [first + size * begin for begin in begins]
+        self._compressors[name].submit_all(range(len(begins)), addresses, dtype_of(values))
         good = self._compressors[name].finish()
         if good:
             self._memory.give(seen.given())

@@ -24,9 +24,9 @@ class GossipDataParallel(torch.nn.Module):
         model.finish()          # all ranks have the mean of their weights
 
     A collective: every rank of `group` makes one, and all begin with the weights of rank 0. The optimiser has the
-    module's parameters; it may have momentum, or be Adam. What is averaged is fp32, whatever the parameters are, and in the
-    host's memory, wherever they are. Buffers, such as the statistics of batch norms, stay each rank's own until finish(),
-    which gives their mean."""
+    module's parameters; it may have momentum, or be Adam. What is averaged is fp32, whatever the parameters are, and in
+    the host's memory, wherever they are. Buffers, such as the statistics of batch norms, stay each rank's own until
+    finish(), which gives their mean."""
 
     def __init__(self, module: torch.nn.Module, spec: str, *, optimizer: torch.optim.Optimizer, group: Any = None,
                  transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0, patience: float = 1800.0):
