@@ -218,6 +218,8 @@ class PipelineTest(SimulateTest):
         fast, = self.pipelines("--steps", 40, "--link", "20kbit,0us", pipeline="stages=2,cut=2+3")
         slow, = self.pipelines("--steps", 40, "--link", "5kbit,0us", pipeline="stages=2,values=fp8,cut=2+3")
         self.assertLess(slow["bytes_per_worker_step"], 0.3 * fast["bytes_per_worker_step"])
+        alone, = self.pipelines("--steps", 1, "--link", "20kbit,0us", pipeline="stages=3,cut=1+2+2")
+        self.assertAlmostEqual(alone["virtual_seconds"], 0.04 * 3 + 3 * alone["bytes_per_worker_step"] / (20e3 / 8), delta=1e-6)
         for run, rate in ((fast, 20e3 / 8), (slow, 5e3 / 8)):
             self.assertAlmostEqual(run["virtual_seconds"] / (40 * run["bytes_per_worker_step"] / rate), 1, delta=0.1)
 

@@ -75,6 +75,13 @@ static tw_status trainee_meet(worker *w, double *distance)
     return TW_OK;
 }
 
+/* Not before all are done: it would delay what others still wait for. */
+static tw_status trainee_gather(worker *w)
+{
+    TW_TRY(tw_comm_barrier(w->comm));
+    return worker_settle(w);
+}
+
 static tw_status trainee_end(void *self, actor_end *end)
 {
     worker *w = &((trainee *)self)->worker;
@@ -82,7 +89,7 @@ static tw_status trainee_end(void *self, actor_end *end)
     evaluation result;
     if (!w->exchange->replicas) TW_TRY(trainee_meet(w, &end->distance));
     TW_TRY(agree_replicas(w));
-    if (w->exchange->staged) TW_TRY(worker_settle(w));
+    if (w->exchange->staged) TW_TRY(trainee_gather(w));
     end->checksum = worker_checksum(w);
     TW_TRY(worker_evaluate(w, task_final(w->task), &result));
     end->parameters = w->learner->parameter_count;
