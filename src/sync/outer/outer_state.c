@@ -125,17 +125,18 @@ static tw_status take_piece(void *context, const tw_remembered *entry)
 {
     const tw_remembered *piece = context;
     float *from = piece->data, *to = entry->data;
-    if (strcmp(entry->what, piece->joins) != 0 || strcmp(entry->tensor, piece->tensor) != 0) return TW_OK;
+    int is_there = strcmp(entry->what, piece->joins) == 0 && strcmp(entry->tensor, piece->tensor) == 0;
+    if (!is_there || entry->dtype != TW_F32 || piece->first + piece->count > entry->count) return TW_OK;
     tw_kernels_best()->add(to + piece->first, from, piece->count);
     memset(from, 0, piece->count * sizeof *from);
     return TW_OK;
 }
 
-/* Those of the schemes that an outer loop takes are fp32, and so is what they join. */
+/* Those of the library's schemes that an outer loop takes are fp32, and so is what they join. */
 static tw_status join_piece(void *context, const tw_remembered *entry)
 {
     tw_remembered piece = *entry;
-    if (!piece.is_piece || piece.dtype != TW_F32) return TW_OK;
+    if (!piece.is_piece || !piece.joins || piece.dtype != TW_F32) return TW_OK;
     return tw_reducer_visit_state(context, take_piece, &piece);
 }
 
