@@ -130,11 +130,11 @@ TW_API size_t tw_outers_help(size_t index, char *text, size_t capacity);
  * then), and kept for its step: so a run that loads goes on with the bits of one that did not stop. load comes before
  * begin (else TW_ERROR_ORDER), and changes nothing when it fails. */
 TW_API tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *state);
-/* The same where the number of ranks changes and each keeps its own (thinwire_members.h): what is saved has a place
- * among any number of them. What the exchange keeps of the sums of this rank's pieces of tensors becomes part of what
- * this rank holds back, here, too. */
-TW_API tw_status tw_outer_save_apart(tw_outer *outer, const char *prefix, tw_state *state);
 TW_API tw_status tw_outer_load_state(tw_outer *outer, const char *prefix, const tw_state *state);
+/* As save_state, where the number of ranks changes and each keeps its own (thinwire_members.h): what is saved has a
+ * place among any number of them. What the exchange keeps of the sums of this rank's pieces of tensors becomes part of
+ * what this rank holds back, in the loop as well. */
+TW_API tw_status tw_outer_save_apart(tw_outer *outer, const char *prefix, tw_state *state);
 /* As tw_reducer_regroup_state. What is shared is anybody's; a rank of the new group begins with its weights at theta,
  * which the caller sees to. */
 TW_API tw_status tw_outer_regroup_state(const char *spec, const tw_tensor *tensors, size_t count, int old_size,

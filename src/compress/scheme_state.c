@@ -36,19 +36,10 @@ static void make_key(char key[MAX_KEY], const state_walk *walk, const tw_remembe
     snprintf(key, MAX_KEY, "%s%s/%s", walk->prefix, entry->what, entry->tensor);
 }
 
-static int is_nothing(const tw_remembered *entry)
-{
-    const unsigned char *bytes = entry->data;
-    const size_t size = entry->count * tw_dtypes[entry->dtype].bytes;
-    return size == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0);
-}
-
-/* A piece of nothing is left out, so that ranks of any number can load what has no other. */
 static tw_status save(tw_walk *walk, const tw_remembered *entry)
 {
     const state_walk *self = (const state_walk *)walk;
     char key[MAX_KEY];
-    if (entry->is_piece && is_nothing(entry)) return TW_OK;
     make_key(key, self, entry);
     return tw_state_put(self->dst, key, entry->dtype, 1, &entry->count, entry->data);
 }

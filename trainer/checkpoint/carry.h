@@ -30,7 +30,7 @@ tw_status carry_pack(worker *w, int cut, carry *c);
  * when what the donor gives cannot be. */
 tw_status carry_take(worker *w, const tw_generation *place, const carry *c);
 /* A collective, the last of a generation that does not break off, before each packs: what the exchange of those that
- * leave holds back goes to others, whole, since it is in the unit of a sum over any number of workers. */
+ * leave holds back goes to others, whole: it is a share of the mean, whatever the number of workers. */
 tw_status carry_hand_over(worker *w, int leaves);
 void carry_release(carry *c);
 

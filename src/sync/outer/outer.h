@@ -112,6 +112,8 @@ tw_status tw_outer_describe(tw_outer *outer, const char *spec, const tw_tensor *
 
 /* outer_state.c. In a state that becomes another rank's: nobody has moved from theta, and nothing is to be healed. */
 tw_status tw_outer_forget_own(const tw_outer *plan, const char *prefix, tw_state *state);
+/* Whether all bytes are 0. */
+int tw_outer_is_nothing(const void *data, size_t bytes);
 /* The prefix of what the exchange of a fragment remembers. */
 tw_status tw_outer_join_exchange(char *text, size_t room, const char *prefix, size_t fragment);
 

@@ -6,6 +6,7 @@
 #include "memory.h"
 #include "outer.h"
 #include "reducer.h"
+#include "state.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -125,24 +126,47 @@ static tw_status take_piece(void *context, const tw_remembered *entry)
 {
     const tw_remembered *piece = context;
     float *from = piece->data, *to = entry->data;
-    if (strcmp(entry->what, piece->joins) != 0 || strcmp(entry->tensor, piece->tensor) != 0) return TW_OK;
+    int is_there = strcmp(entry->what, piece->joins) == 0 && strcmp(entry->tensor, piece->tensor) == 0;
+    if (!is_there || entry->dtype != TW_F32 || piece->first + piece->count > entry->count) return TW_OK;
     tw_kernels_best()->add(to + piece->first, from, piece->count);
     memset(from, 0, piece->count * sizeof *from);
     return TW_OK;
 }
 
-/* Those of the schemes that an outer loop takes are fp32, and so is what they join. */
+/* Those of the library's schemes that an outer loop takes are fp32, and so is what they join. */
 static tw_status join_piece(void *context, const tw_remembered *entry)
 {
     tw_remembered piece = *entry;
-    if (!piece.is_piece || piece.dtype != TW_F32) return TW_OK;
+    if (!piece.is_piece || !piece.joins || piece.dtype != TW_F32) return TW_OK;
     return tw_reducer_visit_state(context, take_piece, &piece);
+}
+
+int tw_outer_is_nothing(const void *data, size_t bytes)
+{
+    const unsigned char *first = data;
+    return bytes == 0 || (first[0] == 0 && memcmp(first, first + 1, bytes - 1) == 0);
+}
+
+typedef struct target {
+    const char *prefix;
+    tw_state *state;
+} target;
+
+/* A piece that is not there stands for zeros, whichever it is. */
+static tw_status save_entry(void *context, const tw_remembered *entry)
+{
+    const target *to = context;
+    char name[1024];
+    if (entry->is_piece && tw_outer_is_nothing(entry->data, entry->count * tw_dtypes[entry->dtype].bytes)) return TW_OK;
+    TW_TRY(outer_state_join(name, sizeof name, to->prefix, entry->what, entry->tensor));
+    return tw_state_put(to->state, name, entry->dtype, 1, &entry->count, entry->data);
 }
 
 static tw_status save_apart(tw_reducer *reducer, const char *prefix, tw_state *state)
 {
+    target to = {prefix, state};
     TW_TRY(tw_reducer_visit_state(reducer, join_piece, reducer));
-    return tw_reducer_save_state(reducer, prefix, state);
+    return tw_reducer_visit_state(reducer, save_entry, &to);
 }
 
 tw_status tw_outer_save_apart(tw_outer *outer, const char *prefix, tw_state *state)
