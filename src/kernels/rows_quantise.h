@@ -250,12 +250,44 @@ TW_INLINE void send_level_lanes(unsigned char *codes, const float *x, size_t gro
     }
 }
 
+/* The same where whole rows fill a word: each code's place in it is known when this is compiled. */
+TW_INLINE void send_even_lanes(unsigned char *codes, const float *x, size_t group, size_t part, float a,
+                               const tw_levels *levels, const tw_noise *noise, unsigned bits)
+{
+    unsigned char *dst = codes + group / 8 * bits + part * sizeof(word_vector);
+    word_vector number = lane_numbers() + (noise->first + (uint32_t)(group + part * WIDTH)), code[2];
+    const uint32_t most = (1u << (bits - 1)) - 1;
+    size_t i = group;
+    for (unsigned word = 0; word < bits; word++, dst += PACK_BYTES) {
+        word_vector packed = {0};
+#pragma GCC unroll 16
+        for (unsigned at = 0; at < 32; at += 2 * bits, i += TW_NOISE_ROW, number += TW_NOISE_ROW) {
+            rounding how = {a, factor_of(levels, i) * 0x1p24f, most};
+            if (part == 0) fetch_early(x + i, TW_NOISE_ROW);
+            round_pair(code, x + i + part * WIDTH, how, noise, number, round_level);
+            packed |= code[0] << at | code[1] << (at + bits);
+        }
+        store_words(dst, packed);
+    }
+}
+
+TW_INLINE void send_level_group(unsigned char *codes, const float *x, size_t group, float a, const tw_levels *levels,
+                                const tw_noise *noise)
+{
+    for (size_t part = 0; part < PACK_PARTS; part++)
+        if (levels->bits == 4)
+            send_even_lanes(codes, x, group, part, a, levels, noise, 4);
+        else if (levels->bits == 8)
+            send_even_lanes(codes, x, group, part, a, levels, noise, 8);
+        else
+            send_level_lanes(codes, x, group, part, a, levels, noise);
+}
+
 static void send_levels(unsigned char *codes, const float *x, size_t n, float a, const tw_levels *levels,
                         tw_noise noise)
 {
     size_t whole = n / GROUP * GROUP;
-    for (size_t group = 0; group < whole; group += GROUP)
-        for (size_t part = 0; part < PACK_PARTS; part++) send_level_lanes(codes, x, group, part, a, levels, &noise);
+    for (size_t group = 0; group < whole; group += GROUP) send_level_group(codes, x, group, a, levels, &noise);
     tw_levels rest = {levels->bits, levels->bucket, levels->factor + whole / levels->bucket};
     noise.first += (uint32_t)whole;
     tw_quantise_scalar.send_levels(codes + whole / 8 * levels->bits, x + whole, n - whole, a, &rest, noise);
