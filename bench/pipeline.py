@@ -79,8 +79,8 @@ def write_text(o, folder):
 
 
 def torch_words(o, machines, folder, rank):
-    return [o.python, pathlib.Path(__file__).with_name("pipeline_torch.py"), folder / "summary.json", f"tcp://{FIRST}:29721", rank,
-            TORCH_CUTS[machines], o.accumulate, o.micro_batches, o.width, o.batch, o.length]
+    return [o.python, pathlib.Path(__file__).with_name("pipeline_torch.py"), folder / "summary.json", f"tcp://{FIRST}:29721",
+            rank, TORCH_CUTS[machines], o.accumulate, o.micro_batches, o.width, o.batch, o.length]
 
 
 def thinwire_words(o, machines, folder, rank, words):
@@ -156,8 +156,8 @@ def main():
                 words = [sys.executable, __file__, *sys.argv[1:], "--way", name, machines, folder]
                 rows.append(json.loads(link.run(str(machines), o.rate / o.slower, words, o.seconds)))
                 print(rows[-1], file=sys.stderr, flush=True)
-    print(json.dumps({"gbit": o.rate, "width": o.width, "tokens": o.batch * o.length, "accumulate": o.accumulate, "slower": o.slower,
-                      "cores": os.cpu_count(), "rows": rows}, indent=1))
+    print(json.dumps({"gbit": o.rate, "width": o.width, "tokens": o.batch * o.length, "accumulate": o.accumulate,
+                      "slower": o.slower, "cores": os.cpu_count(), "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

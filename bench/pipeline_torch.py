@@ -24,7 +24,8 @@ def main():
     end = list(itertools.accumulate(counts))[rank]
     part = networks.transformer()[0][end - counts[rank]:end]
     stage = PipelineStage(part, rank, len(counts), torch.device("cpu"))
-    schedule = Schedule1F1B(stage, accumulate, loss_fn=lambda y, words: functional.cross_entropy(y.flatten(0, 1), words.flatten()))
+    schedule = Schedule1F1B(stage, accumulate, loss_fn=lambda y, next_words: functional.cross_entropy(
+        y.flatten(0, 1), next_words.flatten()))
     optimizer = torch.optim.AdamW(part.parameters())
     networks.BATCH *= accumulate
     words = networks.tokens(networks.STEPS, networks.BATCH).T.contiguous()
