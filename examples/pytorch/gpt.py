@@ -9,6 +9,7 @@ bits a character, and how much it sent. Started again with the same --out it goe
 
 import argparse
 import math
+import os
 from pathlib import Path
 from typing import List, Optional, Tuple
 
@@ -24,6 +25,12 @@ import thinwire.torch
 DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
 
 
+def device() -> str:
+    """This worker's GPU, or the processor where there is none."""
+    gpus = torch.cuda.device_count()
+    return f"cuda:{int(os.environ.get('LOCAL_RANK', 0)) % gpus}" if gpus else "cpu"
+
+
 def options(words: Optional[List[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, nargs="*", default=sorted(DOCUMENTS.glob("*.md")), help="files in UTF-8")
@@ -35,6 +42,7 @@ def options(words: Optional[List[str]] = None) -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--device", default=device(), help="where the model is (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--every", type=int, default=100, help="steps between lines and checkpoints")
     parser.add_argument("--out", type=Path, help="a folder for checkpoints")
@@ -72,7 +80,8 @@ def drawn(text: torch.Tensor, generator: torch.Generator, batch: int, length: in
 
 
 def loss_of(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return cross_entropy(model(x).flatten(0, 1), y.flatten())
+    here = next(model.parameters()).device
+    return cross_entropy(model(x.to(here)).flatten(0, 1), y.to(here).flatten())
 
 
 @torch.no_grad()
@@ -99,7 +108,7 @@ def main(words: Optional[List[str]] = None) -> Tuple[nn.Module, List[float]]:
     alphabet, text = read(o.text)
     learnt, unseen = text[:len(text) * 9 // 10], text[len(text) * 9 // 10:]
     torch.manual_seed(o.seed)
-    model = GPT(len(alphabet), o.length, o.width, o.layers, o.heads)
+    model = GPT(len(alphabet), o.length, o.width, o.layers, o.heads).to(o.device)
     ddp = DistributedDataParallel(model, gradient_as_bucket_view=True)
     optimizer = torch.optim.AdamW(ddp.parameters(), lr=o.rate, weight_decay=0.01)
     compressor = None if o.scheme == "none" else thinwire.torch.attach(ddp, o.scheme, optimizer=optimizer)

@@ -38,7 +38,7 @@ def main(words: Optional[List[str]] = None) -> None:
     alphabet, text = gpt.read(o.text)
     learnt, unseen = text[:len(text) * 9 // 10], text[len(text) * 9 // 10:]
     torch.manual_seed(o.seed)
-    model = gpt.GPT(len(alphabet), o.length, o.width, o.layers, o.heads)
+    model = gpt.GPT(len(alphabet), o.length, o.width, o.layers, o.heads).to(o.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=o.rate, weight_decay=0.01)
     transport = thinwire.Tcp(key=thinwire.read_key(o.key_file)) if o.key_file else "tcp"
     outer = thinwire.torch.OuterLoop(model, optimizer, o.spec, join=o.join, workers=o.workers, quorum=o.quorum, transport=transport,

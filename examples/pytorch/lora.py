@@ -38,6 +38,7 @@ def options(words: Optional[List[str]] = None) -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=4, help="as the base has it")
     parser.add_argument("--heads", type=int, default=4, help="as the base has it")
     parser.add_argument("--rate", type=float, default=3e-3)
+    parser.add_argument("--device", default=gpt.device(), help="where the model is (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--every", type=int, default=100, help="steps between checkpoints")
     parser.add_argument("--out", type=Path, help="a folder for checkpoints")
@@ -82,6 +83,7 @@ def main(words: Optional[List[str]] = None) -> Tuple[nn.Module, List[float]]:
     if o.base:
         checkpoints.resume(o.base, model=model)
     trained = adapt(model, o.rank)
+    model.to(o.device)
     ddp = DistributedDataParallel(model, gradient_as_bucket_view=True)
     optimizer = torch.optim.AdamW(trained, lr=o.rate)
     compressor = None if o.scheme == "none" else thinwire.torch.attach(ddp, o.scheme, optimizer=optimizer)

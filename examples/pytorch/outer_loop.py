@@ -30,7 +30,7 @@ def options(words: Optional[List[str]] = None) -> argparse.Namespace:
 
 def digest(model: torch.nn.Module) -> str:
     """By which weights are known again."""
-    values = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+    values = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).cpu()
     return hashlib.sha256(bytes(values.view(torch.uint8).tolist())).hexdigest()[:12]
 
 
@@ -41,7 +41,7 @@ def main(words: Optional[List[str]] = None) -> None:
     alphabet, text = gpt.read(o.text)
     learnt, unseen = text[:len(text) * 9 // 10], text[len(text) * 9 // 10:]
     torch.manual_seed(o.seed)
-    model = gpt.GPT(len(alphabet), o.length, o.width, o.layers, o.heads)
+    model = gpt.GPT(len(alphabet), o.length, o.width, o.layers, o.heads).to(o.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=o.rate, weight_decay=0.01)
     outer = thinwire.torch.OuterLoop(model, optimizer, o.spec, hook=False)
 

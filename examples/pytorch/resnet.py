@@ -19,6 +19,7 @@ from torch.nn.functional import cross_entropy, pad, relu
 from torch.nn.parallel import DistributedDataParallel
 
 import checkpoints
+import gpt
 import thinwire.torch
 
 Pictures = Tuple[torch.Tensor, torch.Tensor]  # N x 3 x 32 x 32 bytes, and classes
@@ -34,6 +35,7 @@ def options(words: Optional[List[str]] = None) -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=0.1)
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--decay", type=float, default=1e-4)
+    parser.add_argument("--device", default=gpt.device(), help="where the model is (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, help="a folder for checkpoints, one an epoch")
     return parser.parse_args(words)
@@ -103,9 +105,9 @@ def accuracy(model: nn.Module, tested: Pictures, batch: int = 256) -> float:
     for buffer in model.buffers():
         dist.broadcast(buffer, 0)
     model.eval()
-    right = torch.zeros(1)
+    right, here = torch.zeros(1), next(model.parameters()).device
     for x, y in zip(tested[0][rank::size].split(batch), tested[1][rank::size].split(batch)):
-        right += (model(scaled(x)).argmax(1) == y).sum()
+        right += (model(scaled(x).to(here)).argmax(1).cpu() == y).sum()
     model.train()
     dist.all_reduce(right)
     return float(right) / len(tested[1])
@@ -124,7 +126,7 @@ def main(words: Optional[List[str]] = None) -> Tuple[nn.Module, List[float]]:
     rank, size = dist.get_rank(), dist.get_world_size()
     (images, classes), tested = pictures(o.data)
     torch.manual_seed(o.seed)
-    model = resnet20(o.width)
+    model = resnet20(o.width).to(o.device)
     ddp = DistributedDataParallel(model, gradient_as_bucket_view=True)
     optimizer, compressor = exchange(ddp, o)
     each = len(images) // (o.batch * size)  # steps an epoch
@@ -137,7 +139,7 @@ def main(words: Optional[List[str]] = None) -> Tuple[nn.Module, List[float]]:
         for step, rows in enumerate(order[:each * size * o.batch].reshape(each, size, o.batch)[:, rank]):
             for group in optimizer.param_groups:
                 group["lr"] = o.rate * (0.5 + 0.5 * math.cos(math.pi * (epoch + step / each) / o.epochs))
-            loss = cross_entropy(ddp(scaled(varied(images[rows], generator))), classes[rows])
+            loss = cross_entropy(ddp(scaled(varied(images[rows], generator)).to(o.device)), classes[rows].to(o.device))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

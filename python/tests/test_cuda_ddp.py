@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""attach() and OuterLoop with models on a GPU, beside the same programs with models in the host's memory. Two ranks share
-the GPU. It is skipped where there is none."""
+"""attach() with each kind of scheme, and OuterLoop with each kind of method, for models on a GPU: two ranks on one GPU have the
+bits of the same program on the processor. test_cuda.py has the other classes. It is skipped where there is no GPU."""
 
 import copy
 import os
