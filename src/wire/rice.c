@@ -106,14 +106,14 @@ static void read_code(tw_bit_reader *reader, size_t n, unsigned r, uint64_t *nex
     *next += gap + 1;
 }
 
+/* Bits that the codes of a look are meant to take, with two zeros each: few take more than it shows. */
+enum { LOOK = 48 };
+
 static const char *rice_read(const unsigned char *src, size_t bytes, size_t n, size_t k, uint32_t *index)
 {
     if (bytes == 0) return "its index block lacks the Rice parameter";
     unsigned r = src[0];
     if (r > MOST_R) return "its Rice parameter is above 31";
-    enum {
-        LOOK = 48
-    }; /* bits that the codes of a look should take, with two zeros each: few take more than it shows */
     size_t together = LOOK / (r + 3);
     uint64_t next = 0, beyond;
     tw_bit_reader reader = {src + 1, bytes - 1, 0};

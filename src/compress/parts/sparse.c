@@ -102,8 +102,8 @@ static void count_sender(tw_sparse *sparse, int rank, size_t count)
     for (size_t j = 0; j < count; j++) sparse->senders[sparse->index[j]] += share;
 }
 
-/* Where sums do not begin as zeros: the first rank's section, and zeros between its elements. Long sums are written past
- * the cache. */
+/* Where sums do not begin as zeros: the first rank's section, and zeros between its elements. Long sums are written
+ * past the cache. */
 static tw_status spread_section(tw_sparse *sparse, tw_packet_reader *reader, size_t n, size_t most, float *sum)
 {
     const tw_chunks_rows *rows = n < TW_PAST_CACHE ? &tw_chunks_scalar : tw_kernels_best()->chunks;

@@ -111,8 +111,8 @@ void tw_sparse_send(tw_sparse *sparse, size_t tensor);
 /* Runs `source` over tensor i, whose new values are its residual, and sends the k largest. */
 void tw_sparse_send_top(tw_sparse *sparse, size_t tensor, const tw_select_source *source);
 
-/* The scheme's ops->next, settle, revert, walk, plan and destroy. Before next, a scheme whose density changes sets density and
- * most_density, alike on all ranks. */
+/* The scheme's ops->next, settle, revert, walk, plan and destroy. Before next, a scheme whose density changes sets
+ * density and most_density, alike on all ranks. */
 tw_status tw_sparse_next(tw_scheme *scheme, tw_round *round);
 /* Takes what was sent out of the residuals where that was left open. */
 void tw_sparse_settle(tw_scheme *scheme);
