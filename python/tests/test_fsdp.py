@@ -18,6 +18,7 @@ from thinwire.torch import _transport
 POWERSGD = "powersgd:rank=2,min_elements=1,leftovers=fp32"
 BY_HAND = ("qsgd:min_elements=1,leftovers=fp32", "topk:density=0.05", "dgc:density=0.1,warmup_steps=0,masking=off",
            "dgc-adam:density=0.1,warmup_steps=0", "onebit-adam:warmup_steps=1,min_elements=1")
+WITH_MOMENTS = "diloco:every=3,first_moment=1,second_moment=2"
 EXACT = "topk:dense=*,leftovers=fp32"
 EVERYTHING = "topk:density=1,values=fp32,min_elements=1,min_dims=1"
 
@@ -31,6 +32,11 @@ def uneven():
     """Two ranks have three rows and two of the first layer; the second rank has nothing of the last one."""
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(16, 5), torch.nn.ReLU(), torch.nn.Linear(5, 1))
+
+
+def rooted():
+    """The last layer is the root's own, which FSDP leaves whole after a forward pass."""
+    return torch.nn.Sequential(*layers(), torch.nn.ReLU(), torch.nn.Linear(8, 4))
 
 
 def inputs(rank, step):
@@ -278,10 +284,48 @@ def refusals(rank, size):
 CALLS = {  # what each number of ranks does, in one start of theirs
     1: (("rates",),),
     2: (("compare", 1, "allreduce"), ("compare", 1, "topk:density=0.05"), ("resumed",), ("beside_ddp",), ("partly_trained",),
-        ("refusals",)),
+        ("refusals",), ("outer_loops", 1), ("outer_refusals",)),
     4: (("compare", 2, "allreduce"), ("compare", 2, "allreduce", "uneven"), ("compare", 2, EVERYTHING, "uneven"),
         ("by_hand", 2, POWERSGD), ("by_hand", 2, POWERSGD, "uneven"), *((("by_hand", 2, spec)) for spec in BY_HAND),
-        *(("skipped", nonfinite) for nonfinite in ("skip", "scaler", "raise")), ("skipped_for_good",), ("told",), ("adamw",))}
+        *(("skipped", nonfinite) for nonfinite in ("skip", "scaler", "raise")), ("skipped_for_good",), ("told",), ("adamw",),
+        ("outer_loops", 2, "rooted", WITH_MOMENTS), ("outer_loops", 2, "uneven"))}
+
+
+def outer_loops(rank, size, per_site, make="layers", spec="diloco:every=3"):
+    """The largest difference between shards of a site and whole models that take the site's mean gradients, in both an
+    OuterLoop: of what they give with the shared weights in the middle of a round, and of the weights at the end."""
+    make, site = globals()[make], rank // per_site
+    model, group = sharded(size // per_site, per_site, make=make)
+    alone = make()
+    with torch.no_grad():
+        for parameter in (*model.parameters(), *alone.parameters()):
+            parameter.mul_(1 + site)  # all begin as the first site does
+    optimisers = [torch.optim.AdamW(one.parameters(), lr=0.01) for one in (model, alone)]
+    loops = [thinwire.torch.OuterLoop(one, optimiser, spec, group=group, banner=False, timeout=ranks.SECONDS)
+             for one, optimiser in zip((model, alone), optimisers)]
+    for step in range(7):
+        model.zero_grad(), alone.zero_grad()
+        model(inputs(rank, step)).square().mean().backward()
+        for member in range(site * per_site, (site + 1) * per_site):
+            (alone(inputs(member, step)).square().mean() / per_site).backward()
+        for optimiser in optimisers:
+            optimiser.step()
+        if step == 4:
+            with torch.no_grad(), loops[0].averaged(), loops[1].averaged():
+                worst = [float((model(inputs(0, step)) - alone(inputs(0, step))).abs().max())]
+    for loop in loops:
+        loop.finish()
+    worst += [float((full(p) - q).abs().max()) for p, q in zip(model.parameters(), alone.parameters())]
+    return max(worst), loops[0].stats()["rounds"], loops[0].trained().keys() <= dict(model.named_parameters()).keys()
+
+
+def outer_refusals(rank, size):
+    model, group = sharded(1, size)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    texts = [ranks.refused(lambda: thinwire.torch.OuterLoop(model, optimiser, "diloco:every=3", banner=False))]
+    whole = sharded(size, 1, two_dimensions=True)[0]
+    optimiser = torch.optim.SGD(whole.parameters(), lr=0.1)
+    return texts + [ranks.refused(lambda: thinwire.torch.OuterLoop(whole, optimiser, "diloco:every=3", group=group, banner=False))]
 
 
 def in_turn(rank, size):
@@ -317,6 +361,15 @@ class FsdpTest(unittest.TestCase):
                 for worst, _, steps in on_ranks(4, "compare", 2, *case):
                     self.assertLess(worst, 1e-6)
                     self.assertEqual(steps, 3)
+
+    def test_an_outer_loop_of_shards_is_one_of_whole_models(self):
+        for size, case in ((2, (1,)), (4, (2, "rooted", WITH_MOMENTS)), (4, (2, "uneven"))):
+            for worst, rounds, named in on_ranks(size, "outer_loops", *case):
+                self.assertLess(worst, 1e-6, case)
+                self.assertEqual((rounds, named), (3, True))
+        for of_several, of_two_dimensions in on_ranks(2, "outer_refusals"):
+            self.assertIn("give OuterLoop the group of those that have the same shard", of_several)
+            self.assertIn("over a mesh of one dimension", of_two_dimensions)
 
     def test_what_goes_between_sites_is_compressed(self):
         biases = 40 / 808  # which are not

@@ -7,7 +7,7 @@ import torch
 from ..errors import Error
 from ..spec import settings_of
 from ._optimiser import innermost
-from ._parameters import Row, laid
+from ._parameters import Row, laid, local
 from ._pinned import Pinned
 
 MOMENTS = ("first_moment", "second_moment")
@@ -19,7 +19,7 @@ def forget_unfinite(optimisers: List[Any], rows: List[Row]) -> None:
     for optimiser in map(innermost, optimisers):
         for row in rows:
             state = optimiser.state.get(row.parameter) or {}
-            there = [one for one in state.values() if isinstance(one, torch.Tensor) and one.is_floating_point()]
+            there = [local(one) for one in state.values() if isinstance(one, torch.Tensor) and one.is_floating_point()]
             if not all(torch.isfinite(one).all() for one in there):
                 for one in there:
                     one.zero_()

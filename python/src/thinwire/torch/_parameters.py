@@ -35,14 +35,19 @@ def local(values: Any) -> torch.Tensor:
         return values.to_local()
 
 
+def is_shard(parameter: Any) -> bool:
+    return hasattr(parameter, "placements")
+
+
 def laid(row: Row, values: Optional[torch.Tensor] = None) -> torch.Tensor:
     """The parameter's values, or others of its shape, in the order of memory."""
     return local(row.parameter if values is None else values).detach().permute(row.order)
 
 
 def row_of(name: str, parameter: torch.Tensor) -> Row:
-    order = order_in_memory(parameter)
-    return Row(name, parameter, order, tuple(parameter.shape[i] for i in order))
+    here = local(parameter)
+    order = order_in_memory(here)
+    return Row(name, parameter, order, tuple(here.shape[i] for i in order))
 
 
 def order_in_memory(tensor: torch.Tensor) -> Tuple[int, ...]:
@@ -58,7 +63,7 @@ def with_sparse_gradients(module: nn.Module) -> Iterable[int]:
 
 
 def why_left_out(parameter: torch.Tensor, sparse: Iterable[int]) -> str:
-    if parameter.numel() == 0:
+    if local(parameter).numel() == 0:
         return "empty"
     if id(parameter) in sparse:
         return "sparse gradients: torch's own all-reduce"

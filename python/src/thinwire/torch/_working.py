@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ..errors import Error
-from ._parameters import Row, laid, refuse_without_memory, table_of
+from ._parameters import Row, is_shard, laid, refuse_without_memory, table_of
 from ._pinned import Pair, Pinned, is_on_host
 from ._state import ABOUT
 
@@ -17,12 +17,18 @@ WIDE = {torch.float64: torch.float64}  # in which the difference of two values o
 LOOKED_AT = 1 << 12  # elements of a tensor: enough to tell that it is another one
 
 
-def rows_of(module: nn.Module, whose: str) -> List[Row]:
-    """The parameters whose mean `whose` takes."""
+def is_by_rows(parameter: Any) -> bool:
+    """As fully_shard shards over a mesh of one dimension."""
+    return len(parameter.placements) == 1 and bool(parameter.placements[0].is_shard(0))
+
+
+def rows_of(module: nn.Module, whose: str, shards: bool = False) -> List[Row]:
+    """The parameters whose mean `whose` takes, or of which it takes that of this rank's `shards`."""
     for name, parameter in module.named_parameters():
-        if parameter.requires_grad and type(parameter).__name__ == "DTensor":
-            raise Error(f"{name} is a shard of a parameter, and {whose} takes whole ones; make it for a module that "
-                        "is not sharded")
+        if parameter.requires_grad and is_shard(parameter) and not (shards and is_by_rows(parameter)):
+            what = (f"placed as {parameter.placements}, and {whose} takes what fully_shard shards by rows, over a mesh of one "
+                    "dimension") if shards else f"a shard of a parameter, and {whose} takes whole ones"
+            raise Error(f"{name} is {what}; make it for a module that is not sharded" + " otherwise" * shards)
     rows, left_out = table_of(module, of_weights=True)
     for name, reason in left_out.items():
         if reason != "empty":

@@ -26,7 +26,7 @@ from ..tcp import Tcp
 from . import _alike, _auto, _buffers, _optimiser, _parameters, _state, _transport
 from ._counts import with_ratios
 from ._moments import Moments, forget_unfinite
-from ._parameters import laid
+from ._parameters import is_shard, laid, local
 from ._working import Working, rows_of
 from .exchange import _exchanges
 from .gossip import GossipDataParallel
@@ -96,8 +96,8 @@ class OuterLoop(Closes):
                 unless_made.callback(group.close)
             if not self._changes:
                 last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
-                spec = _auto.settled(spec, lambda: rows_of(unwrapped(model), "OuterLoop"), last, UPDATES, group=group, transport=transport,
-                                     limits=limits, banner=banner).spec
+                spec = _auto.settled(spec, lambda: rows_of(unwrapped(model), "OuterLoop", shards=True), last, UPDATES,
+                                     group=group, transport=transport, limits=limits, banner=banner).spec
             elif _auto.is_auto(spec):
                 raise _auto.refuse("it chooses for as many as there are at the start: give workers=, or name a spec")
             with _auto.naming_file(asked):
@@ -119,7 +119,9 @@ class OuterLoop(Closes):
             if self._changes:
                 refuse_unfit(spec)
             refuse_other_models(model, BETWEEN_PROGRAMS if self._changes else group)
-            self._rows = rows_of(self._module, "OuterLoop")
+            self._sharded = [part for part in self._module.modules() if hasattr(part, "_get_fsdp_state")]
+            self._reshard()
+            self._rows = rows_of(self._module, "OuterLoop", shards=True)
             for one in self._optimisers:
                 refuse_no_optimiser(one)
             refuse_unknown(self._optimisers, self._rows)
@@ -158,7 +160,8 @@ class OuterLoop(Closes):
         self._dropped = 0  # of stats(), when a round last changed the weights
         self._stray = ""  # the one whose steps are not
         self._last_stats: Dict[str, float] = {}
-        self._ends = [model.register_forward_pre_hook(lambda *what: self.begin()).remove]
+        before_fsdp = {"prepend": True} if self._sharded else {}  # which takes its weights in a hook of its own
+        self._ends = [model.register_forward_pre_hook(lambda *what: self.begin(), **before_fsdp).remove]
         self._ends.append(_optimiser.at_each_step(self._notice))
         if self._hooks:
             self._ends.append(_optimiser.innermost(self._optimisers[-1]).register_step_post_hook(
@@ -208,11 +211,17 @@ class OuterLoop(Closes):
 
     # ---- the loop ----
 
+    def _reshard(self) -> None:
+        """A forward pass without a backward pass leaves FSDP with whole parameters, which the next one would go on with."""
+        for part in self._sharded:
+            part.reshard()
+
     def begin(self) -> None:
         """A collective, which the first forward pass makes unless you do: all ranks have the weights and buffers of
         rank 0. After load_state_dict each rank keeps its own. Where members come and go, it waits to be let in."""
         if self._begun or self._finished:
             return
+        self._reshard()
         self._working.begin()
         if self._changes:
             self._come_in()
@@ -258,6 +267,7 @@ class OuterLoop(Closes):
             self._loop.step(self._addresses)
             return False
         refuse_newly_trained(self._module, self._rows)
+        self._reshard()
         self._working.take()
         self._addresses = self._working.addresses()
         self._moments.take(stepped=True)
@@ -272,7 +282,7 @@ class OuterLoop(Closes):
     def _compare_gradients(self) -> None:
         """Once, as a collective: with the first step, or at the end where there was none."""
         if not self._counted and isinstance(self._comm, Comm):
-            of_its_own = [] if self._shares_gradients else [row.parameter.grad for row in self._rows]
+            of_its_own = [] if self._shares_gradients else [local(row.parameter.grad) for row in self._rows]
             _alike.tell_repeats(self._comm, _alike.checksum(of_its_own))
 
     def _heal_moments(self) -> None:
@@ -296,6 +306,7 @@ class OuterLoop(Closes):
         self.begin()
         self._refuse_uncounted()
         self._compare_gradients()
+        self._reshard()
         self._working.take()
         self._moments.take(stepped=self._counted > 0)
         self._loop.finish(self._working.addresses())
@@ -314,6 +325,7 @@ class OuterLoop(Closes):
                         "waits for the others")
         self._refuse_inside("leave()")
         self._refuse_uncounted()
+        self._reshard()
         self._working.take()
         self._loop.leave(self._working.addresses())
         self._working.give()
@@ -347,16 +359,18 @@ class OuterLoop(Closes):
         means = _buffers.means(self._module, self._group) if buffers else []
         shared, own, own_buffers = self._shared(), [], [buffer.detach().clone() for buffer in there]
         self._inside = True
+        self._reshard()
         try:
             for row in self._rows:  # one copy of the weights at a time: the other's room goes
-                own.append(row.parameter.detach().clone())
+                own.append(laid(row).clone())
                 laid(row).copy_(shared.pop(0))
             for buffer, mean in zip(there, means):
                 _buffers.put(buffer, mean)
             yield self._module
         finally:
+            self._reshard()
             for row, weights in zip(self._rows, own):
-                row.parameter.detach().copy_(weights)
+                laid(row).copy_(weights)
             for buffer, values in zip(there, own_buffers):
                 _buffers.put(buffer, values)
             self._inside = False
@@ -629,12 +643,27 @@ def refuse_other_models(model: Any, group: Any) -> None:
         if isinstance(part, GossipDataParallel):
             raise Error("GossipDataParallel averages weights itself; give OuterLoop the module that it wraps")
         if type(part).__name__ == "FullyShardedDataParallel":
-            raise Error("FSDP has shards of the parameters, and OuterLoop takes whole ones; make it for a module "
-                        "without FSDP")
+            raise Error("FullyShardedDataParallel has shards of the parameters, and OuterLoop takes whole ones, or those of "
+                        "fully_shard; make it for a module without FullyShardedDataParallel")
+    for name, parameter in model.named_parameters():
+        if is_shard(parameter) and is_sharded_over(parameter, group):
+            raise Error(f"{name} is sharded over several ranks of this group, of which none has what another has: give OuterLoop "
+                        "the group of those that have the same shard, such as mesh[\"site\"].get_group()")
+
+
+def is_sharded_over(parameter: Any, group: Any) -> bool:
+    """Groups that are no torch's have members whose numbers torch does not know; `described` tells their shards apart."""
+    if group is BETWEEN_PROGRAMS or isinstance(group, Comm):
+        return False
+    return len(set(members(group)) & set(parameter.device_mesh.mesh.flatten().tolist())) > 1
 
 
 def described(row: _parameters.Row) -> str:
-    return f"the parameter {row.name} of {row.shape}"
+    whole = f"the parameter {row.name} of {row.shape}"
+    if not is_shard(row.parameter):
+        return whole
+    mesh = row.parameter.device_mesh
+    return f"{whole}, shard {mesh.get_local_rank()} of {mesh.size()}"
 
 
 def refuse_unlike(parts: List[str], group: Any) -> None:
@@ -664,7 +693,7 @@ def refuse_unknown(optimisers: List[Any], rows: List[_parameters.Row]) -> None:
 def refuse_newly_trained(module: nn.Module, rows: List[_parameters.Row]) -> None:
     known = {id(row.parameter) for row in rows}
     for name, parameter in module.named_parameters():
-        if parameter.requires_grad and parameter.numel() and id(parameter) not in known:
+        if parameter.requires_grad and local(parameter).numel() and id(parameter) not in known:
             raise Error(f"{name} is trained now and was not when the OuterLoop was made, so the ranks would have it "
                         "differently; make another OuterLoop for the model as it is")
 
