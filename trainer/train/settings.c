@@ -127,7 +127,8 @@ static const option_row rows[] = {
      .help =
          "Hold one network together, and train it as an asynchronous pipeline: stages=P, for P workers. With "
          "values=fp16 or values=fp8 two bytes or one travel for each value. The layers are measured, and cut so that "
-         "the slowest stage is fast; cut=A+B+... says how many each stage gets. --batch is a micro-batch, and each is a "
+         "the slowest stage is fast; cut=A+B+... says how many each stage gets. --batch is a micro-batch, and each is "
+         "a "
          "step; with accumulate=K a step takes K of them, and gradients are at most a step late where K is P - 1 or "
          "more. With standby=S, --join and --workers P+S, S workers wait and take the place of one that is lost"},
     {"seed", "N", OPTION_INTEGER, AT(seed), "1", 0, 1e15, .simulated = true,
