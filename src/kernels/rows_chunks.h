@@ -249,7 +249,7 @@ TW_INLINE size_t before_aligned(const float *dst, size_t begin, size_t end)
  * read first, and this is all there is to do with it. */
 static void spread(float *dst, size_t begin, size_t end, const uint32_t *index, const float *value, size_t n)
 {
-    enum { TOGETHER = 4096 };
+    enum { TOGETHER = 512 };
     size_t j = 0, i = end, length;
     if ((uintptr_t)dst % sizeof *dst == 0) i = begin + before_aligned(dst, begin, end);
     while (j < n && index[j] < i) j++;

@@ -32,7 +32,7 @@
 #include <string.h>
 
 enum {
-    AHEAD = 128,  /* chunks between an element's prefetch and its use */
+    AHEAD = 48,   /* chunks between an element's prefetch and its use */
     BLOCK = 1024, /* values scaled and sent at a time: they stay in the first-level cache */
     RUN = 1024,   /* elements, about, that are looked at and taken in: they stay in the second-level cache */
     HEADROOM = 4, /* a rank's value may be 2^HEADROOM times the leader's largest and is not clamped */
@@ -288,7 +288,7 @@ static tw_status read_packet(scalecom *self, const tw_round *round)
 /* ---- the aligned values ------------------------------------------------------------------------------------------ */
 
 /* Reads p of a run of chunks, and what the memory holds there. The elements lie a chunk apart and are not in the cache:
- * many are asked for at once, of the second level, which can wait for more lines than the first. */
+ * several are asked for at once. */
 static void gather_block(scalecom *self, const part *t, const float *gradient, size_t first, size_t n, float *p)
 {
     const uint32_t *index = self->index + t->first_chunk;
@@ -296,8 +296,8 @@ static void gather_block(scalecom *self, const part *t, const float *gradient, s
     float *unsent = self->unsent + t->first_chunk, rest = unfiltered(self);
     for (size_t c = first; c < first + n; c++) {
         uint32_t ahead = index[c + AHEAD < t->chunked.chunks ? c + AHEAD : c], i = index[c];
-        __builtin_prefetch(&memory[ahead], 1, 2);
-        __builtin_prefetch(&gradient[ahead], 0, 2);
+        __builtin_prefetch(&memory[ahead], 1);
+        __builtin_prefetch(&gradient[ahead]);
         unsent[c] = memory[i];
         *p++ = memory[i] + rest * gradient[i];
     }
