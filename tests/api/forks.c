@@ -138,6 +138,7 @@ static void try_outer(tw_outer *outer, float *values, tw_state *state)
     REFUSED(tw_outer_finish(outer, parts));
     REFUSED(tw_outer_stats(outer, &counts));
     REFUSED(tw_outer_save_state(outer, "", state));
+    REFUSED(tw_outer_save_apart(outer, "", state));
     REFUSED(tw_outer_load_state(outer, "", state));
 }
 
