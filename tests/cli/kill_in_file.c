@@ -1,5 +1,6 @@
 /* Preloaded into a program: it is killed as it reads or writes a piece of a file at a place, writes to a file, or
- * sends something, as KILL_AT says, once the file KILL_AFTER is there. KILL_MARK is a file that it leaves then. */
+ * sends something, as KILL_AT says, once the file KILL_AFTER is there. KILL_MARK is a file that it leaves then, and
+ * KILL_WITH the number of another signal. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -23,7 +24,7 @@ static void count(const char *call, off_t place)
     if (!when || !after || access(after, F_OK) != 0 || sscanf(when, "%15s %d %ld", name, &number, &least) != 3) return;
     if (strcmp(name, call) != 0 || place < least || atomic_fetch_add(&calls, 1) + 1 != number) return;
     if (getenv("KILL_MARK")) (void)open(getenv("KILL_MARK"), O_WRONLY | O_CREAT, 0666);
-    kill(getpid(), SIGKILL);
+    kill(getpid(), getenv("KILL_WITH") ? atoi(getenv("KILL_WITH")) : SIGKILL);
 }
 
 __attribute__((visibility("default"))) ssize_t pread(int file, void *data, size_t bytes, off_t place)

@@ -20,7 +20,7 @@ class Worker:
     """One process, and what it has said so far."""
     def __init__(self, test, number, options, kill):
         self.test, self.path = test, test.folder / f"said-{number}"
-        names = ("KILL_AT", "KILL_AFTER", "KILL_MARK")
+        names = ("KILL_AT", "KILL_AFTER", "KILL_MARK", "KILL_WITH")
         environment = {"LD_PRELOAD": KILLER, **dict(zip(names, map(str, kill)))} if kill else {}
         with open(self.path, "w") as said:
             self.job = test.start_program(*test.train_words(*options), stdout=said, stderr=said, env=environment)

@@ -1,11 +1,18 @@
 """--pipeline stages=P,standby=S: whichever worker is killed, and whenever, the run goes on with the bits of one that lost
 nobody, or ends with one sentence."""
+import ctypes
+import fcntl
 import json
+import os
+import select
 import signal
+import threading
 import unittest
 
 from standby import KILLER, STEPS, StandbyTest
-from support import run_tests
+from support import run_tests, wait_until
+
+IN_OPEN = 0x20
 
 
 @unittest.skipUnless(KILLER, "needs what kills a program from within")
@@ -52,6 +59,27 @@ class KilledTest(StandbyTest):
         for victim in (0, 1):
             self.assert_goes_on("begins again", victim, "write 1", 0, ".partial")
 
+    def test_a_lock_that_stays_for_a_while(self):
+        """As where worker 0's machine goes while it writes the first checkpoint, and the server of the folder has not
+        heard of that: its successor looks for the lock again."""
+        mark = self.folder / "stopped"
+        first, *others = self.line_up(*STEPS, kills={0: ("write 1 0", self.checkpoint(0, ".partial"), mark,
+                                                         int(signal.SIGSTOP))})
+        wait_until(mark.exists, "worker 0 writes", first.job)
+        libc = ctypes.CDLL(None)
+        with open(self.out / "run.lock") as lock, open(libc.inotify_init(), "rb", buffering=0) as looks:
+            self.assertGreaterEqual(libc.inotify_add_watch(looks.fileno(), os.fsencode(lock.name), IN_OPEN), 0)
+            holder = threading.Thread(target=fcntl.flock, args=(lock, fcntl.LOCK_EX))
+            holder.start()
+            first.job.kill()
+            holder.join()
+            seen = []
+            def looked_twice():
+                if select.select([looks], [], [], 0)[0]:
+                    seen.append(len(looks.read(4096)))
+                return sum(seen) >= 2 * 16
+            wait_until(looked_twice, "two looks for the lock", others[-1].job)
+        self.assert_done(self.expected, {0})
 
     def test_a_run_that_leaves_a_course(self):
         """From an older checkpoint in its folder: until it has one of its own, that is where it goes on."""

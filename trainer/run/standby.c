@@ -296,7 +296,8 @@ static void await_folder(const lineup *l)
 {
     run_lock *lock = NULL;
     const double begun = tw_clock();
-    while (run_lock_take(l->settings->out, &lock) != TW_OK && tw_clock() - begun < tw_comm_timeout(l->trace.whole))
+    while (run_lock_take(l->settings->out, &lock) == TW_ERROR_ARGUMENT &&
+           tw_clock() - begun < tw_comm_timeout(l->trace.whole))
         nap();
     run_lock_release(lock);
 }
@@ -311,7 +312,7 @@ static tw_status run_own_stage(lineup *l, run_result *result)
     settings.resume = (char *)(uintptr_t)start;
     settings.forget_lost |= start && !*start;
     if (*l->trace.pipeline) settings.pipeline = l->trace.pipeline;
-    if (l->own.stage == 0 && l->trace.saved >= 0) await_folder(l);
+    if (l->own.stage == 0 && l->trace.begun) await_folder(l);
     TW_TRY(seats_open(l->trace.whole, l->seats, (int)l->stages, &stages));
     const tw_status status = run_stage(&settings, l->work, stages, &l->trace, result);
     snprintf(l->own.reason, sizeof l->own.reason, "%s", tw_last_error());

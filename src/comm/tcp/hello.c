@@ -5,7 +5,7 @@
 #include <sodium.h>
 #include <string.h>
 
-static const unsigned char magic[TCP_MAGIC] = "twtcp 4\n";
+static const unsigned char magic[TCP_MAGIC] = "twtcp 5\n";
 
 /* Where what lies in a hello. */
 enum {

@@ -80,6 +80,10 @@ static tw_status add_pipelines(char *pipelines, simulation *all)
                            "--pipeline %s: a simulation does not measure layers; want cut=A+B+..., how many each stage "
                            "has, as config.yaml of a run says it",
                            text);
+        if (plan.standby > 0)
+            return tw_fail(TW_ERROR_ARGUMENT,
+                           "--pipeline %s: nobody is lost in a simulation, so nobody stands by; leave out standby=%zu",
+                           text, plan.standby);
         add_row(all, text, (int)plan.stages, plan.accumulate);
     }
     if (all->row_count > before) return TW_OK;
