@@ -109,12 +109,14 @@ static void naive_step(naive *self, const gradients *g, float sum[TENSORS][MOST]
         for (int r = 0; r < self->size; r++) naive_send(self, r, t, g->rank[r][t], sum[t]);
 }
 
-static void assert_alike(const loopback *group, const gradients *g, const naive *expected, float sum[TENSORS][MOST])
+/* What is looked at is saved, and so settled: a step that follows one which was not has more to do. */
+static void assert_alike(const loopback *group, const gradients *g, const naive *expected, float sum[TENSORS][MOST],
+                         int at)
 {
     for (int r = 0; r < group->size; r++)
         for (int t = 0; t < TENSORS; t++) {
             for (size_t i = 0; i < tw_tensor_count(&table[t]); i++) assert_true(g->rank[r][t][i] == sum[t][i]);
-            assert_residual(group, r, &table[t], expected->residual[r][t]);
+            if (at % 3 == 2) assert_residual(group, r, &table[t], expected->residual[r][t]);
         }
 }
 
@@ -149,7 +151,7 @@ static void test_a_second_implementation_agrees(void **state)
                 naive_step(expected, &g, sum);
                 assert_int_equal(group_step(&group, &g), 0);
                 assert_int_equal(elements_sent(&group), expected->sent);
-                assert_alike(&group, &g, expected, sum);
+                assert_alike(&group, &g, expected, sum, at);
             }
             group_destroy(&group, &g);
             free(expected);
