@@ -75,12 +75,13 @@ static double threshold_of(const float *value, size_t k)
     return threshold;
 }
 
-/* Values from all over the section; by an odd stride, since chunks of it have a power of two. */
+/* Values from all over the section, one from each of as many parts: here its first, there its last, since chunks of the
+ * section may be alike. */
 static double sampled_threshold(const float *value, size_t k)
 {
     float sample[SAMPLE];
-    size_t stride = (k / SAMPLE - 1) | 1;
-    for (size_t i = 0; i < SAMPLE; i++) sample[i] = value[i * stride];
+    size_t part = k / SAMPLE;
+    for (size_t i = 0; i < SAMPLE; i++) sample[i] = value[(size_t)((uint64_t)i * k / SAMPLE) + i % part];
     return threshold_of(sample, SAMPLE);
 }
 

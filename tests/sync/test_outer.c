@@ -1332,6 +1332,39 @@ static void test_another_number_of_ranks(void **state)
     check_another_number("sparseloco:every=4,eager=on");
 }
 
+static tw_status give_one(void *context, int rank, const tw_state **state)
+{
+    (void)rank;
+    *state = context;
+    return TW_OK;
+}
+
+/* A new rank holds back zeros, which a load asks for, whatever the tensor is called and the prefix is. */
+static void test_names_that_look_like_pieces(void **state)
+{
+    static const char spec[] = "local:every=1,exchange=topk,min_elements=1,min_dims=1", prefix[] = "a/section/";
+    static const tw_tensor table[] = {{.name = "b/section/c", .dims = 1, .shape = {100}}};
+    static float weights[100];
+    float *const places[] = {weights};
+    tw_state *saved, *given;
+    tw_outer *outer;
+    tw_comm *comm;
+    assert_ok(tw_comm_create_threads(1, &comm));
+    assert_ok(tw_outer_create(comm, spec, table, 1, &outer));
+    assert_ok(tw_outer_begin(outer, places));
+    assert_ok(tw_state_create(&saved));
+    assert_ok(tw_state_create(&given));
+    assert_ok(tw_outer_save_state(outer, prefix, saved));
+    assert_ok(tw_outer_regroup_state(spec, table, 1, 1, give_one, saved, 1, 2, prefix, given));
+    tw_outer_destroy(outer);
+    assert_ok(tw_outer_create(comm, spec, table, 1, &outer));
+    assert_ok(tw_outer_load_state(outer, prefix, given));
+    tw_outer_destroy(outer);
+    tw_comm_destroy(comm);
+    tw_state_destroy(saved);
+    tw_state_destroy(given);
+}
+
 /* ---- specs ------------------------------------------------------------------------------------------------------- */
 
 static void refuse(const char *spec, const char *word)
@@ -1472,6 +1505,7 @@ int main(void)
         cmocka_unit_test(test_a_restart_heals_as_well),
         cmocka_unit_test(test_states_must_be_of_one_moment),
         cmocka_unit_test(test_another_number_of_ranks),
+        cmocka_unit_test(test_names_that_look_like_pieces),
         cmocka_unit_test(test_the_exchange_follows_the_rounds_of_a_run),
         cmocka_unit_test(test_what_is_shared_is_read_once_there_is_any),
         cmocka_unit_test(test_specs_that_are_refused),

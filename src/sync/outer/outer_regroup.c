@@ -21,10 +21,13 @@ static int is_exchange(const char *name)
     return strncmp(name, "exchange", strlen("exchange")) == 0;
 }
 
-/* Of the sums of another rank's piece, or of none yet. Where it is not there it is zeros, for any number of ranks. */
-static int is_empty_piece(const tw_state_entry *entry)
+/* Of the sums of another rank's piece, or of none yet. Where it is not there it is zeros, for any number of ranks. The
+ * name is what follows the prefix: "exchange0/section/NAME". */
+static int is_empty_piece(const char *name, const tw_state_entry *entry)
 {
-    return strstr(entry->name, "/section/") != NULL && tw_outer_is_nothing(entry->data, entry->bytes);
+    const char *of_exchange = strchr(name, '/');
+    int is_piece = is_exchange(name) && of_exchange && strncmp(of_exchange, "/section/", strlen("/section/")) == 0;
+    return is_piece && tw_outer_is_nothing(entry->data, entry->bytes);
 }
 
 /* All that begins with the prefix; of what is shared, without what an exchange holds back. */
@@ -35,7 +38,7 @@ static tw_status copy_entries(const tw_state *from, const char *prefix, int shar
         tw_state_entry entry;
         TW_TRY(tw_state_at(from, i, &entry));
         if (strncmp(entry.name, prefix, head) != 0 || (shared && is_exchange(entry.name + head))) continue;
-        if (is_exchange(entry.name + head) && is_empty_piece(&entry)) continue;
+        if (is_empty_piece(entry.name + head, &entry)) continue;
         TW_TRY(tw_state_put(state, entry.name, entry.dtype, entry.dims, entry.shape, entry.data));
     }
     return TW_OK;
