@@ -291,6 +291,12 @@ CALLS = {  # what each number of ranks does, in one start of theirs
         ("outer_loops", 2, "rooted", WITH_MOMENTS), ("outer_loops", 2, "uneven"))}
 
 
+def evaluated(model):
+    """FSDP leaves the root's own parameters whole, under their names."""
+    with torch.no_grad():
+        model(inputs(0, 0))
+
+
 def outer_loops(rank, size, per_site, make="layers", spec="diloco:every=3"):
     """The largest difference between shards of a site and whole models that take the site's mean gradients, in both an
     OuterLoop: of what they give with the shared weights in the middle of a round, and of the weights at the end."""
@@ -308,11 +314,15 @@ def outer_loops(rank, size, per_site, make="layers", spec="diloco:every=3"):
         model(inputs(rank, step)).square().mean().backward()
         for member in range(site * per_site, (site + 1) * per_site):
             (alone(inputs(member, step)).square().mean() / per_site).backward()
+        if step == 2:  # the next round is at hand
+            evaluated(model)
         for optimiser in optimisers:
             optimiser.step()
         if step == 4:
+            evaluated(model)
             with torch.no_grad(), loops[0].averaged(), loops[1].averaged():
                 worst = [float((model(inputs(0, step)) - alone(inputs(0, step))).abs().max())]
+    evaluated(model)
     for loop in loops:
         loop.finish()
     worst += [float((full(p) - q).abs().max()) for p, q in zip(model.parameters(), alone.parameters())]
