@@ -40,7 +40,7 @@ def means(module: nn.Module, group: Any) -> List[torch.Tensor]:
     buffers = list(floating(module).values())
     if not buffers:
         return []
-    flat = torch.cat([buffer.detach().reshape(-1).double() for buffer in buffers]).to(device_of(group))
+    flat = torch.cat([buffer.detach().to(device_of(group)).reshape(-1).double() for buffer in buffers])  # some devices lack fp64
     rows = _transport.rows_of_all(flat, group)
     total = rows[0]
     for row in rows[1:]:
