@@ -6,11 +6,13 @@ import copy
 import gc
 import unittest
 import weakref
+from unittest import mock
 
 import models
 import ranks
 import thinwire.torch
 import torch
+from thinwire.torch import _buffers, _transport
 
 SPEC = "dgc:density=0.05,warmup_steps=2"
 
@@ -533,6 +535,15 @@ class ModulesTest(unittest.TestCase):
         self.assertIn("given up in the midst of a backward pass", given_up)
         for text, part in zip(texts, ["weight is on the meta device"] * 2 + ["gradients are torch.int32"], strict=True):
             self.assertIn(part, text)
+
+    def test_the_mean_of_buffers_that_are_on_several_devices(self):
+        """Of which some have no fp64: they meet where the group is."""
+        module, there = torch.nn.Module(), torch.device("meta")
+        module.register_buffer("here", torch.ones(3))
+        module.register_buffer("there", torch.ones(2, device=there))
+        with mock.patch.object(_buffers, "device_of", lambda group: there), \
+                mock.patch.object(_transport, "rows_of_all", lambda flat, group: [flat, flat]):
+            self.assertEqual([(mean.device, mean.shape) for mean in _buffers.means(module, None)], [(there, (3,)), (there, (2,))])
 
     def test_gossip_ends_with_the_same_weights_everywhere(self):
         for spec in ("dpsgd", "adpsgd-random"):
