@@ -1,9 +1,12 @@
 """Small models, and what a run of steps leaves. A test that imports this is skipped where there is no torch; and
 what is loaded with it, no rank has to load."""
 
+import os
+
 import ranks
 
 ranks.skip_without_torch()
+os.environ.setdefault("THINWIRE_FALLBACK", "off")  # which exchange is faster on this machine is chance, and two runs are compared
 
 import thinwire.torch  # noqa: E402
 import torch  # noqa: E402

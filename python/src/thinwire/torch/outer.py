@@ -387,7 +387,7 @@ class OuterLoop(Closes):
 
     def _refuse_uncounted(self) -> None:
         """Steps that nobody told of would be lost without a word."""
-        self._reshard()
+        self._reshard()  # the whole ones are other parameters
         refuse_newly_trained(self._module, self._rows)
         right = ("give it the optimizer that trains, or of several a list, of which the last one steps last" if self._hooks
                  else "call its step() after each optimizer.step()")
