@@ -1,9 +1,12 @@
 """Small models, and what a run of steps leaves. A test that imports this is skipped where there is no torch; and
 what is loaded with it, no rank has to load."""
 
+import os
+
 import ranks
 
 ranks.skip_without_torch()
+os.environ.setdefault("THINWIRE_FALLBACK", "off")  # which exchange is faster on this machine is chance, and two runs are compared
 
 import thinwire.torch  # noqa: E402
 import torch  # noqa: E402
@@ -31,6 +34,27 @@ def backward(ddp, rank, step, factor=1.0):
     loss = nn.functional.cross_entropy(ddp(x), y)
     (loss * factor).backward()
     return float(loss.detach())
+
+
+class Broken(torch.autograd.Function):
+    """In its backward pass somebody's own code fails."""
+
+    @staticmethod
+    def forward(ctx, values):
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise ValueError("somebody's own")
+
+
+def broken_off(loss):
+    """A backward pass that comes to where it fails."""
+    try:
+        loss.backward()
+    except ValueError:
+        return
+    raise AssertionError("it went through")
 
 
 def kind_of_gradients(module):

@@ -3,6 +3,7 @@
 
 import contextlib
 import copy
+import gc
 import importlib.util
 import io
 import unittest
@@ -284,7 +285,19 @@ def alone(rank, size):
     for spec in ("topk", "allreduce:message_kb=4096", "allreduce,message_kb=4096"):
         texts.append(ranks.refused(lambda: thinwire.torch.attach(other, spec, banner=False)))
         other._use_python_reducer = False
-    return fits, broken, compressor._reducer.closed, texts
+    return fits, broken, compressor._reducer.closed, texts, given_up(rank, size)
+
+
+def given_up(rank, size):
+    """The library's threads have the buckets of a pass that was broken off for no longer than somebody has the module."""
+    model = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 1 << 15))  # of more than DDP's first bucket
+    ddp, compressor = attached(model, bucket_cap_mb=1)
+    ddp(torch.ones(1, 16)).sum().backward()  # DDP makes its buckets anew in the next one
+    model[0].register_forward_hook(lambda module, given, values: models.Broken.apply(values))
+    models.broken_off(ddp(torch.ones(1, 16)).sum())
+    del model, ddp
+    gc.collect()
+    return ranks.refused(compressor.stats)
 
 
 def odd_modules(rank, size):
@@ -519,12 +532,13 @@ class DdpTest(unittest.TestCase):
             self.assertEqual((in_plan, all_there), (False, True))
 
     def test_what_a_rank_alone_can_meet(self):
-        fits, broken, closed, texts = ranks.on_ranks(1, alone)[0]
+        fits, broken, closed, texts, told = ranks.on_ranks(1, alone)[0]
         self.assertTrue(fits)
         self.assertIn("KeyboardInterrupt", broken)
         self.assertTrue(closed)
         for text, part in zip(texts, ["Python reducer", 'no option "message_kb"', 'no scheme "allreduce,message_kb=4096"']):
             self.assertIn(part, text)
+        self.assertIn("given up in the midst of a backward pass", told)
 
     def test_modules_that_are_taken_compiled_or_copied(self):
         text, closed, steps, warned, broken, broken_off = ranks.on_ranks(1, odd_modules)[0]

@@ -6,11 +6,13 @@ import copy
 import gc
 import unittest
 import weakref
+from unittest import mock
 
 import models
 import ranks
 import thinwire.torch
 import torch
+from thinwire.torch import _buffers, _transport
 
 SPEC = "dgc:density=0.05,warmup_steps=2"
 
@@ -92,6 +94,24 @@ def closed_and_made_again(rank, size):
         return second.compressor.stats()["steps"], first.compressor._reducer.closed
 
 
+def broken_and_gone_on(rank, size):
+    """A pass of other parameters does not go on with one that was broken off."""
+    module = layers()
+    with exchange_of(module):
+        models.broken_off(module[0](models.Broken.apply(torch.ones(1, 8, requires_grad=True))).sum())
+        return ranks.refused(lambda: module[1](torch.ones(1, 8)).sum().backward())
+
+
+def broken_and_given_up(rank, size):
+    """The library's threads have the gradients of a pass that was broken off for no longer than somebody has the module."""
+    module = layers()
+    compressor = exchange_of(module).compressor
+    models.broken_off(module[1](models.Broken.apply(module[0](torch.ones(1, 8)))).sum())
+    del module
+    gc.collect()
+    return ranks.refused(compressor.stats)
+
+
 def in_a_checkpoint(rank, size):
     """The first gradients come from inside a pass of its own, whose end is not that of the whole."""
     from torch.utils.checkpoint import checkpoint
@@ -117,7 +137,8 @@ def without_values(rank, size):
 
 def alone(rank, size):
     """What needs no other rank, in one process."""
-    return nobody_has_it(rank, size), closed_and_made_again(rank, size), in_a_checkpoint(rank, size), without_values(rank, size)
+    return (nobody_has_it(rank, size), closed_and_made_again(rank, size), in_a_checkpoint(rank, size), without_values(rank, size),
+            broken_and_gone_on(rank, size), broken_and_given_up(rank, size))
 
 
 def gossiped(rank, size, spec, steps):
@@ -503,15 +524,26 @@ class ModulesTest(unittest.TestCase):
     def test_an_exchange_lives_with_its_module(self):
         if not has_hooks():
             self.skipTest("this torch has no hooks after accumulation")
-        dropped, again, (reentrant, other), texts = ranks.on_ranks(1, alone)[0]
+        dropped, again, (reentrant, other), texts, gone_on, given_up = ranks.on_ranks(1, alone)[0]
         self.assertIn("this module has an Exchange", dropped[0])
         self.assertEqual(dropped[1:3], (1, True))
         self.assertIn("nobody has the module any more", dropped[3])
         self.assertEqual(again, (1, True))
         self.assertIn("use_reentrant=False", reentrant)
         self.assertEqual(other, 1)
+        self.assertIn("a backward pass before this one was broken off", gone_on)
+        self.assertIn("given up in the midst of a backward pass", given_up)
         for text, part in zip(texts, ["weight is on the meta device"] * 2 + ["gradients are torch.int32"], strict=True):
             self.assertIn(part, text)
+
+    def test_the_mean_of_buffers_that_are_on_several_devices(self):
+        """Of which some have no fp64: they meet where the group is."""
+        module, there = torch.nn.Module(), torch.device("meta")
+        module.register_buffer("here", torch.ones(3))
+        module.register_buffer("there", torch.ones(2, device=there))
+        with mock.patch.object(_buffers, "device_of", lambda group: there), \
+                mock.patch.object(_transport, "rows_of_all", lambda flat, group: [flat, flat]):
+            self.assertEqual([(mean.device, mean.shape) for mean in _buffers.means(module, None)], [(there, (3,)), (there, (2,))])
 
     def test_gossip_ends_with_the_same_weights_everywhere(self):
         for spec in ("dpsgd", "adpsgd-random"):

@@ -40,7 +40,8 @@ def means(module: nn.Module, group: Any) -> List[torch.Tensor]:
     buffers = list(floating(module).values())
     if not buffers:
         return []
-    flat = torch.cat([buffer.detach().reshape(-1).double() for buffer in buffers]).to(device_of(group))
+    there = device_of(group)  # they may be on several devices, of which some have no fp64
+    flat = torch.cat([buffer.detach().to(there).reshape(-1).double() for buffer in buffers])
     rows = _transport.rows_of_all(flat, group)
     total = rows[0]
     for row in rows[1:]:

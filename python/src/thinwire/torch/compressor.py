@@ -320,6 +320,11 @@ class Compressor(Stepping):
             if self._reducer is not None:
                 self._reducer.close()  # its threads write into gradients, whose owner has them again now
 
+    def give_up(self) -> None:
+        """Nobody has the module any more, in the midst of a pass: the library's threads write into no gradient of it now."""
+        if self._reducer is not None and not self._reducer.closed:
+            self._break_off(Error("the module was given up in the midst of a backward pass"))
+
     def _leave(self) -> None:
         if self._comm is not None and not self._comm.closed:
             self._comm.leave()

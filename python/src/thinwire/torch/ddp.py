@@ -57,6 +57,10 @@ class _Bridge:
         if before is not None:
             before.close()
 
+    def __del__(self) -> None:
+        if self._pending:
+            self.compressor.give_up()
+
     def __reduce__(self) -> Any:
         """A copy of a module has no hook in DDP, and this comes along with it all the same."""
         warnings.warn("a copy of a DistributedDataParallel, and one that is loaded, exchanges by torch itself until attach() is "

@@ -1,9 +1,10 @@
 """Exchange: gradients agreed on without DistributedDataParallel, one parameter after the other."""
 
 import contextlib
+import functools
 import threading
 import weakref
-from typing import Any, Callable, Dict, Iterator, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
 import torch
 import torch.distributed as dist
@@ -13,7 +14,7 @@ from ..comm import Comm
 from ..errors import Error
 from ..tcp import Tcp
 from . import _parameters, _transport
-from ._parameters import Row, laid
+from ._parameters import Row, is_shard, laid
 from ._passes import at_the_end
 from ._pinned import Arrivals, Pinned, Seen
 from .compressor import Compressor, announce, refuse_options
@@ -50,7 +51,7 @@ class Exchange(Closes):
         if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
             raise Error("Exchange needs torch 2.1 or later; attach() to a DistributedDataParallel works with all")
         rows, left_out = _parameters.table_of(module)
-        _refuse(left_out)
+        _refuse(rows, left_out)
         _parameters.refuse_without_memory(rows)
         if module in _exchanges:
             raise Error("this module has an Exchange; close() it before making another")
@@ -68,10 +69,15 @@ class Exchange(Closes):
         self._under_way: Dict[int, Gradient] = {}
         self._arrivals: Arrivals[Gradient] = Arrivals()
         self._memory, self._one_at_a_time = Pinned(), threading.Lock()
+        self._pass: Callable[[], Any] = lambda: None  # what its end calls, as long as it lasts
         self._hooks = [row.parameter.register_post_accumulate_grad_hook(ready_of(weakref.ref(self))) for row in rows]
         _exchanges[module] = self
         if banner:
             announce(self.compressor, dist.get_rank(group))
+
+    def __del__(self) -> None:
+        if getattr(self, "_under_way", None):
+            self.compressor.give_up()
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -87,11 +93,13 @@ class Exchange(Closes):
         if not self._syncs:
             return
         with self._one_at_a_time:
-            if id(parameter) in self._under_way:
+            if id(parameter) in self._under_way or (self._under_way and self._pass() is None):
                 raise Error("a backward pass before this one was broken off, and the ranks no longer agree on where they are; "
                             "close this Exchange and make another, on all ranks")
             if not self._under_way:
-                at_the_end(self._finish)
+                finish = functools.partial(self._finish)
+                self._pass = weakref.ref(finish)
+                at_the_end(finish)
             self._set_out(parameter)
 
     def _set_out(self, parameter: torch.Tensor) -> None:
@@ -155,7 +163,11 @@ def ready_of(exchange: "weakref.ref[Exchange]") -> Callable[[torch.Tensor], None
     return ready
 
 
-def _refuse(left_out: Dict[str, str]) -> None:
+def _refuse(rows: List[Row], left_out: Dict[str, str]) -> None:
     for name, reason in left_out.items():
         if reason != "empty":
             raise Error(f"{name} cannot go through an Exchange ({reason}); attach() to a DistributedDataParallel takes it")
+    for row in rows:
+        if is_shard(row.parameter):
+            raise Error(f"{row.name} is a shard of a parameter, and an Exchange takes whole ones; attach_fsdp2() is for what "
+                        "fully_shard shards")

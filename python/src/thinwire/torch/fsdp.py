@@ -300,9 +300,10 @@ def attach_fsdp2(model: torch.nn.Module, spec: str, group: Any, *, optimizer: Op
     found = list(sharded_modules(model))
     if not found:
         raise Error("no module here is one of fully_shard's; attach() is for DistributedDataParallel")
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
     for name, module, parameters in found:
         refuse_what_fsdp_exchanges(name, module, parameters)
+        module.reshard()  # a forward pass without a backward pass leaves whole parameters under the names
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
     shards = {name: shard_of(parameters.fsdp_params, names) for name, _, parameters in found}
     inside = max((inside_of(parameters) for _, _, parameters in found), key=lambda one: dist.get_world_size(one) if one else 1)
     made: List[ShardCompressor] = []

@@ -266,8 +266,8 @@ class OuterLoop(Closes):
         if not self._loop.is_due:
             self._loop.step(self._addresses)
             return False
-        refuse_newly_trained(self._module, self._rows)
         self._reshard()
+        refuse_newly_trained(self._module, self._rows)
         self._working.take()
         self._addresses = self._working.addresses()
         self._moments.take(stepped=True)
@@ -306,7 +306,6 @@ class OuterLoop(Closes):
         self.begin()
         self._refuse_uncounted()
         self._compare_gradients()
-        self._reshard()
         self._working.take()
         self._moments.take(stepped=self._counted > 0)
         self._loop.finish(self._working.addresses())
@@ -325,7 +324,6 @@ class OuterLoop(Closes):
                         "waits for the others")
         self._refuse_inside("leave()")
         self._refuse_uncounted()
-        self._reshard()
         self._working.take()
         self._loop.leave(self._working.addresses())
         self._working.give()
@@ -359,7 +357,6 @@ class OuterLoop(Closes):
         means = _buffers.means(self._module, self._group) if buffers else []
         shared, own, own_buffers = self._shared(), [], [buffer.detach().clone() for buffer in there]
         self._inside = True
-        self._reshard()
         try:
             for row in self._rows:  # one copy of the weights at a time: the other's room goes
                 own.append(laid(row).clone())
@@ -390,6 +387,7 @@ class OuterLoop(Closes):
 
     def _refuse_uncounted(self) -> None:
         """Steps that nobody told of would be lost without a word."""
+        self._reshard()  # the whole ones are other parameters
         refuse_newly_trained(self._module, self._rows)
         right = ("give it the optimizer that trains, or of several a list, of which the last one steps last" if self._hooks
                  else "call its step() after each optimizer.step()")
