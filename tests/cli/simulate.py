@@ -339,6 +339,7 @@ class RefusalTest(SimulateTest):
                 (["plateau"], ["--schedule", "plateau:0.5"]),
                 (["nowhere", "summary.json"], ["--trace", self.folder / "nowhere"]),
                 (["--pipeline stages=2", "cut=A+B"], ["--pipeline", "stages=2"]),
+                (["simulation loses no worker", "standby=1"], ["--pipeline", "stages=2,cut=2+3,standby=1"]),
                 (["--pipeline", "no such key"], ["--pipeline", "stages=2,cut=2+3;steps=3"]),
                 (["cut is of 6 layers", "has 5"], ["--pipeline", "stages=2,cut=3+3"]),
                 (["--pipeline", "--until-loss"], ["--pipeline", "stages=2,cut=2+3", "--until-loss", "1"]),

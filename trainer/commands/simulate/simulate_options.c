@@ -75,6 +75,9 @@ static tw_status add_pipelines(char *pipelines, simulation *all)
         pipeline_plan plan = {0};
         text += strspn(text, " ");
         TW_TRY(pipeline_plan_parse(text, &plan));
+        if (plan.standby > 0)
+            return tw_fail(TW_ERROR_ARGUMENT, "--pipeline %s: a simulation loses no worker; leave standby=%zu out",
+                           text, plan.standby);
         if (plan.cut == 0)
             return tw_fail(TW_ERROR_ARGUMENT,
                            "--pipeline %s: a simulation does not measure layers; want cut=A+B+..., how many each stage "
