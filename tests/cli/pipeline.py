@@ -144,7 +144,7 @@ class StagesTest(PipelineTest):
         (middle / "worker-1.safetensors").unlink()
         told = self.finish(self.start_program(*self.train_words("--resume", middle, "--forget-lost", *THREE, "--out", "none")))
         self.assertEqual(told.returncode, 0, told.stderr)
-        self.assertIn("of worker 1 are lost, so what it remembered is dropped, and the network is cut anew", told.stderr)
+        self.assertIn("of worker 1 are lost, so what it remembered of the run's figures is dropped", told.stderr)
         written = self.run_program("generate", run, "--tokens", 5)
         self.assertEqual((written.returncode, written.stderr), (0, ""))
         self.assertEqual(self.run_program("export", run, self.folder / "net.safetensors").returncode, 0)

@@ -607,7 +607,9 @@ static const char *heritage_of(const worker *w, const place *found)
 /* The same without the files of some. */
 static const char *heritage_of_rest(const worker *w, const place *found, const checkpoint_files *files)
 {
-    if (w->exchange->staged) return "remembered is dropped, and the network is cut anew";
+    if (w->exchange->staged)
+        return w->size == found->stamp.workers ? "remembered of the run's figures is dropped"
+                                               : "remembered is dropped, and the network is cut anew";
     if (*found->moves) return "remembered is dropped, and what the others remembered is taken over";
     if (w->exchange->regroup) return "held back is dropped, and what the others held back is shared out";
     return w->size < files->workers - files->lost

@@ -80,8 +80,11 @@ tw_status group_check(const train_settings *s)
     if (s->transport == TRANSPORT_THREADS || s->transport == TRANSPORT_MPI)
         return tw_fail(TW_ERROR_ARGUMENT, "--join goes with --transport tcp, which it implies; leave --transport out");
     if (s->rank >= 0)
-        return tw_fail(TW_ERROR_ARGUMENT, "--rank %ld needs --workers N: where workers come and go, so do ranks",
-                       s->rank);
+        return tw_fail(
+            TW_ERROR_ARGUMENT,
+            "--rank %ld: where workers come and go, their ranks follow from the order in which they come; leave "
+            "it out",
+            s->rank);
     return s->seal && !s->key_file
                ? tw_fail(TW_ERROR_ARGUMENT, "--seal needs --key-file FILE, the same on all machines")
                : TW_OK;

@@ -8,6 +8,7 @@
 #include "join.h"
 #include "launcher.h"
 #include "mpi_start.h"
+#include "pipeline_plan.h"
 #include "plugins.h"
 #include "run.h"
 #include "scheme.h"
@@ -291,9 +292,16 @@ static tw_status check_sync(const train_settings *settings)
     return scheme_check(settings->sync);
 }
 
+/* A spec that is none would otherwise count as one without workers that stand by, and wait for others before it is read. */
+static tw_status check_pipeline(const train_settings *settings)
+{
+    pipeline_plan plan = {0};
+    return settings->pipeline ? pipeline_plan_parse(settings->pipeline, &plan) : TW_OK;
+}
+
 int launch(const train_settings *settings)
 {
-    if (check_sync(settings) != TW_OK) return launcher_refuse();
+    if (check_sync(settings) != TW_OK || check_pipeline(settings) != TW_OK) return launcher_refuse();
     if (group_is_wished(settings)) return launch_changing(settings);
     if (join_is_wished(settings)) return launch_joined(settings);
     interrupt_listen();

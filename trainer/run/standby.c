@@ -245,7 +245,7 @@ static tw_status check_progress(lineup *l, int is_fresh)
 static void tell_own_place(const lineup *l)
 {
     if (l->own.stage < 0)
-        fprintf(stderr, "thinwire: this worker stands by for %zu stages\n", l->stages);
+        fprintf(stderr, "thinwire: this worker stands by for %zu stage%s\n", l->stages, l->stages == 1 ? "" : "s");
     else
         fprintf(stderr, "thinwire: this worker is stage %d of %zu; standing by: %d\n", (int)l->own.stage, l->stages,
                 l->count - (int)l->stages);

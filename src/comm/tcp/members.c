@@ -53,12 +53,8 @@ struct tw_members {
 static void members_send(void *context, const council_message *message)
 {
     tw_members *me = context;
-    char text[TCP_REASON];
     int refuses = message->kind == COUNCIL_REFUSED;
-    if (refuses) {
-        snprintf(text, sizeof text, "it trains something else than this group (%.200s)", message->to);
-        tcp_acceptor_refuse(&me->lines.acceptor, message->to, text);
-    }
+    if (refuses) tcp_acceptor_refuse(&me->lines.acceptor, message->to, "it trains something else than this group");
     tcp_lines_say(&me->lines, message, refuses ? me->subject : "");
 }
 
