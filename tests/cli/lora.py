@@ -235,7 +235,8 @@ class RefusalTest(AdapterTest):
         self.refuse(2, ["lora", "rank=3"], "train", "--resume", self.out, "--lora", "rank=3", "--steps", 4, "--quiet")
 
     def test_a_default_of_the_run_is_told_in_words(self):
-        for option, value, past in (("--dropout", 0.3, "the model's"), ("--vocabulary", 9, "all, and 4,096 pieces")):
+        vocabulary = "all, 4,096 pieces, and as many ids as the network of --init-from has"
+        for option, value, past in (("--dropout", 0.3, "the model's"), ("--vocabulary", 9, vocabulary)):
             self.refuse(2, [f"{option} {value}: the run in {self.base} has the default of {option} ({past}),"],
                         "train", "--resume", self.base, option, value, "--steps", 21, "--quiet")
 

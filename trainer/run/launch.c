@@ -292,7 +292,8 @@ static tw_status check_sync(const train_settings *settings)
     return scheme_check(settings->sync);
 }
 
-/* A spec that is none would otherwise count as one without workers that stand by, and wait for others before it is read. */
+/* A spec that is none would otherwise count as one without workers that stand by, and wait for others before it is
+ * read. */
 static tw_status check_pipeline(const train_settings *settings)
 {
     pipeline_plan plan = {0};
