@@ -44,6 +44,7 @@ def main(words: Optional[List[str]] = None) -> None:
     outer = thinwire.torch.OuterLoop(model, optimizer, o.spec, join=o.join, workers=o.workers, quorum=o.quorum, transport=transport,
                                      hook=False)
     every, own, asked = int(settings_of(o.spec)["every"]), 0, []
+    meetings = 0 if o.workers else 1  # the one that opens a group counts as a round
 
     def tell(when: str) -> None:
         with outer.averaged():
@@ -54,7 +55,7 @@ def main(words: Optional[List[str]] = None) -> None:
     if o.workers is None:
         signal.signal(signal.SIGINT, lambda *which: asked.append(which))
     while not asked:
-        step = every * int(outer.stats()["rounds"]) + own  # the group's: a newcomer begins where the others are
+        step = every * (int(outer.stats()["rounds"]) - meetings) + own  # the group's: a newcomer begins where the others are
         if step >= o.steps:
             break
         for group in optimizer.param_groups:

@@ -286,7 +286,7 @@ class ChangingTest(CommandLineTest):
                                  (("--sync", "dgc"), "give --workers N, who stay, for --sync dgc"),
                                  (("--sync", "auto"), "for --sync auto"),
                                  (("--sync", "choco"), "or asynchronous gossip"),
-                                 ((*LOCAL, "--rank", 0), "--rank 0 needs --workers N"),
+                                 ((*LOCAL, "--rank", 0), "--rank 0: where workers come and go"),
                                  ((*LOCAL, "--slow", "0:2"), "--slow"),
                                  (("--pipeline", "stages=2"), "--pipeline"),
                                  ((*LOCAL, "--memory-budget", "1GB"), "workers that come and go"),

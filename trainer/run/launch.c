@@ -292,8 +292,7 @@ static tw_status check_sync(const train_settings *settings)
     return scheme_check(settings->sync);
 }
 
-/* A spec that is none would otherwise count as one without workers that stand by, and wait for others before it is
- * read. */
+/* One that cannot be read has no workers that stand by, and others would be waited for before that is told. */
 static tw_status check_pipeline(const train_settings *settings)
 {
     pipeline_plan plan = {0};
@@ -302,7 +301,8 @@ static tw_status check_pipeline(const train_settings *settings)
 
 int launch(const train_settings *settings)
 {
-    if (check_sync(settings) != TW_OK || check_pipeline(settings) != TW_OK) return launcher_refuse();
+    if (check_sync(settings) != TW_OK) return launcher_refuse();
+    if (check_pipeline(settings) != TW_OK) return launcher_refuse();
     if (group_is_wished(settings)) return launch_changing(settings);
     if (join_is_wished(settings)) return launch_joined(settings);
     interrupt_listen();

@@ -104,7 +104,7 @@ static const option_row rows[] = {
 static const option_row use_rows[] = {
     {"prompt", "TEXT", OPTION_TEXT, USE(prompt), .help = "What the text begins with", .stands_for = "a new line"},
     {"tokens", "N", OPTION_INTEGER, USE(tokens), "200", 0, 1e9,
-     .help = "Add N words, characters or pieces. Ends of lines count"},
+     .help = "Add N words, characters, pieces or ids. Ends of lines count"},
     {"temperature", "T", OPTION_REAL, USE(temperature), "1", 0, 100,
      .help = "Below 1 the likely becomes likelier. 0 always takes the likeliest"},
     {"top-k", "K", OPTION_INTEGER, USE(top_k), "0", 0, 1e9, .help = "Draw from the K likeliest only",
