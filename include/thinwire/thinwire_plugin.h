@@ -109,8 +109,8 @@ TW_API void tw_random(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t
  * 2209.05433), rounded to nearest, ties to even, times a power of two that 1,024 neighbours share. That is the least
  * with which none of them is beyond 448, the format's largest, but 2^-126 at least, and 2^119 at most: what is beyond
  * 448 times that becomes that. Any other element is off by a 16th of itself, by 2^-17 of the largest of its neighbours
- * or by 2^-136 at most, whichever is the most. Among 1,024 neighbours with NaN or infinity all become NaN. The sign of a
- * zero is lost. Every processor gives the same bytes.
+ * or by 2^-136 at most, whichever is the most. Among 1,024 neighbours with NaN or infinity all become NaN. The sign of
+ * a zero is lost. Every processor gives the same bytes.
  *
  * tw_fp8_bytes is `count`, and one more for each 1,024 that are begun. tw_fp8_decode takes any bytes. Nothing is done
  * where a pointer is NULL. */
