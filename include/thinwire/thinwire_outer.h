@@ -133,7 +133,9 @@ TW_API tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_sta
 TW_API tw_status tw_outer_load_state(tw_outer *outer, const char *prefix, const tw_state *state);
 /* As save_state, where the number of ranks changes and each keeps its own (thinwire_members.h): what is saved has a
  * place among any number of them. What the exchange keeps of the sums of this rank's pieces of tensors becomes part of
- * what this rank holds back, in the loop as well. */
+ * what this rank holds back, in the loop as well. A quantised exchange with feedback sends tensors of a few elements a
+ * rank as they are; where the number of ranks decides that, a load among another number may fail with TW_ERROR_STATE,
+ * which names the tensor. With the default min_elements groups of up to 18 are free of that. */
 TW_API tw_status tw_outer_save_apart(tw_outer *outer, const char *prefix, tw_state *state);
 /* As tw_reducer_regroup_state. What is shared is anybody's; a rank of the new group begins with its weights at theta,
  * which the caller sees to. */
