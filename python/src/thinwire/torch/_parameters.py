@@ -39,6 +39,17 @@ def is_shard(parameter: Any) -> bool:
     return hasattr(parameter, "placements")
 
 
+def sharded_in(module: nn.Module) -> List[Any]:
+    """The parts of it that fully_shard has sharded."""
+    return [part for part in module.modules() if hasattr(part, "_get_fsdp_state")]
+
+
+def reshard(parts: List[Any]) -> None:
+    """A forward pass without a backward pass leaves FSDP with whole parameters, which the next one would go on with."""
+    for part in parts:
+        part.reshard()
+
+
 def laid(row: Row, values: Optional[torch.Tensor] = None) -> torch.Tensor:
     """The parameter's values, or others of its shape, in the order of memory."""
     return local(row.parameter if values is None else values).detach().permute(row.order)

@@ -12,7 +12,7 @@ from ..comm import Comm
 from ..errors import Error
 from ..tcp import Tcp
 from . import _transport
-from ._parameters import DTYPES, Row, local, refuse_without_memory
+from ._parameters import DTYPES, Row, local, refuse_without_memory, reshard, sharded_in
 from ._working import Working
 
 
@@ -37,13 +37,13 @@ class Clusters(Closes):
                  timeout: float = 60.0, patience: float = 1800.0):
         self._parts: List[Part] = []
         self._working: Working
-        self._sharded = [module for module in model.modules() if hasattr(module, "_get_fsdp_state")]
+        self._sharded = sharded_in(model)
 
         def mine() -> Dict[str, List[int]]:
             if not isinstance(cluster, int) or not 0 <= cluster < _transport.size_of(group):
                 raise Error(f"cluster={cluster!r}: want the number of this rank's cluster, from 0 to "
                             f"{_transport.size_of(group) - 1}")
-            self._reshard()
+            reshard(self._sharded)
             parameters = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
             self._parts = [part for part in (part_of(name, one) for name, one in parameters) if part.row.elements]
             self._working = Working([part.row for part in self._parts])
@@ -65,15 +65,10 @@ class Clusters(Closes):
     def average(self) -> None:
         """A collective: the parameters become the mean of the clusters', in fp32, added up in the order of their
         numbers. It is rounded to what the parameters are."""
-        self._reshard()
+        reshard(self._sharded)
         self._working.begin()
         self._clusters.average(self._working.addresses())
         self._working.give()
-
-    def _reshard(self) -> None:
-        """A forward pass without a backward pass leaves FSDP with whole parameters, which the next one would go on with."""
-        for module in self._sharded:
-            module.reshard()
 
     def traffic(self) -> Dict[str, int]:
         """Bytes and messages of this rank, as the transport counted them."""

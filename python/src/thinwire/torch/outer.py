@@ -119,8 +119,8 @@ class OuterLoop(Closes):
             if self._changes:
                 refuse_unfit(spec)
             refuse_other_models(model, BETWEEN_PROGRAMS if self._changes else group)
-            self._sharded = [part for part in self._module.modules() if hasattr(part, "_get_fsdp_state")]
-            self._reshard()
+            self._sharded = _parameters.sharded_in(self._module)
+            _parameters.reshard(self._sharded)
             self._rows = rows_of(self._module, "OuterLoop", shards=True)
             for one in self._optimisers:
                 refuse_no_optimiser(one)
@@ -211,17 +211,12 @@ class OuterLoop(Closes):
 
     # ---- the loop ----
 
-    def _reshard(self) -> None:
-        """A forward pass without a backward pass leaves FSDP with whole parameters, which the next one would go on with."""
-        for part in self._sharded:
-            part.reshard()
-
     def begin(self) -> None:
         """A collective, which the first forward pass makes unless you do: all ranks have the weights and buffers of
         rank 0. After load_state_dict each rank keeps its own. Where members come and go, it waits to be let in."""
         if self._begun or self._finished:
             return
-        self._reshard()
+        _parameters.reshard(self._sharded)
         self._working.begin()
         if self._changes:
             self._come_in()
@@ -266,7 +261,7 @@ class OuterLoop(Closes):
         if not self._loop.is_due:
             self._loop.step(self._addresses)
             return False
-        self._reshard()
+        _parameters.reshard(self._sharded)
         refuse_newly_trained(self._module, self._rows)
         self._working.take()
         self._addresses = self._working.addresses()
@@ -365,7 +360,7 @@ class OuterLoop(Closes):
                 _buffers.put(buffer, mean)
             yield self._module
         finally:
-            self._reshard()
+            _parameters.reshard(self._sharded)
             for row, weights in zip(self._rows, own):
                 laid(row).copy_(weights)
             for buffer, values in zip(there, own_buffers):
@@ -387,7 +382,7 @@ class OuterLoop(Closes):
 
     def _refuse_uncounted(self) -> None:
         """Steps that nobody told of would be lost without a word."""
-        self._reshard()  # the whole ones are other parameters
+        _parameters.reshard(self._sharded)  # the whole ones are other parameters
         refuse_newly_trained(self._module, self._rows)
         right = ("give it the optimizer that trains, or of several a list, of which the last one steps last" if self._hooks
                  else "call its step() after each optimizer.step()")
