@@ -306,7 +306,9 @@ class Compressor(Stepping):
             self.count(good)
             self._look_at_ratio()
             if self.replanner is not None:
-                self.replanner.hear(self)
+                spec = self.replanner.hear(self.spec, self._live().stats(), self._connected())
+                if spec:
+                    self.go_on_by(spec)
             return good
         except BaseException as error:
             self._break_off(error)
