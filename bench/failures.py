@@ -2,7 +2,8 @@
 """What a way of exchanging loses when a worker dies, and when one comes: processes on this machine, over TCP.
 
 Four workers begin. At a third of the steps the last one is killed, as if its machine were gone with its disk. At two thirds a
-new one comes. bench/compare.py --failures runs each arm so, and without any of that, with the same seed.
+new one comes. bench/compare.py --failures runs each arm so, and without any of that, with each of its seeds: what an arm loses
+is the mean of the differences between two runs with one seed.
 
 How an arm goes on is its own: where all take each step together the others end, and are started again from the newest
 checkpoint, three of them, with --forget-lost; for the fourth they are stopped and go on as four. By gossip the others go on
@@ -20,7 +21,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-WORKERS, SEED = 4, 1
+WORKERS = 4
 LEAST = 300  # steps, in which there is time for both
 LIMIT = 900  # seconds, for any wait
 TASK = ["lm", "--model", "transformer", "--unit", "char", "--hidden", "48", "--layers", "1", "--bptt", "48", "--batch", "8"]
@@ -81,10 +82,10 @@ def between_checkpoints(options, share):
 class Trainer:
     """Processes of thinwire train that join each other."""
 
-    def __init__(self, options, folder, spec, lr):
+    def __init__(self, options, folder, spec, lr, seed):
         self.program, self.folder, self.processes = options.program, folder, []
         steps, every = steps_of(options)
-        self.words = [*TASK, "--data", options.text, "--steps", steps, "--lr", f"{lr:g}", "--seed", SEED, "--sync", spec,
+        self.words = [*TASK, "--data", options.text, "--steps", steps, "--lr", f"{lr:g}", "--seed", seed, "--sync", spec,
                       "--checkpoint-every", every, "--evaluate-every", 1000000, "--out", folder, "--quiet"]
 
     def begin(self, workers, *more):
@@ -138,14 +139,14 @@ def after(run, begun):
     return time.monotonic() - begun
 
 
-def undisturbed(options, folder, spec, lr):
-    run = Trainer(options, folder, spec, lr)
+def undisturbed(options, folder, spec, lr, seed):
+    run = Trainer(options, folder, spec, lr, seed)
     run.begin(WORKERS)
     return run.result()
 
 
-def disturbed(options, folder, spec, lr):
-    run, redone, gossips = Trainer(options, folder, spec, lr), 0, spec.startswith("adpsgd")
+def disturbed(options, folder, spec, lr, seed):
+    run, redone, gossips = Trainer(options, folder, spec, lr, seed), 0, spec.startswith("adpsgd")
     run.begin(WORKERS)
     at(run, between_checkpoints(options, 1 / 3))
     begun = time.monotonic()
@@ -179,14 +180,14 @@ def lacks_torch():
 class Members:
     """Processes of this file, each of which trains in PyTorch by local updates."""
 
-    def __init__(self, options, folder):
-        self.options, self.folder, self.place, self.processes = options, folder, free_place(), []
+    def __init__(self, options, folder, seed):
+        self.options, self.folder, self.seed, self.place, self.processes = options, folder, seed, free_place(), []
         folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, steps):
         number = len(self.processes)
         words = [python(), __file__, "--member", self.folder / f"{number}.jsonl",
-                 "--text", self.options.text, "--place", self.place, "--steps", steps, "--seed", SEED, "--number", number]
+                 "--text", self.options.text, "--place", self.place, "--steps", steps, "--seed", self.seed, "--number", number]
         env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python" / "src"),
                "THINWIRE_LIBRARY": str(pathlib.Path(self.options.program).resolve().with_name("libthinwire.so"))}
         self.processes.append(subprocess.Popen([str(word) for word in words], env=env, stderr=subprocess.PIPE, text=True))
@@ -210,8 +211,8 @@ class Members:
         return {"loss": row["loss"], "sent": row["sent"]}
 
 
-def members(options, folder, fails):
-    group, lost = Members(options, folder), {}
+def members(options, folder, fails, seed):
+    group, lost = Members(options, folder, seed), {}
     group.begin()
     if fails:
         at(group, between_checkpoints(options, 1 / 3))
@@ -276,23 +277,29 @@ def member(options):
 # ---- all of it ---------------------------------------------------------------------------------------------------------
 
 
+def pair(options, name, run, seed):
+    """Two runs with one seed, of which the second is disturbed."""
+    folder = options.out / f"failures-{name}-{seed}"
+    shutil.rmtree(folder, ignore_errors=True)
+    calm, hit = (run(folder / way, fails, seed) for way, fails in (("off", False), ("on", True)))
+    return {"seed": seed, "loss_calm": calm["loss"], "loss": hit["loss"], "more": hit["loss"] - calm["loss"],
+            "megabytes_calm": calm["sent"] / 1e6, "megabytes": hit["sent"] / 1e6,
+            **{key: hit[key] for key in ("redone", "lost_dying", "lost_coming")}}
+
+
 def measure(options, progress):
-    """A row an arm, for the JSON of bench/compare.py."""
+    """A row an arm, with a pair of runs a seed, for the JSON of bench/compare.py."""
+    def trained(spec, lr):
+        return lambda folder, fails, seed: (disturbed if fails else undisturbed)(options, folder, spec, lr, seed)
+
+    arms = [(name, spec, trained(spec, lr)) for name, spec, lr in ARMS]
+    arms.append((f"{LOCAL}, members of Python", LOCAL, lambda folder, fails, seed: members(options, folder, fails, seed)))
     rows = []
-    runs = [(name, spec, lambda folder, fails, spec=spec, lr=lr: (disturbed if fails else undisturbed)(options, folder, spec, lr))
-            for name, spec, lr in ARMS]
-    runs.append((f"{LOCAL}, members of Python", LOCAL, lambda folder, fails: members(options, folder, fails)))
-    for name, spec, run in runs:
-        found = []
-        for fails in (False, True):
-            folder = options.out / f"failures-{spec.partition(':')[0]}-{'on' if fails else 'off'}"
-            shutil.rmtree(folder, ignore_errors=True)
-            found.append(run(folder, fails))
-        calm, hit = found
-        rows.append({"name": name, "sync": spec, "loss_calm": calm["loss"], "loss": hit["loss"], "more": hit["loss"] - calm["loss"],
-                     "megabytes_calm": calm["sent"] / 1e6, "megabytes": hit["sent"] / 1e6,
-                     **{key: hit[key] for key in ("redone", "lost_dying", "lost_coming")}})
-        progress(f"failures: {name}: {json.dumps(rows[-1])}")
+    for name, spec, run in arms:
+        rows.append({"name": name, "sync": spec, "runs": []})
+        for seed in range(1, options.seeds + 1):
+            rows[-1]["runs"].append(pair(options, spec.partition(":")[0], run, seed))
+            progress(f"failures: {name}: {json.dumps(rows[-1]['runs'][-1])}")
     return rows
 
 
