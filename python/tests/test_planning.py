@@ -346,11 +346,25 @@ def saves_apart(rank, size):
     return (*steps_apart(rank, "local:every=8", 20, save_at=10)[:3], None)
 
 
+@contextlib.contextmanager
+def not_begun(rank, first):
+    model = torch.nn.Sequential(torch.nn.Linear(40, 30), torch.nn.Linear(30, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    with over_a_line(rank, first, first), contextlib.closing(thinwire.torch.OuterLoop(model, optimizer, AUTO, timeout=20)) as made:
+        yield made
+
+
+def regroups(rank, size, first, states):
+    """What more ranks have saved, of which the first is lost."""
+    with not_begun(rank, first) as made:
+        made.load_state_dicts([None, *(one["loop"] for one in states[1:])])
+        return made._loop.spec
+
+
 def refuses_a_state(rank, size, first, states):
     """A damaged state of another spec changes nothing, and neither does what is of no method; the whole one is then taken."""
-    model = torch.nn.Sequential(torch.nn.Linear(40, 30), torch.nn.Linear(30, 1))
-    optimizer, seen = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9), []
-    with over_a_line(rank, first, first), contextlib.closing(thinwire.torch.OuterLoop(model, optimizer, AUTO, timeout=20)) as made:
+    seen = []
+    with not_begun(rank, first) as made:
         for state in ({name: one for name, one in states[rank]["loop"].items() if not name.startswith("theta")},
                       {**states[rank]["loop"], "thinwire/spec": "qsgd"}, states[rank]["loop"]):
             seen += [ranks.refused(lambda: made.load_state_dict(state)), made._loop.spec]
@@ -453,8 +467,9 @@ class ChangeTest(unittest.TestCase):
             self.assertEqual((changes, text.count("Not every rank can take streaming")), ([], 1 - rank), text)
 
     def test_a_state_of_local_updates_that_does_not_fit_changes_nothing(self):
-        states = [state for _, _, state, _ in ranks.on_ranks(2, saves_apart)]
-        for lacks, after_it, other, after_that, none, taken in ranks.on_ranks(2, refuses_a_state, "diloco:every=4", states):
+        states = [state for _, _, state, _ in ranks.on_ranks(3, saves_apart)]
+        self.assertEqual(ranks.on_ranks(2, regroups, "diloco:every=4", states), ["local:every=8"] * 2)
+        for lacks, after_it, other, after_that, none, taken in ranks.on_ranks(3, refuses_a_state, "diloco:every=4", states):
             self.assertIn("theta", lacks)
             self.assertIn("qsgd", other)
             self.assertEqual((after_it, after_that, none, taken), ("diloco:every=4", "diloco:every=4", "", "local:every=8"))
