@@ -215,11 +215,11 @@ def travels(rank, size, folder):
     return first, by_itself, by_hand, text.getvalue()
 
 
-def follows(rank, size, folder, state):
+def follows(rank, size, keep, state):
     """A run of auto that goes on from a state of another scheme, which it had gone on by."""
     ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 30, bias=False))
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-    with thinwire.torch.attach(ddp, f"auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms,keep={folder}/kept", optimizer=optimizer,
+    with thinwire.torch.attach(ddp, f"auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms{keep}", optimizer=optimizer,
                                fallback=False) as made:
         made.load_state_dict(state[rank])
         return made.spec, made.replanner is None
@@ -436,7 +436,8 @@ class ChangeTest(unittest.TestCase):
                 self.assertEqual(text.count("goes on with"), 2 * (1 - rank), text)
             pathlib.Path(folder, "kept").write_text("powersgd:rank=4\n")
             states = [by_itself[3] for _, by_itself, _, _ in results]
-            self.assertEqual(ranks.on_ranks(2, follows, folder, states), [("bf16", True)] * 2)
+            for keep in ("", f",keep={folder}/kept"):
+                self.assertEqual(ranks.on_ranks(2, follows, keep, states), [("bf16", True)] * 2, keep)
 
 
     def test_local_updates_go_on_by_what_suits_the_line(self):

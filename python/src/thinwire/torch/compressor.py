@@ -544,6 +544,7 @@ class Compressor(Stepping):
             self._load_fallback(mine[0].entries)
         else:
             self._load_scheme(mine[0].entries)
+        self.replanner = None
 
     def _load_fallback(self, entries: Dict[str, Entry]) -> None:
         """What did not compress goes on without, and has the velocity of the means."""

@@ -488,12 +488,12 @@ class OuterLoop(Closes):
     def _following(self, state: Any) -> Iterator[None]:
         """Around a load. A run of "auto" may have gone on by another spec before it saved: that is the one to go on with, if
         the load takes the state, and else all is as it was. A collective of such runs; who goes on watches no longer."""
-        before, comm, spec = (self._loop, self._moments), self._comm, self._loop.spec
-        if self._follows and isinstance(comm, Comm):
-            specs = _transport.gathered_by_all(comm, lambda: _state.spec_of(state))
-            spec = specs[0] if all(one == specs[0] for one in specs) and can_go_on_by(specs[0]) else spec
-            self._loop = self._loop_by(spec, comm) if spec != self._loop.spec else self._loop
+        before, comm = (self._loop, self._moments), self._comm
         try:
+            if self._follows and isinstance(comm, Comm):
+                specs = _transport.gathered_by_all(comm, lambda: _state.spec_of(state))
+                if all(one == specs[0] for one in specs) and specs[0] != self._loop.spec and can_go_on_by(specs[0]):
+                    self._loop = self._loop_by(specs[0], comm)
             yield
         except BaseException:
             if self._loop is not before[0]:
