@@ -71,9 +71,9 @@ TW_API tw_status tw_outer_average(tw_outer *outer, float *const *gradients);
  * library does not reach, or have another type. 0 before begin. */
 TW_API int tw_outer_is_due(const tw_outer *outer);
 
-/* 1 when all ranks have met since the last tw_outer_step began, none of them in tw_outer_finish: each then stands behind
- * the same round, and in calls of their own they may agree on something, such as to finish here and go on by another
- * spec. The same on all ranks that step. A rank in tw_outer_finish asks nobody any more, and the others have 0. */
+/* 1 when all ranks have met since the last tw_outer_step began, none of them in tw_outer_finish: each then stands
+ * behind the same round, and in calls of their own they may agree on something, such as to finish here and go on by
+ * another spec. The same on all ranks that step. Where one is in tw_outer_finish, which asks nobody, the others have 0. */
 TW_API int tw_outer_has_met(const tw_outer *outer);
 
 /* How much this rank's part counts in the rounds to come, beside the others': the tokens it has worked through, say. 1

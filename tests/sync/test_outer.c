@@ -995,8 +995,8 @@ static void check_met(const char *spec, int (*steps_of)(const actor *), tw_statu
         if (all.actors[r].met != met) fail_msg("%s: rank %d has met %d times, not %d", spec, r, all.actors[r].met, met);
 }
 
-/* Not with a rank that finishes, whether it gave its part before that or not; not behind a round of no tensors, of which
- * nobody speaks; nor in the step of a round that somebody's state has waited for. */
+/* Not with a rank that finishes, whether it gave its part before that or not; not behind a round of no tensors, of
+ * which nobody speaks; nor in the step of a round that somebody's state has waited for. */
 static void test_all_may_meet_behind_a_round(void **state)
 {
     check_met("diloco:every=4", twelve, meet, 3);
