@@ -73,7 +73,7 @@ TW_API int tw_outer_is_due(const tw_outer *outer);
 
 /* 1 when all ranks have met since the last tw_outer_step began, none of them in tw_outer_finish: each then stands
  * behind the same round, and in calls of their own they may agree on something, such as to finish here and go on by
- * another spec. The same on all ranks that step. Where one is in tw_outer_finish, which asks nobody, the others have 0. */
+ * another spec. The same on all ranks that step; where one is in tw_outer_finish it is 0 on the others. */
 TW_API int tw_outer_has_met(const tw_outer *outer);
 
 /* How much this rank's part counts in the rounds to come, beside the others': the tokens it has worked through, say. 1
