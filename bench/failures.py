@@ -26,7 +26,7 @@ LEAST = 300  # steps, in which there is time for both
 LIMIT = 900  # seconds, for any wait
 TASK = ["lm", "--model", "transformer", "--unit", "char", "--hidden", "48", "--layers", "1", "--bptt", "48", "--batch", "8"]
 ARMS = [("dense", "allreduce", 0.024), ("dgc-adam", "dgc-adam", 0.024), ("adpsgd-random", "adpsgd-random", 0.012)]
-GO = "go"  # a file whose coming is the start
+GO = "go"  # with a member's number: a file whose coming is its start
 LOCAL, LOCAL_RATE = "diloco:every=20", 0.012
 
 
@@ -192,12 +192,15 @@ class Members:
                "THINWIRE_LIBRARY": str(pathlib.Path(self.options.program).resolve().with_name("libthinwire.so"))}
         self.processes.append(subprocess.Popen([str(word) for word in words], env=env, stderr=subprocess.PIPE, text=True))
 
-    def begin(self):
-        """All at once, when PyTorch is loaded everywhere: the first opens the group."""
-        for _ in range(WORKERS):
-            self.add(steps_of(self.options)[0])
-        wait_until("the members", lambda: len(list(self.folder.glob("*.jsonl"))) == WORKERS, self.processes)
-        (self.folder / GO).touch()
+    def load(self, *steps):
+        """A member for each number of steps. To load PyTorch takes longer than many of these."""
+        for one in steps:
+            self.add(one)
+        wait_until("the members", lambda: len(list(self.folder.glob("*.jsonl"))) == len(steps), self.processes)
+
+    def start(self, *numbers):
+        for number in numbers:
+            (self.folder / f"{GO}{number}").touch()
 
     def step(self):
         return last_step(self.folder / "0.jsonl")
@@ -207,13 +210,17 @@ class Members:
             told = one.communicate(timeout=LIMIT)[1]
             if one.returncode not in (0, -signal.SIGKILL):
                 sys.exit(f"failures: a member ended with {one.returncode}: {told.strip()[-1000:]}")
-        row = json.loads((self.folder / "0.jsonl").read_text().splitlines()[-1])
-        return {"loss": row["loss"], "sent": row["sent"]}
+        first, last = (json.loads((self.folder / f"{number}.jsonl").read_text().splitlines()[-1])
+                       for number in (0, len(self.processes) - 1))
+        if not last["sent"]:
+            sys.exit(f"failures: the last member of {self.folder} came when the others had ended; give --steps more than {self.options.steps}")
+        return {"loss": first["loss"], "sent": first["sent"]}
 
 
 def members(options, folder, fails, seed):
-    group, lost = Members(options, folder, seed), {}
-    group.begin()
+    group, lost, steps = Members(options, folder, seed), {}, steps_of(options)[0]
+    group.load(*WORKERS * [steps], *fails * [steps // 3])
+    group.start(*range(WORKERS))  # the first of them opens the group
     if fails:
         at(group, between_checkpoints(options, 1 / 3))
         begun = time.monotonic()
@@ -221,7 +228,7 @@ def members(options, folder, fails, seed):
         lost["lost_dying"] = after(group, begun)
         at(group, between_checkpoints(options, 2 / 3))
         begun = time.monotonic()
-        group.add(steps_of(options)[0] // 3)
+        group.start(WORKERS)
         lost["lost_coming"] = after(group, begun)
         lost["redone"] = 0
     return {**group.result(), **lost}
@@ -251,7 +258,7 @@ def member(options):
     optimizer = torch.optim.AdamW(network.parameters(), lr=LOCAL_RATE)
     path = pathlib.Path(options.member)
     path.touch()
-    wait_until("the start", (path.parent / GO).exists)
+    wait_until("the start", (path.parent / f"{GO}{options.number}").exists)
     outer = thinwire.torch.OuterLoop(network, optimizer, LOCAL, join=options.place, banner=False)
     drawn = torch.Generator().manual_seed(1000 * options.seed + options.number)
 

@@ -167,6 +167,18 @@ class CompareTable(unittest.TestCase):
         self.assertIn("dense: loss +1.2000 +- 0.248, by seed 1: +1.1000, 2: +1.2000, 3: +1.3000", text.getvalue())
         self.assertIn("dense: loss +1.1000, by seed 1: +1.1000", text.getvalue())
 
+    def test_a_member_that_comes_too_late_is_told(self):
+        """It opens a group of its own, and sends nothing. What a member that was killed has left need not be whole."""
+        group = compare.failures.Members(argparse.Namespace(steps=300), self.work / "group", 1)
+        group.processes = 3 * [mock.Mock(returncode=0, **{"communicate.return_value": ("", "")})]
+        for number, text in enumerate(('{"step": 1}\n{"loss": 1.5, "sent": 7}\n', '{"st', '{"loss": 2.5, "sent": 3}\n')):
+            (group.folder / f"{number}.jsonl").write_text(text)
+        self.assertEqual(group.result(), {"loss": 1.5, "sent": 7})
+        (group.folder / "2.jsonl").write_text('{"loss": 2.5, "sent": 0}\n')
+        with self.assertRaises(SystemExit) as refused:
+            group.result()
+        self.assertIn("had ended; give --steps more than 300", str(refused.exception))
+
     def test_one_pair_has_no_interval(self):
         self.assertEqual(compare.paired([3.0], [1.0]), (2.0, None))
         difference, half = compare.paired([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
