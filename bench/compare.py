@@ -13,7 +13,7 @@ the difference between two runs with one seed, with a 95 % interval. Controls: o
 once, at the end.
 
 Bytes are counted by the transport. Times are predicted: the simulator runs each arm's own code on the tensors, over three
-lines and with one worker half as fast (docs/simulator.md). With --failures a worker dies and another comes: see failures.py. That
+lines and with one worker half as fast (docs/simulator.md). With --failures a worker dies and another comes, with each seed: see failures.py. That
 needs a text and PyTorch (THINWIRE_PYTHON names another Python that has it), and takes 300 steps at least.
 
 A finished run is kept in --out. It is not made again as long as program, library, text and plug-in have the same bytes. There lie compare.json, curves.svg and report.html as well. --json FILE writes
@@ -166,6 +166,14 @@ def add_means(arms):
         arm["ratio_message"], arm["ratio_traffic"] = arm["runs"][0]["ratio"]["message"], arm["runs"][0]["ratio"]["traffic"]
 
 
+def add_failures(rows):
+    """Of each figure the mean over the seeds, and of what an arm loses half of its interval."""
+    for row in rows:
+        row.update({key: statistics.mean(run[key] for run in row["runs"]) for key in row["runs"][0] if key != "seed"})
+        row["more"], row["more_half"] = paired([run["loss"] for run in row["runs"]], [run["loss_calm"] for run in row["runs"]])
+    return rows
+
+
 def table_of(folder, parameters):
     """A file with the tensors of a run, out of its checkpoint: safetensors begins with the length of a JSON header."""
     model = sorted(folder.glob("checkpoints/*/model.safetensors"))[-1]
@@ -227,6 +235,11 @@ def commit():
     return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
 
 
+def made():
+    """By what a file of figures was made, and from what."""
+    return {"commit": commit(), "machine": machine(), "command": shlex.join(["bench/" + pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])}
+
+
 def draw(options, results, curves):
     page = chart.Page()
     for task, arms in results["tasks"].items():
@@ -243,8 +256,7 @@ def compare(options):
     def progress(text):
         print(text, file=sys.stderr, flush=True)
 
-    results = {"made": {"commit": commit(), "machine": machine(), "command": shlex.join(["bench/compare.py", *sys.argv[1:]])},
-               "lines": LINES, "steps": options.steps, "seeds": options.seeds, "grid": list(options.grid), "tasks": {}}
+    results = {"made": made(), "lines": LINES, "steps": options.steps, "seeds": options.seeds, "grid": list(options.grid), "tasks": {}}
     curves, first = {}, []
     for task in options.tasks:
         arms, curves[task], table = [], {}, None
@@ -257,10 +269,14 @@ def compare(options):
         add_means(arms)
         results["tasks"][task] = {"step_seconds": add_times(options, arms, table), "arms": arms}
     if options.failures:
-        results["failures"] = failures.measure(options, progress)
+        results["failures"] = add_failures(failures.measure(options, progress))
     draw(options, results, curves)
     subprocess.run([options.program, "report", *first, "--out", options.out / "report.html"], check=True, stdout=subprocess.DEVNULL)
     return results
+
+
+def interval(half):
+    return "" if half is None else f" +- {half:.3f}"
 
 
 def show(results):
@@ -268,9 +284,11 @@ def show(results):
         print(f"\n{task}: {results['steps']} steps, {results['seeds']} seeds")
         print(f"{'':40} {'rate':>8} {'test loss':>10} {'to dense':>18} {'MB sent':>9} " + " ".join(f"{name:>9}" for name in LINES))
         for arm in found["arms"]:
-            half = "" if arm["behind_half"] is None else f" +- {arm['behind_half']:.3f}"
-            print(f"{arm['name']:40} {arm['lr']:8g} {arm['loss']:10.4f} {arm['behind']:+9.4f}{half:9} {arm['megabytes']:9.3g} "
+            print(f"{arm['name']:40} {arm['lr']:8g} {arm['loss']:10.4f} {arm['behind']:+9.4f}{interval(arm['behind_half']):9} {arm['megabytes']:9.3g} "
                   + " ".join(f"{arm['seconds'][name]:8.4g}s" for name in LINES))
+    for row in results.get("failures", []):
+        print(f"with failures: {row['name']}: loss {row['more']:+.4f}{interval(row['more_half'])}, by seed "
+              + ", ".join(f"{run['seed']}: {run['more']:+.4f}" for run in row["runs"]))
 
 
 def main():

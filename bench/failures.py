@@ -2,7 +2,8 @@
 """What a way of exchanging loses when a worker dies, and when one comes: processes on this machine, over TCP.
 
 Four workers begin. At a third of the steps the last one is killed, as if its machine were gone with its disk. At two thirds a
-new one comes. bench/compare.py --failures runs each arm so, and without any of that, with the same seed.
+new one comes. bench/compare.py --failures runs each arm so, and without any of that, with each of its seeds: what an arm loses
+is the mean of the differences between two runs with one seed.
 
 How an arm goes on is its own: where all take each step together the others end, and are started again from the newest
 checkpoint, three of them, with --forget-lost; for the fourth they are stopped and go on as four. By gossip the others go on
@@ -20,12 +21,12 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-WORKERS, SEED = 4, 1
+WORKERS = 4
 LEAST = 300  # steps, in which there is time for both
 LIMIT = 900  # seconds, for any wait
 TASK = ["lm", "--model", "transformer", "--unit", "char", "--hidden", "48", "--layers", "1", "--bptt", "48", "--batch", "8"]
 ARMS = [("dense", "allreduce", 0.024), ("dgc-adam", "dgc-adam", 0.024), ("adpsgd-random", "adpsgd-random", 0.012)]
-GO = "go"  # a file whose coming is the start
+GO = "go"  # with a member's number: a file whose coming is its start
 LOCAL, LOCAL_RATE = "diloco:every=20", 0.012
 
 
@@ -81,10 +82,10 @@ def between_checkpoints(options, share):
 class Trainer:
     """Processes of thinwire train that join each other."""
 
-    def __init__(self, options, folder, spec, lr):
+    def __init__(self, options, folder, spec, lr, seed):
         self.program, self.folder, self.processes = options.program, folder, []
         steps, every = steps_of(options)
-        self.words = [*TASK, "--data", options.text, "--steps", steps, "--lr", f"{lr:g}", "--seed", SEED, "--sync", spec,
+        self.words = [*TASK, "--data", options.text, "--steps", steps, "--lr", f"{lr:g}", "--seed", seed, "--sync", spec,
                       "--checkpoint-every", every, "--evaluate-every", 1000000, "--out", folder, "--quiet"]
 
     def begin(self, workers, *more):
@@ -138,14 +139,14 @@ def after(run, begun):
     return time.monotonic() - begun
 
 
-def undisturbed(options, folder, spec, lr):
-    run = Trainer(options, folder, spec, lr)
+def undisturbed(options, folder, spec, lr, seed):
+    run = Trainer(options, folder, spec, lr, seed)
     run.begin(WORKERS)
     return run.result()
 
 
-def disturbed(options, folder, spec, lr):
-    run, redone, gossips = Trainer(options, folder, spec, lr), 0, spec.startswith("adpsgd")
+def disturbed(options, folder, spec, lr, seed):
+    run, redone, gossips = Trainer(options, folder, spec, lr, seed), 0, spec.startswith("adpsgd")
     run.begin(WORKERS)
     at(run, between_checkpoints(options, 1 / 3))
     begun = time.monotonic()
@@ -179,24 +180,27 @@ def lacks_torch():
 class Members:
     """Processes of this file, each of which trains in PyTorch by local updates."""
 
-    def __init__(self, options, folder):
-        self.options, self.folder, self.place, self.processes = options, folder, free_place(), []
+    def __init__(self, options, folder, seed):
+        self.options, self.folder, self.seed, self.place, self.processes = options, folder, seed, free_place(), []
         folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, steps):
         number = len(self.processes)
         words = [python(), __file__, "--member", self.folder / f"{number}.jsonl",
-                 "--text", self.options.text, "--place", self.place, "--steps", steps, "--seed", SEED, "--number", number]
+                 "--text", self.options.text, "--place", self.place, "--steps", steps, "--seed", self.seed, "--number", number]
         env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python" / "src"),
                "THINWIRE_LIBRARY": str(pathlib.Path(self.options.program).resolve().with_name("libthinwire.so"))}
         self.processes.append(subprocess.Popen([str(word) for word in words], env=env, stderr=subprocess.PIPE, text=True))
 
-    def begin(self):
-        """All at once, when PyTorch is loaded everywhere: the first opens the group."""
-        for _ in range(WORKERS):
-            self.add(steps_of(self.options)[0])
-        wait_until("the members", lambda: len(list(self.folder.glob("*.jsonl"))) == WORKERS, self.processes)
-        (self.folder / GO).touch()
+    def load(self, *steps):
+        """A member for each number of steps. To load PyTorch takes longer than many of these."""
+        for one in steps:
+            self.add(one)
+        wait_until("the members", lambda: len(list(self.folder.glob("*.jsonl"))) == len(steps), self.processes)
+
+    def start(self, *numbers):
+        for number in numbers:
+            (self.folder / f"{GO}{number}").touch()
 
     def step(self):
         return last_step(self.folder / "0.jsonl")
@@ -206,13 +210,17 @@ class Members:
             told = one.communicate(timeout=LIMIT)[1]
             if one.returncode not in (0, -signal.SIGKILL):
                 sys.exit(f"failures: a member ended with {one.returncode}: {told.strip()[-1000:]}")
-        row = json.loads((self.folder / "0.jsonl").read_text().splitlines()[-1])
-        return {"loss": row["loss"], "sent": row["sent"]}
+        first, last = (json.loads((self.folder / f"{number}.jsonl").read_text().splitlines()[-1])
+                       for number in (0, len(self.processes) - 1))
+        if not last["sent"]:
+            sys.exit(f"failures: the last member of {self.folder} came when the others had ended; give --steps more than {self.options.steps}")
+        return {"loss": first["loss"], "sent": first["sent"]}
 
 
-def members(options, folder, fails):
-    group, lost = Members(options, folder), {}
-    group.begin()
+def members(options, folder, fails, seed):
+    group, lost, steps = Members(options, folder, seed), {}, steps_of(options)[0]
+    group.load(*WORKERS * [steps], *fails * [steps // 3])
+    group.start(*range(WORKERS))  # the first of them opens the group
     if fails:
         at(group, between_checkpoints(options, 1 / 3))
         begun = time.monotonic()
@@ -220,7 +228,7 @@ def members(options, folder, fails):
         lost["lost_dying"] = after(group, begun)
         at(group, between_checkpoints(options, 2 / 3))
         begun = time.monotonic()
-        group.add(steps_of(options)[0] // 3)
+        group.start(WORKERS)
         lost["lost_coming"] = after(group, begun)
         lost["redone"] = 0
     return {**group.result(), **lost}
@@ -250,7 +258,7 @@ def member(options):
     optimizer = torch.optim.AdamW(network.parameters(), lr=LOCAL_RATE)
     path = pathlib.Path(options.member)
     path.touch()
-    wait_until("the start", (path.parent / GO).exists)
+    wait_until("the start", (path.parent / f"{GO}{options.number}").exists)
     outer = thinwire.torch.OuterLoop(network, optimizer, LOCAL, join=options.place, banner=False)
     drawn = torch.Generator().manual_seed(1000 * options.seed + options.number)
 
@@ -276,23 +284,29 @@ def member(options):
 # ---- all of it ---------------------------------------------------------------------------------------------------------
 
 
+def pair(options, name, run, seed):
+    """Two runs with one seed, of which the second is disturbed."""
+    folder = options.out / f"failures-{name}-{seed}"
+    shutil.rmtree(folder, ignore_errors=True)
+    calm, hit = (run(folder / way, fails, seed) for way, fails in (("off", False), ("on", True)))
+    return {"seed": seed, "loss_calm": calm["loss"], "loss": hit["loss"], "more": hit["loss"] - calm["loss"],
+            "megabytes_calm": calm["sent"] / 1e6, "megabytes": hit["sent"] / 1e6,
+            **{key: hit[key] for key in ("redone", "lost_dying", "lost_coming")}}
+
+
 def measure(options, progress):
-    """A row an arm, for the JSON of bench/compare.py."""
+    """A row an arm, with a pair of runs a seed, for the JSON of bench/compare.py."""
+    def trained(spec, lr):
+        return lambda folder, fails, seed: (disturbed if fails else undisturbed)(options, folder, spec, lr, seed)
+
+    arms = [(name, spec, trained(spec, lr)) for name, spec, lr in ARMS]
+    arms.append((f"{LOCAL}, members of Python", LOCAL, lambda folder, fails, seed: members(options, folder, fails, seed)))
     rows = []
-    runs = [(name, spec, lambda folder, fails, spec=spec, lr=lr: (disturbed if fails else undisturbed)(options, folder, spec, lr))
-            for name, spec, lr in ARMS]
-    runs.append((f"{LOCAL}, members of Python", LOCAL, lambda folder, fails: members(options, folder, fails)))
-    for name, spec, run in runs:
-        found = []
-        for fails in (False, True):
-            folder = options.out / f"failures-{spec.partition(':')[0]}-{'on' if fails else 'off'}"
-            shutil.rmtree(folder, ignore_errors=True)
-            found.append(run(folder, fails))
-        calm, hit = found
-        rows.append({"name": name, "sync": spec, "loss_calm": calm["loss"], "loss": hit["loss"], "more": hit["loss"] - calm["loss"],
-                     "megabytes_calm": calm["sent"] / 1e6, "megabytes": hit["sent"] / 1e6,
-                     **{key: hit[key] for key in ("redone", "lost_dying", "lost_coming")}})
-        progress(f"failures: {name}: {json.dumps(rows[-1])}")
+    for name, spec, run in arms:
+        rows.append({"name": name, "sync": spec, "runs": []})
+        for seed in range(1, options.seeds + 1):
+            rows[-1]["runs"].append(pair(options, spec.partition(":")[0], run, seed))
+            progress(f"failures: {name}: {json.dumps(rows[-1]['runs'][-1])}")
     return rows
 
 

@@ -3,6 +3,7 @@
 
     bench/step_bytes.py                              all models and schemes, as Markdown
     bench/step_bytes.py --models gpt2 --specs bf16 powersgd:rank=4
+    bench/step_bytes.py --json FILE                  also a JSON, of which tools/figures makes tables
 
 The bytes are the library's own: workers in one process exchange a gradient of noise, and the transport counts what
 each sends and receives. Of matrices with a million elements or more, one of each shape is exchanged by itself and
@@ -14,12 +15,15 @@ import argparse
 import collections
 import ctypes
 import functools
+import json
 import os
 import pathlib
 import random
 import struct
 import sys
 import threading
+
+import compare
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LARGE = 1 << 20  # elements
@@ -129,12 +133,13 @@ def pairs(values):
     return " / ".join(map(short, values))
 
 
-def print_rows(name, result):
+def rows_of(name, result):
+    """A row a spec, of which the first names the model."""
     title, shapes, _ = MODELS[name]
     first = f"{title}, {elements(shapes) / 1e6:,.1f} M"
     for spec, counts in result.items():
-        times = [pairs([8 * count / rate for count in counts]) for rate in RATES.values()]
-        print(f"| {first} | `{spec}` | {pairs([count / 1e6 for count in counts])} | " + " | ".join(times) + " |", flush=True)
+        yield {"model": first, "spec": spec, "bytes": counts, "megabytes": pairs([count / 1e6 for count in counts]),
+               "seconds": {line: pairs([8 * count / rate for count in counts]) for line, rate in RATES.items()}}
         first = ""
 
 
@@ -143,15 +148,21 @@ def main():
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="NAME", help=", ".join(MODELS))
     parser.add_argument("--specs", nargs="+", default=SPECS, metavar="SPEC", help=" ".join(SPECS))
     parser.add_argument("--workers", nargs="+", type=int, default=[2, 4], metavar="N", help="(default 2 4)")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--library", default=str(ROOT / "build/libthinwire.so.0"), help="(default build/libthinwire.so.0)")
     options = parser.parse_args()
     os.environ["THINWIRE_LIBRARY"] = options.library
     sys.path.insert(0, str(ROOT / "python/src"))
     print("| parameters that are trained | scheme | MB per step | " + " | ".join(f"s at {name}" for name in RATES) + " |")
     print("|---|---|" + "---:|" * (1 + len(RATES)))
+    found = {"made": compare.made(), "workers": options.workers, "whole": [], "adapters": []}
     for name in options.models:
-        print_rows(name, {spec: [bytes_per_step(spec, MODELS[name][1], workers) for workers in options.workers]
-                          for spec in options.specs})
+        result = {spec: [bytes_per_step(spec, MODELS[name][1], workers) for workers in options.workers] for spec in options.specs}
+        for row in rows_of(name, result):
+            print(f"| {row['model']} | `{row['spec']}` | {row['megabytes']} | " + " | ".join(row["seconds"].values()) + " |", flush=True)
+            found["adapters" if name.endswith("-lora") else "whole"].append(row)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

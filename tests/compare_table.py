@@ -2,6 +2,8 @@
 """bench/compare.py with a program that trains nothing, whose losses follow from rate and seed: which runs it makes, what it takes
 of them, and what it makes of that. `compare_table.py LIBTHINWIRE`"""
 import argparse
+import contextlib
+import io
 import json
 import math
 import os
@@ -132,6 +134,50 @@ class CompareTable(unittest.TestCase):
                             (("--grid", "1,x"), "numbers"), (("--seeds", "-1"), "--seeds -1: want 1"), (("--seeds", "0"), "want 1"),
                             (("--workers", "1"), "--workers 1: want 2"), (("--steps", "-3"), "want 1")):
             self.assertIn(said, self.compare(*words, code=2))
+
+    def test_failures_come_with_each_seed(self):
+        """Of runs whose losses follow from their seeds: one that is disturbed loses 1, and a tenth of its seed; with one seed less
+        the mean has no interval."""
+        def run(fails):
+            def made(options, folder, *of):
+                folder.mkdir(parents=True)
+                seed = of[-1]
+                return {"loss": seed + fails * (1 + seed / 10), "sent": 2e6, **({"redone": seed, "lost_dying": 1, "lost_coming": 2} if fails else {})}
+            return made
+
+        def members(options, folder, fails, seed):
+            return run(fails)(options, folder, seed)
+
+        told, options = [], argparse.Namespace(out=self.work, seeds=3)
+        with mock.patch.multiple(compare.failures, disturbed=run(True), undisturbed=run(False), members=members):
+            rows = compare.add_failures(compare.failures.measure(options, told.append))
+            one, *_ = compare.add_failures(compare.failures.measure(argparse.Namespace(out=self.work, seeds=1), told.append))
+        self.assertEqual(len(rows), 4)
+        for row in rows:
+            self.assertEqual([pair["seed"] for pair in row["runs"]], [1, 2, 3])
+            self.assertEqual((row["loss_calm"], row["redone"], row["megabytes"], row["lost_coming"]), (2, 2, 2, 2))
+            self.assertAlmostEqual(row["more"], 1.2)
+            self.assertAlmostEqual(row["more_half"], 4.303 * 0.1 / 3 ** 0.5)
+        self.assertEqual(len(told), 4 * 3 + 4)
+        self.assertAlmostEqual(one["more"], 1.1)
+        self.assertIsNone(one["more_half"])
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            compare.show({"tasks": {}, "failures": [rows[0], one]})
+        self.assertIn("dense: loss +1.2000 +- 0.248, by seed 1: +1.1000, 2: +1.2000, 3: +1.3000", text.getvalue())
+        self.assertIn("dense: loss +1.1000, by seed 1: +1.1000", text.getvalue())
+
+    def test_a_member_that_comes_too_late_is_told(self):
+        """It opens a group of its own, and sends nothing. What a member that was killed has left need not be whole."""
+        group = compare.failures.Members(argparse.Namespace(steps=300), self.work / "group", 1)
+        group.processes = 3 * [mock.Mock(returncode=0, **{"communicate.return_value": ("", "")})]
+        for number, text in enumerate(('{"step": 1}\n{"loss": 1.5, "sent": 7}\n', '{"st', '{"loss": 2.5, "sent": 3}\n')):
+            (group.folder / f"{number}.jsonl").write_text(text)
+        self.assertEqual(group.result(), {"loss": 1.5, "sent": 7})
+        (group.folder / "2.jsonl").write_text('{"loss": 2.5, "sent": 0}\n')
+        with self.assertRaises(SystemExit) as refused:
+            group.result()
+        self.assertIn("had ended; give --steps more than 300", str(refused.exception))
 
     def test_one_pair_has_no_interval(self):
         self.assertEqual(compare.paired([3.0], [1.0]), (2.0, None))

@@ -2,10 +2,12 @@
 """bench/step_bytes.py, which makes the tables of docs/home-network.md, and that the page has what it prints.
 
 usage: step_bytes.py LIBRARY"""
+import json
 import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -35,11 +37,17 @@ class StepBytesTest(unittest.TestCase):
                 self.assertAlmostEqual(step_bytes.bytes_together(spec, shapes, workers) / wanted, 1, delta=0.01)
 
     def test_the_page_has_the_rows(self):
-        printed = subprocess.check_output([sys.executable, "-B", ROOT / "bench/step_bytes.py", "--library", LIBRARY, "--models",
-                                           "gpt2-lora"], text=True)
         page = (ROOT / "docs/home-network.md").read_text().splitlines()
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "figures.json")
+            printed = subprocess.check_output([sys.executable, "-B", ROOT / "bench/step_bytes.py", "--library", LIBRARY, "--models",
+                                               "gpt2-lora", "--json", path], text=True)
+            found = json.loads(path.read_text())
         for line in printed.splitlines():
             self.assertIn(line, page)
+        kept = json.loads((ROOT / "docs/figures/step-bytes.json").read_text())
+        self.assertEqual((found["whole"], found["adapters"]), ([], kept["adapters"][:len(step_bytes.SPECS)]))
+        self.assertEqual(found["made"]["command"], f"bench/step_bytes.py --library {LIBRARY} --models gpt2-lora --json {path}")
 
 
 if __name__ == "__main__":

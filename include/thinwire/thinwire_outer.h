@@ -71,6 +71,11 @@ TW_API tw_status tw_outer_average(tw_outer *outer, float *const *gradients);
  * library does not reach, or have another type. 0 before begin. */
 TW_API int tw_outer_is_due(const tw_outer *outer);
 
+/* 1 when all ranks have met since the last tw_outer_step began, none of them in tw_outer_finish: each then stands
+ * behind the same round, and in calls of their own they may agree on something, such as to finish here and go on by
+ * another spec. The same on all ranks that step; where one is in tw_outer_finish it is 0 on the others. */
+TW_API int tw_outer_has_met(const tw_outer *outer);
+
 /* How much this rank's part counts in the rounds to come, beside the others': the tokens it has worked through, say. 1
  * to begin with; 0: it gives nothing. It is no part of a saved state. TW_ERROR_ARGUMENT unless it is 0 or from 1e-9 to
  * 1e9; with a delay or eager=on TW_ERROR_UNSUPPORTED unless 0 or 1, as parts are sent before weights are known. */

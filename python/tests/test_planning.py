@@ -2,6 +2,7 @@
 """thinwire.plan, and the spec "auto": the table is the program's, and a run with what was chosen has the same bits."""
 
 import contextlib
+import copy
 import io
 import math
 import os
@@ -214,11 +215,11 @@ def travels(rank, size, folder):
     return first, by_itself, by_hand, text.getvalue()
 
 
-def follows(rank, size, folder, state):
+def follows(rank, size, keep, state):
     """A run of auto that goes on from a state of another scheme, which it had gone on by."""
     ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 30, bias=False))
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-    with thinwire.torch.attach(ddp, f"auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms,keep={folder}/kept", optimizer=optimizer,
+    with thinwire.torch.attach(ddp, f"auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms{keep}", optimizer=optimizer,
                                fallback=False) as made:
         made.load_state_dict(state[rank])
         return made.spec, made.replanner is None
@@ -254,24 +255,136 @@ def is_left(rank, size):
         return was_watched, made.spec, made.replanner is None, made.follows
 
 
-def changes_of_line(fall, rise, steps=1000):
-    """At which steps a run goes on with what, over a line that is ten times slower in between."""
-    def comm():
-        return types.SimpleNamespace(allgather=lambda row: [row])
+SLOW = range(20, 60)  # rounds
 
-    counts = {"bytes_sent": 0.0, "seconds_exchange": 0.0}
-    made = types.SimpleNamespace(spec="fast", _connected=comm, _live=lambda: types.SimpleNamespace(stats=lambda: counts))
-    made.go_on_by = lambda spec: seen.append((step, spec))
-    replanner = _replan.Replanner((1e6, 1e6, 0.001), lambda line: ("slow" if line[0] < 5e5 else "fast", ""), 0, False)
+
+@contextlib.contextmanager
+def over_a_line(rank, first, then, slow=SLOW):
+    """Where `first` is chosen for a line that is ten times slower in some rounds, with 40 % of noise, and `then` suits it then."""
+    rounds, noise = [0], torch.Generator().manual_seed(rank)
+
+    class Line(planning.LineWatch):
+        def add(self, sent, seconds):
+            rounds[0] += 1
+            return super().add(1e6, (10 if rounds[0] in slow else 1) * (0.6 + 0.8 * float(torch.rand(1, generator=noise))))
+
+    def choose(settled, rows, optimizer, kind, size, line):
+        return (then if line[0] < 0.5e6 / 8 * 1e3 else first), "as the test has it"
+
+    with unittest.mock.patch.object(_replan, "LineWatch", Line), unittest.mock.patch.object(_auto.Settled, "choose", choose), \
+            unittest.mock.patch.object(_auto, "chosen", lambda *of: (first, f"auto takes {first}")):
+        yield
+
+
+AUTO = "auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms"
+
+
+def steps_apart(rank, spec, steps, by_hand=(), weight=1.0, save_at=0, saved=None):
+    """A run of local steps on inputs of each rank's own: the weights that it ends with, the changes of its spec, what it saved,
+    and the loop. Where it goes on by other specs by hand, a loop is finished, and another one made."""
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(40, 30), torch.nn.Linear(30, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    made = thinwire.torch.OuterLoop(model, optimizer, spec, timeout=20)
+    made.set_weight(weight)
+    generator, changes, state, begun = torch.Generator().manual_seed(rank), [], None, 0
+    if saved:
+        begun = saved["step"]
+        model.load_state_dict(saved["model"]), optimizer.load_state_dict(saved["optimizer"]), made.load_state_dict(saved["loop"])
+    for step in range(1, steps + 1):
+        inputs, before = torch.randn(8, 40, generator=generator), made._loop.spec
+        if step <= begun:
+            continue
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        optimizer.step() if made._hooks else (optimizer.step(), made.step())
+        if step in dict(by_hand):
+            made.finish()
+            made = thinwire.torch.OuterLoop(model, optimizer, dict(by_hand)[step], timeout=20)
+            made.set_weight(weight)
+        if made._loop.spec != before:
+            changes.append((step, made._loop.spec))
+        if step == save_at:
+            state = {"step": step, "model": {name: one.clone() for name, one in model.state_dict().items()},
+                     "optimizer": copy.deepcopy(optimizer.state_dict()), "loop": made.state_dict()}
+    made.finish()
+    return [parameter.detach().clone() for parameter in model.parameters()], changes, state, made
+
+
+def goes_on_apart(rank, size, first, then):
+    """By itself and by hand, with parts that count unlike where the specs take that; and from a state."""
+    weight, text = (1.0 + rank if "delay" not in first else 1.0), io.StringIO()
+    with over_a_line(rank, first, then), contextlib.redirect_stderr(text):
+        weights, changes, _, made = steps_apart(rank, AUTO, 700, weight=weight)
+    by_hand, *_ = steps_apart(rank, first, 700, changes, weight)
+    with over_a_line(rank, first, then, slow=range(20, 10 ** 9)):
+        whole, (change,), state, _ = steps_apart(rank, AUTO, 800, weight=weight, save_at=333)
+    with over_a_line(rank, first, then, slow=range(40)):  # it would leave what it has loaded, if it watched
+        resumed, changed_by_load, _, loaded = steps_apart(rank, AUTO, 800, weight=weight, saved=state)
+    return (weights, by_hand, changes, made.stats()["steps"], text.getvalue(),
+            change[0] < 333 and all(map(torch.equal, whole, resumed)), changed_by_load, loaded._loop.spec)
+
+
+def ends_early(rank, size, first, then, ends):
+    """Rank 1 ends about the step in which all go on by another spec; the others have as many steps again. A line that is slow
+    from round 20 on has the plan made behind round 32."""
+    found = []
+    for end in ends:
+        with over_a_line(rank, first, then, slow=range(20, 10 ** 9)):
+            weights, changes, _, _ = steps_apart(rank, AUTO, end if rank == 1 else 2 * end)
+        found.append((weights, changes))
+    return found
+
+
+def stays_where_a_weight_does_not_fit(rank, size):
+    first, text = "diloco:every=4", io.StringIO()
+    with over_a_line(rank, first, "streaming:every=8,fragments=2,delay=1"), contextlib.redirect_stderr(text):
+        return steps_apart(rank, AUTO, 240, weight=0.5 if rank else 1)[1], text.getvalue()
+
+
+def saves_apart(rank, size):
+    return (*steps_apart(rank, "local:every=8", 20, save_at=10)[:3], None)
+
+
+@contextlib.contextmanager
+def not_begun(rank, first):
+    model = torch.nn.Sequential(torch.nn.Linear(40, 30), torch.nn.Linear(30, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    with over_a_line(rank, first, first), contextlib.closing(thinwire.torch.OuterLoop(model, optimizer, AUTO, timeout=20)) as made:
+        yield made
+
+
+def regroups(rank, size, first, states):
+    """What more ranks have saved, of which the first is lost."""
+    with not_begun(rank, first) as made:
+        made.load_state_dicts([None, *(one["loop"] for one in states[1:])])
+        return made._loop.spec
+
+
+def refuses_a_state(rank, size, first, states):
+    """A damaged state of another spec changes nothing, and neither does what is of no method; the whole one is then taken."""
     seen = []
-    with unittest.mock.patch.object(_replan._transport, "gathered_by_all", lambda comm, mine: [mine()]):
-        for step in range(steps):
-            if seen and seen[-1][1] != made.spec:
-                made.spec, counts = seen[-1][1], {"bytes_sent": 0.0, "seconds_exchange": 0.0}
-            sent = 1e5 if made.spec == "fast" else 1e4
-            counts = {"bytes_sent": counts["bytes_sent"] + sent,
-                      "seconds_exchange": counts["seconds_exchange"] + sent * (10 if fall <= step < rise else 1) / 1e6}
-            replanner.hear(made)
+    with not_begun(rank, first) as made:
+        for state in ({name: one for name, one in states[rank]["loop"].items() if not name.startswith("theta")},
+                      {**states[rank]["loop"], "thinwire/spec": "qsgd"}, states[rank]["loop"]):
+            seen += [ranks.refused(lambda: made.load_state_dict(state)), made._loop.spec]
+        return seen
+
+
+def changes_of_line(fall, rise, steps=1000, each=1, **more):
+    """At which steps a run goes on with what, over a line that is ten times slower in between. An exchange comes `each` so many."""
+    spec, counts, seen = "fast", {"bytes_sent": 0.0, "seconds_exchange": 0.0}, []
+    comm, = thinwire.Comm.threads(1)
+    replanner = _replan.Replanner((1e6, 1e6, 0.001), lambda line: ("slow" if line[0] < 5e5 else "fast", ""), 0, False, **more)
+    for step in range(0, steps, each):
+        sent = 1e5 if spec == "fast" else 1e4
+        counts = {"bytes_sent": counts["bytes_sent"] + sent,
+                  "seconds_exchange": counts["seconds_exchange"] + sent * (10 if fall <= step < rise else 1) / 1e6}
+        changed = replanner.hear(spec, counts, comm, each)
+        if changed:
+            seen.append((step, changed))
+            spec, counts = changed, {"bytes_sent": 0.0, "seconds_exchange": 0.0}
+    comm.close()
     return seen
 
 
@@ -281,6 +394,8 @@ class ChangeTest(unittest.TestCase):
         self.assertEqual([spec for _, spec in changes_of_line(160, 300)], ["slow", "fast"])
         self.assertEqual([spec for _, spec in changes_of_line(65, 10 ** 9)], ["slow"])
         self.assertEqual(changes_of_line(1000, 1000), [])
+        slow_at, fast_at = (step for step, _ in changes_of_line(640, 1600, 4000, each=20, window=8))  # of rounds
+        self.assertEqual((slow_at, fast_at), (20 * 47, 20 * 95))
 
     def test_a_state_that_does_not_fit_changes_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -321,7 +436,44 @@ class ChangeTest(unittest.TestCase):
                 self.assertEqual(text.count("goes on with"), 2 * (1 - rank), text)
             pathlib.Path(folder, "kept").write_text("powersgd:rank=4\n")
             states = [by_itself[3] for _, by_itself, _, _ in results]
-            self.assertEqual(ranks.on_ranks(2, follows, folder, states), [("bf16", True)] * 2)
+            for keep in ("", f",keep={folder}/kept"):
+                self.assertEqual(ranks.on_ranks(2, follows, keep, states), [("bf16", True)] * 2, keep)
+
+
+    def test_local_updates_go_on_by_what_suits_the_line(self):
+        """The bits are those of finishing by hand behind the same step; a state has the spec that it was of, and resumes it."""
+        for first, then in (("diloco:every=4", "local:every=8"), ("streaming:every=8,fragments=2,delay=1", "diloco:every=8,eager=on")):
+            results = ranks.on_ranks(2, goes_on_apart, first, then)
+            for rank, (weights, by_hand, changes, steps, text, resumes, changed_by_load, spec) in enumerate(results):
+                with self.subTest(first, rank=rank):
+                    self.assertEqual([spec for _, spec in changes], [then, first], text)
+                    self.assertTrue(all(map(torch.equal, weights, by_hand)))
+                    self.assertTrue(all(map(torch.equal, weights, results[0][0])))
+                    self.assertEqual((steps, text.count("goes on with")), (700, 2 * (1 - rank)))
+                    self.assertEqual((resumes, changed_by_load, spec), (True, [], then))
+
+    def test_nobody_waits_for_a_worker_that_has_ended(self):
+        for first in ("diloco:every=4", "streaming:every=8,fragments=2,delay=2"):
+            results = ranks.on_ranks(3, ends_early, first, "local:every=4", range(127, 131))
+            seen = set()
+            for runs in zip(*results):
+                for weights, changes in runs:
+                    seen.add(tuple(changes))
+                    self.assertEqual(changes, runs[0][1])
+                    self.assertTrue(all(map(torch.equal, weights, runs[0][0])))
+            self.assertEqual(len(seen), 2, seen)  # it was made in some, and in some it was too late
+
+    def test_local_updates_stay_where_a_part_counts_for_less(self):
+        for rank, (changes, text) in enumerate(ranks.on_ranks(2, stays_where_a_weight_does_not_fit)):
+            self.assertEqual((changes, text.count("Not every rank can take streaming")), ([], 1 - rank), text)
+
+    def test_a_state_of_local_updates_that_does_not_fit_changes_nothing(self):
+        states = [state for _, _, state, _ in ranks.on_ranks(3, saves_apart)]
+        self.assertEqual(ranks.on_ranks(2, regroups, "diloco:every=4", states), ["local:every=8"] * 2)
+        for lacks, after_it, other, after_that, none, taken in ranks.on_ranks(3, refuses_a_state, "diloco:every=4", states):
+            self.assertIn("theta", lacks)
+            self.assertIn("qsgd", other)
+            self.assertEqual((after_it, after_that, none, taken), ("diloco:every=4", "diloco:every=4", "", "local:every=8"))
 
 
 class AutoTest(unittest.TestCase):

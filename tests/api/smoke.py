@@ -412,6 +412,7 @@ class SmokeTest(unittest.TestCase):
                 weights[0] += rank
                 self.assertEqual(call("tw_outer_is_due", outer), step)
                 ok("tw_outer_step", outer, pointers(weights), ctypes.byref(event))
+                self.assertEqual(call("tw_outer_has_met", outer), step)
             self.assertEqual(event.value, binding.constants["TW_OUTER_APPLIED"])
             self.assertEqual(weights[0], 1)  # the mean of 0 and 2
             ok("tw_outer_finish", outer, pointers(weights))

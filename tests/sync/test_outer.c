@@ -27,6 +27,7 @@ typedef struct actor {
     float history[MOST_STEPS][2]; /* theta after each step: the first element of each tensor */
     tw_outer_event events[MOST_STEPS];
     int due; /* steps that were */
+    int met; /* steps behind which all ranks could have met */
     tw_status status;
     char text[512];
     tw_outer_counts counts;
@@ -944,6 +945,73 @@ static void test_ranks_end_together_whatever_is_under_way(void **state)
     }
 }
 
+/* ---- between two steps all may meet ------------------------------------------------------------------------------ */
+
+/* All do where they may, each behind the same step. A world ends where a rank waits for one that never comes. */
+static tw_status meet(actor *self, int step)
+{
+    unsigned char own = (unsigned char)step, all[MOST_RANKS];
+    if (!tw_outer_has_met(self->outer)) return TW_OK;
+    self->met++;
+    tw_status status = tw_comm_allgather(self->comm, &own, 1, all);
+    for (int r = 0; status == TW_OK && r < self->all->ranks; r++) assert_int_equal(all[r], own);
+    return status;
+}
+
+static tw_status save_and_meet(actor *self, int step)
+{
+    tw_status status = TW_OK;
+    tw_state *state;
+    if (step == 4) {
+        assert_ok(tw_state_create(&state));
+        status = tw_outer_save_state(self->outer, "", state);
+        tw_state_destroy(state);
+    }
+    return status == TW_OK && step > 4 ? meet(self, step) : status;
+}
+
+static int twelve(const actor *self)
+{
+    return self->rank < 0 ? 0 : 12;
+}
+
+static int six_and_twelve(const actor *self)
+{
+    return self->rank == 1 ? 6 : 12;
+}
+
+static int nine_and_twelve(const actor *self)
+{
+    return self->rank == 1 ? 9 : 12;
+}
+
+static void check_met(const char *spec, int (*steps_of)(const actor *), tw_status (*between)(actor *, int), int met)
+{
+    scene all = walk_of(spec, 3, 0);
+    all.steps_of = steps_of;
+    all.between = between;
+    play_well(&all);
+    for (int r = 0; r < 3; r++)
+        if (all.actors[r].met != met) fail_msg("%s: rank %d has met %d times, not %d", spec, r, all.actors[r].met, met);
+}
+
+/* Not with a rank that finishes, whether it gave its part before that or not; not behind a round of no tensors, of
+ * which nobody speaks; nor in the step of a round that somebody's state has waited for. */
+static void test_all_may_meet_behind_a_round(void **state)
+{
+    check_met("diloco:every=4", twelve, meet, 3);
+    check_met("diloco:every=4", one_more_each, meet, 0);
+    check_met("diloco:every=4", nine_and_twelve, meet, 2);
+    check_met("diloco:every=4,eager=on", nine_and_twelve, meet, 1); /* what began at 8 is taken at 12 */
+    check_met("streaming:every=8,fragments=2,delay=3", twelve, meet, 2);
+    check_met("streaming:every=8,fragments=2,delay=3", six_and_twelve, meet, 0);
+    check_met("streaming:every=8,fragments=2,delay=3", nine_and_twelve, meet, 1);
+    check_met("streaming:every=8,fragments=4,delay=0", nine_and_twelve, meet, 2);
+    check_met("streaming:every=8,fragments=2,delay=3", six_and_twelve, save_and_meet, 0);
+    check_met("streaming:every=8,fragments=2,delay=3", nine_and_twelve, save_and_meet, 0);
+    assert_int_equal(tw_outer_has_met(NULL), 0);
+}
+
 /* What a scheme holds back is in the unit of what goes in, whatever the weights are: they change in every step here,
  * and what the ranks walk is a few hundredths. */
 static tw_status weigh_anew(actor *self, int step)
@@ -1494,6 +1562,7 @@ int main(void)
         cmocka_unit_test(test_weights_that_change_do_not_scale_what_is_held_back),
         cmocka_unit_test(test_ranks_that_stop_early),
         cmocka_unit_test(test_ranks_end_together_whatever_is_under_way),
+        cmocka_unit_test(test_all_may_meet_behind_a_round),
         cmocka_unit_test(test_a_spoilt_rank_gives_nothing),
         cmocka_unit_test(test_last_steps_that_are_lost_are_told),
         cmocka_unit_test(test_steps_that_were_lost_are_told_once),

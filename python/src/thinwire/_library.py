@@ -186,6 +186,7 @@ FUNCTIONS = {
     "tw_outer_begin": (Status, c_void_p, POINTER(c_void_p)),
     "tw_outer_step": (Status, c_void_p, POINTER(c_void_p), POINTER(c_int)),
     "tw_outer_is_due": (c_int, c_void_p),
+    "tw_outer_has_met": (c_int, c_void_p),
     "tw_outer_set_weight": (Status, c_void_p, c_double),
     "tw_outer_show_moments": (Status, c_void_p, POINTER(c_void_p), POINTER(c_void_p)),
     "tw_outer_read": (Status, c_void_p, POINTER(c_void_p)),

@@ -46,9 +46,7 @@ class ChangingLoop:
                  take: Callable[[Entries], None] = lambda entries: None):
         self._members, self.spec, self.tensors = members, spec, [(name, tuple(shape)) for name, shape in tensors]
         self._give, self._take = give, take
-        settings = settings_of(spec)
-        self._period = int(settings["every"]) // int(settings.get("fragments", "1"))
-        self._has_momentum = float(settings.get("outer_momentum", "0")) > 0
+        self._period, self._has_momentum = outer.period_of(spec), float(settings_of(spec).get("outer_momentum", "0")) > 0
         self._since = self._steps = self.generation = 0
         self._weight, self._has_steps = 1.0, False  # since it last had theta
         self._kept: Optional[Entries] = None  # the state between two rounds, which the next one is begun from
@@ -303,8 +301,7 @@ class ChangingLoop:
 
     def _close_generation(self) -> None:
         if self._loop:
-            for name, value in self._loop.stats().items():
-                self._past[name] = self._past.get(name, 0) + value
+            self._past = outer.counted_after(self._past, self._loop.stats())
         if self._comm:
             self._comm.close()
         self._loop = self._comm = None
@@ -345,9 +342,8 @@ class ChangingLoop:
         return self._opened().plan()
 
     def stats(self) -> Dict[str, float]:
-        now = self._loop.stats() if self._loop else {}
-        sums = {name: self._past.get(name, 0) + now.get(name, 0) for name in {**self._past, **now}}
-        return {**sums, "steps": self._steps, "rounds": max(0, rounds_of(self._kept)), "cosine": now.get("cosine", 0.0)}
+        sums = outer.counted_after(self._past, self._loop.stats() if self._loop else {})
+        return {**sums, "steps": self._steps, "rounds": max(0, rounds_of(self._kept))}
 
     def close(self) -> None:
         """Without finish() or leave() the others take it for lost."""

@@ -8,6 +8,7 @@ from . import _regroup, table
 from ._library import OuterCounts, library
 from ._owned import Owned
 from .comm import Comm
+from .spec import settings_of
 
 
 class Event(enum.IntEnum):
@@ -41,6 +42,11 @@ class OuterLoop(Owned):
     def is_due(self) -> bool:
         """Whether the next step looks at the weights: until then it takes any addresses, and waits for nobody."""
         return bool(library.tw_outer_is_due(self._handle))
+
+    @property
+    def has_met(self) -> bool:
+        """Whether the last step ended a round with all ranks, none of which finishes: they may then agree on something."""
+        return bool(library.tw_outer_has_met(self._handle))
 
     def step(self, weights: Sequence[int]) -> Event:
         """After each step of the optimiser. APPLIED: the weights have changed, of a fragment or of all."""
@@ -93,6 +99,17 @@ class OuterLoop(Owned):
 
     def _addresses(self, weights: Sequence[int]) -> ctypes.Array:
         return table.addresses(weights, len(self.tensors))
+
+
+def period_of(spec: str) -> int:
+    """Steps from one round to the next."""
+    settings = settings_of(spec)
+    return int(settings["every"]) // int(settings.get("fragments", "1"))
+
+
+def counted_after(past: Dict[str, float], now: Dict[str, float]) -> Dict[str, float]:
+    """The sums of what loops of one run have counted; a cosine is that of the last one."""
+    return {**{name: past.get(name, 0) + now.get(name, 0) for name in {**past, **now}}, "cosine": now.get("cosine", 0.0)}
 
 
 def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Optional[Dict[str, table.Entry]]],

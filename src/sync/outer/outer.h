@@ -48,7 +48,7 @@ typedef struct tw_outer_word {
     uint64_t round;
     uint32_t digest;    /* of the fragment's theta and v */
     uint16_t submitted; /* the exchange has begun here, or is to begin */
-    uint16_t finishing; /* no steps come after this one's */
+    uint16_t finishing; /* 1: this rank finishes, and gave its part before that; 2: its last part; 0: it steps */
     double weight;      /* of what this rank gives; 0: it has nothing */
 } tw_outer_word;
 
@@ -91,6 +91,7 @@ struct tw_outer {
     int finishing;  /* this rank takes no steps any more */
     int gives_last; /* and gave its part of this round when that was so */
     int all_finish; /* so did all ranks, in the last round */
+    int met;        /* since the last step began all have told each other of a round, and none of them finishes */
     int heals;      /* this rank's weights are not finite: it takes theta whole */
     int against;    /* rounds in a row whose D pointed against the ones before */
     tw_outer_counts stats;

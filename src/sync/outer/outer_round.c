@@ -23,7 +23,7 @@ static tw_status gather_words(tw_outer *outer)
     tw_outer_word own = {.round = outer->round,
                          .digest = digest_of(outer, tw_outer_current(outer)),
                          .submitted = (uint16_t)(outer->submitted || outer->given > 0),
-                         .finishing = (uint16_t)outer->gives_last,
+                         .finishing = (uint16_t)(outer->finishing + outer->gives_last),
                          .weight = outer->given};
     return tw_channel_gather_into(outer->channel, &own, sizeof own, (unsigned char *)outer->words);
 }
@@ -57,7 +57,7 @@ static tw_status check_word(const tw_outer *outer, int rank)
     if (word->round != first->round)
         return tw_fail(TW_ERROR_PACKET, "rank %d is in round %llu and rank 0 in round %llu", rank,
                        (unsigned long long)word->round, (unsigned long long)first->round);
-    if (word->submitted <= 1 && word->finishing <= 1 && word->weight >= 0 && word->weight <= 1e9 &&
+    if (word->submitted <= 1 && word->finishing <= 2 && word->weight >= 0 && word->weight <= 1e9 &&
         (word->weight == 0 || word->submitted))
         return TW_OK;
     return tw_fail(TW_ERROR_PACKET, "rank %d gives a weight of %g to round %llu, which cannot be", rank, word->weight,
@@ -213,10 +213,11 @@ static tw_status outer_round_exchange(tw_outer *outer)
 {
     double weights = 0;
     tw_status status = TW_SKIPPED;
-    outer->all_finish = 1;
+    outer->all_finish = outer->met = 1;
     for (int r = 0; r < outer->size; r++) {
         weights += outer->words[r].weight;
-        outer->all_finish &= outer->words[r].finishing;
+        outer->all_finish &= outer->words[r].finishing == 2;
+        outer->met &= outer->words[r].finishing == 0;
     }
     if (any_submits(outer)) status = reduce(outer, weights);
     if (tw_status_is_error(status)) return status;
@@ -436,6 +437,11 @@ int tw_outer_is_due(const tw_outer *outer)
     return ends_round(outer, outer->since + 1) || begins_round(outer, outer->since + 1);
 }
 
+int tw_outer_has_met(const tw_outer *outer)
+{
+    return tw_outer_need(outer) == TW_OK && outer->met;
+}
+
 tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *event)
 {
     int applied = 0, started = 0;
@@ -445,6 +451,7 @@ tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *
     const tw_outer_options *o = &outer->options;
     outer->stats.steps++;
     outer->since++;
+    outer->met = 0;
     for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].moved = 1;
     if (ends_round(outer, outer->since)) TW_TRY(outer_round_take(outer, (float)o->mixing, weights, &applied));
     if (begins_round(outer, outer->since)) {

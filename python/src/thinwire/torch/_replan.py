@@ -1,17 +1,15 @@
-"""attach(ddp, "auto"): another scheme, where the line has become another."""
+"""The spec "auto" in a run under way: another spec, where the line has become another."""
 
 import struct
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Tuple
+from typing import Any, Callable, Dict, Tuple
 
+from ..comm import Comm
 from ..planning import LineWatch
 from . import _transport
 
-if TYPE_CHECKING:
-    from .compressor import Compressor
-
 Line = Tuple[float, float, float]
-WINDOW = 32  # steps, of which the middle one counts
+STEPS, ROUNDS = 32, 8  # exchanges of a window, of which the middle one counts: those of steps, or of local updates
 REST = 64  # steps after the first plan, and twice as many after each
 CHANGED = 2  # times as slow or as fast, and what is over before the rest is has not changed
 
@@ -21,43 +19,44 @@ def in_words(line: Line) -> str:
 
 
 class Replanner:
-    """Hears of each step that a compressor ends, the same on all ranks, and has it go on by what suits the line."""
+    """Hears of each exchange, the same on all ranks, and says by what the run goes on where the line has become another."""
 
-    def __init__(self, line: Line, choose: Callable[[Line], Tuple[str, str]], rank: int, banner: bool):
-        """`choose`: a spec for a line, and why; rank 0 asks."""
-        self._line, self._choose, self._rank, self._banner = line, choose, rank, banner
+    def __init__(self, line: Line, choose: Callable[[Line], Tuple[str, str]], rank: int, banner: bool, window: int = STEPS,
+                 takes: Callable[[str], bool] = lambda spec: True):
+        """`choose`: a spec for a line, and why; rank 0 asks. `takes`: whether this rank can go on by a spec."""
+        self._line, self._choose, self._rank, self._banner, self._window, self._takes = line, choose, rank, banner, window, takes
         self._plans = self._rest = 0
         self._begin()
 
     def _begin(self) -> None:
-        self._watch, self._sent, self._seconds = LineWatch(WINDOW), 0.0, 0.0
+        self._watch, self._sent, self._seconds = LineWatch(self._window), 0.0, 0.0
         self._times = 1.0  # as slow as when it was planned last
 
-    def hear(self, compressor: "Compressor") -> None:
-        """After a step. A collective once in a window."""
-        counts = compressor._live().stats()
+    def hear(self, spec: str, counts: Dict[str, float], comm: Comm, steps: int = 1) -> str:
+        """After an exchange by the spec, for so many steps, whose counts are what it has sent since it was taken. The spec to
+        go on by now, of which all ranks hear; "" to stay. A collective once in a window."""
         sent, seconds = counts["bytes_sent"] - self._sent, counts["seconds_exchange"] - self._seconds
         self._sent, self._seconds = counts["bytes_sent"], counts["seconds_exchange"]
-        self._rest = max(0, self._rest - 1)
+        self._rest = max(0, self._rest - steps)
         middle = self._watch.add(sent, seconds)
         if middle is None:
-            return
-        comm = compressor._connected()
+            return ""
         self._times *= self._watch.judge([struct.unpack("=2d", row) for row in comm.allgather(struct.pack("=2d", *middle))])
-        if not self._rest and not 1 / CHANGED < self._times < CHANGED:
-            self._plan_anew(compressor)
+        return "" if self._rest or 1 / CHANGED < self._times < CHANGED else self._plan_anew(spec, comm)
 
-    def _plan_anew(self, compressor: "Compressor") -> None:
+    def _plan_anew(self, before: str, comm: Comm) -> str:
         was, (up, down, latency) = self._line, self._line
         self._line, self._times = (up / self._times, down / self._times, latency), 1.0
-        answers: Any = _transport.gathered_by_all(compressor._connected(),
-                                                  lambda: list(self._choose(self._line)) if self._rank == 0 else ["", ""])
+        answers: Any = _transport.gathered_by_all(comm, lambda: list(self._choose(self._line)) if self._rank == 0 else ["", ""])
         spec, why = answers[0]
         self._rest, self._plans = REST << min(self._plans, 16), self._plans + 1
+        if spec != before and not all(_transport.gathered(comm, self._takes(spec))):
+            spec, why = before, f"Not every rank can take {spec}."
         if self._banner and self._rank == 0:
-            takes = f"keeps {spec}" if spec == compressor.spec else f"goes on with {spec} in place of {compressor.spec}"
+            takes = f"keeps {spec}" if spec == before else f"goes on with {spec} in place of {before}"
             print(f"thinwire auto {takes}, as the line has {in_words(self._line)} now, and had {in_words(was)}. {why}",
                   file=sys.stderr, flush=True)
-        if spec != compressor.spec:
-            compressor.go_on_by(spec)
-            self._begin()
+        if spec == before:
+            return ""
+        self._begin()
+        return str(spec)

@@ -306,7 +306,9 @@ class Compressor(Stepping):
             self.count(good)
             self._look_at_ratio()
             if self.replanner is not None:
-                self.replanner.hear(self)
+                spec = self.replanner.hear(self.spec, self._live().stats(), self._connected())
+                if spec:
+                    self.go_on_by(spec)
             return good
         except BaseException as error:
             self._break_off(error)
@@ -542,6 +544,7 @@ class Compressor(Stepping):
             self._load_fallback(mine[0].entries)
         else:
             self._load_scheme(mine[0].entries)
+        self.replanner = None
 
     def _load_fallback(self, entries: Dict[str, Entry]) -> None:
         """What did not compress goes on without, and has the velocity of the means."""

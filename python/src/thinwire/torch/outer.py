@@ -19,7 +19,7 @@ from ..comm import Comm, refuse_no_numbers
 from ..errors import Error, SpecError
 from ..members import Members
 from ..seal import sealed
-from ..planning import UPDATES
+from ..planning import UPDATES, can_switch
 from ..spec import name_of, settings_of
 from ..table import Entry
 from ..tcp import Tcp
@@ -27,6 +27,7 @@ from . import _alike, _auto, _buffers, _optimiser, _parameters, _state, _transpo
 from ._counts import with_ratios
 from ._moments import Moments, forget_unfinite
 from ._parameters import is_shard, laid, local
+from ._replan import ROUNDS, Replanner
 from ._working import Working, rows_of
 from .exchange import _exchanges
 from .gossip import GossipDataParallel
@@ -74,7 +75,8 @@ class OuterLoop(Closes):
     optimizer     the one that has the parameters, or a list of several, of which the last one's steps are counted
     hook          True: the optimizer's steps are counted by a hook, which torch has from 2.0 on. False: you call step()
                   after each optimizer.step(). None: by a hook, where torch has it
-    spec          a method of local updates, or "auto:steps=20000,pass_ms=120": see `attach`
+    spec          a method of local updates, or "auto:steps=20000,pass_ms=120": see `attach`. Where the line becomes another
+                  it goes on by another method at the end of a round, and the outer momentum begins anew
     banner        a line on stderr says where this worker meets the others, and one of rank 0 what is going to happen
 
     The other arguments are those of `attach`. An optimizer step that a GradScaler skips is not counted."""
@@ -86,6 +88,7 @@ class OuterLoop(Closes):
         limits = _transport.Limits(timeout, patience)
         refuse_half_joined(group, join, workers, rank, quorum, transport)
         self._changes, asked = join is not None and workers is None, spec
+        settled = _auto.Settled(spec)
         with contextlib.ExitStack() as unless_made:
             if join is not None and workers is not None:
                 if not _auto.is_auto(spec):
@@ -94,15 +97,17 @@ class OuterLoop(Closes):
                     tell_meeting(join, workers, limits)
                 group = transport = joined_group(join, workers, rank, transport, limits)
                 unless_made.callback(group.close)
+            last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
             if not self._changes:
-                last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
-                spec = _auto.settled(spec, lambda: rows_of(unwrapped(model), "OuterLoop", shards=True), last, UPDATES,
-                                     group=group, transport=transport, limits=limits, banner=banner).spec
+                settled = _auto.settled(spec, lambda: rows_of(unwrapped(model), "OuterLoop", shards=True), last, UPDATES,
+                                        group=group, transport=transport, limits=limits, banner=banner)
             elif _auto.is_auto(spec):
                 raise _auto.refuse("it chooses for as many as there are at the start: give workers=, or name a spec")
             with _auto.naming_file(asked):
-                self._make(model, optimizer, spec, group, transport, limits, hook, join, quorum)
+                self._make(model, optimizer, settled.spec, group, transport, limits, hook, join, quorum)
             unless_made.pop_all()
+        if _auto.is_auto(asked):
+            self._watch(settled, last, banner)
         self._owns_comm = self._comm is not transport or join is not None
         self._has_banner = banner
         if not self._changes:
@@ -153,6 +158,10 @@ class OuterLoop(Closes):
             fixed = self._loop = _transport.with_comm(transport, group, limits, made)
             fixed.show_moments(*self._moments.addresses())
         self._begun = self._inside = self._finished = False
+        self._replanner: Optional[Replanner] = None  # of "auto"
+        self._follows = False  # whether a state may be of another spec, which "auto" went on by
+        self._past: Dict[str, float] = {}  # what was counted by specs before
+        self._weight = 1.0
         self._saved: Optional[Dict[str, Any]] = None
         self._regrouped = False
         self._counted, self._addresses = 0, self._working.addresses()
@@ -166,6 +175,13 @@ class OuterLoop(Closes):
         if self._hooks:
             self._ends.append(_optimiser.innermost(self._optimisers[-1]).register_step_post_hook(
                 lambda *what: self._count()).remove)
+
+    def _watch(self, settled: _auto.Settled, optimizer: Any, banner: bool) -> None:
+        """What was chosen in an earlier run stays."""
+        size, self._follows = self._comm.size, can_switch(settled.spec)
+        if self._follows and settled.line is not None and size > 1:
+            self._replanner = Replanner(settled.line, lambda line: settled.choose(self._rows, optimizer, UPDATES, size, line),
+                                        self._comm.rank, banner, ROUNDS, lambda spec: self._weight in (0, 1) or not sends_early(spec))
 
     def _subject(self, spec: str) -> List[str]:
         """What has to be the same everywhere."""
@@ -272,7 +288,29 @@ class OuterLoop(Closes):
             self._working.give_changed(before)
             self._moments.give()
             self._heal_moments()
-        return changed
+        return self._plan_again() or changed
+
+    def _plan_again(self) -> bool:
+        """Behind a round that all have made: goes on by another spec, if the line has become another. A collective."""
+        loop, comm = self._loop, self._comm
+        if self._replanner is None or not isinstance(loop, core.OuterLoop) or not isinstance(comm, Comm) or not loop.has_met:
+            return False
+        spec = self._replanner.hear(loop.spec, loop.stats(), comm, core.period_of(loop.spec))
+        if spec:
+            self._give_last()
+            self._past = core.counted_after(self._past, loop.stats())
+            self._loop = self._loop_by(spec, comm)
+            self._loop.begin(self._working.addresses())
+            loop.close()
+        return bool(spec)
+
+    def _loop_by(self, spec: str, comm: Comm) -> core.OuterLoop:
+        """One that has not begun: a collective."""
+        self._moments = Moments(self._rows, self._optimisers, spec)
+        loop = core.OuterLoop(comm, spec, self._loop.tensors)
+        loop.show_moments(*self._moments.addresses())
+        loop.set_weight(self._weight)
+        return loop
 
     def _compare_gradients(self) -> None:
         """Once, as a collective: with the first step, or at the end where there was none."""
@@ -282,7 +320,7 @@ class OuterLoop(Closes):
 
     def _heal_moments(self) -> None:
         """Where weights held NaN, and are the shared ones now, moments that do would spoil them again."""
-        dropped, self._dropped = self._dropped, int(self._loop.stats()["offers_dropped"])
+        dropped, self._dropped = self._dropped, int(self.stats()["offers_dropped"])
         if self._dropped > dropped:
             forget_unfinite(self._optimisers, self._rows)
 
@@ -290,6 +328,7 @@ class OuterLoop(Closes):
         """How much this rank's part counts beside the others' in the rounds to come, such as its share of the tokens.
         1 to begin with; 0: it gives nothing."""
         self._loop.set_weight(weight)
+        self._weight = weight
 
     def finish(self) -> None:
         """Ends the loop, as a collective: the last steps are given, the others' rounds are taken part in until all
@@ -301,15 +340,19 @@ class OuterLoop(Closes):
         self.begin()
         self._refuse_uncounted()
         self._compare_gradients()
+        self._give_last()
+        if not self._changes:
+            _buffers.average(self._module, self._group)
+        self._last_stats, self._finished = self.stats(), True
+        self.close()
+
+    def _give_last(self) -> None:
+        """The last steps, as a collective; the model has the shared weights."""
         self._working.take()
         self._moments.take(stepped=self._counted > 0)
         self._loop.finish(self._working.addresses())
         self._working.give()
         self._moments.give()
-        if not self._changes:
-            _buffers.average(self._module, self._group)
-        self._last_stats, self._finished = self.stats(), True
-        self.close()
 
     def leave(self) -> None:
         """Of a group that members may leave: the last steps are given to its next round, the others go on, and the model
@@ -414,10 +457,11 @@ class OuterLoop(Closes):
             _state.check(state, {**self._about(), **whose}, OF_A_LOOP)
             self._loop.load_state(_state.from_dict(state))
             return
-        _state.check(state, self._about(), OF_A_LOOP)
-        saved = {key: state.get(_state.ABOUT + key) for key in ("working", "seen", "weights")}
-        self._working.refuse_others(saved)
-        self._loop.load_state(_state.from_dict(state))
+        with self._following(state):
+            _state.check(state, self._about(), OF_A_LOOP)
+            saved = {key: state.get(_state.ABOUT + key) for key in ("working", "seen", "weights")}
+            self._working.refuse_others(saved)
+            self._loop.load_state(_state.from_dict(state))
         self._saved = saved
 
     def load_state_dicts(self, states: Sequence[Optional[Dict[str, Any]]]) -> None:
@@ -427,18 +471,38 @@ class OuterLoop(Closes):
         if not isinstance(self._loop, core.OuterLoop):
             raise Error("load_state_dicts is for workers=N; where members come and go, each loads its own with load_state_dict, "
                         "and any number of them goes on")
-        about = self._about()
 
         def old(rank: int) -> Optional[Dict[str, Entry]]:
             state = states[rank]
             if state is None:
                 return None
-            _state.check(state, {**about, "rank": rank, "size": len(states)}, OF_A_LOOP)
+            _state.check(state, {**self._about(), "rank": rank, "size": len(states)}, OF_A_LOOP)
             return _state.from_dict(state)
 
-        self._loop.load_state(core.regrouped(self._loop.spec, self._loop.tensors, old, len(states), about["rank"],
-                                             about["size"]))
+        with self._following(next((state for state in states if state is not None), None)):
+            self._loop.load_state(core.regrouped(self._loop.spec, self._loop.tensors, old, len(states), self._comm.rank,
+                                                 self._comm.size))
         self._regrouped = True
+
+    @contextlib.contextmanager
+    def _following(self, state: Any) -> Iterator[None]:
+        """Around a load. A run of "auto" may have gone on by another spec before it saved: that is the one to go on with, if
+        the load takes the state, and else all is as it was. A collective of such runs; who goes on watches no longer."""
+        before, comm = (self._loop, self._moments), self._comm
+        try:
+            if self._follows and isinstance(comm, Comm):
+                specs = _transport.gathered_by_all(comm, lambda: _state.spec_of(state))
+                if all(one == specs[0] for one in specs) and specs[0] != self._loop.spec and can_go_on_by(specs[0]):
+                    self._loop = self._loop_by(specs[0], comm)
+            yield
+        except BaseException:
+            if self._loop is not before[0]:
+                self._loop.close()
+            self._loop, self._moments = before
+            raise
+        if self._loop is not before[0]:
+            before[0].close()
+        self._replanner = None
 
     def _refuse_begun(self) -> None:
         if self._begun:
@@ -471,7 +535,7 @@ class OuterLoop(Closes):
         """Steps, rounds, bytes and seconds, as tw_outer_counts in thinwire.h names them; `ratio`, how many times
         smaller than fp32 what was given is, and `ratio_traffic`, how many times less was sent than by an all-reduce in each
         step. `cosine`, of the last round with those before it: negative in many rounds, outer_lr is too large."""
-        return dict(self._last_stats) if self._finished else with_ratios(self._loop.stats())
+        return dict(self._last_stats) if self._finished else with_ratios(core.counted_after(self._past, self._loop.stats()))
 
     def summary(self) -> str:
         counts = self.stats()
@@ -642,6 +706,17 @@ def refuse_other_models(model: Any, group: Any) -> None:
         if is_shard(parameter) and is_sharded_over(parameter, group):
             raise Error(f"{name} is sharded over several ranks of this group, of which none has what another has: give OuterLoop "
                         "the group of those that have the same shard, such as mesh[\"site\"].get_group()")
+
+
+def sends_early(spec: str) -> bool:
+    """Before it is known how much the others' parts count, so that all count alike."""
+    settings = settings_of(spec)
+    return settings.get("delay", "0") != "0" or settings.get("eager", "off") != "off"
+
+
+def can_go_on_by(spec: str) -> bool:
+    """Of what a state says."""
+    return bool(spec) and name_of(spec) in dict(outers()) and can_switch(spec)
 
 
 def is_sharded_over(parameter: Any, group: Any) -> bool:
