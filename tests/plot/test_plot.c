@@ -55,8 +55,8 @@ static void those_at_the_top_go_down_in_their_order(void **state)
 
 static void a_picture_of_nothing_is_refused(void **state)
 {
-    const plot_point below[] = {{-1, 1}, {NAN, 1}, {1, INFINITY}};
-    const plot_curve curve = {.name = "none", .points = below, .count = 3};
+    const plot_point below[] = {{-1, 1}, {NAN, 1}, {1, INFINITY}, {1e-300, 1}, {1, -1e300}};
+    const plot_curve curve = {.name = "none", .points = below, .count = sizeof below / sizeof *below};
     const plot_panel panel = {.title = "", .x_logarithmic = true, .curves = &curve, .count = 1};
     const plot_picture picture = {.panels = &panel, .count = 1, .columns = 1};
     assert_int_equal(plot_draw(&picture, "/nowhere", "plot"), TW_ERROR_ARGUMENT);
