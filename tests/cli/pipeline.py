@@ -105,6 +105,13 @@ class StagesTest(PipelineTest):
                                        f"stages={stages},cut={cut},accumulate={each}") for stages, cut in ((1, "7"), (3, "2+2+3")))
             self.assertEqual(three, one)
 
+    def test_weights_to_begin_with_reach_all_stages(self):
+        base = self.folder / "base"
+        self.train("--seed", 7, "--out", base)
+        one, three = (self.figures("--init-from", base, "--workers", stages, "--clip", 0, "--checkpoint-every", 1, "--pipeline",
+                                   f"stages={stages},cut={cut}") for stages, cut in ((1, "7"), (3, "2+2+3")))
+        self.assertEqual(three, one)
+
     @needs_mpi
     def test_ranks_have_them_too(self):
         threads = self.figures(*THREE)

@@ -435,12 +435,18 @@ static void test_halves_are_nearest(void **state)
 
 enum { SENT = 2500 };
 
+typedef tw_status (*start_send)(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                                void **request);
+
 typedef struct parcel {
     stage_values values;
     tw_status status[2];
     float came[SENT];
     double counted[2];
+    start_send send; /* NULL: as it is */
 } parcel;
+
+static start_send send_truly;
 
 static float value_at(size_t i)
 {
@@ -453,6 +459,8 @@ static tw_status pass_on(parcel *p, int rank, tw_comm *comm)
     float x[SENT];
     TW_TRY(stage_wire_open(comm, &wire));
     stage_line line = {.wire = &wire, .peer = 1 - rank, .channel = 1};
+    send_truly = wire.ops.start_send;
+    if (p->send) wire.ops.start_send = p->send;
     for (size_t i = 0; i < SENT; i++) x[i] = value_at(i);
     tw_status status = rank ? stage_line_receive(&line, p->values, p->came, SENT, NULL)
                             : stage_line_send(&line, p->values, x, SENT, NULL);
@@ -489,6 +497,99 @@ static void test_values_have_their_bytes(void **state)
     }
 }
 
+/* ---- what is damaged on its way ---- */
+
+static tw_status send_altered(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                              void **request)
+{
+    ((unsigned char *)(uintptr_t)src)[size / 2] ^= 1;
+    return send_truly(self, peer, channel, src, size, check, request);
+}
+
+static tw_status send_cut(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                          void **request)
+{
+    (void)check;
+    return send_truly(self, peer, channel, src, size - 1, tw_crc32c(0, src, size - 1), request);
+}
+
+static void test_what_is_damaged_is_refused(void **state)
+{
+    const start_send ways[] = {send_altered, send_cut};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        static parcel p;
+        tw_world *world;
+        p = (parcel){.values = STAGE_FP16, .send = ways[i]};
+        assert_ok(tw_world_create(&(tw_world_options){.struct_size = sizeof(tw_world_options), .workers = 2}, &world));
+        assert_ok(tw_world_run(world, play_parcel, &p));
+        assert_ok(p.status[0]);
+        assert_int_equal(p.status[1], TW_ERROR_PACKET);
+        tw_world_destroy(world);
+    }
+}
+
+/* ---- how long is waited ---- */
+
+/* A neighbour that sends nothing, and is heard of as often as a test says. */
+typedef struct neighbour {
+    int polls, heard_until; /* looks for its message */
+    uint64_t signs;
+} neighbour;
+
+static tw_status await_nothing(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
+{
+    *request = self;
+    return TW_OK;
+}
+
+static int look_for_it(void *self, void *request, double timeout)
+{
+    ((neighbour *)self)->polls++;
+    return 0;
+}
+
+static uint64_t hear_of_it(void *self, int peer, int ask)
+{
+    neighbour *n = self;
+    return n->polls <= n->heard_until ? ++n->signs : n->signs;
+}
+
+static tw_status give_up(void *self, void *request, double timeout, size_t *size, uint32_t *check)
+{
+    return TW_ERROR_PEER;
+}
+
+/* In eighths of the timeout; patience < 0 is the default. */
+static int looks_of_a_wait(int hears, int heard_until, double patience)
+{
+    tw_comm *comm;
+    float x;
+    neighbour n = {.heard_until = heard_until};
+    assert_ok(tw_comm_create_threads(1, &comm));
+    assert_ok(tw_comm_set_timeout(comm, 8));
+    if (patience > 0) assert_ok(tw_comm_set_patience(comm, patience));
+    stage_wire wire = {
+        .comm = comm,
+        .self = &n,
+        .ops = {.start_recv = await_nothing, .poll = look_for_it, .wait = give_up, .signs = hears ? hear_of_it : NULL}};
+    stage_line line = {.wire = &wire, .peer = 1, .channel = 1};
+    assert_int_equal(stage_line_receive(&line, STAGE_FP32, &x, 1, NULL), TW_ERROR_PEER);
+    assert_non_null(strstr(tw_last_error(), "stage 1 of the pipeline did not answer stage 0"));
+    stage_line_close(&line);
+    tw_comm_destroy(comm);
+    return n.polls;
+}
+
+static void test_a_neighbour_is_waited_for_while_it_is_heard_of(void **state)
+{
+    assert_int_equal(looks_of_a_wait(1, 0, -1), 8);
+    assert_int_equal(looks_of_a_wait(1, 5, -1), 5 + 8);
+    assert_int_equal(looks_of_a_wait(1, INT_MAX, 40), 40);
+    assert_int_equal(looks_of_a_wait(1, INT_MAX, -1), 1800);
+    assert_int_equal(looks_of_a_wait(0, 0, -1), 8);
+    assert_int_equal(looks_of_a_wait(0, 0, 40), 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -502,6 +603,8 @@ int main(void)
         cmocka_unit_test(test_the_cut_is_the_best_of_all),
         cmocka_unit_test(test_halves_are_nearest),
         cmocka_unit_test(test_values_have_their_bytes),
+        cmocka_unit_test(test_what_is_damaged_is_refused),
+        cmocka_unit_test(test_a_neighbour_is_waited_for_while_it_is_heard_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
