@@ -269,7 +269,9 @@ typedef struct journey {
     float final[2][TOY_PARAMETERS];
     tw_status status[RANKS];
     char text[RANKS][512];
-    int calls; /* plans made, on rank 0 */
+    int calls;              /* plans made, on rank 0 */
+    int lopsided;           /* of a line whose ways were not alike */
+    double timeouts[RANKS]; /* at the end */
 } journey;
 
 static journey *travelled;
@@ -279,6 +281,7 @@ static tw_status choose_by_rate(worker *w, const tw_world_options *line, replan_
 {
     (void)w;
     travelled->calls++;
+    travelled->lopsided |= line->bandwidth_down != line->bandwidth;
     snprintf(choice->sync, sizeof choice->sync, "%s", line->bandwidth < RATE / 2 ? SLOW_SPEC : "allreduce");
     return TW_OK;
 }
@@ -322,6 +325,7 @@ static void travel(void *context, int rank, tw_comm *comm)
     j->status[rank] = worker_create(&j->run.settings, &j->run.toy.base, comm, &w);
     if (j->status[rank] == TW_OK) j->status[rank] = travel_alone(j, &w);
     if (j->status[rank] != TW_OK) snprintf(j->text[rank], sizeof j->text[rank], "%s", tw_last_error());
+    j->timeouts[rank] = tw_comm_timeout(comm);
     if (rank == 0) j->changes = w.changes;
     if (rank == 0) memcpy(j->final[0], w.learner->parameters, sizeof j->final[0]);
     worker_release(&w);
@@ -380,6 +384,8 @@ static void test_it_goes_on_by_what_suits_the_line(void **state)
     assert_in_range(j.changes.all[0].step, FALL + WINDOW, FALL + 4 * WINDOW);
     assert_in_range(j.changes.all[1].step, RISE + WINDOW, RISE + 4 * WINDOW);
     assert_int_equal(j.calls, 2);
+    assert_int_equal(j.lopsided, 0);
+    for (int rank = 0; rank < RANKS; rank++) assert_true(j.timeouts[rank] == j.run.settings.timeout);
     toy_play(&hand, RANKS, repeat, &j.changes, NULL, "--sync allreduce --steps 900 --lr 0.01");
     crew_must_succeed(hand.crew, RANKS);
     assert_memory_equal(hand.toy.log[0].final, j.final[0], sizeof j.final[0]);
