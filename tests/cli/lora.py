@@ -240,18 +240,28 @@ class RefusalTest(AdapterTest):
         """Which each worker has from wherever it likes."""
         other, meeting = self.folder / "other", free_place()
         self.train("--model", "transformer", *SIZES, "--steps", 1, "--seed", 7, "--out", other)
-        words = self.train_words(*self.begin("--sync", "diloco:every=4", "--steps", 10 ** 7, "--join", meeting))
-        said = self.folder / "said"
-        with open(said, "w") as stream:
-            first = self.start_program(*words, stdout=stream, stderr=stream)
-        wait_until(lambda: "1 worker from step 0 on" in said.read_text(), "a group", first)
-        done = self.run_program(*self.train_words(*self.begin("--init-from", other, "--sync", "diloco:every=4", "--steps", 10 ** 7,
-                                                              "--join", meeting, out="none")))
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertRegex(done.stderr, r"--init-from has weights of checksum \w{8}, and the group trains beside those of \w{8}\n$")
+
+        def come(name, *options):
+            with open(self.folder / name, "w") as said:
+                return self.start_program(*self.train_words(*self.begin("--sync", "diloco:every=4", "--steps", 20000, "--join",
+                                                                        meeting, *options)), stdout=said, stderr=said)
+
+        def says(name, words):
+            return words in (self.folder / name).read_text()
+
+        first = come("first")
+        wait_until(lambda: says("first", "1 worker from step 0 on"), "a group", first)
+        first.send_signal(signal.SIGSTOP)
+        second = come("second", "--init-from", other, "--out", "none")
+        wait_until(lambda: says("second", "coming to the group"), "a newcomer", second)
+        first.send_signal(signal.SIGCONT)
+        self.finish(second)
+        self.assertEqual(second.returncode, 2)
+        self.assertRegex((self.folder / "second").read_text(),
+                         r"--init-from has weights of checksum \w{8}, and the group trains beside those of \w{8}\n$")
         first.send_signal(signal.SIGTERM)
         self.finish(first)
-        self.assertEqual(first.returncode, 130, said.read_text())
+        self.assertEqual(first.returncode, 130, (self.folder / "first").read_text())
 
     def test_a_default_of_the_run_is_told_in_words(self):
         vocabulary = "all, 4,096 pieces, and as many ids as the network of --init-from has"
