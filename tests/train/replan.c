@@ -36,6 +36,18 @@ static void test_changes_in_words(void **state)
     changes.count = 0;
     for (int i = 0; i < CHANGES_MOST; i++) assert_true(changes_add(&changes, (uint64_t)i, "bf16"));
     assert_false(changes_add(&changes, 99, "bf16"));
+    text = changes_text(&changes);
+    assert_ok(changes_read(text, &changes));
+    assert_int_equal(changes.count, CHANGES_MOST);
+    struct {
+        run_changes changes;
+        run_change beyond;
+    } room = {.beyond.step = 7};
+    char more[CHANGES_MOST * 16];
+    snprintf(more, sizeof more, "%s; 99 bf16", text);
+    assert_fails(changes_read(more, &room.changes), TW_ERROR_ARGUMENT, "32 at most");
+    assert_int_equal(room.beyond.step, 7);
+    free(text);
 }
 
 /* ---- nothing is lost --------------------------------------------------------------------------------------------- */
