@@ -63,6 +63,14 @@ def named_tests(text):
         yield from re.findall(WORD, re.sub(r"\[[^\]]*\]| and ", " ", names))
 
 
+def check_functions(text):
+    """How many the front page says that thinwire.h has."""
+    there = len(re.findall("^TW_API ", (ROOT / "include/thinwire/thinwire.h").read_text(), re.M))
+    for said in re.findall(r"thinwire\.h\) is the manual\. Its (\d+) functions", text):
+        if int(said) != there:
+            yield f"tells of {said} functions of thinwire.h, which has {there}"
+
+
 def check_tests(text, tests):
     for name in named_tests(text):
         if not any(re.fullmatch(name.replace("*", ".*"), test) for test in tests):
@@ -131,6 +139,7 @@ def complaints(path, tests, program):
     if path.name == HISTORY:
         return
     yield from check_paths(text)
+    yield from check_functions(text)
     yield from check_tests(text, tests)
     if path.name == KNOWN:
         yield from check_known(text, tests)

@@ -30,4 +30,12 @@ static inline int pair_has_key(const pair *p, const char *key)
     return strlen(key) == p->key_length && memcmp(key, p->key, p->key_length) == 0;
 }
 
+/* Whether an earlier entry of the list has the key of this one. */
+static inline int pair_is_again(const char *list, const pair *p)
+{
+    for (pair before; pair_next(&list, &before) && before.key != p->key;)
+        if (before.key_length == p->key_length && memcmp(before.key, p->key, p->key_length) == 0) return 1;
+    return 0;
+}
+
 #endif

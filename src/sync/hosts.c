@@ -8,8 +8,8 @@ tw_status tw_hosts_check(int workers, int per_host)
 {
     if (workers % per_host == 0) return TW_OK;
     return tw_fail(TW_ERROR_SPEC,
-                   "per_host=%d does not divide the %d workers: every host must have as many; %d would do", per_host,
-                   workers, (workers / per_host + 1) * per_host);
+                   "per_host=%d does not divide the %d workers: every host must have as many; %d workers would do",
+                   per_host, workers, (workers / per_host + 1) * per_host);
 }
 
 /* The comm of `count` of the ranks, from `rank` on, `stride` apart. */

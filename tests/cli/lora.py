@@ -4,11 +4,13 @@ import json
 import random
 import shlex
 import shutil
+import signal
 import struct
 import unittest
 
 from checkpoint_file import crc32c, join_file, spoil_tensor, split_file
 from llama_folder import SIZES, LlamaFolderTest, read_tensors
+from support import free_place, wait_until
 
 COUNTS = {"q": (16, 16), "k": (16, 8), "v": (16, 8), "o": (16, 16), "gate": (16, 64), "up": (16, 64), "down": (64, 16)}
 
@@ -233,6 +235,33 @@ class RefusalTest(AdapterTest):
                              "--steps", 1, "--out", "none")
         self.train(*self.begin("--steps", 2))
         self.refuse(2, ["lora", "rank=3"], "train", "--resume", self.out, "--lora", "rank=3", "--steps", 4, "--quiet")
+
+    def test_a_group_trains_beside_the_same_weights(self):
+        """Which each worker has from wherever it likes."""
+        other, meeting = self.folder / "other", free_place()
+        self.train("--model", "transformer", *SIZES, "--steps", 1, "--seed", 7, "--out", other)
+
+        def come(name, *options):
+            with open(self.folder / name, "w") as said:
+                return self.start_program(*self.train_words(*self.begin("--sync", "diloco:every=4", "--steps", 20000, "--join",
+                                                                        meeting, *options)), stdout=said, stderr=said)
+
+        def says(name, words):
+            return words in (self.folder / name).read_text()
+
+        first = come("first")
+        wait_until(lambda: says("first", "1 worker from step 0 on"), "a group", first)
+        first.send_signal(signal.SIGSTOP)
+        second = come("second", "--init-from", other, "--out", "none")
+        wait_until(lambda: says("second", "coming to the group"), "a newcomer", second)
+        first.send_signal(signal.SIGCONT)
+        self.finish(second)
+        self.assertEqual(second.returncode, 2)
+        self.assertRegex((self.folder / "second").read_text(),
+                         r"--init-from has weights of checksum \w{8}, and the group trains beside those of \w{8}\n$")
+        first.send_signal(signal.SIGTERM)
+        self.finish(first)
+        self.assertEqual(first.returncode, 130, (self.folder / "first").read_text())
 
     def test_a_default_of_the_run_is_told_in_words(self):
         vocabulary = "all, 4,096 pieces, and as many ids as the network of --init-from has"

@@ -105,6 +105,13 @@ class StagesTest(PipelineTest):
                                        f"stages={stages},cut={cut},accumulate={each}") for stages, cut in ((1, "7"), (3, "2+2+3")))
             self.assertEqual(three, one)
 
+    def test_weights_to_begin_with_reach_all_stages(self):
+        base = self.folder / "base"
+        self.train("--seed", 7, "--out", base)
+        one, three = (self.figures("--init-from", base, "--workers", stages, "--clip", 0, "--checkpoint-every", 1, "--pipeline",
+                                   f"stages={stages},cut={cut}") for stages, cut in ((1, "7"), (3, "2+2+3")))
+        self.assertEqual(three, one)
+
     @needs_mpi
     def test_ranks_have_them_too(self):
         threads = self.figures(*THREE)
@@ -200,6 +207,10 @@ class RefusalsTest(PipelineTest):
                                 (("--pipeline", "stages=1,cut=6"), ("cut is of 6 layers", "has 7")),
                                 (("--pipeline", "stages=1,cut=3x4"), ("there is +",)),
                                 (("--pipeline", "stages=1,cut=-7"), ("one layer or more",)),
+                                (("--pipeline", "stages=1,cut="), ("one layer or more",)),
+                                (("--pipeline", "stages=1,cut=7+"), ("one layer or more",)),
+                                (("--pipeline", "stages= -18446744073709551615"), ("1 to 64 stages",)),
+                                (("--pipeline", "stages=2,stages=1"), ("twice",)),
                                 (("--workers", 8, "--pipeline", "stages=8"), ("7 layers", "8 stages")),
                                 (("--pipeline", "stages=1", "--tied"), ("without --tied",)),
                                 (("--pipeline", "stages=1", "--model", "small"), ("--model transformer",)),

@@ -1,11 +1,14 @@
-/* Names at the ends of curves: none covers another, and each stays where it was where it can. */
+/* Names at the ends of curves: none covers another, and each stays where it was where it can. What of a run's lines
+ * becomes a point. */
 #include "plot.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/cmocka.h"
+#include "run_curves.h"
+#include "support/assert.h"
+#include "support/folder.h"
 
 enum { MOST = 12 };
 #define HEIGHT 0.05
@@ -55,11 +58,51 @@ static void those_at_the_top_go_down_in_their_order(void **state)
 
 static void a_picture_of_nothing_is_refused(void **state)
 {
-    const plot_point below[] = {{-1, 1}, {NAN, 1}, {1, INFINITY}};
-    const plot_curve curve = {.name = "none", .points = below, .count = 3};
+    const plot_point below[] = {{-1, 1}, {NAN, 1}, {1, INFINITY}, {1e-300, 1}, {1, -1e300}};
+    const plot_curve curve = {.name = "none", .points = below, .count = sizeof below / sizeof *below};
     const plot_panel panel = {.title = "", .x_logarithmic = true, .curves = &curve, .count = 1};
     const plot_picture picture = {.panels = &panel, .count = 1, .columns = 1};
     assert_int_equal(plot_draw(&picture, "/nowhere", "plot"), TW_ERROR_ARGUMENT);
+}
+
+/* ---- runs ---- */
+
+/* A loss that goes up and down is the mean around it, another figure is not; the last line is a point in any case. */
+static void curves_have_few_points_and_the_last(void **state)
+{
+    static run_line lines[1001]; /* every third is a point; the last would not be */
+    const run_lines all = {.lines = lines, .count = 1001};
+    for (size_t i = 0; i < all.count; i++) {
+        lines[i].values[RUN_STEP] = (double)i;
+        lines[i].values[RUN_LOSS] = lines[i].values[RUN_METRIC] = i % 2;
+    }
+    for (run_figure y = RUN_LOSS; y <= RUN_METRIC; y++) {
+        size_t count;
+        plot_point *points = run_curve(&all, RUN_STEP, 2, y, &count);
+        assert_non_null(points);
+        assert_in_range(count, RUN_POINTS / 2, RUN_POINTS + 1);
+        assert_true(points[0].x == 0 && points[count - 1].x == 500);
+        for (size_t i = 0; i < count; i++)
+            assert_true(y == RUN_LOSS ? fabs(points[i].y - 0.5) < 0.02 : points[i].y == fmod(2 * points[i].x, 2));
+        free(points);
+    }
+}
+
+/* A run that went on from step 2 has the later steps 3 and 4. */
+static void steps_that_were_taken_again_count_once(void **state)
+{
+    static const char text[] = "{\"kind\":\"start\"}\n{\"kind\":\"step\",\"step\":1,\"loss\":1}\n"
+                               "{\"kind\":\"step\",\"step\":2,\"loss\":2}\n{\"kind\":\"step\",\"step\":3,\"loss\":30}\n"
+                               "{\"kind\":\"step\",\"step\":4,\"loss\":40}\n{\"kind\":\"step\",\"step\":3,\"loss\":3}\n"
+                               "{\"kind\":\"step\",\"step\":4,\"loss\":4}\n";
+    run_log log;
+    write_text("metrics.jsonl", text);
+    assert_ok(run_log_read(*state, &log));
+    assert_int_equal(log.steps.count, 4);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(log.steps.lines[i].values[RUN_STEP] == (double)(i + 1) &&
+                    log.steps.lines[i].values[RUN_LOSS] == (double)(i + 1));
+    run_log_release(&log);
 }
 
 int main(void)
@@ -69,6 +112,8 @@ int main(void)
         cmocka_unit_test(what_covers_nothing_stays),
         cmocka_unit_test(those_at_the_top_go_down_in_their_order),
         cmocka_unit_test(a_picture_of_nothing_is_refused),
+        cmocka_unit_test(curves_have_few_points_and_the_last),
+        cmocka_unit_test_setup_teardown(steps_that_were_taken_again_count_once, make_folder, remove_folder),
     };
     return cmocka_run_group_tests_name("plot", tests, NULL, NULL);
 }

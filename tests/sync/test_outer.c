@@ -1433,6 +1433,101 @@ static void test_names_that_look_like_pieces(void **state)
     tw_state_destroy(given);
 }
 
+/* ---- states that are refused ------------------------------------------------------------------------------------- */
+
+enum { HELD = 64 };
+
+static const tw_tensor held_table[TENSORS] = {{.name = "a", .dims = 1, .shape = {HELD}},
+                                              {.name = "b", .dims = 1, .shape = {HELD}}};
+static const char held_spec[] =
+    "streaming:every=4,fragments=2,delay=0,exchange=topk,density=0.5,min_elements=1,min_dims=1";
+
+/* One that has taken so many steps, with `turn` in them. */
+static tw_outer *loop_after(tw_comm *comm, int steps, float turn)
+{
+    float weights[TENSORS][HELD], *places[] = {weights[0], weights[1]};
+    tw_outer_event event;
+    tw_outer *outer;
+    assert_ok(tw_outer_create(comm, held_spec, held_table, TENSORS, &outer));
+    for (size_t i = 0; steps > 0 && i < HELD; i++) weights[0][i] = weights[1][i] = turn * (float)i;
+    if (steps > 0) assert_ok(tw_outer_begin(outer, places));
+    for (int step = 0; step < steps; step++) {
+        for (size_t i = 0; i < HELD; i++)
+            weights[0][i] += turn / (float)(i + 1), weights[1][i] -= turn / (float)(i + 2);
+        assert_ok(tw_outer_step(outer, places, &event));
+    }
+    return outer;
+}
+
+static tw_state *state_of(tw_outer *outer)
+{
+    tw_state *state;
+    assert_ok(tw_state_create(&state));
+    assert_ok(tw_outer_save_state(outer, "", state));
+    return state;
+}
+
+static void assert_same_states(const tw_state *a, const tw_state *b)
+{
+    assert_int_equal(tw_state_count(a), tw_state_count(b));
+    for (size_t i = 0; i < tw_state_count(a); i++) {
+        tw_state_entry one, other;
+        assert_ok(tw_state_at(a, i, &one));
+        assert_ok(tw_state_at(b, i, &other));
+        assert_string_equal(one.name, other.name);
+        assert_int_equal(one.bytes, other.bytes);
+        assert_memory_equal(one.data, other.data, one.bytes);
+    }
+}
+
+static void refuse_state(tw_outer *outer, const tw_state *state, const char *says)
+{
+    tw_state *before = state_of(outer), *after;
+    assert_fails(tw_outer_load_state(outer, "", state), TW_ERROR_STATE, says);
+    after = state_of(outer);
+    assert_same_states(before, after);
+    tw_state_destroy(before);
+    tw_state_destroy(after);
+}
+
+/* Whatever is wrong in it, and wherever, the loop is as it was. */
+static void test_a_refused_state_changes_nothing(void **state)
+{
+    static const char *const arrays[] = {"theta/b", "outer_momentum/a", "exchange1/residual/b"};
+    const uint64_t wrong[] = {1 << 20, 2, 4,
+                              2}; /* steps since a round, whether one has arrived, who moved, who heals */
+    float values[HELD];
+    uint64_t numbers[5];
+    tw_comm *comm;
+    assert_ok(tw_comm_create_threads(1, &comm));
+    tw_outer *run = loop_after(comm, 7, 0.25f), *outer = loop_after(comm, 0, 0);
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        tw_state *saved = state_of(run);
+        assert_ok(tw_state_get(saved, arrays[i], TW_F32, HELD, values));
+        values[HELD - 1] = NAN;
+        assert_ok(tw_state_put(saved, arrays[i], TW_F32, 1, held_table[0].shape, values));
+        refuse_state(outer, saved, "holds NaN");
+        tw_state_destroy(saved);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        tw_state *saved = state_of(run);
+        assert_ok(tw_state_get(saved, "outer/numbers", TW_U64, 5, numbers));
+        numbers[1 + i] = wrong[i];
+        assert_ok(tw_state_put(saved, "outer/numbers", TW_U64, 1, (size_t[]){5}, numbers));
+        refuse_state(outer, saved, "outer/numbers says");
+        tw_state_destroy(saved);
+    }
+    tw_state *saved = state_of(run), *now;
+    assert_ok(tw_outer_load_state(outer, "", saved));
+    now = state_of(outer);
+    assert_same_states(saved, now);
+    tw_state_destroy(saved);
+    tw_state_destroy(now);
+    tw_outer_destroy(run);
+    tw_outer_destroy(outer);
+    tw_comm_destroy(comm);
+}
+
 /* ---- specs ------------------------------------------------------------------------------------------------------- */
 
 static void refuse(const char *spec, const char *word)
@@ -1574,6 +1669,7 @@ int main(void)
         cmocka_unit_test(test_a_restart_heals_as_well),
         cmocka_unit_test(test_states_must_be_of_one_moment),
         cmocka_unit_test(test_another_number_of_ranks),
+        cmocka_unit_test(test_a_refused_state_changes_nothing),
         cmocka_unit_test(test_names_that_look_like_pieces),
         cmocka_unit_test(test_the_exchange_follows_the_rounds_of_a_run),
         cmocka_unit_test(test_what_is_shared_is_read_once_there_is_any),

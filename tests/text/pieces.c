@@ -236,6 +236,10 @@ static void what_is_wrong_is_named(void **state)
     model m = words();
     m.size = 2; /* of a piece that has more */
     assert_refused(&m, TW_ERROR_FORMAT, "damaged or cut off");
+    memset(m.bytes + 1, 0xFF, 9); /* it has as many as no address has */
+    m.bytes[10] = 1;
+    m.size = 20;
+    assert_refused(&m, TW_ERROR_FORMAT, "damaged or cut off");
     m.size = 0;
     put_piece(&m, "<unk>", 0, PIECE_UNKNOWN);
     assert_refused(&m, TW_ERROR_FORMAT, "it has 1 pieces");

@@ -102,7 +102,8 @@ static void cut_files_are_refused(void **state)
     uint8_t *bytes = make_header("<u2", "2,");
     memset(bytes + BEGIN, 0, 4);
     for (size_t size = 1; size < BEGIN; size++) assert_bytes_refused(bytes, size, "no array that numpy.save wrote");
-    for (size_t size = BEGIN; size < BEGIN + 4; size++) assert_bytes_refused(bytes, size, "tells of 2 numbers");
+    for (size_t size = BEGIN; size < BEGIN + 6; size++)
+        if (size != BEGIN + 4) assert_bytes_refused(bytes, size, "tells of 2 numbers");
     bytes[8] = 255; /* a header that ends behind the file */
     bytes[9] = 255;
     assert_bytes_refused(bytes, BEGIN + 4, "no array that numpy.save wrote");

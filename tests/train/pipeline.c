@@ -9,7 +9,7 @@
 #include "toy.h"
 #include <thinwire/thinwire_sim.h>
 
-enum { UNITS = 5, STEPS = 14, REST = 6, MOST_STAGES = 4 };
+enum { UNITS = 5, PARAMETERS = 6, STEPS = 14, REST = 6, MOST_STAGES = 4 };
 
 #define RATE 0.0625f
 
@@ -28,29 +28,39 @@ static float start_of(size_t unit)
     return 0.75f + (float)unit / 16;
 }
 
+/* Among the parameters. The fourth unit has two, and uses the first of them. */
+static size_t place_of(size_t unit)
+{
+    return unit < 4 ? unit : unit + 1;
+}
+
 /* ---- the chain as a task ---- */
 
 typedef struct chain_learner {
     learner base;
-    float weights[UNITS], gradients[UNITS], statistics[UNITS], met[UNITS], dx;
+    float weights[PARAMETERS], gradients[PARAMETERS], statistics[UNITS], met[UNITS], dx;
 } chain_learner;
 
-static const tw_tensor chain_tensors[] = {{"a", 1, {1}}, {"b", 1, {1}}, {"c", 1, {1}}, {"d", 1, {1}}, {"e", 1, {1}}};
-static const nn_unit chain_units[] = {{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}};
+static const tw_tensor chain_tensors[] = {{"a", 1, {1}}, {"b", 1, {1}}, {"c", 1, {1}}, {"d", 1, {2}}, {"e", 1, {1}}};
+static const tw_tensor chain_statistics[] = {{"A", 1, {1}}, {"B", 1, {1}}, {"C", 1, {1}}, {"D", 1, {1}}, {"E", 1, {1}}};
+static const nn_unit chain_units[] = {{1, 1}, {2, 2}, {3, 3}, {5, 4}, {6, 5}};
+static uint64_t sick = UINT64_MAX; /* the micro-batch whose target is no number */
 
 static tw_status chain_open(learner *base)
 {
     chain_learner *l = (chain_learner *)base;
     base->model = "chain";
-    base->tensors = base->buffer_tensors = chain_tensors;
+    base->tensors = chain_tensors;
+    base->buffer_tensors = chain_statistics;
     base->tensor_count = base->buffer_tensor_count = base->unit_count = UNITS;
-    base->parameter_count = base->buffer_count = UNITS;
+    base->parameter_count = PARAMETERS;
+    base->buffer_count = UNITS;
     base->parameters = l->weights;
     base->gradients = l->gradients;
     base->buffers = l->statistics;
     base->units = chain_units;
     base->steps_per_epoch = STEPS;
-    for (size_t u = base->place.stage->first; u < base->place.stage->end; u++) l->weights[u] = start_of(u);
+    for (size_t u = base->place.stage->first; u < base->place.stage->end; u++) l->weights[place_of(u)] = start_of(u);
     return TW_OK;
 }
 
@@ -72,19 +82,19 @@ static tw_status chain_step(learner *base, uint64_t step, learner_gradient_ready
     for (size_t u = stage->first; u < stage->end; u++) {
         l->met[u] = x;
         l->statistics[u] += 1;
-        x = l->weights[u] * x;
+        x = l->weights[place_of(u)] * x;
     }
     *score = (task_score){0};
     if (stage->end < UNITS) {
         TW_TRY(stage->send(stage->context, &x, 1, &dy, &back));
         if (!back) return TW_OK;
     } else {
-        dy = x - target_of(step);
+        dy = x - (step == sick ? NAN : target_of(step));
         *score = (task_score){.loss = (double)(dy * dy) / 2, .count = 1};
     }
     for (size_t u = stage->end; u-- > stage->first;) {
-        l->gradients[u] = dy * l->met[u];
-        dy = dy * l->weights[u];
+        l->gradients[place_of(u)] = dy * l->met[u];
+        dy = dy * l->weights[place_of(u)];
     }
     l->dx = dy;
     return stage->first > 0 ? stage->send_back(stage->context, &l->dx, 1) : TW_OK;
@@ -115,54 +125,82 @@ static size_t version_of(size_t batch, size_t behind, size_t begin)
     return batch - begin < behind ? begin : batch - behind;
 }
 
-/* A step for each `each` micro-batches, by their mean. */
-static void work_out(size_t stages, const size_t *ends, size_t each, double momentum, page *p)
+typedef struct course {
+    const char *cut;
+    size_t stages, ends[MOST_STAGES], each; /* micro-batches a step */
+    double momentum, clip;
+} course;
+
+static double scale_of(const course *c, const double *gradient, size_t unit)
 {
+    double squares = 0;
+    size_t s = 0;
+    while (unit >= c->ends[s]) s++;
+    for (size_t u = s ? c->ends[s - 1] : 0; u < c->ends[s]; u++) squares += gradient[u] * gradient[u];
+    return c->clip > 0 && squares > c->clip * c->clip ? c->clip / sqrt(squares) : 1;
+}
+
+/* By the mean of a step's micro-batches, which each stage clips by itself; with one that is no number it is none. */
+static void take_step(const course *c, size_t step, const double *gradient, page *p)
+{
+    const int skips = sick / c->each == step;
+    for (size_t u = 0; u < UNITS; u++) {
+        const double speed = c->momentum * p->speeds[step][u] + gradient[u] * scale_of(c, gradient, u);
+        p->speeds[step + 1][u] = skips ? p->speeds[step][u] : speed;
+        p->weights[step + 1][u] = p->weights[step][u] - (skips ? 0 : (double)RATE * speed);
+    }
+}
+
+static void work_out(const course *c, page *p)
+{
+    double gradient[UNITS];
     *p = (page){0};
     for (size_t u = 0; u < UNITS; u++) p->weights[0][u] = (double)start_of(u);
     for (size_t m = 0; m < STEPS; m++) {
-        const size_t step = m / each;
+        const size_t step = m / c->each;
         double used[UNITS], before[UNITS + 1] = {(double)input_of(m)}, slope;
         for (size_t u = 0, s = 0; u < UNITS; u++) {
-            if (u == ends[s]) s++;
-            const size_t version = version_of(m, stages - 1 - s, m < REST ? 0 : REST) / each;
-            const double far = momentum > 0 ? (double)RATE * (double)(step - version) : 0;
+            if (u == c->ends[s]) s++;
+            const size_t version = version_of(m, c->stages - 1 - s, m < REST ? 0 : REST) / c->each;
+            const double far = c->momentum > 0 ? (double)RATE * (double)(step - version) : 0;
             used[u] = p->weights[version][u] - far * p->speeds[version][u];
             before[u + 1] = before[u] * used[u];
         }
         slope = before[UNITS] - (double)target_of(m);
-        p->loss[step] += slope * slope / 2 / (double)each;
-        for (size_t u = UNITS; u-- > 0; slope *= used[u]) {
-            if (m % each == 0) p->speeds[step + 1][u] = momentum * p->speeds[step][u];
-            p->speeds[step + 1][u] += slope * before[u] / (double)each;
-            p->weights[step + 1][u] = p->weights[step][u] - (double)RATE * p->speeds[step + 1][u];
-        }
+        p->loss[step] += slope * slope / 2 / (double)c->each;
+        for (size_t u = UNITS; u-- > 0; slope *= used[u])
+            gradient[u] = (m % c->each ? gradient[u] : 0) + slope * before[u] / (double)c->each;
+        if (m % c->each == c->each - 1) take_step(c, step, gradient, p);
     }
 }
 
 /* ---- both ---- */
 
 typedef struct seen {
-    float weights[MOST_STAGES][STEPS + 1][UNITS], gathered[UNITS], statistics[UNITS];
-    double loss[STEPS];
+    float weights[MOST_STAGES][STEPS + 1][PARAMETERS], gathered[PARAMETERS], statistics[UNITS];
+    double loss[STEPS], skipped[MOST_STAGES];
     int met[STEPS + 1][MOST_STAGES];
-    size_t each; /* micro-batches that a step takes */
+    course course;
 } seen;
 
 static tw_status play_chain(crew_member *self)
 {
     worker *w = &self->worker;
     seen *all = self->context;
+    const size_t each = all->course.each;
+    totals sums = {0};
     double loss;
     TW_TRY(crew_create_worker(self));
     TW_TRY(worker_begin(w));
-    for (size_t m = 0; m < STEPS / all->each; m++) {
+    for (size_t m = 0; m < STEPS / each; m++) {
         all->met[m][self->rank] = w->exchange->meets(w);
-        w->rest = (m < REST / all->each ? REST : STEPS) / all->each;
+        w->rest = (m < REST / each ? REST : STEPS) / each;
         TW_TRY(worker_step(w, &loss));
         memcpy(all->weights[self->rank][m + 1], w->learner->parameters, sizeof all->gathered);
         if (self->rank == 0) all->loss[m] = loss;
     }
+    TW_TRY(w->exchange->add_totals(w, &sums));
+    all->skipped[self->rank] = sums.values[TOTAL_STEPS_SKIPPED];
     TW_TRY(worker_average_buffers(w));
     TW_TRY(worker_settle(w));
     if (self->rank == 0) memcpy(all->gathered, w->learner->parameters, sizeof all->gathered);
@@ -170,57 +208,107 @@ static tw_status play_chain(crew_member *self)
     return TW_OK;
 }
 
-static void compare(const seen *all, const page *p, size_t stages, const size_t *ends)
+static void compare(const seen *all, const page *p)
 {
-    for (size_t m = 0; m < STEPS / all->each; m++) {
-        assert_near(all->loss[m], p->loss[m], 1e-6);
+    const course *c = &all->course;
+    for (size_t m = 0; m < STEPS / c->each; m++) {
+        if (m != sick / c->each) assert_near(all->loss[m], p->loss[m], 1e-6);
         for (size_t u = 0, s = 0; u < UNITS; u++) {
-            if (u == ends[s]) s++;
-            assert_near((double)all->weights[s][m + 1][u], p->weights[m + 1][u], 1e-5);
+            if (u == c->ends[s]) s++;
+            assert_near((double)all->weights[s][m + 1][place_of(u)], p->weights[m + 1][u], 1e-5);
         }
-        for (size_t s = 0; s < stages; s++)
-            assert_int_equal(all->met[m][s], m == 0 || m == REST / all->each || stages == 1);
+        for (size_t s = 0; s < c->stages; s++)
+            assert_int_equal(all->met[m][s], m == 0 || m == REST / c->each || c->stages == 1);
     }
+    for (size_t s = 0; s < c->stages; s++) assert_int_equal((int)all->skipped[s], sick < STEPS);
     for (size_t u = 0; u < UNITS; u++) {
-        assert_near((double)all->gathered[u], p->weights[STEPS / all->each][u], 1e-5);
+        assert_near((double)all->gathered[place_of(u)], p->weights[STEPS / c->each][u], 1e-5);
         assert_int_equal((int)all->statistics[u], STEPS); /* each micro-batch once, though it is computed again */
     }
 }
 
-static void run_chain(const char *cut, size_t stages, const size_t *ends, size_t each, double momentum)
+static void play_course(const course *c, tw_status (*play)(crew_member *self), seen *all)
 {
     static toy_run r;
-    static seen all;
-    static page p;
     crew_member crew[CREW_MOST];
     char words[160];
     r = (toy_run){0};
-    all = (seen){.each = each};
-    snprintf(words, sizeof words, "--lr %g --momentum %g --pipeline stages=%zu,cut=%s,accumulate=%zu", (double)RATE,
-             momentum, stages, cut, each);
+    *all = (seen){.course = *c};
+    snprintf(words, sizeof words, "--lr %g --momentum %g --clip %g --pipeline stages=%zu,cut=%s,accumulate=%zu",
+             (double)RATE, c->momentum, c->clip, c->stages, c->cut, c->each);
     toy_begin(&r, &chain_task, NULL, words);
-    crew_run(crew, (int)stages,
-             (crew_member){.play = play_chain, .settings = &r.settings, .work = &r.toy.base, .context = &all});
+    crew_run(crew, (int)c->stages,
+             (crew_member){.play = play, .settings = &r.settings, .work = &r.toy.base, .context = all});
     toy_end(&r);
-    crew_must_succeed(crew, (int)stages);
-    work_out(stages, ends, each, momentum, &p);
-    compare(&all, &p, stages, ends);
+    crew_must_succeed(crew, (int)c->stages);
+}
+
+static void run_chain(course c)
+{
+    static seen all;
+    static page p;
+    play_course(&c, play_chain, &all);
+    work_out(&c, &p);
+    compare(&all, &p);
 }
 
 static void test_each_weight_follows_from_its_staleness(void **state)
 {
-    run_chain("5", 1, (size_t[]){5}, 1, 0);
-    run_chain("2+3", 2, (size_t[]){2, 5}, 1, 0);
-    run_chain("1+2+2", 3, (size_t[]){1, 3, 5}, 1, 0.5);
-    run_chain("2+1+1+1", 4, (size_t[]){2, 3, 4, 5}, 1, 0);
-    run_chain("2+1+1+1", 4, (size_t[]){2, 3, 4, 5}, 1, 0.5);
+    run_chain((course){"5", 1, {5}, 1, 0, 0});
+    run_chain((course){"2+3", 2, {2, 5}, 1, 0, 0});
+    run_chain((course){"1+2+2", 3, {1, 3, 5}, 1, 0.5, 0});
+    run_chain((course){"2+1+1+1", 4, {2, 3, 4, 5}, 1, 0, 0});
+    run_chain((course){"2+1+1+1", 4, {2, 3, 4, 5}, 1, 0.5, 0});
 }
 
 static void test_a_step_of_several_micro_batches(void **state)
 {
-    run_chain("5", 1, (size_t[]){5}, 2, 0.5);
-    run_chain("2+3", 2, (size_t[]){2, 5}, 2, 0);
-    run_chain("2+1+1+1", 4, (size_t[]){2, 3, 4, 5}, 2, 0.5);
+    run_chain((course){"5", 1, {5}, 2, 0.5, 0});
+    run_chain((course){"2+3", 2, {2, 5}, 2, 0, 0});
+    run_chain((course){"2+1+1+1", 4, {2, 3, 4, 5}, 2, 0.5, 0});
+}
+
+static void test_each_stage_clips_by_itself(void **state)
+{
+    run_chain((course){"1+2+2", 3, {1, 3, 5}, 1, 0.5, 0.25});
+    run_chain((course){"1+2+2", 3, {1, 3, 5}, 2, 0, 0.25});
+}
+
+static void test_a_step_that_is_no_number_is_left_out(void **state)
+{
+    sick = 3;
+    run_chain((course){"5", 1, {5}, 1, 0.5, 0});
+    run_chain((course){"1+2+2", 3, {1, 3, 5}, 1, 0.5, 0.25});
+    run_chain((course){"2+3", 2, {2, 5}, 2, 0.5, 0});
+    sick = UINT64_MAX;
+}
+
+/* ---- an end ---- */
+
+/* The last stage alone is asked to stop. */
+static tw_status play_until_asked(crew_member *self)
+{
+    worker *w = &self->worker;
+    seen *all = self->context;
+    double loss;
+    size_t taken = 0;
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(worker_begin(w));
+    w->rest = STEPS;
+    w->stops = self->rank == w->size - 1;
+    do TW_TRY(worker_step(w, &loss));
+    while (++taken < STEPS && !w->exchange->meets(w));
+    all->met[0][self->rank] = (int)taken;
+    return TW_OK;
+}
+
+static void test_what_one_stage_is_asked_all_do(void **state)
+{
+    static seen all;
+    play_course(&(course){"1+2+2", 3, {1, 3, 5}, 1, 0, 0}, play_until_asked, &all);
+    assert_in_range(all.met[0][0], 2, 4); /* what was on its way, and one more */
+    assert_int_equal(all.met[0][1], all.met[0][0]);
+    assert_int_equal(all.met[0][2], all.met[0][0]);
 }
 
 /* ---- what is told ---- */
@@ -347,12 +435,18 @@ static void test_halves_are_nearest(void **state)
 
 enum { SENT = 2500 };
 
+typedef tw_status (*start_send)(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                                void **request);
+
 typedef struct parcel {
     stage_values values;
     tw_status status[2];
     float came[SENT];
     double counted[2];
+    start_send send; /* NULL: as it is */
 } parcel;
+
+static start_send send_truly;
 
 static float value_at(size_t i)
 {
@@ -365,6 +459,8 @@ static tw_status pass_on(parcel *p, int rank, tw_comm *comm)
     float x[SENT];
     TW_TRY(stage_wire_open(comm, &wire));
     stage_line line = {.wire = &wire, .peer = 1 - rank, .channel = 1};
+    send_truly = wire.ops.start_send;
+    if (p->send) wire.ops.start_send = p->send;
     for (size_t i = 0; i < SENT; i++) x[i] = value_at(i);
     tw_status status = rank ? stage_line_receive(&line, p->values, p->came, SENT, NULL)
                             : stage_line_send(&line, p->values, x, SENT, NULL);
@@ -401,16 +497,114 @@ static void test_values_have_their_bytes(void **state)
     }
 }
 
+/* ---- what is damaged on its way ---- */
+
+static tw_status send_altered(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                              void **request)
+{
+    ((unsigned char *)(uintptr_t)src)[size / 2] ^= 1;
+    return send_truly(self, peer, channel, src, size, check, request);
+}
+
+static tw_status send_cut(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
+                          void **request)
+{
+    (void)check;
+    return send_truly(self, peer, channel, src, size - 1, tw_crc32c(0, src, size - 1), request);
+}
+
+static void test_what_is_damaged_is_refused(void **state)
+{
+    const start_send ways[] = {send_altered, send_cut};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        static parcel p;
+        tw_world *world;
+        p = (parcel){.values = STAGE_FP16, .send = ways[i]};
+        assert_ok(tw_world_create(&(tw_world_options){.struct_size = sizeof(tw_world_options), .workers = 2}, &world));
+        assert_ok(tw_world_run(world, play_parcel, &p));
+        assert_ok(p.status[0]);
+        assert_int_equal(p.status[1], TW_ERROR_PACKET);
+        tw_world_destroy(world);
+    }
+}
+
+/* ---- how long is waited ---- */
+
+/* A neighbour that sends nothing, and is heard of as often as a test says. */
+typedef struct neighbour {
+    int polls, heard_until; /* looks for its message */
+    uint64_t signs;
+} neighbour;
+
+static tw_status await_nothing(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **request)
+{
+    *request = self;
+    return TW_OK;
+}
+
+static int look_for_it(void *self, void *request, double timeout)
+{
+    ((neighbour *)self)->polls++;
+    return 0;
+}
+
+static uint64_t hear_of_it(void *self, int peer, int ask)
+{
+    neighbour *n = self;
+    return n->polls <= n->heard_until ? ++n->signs : n->signs;
+}
+
+static tw_status give_up(void *self, void *request, double timeout, size_t *size, uint32_t *check)
+{
+    return TW_ERROR_PEER;
+}
+
+/* In eighths of the timeout; patience < 0 is the default. */
+static int looks_of_a_wait(int hears, int heard_until, double patience)
+{
+    tw_comm *comm;
+    float x;
+    neighbour n = {.heard_until = heard_until};
+    assert_ok(tw_comm_create_threads(1, &comm));
+    assert_ok(tw_comm_set_timeout(comm, 8));
+    if (patience > 0) assert_ok(tw_comm_set_patience(comm, patience));
+    stage_wire wire = {
+        .comm = comm,
+        .self = &n,
+        .ops = {.start_recv = await_nothing, .poll = look_for_it, .wait = give_up, .signs = hears ? hear_of_it : NULL}};
+    stage_line line = {.wire = &wire, .peer = 1, .channel = 1};
+    assert_int_equal(stage_line_receive(&line, STAGE_FP32, &x, 1, NULL), TW_ERROR_PEER);
+    assert_non_null(strstr(tw_last_error(), "stage 1 of the pipeline did not answer stage 0"));
+    stage_line_close(&line);
+    tw_comm_destroy(comm);
+    return n.polls;
+}
+
+static void test_a_neighbour_is_waited_for_while_it_is_heard_of(void **state)
+{
+    assert_int_equal(looks_of_a_wait(1, 0, -1), 8);
+    assert_int_equal(looks_of_a_wait(1, 5, -1), 5 + 8);
+    assert_int_equal(looks_of_a_wait(1, INT_MAX, 40), 40);
+    assert_int_equal(looks_of_a_wait(1, INT_MAX, -1), 1800);
+    assert_int_equal(looks_of_a_wait(0, 0, -1), 8);
+    assert_int_equal(looks_of_a_wait(0, 0, 40), 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_weight_follows_from_its_staleness),
         cmocka_unit_test(test_a_step_of_several_micro_batches),
+        cmocka_unit_test(test_each_stage_clips_by_itself),
+        cmocka_unit_test(test_a_step_that_is_no_number_is_left_out),
+        cmocka_unit_test(test_what_one_stage_is_asked_all_do),
         cmocka_unit_test(test_the_first_stage_counts_what_all_have_done),
         cmocka_unit_test(test_a_cut_that_cannot_be_is_refused),
         cmocka_unit_test(test_the_cut_is_the_best_of_all),
         cmocka_unit_test(test_halves_are_nearest),
         cmocka_unit_test(test_values_have_their_bytes),
+        cmocka_unit_test(test_what_is_damaged_is_refused),
+        cmocka_unit_test(test_a_neighbour_is_waited_for_while_it_is_heard_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

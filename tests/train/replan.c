@@ -36,6 +36,18 @@ static void test_changes_in_words(void **state)
     changes.count = 0;
     for (int i = 0; i < CHANGES_MOST; i++) assert_true(changes_add(&changes, (uint64_t)i, "bf16"));
     assert_false(changes_add(&changes, 99, "bf16"));
+    text = changes_text(&changes);
+    assert_ok(changes_read(text, &changes));
+    assert_int_equal(changes.count, CHANGES_MOST);
+    struct {
+        run_changes changes;
+        run_change beyond;
+    } room = {.beyond.step = 7};
+    char more[CHANGES_MOST * 16];
+    snprintf(more, sizeof more, "%s; 99 bf16", text);
+    assert_fails(changes_read(more, &room.changes), TW_ERROR_ARGUMENT, "32 at most");
+    assert_int_equal(room.beyond.step, 7);
+    free(text);
 }
 
 /* ---- nothing is lost --------------------------------------------------------------------------------------------- */
@@ -269,7 +281,9 @@ typedef struct journey {
     float final[2][TOY_PARAMETERS];
     tw_status status[RANKS];
     char text[RANKS][512];
-    int calls; /* plans made, on rank 0 */
+    int calls;              /* plans made, on rank 0 */
+    int lopsided;           /* of a line whose ways were not alike */
+    double timeouts[RANKS]; /* at the end */
 } journey;
 
 static journey *travelled;
@@ -279,6 +293,7 @@ static tw_status choose_by_rate(worker *w, const tw_world_options *line, replan_
 {
     (void)w;
     travelled->calls++;
+    travelled->lopsided |= line->bandwidth_down != line->bandwidth;
     snprintf(choice->sync, sizeof choice->sync, "%s", line->bandwidth < RATE / 2 ? SLOW_SPEC : "allreduce");
     return TW_OK;
 }
@@ -322,6 +337,7 @@ static void travel(void *context, int rank, tw_comm *comm)
     j->status[rank] = worker_create(&j->run.settings, &j->run.toy.base, comm, &w);
     if (j->status[rank] == TW_OK) j->status[rank] = travel_alone(j, &w);
     if (j->status[rank] != TW_OK) snprintf(j->text[rank], sizeof j->text[rank], "%s", tw_last_error());
+    j->timeouts[rank] = tw_comm_timeout(comm);
     if (rank == 0) j->changes = w.changes;
     if (rank == 0) memcpy(j->final[0], w.learner->parameters, sizeof j->final[0]);
     worker_release(&w);
@@ -380,6 +396,8 @@ static void test_it_goes_on_by_what_suits_the_line(void **state)
     assert_in_range(j.changes.all[0].step, FALL + WINDOW, FALL + 4 * WINDOW);
     assert_in_range(j.changes.all[1].step, RISE + WINDOW, RISE + 4 * WINDOW);
     assert_int_equal(j.calls, 2);
+    assert_int_equal(j.lopsided, 0);
+    for (int rank = 0; rank < RANKS; rank++) assert_true(j.timeouts[rank] == j.run.settings.timeout);
     toy_play(&hand, RANKS, repeat, &j.changes, NULL, "--sync allreduce --steps 900 --lr 0.01");
     crew_must_succeed(hand.crew, RANKS);
     assert_memory_equal(hand.toy.log[0].final, j.final[0], sizeof j.final[0]);

@@ -30,10 +30,15 @@ const char *plot_colour(int colour)
 
 /* --- what is in a panel --------------------------------------------------------------------------------------- */
 
+/* Differences and quotients of such are numbers, too. */
+static bool can_be_shown(double value, bool logarithmic)
+{
+    return fabs(value) <= 1e99 && (!logarithmic || value >= 1e-99);
+}
+
 static bool is_shown(const plot_panel *panel, plot_point point)
 {
-    return isfinite(point.x) && isfinite(point.y) && (!panel->x_logarithmic || point.x > 0) &&
-           (!panel->y_logarithmic || point.y > 0);
+    return can_be_shown(point.x, panel->x_logarithmic) && can_be_shown(point.y, panel->y_logarithmic);
 }
 
 /* NULL: it has none that can be shown. */

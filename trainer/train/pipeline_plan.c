@@ -2,6 +2,7 @@
 #include "error.h"
 #include "pairs.h"
 #include "words.h"
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,17 +20,23 @@ static tw_status refuse(const char *text, const char *why)
                    text, why);
 }
 
+/* 0: there is no number from 1 to `most` at `text`. */
+static size_t read_count(const char *text, size_t most, const char **behind)
+{
+    char *end;
+    const size_t count = isdigit((unsigned char)*text) ? strtoul(text, &end, 10) : 0;
+    if (count > 0) *behind = end;
+    return count <= most ? count : 0;
+}
+
 static tw_status parse_cut(const char *text, const char *value, const char *end, pipeline_plan *plan)
 {
-    while (value < end) {
-        char *behind;
-        const unsigned long count = strtoul(value, &behind, 10);
-        if (behind == value || count == 0 || count > PIPELINE_UNITS || plan->cut == PIPELINE_STAGES || *value == '-')
-            return refuse(text, "a stage has one layer or more");
-        const size_t before = plan->cut ? plan->ends[plan->cut - 1] : 0;
+    for (; value <= end; value++) {
+        const size_t count = read_count(value, PIPELINE_UNITS, &value),
+                     before = plan->cut ? plan->ends[plan->cut - 1] : 0;
+        if (count == 0 || plan->cut == PIPELINE_STAGES) return refuse(text, "a stage has one layer or more");
+        if (value < end && *value != '+') return refuse(text, "there is + between the stages of a cut");
         plan->ends[plan->cut++] = before + count;
-        value = behind + (behind < end && *behind == '+');
-        if (behind < end && *behind != '+') return refuse(text, "there is + between the stages of a cut");
     }
     return TW_OK;
 }
@@ -42,13 +49,14 @@ static int is_value(const pair *p, const char *value)
 /* Whether it is a whole number from 1 on, and no more than `most`. */
 static int is_count(const pair *p, size_t most, size_t *count)
 {
-    char *end;
-    *count = strtoul(p->value, &end, 10);
-    return end == p->value + p->value_length && *p->value != '-' && *count >= 1 && *count <= most;
+    const char *behind = p->value;
+    *count = read_count(p->value, most, &behind);
+    return *count > 0 && behind == p->value + p->value_length;
 }
 
 static tw_status parse_pair(const char *text, const pair *p, pipeline_plan *plan)
 {
+    if (pair_is_again(text, p)) return refuse(text, "a key is there twice");
     if (pair_has_key(p, "stages") && p->value)
         return is_count(p, PIPELINE_STAGES, &plan->stages) ? TW_OK : refuse(text, "there are 1 to 64 stages");
     if (pair_has_key(p, "accumulate") && p->value)

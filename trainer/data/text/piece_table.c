@@ -45,8 +45,9 @@ static bool read_value(message *m, unsigned form, field *f)
     if (form == 2) {
         if (!read_number(m, &f->value)) return false;
         start = m->at;
-        f->inside = (message){start, start + f->value};
-        return skip(m, f->value);
+        if (!skip(m, f->value)) return false;
+        f->inside = (message){start, m->at};
+        return true;
     }
     if (form != 5 || !skip(m, 4)) return false;
     for (int i = 3; i >= 0; i--) f->value = f->value << 8 | start[i];
