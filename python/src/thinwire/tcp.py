@@ -79,7 +79,7 @@ class Interrupt:
         self._ends = True
 
 
-def tells_once() -> Told:
+def tells_once() -> Callable[[object, bytes], None]:
     """Who may not take part, for whoever waits here. Who is turned away tries again, and is told of once."""
     reasons: Set[bytes] = set()
 
