@@ -20,7 +20,8 @@ import thinwire.torch
 
 
 def options(words: Optional[List[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     epilog="--text, --steps, --rate and the others of gpt.py --help go with it.")
     parser.add_argument("--sizes", type=int, nargs="+", default=[2, 3], help="ranks of each group")
     parser.add_argument("--average", type=int, default=20, help="steps between two averages")
     mine, rest = parser.parse_known_args(words)

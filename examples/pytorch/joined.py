@@ -22,7 +22,8 @@ from thinwire.spec import settings_of
 
 
 def options(words: Optional[List[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     epilog="--text, --steps, --rate and the others of gpt.py --help go with it.")
     parser.add_argument("--join", required=True, help="HOST:PORT")
     parser.add_argument("--workers", type=int, help="how many machines there are; without it they come and go")
     parser.add_argument("--quorum", type=int, default=0, help="without --workers, how many of them have to be there for those to go "

@@ -22,7 +22,8 @@ import thinwire.torch
 
 
 def options(words: Optional[List[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     epilog="--text, --steps, --rate and the others of gpt.py --help go with it.")
     parser.add_argument("--spec", default="diloco:every=50", help="the method of local updates")
     mine, rest = parser.parse_known_args(words)
     return argparse.Namespace(**{**vars(gpt.options(rest)), **vars(mine)})

@@ -26,7 +26,7 @@ import ranks
 import thinwire.torch
 import torch
 import torch.distributed as dist
-from thinwire.torch import _local, _transport
+from thinwire.torch import _counts, _local, _transport
 from thinwire.torch import outer as outer_module
 from thinwire.torch._working import laid
 from torch import nn
@@ -1197,11 +1197,19 @@ class OuterTest(unittest.TestCase):
     def test_a_local_sgd_that_cannot_begin_leaves_ddp_as_it_was(self):
         self.assertEqual(ranks.on_ranks(2, local_sgd_that_fails), [True, True])
 
-    def test_a_misspelt_method_is_told_before_anybody_waits(self):
+    def test_a_long_wait_is_told_in_digits(self):
+        for seconds, text in ((0, "0 ms"), (0.00123456, "1.23 ms"), (0.9994, "999 ms"), (0.9996, "1,000 ms"), (1.88, "1,880 ms")):
+            self.assertEqual(_counts.milliseconds(seconds), text)
+
+    def test_a_wrong_spec_is_told_before_anybody_waits(self):
         model = torch.nn.Linear(4, 3)
-        with self.assertRaisesRegex(thinwire.SpecError, "dilco is no method of local updates"):
-            thinwire.torch.OuterLoop(model, torch.optim.SGD(model.parameters(), lr=0.1), "dilco:every=16", join="nowhere",
-                                     workers=2, banner=False)
+        for spec, text in (("dilco:every=16", "dilco is no method of local updates"), ("diloco:evry=16", 'no option "evry"'),
+                           ("diloco:exchange=topc", 'no scheme "topc"'), ("diloco:exchange=dgc", "has a momentum of its own"),
+                           ("dgc", r'"diloco:exchange=dgc,momentum=0"$'), ("dgc-adam", "pulseloco$")):
+            for workers in (None, 2):
+                with self.subTest(spec, workers=workers), self.assertRaisesRegex(thinwire.Error, text):
+                    thinwire.torch.OuterLoop(model, torch.optim.SGD(model.parameters(), lr=0.1), spec, join="nowhere",
+                                             workers=workers, banner=False)
 
     def test_states_that_are_none_are_refused_in_a_sentence(self):
         for texts in ranks.on_ranks(2, damaged_states):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """How the ranks of a torch process group get connections of their own: addresses, keys, and who is told what went wrong."""
 
+import concurrent.futures
 import json
 import threading
 import unittest
@@ -85,6 +86,22 @@ class TransportTest(unittest.TestCase):
         self.assertIn("no-such-interface", second)
         self.assertIn("rank 1: ", first)
         self.assertIn("no-such-interface", first)
+
+    def test_who_waits_hears_once_who_was_turned_away(self):
+        at = f"127.0.0.1:{ranks.free_port()}"
+
+        def joined(workers):
+            return thinwire.Tcp().join(at, workers, seconds=ranks.SECONDS)
+
+        with concurrent.futures.ThreadPoolExecutor(3) as pool, self.assertLogs("thinwire") as told:
+            waits = pool.submit(joined, 3)
+            for _ in range(2):
+                self.assertIn("this group has 3 ranks, not 2", refused(lambda: joined(2)))
+            comms = [each.result() for each in (waits, pool.submit(joined, 3), pool.submit(joined, 3))]
+        for comm in comms:
+            comm.close()
+        self.assertEqual(len(told.output), 1, told.output)
+        self.assertIn("not 2", told.output[0])
 
     def test_a_comm_with_other_numbers_is_refused(self):
         for rank, text in enumerate(ranks.on_ranks(2, numbered_otherwise)):

@@ -2,15 +2,18 @@
 
 import ctypes
 import functools
+import logging
 import os
 from dataclasses import dataclass, field
-from typing import Callable, Optional, Sequence, Tuple
+from typing import Callable, Optional, Sequence, Set, Tuple
 
-from ._library import TCP_FUNCTIONS, Stopped, TcpOptions, load_part
+from ._library import TCP_FUNCTIONS, Stopped, TcpOptions, Told, load_part
 from ._owned import Owned
 from .comm import Comm, on_thread, refuse_no_numbers
-from .errors import Error
+from .errors import Error, printable
 from .seal import sealed
+
+MOST_REASONS = 20  # what fits on a screen
 
 
 @functools.cache
@@ -53,7 +56,7 @@ class Tcp:
         refuse_no_numbers(workers=workers, rank=rank)
         handle = ctypes.c_void_p()
         interrupt = Interrupt()
-        options = options_of(self, interrupt, sealed=int(self.seal))
+        options = options_of(self, interrupt, sealed=int(self.seal), refused=tells_once())
         interrupt.heed(lambda: tcp_library().tw_tcp_join(meeting.encode(), rank, workers, ctypes.byref(options), seconds,
                                                          ctypes.byref(handle)))
         comm = Comm(handle)
@@ -74,6 +77,19 @@ class Interrupt:
 
     def _end(self) -> None:
         self._ends = True
+
+
+def tells_once() -> Callable[[object, bytes], None]:
+    """Who may not take part, for whoever waits here. Who is turned away tries again, and is told of once."""
+    reasons: Set[bytes] = set()
+
+    @Told
+    def tell(context: object, reason: bytes) -> None:
+        if reason not in reasons and len(reasons) < MOST_REASONS:
+            reasons.add(reason)
+            logging.getLogger("thinwire").warning("%s", printable(reason.decode(errors="replace")))
+
+    return tell
 
 
 class Listener(Owned):
@@ -99,7 +115,7 @@ class Listener(Owned):
         return Comm(handle)
 
 
-def options_of(tcp: Tcp, interrupt: Interrupt, **more: int) -> TcpOptions:
+def options_of(tcp: Tcp, interrupt: Interrupt, **more: object) -> TcpOptions:
     return TcpOptions(struct_size=ctypes.sizeof(TcpOptions), bind=text(tcp.bind, "THINWIRE_BIND"),
                       advertise=text(tcp.advertise, "THINWIRE_ADVERTISE"), first_port=tcp.ports[0],
                       last_port=tcp.ports[1], streams=tcp.streams, key=tcp.key or None, key_size=len(tcp.key),

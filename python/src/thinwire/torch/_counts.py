@@ -20,7 +20,11 @@ def steps_of(counts: Dict[str, float]) -> str:
 def in_a_line(spec: str, counts: Dict[str, float]) -> str:
     steps = max(1, counts["steps"])
     return (f"thinwire {spec}: {steps_of(counts)}, {counts['bytes_sent'] / steps / 1e6:.3g} MB a step instead of "
-            f"{counts['bytes_dense'] / steps / 1e6:.3g}, waited {1e3 * counts['seconds_wait'] / steps:.3g} ms a step")
+            f"{counts['bytes_dense'] / steps / 1e6:.3g}, waited {milliseconds(counts['seconds_wait'] / steps)} a step")
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms" if seconds < 0.9995 else f"{1e3 * seconds:,.0f} ms"
 
 
 def what_happens(spec: str, plan: Dict[str, str], elements: int, momentum: float) -> str:

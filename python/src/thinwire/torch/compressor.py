@@ -406,8 +406,8 @@ class Compressor(Stepping):
         if self.costs is None:
             return "so it was when the state was saved"
         trainable = sum(row.elements for row in self._rows)
-        return (f"the exchange of {trainable:,} trainable parameters takes {1e3 * self.costs.scheme:.3g} ms a step with "
-                f"{name_of(self.spec)} here, and {1e3 * self.costs.dense:.3g} ms with torch's own all-reduce")
+        return (f"the exchange of {trainable:,} trainable parameters takes {_counts.milliseconds(self.costs.scheme)} a step with "
+                f"{name_of(self.spec)} here, and {_counts.milliseconds(self.costs.dense)} with torch's own all-reduce")
 
     # State
 

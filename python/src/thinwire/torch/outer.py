@@ -20,11 +20,11 @@ from ..errors import Error, SpecError
 from ..members import Members
 from ..seal import sealed
 from ..planning import UPDATES, can_switch
-from ..spec import name_of, settings_of
+from ..spec import adapts, name_of, number_of, options_of, settings_of
 from ..table import Entry
 from ..tcp import Tcp
 from . import _alike, _auto, _buffers, _optimiser, _parameters, _state, _transport
-from ._counts import with_ratios
+from ._counts import milliseconds, with_ratios
 from ._moments import Moments, forget_unfinite
 from ._parameters import is_shard, laid, local
 from ._replan import ROUNDS, Replanner
@@ -542,7 +542,7 @@ class OuterLoop(Closes):
         rounds = max(1, counts["rounds"])
         return (f"thinwire {self._loop.spec}: {counts['steps']} steps, {counts['rounds']} rounds, "
                 f"{counts['bytes_sent'] / 1e6:.3g} MB sent instead of {counts['bytes_dense'] / 1e6:.3g}, waited "
-                f"{1e3 * counts['seconds_wait'] / rounds:.3g} ms a round")
+                f"{milliseconds(counts['seconds_wait'] / rounds)} a round")
 
     def banner(self) -> str:
         settings, size = settings_of(self._loop.spec), self._comm.size
@@ -654,12 +654,17 @@ def unwrapped(model: Any) -> Any:
 
 
 def refuse_other_specs(spec: str) -> None:
+    """Where nobody else is there yet. Only the group can tell whether per_host divides it."""
     methods = [name for name, _ in outers()]
     if name_of(spec) in methods:
+        if "per_host" not in options_of(spec):
+            with Comm.threads(1)[0] as alone:
+                core.OuterLoop(alone, spec, [("weight", (1,))]).close()
         return
     text = f"{name_of(spec)} is no method of local updates; there are {', '.join(methods)}"
-    if name_of(spec) in dict(schemes()):
-        text += f", and {name_of(spec)} may carry what they exchange: \"diloco:exchange={name_of(spec)}\""
+    if name_of(spec) in dict(schemes()) and not adapts(name_of(spec)):
+        carried = f"diloco:exchange={name_of(spec)}" + (",momentum=0" if number_of(name_of(spec), "momentum") else "")
+        text += f", and {name_of(spec)} may carry what they exchange: \"{carried}\""
     raise SpecError(text, 2, "TW_ERROR_SPEC")
 
 
