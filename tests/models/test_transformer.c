@@ -401,7 +401,8 @@ static void learns_to_copy(void **state)
 static void impossible_models_are_refused(void **state)
 {
     language_model_config odd = tiny(0, 1.0f), shared = tiny(0, 1.0f), wide = tiny(0, 1.0f), flat = tiny(0, 1.0f),
-                          turning = tiny(0, 1.0f), bent = tiny(0, 1.0f), slow = tiny(0, 1.0f), recurrent = adapted(ALL, 1.0f, 1.0f);
+                          turning = tiny(0, 1.0f), bent = tiny(0, 1.0f), slow = tiny(0, 1.0f),
+                          recurrent = adapted(ALL, 1.0f, 1.0f);
     odd.heads = 3;
     refused(odd, VOCABULARY, "3 heads must divide 8 features into even parts");
     odd.heads = 8;

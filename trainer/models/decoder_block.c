@@ -70,8 +70,7 @@ static tw_status declare_biases(declaring *d, nn_affine *joint)
 static tw_status declare_head_norms(declaring *d, nn_rms_norm norms[2])
 {
     const decoder_options *o = d->options;
-    TW_TRY(
-        nn_rms_norm_declare(decoder_block_name_of(d, "self_attn.q_norm"), o->head, o->epsilon, d->table, &norms[0]));
+    TW_TRY(nn_rms_norm_declare(decoder_block_name_of(d, "self_attn.q_norm"), o->head, o->epsilon, d->table, &norms[0]));
     return nn_rms_norm_declare(decoder_block_name_of(d, "self_attn.k_norm"), o->head, o->epsilon, d->table, &norms[1]);
 }
 
@@ -111,10 +110,8 @@ static tw_status declare_feed(declaring *d, decoder_block *b)
 tw_status decoder_declare(const decoder_options *options, nn_table *table, decoder_block *block)
 {
     declaring d = {.options = options, .table = table};
-    *block = (decoder_block){.family = options->family,
-                             .width = options->width,
-                             .inner = options->inner,
-                             .parameters.first = table->count};
+    *block = (decoder_block){
+        .family = options->family, .width = options->width, .inner = options->inner, .parameters.first = table->count};
     TW_TRY(declare_attention(&d, block));
     TW_TRY(declare_feed(&d, block));
     block->parameters.end = table->count;

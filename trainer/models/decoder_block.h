@@ -3,8 +3,8 @@
  *     a = x + attend(norm(x)),  y = a + feed(norm'(a)),  feed(z) = down(swish(gate z) * up z)
  *
  * Norms are root mean square norms, positions are rotary, and attention is causal and may be grouped. A block of Qwen2
- * (Yang et al. 2024) has biases of q, k and v besides, and one of Qwen3 (Yang et al. 2025) a norm of each head of q, and
- * of k, before it turns. Each branch ends with dropout, which none of the three has. Tensors are named as in Hugging
+ * (Yang et al. 2024) has biases of q, k and v besides. One of Qwen3 (Yang et al. 2025) has a norm of each head of q,
+ * and of k, before it turns. Each branch ends with dropout, which none of the three has. Tensors are named as in Hugging
  * Face's LlamaForCausalLM and its kin, "input_layernorm.weight" and on; those of q, k and v stand side by side, and so
  * do gate and up, so that one product does all of them. */
 #ifndef MODEL_DECODER_BLOCK_H
@@ -40,7 +40,7 @@ typedef struct decoder_block {
     nn_range parameters;
     nn_rms_norm norms[2];
     nn_rms_norm head_norms[2]; /* of q and k, in Qwen3 */
-    nn_affine joint, out; /* q, k and v at once; what leaves attention */
+    nn_affine joint, out;      /* q, k and v at once; what leaves attention */
     nn_affine gates, down;
     nn_grouped_attention attention;
     nn_buffer normed[2], scales[2]; /* of each norm: what it gave, and what it needs for backward */

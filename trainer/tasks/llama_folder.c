@@ -218,7 +218,7 @@ static tw_status read_sizes(llama_folder *f)
 {
     language_model_config *c = &f->sizes;
     const bool llama = c->family == DECODER_LLAMA; /* Qwen's defaults are those of one network's size */
-    double epsilon = 1e-6; /* which transformers takes where nothing is said */
+    double epsilon = 1e-6;                         /* which transformers takes where nothing is said */
     TW_TRY(read_positions(f));
     TW_TRY(read_number(f->config, "rms_norm_eps", 1e-12, 0.1, &epsilon));
     c->epsilon = (float)epsilon;

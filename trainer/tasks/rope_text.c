@@ -15,10 +15,11 @@ tw_status rope_parse(const char *text, nn_rotary_scaling *s)
         return TW_OK;
     *s = (nn_rotary_scaling){.high = 1.0};
     if (sscanf(text, "linear:%lf%c", &s->factor, &end) == 1 && s->factor != 0.0) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT,
-                   "--rope-scaling %.80s: it is linear:FACTOR, or llama3:FACTOR,LOW,HIGH,POSITIONS with the numbers of a "
-                   "config.json, such as llama3:8,1,4,8192",
-                   text);
+    return tw_fail(
+        TW_ERROR_ARGUMENT,
+        "--rope-scaling %.80s: it is linear:FACTOR, or llama3:FACTOR,LOW,HIGH,POSITIONS with the numbers of a "
+        "config.json, such as llama3:8,1,4,8192",
+        text);
 }
 
 const char *rope_text(const nn_rotary_scaling *s, char text[ROPE_TEXT])

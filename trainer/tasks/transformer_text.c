@@ -19,8 +19,7 @@ const char *transformer_text(const language_model_config *c, size_t context, cha
     const bool unusual = c->theta != NN_ROTARY_BASE || c->epsilon != NN_RMS_EPSILON;
     int used = snprintf(text, TASK_NETWORK_TEXT, FORM, c->heads, c->kv_heads, context);
     if (unusual) used += snprintf(text + used, TASK_NETWORK_TEXT - (size_t)used, MORE, c->theta, (double)c->epsilon);
-    if (rope_text(&c->scaling, scaling))
-        snprintf(text + used, TASK_NETWORK_TEXT - (size_t)used, SCALING "%s", scaling);
+    if (rope_text(&c->scaling, scaling)) snprintf(text + used, TASK_NETWORK_TEXT - (size_t)used, SCALING "%s", scaling);
     return text;
 }
 
@@ -59,8 +58,7 @@ static tw_status read_heads(const tw_state *state, language_model_config *c)
 {
     static const char queries[] = "model.layers.0.self_attn.q_proj.weight";
     size_t shape[2];
-    if (!find_matrix(state, queries, shape))
-        return tw_fail(TW_ERROR_FORMAT, "not a transformer: it lacks %s", queries);
+    if (!find_matrix(state, queries, shape)) return tw_fail(TW_ERROR_FORMAT, "not a transformer: it lacks %s", queries);
     c->head = shape[0] / c->heads;
     if (holds(state, "model.layers.0.self_attn.q_proj.bias")) c->family = DECODER_QWEN2;
     if (holds(state, "model.layers.0.self_attn.q_norm.weight")) c->family = DECODER_QWEN3;
