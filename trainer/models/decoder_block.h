@@ -4,9 +4,9 @@
  *
  * Norms are root mean square norms, positions are rotary, and attention is causal and may be grouped. A block of Qwen2
  * (Yang et al. 2024) has biases of q, k and v besides. One of Qwen3 (Yang et al. 2025) has a norm of each head of q,
- * and of k, before it turns. Each branch ends with dropout, which none of the three has. Tensors are named as in Hugging
- * Face's LlamaForCausalLM and its kin, "input_layernorm.weight" and on; those of q, k and v stand side by side, and so
- * do gate and up, so that one product does all of them. */
+ * and of k, before it turns. Each branch ends with dropout, which none of the three has. Tensors are named as in
+ * Hugging Face's LlamaForCausalLM and its kin, "input_layernorm.weight" and on; those of q, k and v stand side by side,
+ * and so do gate and up, so that one product does all of them. */
 #ifndef MODEL_DECODER_BLOCK_H
 #define MODEL_DECODER_BLOCK_H
 
