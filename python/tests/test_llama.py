@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A transformer that thinwire trained, in transformers: its folder loads as a LlamaForCausalLM that gives the same logits,
-with a tokenizer that gives the same tokens, and writes the same text. And one of transformers, which a run begins with.
+with a tokenizer that gives the same tokens, and writes the same text. And one of transformers, which a run begins with; of
+Llama 3.1, Qwen2 and Qwen3, too, with what they lose over twenty steps of AdamW, and adapters beside them.
 
     test_llama.py PROGRAM NETWORK_OUTPUTS"""
 
@@ -23,7 +24,7 @@ def has_all():
     return all(importlib.util.find_spec(name) for name in ("torch", "transformers", "tokenizers"))
 
 
-class LlamaTest(unittest.TestCase):
+class FolderTest(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         generator = random.Random(1)
@@ -46,15 +47,16 @@ class LlamaTest(unittest.TestCase):
                      "--quiet", "--out", run, *options)
         return run
 
-    def load(self, run):
+    def load(self, run, kind="Llama"):
         import transformers
         folder = run.with_suffix(".llama")
         self.succeed("export", run, folder, "--transformers", "--checkpoint", "last")
         model, told = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
-        self.assertEqual((type(model).__name__, model.dtype), ("LlamaForCausalLM", __import__("torch").float32))
+        self.assertEqual((type(model).__name__, model.dtype), (f"{kind}ForCausalLM", __import__("torch").float32))
         for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
             self.assertFalse(told[kind], kind)
-        return model.eval(), transformers.AutoTokenizer.from_pretrained(folder)
+        tokenizer = (folder / "tokenizer.json").exists() and transformers.AutoTokenizer.from_pretrained(folder)
+        return model.eval(), tokenizer
 
     def check_logits(self, run, model):
         import torch
@@ -68,6 +70,8 @@ class LlamaTest(unittest.TestCase):
         self.assertGreater(float(expected.max() - expected.min()), 0.1)
         self.assertLess(float((found - expected).abs().max()), 1e-4)
 
+
+class LlamaTest(FolderTest):
     def check_text(self, run, model, tokenizer, prompt, count):
         """The likeliest text from a prompt on. Both begin with the end of a line."""
         import torch
@@ -256,6 +260,130 @@ class LlamaTest(unittest.TestCase):
         said = self.succeed("generate", again, "--prompt", " ".join(map(str, begin)), "--tokens", len(made) - len(begin),
                             "--temperature", 0, "--checkpoint", "last")
         self.assertEqual([int(word) for word in said.split()], made)
+
+
+KIN = {  # their sizes are not those that hidden_size and heads would give
+    "llama3": ("Llama", {"head_dim": 6, "rope_parameters": {
+        "rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16}}),
+    "linear": ("Llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}}),
+    "qwen2": ("Qwen2", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}, "tie_word_embeddings": True}),
+    "qwen3": ("Qwen3", {"head_dim": 6, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
+}
+TYPES, STRIPS, RATE, CLIP, DECAY = 40, 4, 0.003, 0.5, 0.1
+COUNT, LOOKS = 20, (1, 10, 20)  # steps, and of which the loss is compared
+
+
+class KinTest(FolderTest):
+    def setUp(self):
+        import numpy
+        super().setUp()
+        self.numbers, generator = self.folder / "numbers", numpy.random.default_rng(2)
+        self.numbers.mkdir()
+        for split, count in (("train", STRIPS * CONTEXT * (COUNT + 1)), ("valid", 600), ("test", 600)):
+            steps = generator.integers(1, 4, count)
+            numpy.save(self.numbers / f"{split}.npy", (numpy.cumsum(steps) % TYPES).astype("uint16"))
+
+    def make(self, name):
+        """A folder of random weights, norms and biases among them."""
+        import torch
+        import transformers
+        kind, options = KIN[name]
+        config = getattr(transformers, f"{kind}Config")(
+            vocab_size=TYPES, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=CONTEXT, **options)
+        torch.manual_seed(6)
+        model = getattr(transformers, f"{kind}ForCausalLM")(config)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(torch.randn_like(parameter) * 0.3 + (parameter.dim() == 1) * 0.5)
+        model.save_pretrained(self.folder / name)
+        return self.folder / name
+
+    def begin(self, folder, out, *options):
+        return json.loads(self.succeed(
+            "train", "lm", "--unit", "id", "--data", self.numbers, "--init-from", folder, "--batch", STRIPS, "--bptt", CONTEXT,
+            "--warmup", 0, "--schedule", "constant", "--clip", CLIP, "--weight-decay", DECAY, "--lr", RATE, "--quiet", "--json",
+            "-", "--out", out, *options))
+
+    def read(self, folder):
+        import torch
+        import transformers
+        return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+    def losses_there(self, model):
+        """Of those that learn, and matrices alone decay."""
+        import numpy
+        import torch
+        numbers = torch.tensor(numpy.load(self.numbers / "train.npy").astype("int64"))
+        length, losses = (len(numbers) - 1) // STRIPS, []
+        learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.AdamW([{"params": [p for p in learned if p.dim() > 1], "weight_decay": DECAY},
+                                       {"params": [p for p in learned if p.dim() == 1], "weight_decay": 0.0}],
+                                      lr=RATE, betas=(0.9, 0.95), eps=1e-8)
+        for at in range(0, COUNT * CONTEXT, CONTEXT):
+            strips = torch.stack([numbers[strip * length + at:strip * length + at + CONTEXT + 1] for strip in range(STRIPS)])
+            loss = torch.nn.functional.cross_entropy(model(strips[:, :-1]).logits.flatten(0, 1), strips[:, 1:].flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(learned, CLIP)
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    def loss_here(self, step, folder, *options):
+        """What it adds to the sum of all."""
+        before, after = (n * self.begin(folder, "none", "--steps", n, *options)["train_loss"] if n else 0.0
+                         for n in (step - 1, step))
+        return after - before
+
+    def check_losses(self, there, folder, *options):
+        self.assertLess(there[-1], there[0] - 0.02)
+        for step in LOOKS:
+            self.assertAlmostEqual(self.loss_here(step, folder, *options), there[step - 1], delta=1e-5 * there[step - 1])
+
+    def check_written(self, run, model):
+        import torch
+        begin = [3, 5, 8]
+        made = model.generate(torch.tensor([begin]), max_new_tokens=CONTEXT - 3, do_sample=False)[0].tolist()
+        said = self.succeed("generate", run, "--prompt", "3 5 8", "--tokens", CONTEXT - 3, "--temperature", 0, "--checkpoint",
+                            "last")
+        self.assertEqual([int(word) for word in said.split()], made)
+
+    def test_they_begin_learn_and_come_back(self):
+        for name, (kind, options) in KIN.items():
+            with self.subTest(name):
+                folder, run = self.make(name), self.folder / f"{name}-run"
+                self.begin(folder, run, "--lr", 0, "--steps", 1)
+                self.check_logits(run, self.read(folder))
+                model = self.load(run, kind)[0]
+                self.check_logits(run, model)
+                self.check_written(run, model)
+                self.assertEqual({key: model.config.rope_parameters[key] for key in options["rope_parameters"]},
+                                 options["rope_parameters"])
+                self.check_losses(self.losses_there(self.read(folder)), folder)
+
+    @unittest.skipUnless(importlib.util.find_spec("peft"), "needs peft")
+    def test_adapters_beside_them(self):
+        import peft
+        for name in ("qwen2", "qwen3"):
+            with self.subTest(name):
+                folder, first = self.make(name), self.folder / f"{name}-first"
+                lora = ("--lora", "rank=4,alpha=32,targets=q+k+v+o+down")
+                self.begin(folder, first, *lora, "--lr", 0, "--steps", 1)
+                self.succeed("export", first, f"{first}.peft", "--peft", "--checkpoint", "last")
+                model = peft.PeftModel.from_pretrained(self.read(folder), f"{first}.peft", is_trainable=True)
+                self.check_losses(self.losses_there(model), folder, *lora)
+
+    def test_what_transformers_4_writes(self):
+        folder, run = self.make("llama3"), self.folder / "older"
+        config = json.loads((folder / "config.json").read_text())
+        config["rope_scaling"] = config.pop("rope_parameters")
+        config["rope_theta"] = config["rope_scaling"].pop("rope_theta")
+        model = self.read(folder)
+        (folder / "config.json").write_text(json.dumps(config))
+        self.begin(folder, run, "--lr", 0, "--steps", 1)
+        self.check_logits(run, model)
 
 
 if __name__ == "__main__":

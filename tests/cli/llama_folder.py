@@ -13,6 +13,9 @@ from support import unless_kept
 
 STILL = ("--lr", 0, "--warmup", 0, "--steps", 1)
 TEXT = {"Sequence": {"id": "A", "type_id": 0}}  # in a template
+KIN = (("--family", "llama", "--head-width", 6, "--rope-scaling", "linear:2"),
+       ("--family", "qwen2", "--rope-scaling", "llama3:8,1,4,8192"),
+       ("--family", "qwen3", "--head-width", 6, "--rope-scaling", "llama3:8,1,4,8", "--rope-theta", 500000))
 SIZES = ("--layers", 2, "--hidden", 16, "--heads", 4, "--kv-heads", 2, "--bptt", 10)
 
 
@@ -85,7 +88,7 @@ class LlamaFolderTest(LanguageTest):
 
 class TakingTest(LlamaFolderTest):
     def test_what_is_exported_again_is_the_same(self):
-        for options in ((), ("--tied",), ("--unit", "char", "--inner", 24)):
+        for options in ((), ("--tied",), ("--unit", "char", "--inner", 24), *KIN):
             with self.subTest(options=options):
                 self.make_folder(*options)
                 for begin in (self.llama, self.run_folder):
@@ -112,6 +115,25 @@ class TakingTest(LlamaFolderTest):
             self.change_config(**{key: value})
             self.refuse_folder(key.replace("rope_theta", "rope"))
             self.change_config(rms_norm_eps=1e-6, rope_theta=500000)
+
+    def test_a_folder_is_of_the_family_that_it_came_from(self):
+        """What transformers 5 calls rope_parameters is rope_scaling of older versions."""
+        llama3 = {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
+                  "original_max_position_embeddings": 8}
+        for name, head, options, scaling in (("Llama", 6, KIN[0], {"rope_type": "linear", "factor": 2}),
+                                             ("Qwen2", 4, KIN[1], {**llama3, "original_max_position_embeddings": 8192}),
+                                             ("Qwen3", 6, KIN[2], llama3)):
+            self.make_folder(*options)
+            config = json.loads((self.llama / "config.json").read_text())
+            self.assertEqual((config["architectures"], config["model_type"], config["head_dim"], config["rope_scaling"]),
+                             ([f"{name}ForCausalLM"], name.lower(), head, scaling))
+            whole = (self.llama / "config.json").read_bytes()
+            self.change_config(rope_scaling=None, rope_theta="absent", use_sliding_window=False, sliding_window=4096,
+                               layer_types=["full_attention"] * 2,
+                               rope_parameters={**scaling, "rope_theta": config["rope_theta"]})
+            self.assertEqual((self.begun_from(self.llama) / "config.json").read_bytes(), whole)
+            for path in (self.run_folder, self.llama):
+                shutil.rmtree(path)
 
     def test_half_precision_becomes_fp32(self):
         self.make_folder()
@@ -182,16 +204,19 @@ class TakingTest(LlamaFolderTest):
         self.refuse(2, [path, "another order"], *self.train_words(*options))
 
     def test_a_run_that_began_so_goes_on(self):
-        self.make_folder()
-        options = ("--init-from", self.llama, "--lr", 0.01, "--checkpoint-every", 4)
-        whole = self.train(*options, "--steps", 8, "--out", self.folder / "whole")
-        self.train(*options, "--steps", 4, "--schedule", "constant", "--out", self.folder / "part")
-        whole = self.train(*options, "--steps", 8, "--schedule", "constant", "--out", self.folder / "straight")
-        resumed = self.summary_of("train", "--resume", self.folder / "part", "--steps", 8)
-        self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
+        for kin in ((), *KIN[1:]):
+            for lora in ((), ("--lora", "rank=2")):
+                self.make_folder(*kin)
+                options = ("--init-from", self.llama, "--lr", 0.01, "--schedule", "constant", *lora)
+                self.train(*options, "--steps", 4, "--out", self.folder / "part")
+                whole = self.train(*options, "--steps", 8)
+                resumed = self.summary_of("train", "--resume", self.folder / "part", "--steps", 8)
+                self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
+                for path in (self.run_folder, self.llama, self.folder / "part"):
+                    shutil.rmtree(path)
 
     def test_a_folder_writes_text(self):
-        self.make_folder()
+        self.make_folder(*KIN[2])
         texts = [self.run_program("generate", path, "--tokens", 30, "--seed", 2) for path in (self.run_folder, self.llama)]
         self.assertEqual(texts[0].stdout, texts[1].stdout)
         self.assertEqual(texts[1].returncode, 0, texts[1].stderr)
@@ -282,14 +307,53 @@ class RefusalTest(LlamaFolderTest):
     def test_what_this_transformer_has_not(self):
         self.make_folder()
         config = (self.llama / "config.json").read_text()
-        for key, value in (("rope_scaling", {"rope_type": "llama3", "factor": 8}), ("attention_bias", True),
-                           ("rope_parameters", {"rope_type": "yarn"}), ("mlp_bias", True), ("hidden_act", "gelu"),
-                           ("model_type", "mistral"), ("head_dim", 8), ("quantization_config", {"bits": 4})):
+        for key, value, *culprits in (
+                ("rope_scaling", {"type": "dynamic", "factor": 8}, "dynamic"), ("attention_bias", True),
+                ("rope_parameters", {"rope_type": "yarn"}, "yarn"), ("mlp_bias", True), ("hidden_act", "gelu"),
+                ("rope_scaling", {"rope_type": "longrope", "long_factor": [1] * 99}, "longrope"), ("rope_scaling", []),
+                ("rope_scaling", {"rope_type": 3}), ("partial_rotary_factor", 0.5), ("use_sliding_window", True),
+                ("layer_types", ["full_attention", "sliding_attention"], "sliding_attention"), ("layer_types", [3]),
+                ("model_type", "mistral", "qwen3"), ("model_type", 3), ("head_dim", 8), ("quantization_config", {"bits": 4}),
+                ("model_type", "qwen2", "of llama"), ("model_type", "qwen3", "of llama")):
             self.change_config(**{key: value})
-            self.refuse_folder(self.llama, key)
+            self.refuse_folder(self.llama, *(culprits or [key]))
             (self.llama / "config.json").write_text(config)
         self.change_config(rope_parameters={"rope_type": "default"}, rope_scaling=None)
         self.begun_from(self.llama)
+
+    def test_scaling_that_cannot_be(self):
+        self.make_folder()
+        whole = {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
+                 "original_max_position_embeddings": 8192}
+        for key in list(whole)[1:]:
+            for value in (None, "8", -1, 1e300, True):
+                self.change_config(rope_scaling={**whole, key: value})
+                self.refuse_folder("config.json", key)
+        for changed, *culprits in (({"low_freq_factor": 4}, "low_freq_factor 4", "high_freq_factor 4"),
+                                   ({"factor": 0.5}, "factor", "from 1 to"), ({"partial_rotary_factor": 0.5}, "partial")):
+            self.change_config(rope_scaling={**whole, **changed})
+            self.refuse_folder(*culprits)
+        self.change_config(rope_scaling=whole, rope_parameters={**whole, "factor": 32})
+        self.refuse_folder("rope_scaling", "rope_parameters", "leave one of them out")
+        self.change_config(rope_parameters=whole)
+        self.refuse_folder("--rope-scaling linear:2,", "has llama3:8,1,4,8192;", options=("--rope-scaling", "linear:2"))
+        self.begun_from(self.llama, "--rope-scaling", "llama3:8.0,1,4,8192")
+
+    def test_families_that_their_tensors_contradict(self):
+        for kin in KIN[1:]:
+            self.make_folder(*kin)
+            config = (self.llama / "config.json").read_text()
+            self.change_config(model_type="llama")
+            self.refuse_folder("model_type llama", f"of {json.loads(config)['model_type']}")
+            (self.llama / "config.json").write_text(config)
+            self.change_config(num_key_value_heads="absent")
+            self.refuse_folder("num_key_value_heads")
+            self.change_config(num_key_value_heads=2, head_dim=2)
+            self.refuse_folder("head_dim 2")
+            (self.llama / "config.json").write_text(config)
+            self.refuse_folder("--family llama,", f"has {json.loads(config)['model_type']};", options=("--family", "llama"))
+            for path in (self.run_folder, self.llama):
+                shutil.rmtree(path)
 
     def test_a_config_that_is_not_of_its_weights(self):
         self.make_folder()

@@ -68,11 +68,11 @@ class BudgetTest(CommandLineTest):
 
 class TasksTest(BudgetTest):
     def test_transformer(self):
-        self.assert_same(lambda *options: self.transformer("--optimizer", "sgd", "--clip", 0.5, "--lr", 0.1, *options), 1)
+        self.assert_same(lambda *options: self.transformer("--family", "qwen2", "--optimizer", "sgd", "--clip", 0.5, "--lr", 0.1, *options), 1)
 
     def test_tied_transformer_with_adam(self):
-        self.assert_same(lambda *options: self.transformer("--tied", "--optimizer", "adamw", "--weight-decay", 0.1,
-                                                           *options), 2)
+        self.assert_same(lambda *options: self.transformer("--family", "qwen3", "--head-width", 16, "--tied",
+                                                           "--optimizer", "adamw", "--weight-decay", 0.1, *options), 2)
 
     def test_lstm(self):
         self.assert_same(lambda *options: self.train_task("lm", "--data", self.text, "--unit", "char", "--layers", 24,

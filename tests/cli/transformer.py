@@ -51,23 +51,32 @@ class TrainingTest(TransformerTest):
 
     def test_sizes_follow_the_options(self):
         """Embedding and output, and in each block norms, q and o, k and v, and three matrices of the feed-forward part."""
-        for name, options, (width, layers, shared, inner, matrices) in (
-                ("own", (), (16, 2, 8, 64, 2)), ("tied", ("--tied",), (16, 2, 8, 64, 1)),
-                ("many", ("--heads", 8, "--kv-heads", 8), (16, 2, 16, 64, 2)),
-                ("wide", ("--hidden", 24, "--inner", 40, "--layers", 1), (24, 1, 12, 40, 2))):
+        for name, options, (width, layers, queries, shared, inner, matrices) in (
+                ("own", (), (16, 2, 16, 8, 64, 2)), ("tied", ("--tied",), (16, 2, 16, 8, 64, 1)),
+                ("many", ("--heads", 8, "--kv-heads", 8), (16, 2, 16, 16, 64, 2)),
+                ("wide", ("--hidden", 24, "--inner", 40, "--layers", 1), (24, 1, 24, 12, 40, 2)),
+                ("qwen2", ("--family", "qwen2"), (16, 2, 16, 8, 64, 2)),
+                ("qwen3", ("--family", "qwen3", "--head-width", 6), (16, 2, 24, 12, 64, 2))):
             with self.subTest(name):
                 out = self.folder / name
                 self.train("--steps", 1, "--out", out, *options)
                 types = len(self.metadata(out)["vocabulary.txt"].splitlines()) - 1
-                block = 2 * width + 2 * width * width + 2 * width * shared + 3 * width * inner
+                block = 2 * width + 2 * width * queries + 2 * width * shared + 3 * width * inner
+                block += {"qwen2": queries + 2 * shared, "qwen3": 2 * 6}.get(name, 0)
                 self.assertEqual(self.first_line(out)["parameters"], matrices * types * width + layers * block + width)
 
     def test_wrong_options(self):
         self.refuse_training(2, ["--heads", "--model transformer"], "--model", "small")
-        for option in ("--kv-heads", "--inner"):
-            self.refuse(2, [option, "--model transformer"], "train", "lm", "--data", self.texts, "--quiet", option, 2)
+        for option, value in (("--kv-heads", 2), ("--inner", 2), ("--head-width", 2), ("--family", "qwen2"),
+                              ("--rope-scaling", "linear:2")):
+            self.refuse(2, [option, "--model transformer"], "train", "lm", "--data", self.texts, "--quiet", option, value)
         self.refuse_training(2, ["3 heads", "16 features"], "--heads", 3)
         self.refuse_training(2, ["3 key heads", "4 heads"], "--kv-heads", 3)
+        self.refuse_training(2, ["even number of features, not 5"], "--head-width", 5)
+        for spec in ("yarn:4", "linear:", "linear:0", "linear:2,3", "llama3:8,1,4", "llama3:8,1,4,0", "llama3:8,1,4,9,1"):
+            self.refuse_training(2, [f"--rope-scaling {spec}", "llama3:8,1,4,8192"], "--rope-scaling", spec)
+        self.refuse_training(2, ["a factor from 1 to 1e6", "0.5, 1, 4 and 8"], "--rope-scaling", "llama3:0.5,1,4,8")
+        self.refuse_training(2, ["a low bound below the high one"], "--rope-scaling", "llama3:8,4,4,8")
         self.refuse_training(2, ["adamw", "dgc", "sgd"], "--sync", "dgc", "--workers", 2)
 
 
@@ -87,7 +96,8 @@ class ResumingTest(TransformerTest):
     def test_other_heads_are_refused(self):
         out = self.folder / "run"
         self.train("--steps", 2, "--out", out)
-        for options in (("--heads", 2), ("--kv-heads", 4), ("--inner", 32), ("--bptt", 12)):
+        for options in (("--heads", 2), ("--kv-heads", 4), ("--inner", 32), ("--bptt", 12), ("--head-width", 6),
+                        ("--family", "qwen2"), ("--rope-scaling", "linear:2")):
             self.refuse_training(2, [out], *options, "--steps", 4, "--out", out, "--resume")
 
 
@@ -99,7 +109,9 @@ class WritingTest(TransformerTest):
         newest = sorted((out / "checkpoints").iterdir())[-1] / "model.safetensors"
         whole = newest.read_bytes()
         begin = 8 + int.from_bytes(whole[:8], "little")
-        for text in ("heads=0,kv_heads=2,context=10", "heads=4,kv_heads=3,context=10", "heads=4,kv_heads=2", "heads=3,"
+        for text in ("heads=4,kv_heads=2,context=10,rope=", "heads=4,kv_heads=2,context=10,rope=llama3:8,1,4,8x",
+                     "heads=4,kv_heads=2,context=10,rope=linear:0.5", "heads=4,kv_heads=2,context=10,theta=5",
+                     "heads=0,kv_heads=2,context=10", "heads=4,kv_heads=3,context=10", "heads=4,kv_heads=2", "heads=3,"
                      "kv_heads=1,context=10", "heads=4,kv_heads=2,context=99999999999", "heads=4,kv_heads=2,context=10,"):
             header = json.loads(whole[8:begin])
             header["__metadata__"]["transformer"] = text
@@ -194,7 +206,9 @@ class TorchTest(TransformerTest):
 
     def test_pytorch_loses_what_thinwire_loses(self):
         told = {"lr": 0.003, "betas": (0.9, 0.95), "weight_decay": 0.1, "clip": 0.5}
-        for form in ((), ("--tied",), ("--optimizer", "muon", "--momentum", 0.9)):
+        for form in ((), ("--tied",), ("--optimizer", "muon", "--momentum", 0.9),
+                     ("--family", "qwen2", "--rope-scaling", "linear:4"),
+                     ("--family", "qwen3", "--head-width", 6, "--rope-scaling", "llama3:8,1,4,8")):
             with self.subTest(form=form):
                 told["optimizer"] = "muon" if "muon" in form else "adamw"
                 options = (*form, "--lr", told["lr"], "--clip", told["clip"], "--schedule", "constant", "--warmup", 0)

@@ -61,6 +61,8 @@ typedef struct kind {
 
 /* ---- a transformer ---- */
 
+static decoder_family family;
+
 static void *make_text(const nn_stage *stage)
 {
     const language_model_config config = {.layers = 3,
@@ -72,7 +74,8 @@ static void *make_text(const nn_stage *stage)
                                           .kv_heads = 2,
                                           .inner = 64,
                                           .theta = 10000.0,
-                                          .epsilon = 1e-5f};
+                                          .epsilon = 1e-5f,
+                                          .family = family};
     const language_model_shape shape = {VOCABULARY, STEPS, BATCH, NN_FP32, stage};
     language_model *m;
     assert_ok(language_model_create(&config, &shape, &m));
@@ -262,7 +265,10 @@ static void check_kind(const kind *ops, size_t least, int in_two)
 
 static void test_a_transformer(void **state)
 {
-    check_kind(&text, 6, 1);
+    for (int i = 0; i < DECODER_FAMILIES; i++) {
+        family = (decoder_family)i;
+        check_kind(&text, 6, 1);
+    }
 }
 
 static void test_a_small_network_for_images(void **state)

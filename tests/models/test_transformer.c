@@ -18,6 +18,30 @@ static language_model_config tiny(int tied, float keep)
                                    .epsilon = 1e-5f};
 }
 
+/* With heads of a width of their own, and positions that are scaled; one of the three speeds is between two. */
+static language_model_config kin(decoder_family family)
+{
+    language_model_config config = tiny(0, 1.0f);
+    config.family = family;
+    config.head = 6;
+    config.scaling = (nn_rotary_scaling){8.0, 1.0, 64.0, 32.0};
+    return config;
+}
+
+/* Norms and biases do not begin where they would matter least. */
+static language_model *make_kin(language_model_config config)
+{
+    language_model *m = make(config);
+    const parameter_set *set = language_model_parameters(m);
+    for (size_t t = 0; t < set->table->count; t++)
+        for (size_t i = 0; i < nn_table_elements(set->table, t) && set->table->tensors[t].dims == 1; i++) {
+            uint32_t words[4];
+            tw_random(13, t, i, words);
+            set->values[set->table->offsets[t] + i] += (float)words[0] * 0x1p-32f - 0.5f;
+        }
+    return m;
+}
+
 /* ---- the table ---- */
 
 static void tensors_are_named_as_in_transformers(void **state)
@@ -39,6 +63,38 @@ static void tensors_are_named_as_in_transformers(void **state)
         if (!tied) assert_string_equal(table->tensors[20].name, "lm_head.weight");
         assert_int_equal(table->tensors[3].shape[0], 4); /* two key heads of two features */
         language_model_destroy(m);
+    }
+}
+
+static size_t rows_called(const nn_table *table, const char *name)
+{
+    size_t i = 0;
+    while (i < table->count && strcmp(table->tensors[i].name, name) != 0) i++;
+    return i < table->count ? table->tensors[i].shape[0] : 0;
+}
+
+static void families_have_biases_or_norms_of_heads(void **state)
+{
+    for (int family = 0; family < DECODER_FAMILIES; family++) {
+        language_model *m = make(kin((decoder_family)family));
+        const nn_table *table = language_model_parameters(m)->table;
+        const size_t biased = family == DECODER_QWEN2, normed = family == DECODER_QWEN3;
+        assert_int_equal(table->count, 2 * (9 + 3 * biased + 2 * normed) + 3);
+        assert_int_equal(rows_called(table, "model.layers.1.self_attn.q_proj.weight"), 24);
+        assert_int_equal(rows_called(table, "model.layers.1.self_attn.q_proj.bias"), biased * 24);
+        assert_int_equal(rows_called(table, "model.layers.1.self_attn.k_proj.bias"), biased * 12);
+        assert_int_equal(rows_called(table, "model.layers.1.self_attn.v_proj.bias"), biased * 12);
+        assert_int_equal(rows_called(table, "model.layers.1.self_attn.q_norm.weight"), normed * 6);
+        assert_int_equal(rows_called(table, "model.layers.1.self_attn.k_norm.weight"), normed * 6);
+        language_model_destroy(m);
+    }
+}
+
+static void gradients_of_families_agree_with_differences(void **state)
+{
+    for (int family = 0; family < DECODER_FAMILIES; family++) {
+        language_model *m = make_kin(kin((decoder_family)family));
+        check_differences(m, language_model_parameters(m));
     }
 }
 
@@ -180,6 +236,17 @@ static void gradients_of_adapters_agree_with_differences(void **state)
     }
 }
 
+static void gradients_of_families_adapters_agree_with_differences(void **state)
+{
+    for (int family = 0; family < DECODER_FAMILIES; family++) {
+        language_model_config config = kin((decoder_family)family);
+        config.lora = adapted(ALL, 1.0f, 1.0f).lora;
+        language_model *m = make_kin(config);
+        fill_adapters(m);
+        check_differences(m, language_model_adapters(m));
+    }
+}
+
 static void gradients_of_adapters_are_announced(void **state)
 {
     language_model *m = make(adapted(ALL, 1.0f, 1.0f));
@@ -238,10 +305,9 @@ static const float *read_alone(language_model *m, const int32_t *tokens, size_t 
 }
 
 /* Token after token, with a memory that overflows four times, it says what it says of the tokens that it remembers. */
-static void writing_is_reading_what_is_remembered(void **state)
+static void check_writing(language_model_config config)
 {
-    language_model *m = make_sized(tiny(0, 1.0f), VOCABULARY, ROOM, 1),
-                   *other = make_sized(tiny(0, 1.0f), VOCABULARY, ROOM, 1);
+    language_model *m = make_sized(config, VOCABULARY, ROOM, 1), *other = make_sized(config, VOCABULARY, ROOM, 1);
     int32_t tokens[WRITTEN];
     size_t first = 0;
     for (size_t i = 0; i < WRITTEN; i++) tokens[i] = any_token(1, i);
@@ -256,6 +322,12 @@ static void writing_is_reading_what_is_remembered(void **state)
     assert_int_equal(first, 30);
     language_model_destroy(m);
     language_model_destroy(other);
+}
+
+static void writing_is_reading_what_is_remembered(void **state)
+{
+    check_writing(tiny(0, 1.0f));
+    for (int family = 0; family < DECODER_FAMILIES; family++) check_writing(kin((decoder_family)family));
 }
 
 static void pieces_of_a_text_can_be_read_at_once(void **state)
@@ -329,7 +401,8 @@ static void learns_to_copy(void **state)
 static void impossible_models_are_refused(void **state)
 {
     language_model_config odd = tiny(0, 1.0f), shared = tiny(0, 1.0f), wide = tiny(0, 1.0f), flat = tiny(0, 1.0f),
-                          turning = tiny(0, 1.0f), recurrent = adapted(ALL, 1.0f, 1.0f);
+                          turning = tiny(0, 1.0f), bent = tiny(0, 1.0f), slow = tiny(0, 1.0f),
+                          recurrent = adapted(ALL, 1.0f, 1.0f);
     odd.heads = 3;
     refused(odd, VOCABULARY, "3 heads must divide 8 features into even parts");
     odd.heads = 8;
@@ -340,6 +413,12 @@ static void impossible_models_are_refused(void **state)
     refused(wide, VOCABULARY, "6 and 8");
     flat.inner = 0;
     refused(flat, VOCABULARY, "inner feature");
+    bent.head = 3;
+    refused(bent, VOCABULARY, "even number of features, not 3");
+    slow.scaling = (nn_rotary_scaling){8.0, 4.0, 4.0, 32.0};
+    refused(slow, VOCABULARY, "a low bound below the high one");
+    slow.scaling = (nn_rotary_scaling){0.5, 1.0, 4.0, 32.0};
+    refused(slow, VOCABULARY, "a factor from 1 to 1e6");
     turning.theta = 1.0;
     refused(turning, VOCABULARY, "not 1 and 1e-05");
     recurrent.heads = 0;
@@ -350,8 +429,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_are_named_as_in_transformers),
+        cmocka_unit_test(families_have_biases_or_norms_of_heads),
         cmocka_unit_test(weights_begin_as_gpt2s),
         cmocka_unit_test(gradients_agree_with_differences),
+        cmocka_unit_test(gradients_of_families_agree_with_differences),
         cmocka_unit_test(gradients_are_announced_complete_and_backwards),
         cmocka_unit_test(a_token_sees_what_came_before_it_in_its_strip),
         cmocka_unit_test(every_call_is_a_text_by_itself),
@@ -361,6 +442,7 @@ int main(void)
         cmocka_unit_test(adapters_are_named_as_in_peft),
         cmocka_unit_test(new_adapters_change_nothing),
         cmocka_unit_test(gradients_of_adapters_agree_with_differences),
+        cmocka_unit_test(gradients_of_families_adapters_agree_with_differences),
         cmocka_unit_test(gradients_of_adapters_are_announced),
         cmocka_unit_test(merged_weights_give_the_same_logits),
         cmocka_unit_test(learns_to_copy),

@@ -176,6 +176,41 @@ static void test_rms_norm(void **state)
     check(&s);
 }
 
+/* Heads of a row by themselves, and what stands behind them stays. */
+static const nn_rms_heads both_heads = {ROWS, 2, WIDTH};
+enum { HEAD = 5 };
+
+static void heads_expect(const subject *s, const double *values, const double *x, double *y)
+{
+    memcpy(y, x, s->inputs * sizeof *x);
+    for (size_t h = 0; h < 2 * ROWS; h++) {
+        const size_t at = h / 2 * WIDTH + h % 2 * HEAD;
+        double square = 1e-5;
+        for (size_t i = 0; i < HEAD; i++) square += x[at + i] * x[at + i] / HEAD;
+        for (size_t i = 0; i < HEAD; i++) y[at + i] = x[at + i] / sqrt(square) * values[s->rms_norm.weight + i];
+    }
+}
+
+static void heads_forward(subject *s, const float *values, const float *x, float *y)
+{
+    memcpy(y, x, s->inputs * sizeof *x);
+    nn_rms_norm_forward_heads(&s->rms_norm, values, &both_heads, x, y, s->moments);
+}
+
+static void heads_backward(subject *s, const float *values, const float *x, const float *dy, float *gradients,
+                           float *dx)
+{
+    memcpy(dx, dy, s->inputs * sizeof *dx);
+    nn_rms_norm_backward_heads(&s->rms_norm, values, &both_heads, x, s->moments, gradients, dx);
+}
+
+static void test_rms_norm_of_heads(void **state)
+{
+    subject s = {.inputs = ROWS * WIDTH, .outputs = ROWS * WIDTH, COMPUTES(heads)};
+    assert_ok(nn_rms_norm_declare("norm", HEAD, NN_RMS_EPSILON, &s.table, &s.rms_norm));
+    check(&s);
+}
+
 /* ---- activations ---- */
 
 static double sigmoid(double x)
@@ -470,7 +505,19 @@ static void test_reading_on_is_reading_at_once(void **state)
 
 /* ---- rotary positions ---- */
 
-static nn_rotary rotary = {.width = 6, .base = NN_ROTARY_BASE};
+static nn_rotary rotary;
+
+/* By wavelengths, as Llama 3.1's code has it, where the layer counts turns. */
+static double speed(size_t i)
+{
+    const nn_rotary_scaling *s = &rotary.scaling;
+    const double plain = pow(10000.0, -(double)i / 3.0), wavelength = 6.283185307179586 / plain;
+    if (s->factor == 0.0) return plain;
+    if (s->original == 0.0 || wavelength > s->original / s->low) return plain / s->factor;
+    if (wavelength < s->original / s->high) return plain;
+    const double smooth = (s->original / wavelength - s->low) / (s->high - s->low);
+    return (1.0 - smooth) * plain / s->factor + smooth * plain;
+}
 
 static void rotary_expect(const subject *s, const double *values, const double *x, double *y)
 {
@@ -480,7 +527,7 @@ static void rotary_expect(const subject *s, const double *values, const double *
     for (size_t row = 0; row < t->steps * t->batch; row++)
         for (size_t h = 0; h < t->heads; h++)
             for (size_t i = 0; i < 3; i++) {
-                const double angle = (double)(t->first + row / t->batch) * pow(10000.0, -(double)i / 3.0);
+                const double angle = (double)(t->first + row / t->batch) * speed(i);
                 const size_t at = row * t->stride + 6 * h + i;
                 y[at] = x[at] * cos(angle) - x[at + 3] * sin(angle);
                 y[at + 3] = x[at + 3] * cos(angle) + x[at] * sin(angle);
@@ -502,8 +549,9 @@ static void rotary_backward(subject *s, const float *values, const float *x, con
     nn_rotary_back(&rotary, &s->turned, dx);
 }
 
-static void test_rotary(void **state)
+static void check_rotary(nn_rotary_scaling scaling)
 {
+    rotary = (nn_rotary){.width = 6, .base = NN_ROTARY_BASE, .scaling = scaling};
     subject s = {.inputs = 5 * 3 * 15,
                  .outputs = 5 * 3 * 15,
                  COMPUTES(rotary),
@@ -512,6 +560,14 @@ static void test_rotary(void **state)
     assert_ok(nn_rotary_prepare(&rotary, 12));
     check(&s);
     nn_rotary_free(&rotary);
+}
+
+static void test_rotary(void **state)
+{
+    check_rotary((nn_rotary_scaling){0});
+    check_rotary((nn_rotary_scaling){4.0, 0.0, 1.0, 0.0});     /* linear */
+    check_rotary((nn_rotary_scaling){8.0, 2.0, 32.0, 1024.0}); /* the first keeps its speed, the third is slower */
+    check_rotary((nn_rotary_scaling){8.0, 1.0, 4.0, 8.0});     /* what turns once or twice is in between */
 }
 
 /* ---- sub-sampling ---- */
@@ -583,6 +639,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layer_norm),
         cmocka_unit_test(test_rms_norm),
+        cmocka_unit_test(test_rms_norm_of_heads),
         cmocka_unit_test(test_swish),
         cmocka_unit_test(test_glu),
         cmocka_unit_test(test_swiglu),

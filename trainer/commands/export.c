@@ -24,9 +24,8 @@ static const option_row rows[] = {
     {"loader", "FILE", OPTION_TEXT, offsetof(export_settings, loader),
      .help = "Write a loader for PyTorch to FILE, too: a Python program that rebuilds any exported network"},
     {"transformers", NULL, OPTION_FLAG, offsetof(export_settings, transformers),
-     .help =
-         "Make FILE a folder that transformers loads: a transformer of thinwire train lm as a LlamaForCausalLM, with "
-         "its tokenizer"},
+     .help = "Make FILE a folder that transformers loads: a transformer of thinwire train lm as the LlamaForCausalLM, "
+             "Qwen2ForCausalLM or Qwen3ForCausalLM that it is, with its tokenizer"},
     {"peft", NULL, OPTION_FLAG, offsetof(export_settings, peft),
      .help = "Make FILE a folder that peft loads: the adapters of thinwire train lm --lora alone"},
     TRAINED_ROW(offsetof(export_settings, checkpoint)),

@@ -111,9 +111,9 @@ class LanguageModel(nn.Module):
 
 
 class RmsNorm(nn.Module):
-    def __init__(self, d: dict) -> None:
+    def __init__(self, d: dict, width: int) -> None:
         super().__init__()
-        self.weight, self.epsilon = nn.Parameter(torch.ones(d["hidden"])), d.get("epsilon", 1e-5)
+        self.weight, self.epsilon = nn.Parameter(torch.ones(width)), d.get("epsilon", 1e-5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * (x.pow(2).mean(-1, keepdim=True) + self.epsilon).rsqrt() * self.weight
@@ -121,15 +121,29 @@ class RmsNorm(nn.Module):
 
 class CausalAttention(nn.Module):
     """Grouped heads with rotary positions, in which the halves of a head turn together."""
-    def __init__(self, width: int, heads: int, kv_heads: int, theta: float) -> None:
+    def __init__(self, d: dict) -> None:
         super().__init__()
-        self.width, self.group, self.theta = width // heads, heads // kv_heads, theta
-        for name, outputs in (("q", width), ("k", kv_heads * self.width), ("v", kv_heads * self.width), ("o", width)):
-            self.add_module(f"{name}_proj", nn.Linear(width, outputs, bias=False))
+        hidden, heads, shared, family = d["hidden"], d["heads"], d["kv_heads"], d.get("family", "llama")
+        self.width, self.group, self.theta = d.get("head", hidden // heads), heads // shared, d.get("theta", 10000.0)
+        self.scaling = d.get("scaling")
+        for name, count in (("q", heads), ("k", shared), ("v", shared)):
+            self.add_module(f"{name}_proj", nn.Linear(hidden, count * self.width, bias=family == "qwen2"))
+        self.o_proj = nn.Linear(heads * self.width, hidden, bias=False)
+        normed = family == "qwen3"
+        self.q_norm, self.k_norm = (RmsNorm(d, self.width) if normed else nn.Identity() for _ in range(2))
+
+    def speeds(self) -> torch.Tensor:
+        """Angles from a position to the next."""
+        plain = self.theta ** (-torch.arange(0, self.width, 2).double() / self.width)
+        if not self.scaling:
+            return plain
+        factor, low, high, positions = self.scaling
+        kept = ((positions * plain / (2 * torch.pi) - low) / (high - low)).clamp(0, 1)
+        return kept * plain + (1 - kept) * plain / factor
 
     def turn(self, x: torch.Tensor) -> torch.Tensor:
         """(batch, heads, rows, width of a head)."""
-        falling = self.theta ** (-torch.arange(0, self.width, 2).double() / self.width)
+        falling = self.speeds()
         angles = (torch.arange(x.shape[2])[:, None] * falling).repeat(1, 2)
         left, right = x.chunk(2, -1)
         return x * angles.cos().to(x.dtype) + torch.cat((-right, left), -1) * angles.sin().to(x.dtype)
@@ -137,7 +151,8 @@ class CausalAttention(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         q, k, v = (linear(x).unflatten(-1, (-1, self.width)).transpose(1, 2)
                    for linear in (self.q_proj, self.k_proj, self.v_proj))
-        q, k, v = self.turn(q), self.turn(k).repeat_interleave(self.group, 1), v.repeat_interleave(self.group, 1)
+        q, k = self.turn(self.q_norm(q)), self.turn(self.k_norm(k))
+        k, v = k.repeat_interleave(self.group, 1), v.repeat_interleave(self.group, 1)
         scores = q @ k.transpose(2, 3) / self.width ** 0.5
         later = torch.ones(scores.shape[2:], dtype=torch.bool).triu(1)
         seen = scores.masked_fill(later, -torch.inf).softmax(-1) @ v
@@ -158,8 +173,8 @@ class Decoder(nn.Module):
     """A block."""
     def __init__(self, d: dict) -> None:
         super().__init__()
-        self.input_layernorm, self.post_attention_layernorm = RmsNorm(d), RmsNorm(d)
-        self.self_attn = CausalAttention(d["hidden"], d["heads"], d["kv_heads"], d.get("theta", 10000.0))
+        self.input_layernorm, self.post_attention_layernorm = RmsNorm(d, d["hidden"]), RmsNorm(d, d["hidden"])
+        self.self_attn = CausalAttention(d)
         self.mlp = SwiGlu(d["hidden"], d["inner"])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -168,12 +183,13 @@ class Decoder(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The names are those of Hugging Face's LlamaForCausalLM."""
+    """The names are those of Hugging Face's LlamaForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM."""
     def __init__(self, d: dict) -> None:
         super().__init__()
         count, width = len(d["vocabulary"]), d["hidden"]
         layers = nn.ModuleList(Decoder(d) for _ in range(d["layers"]))
-        self.model = nn.ModuleDict({"embed_tokens": nn.Embedding(count, width), "layers": layers, "norm": RmsNorm(d)})
+        self.model = nn.ModuleDict({"embed_tokens": nn.Embedding(count, width), "layers": layers,
+                                    "norm": RmsNorm(d, width)})
         self.lm_head = nn.Linear(width, count, bias=False)
         if d["tied"]:
             self.lm_head.weight = self.model["embed_tokens"].weight

@@ -52,6 +52,28 @@ static tw_status declare_part(declaring *d, const char *part, size_t outputs, nn
     return TW_OK;
 }
 
+/* Biases side by side, as the matrices are. */
+static tw_status declare_biases(declaring *d, nn_affine *joint)
+{
+    const size_t outputs[] = {d->options->heads * d->options->head, d->options->kv_heads * d->options->head};
+    static const char *const parts[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
+    joint->bias = d->table->elements;
+    joint->plain = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const nn_declaration bias = {
+            decoder_block_name_of(d, parts[i]), "bias", 1, {outputs[i > 0]}, NN_INITIAL_ZERO, 0.0f};
+        TW_TRY(nn_table_declare(d->table, &bias));
+    }
+    return TW_OK;
+}
+
+static tw_status declare_head_norms(declaring *d, nn_rms_norm norms[2])
+{
+    const decoder_options *o = d->options;
+    TW_TRY(nn_rms_norm_declare(decoder_block_name_of(d, "self_attn.q_norm"), o->head, o->epsilon, d->table, &norms[0]));
+    return nn_rms_norm_declare(decoder_block_name_of(d, "self_attn.k_norm"), o->head, o->epsilon, d->table, &norms[1]);
+}
+
 static nn_affine joint_here(const declaring *d)
 {
     return (nn_affine){
@@ -61,15 +83,17 @@ static nn_affine joint_here(const declaring *d)
 static tw_status declare_attention(declaring *d, decoder_block *b)
 {
     const decoder_options *o = d->options;
-    const size_t head = o->width / o->heads;
-    b->attention = (nn_grouped_attention){.heads = o->heads, .kv_heads = o->kv_heads, .width = head};
+    const size_t queries = o->heads * o->head, keys = o->kv_heads * o->head;
+    b->attention = (nn_grouped_attention){.heads = o->heads, .kv_heads = o->kv_heads, .width = o->head};
     TW_TRY(nn_rms_norm_declare(decoder_block_name_of(d, "input_layernorm"), o->width, o->epsilon, d->table,
                                &b->norms[ATTENTION]));
     b->joint = joint_here(d);
-    TW_TRY(declare_part(d, "self_attn.q_proj", o->width, &b->joint));
-    TW_TRY(declare_part(d, "self_attn.k_proj", o->kv_heads * head, &b->joint));
-    TW_TRY(declare_part(d, "self_attn.v_proj", o->kv_heads * head, &b->joint));
-    return declare_whole(d, "self_attn.o_proj", o->width, o->width, &b->out);
+    TW_TRY(declare_part(d, "self_attn.q_proj", queries, &b->joint));
+    TW_TRY(declare_part(d, "self_attn.k_proj", keys, &b->joint));
+    TW_TRY(declare_part(d, "self_attn.v_proj", keys, &b->joint));
+    if (o->family == DECODER_QWEN2) TW_TRY(declare_biases(d, &b->joint));
+    if (o->family == DECODER_QWEN3) TW_TRY(declare_head_norms(d, b->head_norms));
+    return declare_whole(d, "self_attn.o_proj", queries, o->width, &b->out);
 }
 
 static tw_status declare_feed(declaring *d, decoder_block *b)
@@ -86,7 +110,8 @@ static tw_status declare_feed(declaring *d, decoder_block *b)
 tw_status decoder_declare(const decoder_options *options, nn_table *table, decoder_block *block)
 {
     declaring d = {.options = options, .table = table};
-    *block = (decoder_block){.width = options->width, .inner = options->inner, .parameters.first = table->count};
+    *block = (decoder_block){
+        .family = options->family, .width = options->width, .inner = options->inner, .parameters.first = table->count};
     TW_TRY(declare_attention(&d, block));
     TW_TRY(declare_feed(&d, block));
     block->parameters.end = table->count;
@@ -95,8 +120,8 @@ tw_status decoder_declare(const decoder_options *options, nn_table *table, decod
 
 void decoder_free(decoder_block *b)
 {
-    nn_buffer *const own[] = {&b->normed[0], &b->normed[1], &b->scales[0], &b->scales[1], &b->qkv,
-                              &b->attended,  &b->sum,       &b->wide,      &b->active,    &b->y};
+    nn_buffer *const own[] = {&b->normed[0], &b->normed[1], &b->scales[0],   &b->scales[1], &b->qkv,    &b->attended,
+                              &b->sum,       &b->plain,     &b->head_scales, &b->wide,      &b->active, &b->y};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) nn_buffer_free(own[i]);
     nn_grouped_attention_free(&b->attention);
 }
@@ -148,6 +173,35 @@ static nn_turned turned(const decoder_block *b, const decoder_pass *pass)
                        .stride = nn_grouped_attention_row(a)};
 }
 
+/* The queries of all rows, or the keys; and where they begin in a row, and in head_scales. */
+typedef struct heads_of {
+    nn_rms_heads what;
+    size_t at, scales;
+} heads_of;
+
+static heads_of heads_at(const decoder_block *b, size_t rows, size_t which)
+{
+    const nn_grouped_attention *a = &b->attention;
+    return (heads_of){{rows, which ? a->kv_heads : a->heads, nn_grouped_attention_row(a)},
+                      which ? a->heads * a->width : 0,
+                      which ? rows * a->heads : 0};
+}
+
+static tw_status normalise_heads(decoder_block *b, const decoder_pass *pass)
+{
+    const nn_grouped_attention *a = &b->attention;
+    const size_t rows = rows_of(pass), count = rows * nn_grouped_attention_row(a);
+    TW_TRY(nn_buffer_reserve(&b->plain, count));
+    TW_TRY(nn_buffer_reserve(&b->head_scales, rows * (a->heads + a->kv_heads)));
+    memcpy(b->plain.values, b->qkv.values, count * sizeof *b->plain.values);
+    for (size_t i = 0; i < 2; i++) {
+        const heads_of heads = heads_at(b, rows, i);
+        nn_rms_norm_forward_heads(&b->head_norms[i], pass->values, &heads.what, b->plain.values + heads.at,
+                                  b->qkv.values + heads.at, b->head_scales.values + heads.scales);
+    }
+    return TW_OK;
+}
+
 static tw_status forward_attention(decoder_block *b, const decoder_pass *pass, nn_heard *heard, const float *x)
 {
     const size_t rows = rows_of(pass);
@@ -155,8 +209,9 @@ static tw_status forward_attention(decoder_block *b, const decoder_pass *pass, n
     nn_grouped_attention *a = &b->attention;
     TW_TRY(decoder_block_normalise(b, pass, ATTENTION, x));
     TW_TRY(nn_buffer_reserve(&b->qkv, rows * nn_grouped_attention_row(a)));
-    TW_TRY(nn_buffer_reserve(&b->attended, rows * b->width));
+    TW_TRY(nn_buffer_reserve(&b->attended, rows * b->out.inputs));
     TW_TRY(nn_affine_forward(&b->joint, pass->values, rows, b->normed[ATTENTION].values, b->qkv.values));
+    if (b->family == DECODER_QWEN3) TW_TRY(normalise_heads(b, pass));
     nn_rotary_forward(pass->rotary, &what, b->qkv.values);
     TW_TRY(heard ? nn_grouped_attention_read(a, pass->steps, b->qkv.values, heard, b->attended.values)
                  : nn_grouped_attention_forward(a, pass->steps, pass->batch, b->qkv.values, b->attended.values));
@@ -231,6 +286,17 @@ static tw_status backward_feed(const backward *b)
     return TW_OK;
 }
 
+/* The gradient of qkv becomes that of what the product gave. */
+static void backward_heads(const backward *b, float *gradient)
+{
+    const decoder_block *d = b->block;
+    for (size_t i = 0; i < 2; i++) {
+        const heads_of heads = heads_at(d, rows_of(b->pass), i);
+        nn_rms_norm_backward_heads(&d->head_norms[i], b->pass->values, &heads.what, d->plain.values + heads.at,
+                                   d->head_scales.values + heads.scales, b->gradients, gradient + heads.at);
+    }
+}
+
 static tw_status backward_attention(const backward *b, const float *x)
 {
     decoder_block *d = b->block;
@@ -239,6 +305,7 @@ static tw_status backward_attention(const backward *b, const float *x)
     TW_TRY(decoder_block_backward_affine(b, &d->out, d->attended.values, branch, narrow));
     TW_TRY(nn_grouped_attention_backward(&d->attention, b->pass->steps, b->pass->batch, d->qkv.values, narrow, wide));
     nn_rotary_back(b->pass->rotary, &what, wide);
+    if (d->family == DECODER_QWEN3) backward_heads(b, wide);
     TW_TRY(decoder_block_backward_affine(b, &d->joint, d->normed[ATTENTION].values, wide, branch));
     decoder_block_backward_norm(b, ATTENTION, x, branch);
     return TW_OK;
@@ -255,7 +322,7 @@ tw_status decoder_backward(decoder_block *block, const decoder_pass *pass, const
     const size_t rows = rows_of(pass);
     const backward b = {block, pass, gradient, gradients, room};
     TW_TRY(nn_buffer_reserve(&room->branch, rows * block->width));
-    TW_TRY(nn_buffer_reserve(&room->narrow, rows * decoder_block_larger(block->width, block->inner)));
+    TW_TRY(nn_buffer_reserve(&room->narrow, rows * decoder_block_larger(block->out.inputs, block->inner)));
     TW_TRY(nn_buffer_reserve(&room->wide, rows * decoder_block_larger(block->joint.outputs, block->gates.outputs)));
     TW_TRY(backward_feed(&b));
     return backward_attention(&b, x);

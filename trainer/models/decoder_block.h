@@ -2,10 +2,11 @@
  *
  *     a = x + attend(norm(x)),  y = a + feed(norm'(a)),  feed(z) = down(swish(gate z) * up z)
  *
- * Norms are root mean square norms, positions are rotary, attention is causal and may be grouped, and nothing has a
- * bias. Each branch ends with dropout, which Llama has not. Tensors are named as in Hugging Face's LlamaForCausalLM,
- * "input_layernorm.weight" and on; those of q, k and v stand side by side, and so do gate and up, so that one product
- * does all of them. */
+ * Norms are root mean square norms, positions are rotary, and attention is causal and may be grouped. A block of Qwen2
+ * (Yang et al. 2024) has biases of q, k and v besides. One of Qwen3 (Yang et al. 2025) has a norm of each head of q,
+ * and of k, before it turns. Each branch ends with dropout, which none of the three has. Tensors are named as in
+ * Hugging Face's LlamaForCausalLM and its kin, "input_layernorm.weight" and on; those of q, k and v stand side by side,
+ * and so do gate and up, so that one product does all of them. */
 #ifndef MODEL_DECODER_BLOCK_H
 #define MODEL_DECODER_BLOCK_H
 
@@ -18,10 +19,14 @@
 
 enum { DECODER_DROPOUTS = 2 };
 
+typedef enum decoder_family { DECODER_LLAMA, DECODER_QWEN2, DECODER_QWEN3, DECODER_FAMILIES } decoder_family;
+
 typedef struct decoder_options {
     const char *name; /* what stands before the tensors' names */
+    decoder_family family;
     size_t width;
-    size_t heads, kv_heads; /* heads divide width into even parts, kv_heads divide heads */
+    size_t heads, kv_heads; /* the second divides the first */
+    size_t head;            /* width of one, even */
     size_t inner;           /* width of the feed-forward part */
     float epsilon;          /* of the norms */
     float range, out_range; /* weights begin uniformly between -range and range; those that end a branch, out_range */
@@ -30,14 +35,17 @@ typedef struct decoder_options {
 } decoder_options;
 
 typedef struct decoder_block {
+    decoder_family family;
     size_t width, inner;
     nn_range parameters;
     nn_rms_norm norms[2];
-    nn_affine joint, out; /* q, k and v at once; what leaves attention */
+    nn_rms_norm head_norms[2]; /* of q and k, in Qwen3 */
+    nn_affine joint, out;      /* q, k and v at once; what leaves attention */
     nn_affine gates, down;
     nn_grouped_attention attention;
     nn_buffer normed[2], scales[2]; /* of each norm: what it gave, and what it needs for backward */
     nn_buffer qkv, attended;        /* queries and keys are turned already */
+    nn_buffer plain, head_scales;   /* in Qwen3: qkv as the product gave it; and as `scales`, q's and then k's */
     nn_buffer sum;                  /* a */
     nn_buffer wide, active;         /* gate and up; what down reads */
     nn_buffer y;

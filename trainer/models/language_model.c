@@ -7,8 +7,6 @@
 #include "embedding.h"
 #include "engine.h"
 #include "recurrent.h"
-#include "rms_norm.h"
-#include "rotary.h"
 #include "transformer.h"
 
 #include <stdlib.h>
@@ -39,6 +37,11 @@ const language_model_definition language_model_definitions[] = {
      .steps = 128, .batch = 20},
     {0},
 };
+
+size_t language_model_head(const language_model_config *config)
+{
+    return config->head ? config->head : config->hidden / config->heads;
+}
 
 size_t language_model_inner(size_t hidden)
 {
@@ -88,6 +91,35 @@ static int is_size(size_t size)
     return size > 0 && size <= INT32_MAX;
 }
 
+static tw_status check_positions(const language_model_config *c)
+{
+    const nn_rotary_scaling *s = &c->scaling;
+    if (!(c->theta > 1.0 && c->theta <= 1e12 && c->epsilon > 0.0f && c->epsilon < 1.0f))
+        return tw_fail(
+            TW_ERROR_ARGUMENT,
+            "a transformer's positions have a base from 1 to 1e12, and its norms an epsilon from 0 to 1, not "
+            "%g and %g",
+            c->theta, (double)c->epsilon);
+    if (s->factor == 0.0 || (s->factor >= 1.0 && s->factor <= 1e6 && s->low >= 0.0 && s->low < s->high &&
+                             s->high <= 1e6 && s->original >= 0.0 && s->original <= 1e6))
+        return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "positions are scaled by a factor from 1 to 1e6, with a low bound below the high one, for a text of "
+                   "up to 1e6 positions, not %g, %g, %g and %g",
+                   s->factor, s->low, s->high, s->original);
+}
+
+static tw_status check_heads(const language_model_config *c)
+{
+    if (c->head == 0 && (c->hidden % c->heads != 0 || c->hidden / c->heads % 2 != 0))
+        return tw_fail(TW_ERROR_ARGUMENT, "%zu heads must divide %zu features into even parts", c->heads, c->hidden);
+    if (c->head % 2 != 0 || c->head > INT32_MAX)
+        return tw_fail(TW_ERROR_ARGUMENT, "a head has an even number of features, not %zu", c->head);
+    if (c->heads % c->kv_heads != 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "%zu key heads must divide %zu heads", c->kv_heads, c->heads);
+    return TW_OK;
+}
+
 static tw_status check_transformer(const language_model_config *c)
 {
     if (!is_size(c->heads) || !is_size(c->kv_heads) || !is_size(c->inner))
@@ -95,20 +127,11 @@ static tw_status check_transformer(const language_model_config *c)
                        "a transformer needs at least one head, key head and inner feature, and fewer than 2^31, not "
                        "%zu, %zu and %zu",
                        c->heads, c->kv_heads, c->inner);
-    if (!(c->theta > 1.0 && c->theta <= 1e12 && c->epsilon > 0.0f && c->epsilon < 1.0f))
-        return tw_fail(
-            TW_ERROR_ARGUMENT,
-            "a transformer's positions have a base from 1 to 1e12, and its norms an epsilon from 0 to 1, not "
-            "%g and %g",
-            c->theta, (double)c->epsilon);
+    TW_TRY(check_positions(c));
     if (c->embedding != c->hidden)
         return tw_fail(TW_ERROR_ARGUMENT, "a transformer's tokens have as many features as its layers, not %zu and %zu",
                        c->embedding, c->hidden);
-    if (c->hidden % c->heads != 0 || c->hidden / c->heads % 2 != 0)
-        return tw_fail(TW_ERROR_ARGUMENT, "%zu heads must divide %zu features into even parts", c->heads, c->hidden);
-    if (c->heads % c->kv_heads != 0)
-        return tw_fail(TW_ERROR_ARGUMENT, "%zu key heads must divide %zu heads", c->kv_heads, c->heads);
-    return TW_OK;
+    return check_heads(c);
 }
 
 static tw_status language_model_check(const language_model_config *c, const language_model_shape *shape)
@@ -151,12 +174,15 @@ static tw_status declare_layers(language_model *m)
     const language_model_config *c = &m->config;
     const recurrent_options lstms = {
         .layers = c->layers, .inputs = c->embedding, .hidden = c->hidden, .range = c->range, .engine = m->engine};
-    const transformer_options blocks = {.layers = c->layers,
+    const transformer_options blocks = {.family = c->family,
+                                        .layers = c->layers,
                                         .width = c->hidden,
                                         .heads = c->heads,
                                         .kv_heads = c->kv_heads,
+                                        .head = c->heads ? language_model_head(c) : 0,
                                         .inner = c->inner,
                                         .theta = c->theta,
+                                        .scaling = c->scaling,
                                         .epsilon = c->epsilon,
                                         .range = c->range,
                                         .engine = m->engine,

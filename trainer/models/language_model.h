@@ -1,6 +1,6 @@
 /* language_model.h - predicting the next token: an embedding, layers, a softmax over the vocabulary. The layers are
  * LSTMs, as Zaremba, Sutskever and Vinyals (Recurrent Neural Network Regularization, 2014) built it, or the blocks of a
- * transformer in Llama's shape (transformer.h).
+ * transformer in the shape of Llama, Qwen2 or Qwen3 (transformer.h).
  *
  * Training text comes as `batch` parallel strips, `steps` tokens at a time. LSTMs carry their state from one call to
  * the next, and gradients are cut there; to a transformer each call is a text by itself. Tensors are named as in
@@ -12,8 +12,7 @@
 #ifndef TRAINER_LANGUAGE_MODEL_H
 #define TRAINER_LANGUAGE_MODEL_H
 
-#include "dropout.h"
-#include "lora.h"
+#include "decoder_block.h"
 #include "parameters.h"
 #include "precision.h"
 #include "stage.h"
@@ -28,12 +27,17 @@ typedef struct language_model_config {
     float range;      /* all parameters begin uniformly between -range and range; norms at 1 */
     size_t heads;     /* of a transformer, which has embedding = hidden; 0: LSTMs */
     size_t kv_heads;  /* of its keys and values, divides heads */
+    size_t head;      /* width of a head, even; 0: hidden / heads */
     size_t inner;     /* width of its feed-forward part */
     double theta;     /* base of its rotary positions, above 1 */
     float epsilon;    /* of its norms, above 0 */
-    nn_lora_options lora; /* adapters of a transformer, which are then all that learns */
+    decoder_family family;
+    nn_rotary_scaling scaling; /* of its positions */
+    nn_lora_options lora;      /* adapters of a transformer, which are then all that learns */
 } language_model_config;
 
+/* Of a transformer, the width of a head. */
+size_t language_model_head(const language_model_config *config);
 /* The inner width that Llama has: two thirds of 4 hidden, for SwiGLU has three matrices, up to a multiple of 32. */
 size_t language_model_inner(size_t hidden);
 

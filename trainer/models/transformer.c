@@ -1,8 +1,6 @@
 /* transformer.c - the stack, and what it remembers of a text that it reads on. */
 #include "transformer.h"
 
-#include "decoder_block.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,9 +31,11 @@ static tw_status declare_block(transformer *t, nn_table *table, size_t index)
     char name[64];
     snprintf(name, sizeof name, "model.layers.%zu", index);
     const decoder_options block = {.name = name,
+                                   .family = o->family,
                                    .width = o->width,
                                    .heads = o->heads,
                                    .kv_heads = o->kv_heads,
+                                   .head = o->head,
                                    .inner = o->inner,
                                    .epsilon = o->epsilon,
                                    .range = o->range,
@@ -64,8 +64,7 @@ tw_status transformer_create(const transformer_options *options, nn_table *table
     made->table = table;
     made->options = *options;
     transformer_hold(made, 0, options->layers + 1);
-    made->rotary.width = options->width / options->heads;
-    made->rotary.base = options->theta;
+    made->rotary = (nn_rotary){.width = options->head, .base = options->theta, .scaling = options->scaling};
     tw_status status = transformer_fill(made, table);
     if (status == TW_OK)
         *stack = made;
@@ -102,7 +101,7 @@ void transformer_hold(transformer *t, size_t first, size_t end)
 tw_status transformer_remember(transformer *t, size_t room)
 {
     const transformer_options *o = &t->options;
-    const size_t kept = room * 2 * o->kv_heads * (o->width / o->heads);
+    const size_t kept = room * 2 * o->kv_heads * o->head;
     if (room != t->remembered) {
         free(t->memory);
         t->remembered = 0;

@@ -3,17 +3,16 @@
 #ifndef MODEL_TRANSFORMER_H
 #define MODEL_TRANSFORMER_H
 
-#include "dropout.h"
-#include "engine.h"
-#include "lora.h"
-#include "table.h"
+#include "decoder_block.h"
 
 typedef struct transformer transformer;
 
 typedef struct transformer_options {
+    decoder_family family;
     size_t layers, width;
-    size_t heads, kv_heads, inner; /* as in decoder_options */
-    double theta;                  /* base of the rotary positions */
+    size_t heads, kv_heads, head, inner; /* as in decoder_options */
+    double theta;                        /* base of the rotary positions */
+    nn_rotary_scaling scaling;           /* likewise */
     float epsilon;
     float range; /* likewise; weights that end a branch have range / sqrt(2 layers) (GPT-2) */
     nn_engine *engine;

@@ -46,23 +46,44 @@ static inline float rms_norm_project(size_t width, const float *weight, const fl
     return nn_sum_lanes(lanes) / (float)width;
 }
 
+/* Adds to dweight, unless that is NULL, and to `kept` times what dx was. */
 NN_WIDE static void backward_rows(size_t rows, size_t width, const float *weight, const float *x, const float *scales,
-                                  const float *dy, float *dweight, float *dx)
+                                  const float *dy, float *dweight, float kept, float *dx)
 {
-    if (dweight) memset(dweight, 0, width * sizeof *dweight);
     for (size_t r = 0; r < rows; r++, x += width, dy += width, dx += width) {
         const float scale = scales[r], along = rms_norm_project(width, weight, x, dy, scale);
         for (size_t i = 0; i < width; i++) {
             const float normal = x[i] * scale;
             if (dweight) dweight[i] += dy[i] * normal;
-            dx[i] += (dy[i] * weight[i] - normal * along) * scale;
+            dx[i] = kept * dx[i] + (dy[i] * weight[i] - normal * along) * scale;
         }
     }
+}
+
+/* NULL where it is not wanted. */
+static float *begin_gradient(const nn_rms_norm *norm, float *gradients)
+{
+    return gradients ? memset(gradients + norm->weight, 0, norm->width * sizeof *gradients) : NULL;
 }
 
 void nn_rms_norm_backward(const nn_rms_norm *norm, const float *values, size_t rows, const float *x,
                           const float *scales, const float *y_gradient, float *gradients, float *x_gradient)
 {
-    backward_rows(rows, norm->width, values + norm->weight, x, scales, y_gradient,
-                  gradients ? gradients + norm->weight : NULL, x_gradient);
+    float *own = begin_gradient(norm, gradients);
+    backward_rows(rows, norm->width, values + norm->weight, x, scales, y_gradient, own, 1.0f, x_gradient);
+}
+
+void nn_rms_norm_forward_heads(const nn_rms_norm *norm, const float *values, const nn_rms_heads *what, const float *x,
+                               float *y, float *scales)
+{
+    for (size_t r = 0; r < what->rows; r++, x += what->stride, y += what->stride, scales += what->heads)
+        nn_rms_norm_forward(norm, values, what->heads, x, y, scales);
+}
+
+void nn_rms_norm_backward_heads(const nn_rms_norm *norm, const float *values, const nn_rms_heads *what, const float *x,
+                                const float *scales, float *gradients, float *gradient)
+{
+    float *own = begin_gradient(norm, gradients);
+    for (size_t r = 0; r < what->rows; r++, x += what->stride, gradient += what->stride, scales += what->heads)
+        backward_rows(what->heads, norm->width, values + norm->weight, x, scales, gradient, own, 0.0f, gradient);
 }

@@ -26,4 +26,17 @@ void nn_rms_norm_forward(const nn_rms_norm *norm, const float *values, size_t ro
 void nn_rms_norm_backward(const nn_rms_norm *norm, const float *values, size_t rows, const float *x,
                           const float *scales, const float *y_gradient, float *gradients, float *x_gradient);
 
+/* Heads that stand side by side at the beginning of each of some rows, which are `stride` values apart: one norm for
+ * all, and each head is normalised by itself. */
+typedef struct nn_rms_heads {
+    size_t rows, heads, stride;
+} nn_rms_heads;
+
+/* `scales` (rows, heads). What stands behind the heads is left alone. */
+void nn_rms_norm_forward_heads(const nn_rms_norm *norm, const float *values, const nn_rms_heads *what, const float *x,
+                               float *y, float *scales);
+/* Writes the gradient of the weight, as above. `gradient`, laid out as x, is that of y and BECOMES that of x. */
+void nn_rms_norm_backward_heads(const nn_rms_norm *norm, const float *values, const nn_rms_heads *what, const float *x,
+                                const float *scales, float *gradients, float *gradient);
+
 #endif

@@ -3,6 +3,17 @@
 
 #include "wide.h"
 
+/* Of a position to the next. */
+static double angle_of(const nn_rotary *r, size_t i)
+{
+    const double two_pi = 6.283185307179586, plain = pow(r->base, -2.0 * (double)i / (double)r->width);
+    const nn_rotary_scaling *s = &r->scaling;
+    if (s->factor == 0.0) return plain;
+    const double turns = s->original * plain / two_pi;
+    const double kept = fmin(fmax((turns - s->low) / (s->high - s->low), 0.0), 1.0);
+    return kept * plain + (1.0 - kept) * plain / s->factor;
+}
+
 tw_status nn_rotary_prepare(nn_rotary *r, size_t positions)
 {
     const size_t half = r->width / 2;
@@ -11,7 +22,7 @@ tw_status nn_rotary_prepare(nn_rotary *r, size_t positions)
     TW_TRY(nn_buffer_reserve(&r->waves, positions * r->width));
     for (size_t p = 0; p < positions; p++)
         for (size_t i = 0; i < half; i++) {
-            const double angle = (double)p * pow(r->base, -2.0 * (double)i / (double)r->width);
+            const double angle = (double)p * angle_of(r, i);
             r->waves.values[p * r->width + i] = (float)cos(angle);
             r->waves.values[p * r->width + half + i] = (float)sin(angle);
         }

@@ -8,10 +8,20 @@
 
 #define NN_ROTARY_BASE 10000.0 /* the usual one */
 
-/* All zero, but for the first two: one that knows no position yet. */
+/* Angles of a network that was trained on texts of `original` positions, and then on longer ones: as Llama 3.1 has them
+ * (Grattafiori et al. 2024; the rule is that of Meta's published model). What turns more than `high` times over an
+ * original text keeps its speed. What turns fewer than `low` times is `factor` times slower, and in between the two are
+ * mixed by the number of turns. With {factor, 0, 1, 0} all are slower: linear scaling (Chen et al. 2023). */
+typedef struct nn_rotary_scaling {
+    double factor; /* 1 and more; 0: there is none */
+    double low, high, original;
+} nn_rotary_scaling;
+
+/* All zero, but for the first three: one that knows no position yet. */
 typedef struct nn_rotary {
     size_t width; /* of a head; even */
     double base;
+    nn_rotary_scaling scaling;
     nn_buffer waves; /* of each position the cosines, then the sines: (positions, width) */
     size_t positions;
 } nn_rotary;

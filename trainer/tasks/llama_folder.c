@@ -1,4 +1,5 @@
-/* llama_folder.c - a LlamaForCausalLM of transformers, as a checkpoint of thinwire train lm would have it. */
+/* llama_folder.c - a LlamaForCausalLM of transformers, or one of its kin, as a checkpoint of thinwire train lm would
+ * have it. */
 #include "error.h"
 #include "file.h"
 #include "rotary.h"
@@ -61,6 +62,12 @@ static tw_status check_text(const llama_folder *f, const char *key, const char *
     return refuse_value(key, value, own);
 }
 
+static tw_status check_one(const cJSON *object, const char *key)
+{
+    const cJSON *value = find_value(object, key);
+    return !value || cJSON_GetNumberValue(value) == 1.0 ? TW_OK : refuse_value(key, value, "1");
+}
+
 static tw_status check_false(const llama_folder *f, const char *key)
 {
     const cJSON *value = find_value(f->config, key);
@@ -92,34 +99,95 @@ static tw_status take_theta(const cJSON *object, const char *whose, double *thet
     return TW_OK;
 }
 
+/* A number that has to be there; transformers takes others' places where it is not. */
+static tw_status need_number(const cJSON *rope, const char *key, double least, double *number)
+{
+    *number = -1.0;
+    TW_TRY(read_number(rope, key, least, 1e6, number));
+    return *number < 0.0 ? tw_fail(TW_ERROR_FORMAT, "config.json scales its positions, and does not say the %s", key)
+                         : TW_OK;
+}
+
+static tw_status read_llama3(const cJSON *rope, nn_rotary_scaling *s)
+{
+    TW_TRY(need_number(rope, "factor", 1, &s->factor));
+    TW_TRY(need_number(rope, "low_freq_factor", 0, &s->low));
+    TW_TRY(need_number(rope, "high_freq_factor", 0, &s->high));
+    TW_TRY(need_number(rope, "original_max_position_embeddings", 1, &s->original));
+    if (s->low < s->high) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "config.json has low_freq_factor %g, which is not below its high_freq_factor %g",
+                   s->low, s->high);
+}
+
+static tw_status read_scaling(const cJSON *rope, const char *key, nn_rotary_scaling *s)
+{
+    const cJSON *kind = find_value(rope, find_value(rope, "rope_type") ? "rope_type" : "type");
+    const char *name = kind ? cJSON_GetStringValue(kind) : "default";
+    char where[64];
+    *s = (nn_rotary_scaling){0};
+    if (!cJSON_IsObject(rope) || !name) return refuse_value(key, rope, "an object with a rope_type");
+    TW_TRY(check_one(rope, "partial_rotary_factor"));
+    if (strcmp(name, "default") == 0) return TW_OK;
+    if (strcmp(name, "llama3") == 0) return read_llama3(rope, s);
+    s->high = 1.0;
+    if (strcmp(name, "linear") == 0) return need_number(rope, "factor", 1, &s->factor);
+    snprintf(where, sizeof where, "%s.rope_type", key);
+    return refuse_value(where, kind, "default, linear and llama3");
+}
+
 /* transformers 5 has them in an object of their own, of which older versions have the other key. */
 static tw_status read_positions(llama_folder *f)
 {
-    static const char *const keys[] = {"rope_scaling", "rope_parameters"};
+    const cJSON *older = find_value(f->config, "rope_scaling"), *rope = find_value(f->config, "rope_parameters");
+    nn_rotary_scaling other = {0}, *scaling = &f->sizes.scaling;
     double theta = 0;
+    TW_TRY(check_one(f->config, "partial_rotary_factor"));
     TW_TRY(take_theta(f->config, "", &theta));
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const cJSON *rope = find_value(f->config, keys[i]), *kind = find_value(rope, "rope_type");
-        if (!kind) kind = find_value(rope, "type");
-        const char *name = cJSON_GetStringValue(kind);
-        if (rope && (!cJSON_IsObject(rope) || (kind && (!name || strcmp(name, "default") != 0))))
-            return refuse_value(keys[i], rope, "plain rotary positions");
-        TW_TRY(take_theta(rope, i ? "rope_parameters." : "rope_scaling.", &theta));
-    }
+    TW_TRY(take_theta(older, "rope_scaling.", &theta));
+    TW_TRY(take_theta(rope, "rope_parameters.", &theta));
+    if (rope) TW_TRY(read_scaling(rope, "rope_parameters", scaling));
+    if (older) TW_TRY(read_scaling(older, "rope_scaling", rope ? &other : scaling));
+    if (rope && older && memcmp(scaling, &other, sizeof other) != 0)
+        return tw_fail(TW_ERROR_FORMAT, "config.json has another rope_scaling than its rope_parameters; leave one of "
+                                        "them out");
     f->sizes.theta = theta > 0 ? theta : NN_ROTARY_BASE;
     return TW_OK;
 }
 
-static tw_status check_kind(const llama_folder *f)
+/* Qwen's have a window over the last tokens, which is shut as a rule. */
+static tw_status check_window(const llama_folder *f)
 {
-    if (!find_value(f->config, "model_type"))
-        return tw_fail(TW_ERROR_FORMAT, "config.json does not say its model_type");
-    TW_TRY(check_text(f, "model_type", "llama"));
+    const cJSON *kinds = find_value(f->config, "layer_types"), *kind;
+    TW_TRY(check_false(f, "use_sliding_window"));
+    cJSON_ArrayForEach(kind, kinds)
+    {
+        const char *name = cJSON_GetStringValue(kind);
+        if (!name || strcmp(name, "full_attention") != 0)
+            return refuse_value("a layer of layer_types", kind, "\"full_attention\"");
+    }
+    return TW_OK;
+}
+
+static tw_status check_family(llama_folder *f)
+{
+    const cJSON *kind = find_value(f->config, "model_type");
+    const char *name = cJSON_GetStringValue(kind);
+    if (!kind) return tw_fail(TW_ERROR_FORMAT, "config.json does not say its model_type");
+    for (int i = 0; name && i < DECODER_FAMILIES; i++) {
+        f->sizes.family = (decoder_family)i;
+        if (strcmp(name, transformer_families[i]) == 0) return TW_OK;
+    }
+    return refuse_value("model_type", kind, "\"llama\", \"qwen2\" or \"qwen3\"");
+}
+
+static tw_status check_kind(llama_folder *f)
+{
+    TW_TRY(check_family(f));
     TW_TRY(check_text(f, "hidden_act", "silu"));
-    TW_TRY(check_false(f, "attention_bias"));
+    if (f->sizes.family != DECODER_QWEN2) TW_TRY(check_false(f, "attention_bias")); /* which Qwen2 does not read */
     TW_TRY(check_false(f, "mlp_bias"));
     TW_TRY(check_false(f, "quantization_config"));
-    return TW_OK;
+    return check_window(f);
 }
 
 /* `usual`: where it is not said; 0: it has to be. */
@@ -149,8 +217,8 @@ static tw_status check_heads(const language_model_config *c)
 static tw_status read_sizes(llama_folder *f)
 {
     language_model_config *c = &f->sizes;
-    size_t head;
-    double epsilon = 1e-6; /* which transformers takes where nothing is said */
+    const bool llama = c->family == DECODER_LLAMA; /* Qwen's defaults are those of one network's size */
+    double epsilon = 1e-6;                         /* which transformers takes where nothing is said */
     TW_TRY(read_positions(f));
     TW_TRY(read_number(f->config, "rms_norm_eps", 1e-12, 0.1, &epsilon));
     c->epsilon = (float)epsilon;
@@ -159,18 +227,13 @@ static tw_status read_sizes(llama_folder *f)
     TW_TRY(read_size(f, "intermediate_size", 0, &c->inner));
     TW_TRY(read_size(f, "num_hidden_layers", 0, &c->layers));
     TW_TRY(read_size(f, "num_attention_heads", 0, &c->heads));
-    TW_TRY(read_size(f, "num_key_value_heads", c->heads, &c->kv_heads));
+    TW_TRY(read_size(f, "num_key_value_heads", llama ? c->heads : 0, &c->kv_heads));
     TW_TRY(read_size(f, "max_position_embeddings", 2048, &f->context));
     TW_TRY(check_heads(c));
-    TW_TRY(read_size(f, "head_dim", c->hidden / c->heads, &head));
+    TW_TRY(read_size(f, "head_dim", c->family == DECODER_QWEN3 ? 0 : c->hidden / c->heads, &c->head));
     c->tied = cJSON_IsTrue(find_value(f->config, "tie_word_embeddings"));
     if (f->context > TRANSFORMER_CONTEXT_MOST) f->context = TRANSFORMER_CONTEXT_MOST;
-    if (head * c->heads == c->hidden) return TW_OK;
-    return tw_fail(
-        TW_ERROR_UNSUPPORTED,
-        "config.json has head_dim %zu, and %zu heads of hidden_size %zu; the transformer of thinwire train lm "
-        "divides hidden_size among the heads",
-        head, c->heads, c->hidden);
+    return TW_OK;
 }
 
 /* ---- the weights ------------------------------------------------------------------------------------------------- */
@@ -281,12 +344,16 @@ static tw_status compare_sizes(const llama_folder *f, const language_model_confi
         size_t told, found;
     } sizes[] = {{"vocab_size", f->types, types},
                  {"hidden_size", f->sizes.hidden, found->hidden},
+                 {"head_dim", f->sizes.head, found->head},
                  {"intermediate_size", f->sizes.inner, found->inner},
                  {"num_hidden_layers", f->sizes.layers, found->layers}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].told != sizes[i].found)
             return tw_fail(TW_ERROR_FORMAT, "config.json has %s %zu, and its tensors %zu", sizes[i].name, sizes[i].told,
                            sizes[i].found);
+    if (found->family != f->sizes.family)
+        return tw_fail(TW_ERROR_FORMAT, "config.json has model_type %s, and its tensors are those of %s",
+                       transformer_families[f->sizes.family], transformer_families[found->family]);
     if (found->tied == f->sizes.tied) return TW_OK;
     return tw_fail(TW_ERROR_FORMAT, "it has no " HEAD ", though config.json does not say tie_word_embeddings");
 }
@@ -345,6 +412,7 @@ static tw_status compare_tensors(const llama_folder *f)
     TW_TRY(compare_sizes(f, &found, types));
     TW_TRY(compare_head(f));
     tw_status status = language_model_tensors(&found, types, &table);
+    if (status == TW_ERROR_ARGUMENT) status = TW_ERROR_FORMAT; /* sizes that cannot be are the file's */
     if (status == TW_OK) status = compare_table(f, &table);
     nn_table_free(&table);
     return status;
@@ -369,7 +437,7 @@ static tw_status put_vocabulary(const llama_folder *f)
 
 static tw_status fill_state(llama_folder *f)
 {
-    char text[TRANSFORMER_TEXT];
+    char text[TASK_NETWORK_TEXT];
     TW_TRY(check_kind(f));
     TW_TRY(read_sizes(f));
     TW_TRY(tw_state_put_text(f->state, "task", "lm"));

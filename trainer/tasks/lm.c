@@ -5,6 +5,7 @@
 #include "lm_network.h"
 #include "lora_text.h"
 #include "recurrent_learner.h"
+#include "rope_text.h"
 #include "share.h"
 #include "strips.h"
 #include "task.h"
@@ -24,7 +25,9 @@ typedef struct lm_settings {
     int unit; /* text_unit */
     long vocabulary, bptt, memory_mb;
     long layers, hidden; /* 0: the model's */
-    long heads, kv_heads, inner;
+    long heads, kv_heads, head, inner;
+    int family;            /* decoder_family */
+    char *scaling;         /* see rope_text.h; NULL: none */
     char *lora;            /* see lora_text.h; NULL: no adapters */
     double dropout, range; /* below 0: the model's */
     double theta, epsilon;
@@ -70,6 +73,10 @@ static const option_row rows[] = {
      .stands_for = "the model's", .binding = true},
     {"hidden", "N", OPTION_INTEGER, AT(hidden), "0", 0, 65536, .help = "Cells of a layer, and features of a word",
      .stands_for = "the model's", .binding = true},
+    {"family", NULL, OPTION_CHOICE, AT(family), "llama", .choices = "llama|qwen2|qwen3",
+     .help = "Whose the transformer's blocks are. Those of qwen2 have biases of queries, keys and values, and those of "
+             "qwen3 norms of each head's queries and keys",
+     .stands_for = "llama, or that of --init-from", .binding = true, .older = "llama"},
     {"heads", "N", OPTION_INTEGER, AT(heads), "0", 0, 1024,
      .help = "Heads of the transformer's attention, which divide --hidden into even parts", .stands_for = "the model's",
      .binding = true, .older = "0"},
@@ -77,10 +84,16 @@ static const option_row rows[] = {
      .help = "Heads that the transformer has keys and values for. They divide --heads, and so many query heads share "
              "each",
      .stands_for = "as many as --heads", .binding = true, .older = "0"},
+    {"head-width", "N", OPTION_INTEGER, AT(head), "0", 0, 65536, .help = "Features of one of the transformer's heads",
+     .stands_for = "--hidden divided by --heads", .binding = true, .older = "0"},
     {"inner", "N", OPTION_INTEGER, AT(inner), "0", 0, 262144, .help = "Width of the transformer's feed-forward part",
      .stands_for = "8/3 of --hidden, up to a multiple of 32", .binding = true, .older = "0"},
     {"rope-theta", "T", OPTION_REAL, AT(theta), "10000", 1, 1e12,
      .help = "The base of the transformer's rotary positions", .binding = true, .older = "10000"},
+    {"rope-scaling", "SPEC", OPTION_TEXT, AT(scaling),
+     .help = "How much slower the positions of a transformer turn that went on to longer texts: linear:FACTOR, or "
+             "Llama 3.1's llama3:FACTOR,LOW,HIGH,POSITIONS",
+     .stands_for = "not at all, or as those of --init-from", .binding = true, .in_full = rope_in_full},
     {"norm-epsilon", "E", OPTION_REAL, AT(epsilon), "1e-05", 1e-12, 0.1,
      .help = "What the transformer's norms add to the mean square", .binding = true, .older = "1e-05"},
     {"tied", NULL, OPTION_FLAG, AT(tied),
@@ -173,7 +186,9 @@ static void configure_decoder(const lm_settings *s, language_model_config *c)
 {
     if (s->heads > 0) c->heads = (size_t)s->heads;
     c->kv_heads = s->kv_heads > 0 ? (size_t)s->kv_heads : c->heads;
+    c->head = (size_t)s->head;
     c->inner = s->inner > 0 ? (size_t)s->inner : language_model_inner(c->hidden);
+    c->family = (decoder_family)s->family;
     c->theta = s->theta;
     c->epsilon = (float)s->epsilon;
 }
@@ -192,7 +207,13 @@ static language_model_config configure(const lm_settings *s, const language_mode
 
 static tw_status check_heads(const lm_settings *s, const language_model_definition *network)
 {
-    const char *given = s->heads ? "heads" : s->kv_heads ? "kv-heads" : s->inner ? "inner" : NULL;
+    const char *given = s->heads      ? "heads"
+                        : s->kv_heads ? "kv-heads"
+                        : s->head     ? "head-width"
+                        : s->inner    ? "inner"
+                        : s->family   ? "family"
+                        : s->scaling  ? "rope-scaling"
+                                      : NULL;
     if (network->config.heads > 0 || (!given && !s->lora)) return TW_OK;
     if (given)
         return tw_fail(TW_ERROR_ARGUMENT, "--%s is of a transformer; write --model transformer, or leave it out",
@@ -232,6 +253,7 @@ typedef struct lm_data {
     const recipe *recipe;
     const language_model_definition *network;
     nn_lora_options lora;
+    nn_rotary_scaling scaling;
 } lm_data;
 
 static void describe_text(const lm_settings *s, lm_data *d)
@@ -276,6 +298,7 @@ static tw_status fill_data(const lm_settings *s, lm_data *d)
     d->network = language_model_find(d->recipe->network);
     TW_TRY(check_heads(s, d->network));
     TW_TRY(lora_parse(s->lora, &d->lora));
+    TW_TRY(rope_parse(s->scaling, &d->scaling));
     strips any;
     if (s->tokenizer) TW_TRY(read_tokenizer(s, &wanted.vocabulary));
     TW_TRY(corpus_load(s->data, &wanted, &d->corpus));
@@ -370,14 +393,22 @@ static void show_network(lm_learner *l, const char *model)
     l->base.based = true;
 }
 
-static tw_status create_model(lm_learner *l)
+static language_model_config config_of(const lm_learner *l)
 {
     const lm_data *d = lm_data_of(l);
     language_model_config config = configure(l->base.task->settings, d->network);
+    config.scaling = d->scaling;
+    config.lora = d->lora;
+    return config;
+}
+
+static tw_status create_model(lm_learner *l)
+{
+    const lm_data *d = lm_data_of(l);
+    const language_model_config config = config_of(l);
     const learner_place *place = &l->base.place;
     language_model_shape shape = {vocabulary_count(d->corpus.vocabulary), l->bptt, place->batch, place->precision,
                                   place->stage};
-    config.lora = d->lora;
     TW_TRY(language_model_create(&config, &shape, &l->net));
     if (l->base.place.pager) TW_TRY(language_model_page(l->net, l->base.place.pager));
     TW_TRY(language_model_initialise(l->net, l->base.place.seed));
@@ -506,8 +537,8 @@ static tw_status put_scale(const nn_lora_options *o, tw_state *state)
 
 static tw_status describe_transformer(const lm_learner *l, tw_state *state)
 {
-    char text[TRANSFORMER_TEXT];
-    language_model_config config = configure(l->base.task->settings, lm_data_of(l)->network);
+    char text[TASK_NETWORK_TEXT];
+    const language_model_config config = config_of(l);
     if (config.heads == 0) return TW_OK;
     TW_TRY(put_scale(&lm_data_of(l)->lora, state));
     return tw_state_put_text(state, TASK_NETWORK, transformer_text(&config, l->bptt, text));

@@ -283,10 +283,15 @@ static tw_status put_decoder(const lm_predictor *p, tw_state *tensors)
 
 static void describe_heads(const lm_predictor *p, cJSON *network)
 {
+    const nn_rotary_scaling *s = &p->config.scaling;
+    const double scaling[] = {s->factor, s->low, s->high, s->original};
+    cJSON_AddStringToObject(network, "family", transformer_families[p->config.family]);
     cJSON_AddNumberToObject(network, "heads", (double)p->config.heads);
     cJSON_AddNumberToObject(network, "kv_heads", (double)p->config.kv_heads);
+    cJSON_AddNumberToObject(network, "head", (double)language_model_head(&p->config));
     cJSON_AddNumberToObject(network, "inner", (double)p->config.inner);
     cJSON_AddNumberToObject(network, "theta", p->config.theta);
+    if (s->factor > 0.0) cJSON_AddItemToObject(network, "scaling", cJSON_CreateDoubleArray(scaling, 4));
     cJSON_AddNumberToObject(network, "epsilon", (double)p->config.epsilon);
     cJSON_AddNumberToObject(network, "context", (double)p->context);
 }

@@ -1,6 +1,7 @@
 /* lm_sizes.c - a language model that begins with the weights of another has its sizes and its tokens. */
 #include "error.h"
 #include "lm_network.h"
+#include "rope_text.h"
 #include "tokenizer_json.h"
 #include "transformer_text.h"
 
@@ -15,16 +16,16 @@ static const option_row *find_row(const options *set, const char *name)
     return row;
 }
 
-/* What a person has said has to be what the network has. */
+/* What a person has said has to be what the network has; NULL: nothing. */
 static tw_status take_value(options *set, const char *name, const char *value)
 {
     char space[OPTION_TEXT_MOST];
     const option_row *row = find_row(set, name);
-    if (!options_given(set, name)) return options_default(set, name, value);
+    if (!options_given(set, name)) return value ? options_default(set, name, value) : TW_OK;
     const char *wanted = options_value(row, set->target, space);
     if (options_same(row, wanted, value)) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT, "--%s %s, but the network to begin with has %s; leave the option out", name,
-                   wanted, value);
+                   wanted, value ? value : "none");
 }
 
 static tw_status take_number(options *set, const char *name, size_t number)
@@ -45,13 +46,17 @@ static tw_status take_transformer(options *set, const tw_state *state, size_t *t
 {
     language_model_config c;
     size_t context;
+    char scaling[ROPE_TEXT];
     TW_TRY(transformer_read(state, &c, types, &context));
     TW_TRY(take_value(set, "model", "transformer"));
     TW_TRY(take_number(set, "layers", c.layers));
     TW_TRY(take_number(set, "hidden", c.hidden));
     TW_TRY(take_number(set, "heads", c.heads));
     TW_TRY(take_number(set, "kv-heads", c.kv_heads));
+    TW_TRY(take_number(set, "head-width", c.head));
     TW_TRY(take_number(set, "inner", c.inner));
+    TW_TRY(take_value(set, "family", transformer_families[c.family]));
+    TW_TRY(take_value(set, "rope-scaling", rope_text(&c.scaling, scaling)));
     TW_TRY(take_real(set, "rope-theta", "%.17g", c.theta));
     TW_TRY(take_real(set, "norm-epsilon", "%.7g", (double)c.epsilon));
     TW_TRY(take_value(set, "tied", c.tied ? "true" : "false"));

@@ -23,6 +23,7 @@ typedef struct task_ops task_ops;
 #define TASK_FILE "file"
 /* The text of a checkpoint of what the shapes of its tensors do not tell of a network; NULL where they tell all. */
 #define TASK_NETWORK "transformer"
+enum { TASK_NETWORK_TEXT = 256 }; /* room for it */
 /* What a checkpoint's adapters are multiplied by, a number in fp64. */
 #define TASK_ADAPTER_SCALE "adapters.scale"
 

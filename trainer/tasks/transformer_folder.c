@@ -2,7 +2,9 @@
 
 #include "error.h"
 #include "tokenizer_json.h"
+#include "transformer_text.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,7 @@ static void add_sizes(const lm_predictor *p, cJSON *config)
                  {"num_hidden_layers", c->layers},
                  {"num_attention_heads", c->heads},
                  {"num_key_value_heads", c->kv_heads},
-                 {"head_dim", c->hidden / c->heads},
+                 {"head_dim", language_model_head(c)},
                  {"max_position_embeddings", p->context}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         cJSON_AddNumberToObject(config, sizes[i].name, (double)sizes[i].value);
@@ -35,19 +37,39 @@ static double shortest(float value)
     return strtod(text, NULL);
 }
 
+static void add_family(const char *family, cJSON *config)
+{
+    char name[32];
+    snprintf(name, sizeof name, "%c%sForCausalLM", toupper((unsigned char)*family), family + 1);
+    cJSON_AddItemToArray(cJSON_AddArrayToObject(config, "architectures"), cJSON_CreateString(name));
+    cJSON_AddStringToObject(config, "model_type", family);
+}
+
+/* Under the key that all versions of transformers read. */
+static void add_scaling(const nn_rotary_scaling *s, cJSON *config)
+{
+    if (s->factor == 0.0) return;
+    cJSON *rope = cJSON_AddObjectToObject(config, "rope_scaling");
+    cJSON_AddStringToObject(rope, "rope_type", s->original > 0.0 ? "llama3" : "linear");
+    cJSON_AddNumberToObject(rope, "factor", s->factor);
+    if (s->original == 0.0) return;
+    cJSON_AddNumberToObject(rope, "low_freq_factor", s->low);
+    cJSON_AddNumberToObject(rope, "high_freq_factor", s->high);
+    cJSON_AddNumberToObject(rope, "original_max_position_embeddings", s->original);
+}
+
 /* A text begins with the end of a line, as when thinwire generate writes one, and of ids nobody knows; nothing ends it.
  */
 static void describe_config(const lm_predictor *p, cJSON *config)
 {
     const language_model_config *c = &p->config;
     const uint32_t begins = vocabulary_begin(p->vocabulary);
-    cJSON *architectures = cJSON_AddArrayToObject(config, "architectures");
-    cJSON_AddItemToArray(architectures, cJSON_CreateString("LlamaForCausalLM"));
-    cJSON_AddStringToObject(config, "model_type", "llama");
+    add_family(transformer_families[c->family], config);
     add_sizes(p, config);
     cJSON_AddStringToObject(config, "hidden_act", "silu");
     cJSON_AddNumberToObject(config, "rms_norm_eps", shortest(c->epsilon));
     cJSON_AddNumberToObject(config, "rope_theta", c->theta);
+    add_scaling(&c->scaling, config);
     cJSON_AddBoolToObject(config, "attention_bias", 0);
     cJSON_AddBoolToObject(config, "mlp_bias", 0);
     cJSON_AddBoolToObject(config, "tie_word_embeddings", p->config.tied);

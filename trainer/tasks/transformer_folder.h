@@ -1,4 +1,5 @@
-/* transformer_folder.h - the folder of a LlamaForCausalLM as Hugging Face's transformers has it.
+/* transformer_folder.h - the folder of a LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM as Hugging Face's
+ * transformers has it.
  * Inside tasks/ only. */
 #ifndef TRAINER_TASKS_TRANSFORMER_FOLDER_H
 #define TRAINER_TASKS_TRANSFORMER_FOLDER_H

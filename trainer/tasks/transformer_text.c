@@ -1,8 +1,7 @@
 #include "transformer_text.h"
 
 #include "error.h"
-#include "rms_norm.h"
-#include "rotary.h"
+#include "rope_text.h"
 #include "state_matrix.h"
 
 #include <stdio.h>
@@ -10,12 +9,17 @@
 #define FORM "heads=%zu,kv_heads=%zu,context=%zu"
 #define MORE ",theta=%.17g,epsilon=%.9g"
 #define MORE_READ ",theta=%lf,epsilon=%f"
+#define SCALING ",rope="
 
-const char *transformer_text(const language_model_config *c, size_t context, char text[TRANSFORMER_TEXT])
+const char *const transformer_families[DECODER_FAMILIES] = {"llama", "qwen2", "qwen3"};
+
+const char *transformer_text(const language_model_config *c, size_t context, char text[TASK_NETWORK_TEXT])
 {
-    int used = snprintf(text, TRANSFORMER_TEXT, FORM, c->heads, c->kv_heads, context);
-    if (c->theta != NN_ROTARY_BASE || c->epsilon != NN_RMS_EPSILON)
-        snprintf(text + used, TRANSFORMER_TEXT - (size_t)used, MORE, c->theta, (double)c->epsilon);
+    char scaling[ROPE_TEXT];
+    const bool unusual = c->theta != NN_ROTARY_BASE || c->epsilon != NN_RMS_EPSILON;
+    int used = snprintf(text, TASK_NETWORK_TEXT, FORM, c->heads, c->kv_heads, context);
+    if (unusual) used += snprintf(text + used, TASK_NETWORK_TEXT - (size_t)used, MORE, c->theta, (double)c->epsilon);
+    if (rope_text(&c->scaling, scaling)) snprintf(text + used, TASK_NETWORK_TEXT - (size_t)used, SCALING "%s", scaling);
     return text;
 }
 
@@ -28,15 +32,38 @@ static int is_moderate(const language_model_config *c, size_t context)
 
 static tw_status transformer_text_parse(const char *text, language_model_config *c, size_t *context)
 {
-    char end;
-    int found = text ? sscanf(text, FORM "%c", &c->heads, &c->kv_heads, context, &end) : 0;
+    int used = 0, more = 0;
     c->theta = NN_ROTARY_BASE;
     c->epsilon = NN_RMS_EPSILON;
-    if (found == 4 &&
-        sscanf(text, FORM MORE_READ "%c", &c->heads, &c->kv_heads, context, &c->theta, &c->epsilon, &end) == 5)
-        found = 3;
-    if (found == 3 && is_moderate(c, *context)) return TW_OK;
-    return tw_fail(TW_ERROR_FORMAT, "its transformer cannot be: %.80s", text ? text : "its heads are not told");
+    if (text && sscanf(text, FORM "%n", &c->heads, &c->kv_heads, context, &used) == 3 && is_moderate(c, *context)) {
+        sscanf(text + used, MORE_READ "%n", &c->theta, &c->epsilon, &more);
+        const char *rest = text + used + more;
+        const size_t name = strlen(SCALING);
+        if (!*rest) return TW_OK;
+        if (strncmp(rest, SCALING, name) == 0 && rope_parse(rest + name, &c->scaling) == TW_OK) return TW_OK;
+    }
+    return tw_fail(TW_ERROR_FORMAT, "its transformer cannot be: %.160s", text ? text : "its heads are not told");
+}
+
+static bool holds(const tw_state *state, const char *name)
+{
+    tw_state_entry entry;
+    for (size_t i = 0; i < tw_state_count(state); i++)
+        if (tw_state_at(state, i, &entry) == TW_OK && strcmp(entry.name, name) == 0) return true;
+    return false;
+}
+
+/* By what the first block has. */
+static tw_status read_heads(const tw_state *state, language_model_config *c)
+{
+    static const char queries[] = "model.layers.0.self_attn.q_proj.weight";
+    size_t shape[2];
+    if (!find_matrix(state, queries, shape)) return tw_fail(TW_ERROR_FORMAT, "not a transformer: it lacks %s", queries);
+    c->head = shape[0] / c->heads;
+    if (holds(state, "model.layers.0.self_attn.q_proj.bias")) c->family = DECODER_QWEN2;
+    if (holds(state, "model.layers.0.self_attn.q_norm.weight")) c->family = DECODER_QWEN3;
+    if (c->head > 0 && shape[0] % c->heads == 0) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "its %s has %zu rows, which %zu heads do not divide", queries, shape[0], c->heads);
 }
 
 static tw_status read_layers(const tw_state *state, language_model_config *c)
@@ -61,12 +88,13 @@ tw_status transformer_read(const tw_state *state, language_model_config *config,
     config->hidden = config->embedding = encoder[1];
     config->tied = !find_matrix(state, "lm_head.weight", decoder);
     *types = encoder[0];
+    TW_TRY(read_heads(state, config));
     return read_layers(state, config);
 }
 
 double transformer_weights(const language_model_config *c, size_t types)
 {
-    double hidden = (double)c->hidden, shared = hidden * (double)c->kv_heads / (double)c->heads;
-    double layer = 2 * hidden * hidden + 2 * hidden * shared + 3 * hidden * (double)c->inner;
+    double hidden = (double)c->hidden, head = (double)language_model_head(c);
+    double layer = 2 * hidden * head * (double)(c->heads + c->kv_heads) + 3 * hidden * (double)c->inner;
     return (double)c->layers * layer + (double)types * hidden * (c->tied ? 1 : 2);
 }

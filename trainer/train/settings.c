@@ -160,9 +160,8 @@ static const option_row rows[] = {
     {"init-from", "RUN", OPTION_TEXT, AT(init_from),
      .help =
          "Begin a new run with the weights of RUN, which is a run folder, whose best checkpoint counts, or one of its "
-         "checkpoints. A language model may also begin with a LlamaForCausalLM in a folder of transformers. A last "
-         "layer "
-         "of another shape is new. --init is the same",
+         "checkpoints. A language model may also begin with a Llama, Qwen2 or Qwen3 in a folder of transformers. A "
+         "last layer of another shape is new. --init is the same",
      .of_start = true, .path = true, .also = "init"},
     {"expect-ratio", "R", OPTION_REAL, AT(expect_ratio), "0", 0, 1e9, .stands_for = "expect nothing",
      .help = "Fail at the end, with exit code 2, unless messages were R times smaller than fp32 gradients once the "

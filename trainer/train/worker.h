@@ -60,7 +60,7 @@ typedef struct best_checkpoint {
 
 /* The weights that adapters are trained beside: see base.h. */
 typedef struct base_weights {
-    char path[4096], sum[16], network[160]; /* its text TASK_NETWORK; "" in files of the first versions */
+    char path[4096], sum[16], network[TASK_NETWORK_TEXT]; /* its text TASK_NETWORK; "" in files of the first versions */
 } base_weights;
 
 enum { RUN_NAME = 17 }; /* 16 digits of a hexadecimal number */
