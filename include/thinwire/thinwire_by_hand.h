@@ -130,9 +130,9 @@ typedef struct tw_cost {
 } tw_cost;
 TW_API tw_status tw_scheme_cost(const tw_scheme *scheme, tw_cost *cost);
 
-/* Bytes of memory an element that scheme `index` cannot avoid touching when it compresses (DGC: momentum and residual
- * read and written, gradient read: 20). Its speed limit is streaming as many. */
-TW_API unsigned tw_schemes_floor_bytes(size_t index);
+/* Bytes of memory an element that a scheme cannot avoid touching when it compresses ("dgc": momentum and residual read
+ * and written, gradient read: 20; "dgc:state=bf16": 12). Its speed limit is streaming as many. 0: the spec is none. */
+TW_API unsigned tw_spec_floor_bytes(const char *spec);
 
 #ifdef __cplusplus
 }

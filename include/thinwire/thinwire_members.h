@@ -62,8 +62,9 @@ TW_API tw_status tw_members_environment(tw_tcp_options *options);
  * with commas in between ("10.0.0.5:7000,10.0.0.6:7000"): a process listens at the first of them that is its own,
  * comes to the group where any other of them answers, and opens one only at the first address, if within 3 seconds no
  * other answers. So the process that opened a group can be started again by the same words while the group goes on
- * without it; where that group trains something else by now or has another key, it is TW_ERROR_PEER. A name that
- * cannot be resolved is passed over while another can. Else it returns at once: tw_members_next is what waits.
+ * without it; where that group trains something else by now, it is TW_ERROR_ARGUMENT, and where it has another key,
+ * TW_ERROR_PEER. A name that cannot be resolved is passed over while another can. Else it returns at once:
+ * tw_members_next is what waits.
  * `subject` is what all members have to train alike, such as the spec and a line for each tensor, up to 1 MiB:
  * newcomers with another are refused, and told of the first line that differs. `options` may be NULL. `tcp` is as for
  * tw_tcp_join, or NULL; its `refused` is called by the group's own thread. With a key nobody learns anything who does
@@ -93,7 +94,7 @@ typedef struct tw_generation {
 /* The next generation with this process in it; the comm of the last one has been destroyed before. `rounds` is how many
  * this process has applied, -1: it has no theta. With `leaves` it returns once the others go on without this process,
  * TW_OK with *comm NULL. The comm's timeout and patience are set. TW_ERROR_PEER: too few of the last generation answer,
- * the group trains something else, or nobody lets this process in. */
+ * or nobody lets this process in. TW_ERROR_ARGUMENT: the group trains something else; the text has both. */
 TW_API tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_generation *generation,
                                  tw_comm **comm);
 

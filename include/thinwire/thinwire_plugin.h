@@ -75,6 +75,13 @@ TW_API double tw_comm_timeout(const tw_comm *comm);
 /* What tw_comm_set_patience was told last; 0 for NULL. */
 TW_API double tw_comm_patience(const tw_comm *comm);
 
+/* A comm of some ranks of another, over its messages: rank i is ranks[i] of `comm`, and this rank is among them. It has
+ * comm's timeout and patience, and the first failure of the two ends both. Its ranks call this, all with the same list,
+ * and the others need not know. `comm` outlives it, and its own collectives go on, but nothing is made on it from here
+ * on. TW_ERROR_ARGUMENT: the list is none of different ranks of `comm` with this one among them. TW_ERROR_ORDER: `comm`
+ * has a part already. */
+TW_API tw_status tw_comm_create_part(tw_comm *comm, const int *ranks, int count, tw_comm **part);
+
 /* A library libthinwire_<name>.so that tw_comm_open can load exports this symbol. */
 #define TW_TRANSPORT_ENTRY "tw_transport_open"
 typedef tw_status (*tw_transport_open_fn)(tw_comm **comm);
@@ -97,6 +104,10 @@ TW_API void tw_log(tw_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)))
 #endif
     ;
+
+/* The number of the tensor of that name in a state, for tw_state_at, found in a step or two however many there are;
+ * tw_state_count where there is none. 0 for NULL. */
+TW_API size_t tw_state_index(const tw_state *state, const char *name);
 
 /* CRC-32C (Castagnoli) of data appended to what `crc` already covers; start with 0. */
 TW_API uint32_t tw_crc32c(uint32_t crc, const void *data, size_t size);

@@ -2,9 +2,12 @@
 
 A copy that the plug-in queues is made when somebody waits for it, and not before. So whoever reads too early reads what
 was there, and what nobody waits for never comes. What the GPU would still be reading is compared, once it has been
-waited for, with what it was. (That what is copied was computed by then is asked for, and not simulated.)"""
+waited for, with what it was. (That what is copied was computed by then is asked for, and not simulated.)
+
+And what the tests of a real GPU share."""
 
 import contextlib
+import os
 import types
 from unittest import mock
 
@@ -136,3 +139,28 @@ def simulated(kind):
         yield
     gpu.has_read()
     assert gpu._pinned, "nothing was copied"
+
+
+# ---- a real one ----
+
+CYCLES = 20_000_000  # in which it does nothing; some 10 ms
+
+
+class Late(torch.autograd.Function):
+    """Has the gradient arrive long after the kernel that makes it was queued: who reads before sees what was there."""
+
+    @staticmethod
+    def forward(context, values):
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(context, gradient):
+        if gradient.is_cuda:
+            torch.cuda._sleep(CYCLES)
+        return gradient * 1
+
+
+def share_the_first(rank):
+    """All ranks have the one GPU, which NCCL refuses inside one host: it takes these for several."""
+    os.environ.update(NCCL_HOSTID=f"rank{rank}", NCCL_SOCKET_IFNAME="lo")
+    torch.cuda.set_device(0)

@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import datetime
 import functools
-import os
 import unittest
 import zlib
 from typing import NamedTuple
@@ -24,7 +23,6 @@ from torch import nn
 
 EXACT, LOSSY = "topk:dense=*,leftovers=fp32", "topk:density=0.25,min_elements=1,min_dims=1"
 RATE = 1 / 64  # of learning: a product with it is exact
-CYCLES = 20_000_000  # in which a GPU does nothing; some 10 ms
 STEPS = 4
 
 
@@ -43,7 +41,7 @@ class Place(NamedTuple):
     def busy(self):
         """What is queued from now on comes late."""
         if self.device == "cuda":
-            torch.cuda._sleep(CYCLES)
+            torch.cuda._sleep(gpus.CYCLES)
 
     def poison(self):
         """What is read before it was written is NaN."""
@@ -67,18 +65,6 @@ class Place(NamedTuple):
         torch.cuda.current_stream().wait_stream(stream)
 
 
-class Late(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, values, place):
-        ctx.place = place
-        return values.view_as(values)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        ctx.place.busy()
-        return gradient * 1, None
-
-
 def integers(shape, seed, dtype, device):
     drawn = torch.randint(-8, 9, shape, generator=torch.Generator().manual_seed(seed))
     return drawn.to(dtype).to(device)
@@ -89,7 +75,6 @@ class Products(nn.Module):
 
     def __init__(self, place, dtype, shapes):
         super().__init__()
-        self.place = place
         for number, (name, shape) in enumerate(shapes.items()):
             values = integers(shape, number, dtype, place.device)
             if len(shape) == 4:
@@ -102,7 +87,7 @@ class Products(nn.Module):
             if name not in leaves_out:
                 there = weight.to_local() if hasattr(weight, "to_local") else weight
                 given = integers(there.shape, 100 * step + 10 * rank + number, weight.dtype, there.device) * factor
-                total = total + (Late.apply(there, self.place) * given).sum()
+                total = total + (gpus.Late.apply(there) * given).sum()
         return total
 
 
@@ -329,8 +314,7 @@ def outer(rank, group, place):
 
 def play(rank, size, door, place):
     if place.device == "cuda":
-        torch.cuda.set_device(0)
-        os.environ.update(NCCL_HOSTID=f"rank{rank}", NCCL_SOCKET_IFNAME="lo")  # else NCCL refuses two ranks of one GPU
+        gpus.share_the_first(rank)
     group = place.group(list(range(size)))
     with place.gpu():
         return globals()[door](rank, group, place)

@@ -7,6 +7,7 @@ import os
 import sys
 import unittest
 
+import gpus
 import models
 import ranks
 import thinwire.torch
@@ -17,7 +18,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 SHAPES = [(64, 48), (40,), (3,), (128, 40), (9, 8, 3, 3), (200, 100)]
 STEPS = 6
-LATE = 20_000_000  # cycles of a GPU, which are some milliseconds, before a gradient is there
 SCHEMES = ["topk:density=1,values=fp32,leftovers=fp32", "topk:density=0.05", "dgc:density=0.02,warmup_steps=0", "sdagc",
            "powersgd:rank=2", "qsgd", "sign", "fp8", "bf16", "dgc-adam", "dgc:density=0.02,warmup_steps=0,clip=1"]
 
@@ -29,20 +29,6 @@ def skip_without_a_gpu():
         sys.exit(77)
 
 
-class Late(torch.autograd.Function):
-    """Has the gradient arrive long after the kernel that makes it was queued: who reads before sees what was there."""
-
-    @staticmethod
-    def forward(context, values):
-        return values.view_as(values)
-
-    @staticmethod
-    def backward(context, gradient):
-        if gradient.is_cuda:
-            torch.cuda._sleep(LATE)
-        return gradient.clone()
-
-
 class Given(nn.Module):
     """The gradient of each parameter is what it is given, so that a GPU and a processor have the same bits."""
 
@@ -52,7 +38,7 @@ class Given(nn.Module):
         self.parts = nn.ParameterList([nn.Parameter(torch.randn(shape).to(dtype)) for shape in SHAPES])
 
     def forward(self, gradients):
-        return sum((Late.apply(part) * gradient).sum() for part, gradient in zip(self.parts, gradients))
+        return sum((gpus.Late.apply(part) * gradient).sum() for part, gradient in zip(self.parts, gradients))
 
 
 def given(rank, step, like):
@@ -62,11 +48,9 @@ def given(rank, step, like):
 
 
 def of_nccl(rank):
-    """A group of NCCL's, in which both ranks have the one GPU: it refuses that inside one host, and takes these for two."""
     if DEVICE == "cpu":
         return None
-    os.environ.update(NCCL_HOSTID=f"host{rank}", NCCL_SOCKET_IFNAME="lo")
-    torch.cuda.set_device(0)
+    gpus.share_the_first(rank)
     return dist.new_group(backend="nccl")
 
 

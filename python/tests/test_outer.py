@@ -1148,7 +1148,7 @@ class OuterTest(unittest.TestCase):
     def test_what_cannot_be_is_refused_in_a_sentence(self):
         parts = {
             "world": "averages the gradients of all ranks in every step",
-            "world, joined": "start each program with join= by itself, without torchrun",
+            "world, joined": "with per_host=N in the spec, or start each program with join= by itself, without torchrun",
             "foreign": "the optimizer does not have symbols.weight",
             "part": "the optimizer does not have symbols.weight",
             "none": "OuterLoop needs the optimizer",

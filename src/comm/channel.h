@@ -35,7 +35,7 @@ struct tw_comm {
     char reason[TW_REASON_BYTES]; /* what broke it; does not change once broken is set */
     struct tw_comm *whole;        /* that this is a part of, and fails with; NULL: it is whole */
     const int *names;             /* what texts call the ranks: numbers of the whole comm; NULL: as they are */
-    int separated;                /* the survivors of a gossip have a comm of their own on this one */
+    int separated;                /* a part of its ranks has a comm of its own on this one */
     int maimed;                   /* whole, but a rank was lost that others go on without: destroy waits for nobody */
     _Atomic int users;            /* its owner, the channels of what was made on it, and its subsets: with the last of
                                    * them it is freed */

@@ -192,3 +192,33 @@ tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, uns
     (*subset)->patience = whole->patience;
     return TW_OK;
 }
+
+/* Each of them once, and this rank. */
+static tw_status check_ranks(const tw_comm *comm, const int *ranks, int count)
+{
+    char *is_in;
+    tw_status status = TW_OK;
+    TW_TRY(tw_allocate((size_t)comm->size, 1, &is_in));
+    for (int i = 0; i < count && status == TW_OK; i++)
+        if (ranks[i] < 0 || ranks[i] >= comm->size || is_in[ranks[i]]++)
+            status = tw_fail(TW_ERROR_ARGUMENT, "ranks[%d] is %d: want each of 0 to %d once at most", i, ranks[i],
+                             comm->size - 1);
+    if (status == TW_OK && !is_in[comm->rank])
+        status = tw_fail(TW_ERROR_ARGUMENT, "rank %d is not among the %d of the comm that it makes", comm->rank, count);
+    tw_free(is_in);
+    return status;
+}
+
+tw_status tw_comm_create_part(tw_comm *comm, const int *ranks, int count, tw_comm **part)
+{
+    TW_TRY(tw_comm_need(comm));
+    TW_TRY(tw_need(ranks, "ranks"));
+    TW_TRY(tw_need(part, "part"));
+    TW_TRY(check_ranks(comm, ranks, count));
+    if (comm->separated)
+        return tw_fail(TW_ERROR_ORDER, "some ranks of this comm have a comm already; two would share messages");
+    TW_TRY(tw_comm_create_subset(comm, ranks, count, tw_numbers_end(comm), NULL, part));
+    (*part)->names = NULL; /* the caller's comm: its ranks are numbered anew */
+    comm->separated = 1;
+    return TW_OK;
+}

@@ -154,6 +154,20 @@ tw_status tw_spec_check(const char *spec, const tw_tensor *tensors, size_t count
     return status;
 }
 
+unsigned tw_spec_floor_bytes(const char *spec)
+{
+    const tw_scheme_ops *ops;
+    tw_scheme *scheme;
+    unsigned bytes = 0;
+    if (tw_scheme_find(spec, &ops) != TW_OK || tw_allocate(1, ops->struct_size, &scheme) != TW_OK) return 0;
+    if (tw_scheme_options_parse(ops, spec, scheme) == TW_OK) {
+        bytes = ops->floor ? ops->floor(scheme) : ops->floor_bytes;
+        tw_scheme_options_release(ops, scheme);
+    }
+    tw_free(scheme);
+    return bytes;
+}
+
 /* ---- what suits a run ------------------------------------------------------------------------------------------- */
 
 /* A density in two digits, "0.0068", whatever the process takes for a decimal point. */
@@ -187,12 +201,6 @@ size_t tw_scheme_spec_for_run(const char *scheme, const char *spec, uint64_t ste
 int tw_schemes_is_experimental(size_t index)
 {
     return tw_scheme_at(index) && !tw_scheme_is_settled_at(index);
-}
-
-unsigned tw_schemes_floor_bytes(size_t index)
-{
-    const tw_scheme_ops *ops = tw_scheme_at(index);
-    return ops ? ops->floor_bytes : 0;
 }
 
 TW_PUBLIC_LIST(tw_schemes, schemes)

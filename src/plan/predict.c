@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 #include <thinwire/thinwire_by_hand.h>
 
 #define PATIENCE 1e9     /* virtual seconds a worker waits for another: nobody is lost */
@@ -90,12 +89,8 @@ static void play(void *context, int rank, tw_comm *comm)
 
 static double bytes_touched(const char *spec)
 {
-    for (size_t i = 0; i < tw_schemes_count(); i++) {
-        size_t length = strlen(tw_schemes_name(i));
-        if (strcspn(spec, ":") == length && strncmp(spec, tw_schemes_name(i), length) == 0)
-            return tw_schemes_floor_bytes(i) + MEAN_BYTES;
-    }
-    return GOSSIP_BYTES;
+    const unsigned bytes = tw_spec_floor_bytes(spec);
+    return bytes ? bytes + MEAN_BYTES : GOSSIP_BYTES;
 }
 
 /* The line is as much slower as the table is smaller, and so is memory. */

@@ -221,6 +221,13 @@ size_t tw_state_count(const tw_state *state)
     return state ? state->tensor_count : 0;
 }
 
+size_t tw_state_index(const tw_state *state, const char *name)
+{
+    if (!state || !name) return 0;
+    size_t at = tw_names_find(&state->tensor_names, name);
+    return at == TW_NO_NAME ? state->tensor_count : at;
+}
+
 tw_status tw_state_at(const tw_state *state, size_t index, tw_state_entry *entry)
 {
     TW_TRY(tw_need(state, "state"));

@@ -134,7 +134,8 @@ static void test_what_is_out_of_range(void **state)
     assert_refused(tw_outer_set_weight(outer, 1e-10), "1e-10");
     assert_refused(tw_outer_set_weight(outer, 1e10), "1e+10");
     assert_string_equal(tw_outer_plan(outer, 1), "");
-    assert_int_equal(tw_schemes_floor_bytes(tw_schemes_count()), 0);
+    assert_int_equal(tw_spec_floor_bytes("nonsense"), 0);
+    assert_int_equal(tw_spec_floor_bytes("topk:nonsense=1"), 0);
     assert_int_equal(tw_gossips_is_synchronous(tw_gossips_count()), 0);
     assert_true(tw_world_bytes(world, 1) == 0 && tw_world_bytes(world, -1) == 0);
     assert_string_equal(tw_status_name((tw_status)99), "TW_UNKNOWN");

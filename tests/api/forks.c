@@ -63,6 +63,7 @@ static void try_comm(tw_comm *comm, float *values)
     tw_traffic traffic = {.struct_size = sizeof traffic};
     tw_transport_ops ops = {.struct_size = sizeof ops};
     void *self;
+    tw_comm *part;
     tw_reducer *reducer;
     tw_gossip *gossip;
     tw_outer *outer;
@@ -79,6 +80,7 @@ static void try_comm(tw_comm *comm, float *values)
     REFUSED(tw_comm_set_patience(comm, 1));
     REFUSED(tw_comm_traffic(comm, &traffic));
     REFUSED(tw_comm_lend(comm, &ops, &self));
+    REFUSED(tw_comm_create_part(comm, (int[]){0}, 1, &part));
     tw_comm_leave(comm); /* the parent does not */
     REFUSED(tw_reducer_create(comm, "topk", table, 1, &reducer));
     REFUSED(tw_gossip_create(comm, "dpsgd", table, 1, starts, &gossip));

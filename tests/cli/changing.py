@@ -246,7 +246,7 @@ class ChangingTest(CommandLineTest):
         for options, culprits in (((*LOCAL, *SELDOM, *LONG, "--lr", 0.1), ("--lr 0.1", "--lr 0.03")),
                                   ((*TOPK, *SELDOM, *LONG), ("exchange=topk",)),
                                   ((*LOCAL, *SELDOM, *LONG, "--limit-train", 100), ("--limit-train 100",))):
-            stranger = self.come(*options).finish(3)
+            stranger = self.come(*options).finish(2)
             for culprit in culprits:
                 self.assertTrue(stranger.said(re.escape(culprit)), stranger.path.read_text())
             self.assertFalse(stranger.out.joinpath("checkpoints").exists())

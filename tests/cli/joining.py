@@ -185,6 +185,7 @@ class JoinTest(Joining):
                 (["cannot be resolved"], "--join", "no.such.host.invalid:1234", "--workers", 2),
                 (["/nonexistent"], "--join", self.meeting, "--workers", 2, "--key-file", "/nonexistent"),
                 (["/dev/null", "32 random bytes", "20 to 4096 characters"], "--join", self.meeting, "--workers", 2, "--key-file", "/dev/null"),
+                (["3 stages", "these are 4"], "--join", self.meeting, "--workers", 4, "--pipeline", "stages=3", "--timeout", 0.5),
                 (["THINWIRE_JOIN"], "--transport", "tcp")):
             self.refuse_training(2, culprits, *options)
 

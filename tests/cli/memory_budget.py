@@ -154,7 +154,7 @@ class RunTest(BudgetTest):
         for culprits, options in (
                 (("--memory-budget 20", "such as 200MB"), ("--memory-budget", "20")),
                 (("--memory-budget -1MB", "such as 200MB"), ("--memory-budget=-1MB",)),
-                (("--memory-budget 0.1MB", "is too small", "or more"), ("--memory-budget", "10kB")),
+                (("--memory-budget 10kB is too small", "or more"), ("--memory-budget", "10kB")),
                 (("allreduce and one worker", "not with fp16"), ("--memory-budget", "2MB", "--sync", "fp16")),
                 (("muon", "--optimizer adamw"), ("--memory-budget", "2MB", "--optimizer", "muon")),
                 (("--dump-gradients",), ("--memory-budget", "2MB", "--dump-gradients", self.folder / "gradients"))):

@@ -341,14 +341,15 @@ class RefusalTest(SimulateTest):
                 (["--pipeline stages=2", "cut=A+B"], ["--pipeline", "stages=2"]),
                 (["--pipeline", "nobody stands by", "standby=1"], ["--pipeline", "stages=2,cut=2+3,standby=1"]),
                 (["--pipeline", "no such key"], ["--pipeline", "stages=2,cut=2+3;steps=3"]),
-                (["cut is of 6 layers", "has 5"], ["--pipeline", "stages=2,cut=3+3"]),
+                (["cut is of 6 layers", "has 5"], ["--pipeline", "stages=2,cut=2+3;stages=2,cut=3+3"]),
                 (["--pipeline", "--until-loss"], ["--pipeline", "stages=2,cut=2+3", "--until-loss", "1"]),
                 (["--pipeline", "gradients"], ["--pipeline", "stages=2,cut=2+3", "--gradients", "off"]),
                 (["--pipeline", "no stages"], ["--pipeline", ";"]),
                 (["--nonsense"], ["--nonsense"])):
             with self.subTest(words=words):
                 step_time = [] if "--step-time" in culprits else ["--step-time", "0.01"]
-                self.refuse(2, culprits, "simulate", "image", "--data", self.data, *step_time, *words)
+                done = self.refuse(2, culprits, "simulate", "image", "--data", self.data, *step_time, *words)
+                self.assertEqual(done.stdout, "")
         self.refuse(2, ["there is no task", "nonsense", "image", "none"], "simulate", "nonsense")
         (self.folder / "summary.json").write_text("{}")
         self.refuse(2, ["--trace", self.folder, "summary.json", "task"], "simulate", "none", "--trace", self.folder,

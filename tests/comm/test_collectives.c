@@ -598,6 +598,29 @@ static void what_a_subset_says_counts(tw_comm *comm, size_t count)
     }
 }
 
+/* Every second rank, in reverse. What is said on the whole beside it meets nothing of it. */
+static void a_part_has_ranks_of_its_own(tw_comm *comm, size_t count)
+{
+    (void)count;
+    int ranks[MOST], gathered[MOST], size = 0;
+    const int own = comm->rank, next = (own + 1) % comm->size;
+    tw_comm *part = NULL;
+    for (int r = comm->size - 1; r >= 0; r--)
+        if (r % 2 == own % 2) ranks[size++] = r;
+    CHECK(tw_comm_create_part(comm, (int[]){own, own}, 2, &part) == TW_ERROR_ARGUMENT);
+    CHECK(tw_comm_create_part(comm, (int[]){own, comm->size}, 2, &part) == TW_ERROR_ARGUMENT);
+    CHECK(tw_comm_create_part(comm, (int[]){own, -1}, 2, &part) == TW_ERROR_ARGUMENT);
+    CHECK(tw_comm_create_part(comm, &next, next != own, &part) == TW_ERROR_ARGUMENT);
+    CHECK(tw_comm_create_part(comm, ranks, size, &part) == TW_OK);
+    CHECK(tw_comm_create_part(comm, ranks, size, &part) == TW_ERROR_ORDER);
+    CHECK(tw_comm_size(part) == size && ranks[tw_comm_rank(part)] == own);
+    CHECK(tw_comm_barrier(comm) == TW_OK);
+    CHECK(tw_comm_allgather(part, &own, sizeof own, gathered) == TW_OK);
+    CHECK(memcmp(gathered, ranks, (size_t)size * sizeof *ranks) == 0);
+    tw_comm_destroy(part);
+    CHECK(tw_comm_barrier(comm) == TW_OK);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -619,6 +642,7 @@ int main(int argc, char **argv)
         ON_GROUPS(a_number_with_a_message_on_its_way_is_left_alone, 2, MOST),
         ON_GROUPS(a_number_with_a_receive_taken_back_is_left_alone, 2, MOST),
         ON_GROUPS(what_a_subset_says_counts, 2, MOST),
+        ON_GROUPS(a_part_has_ranks_of_its_own, 1, MOST),
     };
     group_begin(&argc, &argv);
     int failed = cmocka_run_group_tests_name("collectives", tests, NULL, NULL);

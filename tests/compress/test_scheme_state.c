@@ -3,11 +3,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <thinwire/thinwire_by_hand.h>
 #include <thinwire/thinwire_plugin.h>
 
 #include "loopback.h"
 #include "support/cmocka.h"
+
+#include <unistd.h>
 
 enum { RANKS = 3, TENSORS = 3, ELEMENTS = 1800 + 40 + 600, STEPS = 8 };
 
@@ -182,6 +186,47 @@ static void test_fp32_and_bf16_are_told_apart(void **state)
     }
 }
 
+/* A step reads the gradient, and reads and writes what is remembered. */
+static void test_what_is_remembered_is_the_floor(void **state)
+{
+    static const char *const of_floats[] = {"topk",  "threshold", "dgc",           "dgc-bold",
+                                            "sdagc", "dgc-adam",  "dgc:beta2=0.99"};
+    static const tw_tensor one = {"weight", 2, {256, 256}};
+    for (size_t s = 0; s < 2 * sizeof of_floats / sizeof *of_floats; s++) {
+        char spec[64];
+        const char *name = of_floats[s / 2];
+        tw_scheme *scheme;
+        snprintf(spec, sizeof spec, "%s%s%s", name, s % 2 ? (strchr(name, ':') ? "," : ":") : "",
+                 s % 2 ? "state=bf16" : "");
+        assert_int_equal(tw_scheme_create(spec, &one, 1, 0, 1, &scheme), TW_OK);
+        assert_int_equal(tw_spec_floor_bytes(spec), 4 + 2 * (tw_scheme_state_bytes(scheme) / (256 * 256)));
+        tw_scheme_destroy(scheme);
+    }
+}
+
+static uint64_t bytes_written(void)
+{
+    struct rusage use;
+    assert_int_equal(getrusage(RUSAGE_SELF, &use), 0);
+    return (uint64_t)use.ru_minflt * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* And nothing that a step writes before it reads it: what of dgc's 25 % in its warm-up, say. Of fresh memory each page
+ * is counted that is written to, where it is a small one. */
+static void test_what_is_remembered_is_all_that_create_writes(void **state)
+{
+    static const char *const some[] = {"dgc", "dgc-adam", "sdagc", "topk:density=0.25", "threshold:state=bf16"};
+    static const tw_tensor one = {"weight", 2, {2048, 2048}};
+    assert_int_equal(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0);
+    for (size_t s = 0; s < sizeof some / sizeof *some; s++) {
+        tw_scheme *scheme;
+        const uint64_t before = bytes_written();
+        assert_int_equal(tw_scheme_create(some[s], &one, 1, 0, 3, &scheme), TW_OK);
+        assert_in_range(bytes_written() - before, 0, tw_scheme_state_bytes(scheme) * 3 / 2);
+        tw_scheme_destroy(scheme);
+    }
+}
+
 static void test_a_wrong_state_changes_nothing(void **state)
 {
     static step_gradients g;
@@ -251,6 +296,8 @@ int main(void)
         cmocka_unit_test(test_a_saved_step_cannot_be_taken_back),
         cmocka_unit_test(test_entries_have_the_documented_names),
         cmocka_unit_test(test_fp32_and_bf16_are_told_apart),
+        cmocka_unit_test(test_what_is_remembered_is_the_floor),
+        cmocka_unit_test(test_what_is_remembered_is_all_that_create_writes),
         cmocka_unit_test(test_a_wrong_state_changes_nothing),
         cmocka_unit_test(test_nothing_is_taken_back_after_a_load),
         cmocka_unit_test(test_not_within_a_step_and_not_by_any_prefix),

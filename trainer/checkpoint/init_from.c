@@ -6,6 +6,7 @@
 #include "shape.h"
 #include "tensor_table.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- what fits --------------------------------------------------------------------------------------------------- */
@@ -36,23 +37,22 @@ static tw_status check_tensor(const learner *l, const tw_tensor *tensor, const t
                    shape_text(tensor->dims, tensor->shape, has));
 }
 
-/* A tensor of the checkpoint's network that this one has not. */
-static int is_left(const learner *l, const tw_state_entry *entry)
+/* The next tensor of the checkpoint's network that this one has not, from entry *at on; there is none: 0. */
+static int next_left(const tw_state *state, const bool *known, size_t *at, tw_state_entry *entry)
 {
-    return model_file_is_weight(entry) && shape_find(l->tensors, l->tensor_count, entry->name) == l->tensor_count &&
-           shape_find(l->buffer_tensors, l->buffer_tensor_count, entry->name) == l->buffer_tensor_count;
+    while (tw_state_at(state, *at, entry) == TW_OK)
+        if (!known[(*at)++] && model_file_is_weight(entry)) return 1;
+    return 0;
 }
 
 /* A part of a larger network is no network: what is left over counts, too. */
-static tw_status check_rest(const learner *l, const tw_state *state)
+static tw_status check_rest(const tw_state *state, const bool *known)
 {
-    for (size_t i = 0; i < tw_state_count(state); i++) {
-        tw_state_entry entry;
-        TW_TRY(tw_state_at(state, i, &entry));
-        if (!is_left(l, &entry)) continue;
-        return tw_fail(TW_ERROR_STATE, "the network of this run has no %s, which it has", entry.name);
-    }
-    return TW_OK;
+    size_t at = 0;
+    tw_state_entry left;
+    return next_left(state, known, &at, &left)
+               ? tw_fail(TW_ERROR_STATE, "the network of this run has no %s, which it has", left.name)
+               : TW_OK;
 }
 
 /* ---- the shape --------------------------------------------------------------------------------------------------- */
@@ -106,26 +106,23 @@ static tw_status take_table(const learner *l, const tw_state *state, const tw_te
 }
 
 /* Names of what the checkpoint has and this network has not, as many as a line takes. */
-static size_t list_left(const learner *l, const tw_state *state, char *text, size_t room)
+static size_t list_left(const tw_state *state, const bool *known, char *text, size_t room)
 {
-    size_t left = 0, used = 0;
+    size_t left = 0, used = 0, at = 0;
+    tw_state_entry entry;
     *text = 0;
-    for (size_t i = 0; i < tw_state_count(state); i++) {
-        tw_state_entry entry;
-        if (tw_state_at(state, i, &entry) != TW_OK || !is_left(l, &entry)) continue;
+    for (; next_left(state, known, &at, &entry); left++)
         if (used < room) used += (size_t)snprintf(text + used, room - used, "%s%s", left ? ", " : "", entry.name);
-        left++;
-    }
     if (used >= room) strcpy(text + room - 4, "...");
     return left;
 }
 
 /* What was taken, what was left, and what is new. */
-static void tell_taken(const worker *w, const tw_state *state)
+static void tell_taken(const worker *w, const tw_state *state, const bool *known)
 {
     const learner *l = w->learner;
     char left[512], fresh[256] = "";
-    size_t taken = l->buffer_tensor_count, used = 0, count = list_left(l, state, left, sizeof left);
+    size_t taken = l->buffer_tensor_count, used = 0, count = list_left(state, known, left, sizeof left);
     for (size_t i = 0; i < l->tensor_count; i++) {
         const char *name = l->tensors[i].name;
         taken += !is_head(l, &l->tensors[i]);
@@ -142,24 +139,36 @@ static size_t taken_tensors(const learner *l)
     return l->based ? 0 : l->tensor_count;
 }
 
-static tw_status take(void *context, const tw_state *state)
+static tw_status take_known(worker *w, const tw_state *state, const bool *known)
 {
-    worker *w = context;
     learner *l = w->learner;
     const size_t count = taken_tensors(l);
-    TW_TRY(check_task(w->task->ops, state));
     int another = strcmp(tw_state_text(state, "task"), w->task->ops->name) != 0, differs = another;
     for (size_t i = 0; i < count; i++) TW_TRY(check_tensor(l, &l->tensors[i], state, &differs));
     for (size_t i = 0; i < l->buffer_tensor_count; i++) TW_TRY(check_tensor(l, &l->buffer_tensors[i], state, &differs));
-    if (!another) TW_TRY(check_rest(l, state));
+    if (!another) TW_TRY(check_rest(state, known));
     TW_TRY(take_table(l, state, l->tensors, count, l->parameters, differs));
     TW_TRY(take_table(l, state, l->buffer_tensors, l->buffer_tensor_count, l->buffers, 0));
     if (l->based) TW_TRY(base_take(w, state));
-    if (another && !w->settings.quiet) tell_taken(w, state);
+    if (another && !w->settings.quiet) tell_taken(w, state, known);
     if (differs && !another && !w->settings.quiet)
         fprintf(stderr, "thinwire: the weights are those of %s, but for a new last layer (%s): its shape differs\n",
                 w->settings.init_from, l->tensors[l->tensor_count - 1].name);
     return TW_OK;
+}
+
+static tw_status take(void *context, const tw_state *state)
+{
+    worker *w = context;
+    const learner *l = w->learner;
+    TW_TRY(check_task(w->task->ops, state));
+    bool *known = calloc(tw_state_count(state) + 1, sizeof *known);
+    if (!known) return tw_fail(TW_ERROR_MEMORY, "no memory for the names of its tensors");
+    shape_mark(state, l->tensors, l->tensor_count, known);
+    shape_mark(state, l->buffer_tensors, l->buffer_tensor_count, known);
+    tw_status status = take_known(w, state, known);
+    free(known);
+    return status;
 }
 
 tw_status init_from_take(worker *w)

@@ -197,9 +197,7 @@ bool model_file_is_weight(const tw_state_entry *entry)
 
 bool model_file_find(const tw_state *state, const char *name, tw_state_entry *entry)
 {
-    for (size_t i = 0; i < tw_state_count(state); i++)
-        if (tw_state_at(state, i, entry) == TW_OK && strcmp(entry->name, name) == 0) return true;
-    return false;
+    return tw_state_at(state, tw_state_index(state, name), entry) == TW_OK;
 }
 
 tw_status model_file_elements(const tw_state *state, size_t *elements)

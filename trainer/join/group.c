@@ -52,9 +52,6 @@ static tw_status check_standby(const train_settings *s)
     if ((size_t)s->workers != workers)
         return tw_fail(TW_ERROR_ARGUMENT, "--pipeline %s goes with --workers %zu, those that stand by included",
                        s->pipeline, workers);
-    if (strcmp(s->sync, "allreduce") != 0)
-        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline goes with --sync allreduce, without options, and not with %s",
-                       s->sync);
     if (s->out && *s->out) return TW_OK;
     return tw_fail(
         TW_ERROR_ARGUMENT,

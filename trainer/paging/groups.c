@@ -105,12 +105,13 @@ static void find_with(const groups_problem *p, const moving *m, groups_found *fo
 
 static tw_status refuse(const groups_problem *p, size_t least)
 {
-    char budget[32], total[32], enough[32];
+    char total[32], enough[32];
+    const double megabytes = (double)p->budget / 1e6;
     least = (least + p->arrays * pages_up(1)) * PIECES / (PIECES - p->arrays); /* its pieces are larger */
     return tw_fail(TW_ERROR_ARGUMENT,
-                   "--memory-budget %s is too small: the model and its state take %s, and its largest layers must "
+                   "--memory-budget %g%s is too small: the model and its state take %s, and its largest layers must "
                    "be in memory at a time; write --memory-budget %s or more",
-                   groups_bytes_text(p->budget, budget),
+                   megabytes < 1 ? megabytes * 1e3 : megabytes, megabytes < 1 ? "kB" : "MB",
                    groups_bytes_text(p->arrays * p->units[p->count - 1].end * sizeof(float), total),
                    groups_bytes_text(least, enough));
 }

@@ -131,9 +131,6 @@ static tw_status settle(train_settings *s, const task *work, tw_comm *comm, auto
     int alone = comm ? tw_comm_size(comm) < 2 : s->workers < 2;
     if (strcmp(s->sync, SYNC_AUTO) != 0)
         return s->resume && s->planned_link && comm && !alone ? compare_line(s, comm) : TW_OK;
-    if (s->pipeline)
-        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline goes with --sync allreduce, and not with " SYNC_AUTO
-                                          ", which plans for workers that have the whole network each");
     if (alone) return take_exact(s, chosen, comm, "--sync auto takes " EXACT ", as a worker alone exchanges nothing");
     return comm ? settle_among(s, work, comm, chosen) : settle_threads(s, work, chosen);
 }

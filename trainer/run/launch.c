@@ -292,17 +292,10 @@ static tw_status check_sync(const train_settings *settings)
     return scheme_check(settings->sync);
 }
 
-/* One that cannot be read has no workers that stand by, and others would be waited for before that is told. */
-static tw_status check_pipeline(const train_settings *settings)
-{
-    pipeline_plan plan = {0};
-    return settings->pipeline ? pipeline_plan_parse(settings->pipeline, &plan) : TW_OK;
-}
-
 int launch(const train_settings *settings)
 {
     if (check_sync(settings) != TW_OK) return launcher_refuse();
-    if (check_pipeline(settings) != TW_OK) return launcher_refuse();
+    if (pipeline_plan_check(settings) != TW_OK) return launcher_refuse();
     if (group_is_wished(settings)) return launch_changing(settings);
     if (join_is_wished(settings)) return launch_joined(settings);
     interrupt_listen();

@@ -9,7 +9,6 @@
 #include "pipeline_plan.h"
 #include "run_lock.h"
 #include "run_state.h"
-#include "seats.h"
 #include "words.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -313,7 +312,7 @@ static tw_status run_own_stage(lineup *l, run_result *result)
     settings.forget_lost |= start && !*start;
     if (*l->trace.pipeline) settings.pipeline = l->trace.pipeline;
     if (l->own.stage == 0 && l->trace.begun) await_folder(l);
-    TW_TRY(seats_open(l->trace.whole, l->seats, (int)l->stages, &stages));
+    TW_TRY(tw_comm_create_part(l->trace.whole, l->seats, (int)l->stages, &stages));
     const tw_status status = run_stage(&settings, l->work, stages, &l->trace, result);
     snprintf(l->own.reason, sizeof l->own.reason, "%s", tw_last_error());
     tw_comm_destroy(stages);

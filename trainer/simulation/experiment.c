@@ -1,7 +1,6 @@
 #include "actor.h"
 #include "error.h"
 #include "exchange.h"
-#include "scheme.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -226,8 +225,8 @@ static void experiment_conclude(run *r)
 double sim_element_bytes(const char *sync)
 {
     enum { GOSSIP_BYTES = 24, MEAN_BYTES = 8 };
-    size_t index = scheme_find(sync);
-    return index < tw_schemes_count() ? tw_schemes_floor_bytes(index) + MEAN_BYTES : GOSSIP_BYTES;
+    const unsigned bytes = tw_spec_floor_bytes(sync);
+    return bytes ? bytes + MEAN_BYTES : GOSSIP_BYTES;
 }
 
 void sim_take_scheme(sim_setup *setup, const char *sync)

@@ -370,36 +370,42 @@ static tw_status compare_head(const llama_folder *f)
     tw_state_entry head, words;
     if (tw_state_count(f->head) == 0) return TW_OK;
     TW_TRY(tw_state_at(f->head, 0, &head));
-    for (size_t i = 0; i < tw_state_count(f->state); i++) {
-        TW_TRY(tw_state_at(f->state, i, &words));
-        if (strcmp(words.name, EMBEDDING) == 0 && is_same(&words, &head)) return TW_OK;
-    }
+    if (tw_state_at(f->state, tw_state_index(f->state, EMBEDDING), &words) == TW_OK && is_same(&words, &head))
+        return TW_OK;
     return tw_fail(TW_ERROR_FORMAT, "config.json has tie_word_embeddings, but its " HEAD " is not its " EMBEDDING
                                     "; tie_word_embeddings false keeps them apart");
 }
 
-static tw_status compare_entry(const nn_table *table, const tw_state_entry *entry)
-{
-    char had[SHAPE_TEXT], has[SHAPE_TEXT];
-    const size_t index = shape_find(table->tensors, table->count, entry->name);
-    if (index == table->count)
-        return tw_fail(TW_ERROR_UNSUPPORTED, "its %s is no tensor of the transformer that config.json describes",
-                       entry->name);
-    const tw_tensor *tensor = &table->tensors[index];
-    if (shape_fits(tensor, entry)) return TW_OK;
-    return tw_fail(TW_ERROR_FORMAT, "its %s is %s, but %s in the transformer that config.json describes", entry->name,
-                   shape_text(entry->dims, entry->shape, had), shape_text(tensor->dims, tensor->shape, has));
-}
-
 /* What is missing is told by whoever looks for it. */
-static tw_status compare_table(const llama_folder *f, const nn_table *table)
+static tw_status compare_shape(const llama_folder *f, const tw_tensor *tensor)
 {
     tw_state_entry entry;
-    for (size_t i = 0; i < tw_state_count(f->state); i++) {
-        TW_TRY(tw_state_at(f->state, i, &entry));
-        TW_TRY(compare_entry(table, &entry));
-    }
+    char had[SHAPE_TEXT], has[SHAPE_TEXT];
+    if (tw_state_at(f->state, tw_state_index(f->state, tensor->name), &entry) != TW_OK) return TW_OK;
+    if (shape_fits(tensor, &entry)) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "its %s is %s, but %s in the transformer that config.json describes", entry.name,
+                   shape_text(entry.dims, entry.shape, had), shape_text(tensor->dims, tensor->shape, has));
+}
+
+static tw_status refuse_unknown(const llama_folder *f, const bool *known)
+{
+    tw_state_entry entry;
+    for (size_t i = 0; tw_state_at(f->state, i, &entry) == TW_OK; i++)
+        if (!known[i])
+            return tw_fail(TW_ERROR_UNSUPPORTED, "its %s is no tensor of the transformer that config.json describes",
+                           entry.name);
     return TW_OK;
+}
+
+static tw_status compare_table(const llama_folder *f, const nn_table *table)
+{
+    bool *known = calloc(tw_state_count(f->state) + 1, sizeof *known);
+    if (!known) return tw_fail(TW_ERROR_MEMORY, "no memory for the names of its tensors");
+    shape_mark(f->state, table->tensors, table->count, known);
+    tw_status status = refuse_unknown(f, known);
+    for (size_t i = 0; i < table->count && status == TW_OK; i++) status = compare_shape(f, &table->tensors[i]);
+    free(known);
+    return status;
 }
 
 /* Whoever reads the state afterwards goes by the numbers of elements. */

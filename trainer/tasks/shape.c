@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <thinwire/thinwire_plugin.h>
 
 const char *shape_text(size_t dims, const size_t *shape, char text[SHAPE_TEXT])
 {
@@ -17,9 +18,7 @@ bool shape_fits(const tw_tensor *tensor, const tw_state_entry *entry)
     return memcmp(entry->shape, tensor->shape, tensor->dims * sizeof *tensor->shape) == 0;
 }
 
-size_t shape_find(const tw_tensor *tensors, size_t count, const char *name)
+void shape_mark(const tw_state *state, const tw_tensor *tensors, size_t count, bool *known)
 {
-    size_t i = 0;
-    while (i < count && strcmp(tensors[i].name, name) != 0) i++;
-    return i;
+    for (size_t i = 0; i < count; i++) known[tw_state_index(state, tensors[i].name)] = true;
 }

@@ -12,7 +12,8 @@ const char *shape_text(size_t dims, const size_t *shape, char text[SHAPE_TEXT]);
 /* Of the tensor's shape, in fp32. */
 bool shape_fits(const tw_tensor *tensor, const tw_state_entry *entry);
 
-/* The index of the tensor of this name; `count` where there is none. */
-size_t shape_find(const tw_tensor *tensors, size_t count, const char *name);
+/* Which of a state's tensors have the names of these: known[i] becomes true for its number i. There is room for one
+ * more than the state has. */
+void shape_mark(const tw_state *state, const tw_tensor *tensors, size_t count, bool *known);
 
 #endif

@@ -2,20 +2,16 @@
 #ifndef TRAINER_TASKS_STATE_MATRIX_H
 #define TRAINER_TASKS_STATE_MATRIX_H
 
-#include <string.h>
-#include <thinwire/thinwire.h>
+#include <thinwire/thinwire_plugin.h>
 
 /* 0 where the state has no matrix of this name. */
 static inline int find_matrix(const tw_state *state, const char *name, size_t shape[2])
 {
-    for (size_t i = 0; i < tw_state_count(state); i++) {
-        tw_state_entry entry;
-        if (tw_state_at(state, i, &entry) != TW_OK || strcmp(entry.name, name) != 0 || entry.dims != 2) continue;
-        shape[0] = entry.shape[0];
-        shape[1] = entry.shape[1];
-        return 1;
-    }
-    return 0;
+    tw_state_entry entry;
+    if (tw_state_at(state, tw_state_index(state, name), &entry) != TW_OK || entry.dims != 2) return 0;
+    shape[0] = entry.shape[0];
+    shape[1] = entry.shape[1];
+    return 1;
 }
 
 #endif

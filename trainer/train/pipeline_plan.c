@@ -89,14 +89,13 @@ size_t pipeline_standby(const char *text)
     return text && pipeline_plan_parse(text, &plan) == TW_OK ? plan.standby : 0;
 }
 
-static tw_status check_company(const worker *w, size_t stages)
+static tw_status check_company(const train_settings *s, size_t stages, size_t workers)
 {
-    const train_settings *s = &w->settings;
-    if ((size_t)w->size != stages)
+    if (workers > 0 && workers != stages)
         return tw_fail(TW_ERROR_ARGUMENT,
-                       "--pipeline has %zu stages and goes with as many workers, and these are %d; write --pipeline "
-                       "stages=%d, or --workers %zu",
-                       stages, w->size, w->size, stages);
+                       "--pipeline has %zu stages and goes with as many workers, and these are %zu; write --pipeline "
+                       "stages=%zu, or --workers %zu",
+                       stages, workers, workers, stages);
     if (strcmp(s->sync, "allreduce") != 0)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--pipeline goes with --sync allreduce, without options, and not with %s: there is one network, "
@@ -106,6 +105,14 @@ static tw_status check_company(const worker *w, size_t stages)
         return tw_fail(TW_ERROR_ARGUMENT, "--pipeline does not go with --%s: leave out one of them",
                        s->memory_budget ? "memory-budget" : "dump-gradients");
     return TW_OK;
+}
+
+tw_status pipeline_plan_check(const train_settings *s)
+{
+    pipeline_plan plan = {0};
+    if (!s->pipeline) return TW_OK;
+    TW_TRY(pipeline_plan_parse(s->pipeline, &plan));
+    return check_company(s, plan.stages, plan.standby > 0 ? 0 : (size_t)s->workers);
 }
 
 /* ---- measuring ---- */
@@ -144,11 +151,11 @@ static tw_status time_steps(learner *l, double *seconds)
     return TW_OK;
 }
 
-static tw_status learn_units(const worker *w, const learner *l, pipeline_plan *plan)
+static tw_status learn_units(const learner *l, pipeline_plan *plan)
 {
     if (l->unit_count == 0)
         return tw_fail(TW_ERROR_UNSUPPORTED, "--pipeline: task %s has a network that cannot be cut into stages",
-                       w->task->ops->name);
+                       l->task->ops->name);
     if (l->unit_count > PIPELINE_UNITS)
         return tw_fail(TW_ERROR_UNSUPPORTED, "--pipeline: a network of %zu layers is cut into stages; this one has %zu",
                        (size_t)PIPELINE_UNITS, l->unit_count);
@@ -169,19 +176,18 @@ static void count_elements(const learner *l, pipeline_plan *plan)
 }
 
 /* A learner of one unit alone. */
-static tw_status measure_unit(const worker *w, size_t unit, pipeline_plan *plan)
+static tw_status measure_unit(const train_settings *s, const task *work, size_t unit, pipeline_plan *plan)
 {
     const nn_stage alone = {unit, unit + 1, NULL, receive_any, send_nowhere, send_back_nowhere};
-    const train_settings *s = &w->settings;
     learner_place place = {.size = 1,
                            .batch = (size_t)s->batch,
                            .seed = (uint64_t)s->seed,
                            .precision = (nn_precision)s->compute,
                            .stage = &alone};
     learner *l = NULL;
-    TW_TRY(task_learner_create(w->task, &place, &l));
-    tw_status status = learn_units(w, l, plan);
-    if (status == TW_OK) count_elements(l, plan);
+    TW_TRY(task_learner_create(work, &place, &l));
+    tw_status status = learn_units(l, plan);
+    if (status == TW_OK && plan->elements) count_elements(l, plan);
     if (status == TW_OK && plan->cut == 0) status = time_steps(l, &plan->machine->seconds[unit]);
     task_learner_destroy(l);
     return status;
@@ -191,9 +197,16 @@ static tw_status measure(const worker *w, pipeline_plan *plan)
 {
     const int shared = strcmp(tw_comm_transport(w->comm), "threads") == 0;
     plan->machine->room = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (shared ? w->size : 1);
-    TW_TRY(measure_unit(w, 0, plan));
-    for (size_t u = 1; plan->cut == 0 && u < plan->units; u++) TW_TRY(measure_unit(w, u, plan));
+    TW_TRY(measure_unit(&w->settings, w->task, 0, plan));
+    for (size_t u = 1; plan->cut == 0 && u < plan->units; u++) TW_TRY(measure_unit(&w->settings, w->task, u, plan));
     return TW_OK;
+}
+
+tw_status pipeline_plan_fits(const char *text, const train_settings *settings, const task *work)
+{
+    pipeline_plan plan = {0};
+    TW_TRY(pipeline_plan_parse(text, &plan));
+    return measure_unit(settings, work, 0, &plan);
 }
 
 /* ---- cutting ---- */
@@ -251,7 +264,7 @@ tw_status pipeline_plan_open(const worker *w, pipeline_plan *plan)
 {
     const char *text = w->settings.pipeline;
     TW_TRY(pipeline_plan_parse(text, plan));
-    TW_TRY(check_company(w, plan->stages));
+    TW_TRY(check_company(&w->settings, plan->stages, (size_t)w->size));
     plan->machine = calloc(1, sizeof *plan->machine);
     plan->elements = calloc(PIPELINE_UNITS, sizeof *plan->elements);
     if (!plan->machine || !plan->elements) return tw_fail(TW_ERROR_MEMORY, "no memory for a list of layers");

@@ -35,6 +35,7 @@ struct tw_members {
     tw_tcp_options tcp; /* with texts and key of its own */
     char *bind, *advertise, *subject, *meeting, refusal[512];
     char host[TCP_HOST], address[TCP_ADDRESS];
+    tw_status refused; /* the refusal's */
     pid_t process;
     int opened, bell, runs, stops;
     int meets;             /* it listens at a meeting point, so that it can be called */
@@ -68,6 +69,7 @@ static void tell_difference(tw_members *me, const char *theirs)
 {
     const char *own = me->subject;
     size_t length;
+    me->refused = TW_ERROR_ARGUMENT;
     while (*own && (length = length_of_line(own)) == length_of_line(theirs) && strncmp(own, theirs, length) == 0) {
         own += length + (own[length] == '\n');
         theirs += length + (theirs[length] == '\n');
@@ -102,6 +104,7 @@ static void members_lose(void *context, const char *name)
     council_lose(&me->council, name, tw_clock());
     if (*name) return;
     council_turn_away(&me->council);
+    me->refused = TW_ERROR_PEER;
     snprintf(me->refusal, sizeof me->refusal,
              "what listens at %s turns this process away: it may have another key, or none", me->meeting);
 }
@@ -338,7 +341,7 @@ static void nap(tw_members *me)
 
 static tw_status members_fail(const tw_members *me, council_verdict verdict)
 {
-    if (verdict == COUNCIL_UNWANTED) return tw_fail(TW_ERROR_PEER, "%s", me->refusal);
+    if (verdict == COUNCIL_UNWANTED) return tw_fail(me->refused, "%s", me->refusal);
     if (verdict == COUNCIL_NO_QUORUM && me->council.place < 0)
         return tw_fail(TW_ERROR_PEER,
                        "no member of the group at %s answers any more: its run has ended, or all of them are lost",

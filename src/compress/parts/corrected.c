@@ -38,7 +38,7 @@ static tw_status create_masked(tw_corrected *corrected)
     const tw_sparse *sparse = &corrected->sparse;
     TW_TRY(tw_allocate(sparse->scheme.count, sizeof *corrected->masked, &corrected->masked));
     for (size_t i = 0; i < sparse->scheme.count; i++)
-        TW_TRY(tw_allocate(sparse->support[i].most, sizeof **corrected->masked, &corrected->masked[i]));
+        TW_TRY(tw_allocate_unset(sparse->support[i].most * sizeof **corrected->masked, &corrected->masked[i]));
     return TW_OK;
 }
 
@@ -249,6 +249,12 @@ static void unmask(tw_corrected *corrected, size_t tensor)
 }
 
 /* ---- the hooks --------------------------------------------------------------------------------------------------- */
+
+unsigned tw_corrected_floor(const tw_scheme *scheme)
+{
+    const tw_corrected *corrected = (const tw_corrected *)scheme;
+    return tw_kept_floor(corrected->state, 2) + (corrected->adam.beta2 > 0 ? 2 * sizeof(float) : 0);
+}
 
 tw_status tw_corrected_next(tw_scheme *scheme, tw_round *round)
 {

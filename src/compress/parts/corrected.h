@@ -101,7 +101,8 @@ size_t tw_correction_pass(tw_correction_block *block, size_t n, tw_sound_row row
  * its momentum would be. */
 void tw_corrected_mask(tw_corrected *corrected, size_t tensor);
 
-/* The scheme's ops->next, revert, walk, momentum, clip and destroy. */
+/* The scheme's ops->floor, next, revert, walk, momentum, clip and destroy. */
+unsigned tw_corrected_floor(const tw_scheme *scheme);
 tw_status tw_corrected_next(tw_scheme *scheme, tw_round *round);
 /* Puts what was sent back into the residual, and what was masked into the momentum. */
 void tw_corrected_revert(tw_scheme *scheme);

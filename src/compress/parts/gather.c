@@ -47,7 +47,7 @@ tw_status tw_gather_create(tw_gather *gather, tw_scheme *scheme, const tw_gather
     gather->count = tw_scheme_compressed(scheme);
     TW_TRY(tw_leftovers_create(&gather->leftovers, scheme));
     gather->packet_capacity = packet_bound(gather, tw_leftovers_ride(&gather->leftovers));
-    TW_TRY(tw_allocate(gather->packet_capacity, 1, &gather->packet));
+    TW_TRY(tw_allocate_unset(gather->packet_capacity, &gather->packet));
     TW_TRY(tw_allocate((size_t)scheme->size, sizeof *gather->reader, &gather->reader));
     return is_wide(gather) ? tw_gather_create_whole(gather) : TW_OK;
 }

@@ -23,6 +23,12 @@ enum { TW_KEPT_FP32, TW_KEPT_BF16 };
         TW_OPTION("seed", TW_OPTION_INTEGER, offsetof(type, seed), "1", 0, 1e15, NULL,                                 \
                   "of the rounding with state=bf16")
 
+/* Of the scheme's ops->floor: the gradient is read, and so many arrays are read and written. */
+static inline unsigned tw_kept_floor(int format, unsigned arrays)
+{
+    return sizeof(float) + arrays * 2 * (format == TW_KEPT_BF16 ? sizeof(uint16_t) : sizeof(float));
+}
+
 /* Zeros. */
 tw_status tw_kept_create(tw_kept *kept, int format, size_t count);
 void tw_kept_destroy(tw_kept *kept);

@@ -85,7 +85,7 @@ tw_status tw_scatter_create(tw_scatter *scatter, tw_scheme *scheme, const tw_sca
     TW_TRY(tw_allocate(size, sizeof *scatter->reader, &scatter->reader));
     find_first_owners(scatter);
     place_packets(scatter);
-    return tw_allocate(scatter->offset[size + 1], 1, &scatter->packets);
+    return tw_allocate_unset(scatter->offset[size + 1], &scatter->packets);
 }
 
 void tw_scatter_destroy(tw_scatter *scatter)

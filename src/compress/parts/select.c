@@ -28,12 +28,12 @@ static size_t capacity_for(size_t n, size_t k)
 tw_status tw_selector_create(tw_selector *selector, size_t n, size_t k)
 {
     selector->capacity = capacity_for(n, k);
-    TW_TRY(tw_allocate(selector->capacity, sizeof(uint32_t), &selector->index));
-    TW_TRY(tw_allocate(selector->capacity, sizeof(float), &selector->value));
+    TW_TRY(tw_allocate_unset(selector->capacity * sizeof(uint32_t), &selector->index));
+    TW_TRY(tw_allocate_unset(selector->capacity * sizeof(float), &selector->value));
     size_t samples = tw_smaller(n / 4, MAX_SAMPLES);
-    TW_TRY(tw_allocate(samples, sizeof(float), &selector->sample));
+    TW_TRY(tw_allocate_unset(samples * sizeof(float), &selector->sample));
     size_t magnitudes = selector->capacity > samples ? selector->capacity : samples;
-    return tw_allocate(magnitudes, sizeof(uint32_t), &selector->magnitude);
+    return tw_allocate_unset(magnitudes * sizeof(uint32_t), &selector->magnitude);
 }
 
 void tw_selector_destroy(tw_selector *selector)

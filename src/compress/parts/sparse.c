@@ -460,8 +460,8 @@ static const tw_scatter_ops pieces = {
 static tw_status create_support(tw_support *support, size_t most)
 {
     support->most = most;
-    TW_TRY(tw_allocate(most, sizeof *support->index, &support->index));
-    return tw_allocate(most, sizeof *support->value, &support->value);
+    TW_TRY(tw_allocate_unset(most * sizeof *support->index, &support->index));
+    return tw_allocate_unset(most * sizeof *support->value, &support->value);
 }
 
 /* Lays the residuals out and makes room for each tensor's support; finds the largest tensor and support. */
@@ -512,8 +512,8 @@ tw_status tw_sparse_create(tw_scheme *scheme, const tw_sparse_settings *settings
     TW_TRY(create_supports(sparse, &largest, &most));
     TW_TRY(tw_kept_create(&sparse->residual, settings->state, sparse->count));
     TW_TRY(tw_selector_create(&sparse->selector, largest, most));
-    TW_TRY(tw_allocate(most, sizeof *sparse->index, &sparse->index));
-    TW_TRY(tw_allocate(most, sizeof *sparse->value, &sparse->value));
+    TW_TRY(tw_allocate_unset(most * sizeof *sparse->index, &sparse->index));
+    TW_TRY(tw_allocate_unset(most * sizeof *sparse->value, &sparse->value));
     if (scheme->by_senders) TW_TRY(tw_allocate(largest, sizeof *sparse->senders, &sparse->senders));
     TW_TRY(create_road(sparse));
     sparse->density = settings->density;

@@ -50,8 +50,8 @@ static tw_status dgc_create(tw_scheme *scheme)
     return tw_corrected_create(scheme, 1, self->revision == REVISION_RATE, dgc_take);
 }
 
-#define DGC(bytes)                                                                                                     \
-    .one_pass = 1, .floor_bytes = (bytes), .struct_size = sizeof(dgc), .options = options,                             \
+#define DGC                                                                                                            \
+    .one_pass = 1, .floor = tw_corrected_floor, .struct_size = sizeof(dgc), .options = options,                        \
     .option_count = sizeof options / sizeof *options, .create = dgc_create, .next = tw_corrected_next,                 \
     .revert = tw_corrected_revert, .walk = tw_corrected_walk, .momentum = tw_corrected_momentum,                       \
     .give_moments = tw_corrected_give_moments, .clip = tw_corrected_clip, .plan = tw_sparse_plan,                      \
@@ -61,14 +61,14 @@ const tw_scheme_ops tw_scheme_dgc = {
     .name = "dgc",
     .summary = "Deep Gradient Compression: top-k with momentum correction, masking, clipping and warm-up",
     .of_run = tw_warmup_of_run,
-    DGC(20),
+    DGC,
 };
 
 const tw_scheme_ops tw_scheme_dgc_bold = {
     .name = "dgc-bold",
     .summary = "dgc with one bit a value of a thousandth of everything: the smallest message, for long runs",
     .preset = tw_corrected_bold,
-    DGC(20),
+    DGC,
 };
 
 static const tw_preset adam[] = {{"beta2", "0.999"},        {"nesterov", "on"},       {"density", "0.04"},
@@ -80,5 +80,5 @@ const tw_scheme_ops tw_scheme_dgc_adam = {
     .summary = "dgc for AdamW: each worker's own direction of Adam is compressed, and not its gradient",
     .preset = adam,
     .of_run = tw_warmup_of_adam,
-    DGC(28),
+    DGC,
 };

@@ -87,7 +87,7 @@ static tw_status create_layer(const sdagc *self, size_t tensor)
     size_t count = self->corrected.sparse.scheme.tensors[tensor].count;
     l->threshold = (tw_deviation){.is_centred = self->criterion == CRITERION_CENTRED, .correction = 1};
     if (self->revision == REVISION_AGE) TW_TRY(tw_allocate(count, sizeof *l->silent_since, &l->silent_since));
-    return tw_allocate(self->corrected.sparse.support[tensor].most, sizeof *l->undone, &l->undone);
+    return tw_allocate_unset(self->corrected.sparse.support[tensor].most * sizeof *l->undone, &l->undone);
 }
 
 static void sdagc_take(tw_sparse *sparse, size_t tensor);
@@ -323,7 +323,7 @@ static void sdagc_destroy(tw_scheme *scheme)
 }
 
 #define SDAGC                                                                                                          \
-    .one_pass = 1, .floor_bytes = 20, .struct_size = sizeof(sdagc), .options = options,                                \
+    .one_pass = 1, .floor = tw_corrected_floor, .struct_size = sizeof(sdagc), .options = options,                      \
     .option_count = sizeof options / sizeof *options, .create = sdagc_create, .next = tw_corrected_next,               \
     .revert = sdagc_revert, .walk = sdagc_walk, .momentum = tw_corrected_momentum, .clip = tw_corrected_clip,          \
     .plan = tw_sparse_plan, .destroy = sdagc_destroy

@@ -64,11 +64,16 @@ static void threshold_plan(const tw_scheme *scheme, size_t tensor, char *text, s
              self->sparse.support[tensor].most, scheme->tensors[tensor].count, tw_gather_road(&self->sparse.gather));
 }
 
+static unsigned threshold_floor(const tw_scheme *scheme)
+{
+    return tw_kept_floor(((const threshold *)scheme)->state, 1);
+}
+
 const tw_scheme_ops tw_scheme_threshold = {
     .name = "threshold",
     .summary = "the sign of every element above a fixed threshold, the rest kept for later",
     .one_pass = 1,
-    .floor_bytes = 12,
+    .floor = threshold_floor,
     .struct_size = sizeof(threshold),
     .options = options,
     .option_count = sizeof options / sizeof *options,

@@ -41,11 +41,16 @@ static tw_status topk_create(tw_scheme *scheme)
     return tw_sparse_create(scheme, &settings);
 }
 
+static unsigned topk_floor(const tw_scheme *scheme)
+{
+    return tw_kept_floor(((const topk *)scheme)->state, 1);
+}
+
 const tw_scheme_ops tw_scheme_topk = {
     .name = "topk",
     .summary = "the k largest elements, the rest kept for later (error feedback)",
     .one_pass = 1,
-    .floor_bytes = 12,
+    .floor = topk_floor,
     .struct_size = sizeof(topk),
     .options = options,
     .option_count = sizeof options / sizeof *options,

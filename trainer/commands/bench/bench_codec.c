@@ -227,7 +227,7 @@ static tw_status run_spec(const codec_settings *settings, const codec_source *so
 {
     char whole[SPEC_TEXT];
     TW_TRY(complete_spec(settings, spec, whole));
-    *r = (result){.codec = spec, .floor_bytes = tw_schemes_floor_bytes(scheme_find(spec)), .count = source->elements};
+    *r = (result){.codec = spec, .floor_bytes = tw_spec_floor_bytes(spec), .count = source->elements};
     TW_TRY(codec_run(source, whole, r->floor_bytes, (size_t)settings->threads, &r->figures));
     TW_TRY(codec_step_run(source, whole, r->floor_bytes, (size_t)settings->threads, &r->step));
     derive(r);

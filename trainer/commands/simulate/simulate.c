@@ -6,6 +6,7 @@
 #include "folder.h"
 #include "json_file.h"
 #include "launcher.h"
+#include "pipeline_plan.h"
 #include "plugins.h"
 
 #include <malloc.h>
@@ -117,9 +118,9 @@ static tw_status run_row(const simulation *all, const sim_setup *common, simulat
 static tw_status run_rows(simulation *all)
 {
     FILE *stream = json_beside(all->settings->train.json);
-    simulate_print_head(stream);
     for (size_t i = 0; i < all->row_count; i++) {
         TW_TRY(run_row(all, &all->setup, &all->rows[i]));
+        if (i == 0) simulate_print_head(stream);
         simulate_print_row(stream, all, &all->rows[i]);
     }
     return TW_OK;
@@ -234,7 +235,7 @@ static tw_status make_noise(simulation *all)
     return TW_OK;
 }
 
-/* A number of workers that is too great is told before any run. */
+/* A number of workers that is too great, and a cut of another network, are told before any run. */
 static tw_status check_rows(const simulation *all, const task *work)
 {
     for (size_t i = 0; i < all->row_count; i++) {
@@ -242,6 +243,7 @@ static tw_status check_rows(const simulation *all, const task *work)
         learner_place place = {.size = row->micro_batches ? 1 : row->workers,
                                .batch = (size_t)all->settings->train.batch};
         TW_TRY(work->ops->fits(work, &place));
+        if (row->micro_batches) TW_TRY(pipeline_plan_fits(row->sync, &all->settings->train, work));
     }
     return TW_OK;
 }

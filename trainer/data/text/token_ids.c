@@ -84,8 +84,9 @@ static tw_status open_numbers(const char *path, const uint8_t *bytes, size_t siz
     a->numbers = bytes + begin;
     if (!a->type || !find_count(header, &a->count))
         return tw_fail(TW_ERROR_FORMAT,
-                       "%s is not of one dimension, or its numbers are neither uint8 nor uint16, uint32, int32 or "
-                       "int64; numpy.save the tokens of all texts one after the other, as one of these",
+                       "%s is not of one dimension, or its numbers are neither uint8 nor little-endian uint16, uint32, "
+                       "int32 or int64; numpy.save the tokens of all texts one after the other, such as by "
+                       ".astype(\"<u4\")",
                        path);
     if (a->count == 0) return tw_fail(TW_ERROR_FORMAT, "%s has no token", path);
     if ((size - begin) % a->type->bytes == 0 && (size - begin) / a->type->bytes == a->count) return TW_OK;

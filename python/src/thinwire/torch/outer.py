@@ -696,8 +696,8 @@ def refuse_other_models(model: Any, group: Any) -> None:
     exchange = _exchanges.get(unwrapped(model))
     if isinstance(ddp, DistributedDataParallel) and averages_all(ddp.process_group, group):
         raise Error("this DistributedDataParallel averages the gradients of all ranks in every step, so that no step is "
-                    "a rank's own; give OuterLoop the module itself, give DDP the process group of one machine, or start each "
-                    "program with join= by itself, without torchrun")
+                    "a rank's own; give OuterLoop the module itself, give DDP the process group of one machine and let all ranks of "
+                    "all machines meet, with per_host=N in the spec, or start each program with join= by itself, without torchrun")
     if exchange and averages_all(exchange.compressor._group, group):
         raise Error("this module has an Exchange, which averages the gradients of all ranks in every step, so that no "
                     "step is a rank's own; close() it before making an OuterLoop")

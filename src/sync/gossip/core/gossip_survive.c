@@ -165,9 +165,7 @@ static tw_status create_survivors(tw_gossip *gossip, tw_comm *whole, int *list, 
     int count = 0;
     tw_status status = tw_host_is_first(gossip) ? list_left(gossip, list, &count) : TW_OK;
     TW_TRY(gossip->host.members ? tw_host_expand(gossip, status, list, &count) : status);
-    TW_TRY(tw_comm_create_subset(whole, list, count, tw_numbers_end(whole), NULL, survivors));
-    (*survivors)->names = NULL; /* the caller's comm: its ranks are numbered anew */
-    return TW_OK;
+    return tw_comm_create_part(whole, list, count, survivors);
 }
 
 tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors)
@@ -176,11 +174,8 @@ tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors)
     TW_TRY(tw_gossip_need(gossip));
     TW_TRY(tw_need(survivors, "survivors"));
     tw_comm *whole = tw_gossip_comm(gossip);
-    if (whole->separated)
-        return tw_fail(TW_ERROR_ORDER, "the survivors on this comm have a comm already; two would share messages");
     TW_TRY(tw_allocate((size_t)whole->size, sizeof *list, &list));
     tw_status status = create_survivors(gossip, whole, list, survivors);
     tw_free(list);
-    whole->separated = status == TW_OK;
     return status;
 }
