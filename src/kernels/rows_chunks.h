@@ -182,8 +182,8 @@ TW_INLINE float float_before(float x)
     return tw_bits_float(tw_float_bits(x) - 1);
 }
 
-/* Updates a chunk of a vector to a block, and says bit by bit what rises in it. As many vectors as a block has, whatever
- * the chunk, so that no branch depends on its length: those that would end behind it overlap. */
+/* Updates a chunk of a vector to a block, and says bit by bit what rises in it. As many vectors as a block has,
+ * whatever the chunk, so that no branch depends on its length: those that would end behind it overlap. */
 TW_INLINE uint64_t rising_of_short(float *v, const float *g, size_t n, float a, double *largest)
 {
     enum { VECTORS = BLOCK / WIDTH };
