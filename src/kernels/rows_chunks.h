@@ -141,8 +141,8 @@ TW_INLINE uint64_t rising_rest(const float *v, const float *g, size_t left, floa
 }
 
 /* A block has a few hits, and nobody can foretell how many: FEW are written whether they are there or not, without a
- * branch; what stands in for one that is not there is element `last`. There is room for as many as the block has, a vector or
- * more. */
+ * branch; what stands in for one that is not there is element `last`. There is room for as many as the block has, a
+ * vector or more. */
 TW_INLINE size_t append_few(uint64_t hits, const float *block, size_t last, uint32_t first, uint32_t *index,
                             float *value)
 {
