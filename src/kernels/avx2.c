@@ -26,6 +26,11 @@ TW_INLINE __m256 smaller(__m256 a, __m256 b)
     return _mm256_min_ps(a, b);
 }
 
+TW_INLINE __m256 higher(__m256 a, __m256 b)
+{
+    return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+}
+
 TW_INLINE __m256 roots(__m256 x)
 {
     return _mm256_sqrt_ps(x);

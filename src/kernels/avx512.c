@@ -25,6 +25,11 @@ TW_INLINE __m512 smaller(__m512 a, __m512 b)
     return _mm512_min_ps(a, b);
 }
 
+TW_INLINE __m512 higher(__m512 a, __m512 b)
+{
+    return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+}
+
 TW_INLINE __m512 roots(__m512 x)
 {
     return _mm512_sqrt_ps(x);

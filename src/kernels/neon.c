@@ -27,6 +27,11 @@ TW_INLINE float32x4_t smaller(float32x4_t a, float32x4_t b)
     return vbslq_f32(vcltq_f32(a, b), a, b);
 }
 
+TW_INLINE float32x4_t higher(float32x4_t a, float32x4_t b)
+{
+    return vreinterpretq_f32_u32(vmaxq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b)));
+}
+
 TW_INLINE float32x4_t roots(float32x4_t x)
 {
     return vsqrtq_f32(x);

@@ -55,7 +55,7 @@ typedef struct tw_levels {
 typedef struct tw_quantise_rows {
     /* v += a*g */
     void (*accumulate)(float *v, const float *g, size_t n, float a);
-    /* The largest |x|; 0 if there is none. */
+    /* The largest |x|, NaN above infinity; 0 if there is none. */
     float (*peak)(const float *x, size_t n);
 
     /* v = (v - (v < 0 ? sent[1] : sent[0])) + a*g; then packs a bit an element, 1 where v < 0, and adds v to *sums. */

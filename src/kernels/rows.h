@@ -9,6 +9,8 @@
  *       The first WIDTH / 2 floats of src as doubles.
  *   VECTOR larger(VECTOR a, VECTOR b), smaller(VECTOR a, VECTOR b)
  *       Lane by lane a > b ? a : b, and a < b ? a : b.
+ *   VECTOR higher(VECTOR a, VECTOR b)
+ *       Lane by lane, of two magnitudes that whose bits are the larger number: NaN is above infinity.
  *   VECTOR roots(VECTOR x)
  *       Square roots, rounded to nearest.
  *   void store_fp16(uint16_t *dst, VECTOR x), VECTOR load_fp16(const uint16_t *src)

@@ -141,11 +141,12 @@ TW_INLINE uint64_t rising_rest(const float *v, const float *g, size_t left, floa
 }
 
 /* A block has a few hits, and nobody can foretell how many: FEW are written whether they are there or not, without a
- * branch; what stands in for one that is not there is element `last`. There is room for as many as the block has. */
+ * branch; what stands in for one that is not there is element `last`. There is room for as many as the block has, a
+ * vector or more. */
 TW_INLINE size_t append_few(uint64_t hits, const float *block, size_t last, uint32_t first, uint32_t *index,
                             float *value)
 {
-    enum { FEW = 4 };
+    enum { FEW = WIDTH < 6 ? WIDTH : 6 };
     size_t count = (size_t)__builtin_popcountll(hits);
     for (size_t k = 0; k < FEW; k++, hits &= hits - 1) {
         uint32_t lane = (uint32_t)__builtin_ctzll(hits | (uint64_t)1 << last);
@@ -181,10 +182,9 @@ TW_INLINE float float_before(float x)
     return tw_bits_float(tw_float_bits(x) - 1);
 }
 
-/* A chunk of a vector to a block: all of it is in registers from its update to its list. As many vectors as a block
- * has, whatever the chunk, so that no branch depends on its length: those that would end behind it overlap. */
-TW_INLINE size_t rising_of_short(float *v, const float *g, size_t n, float a, uint32_t first, uint32_t *index,
-                                 float *value, double *largest)
+/* Updates a chunk of a vector to a block, and says bit by bit what rises in it. As many vectors as a block has,
+ * whatever the chunk, so that no branch depends on its length: those that would end behind it overlap. */
+TW_INLINE uint64_t rising_of_short(float *v, const float *g, size_t n, float a, double *largest)
 {
     enum { VECTORS = BLOCK / WIDTH };
     vector now[VECTORS], rise[VECTORS], top = {0};
@@ -205,7 +205,24 @@ TW_INLINE size_t rising_of_short(float *v, const float *g, size_t n, float a, ui
     if (!(most > 0)) return 0;
     *largest += (double)most;
     for (size_t k = 0; k < VECTORS; k++) hits |= (above(rise[k], float_before(most)) & above(now[k], 0)) << at[k];
-    return append_few(hits, v, n - 1, first, index, value);
+    return hits;
+}
+
+/* Whole chunks of a vector to a block. Their lists are written a few chunks later: by then it is known what rises, and
+ * a branch that was not foretold is noticed at once, not when all that stood before it has been computed. */
+TW_INLINE size_t rising_of_shorts(float *v, const float *g, size_t n, float a, size_t chunk, uint32_t first,
+                                  uint32_t *index, float *value, double *largest)
+{
+    enum { TOGETHER = 4 };
+    uint64_t hits[TOGETHER];
+    size_t count = 0;
+    for (size_t i = 0, held = 0; i < n; held = 0) {
+        for (size_t j = i; held < TOGETHER && j < n; j += chunk)
+            hits[held++] = rising_of_short(v + j, g + j, chunk, a, largest);
+        for (size_t k = 0; k < held; k++, i += chunk)
+            count += append_few(hits[k], v + i, chunk - 1, first + (uint32_t)i, index + count, value + count);
+    }
+    return count;
 }
 
 static size_t rising_of_long(float *v, const float *g, size_t n, size_t room, float a, uint32_t first, uint32_t *index,
@@ -223,16 +240,19 @@ static size_t accumulate_rising(float *v, const float *g, size_t n, float a, siz
                                 uint32_t *index, float *value, double *largest)
 {
     size_t count = 0;
-    for (size_t i = 0; i < n; i += chunk) {
+    for (size_t i = 0, taken; i < n; i += taken) {
         size_t length = n - i < chunk ? n - i : chunk;
         uint32_t at = first + (uint32_t)i, *to = index + count;
-        if (length < WIDTH)
+        taken = length;
+        if (length < WIDTH) {
             count +=
                 tw_chunks_scalar.accumulate_rising(v + i, g + i, length, a, length, at, to, value + count, largest);
-        else if (length <= BLOCK)
-            count += rising_of_short(v + i, g + i, length, a, at, to, value + count, largest);
-        else
+        } else if (length <= BLOCK) {
+            taken = (n - i) / length * length;
+            count += rising_of_shorts(v + i, g + i, taken, a, length, at, to, value + count, largest);
+        } else {
             count += rising_of_long(v + i, g + i, length, n - i, a, at, to, value + count, largest);
+        }
     }
     return count;
 }

@@ -47,14 +47,10 @@ static float peak(const float *x, size_t n)
     vector largest[BLOCK / WIDTH] = {0};
     for (size_t i = 0; i < whole; i += BLOCK)
         for (size_t k = 0; k < BLOCK / WIDTH; k++)
-            largest[k] = larger((vector)(load_words(x + i + k * WIDTH) & 0x7FFFFFFFu), largest[k]);
-    for (size_t k = 1; k < BLOCK / WIDTH; k++) largest[0] = larger(largest[k], largest[0]);
-    float most = tw_quantise_scalar.peak(x + whole, n - whole), lanes[WIDTH];
-    store(lanes, largest[0]);
-    for (size_t half = WIDTH / 2; half > 0; half /= 2)
-        for (size_t lane = 0; lane < half; lane++)
-            lanes[lane] = lanes[lane] > lanes[lane + half] ? lanes[lane] : lanes[lane + half];
-    return most > lanes[0] ? most : lanes[0];
+            largest[k] = higher((vector)(load_words(x + i + k * WIDTH) & 0x7FFFFFFFu), largest[k]);
+    for (size_t k = 1; k < BLOCK / WIDTH; k++) largest[0] = higher(largest[k], largest[0]);
+    float most = largest_lane(largest[0]), rest = tw_quantise_scalar.peak(x + whole, n - whole);
+    return tw_float_bits(rest) > tw_float_bits(most) ? rest : most;
 }
 
 /* Quantising schemes look at a block before they take it in, and so read it twice: the second time, here, memory would

@@ -34,10 +34,12 @@ static void accumulate(float *v, const float *g, size_t n, float a)
 
 static float peak(const float *x, size_t n)
 {
-    float largest = 0;
-    for (size_t i = 0; i < n; i++)
-        if (fabsf(x[i]) > largest) largest = fabsf(x[i]);
-    return largest;
+    uint32_t largest = 0, magnitude;
+    for (size_t i = 0; i < n; i++) {
+        magnitude = tw_float_bits(x[i]) & 0x7FFFFFFFu;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    return tw_bits_float(largest);
 }
 
 /* ---- where codes lie --------------------------------------------------------------------------------------------- */

@@ -6,10 +6,11 @@
 
 enum { MOST_R = 31, PARAMETER_BITS = 8 };
 
-/* The bits of the gaps under r, without the parameter. */
+/* The bits of the gaps under r, without the parameter. All gaps together are no more than the last index: 32 bits hold
+ * their sum. */
 static size_t gap_bits(size_t k, const uint32_t *index, unsigned r)
 {
-    size_t zeros = index[0] >> r;
+    uint32_t zeros = index[0] >> r;
     for (size_t i = 1; i < k; i++) zeros += (index[i] - index[i - 1] - 1) >> r;
     return k * (r + 1) + zeros;
 }

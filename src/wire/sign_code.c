@@ -44,6 +44,12 @@ static void sign_write(unsigned char *dst, const float *value, size_t k)
     if (whole < k) *dst = pack_signs(value + whole, k - whole);
 }
 
+static void unpack_signs(uint32_t bits, uint16_t magnitude, float *value, size_t count)
+{
+    uint32_t positive = (uint32_t)magnitude << 16;
+    for (size_t j = 0; j < count; j++) value[j] = tw_bits_float(positive | (bits & 1u << j ? SIGN_BIT : 0));
+}
+
 static const char *sign_read(const unsigned char *src, float *value, size_t k)
 {
     if (k == 0) return NULL;
@@ -52,7 +58,9 @@ static const char *sign_read(const unsigned char *src, float *value, size_t k)
     src += MAGNITUDE_BYTES;
     if (magnitude >= INFINITE) return "the magnitude of its values is negative, NaN or infinite";
     if (k % 8 && src[k / 8] >> k % 8) return "its signs have padding that is not zero";
-    for (size_t i = 0; i < k; i++) value[i] = tw_from_bf16(magnitude | (uint16_t)((src[i / 8] >> i % 8 & 1) << 15));
+    size_t whole = k - k % 8;
+    for (size_t i = 0; i < whole; i += 8) unpack_signs(*src++, magnitude, value + i, 8);
+    if (whole < k) unpack_signs(*src, magnitude, value + whole, k - whole);
     return NULL;
 }
 

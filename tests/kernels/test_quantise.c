@@ -462,11 +462,34 @@ static void neighbours_steps_and_ranks_share_nothing(void **state)
         for (size_t lag = 0; lag < 4; lag++) check_independent(coin[0], coin[k], lag);
 }
 
+/* Wherever it stands, NaN is above all, and infinity above all numbers. */
+static void check_peaks(const tw_quantise_rows *quantise)
+{
+    enum { N = 300 };
+    for (size_t n = 1; n <= N; n += n < 140 ? 1 : 53)
+        for (size_t at = 0; at < n; at += 1 + at / 9) {
+            float x[N] = {0};
+            x[n / 2] = -3;
+            assert_true(quantise->peak(x, n) == 3);
+            x[at] = -INFINITY;
+            assert_true(quantise->peak(x, n) == INFINITY);
+            x[(at * 7 + 1) % n] = -NAN;
+            assert_true(isnan(quantise->peak(x, n)));
+        }
+}
+
+static void peaks_are_what_the_header_says(void **state)
+{
+    for (int level = 0; level < TW_ISA_LEVELS; level++)
+        if (tw_kernels_at((tw_isa_level)level)) check_peaks(tw_kernels_at((tw_isa_level)level)->quantise);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(levels_agree_on_every_size_and_alignment),
         cmocka_unit_test(levels_agree_on_every_question),
+        cmocka_unit_test(peaks_are_what_the_header_says),
         cmocka_unit_test(codes_lie_where_the_header_says),
         cmocka_unit_test(trits_lie_where_the_header_says),
         cmocka_unit_test(signs_are_packed_and_summed),

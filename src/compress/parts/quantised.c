@@ -339,12 +339,22 @@ void tw_quantised_look(tw_quantised *quantised, const tw_quantised_part *part, s
     if (part->unseen) tw_sound_silence(&quantised->scheme, part->unseen, part->n, first, first + count);
 }
 
+float tw_quantised_peak(const tw_quantised_block *block, size_t at, size_t count)
+{
+    const tw_quantise_rows *rows = tw_kernels_best()->quantise;
+    float peak = rows->peak(block->values + at, count);
+    if (!block->unseen || peak < TW_LOUD) return peak;
+    tw_quantised_look(block->quantised, block->unseen, block->first + at, count);
+    return rows->peak(block->values + at, count);
+}
+
 /* Adds the values to the residual, and encodes that. */
 static void encode_with_feedback(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section,
                                  tw_quantised_block *block)
 {
     const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     float sent[TW_QUANTISED_BLOCK], *residual = part->residual + block->first;
+    tw_quantised_look(quantised, part, block->first, block->count);
     rows->accumulate(residual, block->values, block->count, block->scale);
     block->values = residual;
     block->scale = 1;
@@ -363,8 +373,9 @@ void tw_quantised_encode_blocks(tw_quantised *quantised, const tw_quantised_part
                                     part->n,
                                     first,
                                     tw_smaller(part->n - first, quantised->ops->block),
-                                    noise};
-        tw_quantised_look(quantised, part, first, block.count);
+                                    noise,
+                                    quantised,
+                                    part->unseen && !part->residual ? part : NULL};
         if (part->residual)
             encode_with_feedback(quantised, part, section, &block);
         else

@@ -31,6 +31,8 @@ typedef struct tw_quantised_block {
     float scale;
     size_t n, first, count;
     tw_noise noise; /* its first is that of the values */
+    tw_quantised *quantised;
+    const tw_quantised_part *unseen; /* their part, if nobody has looked at them; else NULL */
 } tw_quantised_block;
 
 /* What the scheme does for it. */
@@ -38,7 +40,8 @@ typedef struct tw_quantised_ops {
     size_t block; /* elements that `add` and `encode_block` take at a time: sections can be cut there */
     /* Bytes of the section of n elements. One of zero bytes says zero of each. */
     size_t (*bytes)(const tw_scheme *scheme, size_t n);
-    /* Writes a block's part of the section, for tw_quantised_encode_blocks. */
+    /* Writes a block's part of the section, for tw_quantised_encode_blocks. It encodes no value before it has asked
+     * tw_quantised_peak for its peak. */
     void (*encode_block)(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section);
     /* Writes a part's section, and leaves in the residual what it does not say. */
     void (*encode)(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section);
@@ -90,6 +93,10 @@ tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops, in
  * then goes what the section says. The key of the noise is made of the seed, the rank, the tensor, the step and whether
  * it is a share or a sum. */
 void tw_quantised_encode_blocks(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section);
+
+/* The largest magnitude of values at .. at + count - 1 of a block, `at` a multiple of TW_GROUP. It also tells whether
+ * they must be looked at, and if so they are: what is not sound in them becomes zero first. */
+float tw_quantised_peak(const tw_quantised_block *block, size_t at, size_t count);
 
 /* What a scheme's only pass does with each block of a part, before anything else: elements first .. first + count - 1,
  * `first` a multiple of TW_GROUP. What is not sound in them becomes zero (sound.h). */

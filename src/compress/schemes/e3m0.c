@@ -50,7 +50,7 @@ static unsigned code_of(float x, const double middles[LEVELS])
 
 static void e3m0_encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
-    float scale = block->scale * tw_kernels_best()->quantise->peak(block->values, block->count);
+    float scale = block->scale * tw_quantised_peak(block, 0, block->count);
     unsigned char *codes = section + e3m0_head(block->n) + block->first / 2;
     double middles[LEVELS] = {(double)scale / 128};
     (void)scheme;

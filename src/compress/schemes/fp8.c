@@ -39,7 +39,7 @@ static int scale_of(float peak)
 static void fp8_encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
     const tw_quantise_rows *rows = tw_kernels_best()->quantise;
-    int scale = scale_of(block->scale * rows->peak(block->values, block->count));
+    int scale = scale_of(block->scale * tw_quantised_peak(block, 0, block->count));
     (void)scheme;
     section[block->first / BLOCK] = (unsigned char)scale;
     rows->send_e4m3(section + tw_bytewise_head(block->n) + block->first, block->values, block->count, block->scale,

@@ -35,7 +35,7 @@ static int top_of(float x)
 static void natural_encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
     const tw_quantise_rows *rows = tw_kernels_best()->quantise;
-    int top = top_of(block->scale * rows->peak(block->values, block->count));
+    int top = top_of(block->scale * tw_quantised_peak(block, 0, block->count));
     (void)scheme;
     section[block->first / BLOCK] = (unsigned char)top;
     rows->send_powers(section + tw_bytewise_head(block->n) + block->first, block->values, block->count, block->scale,

@@ -61,13 +61,12 @@ static size_t qsgd_section_bytes(const tw_scheme *scheme, size_t n)
 
 /* No less than LEAST_STEP, so that its inverse is a number; rounding at random is right even then. Enlarged by the
  * little that keeps n values * scale, divided by it and rounded, within the levels. */
-static float find_step(const qsgd *self, const float *values, size_t n, float scale)
+static float find_step(const qsgd *self, const tw_quantised_block *block, size_t at, size_t n)
 {
-    const tw_kernels *kernels = tw_kernels_best();
-    double norm = kernels->quantise->peak(values, n);
+    double norm = tw_quantised_peak(block, at, n);
     if (norm == 0) return 0;
-    if (self->norm == NORM_L2) norm = sqrt(kernels->sum_squares(values, n));
-    double step = norm * scale / levels_of(&self->quantised.scheme) * (1 + 0x1p-22);
+    if (self->norm == NORM_L2) norm = sqrt(tw_kernels_best()->sum_squares(block->values + at, n));
+    double step = norm * block->scale / levels_of(&self->quantised.scheme) * (1 + 0x1p-22);
     return (float)fmin(fmax(step, LEAST_STEP), MOST_STEP);
 }
 
@@ -85,7 +84,7 @@ static void qsgd_encode_block(const tw_scheme *scheme, const tw_quantised_block 
     unsigned char *steps = section + block->first / levels.bucket * sizeof(float);
     for (size_t at = 0, b = 0; at < block->count; at += levels.bucket, b++) {
         size_t n = tw_smaller(levels.bucket, block->count - at);
-        float step = find_step(self, block->values + at, n, block->scale);
+        float step = find_step(self, block, at, n);
         tw_quantised_put_float(steps + b * sizeof step, step);
         inverse[b] = step > 0 ? 1 / step : 0;
     }
