@@ -16,7 +16,7 @@ static double draw(void)
 }
 
 /* So few that there is room for all of them one above the other, wherever they are. */
-static void names_cover_none_other(void **state)
+TEST(names_cover_none_other)
 {
     srand(1);
     for (int trial = 0; trial < 2000; trial++) {
@@ -36,7 +36,7 @@ static void names_cover_none_other(void **state)
     }
 }
 
-static void what_covers_nothing_stays(void **state)
+TEST(what_covers_nothing_stays)
 {
     double labels[] = {0.3, 0.3 + HEIGHT, 0.7, 0.9}, kept[4];
     memcpy(kept, labels, sizeof labels);
@@ -44,7 +44,7 @@ static void what_covers_nothing_stays(void **state)
     assert_memory_equal(labels, kept, sizeof labels);
 }
 
-static void those_at_the_top_go_down_in_their_order(void **state)
+TEST(those_at_the_top_go_down_in_their_order)
 {
     double labels[] = {0.999, 0.998, 1};
     plot_part_labels(labels, 3, 0.1);
@@ -53,7 +53,7 @@ static void those_at_the_top_go_down_in_their_order(void **state)
     assert_true(fabs(labels[1] - 0.75) < 1e-9);
 }
 
-static void a_picture_of_nothing_is_refused(void **state)
+TEST(a_picture_of_nothing_is_refused)
 {
     const plot_point below[] = {{-1, 1}, {NAN, 1}, {1, INFINITY}};
     const plot_curve curve = {.name = "none", .points = below, .count = 3};
@@ -62,13 +62,4 @@ static void a_picture_of_nothing_is_refused(void **state)
     assert_int_equal(plot_draw(&picture, "/nowhere", "plot"), TW_ERROR_ARGUMENT);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_cover_none_other),
-        cmocka_unit_test(what_covers_nothing_stays),
-        cmocka_unit_test(those_at_the_top_go_down_in_their_order),
-        cmocka_unit_test(a_picture_of_nothing_is_refused),
-    };
-    return cmocka_run_group_tests_name("plot", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -207,7 +207,7 @@ static void run_chain(const char *cut, size_t stages, const size_t *ends, size_t
     compare(&all, &p, stages, ends);
 }
 
-static void test_each_weight_follows_from_its_staleness(void **state)
+TEST(test_each_weight_follows_from_its_staleness)
 {
     run_chain("5", 1, (size_t[]){5}, 1, 0);
     run_chain("2+3", 2, (size_t[]){2, 5}, 1, 0);
@@ -216,7 +216,7 @@ static void test_each_weight_follows_from_its_staleness(void **state)
     run_chain("2+1+1+1", 4, (size_t[]){2, 3, 4, 5}, 1, 0.5);
 }
 
-static void test_a_step_of_several_micro_batches(void **state)
+TEST(test_a_step_of_several_micro_batches)
 {
     run_chain("5", 1, (size_t[]){5}, 2, 0.5);
     run_chain("2+3", 2, (size_t[]){2, 5}, 2, 0);
@@ -225,7 +225,7 @@ static void test_a_step_of_several_micro_batches(void **state)
 
 /* ---- what is told ---- */
 
-static void test_the_first_stage_counts_what_all_have_done(void **state)
+TEST(test_the_first_stage_counts_what_all_have_done)
 {
     char *text;
     size_t size;
@@ -248,7 +248,7 @@ static tw_status hear_the_cut(crew_member *self)
     return worker_begin(&self->worker);
 }
 
-static void test_a_cut_that_cannot_be_is_refused(void **state)
+TEST(test_a_cut_that_cannot_be_is_refused)
 {
     for (int fill = 0; fill < 256; fill += 0x55) {
         static toy_run r;
@@ -299,7 +299,7 @@ static double slowest(const pipeline_problem *p, const size_t *ends)
     return worst;
 }
 
-static void test_the_cut_is_the_best_of_all(void **state)
+TEST(test_the_cut_is_the_best_of_all)
 {
     static pipeline_machine machines[4];
     size_t elements[9], ends[4], impossible = 0;
@@ -323,7 +323,7 @@ static void test_the_cut_is_the_best_of_all(void **state)
 
 /* ---- halves ---- */
 
-static void test_halves_are_nearest(void **state)
+TEST(test_halves_are_nearest)
 {
     assert_int_equal(stage_half(70000.0f), 0x7bff);
     assert_int_equal(stage_half(-1e9f), 0xfbff);
@@ -380,7 +380,7 @@ static void play_parcel(void *context, int rank, tw_comm *comm)
 }
 
 /* Counted by the stages and in the transport: a value of fp8 has one byte, and 1,024 share another. */
-static void test_values_have_their_bytes(void **state)
+TEST(test_values_have_their_bytes)
 {
     const size_t bytes[] = {4 * SENT, 2 * SENT, SENT + 3};
     const float off[] = {0, 0x1p-11f, 0x1p-4f}; /* of itself, by its last bit */
@@ -401,16 +401,4 @@ static void test_values_have_their_bytes(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_weight_follows_from_its_staleness),
-        cmocka_unit_test(test_a_step_of_several_micro_batches),
-        cmocka_unit_test(test_the_first_stage_counts_what_all_have_done),
-        cmocka_unit_test(test_a_cut_that_cannot_be_is_refused),
-        cmocka_unit_test(test_the_cut_is_the_best_of_all),
-        cmocka_unit_test(test_halves_are_nearest),
-        cmocka_unit_test(test_values_have_their_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)
