@@ -31,12 +31,12 @@ enum {
 
 /* --- random numbers ---------------------------------------------------------------------------------------------- */
 
-static uint64_t state;
+static uint64_t dice;
 
 static uint64_t draw(void)
 {
-    state += 0x9e3779b97f4a7c15u;
-    uint64_t z = state;
+    dice += 0x9e3779b97f4a7c15u;
+    uint64_t z = dice;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
@@ -660,7 +660,7 @@ static void run_schedule(uint64_t seed)
 {
     static int last; /* generation that a schedule came to */
     memset(&w, 0, offsetof(world, comms) + (size_t)(last + 1) * sizeof *w.comms);
-    state = seed * 7919 + 1;
+    dice = seed * 7919 + 1;
     plan_faults();
     for (event *one; w.now < BOUND && (one = (event *)tw_timers_take(&events)); forget(one)) {
         w.now = one->timer.time;
