@@ -273,18 +273,8 @@ TEST(hostile_packets_are_refused)
  * places need at least, 7.36 bits, would allow for 219. */
 TEST(a_packet_is_200_times_smaller)
 {
-    static const tw_tensor large[] = {{"w", 2, {1024, 1000}}};
-    loopback group;
-    gradients g;
-    group_create(&group, &g, "chunktopk", large, 1, 2);
-    for (int step = 0; step < 3; step++) {
-        gradients_draw(&g, 1, step, 0);
-        assert_false(group_step(&group, &g));
-    }
-    double ratio = 4.0 * 1024 * 1000 / (double)group.packet_bytes;
-    print_message("%zu bytes, %.1f times less than fp32\n", group.packet_bytes, ratio);
+    double ratio = group_ratio("chunktopk", 1000);
     assert_true(ratio > 200 && ratio < 245);
-    group_destroy(&group, &g);
 }
 
 RUN_TESTS(NULL, NULL)

@@ -331,18 +331,8 @@ TEST(what_is_refused)
 /* The release sends 12 bytes a coefficient, which is 43 times less than fp32. */
 TEST(a_packet_is_hundreds_of_times_smaller)
 {
-    static const tw_tensor large[] = {{"w", 2, {1024, 1024}}};
-    loopback group;
-    gradients g;
-    group_create(&group, &g, "demo", large, 1, 2);
-    for (int step = 0; step < 3; step++) {
-        gradients_draw(&g, 1, step, 0);
-        assert_false(group_step(&group, &g));
-    }
-    double ratio = 4.0 * 1024 * 1024 / (double)group.packet_bytes;
-    print_message("%zu bytes, %.1f times less than fp32\n", group.packet_bytes, ratio);
+    double ratio = group_ratio("demo", 1024);
     assert_true(ratio > 360 && ratio < 440);
-    group_destroy(&group, &g);
 }
 
 RUN_TESTS(NULL, NULL)

@@ -1,4 +1,5 @@
 /* Values: rounding is what the receiver sees, and never makes an infinity. */
+#include "half.h"
 #include "support.h"
 
 #include <float.h>
@@ -58,27 +59,13 @@ static float random_value(uint64_t *random, int top, double octaves)
     return (float)(random_word(random) & 1 ? magnitude : -magnitude);
 }
 
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static float float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 /* The least distance from x >= 0 to a level: zero, or `lowest` and the 126 above it of the floats with m bits of
  * mantissa. */
 static double least_distance(double x, uint32_t lowest, unsigned m)
 {
     double least = x;
     for (uint32_t level = 0; level < 127; level++) {
-        double distance = fabs(x - (double)float_of((lowest + level) << (23 - m)));
+        double distance = fabs(x - (double)tw_bits_float((lowest + level) << (23 - m)));
         if (distance < least) least = distance;
     }
     return least;
@@ -90,7 +77,7 @@ static uint32_t nearest_of_all(double x, unsigned m)
 {
     uint32_t best = 0;
     for (uint32_t number = 0; number << (23 - m) < 0x7F800000; number++)
-        if (fabs(x - (double)float_of(number << (23 - m))) < fabs(x - (double)float_of(best << (23 - m))))
+        if (fabs(x - (double)tw_bits_float(number << (23 - m))) < fabs(x - (double)tw_bits_float(best << (23 - m))))
             best = number;
     return best;
 }
@@ -112,7 +99,7 @@ static void check_log8(const float *value, size_t k)
     tw_values_round(rounded, k, TW_VALUES_LOG8);
     for (size_t i = 0; i < k; i++) {
         double x = fabs((double)value[i]), got = fabs((double)rounded[i]);
-        assert_true(bits_of(rounded[i]) >> 31 == bits_of(value[i]) >> 31);
+        assert_true(tw_float_bits(rounded[i]) >> 31 == tw_float_bits(value[i]) >> 31);
         assert_true(fabs(got - x) == least_distance(x, lowest, m));
     }
 }
