@@ -136,6 +136,41 @@ static void check(toy_run *r, void **state, const char *words, int code, const c
     check_with(r, state, NULL, words, code, word);
 }
 
+/* First: a child of a process that has listened for signals does not hear any. */
+TEST(a_signal_while_data_are_read_ends_it_at_once)
+{
+    task_ops ops = toy_task;
+    ops.load = hear_while_loading;
+    assert_int_equal(launch_apart(&ops, NULL, "--workers 2 --transport threads"), EXIT_INTERRUPTED);
+}
+
+/* The loss is 5 more after epoch 2, and else the same, so the rate falls three times. Were epoch 1 not looked at in the
+ * resumed run, it would fall once; were it looked at twice, four times. */
+TEST_IN_FOLDER(a_signal_in_an_evaluation_cuts_it_short)
+{
+    static const char words[] = "--workers 2 --transport threads --steps 16 --schedule plateau:0.5";
+    task_ops ops = toy_task;
+    ops.evaluate = look_and_hear;
+    char whole[FILENAME_MAX], cut[FILENAME_MAX], checkpoint[FOLDER_PATH], expected[64], found[64];
+    snprintf(whole, sizeof whole, "%s/whole", (char *)*state);
+    snprintf(cut, sizeof cut, "%s/cut", (char *)*state);
+    assert_int_equal(launch_apart(&toy_task, whole, words), EXIT_DONE);
+    assert_int_equal(launch_apart(&ops, cut, words), EXIT_INTERRUPTED);
+    assert_ok(folder_find(cut, 0, checkpoint));
+    assert_non_null(strstr(checkpoint, "step-00000004"));
+    assert_int_equal(count_lines(cut, "metrics.jsonl", "\"validation_loss\":", found), 0);
+    char again[sizeof words + 16];
+    snprintf(again, sizeof again, "%s --resume", words);
+    assert_int_equal(launch_apart(&toy_task, cut, again), EXIT_DONE);
+    int looks = count_lines(whole, "metrics.jsonl", "\"validation_loss\":", expected);
+    assert_int_equal(looks, 4);
+    assert_int_equal(count_lines(cut, "metrics.jsonl", "\"validation_loss\":", found), looks);
+    assert_string_equal(found, expected);
+    assert_int_equal(count_lines(whole, "summary.json", "\"weights_crc32c\":", expected), 1);
+    assert_int_equal(count_lines(cut, "summary.json", "\"weights_crc32c\":", found), 1);
+    assert_string_equal(found, expected);
+}
+
 TEST_IN_FOLDER(a_run_that_is_done)
 {
     toy_run r = {0};
@@ -196,41 +231,6 @@ TEST_IN_FOLDER(a_ratio_that_was_not_reached)
 {
     toy_run r = {0};
     check(&r, state, "--sync topk:min_elements=1 --expect-ratio 1000", EXIT_INPUT, "--expect-ratio");
-}
-
-/* First: a child of a process that has listened for signals does not hear any. */
-TEST(a_signal_while_data_are_read_ends_it_at_once)
-{
-    task_ops ops = toy_task;
-    ops.load = hear_while_loading;
-    assert_int_equal(launch_apart(&ops, NULL, "--workers 2 --transport threads"), EXIT_INTERRUPTED);
-}
-
-/* The loss is 5 more after epoch 2, and else the same, so the rate falls three times. Were epoch 1 not looked at in the
- * resumed run, it would fall once; were it looked at twice, four times. */
-TEST_IN_FOLDER(a_signal_in_an_evaluation_cuts_it_short)
-{
-    static const char words[] = "--workers 2 --transport threads --steps 16 --schedule plateau:0.5";
-    task_ops ops = toy_task;
-    ops.evaluate = look_and_hear;
-    char whole[FILENAME_MAX], cut[FILENAME_MAX], checkpoint[FOLDER_PATH], expected[64], found[64];
-    snprintf(whole, sizeof whole, "%s/whole", (char *)*state);
-    snprintf(cut, sizeof cut, "%s/cut", (char *)*state);
-    assert_int_equal(launch_apart(&toy_task, whole, words), EXIT_DONE);
-    assert_int_equal(launch_apart(&ops, cut, words), EXIT_INTERRUPTED);
-    assert_ok(folder_find(cut, 0, checkpoint));
-    assert_non_null(strstr(checkpoint, "step-00000004"));
-    assert_int_equal(count_lines(cut, "metrics.jsonl", "\"validation_loss\":", found), 0);
-    char again[sizeof words + 16];
-    snprintf(again, sizeof again, "%s --resume", words);
-    assert_int_equal(launch_apart(&toy_task, cut, again), EXIT_DONE);
-    int looks = count_lines(whole, "metrics.jsonl", "\"validation_loss\":", expected);
-    assert_int_equal(looks, 4);
-    assert_int_equal(count_lines(cut, "metrics.jsonl", "\"validation_loss\":", found), looks);
-    assert_string_equal(found, expected);
-    assert_int_equal(count_lines(whole, "summary.json", "\"weights_crc32c\":", expected), 1);
-    assert_int_equal(count_lines(cut, "summary.json", "\"weights_crc32c\":", found), 1);
-    assert_string_equal(found, expected);
 }
 
 /* Last: a process that was interrupted once stays so. */
