@@ -168,7 +168,7 @@ static inline int group_step(loopback *group, gradients *g)
     return skipped;
 }
 
-/* How many times smaller than fp32 the packet of a rank is after three steps of one tensor of 1024 * columns elements. */
+/* How many times smaller than fp32 a rank's packet is after three steps of one tensor of 1024 * columns elements. */
 static inline double group_ratio(const char *spec, size_t columns)
 {
     const tw_tensor table[] = {{"w", 2, {1024, columns}}};
