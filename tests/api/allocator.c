@@ -271,39 +271,29 @@ static void not_whole(void)
     assert_fails(tw_set_allocator(&newer.known), TW_ERROR_UNSUPPORTED, "newer");
 }
 
-static void test_everything_comes_from_it_and_goes_back(void **state)
+TEST(test_everything_comes_from_it_and_goes_back)
 {
     in_a_child(everything);
 }
 
-static void test_each_block_may_be_refused(void **state)
+TEST(test_each_block_may_be_refused)
 {
     in_a_child(each_refused);
 }
 
-static void test_a_comm_may_be_destroyed_before_what_was_made_on_it(void **state)
+TEST(test_a_comm_may_be_destroyed_before_what_was_made_on_it)
 {
     in_a_child(any_order);
 }
 
-static void test_it_is_set_before_anything_is_allocated(void **state)
+TEST(test_it_is_set_before_anything_is_allocated)
 {
     in_a_child(too_late);
 }
 
-static void test_it_has_both_functions_and_a_size(void **state)
+TEST(test_it_has_both_functions_and_a_size)
 {
     in_a_child(not_whole);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_everything_comes_from_it_and_goes_back),
-        cmocka_unit_test(test_each_block_may_be_refused),
-        cmocka_unit_test(test_a_comm_may_be_destroyed_before_what_was_made_on_it),
-        cmocka_unit_test(test_it_is_set_before_anything_is_allocated),
-        cmocka_unit_test(test_it_has_both_functions_and_a_size),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -64,7 +64,7 @@ static void no_worker(void *context, int rank, tw_comm *own)
 
 #define assert_refused(call, says) assert_fails(call, TW_ERROR_ARGUMENT, says)
 
-static void test_what_is_out_of_range(void **state)
+TEST(test_what_is_out_of_range)
 {
     tw_comm *group[2] = {NULL};
     tw_scheme *made = NULL;
@@ -213,7 +213,7 @@ static void check_sizes(ask question, size_t size)
     }
 }
 
-static void test_answers_of_any_size(void **state)
+TEST(test_answers_of_any_size)
 {
     check_sizes(ask_reducer, sizeof(tw_reducer_counts));
     check_sizes(ask_gossip, sizeof(tw_gossip_counts));
@@ -225,7 +225,7 @@ static void test_answers_of_any_size(void **state)
 }
 
 /* Of options that the caller does not know the library takes what 0 means. */
-static void test_options_of_any_size(void **state)
+TEST(test_options_of_any_size)
 {
     struct {
         tw_world_options known;
@@ -250,7 +250,7 @@ static void test_options_of_any_size(void **state)
 /* ---- of a scheme from outside ------------------------------------------------------------------------------------ */
 
 /* Of a scheme of the library's own, whose inside is nobody's: it answers what any scheme does. */
-static void test_what_a_scheme_may_ask(void **state)
+TEST(test_what_a_scheme_may_ask)
 {
     tw_scheme *other;
     size_t sides[TW_MAX_DIMS] = {9, 9, 9};
@@ -274,13 +274,4 @@ static void test_what_a_scheme_may_ask(void **state)
     tw_scheme_destroy(other);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_out_of_range),
-        cmocka_unit_test(test_answers_of_any_size),
-        cmocka_unit_test(test_options_of_any_size),
-        cmocka_unit_test(test_what_a_scheme_may_ask),
-    };
-    return cmocka_run_group_tests(tests, make_all, free_all);
-}
+RUN_TESTS(make_all, free_all)

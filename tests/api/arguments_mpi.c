@@ -6,14 +6,10 @@
 /* What tw_comm_open looks up; thinwire_plugin.h has its type. */
 tw_status tw_transport_open(tw_comm **comm);
 
-static void test_mpi(void **state)
+TEST(test_mpi)
 {
     assert_fails(tw_comm_create_mpi(MPI_COMM_WORLD, NULL), TW_ERROR_ARGUMENT, "comm");
     assert_fails(tw_transport_open(NULL), TW_ERROR_ARGUMENT, "comm");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mpi)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

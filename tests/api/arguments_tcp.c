@@ -3,7 +3,7 @@
 
 #include "support/assert.h"
 
-static void test_members(void **state)
+TEST(test_members)
 {
     tw_members *members = NULL;
     tw_comm *comm = NULL;
@@ -20,7 +20,7 @@ static void test_members(void **state)
 }
 
 /* One that demands something of which this library has not heard is not served without it. */
-static void test_options_of_any_size(void **state)
+TEST(test_options_of_any_size)
 {
     tw_tcp *tcp = NULL;
     tw_comm *comm = NULL;
@@ -42,8 +42,4 @@ static void test_options_of_any_size(void **state)
     tw_tcp_destroy(tcp);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_members), cmocka_unit_test(test_options_of_any_size)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -231,7 +231,7 @@ static void play(void *players, int rank, tw_comm *comm)
     tw_reducer_destroy(self->reducer);
 }
 
-static void test_a_child_leaves_its_parent_alone(void **state)
+TEST(test_a_child_leaves_its_parent_alone)
 {
 #ifdef TSAN
     skip(); /* it does not allow threads in the child of a process with threads */
@@ -251,7 +251,7 @@ static void count_call(void *self)
 }
 
 /* What a transport shares with its peers is the parent's: here a count that both processes see. */
-static void test_a_child_does_not_touch_the_transport(void **state)
+TEST(test_a_child_does_not_touch_the_transport)
 {
     int *calls = mmap(NULL, sizeof *calls, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), status;
     assert_ptr_not_equal(calls, MAP_FAILED);
@@ -272,7 +272,7 @@ static void test_a_child_does_not_touch_the_transport(void **state)
     munmap(calls, sizeof *calls);
 }
 
-static void test_schemes_by_hand_work_on_in_the_child(void **state)
+TEST(test_schemes_by_hand_work_on_in_the_child)
 {
     float gradient[COUNT] = {0}, *buffers[] = {gradient};
     tw_scheme *scheme;
@@ -324,7 +324,7 @@ static void *load(void *status)
 }
 
 /* The thread that holds the list of schemes is not in the child. */
-static void test_a_fork_while_a_plugin_loads(void **state)
+TEST(test_a_fork_while_a_plugin_loads)
 {
 #ifdef TSAN
     skip(); /* it takes the lock for held for ever */
@@ -357,11 +357,5 @@ int main(void)
 {
     static const tw_allocator ours = {.struct_size = sizeof ours, .allocate = take, .release = give};
     if (tw_set_allocator(&ours) != TW_OK) return 1;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_child_leaves_its_parent_alone),
-        cmocka_unit_test(test_a_child_does_not_touch_the_transport),
-        cmocka_unit_test(test_schemes_by_hand_work_on_in_the_child),
-        cmocka_unit_test(test_a_fork_while_a_plugin_loads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(all_tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ static int anything;
 /* ---- statuses ---------------------------------------------------------------------------------------------------- */
 
 /* The numbers are in programs that were compiled long ago. */
-static void test_statuses_keep_their_numbers(void **state)
+TEST(test_statuses_keep_their_numbers)
 {
     static const char *const names[] = {"TW_OK",
                                         "TW_ERROR_ARGUMENT",
@@ -39,7 +39,7 @@ static void test_statuses_keep_their_numbers(void **state)
 }
 
 /* A name says whether it is an error, and so does the function, of statuses that are still to come, too. */
-static void test_what_is_an_error_is_called_so(void **state)
+TEST(test_what_is_an_error_is_called_so)
 {
 #define CHECK_NAME(name, value, sentence)                                                                              \
     assert_int_equal(tw_status_is_error(name), strncmp(#name, "TW_ERROR_", 9) == 0);                                   \
@@ -51,7 +51,7 @@ static void test_what_is_an_error_is_called_so(void **state)
 
 /* ---- reserved room ----------------------------------------------------------------------------------------------- */
 
-static void test_tensors_have_nothing_in_their_room(void **state)
+TEST(test_tensors_have_nothing_in_their_room)
 {
     const float *starts[] = {values};
     for (int slot = 0; slot < 2; slot++) {
@@ -72,7 +72,7 @@ static void test_tensors_have_nothing_in_their_room(void **state)
 }
 
 /* The round can still be answered afterwards: nothing has happened. */
-static void test_rounds_are_of_host_memory(void **state)
+TEST(test_rounds_are_of_host_memory)
 {
     const tw_tensor table[] = {{.name = "w", .dims = 1, .shape = {COUNT}}};
     float gradient[COUNT] = {1, 2, 3, 4, 5, 6}, *buffers[] = {gradient};
@@ -97,7 +97,7 @@ static void test_rounds_are_of_host_memory(void **state)
     tw_scheme_destroy(scheme);
 }
 
-static void test_entries_leave_their_room_empty(void **state)
+TEST(test_entries_leave_their_room_empty)
 {
     tw_state *saved;
     tw_state_entry entry;
@@ -127,7 +127,7 @@ static const tw_transport_ops hollow = HOLLOW(count_destroyed);
     }
 
 /* Nothing happens under an option, a gradient's word or a function that is not looked at. */
-static void test_what_is_not_known_may_not_be_used(void **state)
+TEST(test_what_is_not_known_may_not_be_used)
 {
     const tw_tensor table[] = {{.name = "w", .dims = 1, .shape = {COUNT}}};
     float gradient[COUNT] = {0};
@@ -176,7 +176,7 @@ static tw_status create_of_size(size_t size, int *destroyed)
 
 /* Of a table that ends before destroy nothing is called. One that ends behind it is that of a transport which an
  * earlier header made shorter; and one that a later header made longer is taken as far as it is known. */
-static void test_tables_of_any_size(void **state)
+TEST(test_tables_of_any_size)
 {
     int destroyed = 0;
     assert_ok(create_of_size(sizeof hollow, &destroyed));
@@ -188,7 +188,7 @@ static void test_tables_of_any_size(void **state)
     assert_int_equal(destroyed, 3);
 }
 
-static void test_tables_without_a_size(void **state)
+TEST(test_tables_without_a_size)
 {
     static const size_t wrong[] = {0, 4, 7, (size_t)1 << 20, SIZE_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -201,7 +201,7 @@ static void test_tables_without_a_size(void **state)
     }
 }
 
-static void test_tables_are_of_host_memory(void **state)
+TEST(test_tables_are_of_host_memory)
 {
     tw_transport_ops ops = hollow;
     tw_comm *comm = NULL;
@@ -211,18 +211,4 @@ static void test_tables_are_of_host_memory(void **state)
     assert_true(!comm && destroyed == 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_statuses_keep_their_numbers),
-        cmocka_unit_test(test_what_is_an_error_is_called_so),
-        cmocka_unit_test(test_tensors_have_nothing_in_their_room),
-        cmocka_unit_test(test_rounds_are_of_host_memory),
-        cmocka_unit_test(test_entries_leave_their_room_empty),
-        cmocka_unit_test(test_what_is_not_known_may_not_be_used),
-        cmocka_unit_test(test_tables_of_any_size),
-        cmocka_unit_test(test_tables_without_a_size),
-        cmocka_unit_test(test_tables_are_of_host_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

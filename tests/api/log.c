@@ -68,7 +68,7 @@ static void play_all(void)
     run_on_threads(RANKS, play, NULL);
 }
 
-static void test_what_is_told(void **state)
+TEST(test_what_is_told)
 {
     tw_set_log(write_down, &told);
     play_all();
@@ -82,7 +82,7 @@ static void test_what_is_told(void **state)
     tw_set_log(NULL, NULL);
 }
 
-static void test_without_a_log_nothing_is(void **state)
+TEST(test_without_a_log_nothing_is)
 {
     tw_set_log(write_down, &told);
     tw_set_log(NULL, &told);
@@ -91,7 +91,7 @@ static void test_without_a_log_nothing_is(void **state)
 }
 
 /* Who applies one of his own as well steps ten times too far, and nothing else shows it. */
-static void test_a_momentum_of_the_schemes_own(void **state)
+TEST(test_a_momentum_of_the_schemes_own)
 {
     static const tw_tensor one = {.name = "w", .dims = 1, .shape = {40}};
     tw_comm *comm;
@@ -110,7 +110,7 @@ static void test_a_momentum_of_the_schemes_own(void **state)
     tw_set_log(NULL, NULL);
 }
 
-static void test_a_step_that_is_not_added(void **state)
+TEST(test_a_step_that_is_not_added)
 {
     static float step[COUNT + 32];
     const float *parts[] = {step, step + COUNT};
@@ -154,7 +154,7 @@ static void *set_in_turn(void *unused)
     return unused;
 }
 
-static void test_a_log_keeps_its_context(void **state)
+TEST(test_a_log_keeps_its_context)
 {
     static float sick[COUNT + 32] = {INFINITY};
     const float *parts[] = {sick, sick + COUNT};
@@ -175,14 +175,4 @@ static void test_a_log_keeps_its_context(void **state)
     tw_comm_destroy(comm);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_told),
-        cmocka_unit_test(test_without_a_log_nothing_is),
-        cmocka_unit_test(test_a_momentum_of_the_schemes_own),
-        cmocka_unit_test(test_a_step_that_is_not_added),
-        cmocka_unit_test(test_a_log_keeps_its_context),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

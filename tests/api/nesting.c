@@ -6,7 +6,7 @@
 
 enum { PATIENCE = 60 };
 
-static void test_a_plugin_loads_another(void **state)
+TEST(test_a_plugin_loads_another)
 {
     size_t before = tw_schemes_count();
     alarm(PATIENCE); /* instead of a wait for ever */
@@ -17,8 +17,4 @@ static void test_a_plugin_loads_another(void **state)
     assert_int_equal(tw_schemes_count(), before + 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_plugin_loads_another)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -147,7 +147,7 @@ static void check_help(const catalogue *all, size_t scheme, const tw_option_info
     if (!strstr(page, line)) fail_msg("%s: no \"%s\" in the page", all->name(scheme), line);
 }
 
-static void test_every_option_is_what_is_said_of_it(void **state)
+TEST(test_every_option_is_what_is_said_of_it)
 {
     for (const catalogue *all = catalogues; all < catalogues + CATALOGUES; all++)
         for (size_t scheme = 0; scheme < all->count(); scheme++)
@@ -171,7 +171,7 @@ static size_t count_lines(const char *text)
     return lines;
 }
 
-static void test_a_page_has_nothing_else(void **state)
+TEST(test_a_page_has_nothing_else)
 {
     char page[PAGE];
     for (const catalogue *all = catalogues; all < catalogues + CATALOGUES; all++)
@@ -195,7 +195,7 @@ static const tw_option_info *find(const catalogue *all, const char *scheme, cons
 }
 
 /* Some that thinwire.h and the papers tell of, by hand. */
-static void test_some_that_are_known(void **state)
+TEST(test_some_that_are_known)
 {
     const tw_option_info *density = find(&catalogues[0], "dgc", "density");
     assert_true(density->kind == TW_OPTION_REAL && density->least == 1e-7 && density->most == 1 && !density->common);
@@ -212,7 +212,7 @@ static void test_some_that_are_known(void **state)
     assert_string_equal(survive->fallback, "on");
 }
 
-static void test_there_are_no_others(void **state)
+TEST(test_there_are_no_others)
 {
     for (const catalogue *all = catalogues; all < catalogues + CATALOGUES; all++) {
         tw_option_info option = {.struct_size = sizeof option};
@@ -225,13 +225,4 @@ static void test_there_are_no_others(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_option_is_what_is_said_of_it),
-        cmocka_unit_test(test_a_page_has_nothing_else),
-        cmocka_unit_test(test_some_that_are_known),
-        cmocka_unit_test(test_there_are_no_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -4,7 +4,7 @@
 #include "support.h"
 #include "text_lines.h"
 
-static void every_character_there_and_back(void **state)
+TEST(every_character_there_and_back)
 {
     char bytes[CODE_POINT_BYTES];
     uint32_t read;
@@ -26,7 +26,7 @@ static void normalises(const char *src, const char *expected)
     free(dst);
 }
 
-static void transcripts_are_normalised(void **state)
+TEST(transcripts_are_normalised)
 {
     normalises("IT'S JUST SO HARD", "it's just so hard");
     normalises("  well-known,\tTHINGS\u2019  (2) ... ", "well known things' 2");
@@ -40,7 +40,7 @@ static void transcripts_are_normalised(void **state)
     assert_said("not UTF-8");
 }
 
-static void grows_from_transcripts(void **state)
+TEST(grows_from_transcripts)
 {
     alphabet letters = {0}, again = {0};
     uint32_t numbers[32];
@@ -72,7 +72,7 @@ static void grows_from_transcripts(void **state)
     alphabet_release(&letters);
 }
 
-static void holds_thousands_of_letters(void **state)
+TEST(holds_thousands_of_letters)
 {
     alphabet letters = {0};
     uint32_t numbers[1];
@@ -88,7 +88,7 @@ static void holds_thousands_of_letters(void **state)
     alphabet_release(&letters);
 }
 
-static void refuses_alphabets(void **state)
+TEST(refuses_alphabets)
 {
     alphabet letters = {0};
     assert_int_equal(alphabet_parse("", &letters), TW_ERROR_FORMAT);
@@ -98,7 +98,7 @@ static void refuses_alphabets(void **state)
     assert_null(letters.letters);
 }
 
-static void reads_lines(void **state)
+TEST_IN_FOLDER(reads_lines)
 {
     text_lines lines;
     write_text("lines", "\xef\xbb\xbf"
@@ -115,7 +115,7 @@ static void reads_lines(void **state)
     text_lines_close(&lines);
 }
 
-static void refuses_lines(void **state)
+TEST_IN_FOLDER(refuses_lines)
 {
     text_lines lines;
     write_text("latin", "one\ntwo\ncaf\xe9\n");
@@ -130,7 +130,7 @@ static void refuses_lines(void **state)
     assert_int_equal(text_lines_open(in_folder("missing"), &lines), TW_ERROR_IO);
 }
 
-static void shows_any_bytes(void **state)
+TEST(shows_any_bytes)
 {
     static const struct {
         const char *src;
@@ -152,18 +152,4 @@ static void shows_any_bytes(void **state)
                             cases[i].shown);
 }
 
-int main(void)
-{
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_character_there_and_back),
-        cmocka_unit_test(transcripts_are_normalised),
-        cmocka_unit_test(grows_from_transcripts),
-        cmocka_unit_test(holds_thousands_of_letters),
-        cmocka_unit_test(refuses_alphabets),
-        cmocka_unit_test(shows_any_bytes),
-        IN_FOLDER(reads_lines),
-        IN_FOLDER(refuses_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

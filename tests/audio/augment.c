@@ -14,7 +14,7 @@ static void draw(const spec_augmentation *augment, uint64_t seed, uint64_t epoch
 }
 
 /* A band is masked in every row and in each group of bins. */
-static void masks_bands(void **state)
+TEST(masks_bands)
 {
     const spec_augmentation augment = {.frequency_masks = 1, .widest_band = 4};
     int widths[5] = {0};
@@ -31,7 +31,7 @@ static void masks_bands(void **state)
     for (int w = 0; w < 5; w++) assert_in_range(widths[w], DRAWS / 5 - 130, DRAWS / 5 + 130); /* 5 deviations */
 }
 
-static void masks_spans(void **state)
+TEST(masks_spans)
 {
     const spec_augmentation augment = {.time_masks = 1, .longest_span = 30, .most_of_it = 0.2};
     int lengths[9] = {0}, first_row = 0;
@@ -52,7 +52,7 @@ static void masks_spans(void **state)
     assert_in_range(first_row, 50, 150); /* the mean over lengths of 1 / places, 0.0245, of 4,000 */
 }
 
-static void depends_on_seed_epoch_and_utterance_alone(void **state)
+TEST(depends_on_seed_epoch_and_utterance_alone)
 {
     const spec_augmentation augment = {2, 2, 3, 5, 1};
     static float kept[COUNT * WIDTH];
@@ -67,7 +67,7 @@ static void depends_on_seed_epoch_and_utterance_alone(void **state)
     }
 }
 
-static void zeros_mask_nothing(void **state)
+TEST(zeros_mask_nothing)
 {
     const spec_augmentation none = {0}, short_ones = {.time_masks = 3, .longest_span = 9, .most_of_it = 0.02};
     draw(&none, 1, 1, 1);
@@ -76,13 +76,4 @@ static void zeros_mask_nothing(void **state)
     for (int i = 0; i < COUNT * WIDTH; i++) assert_true(rows[i] == 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(masks_bands),
-        cmocka_unit_test(masks_spans),
-        cmocka_unit_test(depends_on_seed_epoch_and_utterance_alone),
-        cmocka_unit_test(zeros_mask_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

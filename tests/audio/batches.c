@@ -29,7 +29,7 @@ static void order_of(uint64_t seed, uint64_t epoch, bool sorted, uint32_t order[
     assert_int_equal(speech_order(&set, RANKS, BATCH, seed, epoch, sorted, order), TW_OK);
 }
 
-static void an_epoch_takes_each_at_most_once(void **state)
+TEST(an_epoch_takes_each_at_most_once)
 {
     uint32_t order[COUNT];
     assert_int_equal(speech_steps(&set, RANKS, BATCH), STEPS);
@@ -43,7 +43,7 @@ static void an_epoch_takes_each_at_most_once(void **state)
     }
 }
 
-static void everyone_has_a_turn(void **state)
+TEST(everyone_has_a_turn)
 {
     uint32_t order[COUNT];
     int taken[COUNT] = {0};
@@ -55,7 +55,7 @@ static void everyone_has_a_turn(void **state)
 }
 
 /* The lengths of one step lie within an eighth of each other, or its utterances are neighbours in the whole order. */
-static void steps_hold_like_lengths(void **state)
+TEST(steps_hold_like_lengths)
 {
     uint32_t order[COUNT];
     size_t padded = 0, real = 0;
@@ -74,7 +74,7 @@ static void steps_hold_like_lengths(void **state)
     assert_true((double)real / (double)padded > 0.75); /* unsorted, half would be padding */
 }
 
-static void the_first_epoch_goes_from_short_to_long(void **state)
+TEST(the_first_epoch_goes_from_short_to_long)
 {
     uint32_t order[COUNT];
     order_of(3, 0, true, order);
@@ -87,7 +87,7 @@ static void the_first_epoch_goes_from_short_to_long(void **state)
 }
 
 /* Dealt like cards: the workers' k-th utterances are neighbours in length, whatever the order within a step. */
-static void workers_share_short_and_long(void **state)
+TEST(workers_share_short_and_long)
 {
     uint32_t order[COUNT];
     order_of(3, 0, true, order);
@@ -99,7 +99,7 @@ static void workers_share_short_and_long(void **state)
                                 items[order[(s * RANKS + q) * BATCH + k]].frames);
 }
 
-static void an_order_depends_on_seed_and_epoch(void **state)
+TEST(an_order_depends_on_seed_and_epoch)
 {
     uint32_t order[COUNT], other[COUNT];
     order_of(1, 2, false, order);
@@ -111,7 +111,7 @@ static void an_order_depends_on_seed_and_epoch(void **state)
     assert_memory_not_equal(order, other, sizeof order);
 }
 
-static void refuses_steps_that_are_too_large(void **state)
+TEST(refuses_steps_that_are_too_large)
 {
     uint32_t order[COUNT];
     assert_int_equal(speech_order(&set, COUNT + 1, 1, 1, 1, false, order), TW_ERROR_ARGUMENT);
@@ -119,7 +119,7 @@ static void refuses_steps_that_are_too_large(void **state)
     assert_int_equal(speech_order(&set, 1, COUNT, 1, 1, false, order), TW_OK);
 }
 
-static void a_batch_is_padded(void **state)
+TEST(a_batch_is_padded)
 {
     static const uint32_t chosen[] = {17, 3, 60, 12};
     speech_batch batch = {0};
@@ -143,7 +143,7 @@ static void a_batch_is_padded(void **state)
     speech_batch_release(&batch);
 }
 
-static void masks_do_not_depend_on_the_batch(void **state)
+TEST(masks_do_not_depend_on_the_batch)
 {
     static const uint32_t chosen[] = {17, 60}, alone[] = {60};
     const spec_augmentation augment = {.time_masks = 2, .longest_span = 20, .most_of_it = 0.5};
@@ -161,14 +161,4 @@ static void masks_do_not_depend_on_the_batch(void **state)
     speech_batch_release(&one);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_epoch_takes_each_at_most_once), cmocka_unit_test(everyone_has_a_turn),
-        cmocka_unit_test(steps_hold_like_lengths),          cmocka_unit_test(the_first_epoch_goes_from_short_to_long),
-        cmocka_unit_test(workers_share_short_and_long),     cmocka_unit_test(an_order_depends_on_seed_and_epoch),
-        cmocka_unit_test(refuses_steps_that_are_too_large), cmocka_unit_test(a_batch_is_padded),
-        cmocka_unit_test(masks_do_not_depend_on_the_batch),
-    };
-    return cmocka_run_group_tests(tests, set_up, NULL);
-}
+RUN_TESTS(set_up, NULL)

@@ -85,7 +85,7 @@ static int count_files(char name[NAME])
     return count;
 }
 
-static void is_what_would_be_computed(void **state)
+TEST_BETWEEN(is_what_would_be_computed, set_up, tear_down)
 {
     char name[NAME];
     assert_true(loads(&cached, &expected));
@@ -95,7 +95,7 @@ static void is_what_would_be_computed(void **state)
 }
 
 /* A sound that has changed, but neither in size nor in time, goes unnoticed: so it was the file that was read. */
-static void is_read_again(void **state)
+TEST_BETWEEN(is_read_again, set_up, tear_down)
 {
     struct stat about;
     assert_true(loads(&cached, &expected));
@@ -116,7 +116,7 @@ static void write_later(const char *name, unsigned seed)
     assert_int_equal(utimensat(AT_FDCWD, in_folder(name), times, 0), 0);
 }
 
-static void follows_a_sound_that_changes(void **state)
+TEST_BETWEEN(follows_a_sound_that_changes, set_up, tear_down)
 {
     speech_set now;
     assert_true(loads(&cached, &expected));
@@ -128,7 +128,7 @@ static void follows_a_sound_that_changes(void **state)
 }
 
 /* Each of what the file's key tells apart. */
-static void is_of_these_settings_alone(void **state)
+TEST_BETWEEN(is_of_these_settings_alone, set_up, tear_down)
 {
     assert_true(loads(&cached, &expected));
     speech_request shorter = cached, other = cached, left = cached;
@@ -150,7 +150,7 @@ static void is_of_these_settings_alone(void **state)
 }
 
 /* Every byte that is another, and every length that is less, is noticed, and the file is made anew. */
-static void makes_a_damaged_file_anew(void **state)
+TEST_BETWEEN(makes_a_damaged_file_anew, set_up, tear_down)
 {
     char name[NAME];
     size_t size, again;
@@ -175,7 +175,7 @@ static void makes_a_damaged_file_anew(void **state)
 }
 
 /* Processes that begin at once, beside what one left that died. */
-static void many_make_one(void **state)
+TEST_BETWEEN(many_make_one, set_up, tear_down)
 {
     enum { PROCESSES = 6 };
     char name[NAME], part[NAME + 8];
@@ -196,7 +196,7 @@ static void many_make_one(void **state)
 }
 
 /* Whoever waits for a maker that fails makes it. The maker here is this process, which has the lock. */
-static void waits_for_who_makes_it(void **state)
+TEST_BETWEEN(waits_for_who_makes_it, set_up, tear_down)
 {
     char name[NAME], part[NAME + 8], byte;
     int ends[2], code;
@@ -225,7 +225,7 @@ static void waits_for_who_makes_it(void **state)
 }
 
 /* Whose checksum is right. The last two numbers make ten when they are added in 64 bits. */
-static void counts_that_do_not_fit_are_refused(void **state)
+TEST(counts_that_do_not_fit_are_refused)
 {
     static const float rows[10];
     static const feature_sound fit[] = {{7, 1}, {3, 1}}, less[] = {{7, 1}, {2, 1}}, more[] = {{11, 1}, {0, 1}},
@@ -245,7 +245,7 @@ static void counts_that_do_not_fit_are_refused(void **state)
     }
 }
 
-static void a_full_disk_is_told(void **state)
+TEST_BETWEEN(a_full_disk_is_told, set_up, tear_down)
 {
     struct rlimit before, small;
     char name[NAME];
@@ -262,7 +262,7 @@ static void a_full_disk_is_told(void **state)
     assert_true(loads(&cached, &expected));
 }
 
-static void a_folder_that_cannot_be_is_told(void **state)
+TEST_BETWEEN(a_folder_that_cannot_be_is_told, set_up, tear_down)
 {
     speech_set set;
     speech_request wrong = cached;
@@ -273,7 +273,7 @@ static void a_folder_that_cannot_be_is_told(void **state)
 }
 
 /* Whoever has no right to write reads what others have made. */
-static void is_read_where_nothing_can_be_written(void **state)
+TEST_BETWEEN(is_read_where_nothing_can_be_written, set_up, tear_down)
 {
     assert_true(loads(&cached, &expected));
     assert_int_equal(chmod(cached.cache, 0500), 0);
@@ -281,22 +281,4 @@ static void is_read_where_nothing_can_be_written(void **state)
     assert_int_equal(chmod(cached.cache, 0700), 0);
 }
 
-#define WITH_SOUNDS(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WITH_SOUNDS(is_what_would_be_computed),
-        WITH_SOUNDS(is_read_again),
-        WITH_SOUNDS(follows_a_sound_that_changes),
-        WITH_SOUNDS(is_of_these_settings_alone),
-        WITH_SOUNDS(makes_a_damaged_file_anew),
-        WITH_SOUNDS(many_make_one),
-        WITH_SOUNDS(waits_for_who_makes_it),
-        cmocka_unit_test(counts_that_do_not_fit_are_refused),
-        WITH_SOUNDS(a_full_disk_is_told),
-        WITH_SOUNDS(a_folder_that_cannot_be_is_told),
-        WITH_SOUNDS(is_read_where_nothing_can_be_written),
-    };
-    return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

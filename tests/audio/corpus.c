@@ -11,7 +11,7 @@ static void load(const char *train, const char *test)
     if (speech_corpus_load(train, test, &corpus) != TW_OK) fail_msg("%s", tw_last_error());
 }
 
-static void reads_a_manifest(void **state)
+TEST_IN_FOLDER(reads_a_manifest)
 {
     write_text(
         "train.json",
@@ -46,7 +46,7 @@ static void refuses_a_line(const char *line, const char *words)
     assert_null(corpus.train.items);
 }
 
-static void refuses_manifests(void **state)
+TEST_IN_FOLDER(refuses_manifests)
 {
     refuses_a_line("audio_filepath: a.wav", "is not a JSON object: audio_filepath: a.wav");
     refuses_a_line("{\"audio_filepath\": \"a.wav\"", "is not a JSON object");
@@ -70,7 +70,7 @@ static void refuses_manifests(void **state)
 }
 
 /* Any byte of a manifest may be wrong: it is read all the same or refused with a line, and nothing else happens. */
-static void survives_every_damaged_byte(void **state)
+TEST_IN_FOLDER(survives_every_damaged_byte)
 {
     static const char good[] =
         "{\"audio_filepath\": \"a.wav\", \"duration\": 1.5, \"offset\": 2, \"text\": \"a\\u00e9\"}";
@@ -88,7 +88,7 @@ static void survives_every_damaged_byte(void **state)
     }
 }
 
-static void splits_every_tenth(void **state)
+TEST_IN_FOLDER(splits_every_tenth)
 {
     enum { COUNT = 2000 };
     static char text[COUNT * 64];
@@ -119,7 +119,7 @@ static size_t find(const speech_list *list, const char *id)
 }
 
 /* What is held out stays so in a corpus that has grown; the test part is not touched. */
-static void holds_a_share_out_by_id(void **state)
+TEST_IN_FOLDER(holds_a_share_out_by_id)
 {
     enum { COUNT = 1000, MORE = 1500 };
     static char text[MORE * 64];
@@ -151,7 +151,7 @@ static void holds_a_share_out_by_id(void **state)
     speech_corpus_release(&corpus);
 }
 
-static void reads_words_with_their_owners_split(void **state)
+TEST_IN_FOLDER(reads_words_with_their_owners_split)
 {
     mkdir(in_folder("recordings"), 0700);
     write_text("recordings/7_george_4.wav", "x");
@@ -173,7 +173,7 @@ static void reads_words_with_their_owners_split(void **state)
     speech_corpus_release(&corpus);
 }
 
-static void keeps_to_names_in_utf_8(void **state)
+TEST_IN_FOLDER(keeps_to_names_in_utf_8)
 {
     write_text("caf\xe9_bob_7.wav", "x");
     write_text("caf\u00e9_bob_7.wav", "x");
@@ -192,7 +192,7 @@ static void keeps_to_names_in_utf_8(void **state)
     speech_corpus_release(&corpus);
 }
 
-static void reads_a_librispeech_tree(void **state)
+TEST_IN_FOLDER(reads_a_librispeech_tree)
 {
     static const char *const folders[] = {"set",      "set/train",  "set/train/19", "set/train/19/198",
                                           "set/test", "set/test/8", "set/test/8/1"};
@@ -219,7 +219,7 @@ static void reads_a_librispeech_tree(void **state)
     assert_said(in_folder("set/test/8/1/8-1.trans.txt"), "line 1 is not UTF-8");
 }
 
-static void refuses_what_is_no_corpus(void **state)
+TEST_IN_FOLDER(refuses_what_is_no_corpus)
 {
     char long_path[PATH_MAX + 10];
     assert_int_equal(speech_corpus_load(in_folder("nowhere"), NULL, &corpus), TW_ERROR_IO);
@@ -239,7 +239,7 @@ static size_t count_speakers(const speech_list *list, const char *speaker)
     return count;
 }
 
-static void a_tree_of_sounds_needs_no_transcripts(void **state)
+TEST_IN_FOLDER(a_tree_of_sounds_needs_no_transcripts)
 {
     write_text("tree/4.gsm", "");
     write_text("tree/anna/1.wav", "");
@@ -268,20 +268,4 @@ static void a_tree_of_sounds_needs_no_transcripts(void **state)
     assert_fails(speech_corpus_load_sounds(in_folder("empty"), NULL, &corpus), TW_ERROR_IO, "no speech corpus here");
 }
 
-int main(void)
-{
-#define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-    const struct CMUnitTest tests[] = {
-        CASE(reads_a_manifest),
-        CASE(refuses_manifests),
-        CASE(survives_every_damaged_byte),
-        CASE(splits_every_tenth),
-        CASE(holds_a_share_out_by_id),
-        CASE(reads_words_with_their_owners_split),
-        CASE(keeps_to_names_in_utf_8),
-        CASE(reads_a_librispeech_tree),
-        CASE(refuses_what_is_no_corpus),
-        CASE(a_tree_of_sounds_needs_no_transcripts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

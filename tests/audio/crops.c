@@ -49,7 +49,7 @@ static void follow(const float *crop, unsigned char seen[ITEMS][MOST])
     }
 }
 
-static void every_crop_is_of_one_speaker_and_nothing_comes_twice(void **state)
+TEST(every_crop_is_of_one_speaker_and_nothing_comes_twice)
 {
     assert_int_equal(crops.speakers, 4);
     assert_int_equal(crops.short_speakers, 1); /* c: 9 frames */
@@ -66,7 +66,7 @@ static void every_crop_is_of_one_speaker_and_nothing_comes_twice(void **state)
     }
 }
 
-static void an_epoch_is_a_function_of_the_seed_and_its_number(void **state)
+TEST(an_epoch_is_a_function_of_the_seed_and_its_number)
 {
     crop_order other;
     size_t joined = 0, met = 0;
@@ -84,7 +84,7 @@ static void an_epoch_is_a_function_of_the_seed_and_its_number(void **state)
     crop_order_release(&other);
 }
 
-static void the_plain_order_is_the_corpuss(void **state)
+TEST(the_plain_order_is_the_corpuss)
 {
     float rows[CROP * WIDTH];
     crop_order_plain(&crops, &order);
@@ -93,7 +93,7 @@ static void the_plain_order_is_the_corpuss(void **state)
     for (size_t t = 0; t < CROP; t++) assert_true(rows[t * WIDTH] == from[t] && rows[t * WIDTH + 1] == frames[t]);
 }
 
-static void no_whole_crop_is_refused(void **state)
+TEST(no_whole_crop_is_refused)
 {
     speech_crops long_ones;
     assert_fails(speech_crops_find(&set, &list, 34, "--crop", &long_ones), TW_ERROR_ARGUMENT,
@@ -103,13 +103,4 @@ static void no_whole_crop_is_refused(void **state)
     speech_crops_release(&long_ones);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_crop_is_of_one_speaker_and_nothing_comes_twice),
-        cmocka_unit_test(an_epoch_is_a_function_of_the_seed_and_its_number),
-        cmocka_unit_test(the_plain_order_is_the_corpuss),
-        cmocka_unit_test(no_whole_crop_is_refused),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+RUN_TESTS(set_up, tear_down)

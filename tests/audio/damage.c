@@ -24,7 +24,7 @@ static void refused(const char *name, const sound_request *request, tw_status ex
     assert_said(in_folder(name), words);
 }
 
-static void refuses_what_is_not_a_sound(void **state)
+TEST_BETWEEN(refuses_what_is_not_a_sound, set_up, remove_folder)
 {
     refused("missing.wav", &whole, TW_ERROR_IO, "cannot open it");
     write_text("empty.wav", "");
@@ -39,13 +39,13 @@ static void refuses_what_is_not_a_sound(void **state)
     refused("pipe.wav", &whole, TW_ERROR_IO, "not a regular file");
 }
 
-static void refuses_no_samples(void **state)
+TEST_BETWEEN(refuses_no_samples, set_up, remove_folder)
 {
     write_sound("none.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, noise, 0);
     refused("none.wav", &whole, TW_ERROR_FORMAT, "zero length");
 }
 
-static void refuses_stereo(void **state)
+TEST_BETWEEN(refuses_stereo, set_up, remove_folder)
 {
     sound_request third = whole;
     write_sound("stereo.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 2, RATE, noise, 500);
@@ -54,7 +54,7 @@ static void refuses_stereo(void **state)
     refused("stereo.wav", &third, TW_ERROR_FORMAT, "no channel 2");
 }
 
-static void refuses_what_is_too_long(void **state)
+TEST_BETWEEN(refuses_what_is_too_long, set_up, remove_folder)
 {
     write_sound("long.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, noise, RATE + 1);
     refused("long.wav", &whole, TW_ERROR_FORMAT, "longer than 1 s");
@@ -65,7 +65,7 @@ static void refuses_what_is_too_long(void **state)
     free(samples);
 }
 
-static void refuses_numbers_that_are_none(void **state)
+TEST_BETWEEN(refuses_numbers_that_are_none, set_up, remove_folder)
 {
     noise[77] = NAN;
     write_sound("nan.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 1, RATE, noise, COUNT);
@@ -79,13 +79,13 @@ static void refuses_numbers_that_are_none(void **state)
     noise[77] = 0;
 }
 
-static void refuses_rates_that_are_none(void **state)
+TEST_BETWEEN(refuses_rates_that_are_none, set_up, remove_folder)
 {
     write_sound("slow.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, 1, noise, COUNT);
     refused("slow.wav", &whole, TW_ERROR_FORMAT, "1 samples a second");
 }
 
-static void refuses_pieces_that_are_not_there(void **state)
+TEST_BETWEEN(refuses_pieces_that_are_not_there, set_up, remove_folder)
 {
     sound_request piece = whole;
     write_sound("short.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, noise, COUNT); /* 0.25 s */
@@ -120,7 +120,7 @@ static void survive(const uint8_t *bytes, size_t size)
 static const int formats[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16, SF_FORMAT_WAV | SF_FORMAT_FLOAT,
                               SF_FORMAT_FLAC | SF_FORMAT_PCM_16};
 
-static void survives_every_damaged_byte_of_a_header(void **state)
+TEST_BETWEEN(survives_every_damaged_byte_of_a_header, set_up, remove_folder)
 {
     static const uint8_t values[] = {0x00, 0x7f, 0xff};
     for (int f = 0; f < 3; f++) {
@@ -139,7 +139,7 @@ static void survives_every_damaged_byte_of_a_header(void **state)
     }
 }
 
-static void survives_every_truncation(void **state)
+TEST_BETWEEN(survives_every_truncation, set_up, remove_folder)
 {
     for (int f = 0; f < 3; f++) {
         write_sound("whole", formats[f], 1, RATE, noise, COUNT);
@@ -150,7 +150,7 @@ static void survives_every_truncation(void **state)
     }
 }
 
-static void notices_that_a_flac_is_cut_off(void **state)
+TEST_BETWEEN(notices_that_a_flac_is_cut_off, set_up, remove_folder)
 {
     write_sound("whole", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 1, RATE, noise, COUNT);
     size_t size;
@@ -160,20 +160,4 @@ static void notices_that_a_flac_is_cut_off(void **state)
     refused("cut.flac", &whole, TW_ERROR_FORMAT, "");
 }
 
-int main(void)
-{
-#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, remove_folder)
-    const struct CMUnitTest tests[] = {
-        CASE(refuses_what_is_not_a_sound),
-        CASE(refuses_no_samples),
-        CASE(refuses_stereo),
-        CASE(refuses_what_is_too_long),
-        CASE(refuses_numbers_that_are_none),
-        CASE(refuses_rates_that_are_none),
-        CASE(refuses_pieces_that_are_not_there),
-        CASE(survives_every_damaged_byte_of_a_header),
-        CASE(survives_every_truncation),
-        CASE(notices_that_a_flac_is_cut_off),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

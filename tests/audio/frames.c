@@ -48,7 +48,7 @@ static void align(const size_t counts[4])
     write_text("ali", text);
 }
 
-static void cuts_windows(void **state)
+TEST_BETWEEN(cuts_windows, set_up, tear_down)
 {
     static const size_t counts[4] = {42, 50, 21, 11};
     static float features[6 * LENGTH * BINS];
@@ -74,7 +74,7 @@ static void cuts_windows(void **state)
     frame_release(&set);
 }
 
-static void forgives_two_frames(void **state)
+TEST_BETWEEN(forgives_two_frames, set_up, tear_down)
 {
     static const size_t counts[4] = {40, 52, 24, 0};
     uint32_t order[] = {1};
@@ -90,7 +90,7 @@ static void forgives_two_frames(void **state)
     frame_release(&set);
 }
 
-static void keeps_to_the_classes_of_training(void **state)
+TEST_BETWEEN(keeps_to_the_classes_of_training, set_up, tear_down)
 {
     static const size_t counts[4] = {42, 50, 21, 11};
     align(counts);
@@ -110,7 +110,7 @@ static void refuses(const char *text, const char *words)
     assert_null(set.speech.items);
 }
 
-static void refuses_wrong_alignments(void **state)
+TEST_BETWEEN(refuses_wrong_alignments, set_up, tear_down)
 {
     speech_request strided = request;
     refuses("u0 1 2 x\n", "line 1: \"x\" is not a class");
@@ -123,14 +123,4 @@ static void refuses_wrong_alignments(void **state)
     assert_int_equal(frame_load(&corpus.train, in_folder("ali"), &strided, LENGTH, 0, &set), TW_ERROR_ARGUMENT);
 }
 
-int main(void)
-{
-#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        CASE(cuts_windows),
-        CASE(forgives_two_frames),
-        CASE(keeps_to_the_classes_of_training),
-        CASE(refuses_wrong_alignments),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -9,7 +9,7 @@ static void load(void)
     if (speech_corpus_load(in_folder("data"), in_folder("data"), &corpus) != TW_OK) fail_msg("%s", tw_last_error());
 }
 
-static void reads_sounds(void **state)
+TEST_IN_FOLDER(reads_sounds)
 {
     write_text("data/text", "s2-b TWO WORDS\ns1-a ONE\n");
     write_text("data/wav.scp", "s2-b /somewhere/b.wav\ns1-a\twav/a.wav\ns3-c up.wav\ns4-d lost.wav\n");
@@ -28,7 +28,7 @@ static void reads_sounds(void **state)
     speech_corpus_release(&corpus);
 }
 
-static void reads_segments(void **state)
+TEST_IN_FOLDER(reads_segments)
 {
     write_text("data/text", "u1 one\nu2 two\n");
     write_text("data/wav.scp", "rec /x/rec.wav\nunused cat x |\n");
@@ -48,7 +48,7 @@ static void assert_fault(const speech_utterance *one, const char *id, const char
     assert_string_equal(one->fault, fault);
 }
 
-static void lists_texts_without_a_sound(void **state)
+TEST_IN_FOLDER(lists_texts_without_a_sound)
 {
     write_text("data/text", "u1 one\nu0 none\nrec of the whole\n");
     write_text("data/wav.scp", "u1 /x/u1.wav\nrec /x/rec.wav\n");
@@ -66,7 +66,7 @@ static void lists_texts_without_a_sound(void **state)
     speech_corpus_release(&corpus);
 }
 
-static void reads_sounds_named_by_id(void **state)
+TEST_IN_FOLDER(reads_sounds_named_by_id)
 {
     write_text("data/text", "1\tIT'S\n2\tSO\n");
     mkdir(in_folder("data/flac"), 0700);
@@ -83,7 +83,7 @@ static void refuses(const char *file, const char *line, const char *words)
     assert_null(corpus.train.items);
 }
 
-static void refuses_wrong_tables(void **state)
+TEST_IN_FOLDER(refuses_wrong_tables)
 {
     write_text("data/text", "u1 one\n");
     write_text("data/wav.scp", "u0 a.wav\n\nu1 sph2pipe -f wav a.sph |\n");
@@ -110,7 +110,7 @@ static void refuses_wrong_tables(void **state)
     assert_said(in_folder("data/text"));
 }
 
-static void sounds_need_no_text(void **state)
+TEST_IN_FOLDER(sounds_need_no_text)
 {
     write_text("bare/wav.scp", "a1 /x/1.wav\na2 /x/2.wav\nb1 /x/3.wav\n");
     write_text("bare/utt2spk", "a1 anna\na2 anna\nb1 bert\n");
@@ -120,16 +120,4 @@ static void sounds_need_no_text(void **state)
     speech_corpus_release(&corpus);
 }
 
-int main(void)
-{
-#define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-    const struct CMUnitTest tests[] = {
-        CASE(reads_sounds),
-        CASE(reads_segments),
-        CASE(lists_texts_without_a_sound),
-        CASE(reads_sounds_named_by_id),
-        CASE(refuses_wrong_tables),
-        CASE(sounds_need_no_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

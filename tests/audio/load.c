@@ -34,7 +34,7 @@ static void forget(void)
     speech_corpus_release(&corpus);
 }
 
-static void keeps_features_and_targets(void **state)
+TEST_BETWEEN(keeps_features_and_targets, set_up, remove_folder)
 {
     float *samples, *rows;
     size_t count;
@@ -70,7 +70,7 @@ static void keeps_features_and_targets(void **state)
 }
 
 /* The request asks for files of one channel; a line of the manifest may know better. */
-static void takes_the_channel_of_the_line(void **state)
+TEST_BETWEEN(takes_the_channel_of_the_line, set_up, remove_folder)
 {
     static float stereo[2 * 4000];
     write_noise("a.wav", 1, 4000);
@@ -89,7 +89,7 @@ static void takes_the_channel_of_the_line(void **state)
     forget();
 }
 
-static void counts_what_it_leaves_out(void **state)
+TEST_BETWEEN(counts_what_it_leaves_out, set_up, remove_folder)
 {
     float stereo[800] = {0};
     char text[SKIPS_TEXT];
@@ -128,7 +128,7 @@ static void counts_what_it_leaves_out(void **state)
     forget();
 }
 
-static void leaves_out_what_has_a_fault(void **state)
+TEST_BETWEEN(leaves_out_what_has_a_fault, set_up, remove_folder)
 {
     char text[SKIPS_TEXT];
     write_noise("data/good.wav", 1, 4000);
@@ -144,7 +144,7 @@ static void leaves_out_what_has_a_fault(void **state)
     forget();
 }
 
-static void needs_something_left(void **state)
+TEST_BETWEEN(needs_something_left, set_up, remove_folder)
 {
     write_text("text.wav", "not a sound");
     list_corpus("{\"audio_filepath\": \"text.wav\", \"text\": \"ab\"}\n{\"audio_filepath\": \"b.wav\"}\n");
@@ -155,7 +155,7 @@ static void needs_something_left(void **state)
 }
 
 /* A byte less, and the second utterance is in a file; the numbers are the same. */
-static void keeps_to_its_memory(void **state)
+TEST_BETWEEN(keeps_to_its_memory, set_up, remove_folder)
 {
     speech_request small = request;
     speech_set held;
@@ -172,7 +172,7 @@ static void keeps_to_its_memory(void **state)
     forget();
 }
 
-static void does_without_transcripts(void **state)
+TEST_BETWEEN(does_without_transcripts, set_up, remove_folder)
 {
     write_noise("a.wav", 1, 4000);
     list_corpus("{\"audio_filepath\": \"a.wav\"}\n");
@@ -182,7 +182,7 @@ static void does_without_transcripts(void **state)
     forget();
 }
 
-static void knows_how_many_frames_ctc_needs(void **state)
+TEST_BETWEEN(knows_how_many_frames_ctc_needs, set_up, remove_folder)
 {
     static const uint32_t targets[] = {1, 1, 2, 2, 2, 1};
     assert_int_equal(speech_least_frames(NULL, 0, 1), 0);
@@ -194,14 +194,4 @@ static void knows_how_many_frames_ctc_needs(void **state)
     assert_int_equal(speech_least_frames(targets, 6, 4), 8 * 4 + 1);
 }
 
-int main(void)
-{
-#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, remove_folder)
-    const struct CMUnitTest tests[] = {
-        CASE(keeps_features_and_targets), CASE(takes_the_channel_of_the_line),
-        CASE(counts_what_it_leaves_out),  CASE(leaves_out_what_has_a_fault),
-        CASE(needs_something_left),       CASE(keeps_to_its_memory),
-        CASE(does_without_transcripts),   CASE(knows_how_many_frames_ctc_needs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

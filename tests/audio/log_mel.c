@@ -65,7 +65,7 @@ static double bin_at(const float *frame, const char *window, double emphasis, in
     return log(sum > 1e-10 ? sum : 1e-10);
 }
 
-static void agrees_with_the_formula(void **state)
+TEST_BETWEEN(agrees_with_the_formula, make_noise, NULL)
 {
     static const char *const windows[] = {"hamming", "hann", "povey"};
     static const double emphasis[] = {0.97, 0, 0.5};
@@ -85,7 +85,7 @@ static void agrees_with_the_formula(void **state)
 
 /* Inside of the outer centres the triangles add up to 1 everywhere, so the bins' powers to the spectrum's there; and
  * what a frame holds is, by Parseval, its windowed samples' sum of squares. */
-static void keeps_the_energy(void **state)
+TEST_BETWEEN(keeps_the_energy, make_noise, NULL)
 {
     feature_settings settings;
     size_t frames;
@@ -98,7 +98,7 @@ static void keeps_the_energy(void **state)
     assert_float_equal(bins / (samples * 256 / 2), 1, 1e-3); /* half of the spectrum: the other half mirrors it */
 }
 
-static void hears_a_tone_in_its_bin(void **state)
+TEST_BETWEEN(hears_a_tone_in_its_bin, make_noise, NULL)
 {
     static const double tones[] = {300, 700, 1500, 3100};
     for (int tone = 0; tone < 4; tone++) {
@@ -114,7 +114,7 @@ static void hears_a_tone_in_its_bin(void **state)
     }
 }
 
-static void silence_is_the_floor(void **state)
+TEST_BETWEEN(silence_is_the_floor, make_noise, NULL)
 {
     size_t frames;
     memset(sound, 0, sizeof sound);
@@ -127,7 +127,7 @@ static void silence_is_the_floor(void **state)
 
 /* Noise that grows by a factor from frame to frame has log powers on a line: its slope is the delta, and the slope's
  * own slope 0; at the ends, where a neighbour is missing, the formula's other values. */
-static void deltas_of_a_ramp(void **state)
+TEST_BETWEEN(deltas_of_a_ramp, make_noise, NULL)
 {
     static const double end[] = {0.5, 0.8, 1, 1};
     size_t frames;
@@ -145,7 +145,7 @@ static void deltas_of_a_ramp(void **state)
     }
 }
 
-static void normalises_every_column(void **state)
+TEST_BETWEEN(normalises_every_column, make_noise, NULL)
 {
     size_t frames;
     extract("rate=8000,deltas=2", SAMPLES, &frames);
@@ -158,7 +158,7 @@ static void normalises_every_column(void **state)
     }
 }
 
-static void stacks_frames(void **state)
+TEST_BETWEEN(stacks_frames, make_noise, NULL)
 {
     static float single[MOST];
     size_t frames, stacked;
@@ -174,7 +174,7 @@ static void stacks_frames(void **state)
         }
 }
 
-static void refuses_bins_that_hear_nothing(void **state)
+TEST_BETWEEN(refuses_bins_that_hear_nothing, make_noise, NULL)
 {
     feature_settings settings;
     log_mel *extractor = NULL;
@@ -184,14 +184,4 @@ static void refuses_bins_that_hear_nothing(void **state)
     assert_said("bins=120", "256-point");
 }
 
-int main(void)
-{
-#define CASE(test) cmocka_unit_test_setup(test, make_noise)
-    const struct CMUnitTest tests[] = {
-        CASE(agrees_with_the_formula), CASE(keeps_the_energy),
-        CASE(hears_a_tone_in_its_bin), CASE(silence_is_the_floor),
-        CASE(deltas_of_a_ramp),        CASE(normalises_every_column),
-        CASE(stacks_frames),           CASE(refuses_bins_that_hear_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -9,7 +9,7 @@ static feature_settings parsed(const char *text)
     return settings;
 }
 
-static void writes_what_it_reads(void **state)
+TEST(writes_what_it_reads)
 {
     static const char *const texts[] = {
         "", "rate=8000,high=3800,low=60,window=hann,deltas=2,stack=3,stride=3", "window=povey,preemphasis=0.1",
@@ -22,7 +22,7 @@ static void writes_what_it_reads(void **state)
     }
 }
 
-static void has_one_form(void **state)
+TEST(has_one_form)
 {
     char text[FEATURE_SETTINGS_TEXT];
     feature_settings settings = parsed("stack=3,rate=8000,window=hann");
@@ -38,7 +38,7 @@ static void refuses(const char *text, const char *words)
     assert_said(words);
 }
 
-static void refuses_what_makes_no_sense(void **state)
+TEST(refuses_what_makes_no_sense)
 {
     refuses("colour=red", "\"colour=red\" is not key=value with one of rate, window_ms, hop_ms, window, preemphasis, "
                           "bins, low, high, floor, deltas, normalise, stack, stride");
@@ -57,7 +57,7 @@ static void refuses_what_makes_no_sense(void **state)
     refuses("stride=2", "stride=2 leaves out frames");
 }
 
-static void counts_frames(void **state)
+TEST(counts_frames)
 {
     feature_settings settings = parsed("rate=8000,stack=3,stride=3,deltas=2");
     assert_int_equal(feature_window_samples(&settings), 200);
@@ -72,13 +72,4 @@ static void counts_frames(void **state)
     assert_int_equal(feature_frames(&settings, 200 + 3 * 80), 2);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_what_it_reads),
-        cmocka_unit_test(has_one_form),
-        cmocka_unit_test(refuses_what_makes_no_sense),
-        cmocka_unit_test(counts_frames),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

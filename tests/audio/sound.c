@@ -24,7 +24,7 @@ static float *read_good(const char *path, const sound_request *request, size_t e
     return samples;
 }
 
-static void reads_every_encoding(void **state)
+TEST_BETWEEN(reads_every_encoding, set_up, remove_folder)
 {
     static const struct {
         int format;
@@ -46,7 +46,7 @@ static void reads_every_encoding(void **state)
 
 /* It has no header: what says so is the name, and how its frames begin. The codec keeps the shape of a wave, not its
  * values. */
-static void reads_gsm_by_its_name(void **state)
+TEST_BETWEEN(reads_gsm_by_its_name, set_up, remove_folder)
 {
     double product = 0, own = 0, heard = 0;
     write_sound("sound.gsm", SF_FORMAT_RAW | SF_FORMAT_GSM610, 1, RATE, wave, COUNT);
@@ -64,7 +64,7 @@ static void reads_gsm_by_its_name(void **state)
     free(samples);
 }
 
-static void takes_the_channel_that_is_named(void **state)
+TEST_BETWEEN(takes_the_channel_that_is_named, set_up, remove_folder)
 {
     static float three[3 * COUNT];
     for (int i = 0; i < COUNT; i++)
@@ -79,7 +79,7 @@ static void takes_the_channel_that_is_named(void **state)
     }
 }
 
-static void takes_the_piece_that_is_named(void **state)
+TEST_BETWEEN(takes_the_piece_that_is_named, set_up, remove_folder)
 {
     static const int formats[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16, SF_FORMAT_FLAC | SF_FORMAT_PCM_16};
     sound_request piece = whole;
@@ -98,7 +98,7 @@ static void takes_the_piece_that_is_named(void **state)
 }
 
 /* A tone is the same tone at another rate: compared with the formula, away from the ends. */
-static void resamples(void **state)
+TEST_BETWEEN(resamples, set_up, remove_folder)
 {
     static const int rates[] = {16000, 11025, 44100, 4000};
     static float tone[50000];
@@ -120,7 +120,7 @@ static void resamples(void **state)
 }
 
 /* What writes to a pipe leaves the lengths in a WAV's header at their largest. */
-static void reads_what_was_written_to_a_pipe(void **state)
+TEST_BETWEEN(reads_what_was_written_to_a_pipe, set_up, remove_folder)
 {
     size_t size;
     write_sound("piped.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, wave, PIPE_COUNT);
@@ -133,16 +133,4 @@ static void reads_what_was_written_to_a_pipe(void **state)
     free(read_good(in_folder("piped.wav"), &whole, PIPE_COUNT));
 }
 
-int main(void)
-{
-#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, remove_folder)
-    const struct CMUnitTest tests[] = {
-        CASE(reads_every_encoding),
-        CASE(reads_gsm_by_its_name),
-        CASE(takes_the_channel_that_is_named),
-        CASE(takes_the_piece_that_is_named),
-        CASE(resamples),
-        CASE(reads_what_was_written_to_a_pipe),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -22,7 +22,7 @@ static int holds(const float *rows, size_t count, float value)
 }
 
 /* Of all sizes, on both sides of the limit and of the ends of pieces. */
-static void what_is_written_is_there(void **state)
+TEST(what_is_written_is_there)
 {
     enum { TAKES = 3000 };
     static float *taken[TAKES];
@@ -41,7 +41,7 @@ static void what_is_written_is_there(void **state)
 }
 
 /* Larger than any piece. */
-static void one_may_be_large(void **state)
+TEST(one_may_be_large)
 {
     size_t count = (size_t)20 << 20;
     float *small, *large;
@@ -57,7 +57,7 @@ static void one_may_be_large(void **state)
 }
 
 /* A file may be no larger, as on a full disk: that is an error, and no signal. */
-static void a_full_disk_is_told(void **state)
+TEST(a_full_disk_is_told)
 {
     struct rlimit before, small;
     float *rows;
@@ -74,7 +74,7 @@ static void a_full_disk_is_told(void **state)
     row_store_destroy(store);
 }
 
-static void a_folder_that_is_not_there_is_told(void **state)
+TEST(a_folder_that_is_not_there_is_told)
 {
     float *rows;
     row_store *store;
@@ -86,13 +86,4 @@ static void a_folder_that_is_not_there_is_told(void **state)
     row_store_destroy(store);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_there),
-        cmocka_unit_test(one_may_be_large),
-        cmocka_unit_test(a_full_disk_is_told),
-        cmocka_unit_test(a_folder_that_is_not_there_is_told),
-    };
-    return cmocka_run_group_tests_name("store", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

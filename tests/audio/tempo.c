@@ -5,7 +5,7 @@
 
 enum { FRAMES = 40, WIDTH = 3, DRAWS = 10000 };
 
-static void lengths_are_spread_evenly(void **state)
+TEST(lengths_are_spread_evenly)
 {
     int seen[2 * FRAMES] = {0};
     for (uint32_t u = 0; u < DRAWS; u++) {
@@ -19,7 +19,7 @@ static void lengths_are_spread_evenly(void **state)
     assert_int_equal(tempo_frames(0.5, 5, 1, 1, 1), 1);
 }
 
-static void epochs_utterances_and_seeds_differ(void **state)
+TEST(epochs_utterances_and_seeds_differ)
 {
     int same[3] = {0};
     for (uint32_t u = 0; u < 100; u++) {
@@ -32,7 +32,7 @@ static void epochs_utterances_and_seeds_differ(void **state)
 }
 
 /* What is straight in time stays straight, whatever its new length. */
-static void straight_lines_stay_straight(void **state)
+TEST(straight_lines_stay_straight)
 {
     float rows[FRAMES * WIDTH], changed[2 * FRAMES * WIDTH];
     for (int t = 0; t < FRAMES; t++)
@@ -47,7 +47,7 @@ static void straight_lines_stay_straight(void **state)
     }
 }
 
-static void an_unchanged_length_is_a_copy(void **state)
+TEST(an_unchanged_length_is_a_copy)
 {
     float rows[FRAMES * WIDTH], changed[FRAMES * WIDTH];
     for (int i = 0; i < FRAMES * WIDTH; i++) rows[i] = 1.0f / (float)(i + 1);
@@ -58,7 +58,7 @@ static void an_unchanged_length_is_a_copy(void **state)
 }
 
 /* An utterance that CTC can just follow is only ever stretched. */
-static void transcripts_still_fit(void **state)
+TEST(transcripts_still_fit)
 {
     float rows[6 * WIDTH] = {0};
     uint32_t letters[] = {1, 1, 2, 3}, order[] = {0}; /* 5 frames: a blank between the equal ones */
@@ -78,12 +78,4 @@ static void transcripts_still_fit(void **state)
     speech_batch_release(&batch);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lengths_are_spread_evenly),    cmocka_unit_test(epochs_utterances_and_seeds_differ),
-        cmocka_unit_test(straight_lines_stay_straight), cmocka_unit_test(an_unchanged_length_is_a_copy),
-        cmocka_unit_test(transcripts_still_fit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

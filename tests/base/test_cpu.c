@@ -40,12 +40,12 @@ static tw_isa_level most(void)
     return (tw_isa_level)level;
 }
 
-static void no_wish_means_the_best(void **state)
+TEST(no_wish_means_the_best)
 {
     assert_int_equal(outcome("", most(), TW_OK), 0);
 }
 
-static void a_level_is_taken_if_supported(void **state)
+TEST(a_level_is_taken_if_supported)
 {
     for (int level = 0; level < TW_ISA_LEVELS; level++) {
         tw_isa_level wish = (tw_isa_level)level;
@@ -54,7 +54,7 @@ static void a_level_is_taken_if_supported(void **state)
     }
 }
 
-static void the_levels_are_listed_whatever_the_wish(void **state)
+TEST(the_levels_are_listed_whatever_the_wish)
 {
     char expected[64] = "";
     for (int level = 0; level < TW_ISA_LEVELS; level++)
@@ -72,18 +72,9 @@ static void the_levels_are_listed_whatever_the_wish(void **state)
     assert_int_equal(exit_status, 0);
 }
 
-static void an_unknown_level_is_refused_by_name(void **state)
+TEST(an_unknown_level_is_refused_by_name)
 {
     assert_int_equal(outcome("AVX2", most(), TW_ERROR_UNSUPPORTED), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_wish_means_the_best),
-        cmocka_unit_test(a_level_is_taken_if_supported),
-        cmocka_unit_test(the_levels_are_listed_whatever_the_wish),
-        cmocka_unit_test(an_unknown_level_is_refused_by_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -10,7 +10,7 @@ static void fill(unsigned char *data)
     for (size_t i = 0; i < SIZE + OFFSETS; i++) data[i] = (unsigned char)(i % 251 ^ i << 3);
 }
 
-static void published_values(void **state)
+TEST(published_values)
 {
     unsigned char block[32];
     assert_int_equal(tw_crc32c(0, "123456789", 9), 0xE3069283);
@@ -26,7 +26,7 @@ static void published_values(void **state)
     assert_int_equal(tw_crc32c(0, block, sizeof block), 0x113FDB5C);
 }
 
-static void parts_give_the_whole(void **state)
+TEST(parts_give_the_whole)
 {
     unsigned char data[SIZE + OFFSETS];
     fill(data);
@@ -44,7 +44,7 @@ static uint32_t bit_by_bit(uint32_t crc, const unsigned char *data, size_t size)
     return crc;
 }
 
-static void every_form_is_the_polynomial(void **state)
+TEST(every_form_is_the_polynomial)
 {
     unsigned char data[SIZE + OFFSETS];
     fill(data);
@@ -58,7 +58,7 @@ static void every_form_is_the_polynomial(void **state)
 }
 
 /* Long enough for streams side by side, and for what is left over of them. */
-static void long_blocks_are_the_polynomial(void **state)
+TEST(long_blocks_are_the_polynomial)
 {
     static unsigned char data[7 * STREAM + 5];
     for (size_t i = 0; i < sizeof data; i++) data[i] = (unsigned char)(i * i >> 7 ^ i);
@@ -73,13 +73,4 @@ static void long_blocks_are_the_polynomial(void **state)
     if (tw_cpu_has_crc32()) assert_int_equal(crc_instruction(1, data + 1, size), expected);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_values),
-        cmocka_unit_test(parts_give_the_whole),
-        cmocka_unit_test(every_form_is_the_polynomial),
-        cmocka_unit_test(long_blocks_are_the_polynomial),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

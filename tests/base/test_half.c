@@ -26,7 +26,7 @@ static double meaning(const format *f, uint16_t pattern)
     return ldexp(mantissa + unit, exponent - 1 + f->least) / unit;
 }
 
-static void every_pattern_means_its_value(void **state)
+TEST(every_pattern_means_its_value)
 {
     for (int k = 0; k < FORMATS; k++) {
         const format *f = &formats[k];
@@ -66,7 +66,7 @@ static void assert_nearest(const format *f, float x)
     }
 }
 
-static void rounding_turns_at_every_midpoint(void **state)
+TEST(rounding_turns_at_every_midpoint)
 {
     for (int k = 0; k < FORMATS; k++) {
         const format *f = &formats[k];
@@ -82,7 +82,7 @@ static void rounding_turns_at_every_midpoint(void **state)
     }
 }
 
-static void any_float_goes_to_the_nearest(void **state)
+TEST(any_float_goes_to_the_nearest)
 {
     for (uint32_t i = 0; i < 250000; i++) {
         uint32_t words[4];
@@ -99,20 +99,11 @@ static void any_float_goes_to_the_nearest(void **state)
     }
 }
 
-static void nan_stays_nan(void **state)
+TEST(nan_stays_nan)
 {
     static const uint32_t bits[] = {0x7F800001, 0xFF800001, 0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F80FFFF, 0x7F801FFF};
     for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
         for (int k = 0; k < FORMATS; k++) assert_nearest(&formats[k], tw_bits_float(bits[i]));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_pattern_means_its_value),
-        cmocka_unit_test(rounding_turns_at_every_midpoint),
-        cmocka_unit_test(any_float_goes_to_the_nearest),
-        cmocka_unit_test(nan_stays_nan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -13,7 +13,7 @@ static int all_zero(const unsigned char *bytes, size_t size)
     return size == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0);
 }
 
-static void blocks_are_aligned_and_zero(void **state)
+TEST(blocks_are_aligned_and_zero)
 {
     static const size_t sizes[] = {0, 1, 63, 64, 65, 1000, 100000, HUGE_PAGE, 2 * HUGE_PAGE, 5 * HUGE_PAGE + 1};
     for (int pass = 0; pass < 2; pass++) /* the second pass meets the dirt of the first */
@@ -29,7 +29,7 @@ static void blocks_are_aligned_and_zero(void **state)
     tw_free(NULL);
 }
 
-static void too_much_is_an_error(void **state)
+TEST(too_much_is_an_error)
 {
     int mark;
     void *block = &mark;
@@ -38,7 +38,7 @@ static void too_much_is_an_error(void **state)
     assert_ptr_equal(block, &mark);
 }
 
-static void the_chosen_allocation_fails(void **state)
+TEST(the_chosen_allocation_fails)
 {
     int mark;
     void *block;
@@ -68,7 +68,7 @@ static void *allocate_once(void *status)
     return NULL;
 }
 
-static void only_this_thread_fails(void **state)
+TEST(only_this_thread_fails)
 {
     pthread_t thread;
     tw_status there = TW_ERROR_SYSTEM, here = TW_OK;
@@ -80,7 +80,7 @@ static void only_this_thread_fails(void **state)
     assert_int_equal(here, TW_ERROR_MEMORY);
 }
 
-static void resize_keeps_what_fits(void **state)
+TEST(resize_keeps_what_fits)
 {
     unsigned char *block = NULL;
     assert_int_equal(tw_resize(&block, 0, 100), TW_OK);
@@ -98,7 +98,7 @@ static void resize_keeps_what_fits(void **state)
     tw_free(block);
 }
 
-static void strings_are_copied(void **state)
+TEST(strings_are_copied)
 {
     char text[] = "dgc:density=0.001", *copy = NULL;
     assert_int_equal(tw_copy_string(text, &copy), TW_OK);
@@ -109,12 +109,4 @@ static void strings_are_copied(void **state)
     assert_int_equal(tw_copy_string(text, &copy), TW_ERROR_MEMORY);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_aligned_and_zero), cmocka_unit_test(too_much_is_an_error),
-        cmocka_unit_test(the_chosen_allocation_fails), cmocka_unit_test(only_this_thread_fails),
-        cmocka_unit_test(resize_keeps_what_fits),      cmocka_unit_test(strings_are_copied),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

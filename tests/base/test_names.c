@@ -11,7 +11,7 @@
 enum { COUNT = 20000, MOST_PROBES = 8 /* a search, whatever the names: half of the slots are free */ };
 
 /* From the reference implementation's list (vectors_sip64): of the bytes 0, 1, ... n-1 under the key 00 01 .. 0f. */
-static void test_the_hash_is_siphash(void **state)
+TEST(test_the_hash_is_siphash)
 {
     static const uint64_t key[2] = {0x0706050403020100u, 0x0F0E0D0C0B0A0908u};
     static const struct {
@@ -25,7 +25,7 @@ static void test_the_hash_is_siphash(void **state)
         assert_true(tw_siphash(key, bytes, known[k].size) == known[k].hash);
 }
 
-static void test_colliding_names_collide(void **state)
+TEST(test_colliding_names_collide)
 {
     char first[COLLIDING_PLACES + 1], name[COLLIDING_PLACES + 1];
     colliding_names all = colliding_find();
@@ -56,17 +56,9 @@ static uint64_t count_probes(unsigned count)
 }
 
 /* A name is looked for three times, and moves at most twice when the table grows. */
-static void test_chosen_names_are_found_as_fast_as_any(void **state)
+TEST(test_chosen_names_are_found_as_fast_as_any)
 {
     for (unsigned count = 1; count <= COUNT; count *= 2) assert_true(count_probes(count) <= 5 * MOST_PROBES * count);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_hash_is_siphash),
-        cmocka_unit_test(test_colliding_names_collide),
-        cmocka_unit_test(test_chosen_names_are_found_as_fast_as_any),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -10,7 +10,7 @@ static void assert_words(uint64_t seed, uint64_t stream, uint64_t counter, const
     assert_memory_equal(words, expected, sizeof words);
 }
 
-static void known_answers(void **state)
+TEST(known_answers)
 {
     assert_words(0, 0, 0, (const uint32_t[4]){0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8});
     assert_words(UINT64_MAX, UINT64_MAX, UINT64_MAX,
@@ -20,8 +20,4 @@ static void known_answers(void **state)
                  (const uint32_t[4]){0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1});
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(known_answers)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

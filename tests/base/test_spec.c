@@ -34,7 +34,7 @@ static void check_whole(int64_t number)
     assert_true(into.seed == number && into.before == MARK && into.after == MARK);
 }
 
-static void test_whole_numbers_are_kept(void **state)
+TEST(test_whole_numbers_are_kept)
 {
     static const int64_t numbers[] = {0,
                                       1,
@@ -55,7 +55,7 @@ static void test_whole_numbers_are_kept(void **state)
     assert_true(into.seed == 1000000000000000);
 }
 
-static void test_what_is_beyond_the_range_is_refused(void **state)
+TEST(test_what_is_beyond_the_range_is_refused)
 {
     static const char *const bad[] = {"9007199254740994",     "1e16",  "-1000000000000001", "9223372036854775807",
                                       "18446744073709551616", "1e400", "999999999999999.5", "0x"};
@@ -76,7 +76,7 @@ static tw_status parse_real(const char *value, double *into)
     return tw_spec_parse(spec, &set, 1);
 }
 
-static void test_what_would_be_taken_for_0_is_refused(void **state)
+TEST(test_what_would_be_taken_for_0_is_refused)
 {
     static const char *const small[] = {"1e-400", "0.1e-330", "1e-310"};
     double into;
@@ -90,7 +90,7 @@ static void test_what_would_be_taken_for_0_is_refused(void **state)
     assert_fails(parse_real("-1e-300", &into), TW_ERROR_SPEC, "must be a number from 0 to 10");
 }
 
-static void test_control_characters_are_refused(void **state)
+TEST(test_control_characters_are_refused)
 {
     static const char *const bad[] = {"dgc\n", "dgc:density=0.1\r", "\x1b[31mdgc", "topk\x7f"};
     char name[64];
@@ -101,13 +101,4 @@ static void test_control_characters_are_refused(void **state)
     assert_int_equal(tw_spec_name("caf\xc3\xa9", name, sizeof name), TW_OK);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole_numbers_are_kept),
-        cmocka_unit_test(test_what_would_be_taken_for_0_is_refused),
-        cmocka_unit_test(test_control_characters_are_refused),
-        cmocka_unit_test(test_what_is_beyond_the_range_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

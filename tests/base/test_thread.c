@@ -12,7 +12,7 @@ static void *read_mask(void *mask)
 }
 
 /* A handler of the program would run on the stack of a thread that the program does not know. */
-static void test_signals_do_not_reach_it(void **state)
+TEST(test_signals_do_not_reach_it)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPROF};
     static const int others[] = {SIGINT, SIGTERM, SIGHUP, SIGALRM, SIGCHLD, SIGUSR1, SIGUSR2, SIGWINCH};
@@ -28,8 +28,4 @@ static void test_signals_do_not_reach_it(void **state)
         assert_int_equal(sigismember(&after, number), sigismember(&before, number));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_signals_do_not_reach_it)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -16,7 +16,7 @@ static const tw_timer *earliest(const tw_timer *timers)
     return best;
 }
 
-static void test_the_earliest_comes_first(void **state)
+TEST(test_the_earliest_comes_first)
 {
     tw_timers all = {0};
     tw_timer timers[TIMERS] = {{0}};
@@ -43,8 +43,4 @@ static void test_the_earliest_comes_first(void **state)
     tw_timers_free(&all);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_earliest_comes_first)};
-    return cmocka_run_group_tests_name("timers", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

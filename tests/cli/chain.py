@@ -23,11 +23,6 @@ class ChainTest(CommandLineTest):
         for folder, count in ((cls.photos, PICTURES), (cls.new, 4 * CLASSES)):
             subprocess.run([WRITE_JPEGS, folder, str(CLASSES), str(count)], check=True)
 
-    def succeed(self, *words):
-        done = self.run_program(*words)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), words)
-        return done.stdout
-
     def train(self, *options):
         words = ("--data", self.photos, "--validation", 0.1, "--image-size", SIDE, "--workers", 2, "--batch", 16, "--sync",
                  "dgc", "--flip", "--quiet", "--json", "-")

@@ -6,7 +6,7 @@ import shutil
 import signal
 
 from gradients import read_tensors
-from support import CommandLineTest, free_place, kill_session, run_tests, wait_until
+from support import CommandLineTest, Talker, free_place, kill_session, run_tests, wait_until
 
 LOCAL = ("--sync", "diloco:every=4")
 TOPK = ("--sync", "diloco:every=4,exchange=topk,density=0.05")
@@ -16,23 +16,11 @@ SELDOM = ("--evaluate-every", 10 ** 6)
 LONG = ("--steps", 10 ** 7)  # such a run ends because its workers leave
 
 
-class Member:
-    """One process, and what it has said so far."""
+class Member(Talker):
     def __init__(self, test, number, meeting, options):
-        self.test, self.path = test, test.folder / f"said-{number}"
         self.out = test.folder / f"run-{number}"
-        with open(self.path, "w") as said:
-            out = () if "--out" in options else ("--out", self.out)
-            words = ["train", "image", "--data", test.data, "--batch", 8, "--join", meeting, *out, *options]
-            self.job = test.start_program(*words, stdout=said, stderr=said)
-
-    def said(self, pattern):
-        """What is found of it, each time that it is said."""
-        return re.findall(pattern, self.path.read_text())
-
-    def await_word(self, pattern):
-        wait_until(lambda: self.said(pattern), pattern, self.job)
-        return self.said(pattern)[-1]
+        out = () if "--out" in options else ("--out", self.out)
+        super().__init__(test, number, ["train", "image", "--data", test.data, "--batch", 8, "--join", meeting, *out, *options])
 
     def sizes(self):
         return [(int(size), int(step)) for size, step in self.said(r"(\d+) workers? from step (\d+) on")]

@@ -54,11 +54,6 @@ class ExportTest(CommandLineTest):
         super().setUpClass()
         cls.cifar = write_cifar(cls.shared / "cifar")
 
-    def succeed(self, *words):
-        done = self.run_program(*words)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), words)
-        return done.stdout
-
     def export(self, run):
         file, loader = run.with_suffix(".safetensors"), self.folder / "load_network.py"
         self.assertEqual(self.succeed("export", run, file, "--loader", loader), "")

@@ -1,12 +1,11 @@
 """--pipeline stages=P,standby=S: workers that come, go, fall silent and fail. standby_killed.py has those that are killed."""
 import json
 import pathlib
-import re
 import signal
 import sys
 import tempfile
 
-from support import CommandLineTest, free_place, run_tests, wait_until, write_letters
+from support import CommandLineTest, Talker, free_place, run_tests, wait_until, write_letters
 
 KILLER = sys.argv.pop(1) if sys.argv[1:] and sys.argv[1].endswith(".so") else None
 SAME = ("weights_crc32c", "loss", "train_loss", "metric", "steps", "steps_skipped")
@@ -16,21 +15,11 @@ LONG = ("--steps", 10 ** 7, "--checkpoint-every", 40)
 SILENT = ("--timeout", 6)
 
 
-class Worker:
-    """One process, and what it has said so far."""
+class Worker(Talker):
     def __init__(self, test, number, options, kill):
-        self.test, self.path = test, test.folder / f"said-{number}"
         names = ("KILL_AT", "KILL_AFTER", "KILL_MARK", "KILL_WITH")
         environment = {"LD_PRELOAD": KILLER, **dict(zip(names, map(str, kill)))} if kill else {}
-        with open(self.path, "w") as said:
-            self.job = test.start_program(*test.train_words(*options), stdout=said, stderr=said, env=environment)
-
-    def said(self, pattern):
-        return re.findall(pattern, self.path.read_text())
-
-    def await_word(self, pattern):
-        wait_until(lambda: self.said(pattern), pattern, self.job)
-        return self.said(pattern)[-1]
+        super().__init__(test, number, test.train_words(*options), env=environment)
 
     def end(self):
         self.test.finish(self.job)

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import socket
@@ -173,6 +174,22 @@ def write_cifar(folder):
     return folder
 
 
+class Talker:
+    """One process of a test, and what it has said so far."""
+    def __init__(self, test, number, words, **keywords):
+        self.test, self.path = test, test.folder / f"said-{number}"
+        with open(self.path, "w") as said:
+            self.job = test.start_program(*words, stdout=said, stderr=said, **keywords)
+
+    def said(self, pattern):
+        """What is found of it, each time that it is said."""
+        return re.findall(pattern, self.path.read_text())
+
+    def await_word(self, pattern):
+        wait_until(lambda: self.said(pattern), pattern, self.job)
+        return self.said(pattern)[-1]
+
+
 class CommandLineTest(unittest.TestCase):
     """A folder to write in, a data set in it, and short ways to run the program."""
 
@@ -217,6 +234,11 @@ class CommandLineTest(unittest.TestCase):
 
     def run_program(self, *words, **keywords):
         return self.finish(self.start_program(*words, **keywords))
+
+    def succeed(self, *words):
+        done = self.run_program(*words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), words)
+        return done.stdout
 
     def assert_one_listens(self, process, least):
         """Of at least so many threads of a run, the one that handles signals is neither the first nor one of its."""

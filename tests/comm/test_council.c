@@ -31,12 +31,12 @@ enum {
 
 /* --- random numbers ---------------------------------------------------------------------------------------------- */
 
-static uint64_t state;
+static uint64_t dice;
 
 static uint64_t draw(void)
 {
-    state += 0x9e3779b97f4a7c15u;
-    uint64_t z = state;
+    dice += 0x9e3779b97f4a7c15u;
+    uint64_t z = dice;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
@@ -660,7 +660,7 @@ static void run_schedule(uint64_t seed)
 {
     static int last; /* generation that a schedule came to */
     memset(&w, 0, offsetof(world, comms) + (size_t)(last + 1) * sizeof *w.comms);
-    state = seed * 7919 + 1;
+    dice = seed * 7919 + 1;
     plan_faults();
     for (event *one; w.now < BOUND && (one = (event *)tw_timers_take(&events)); forget(one)) {
         w.now = one->timer.time;
@@ -674,9 +674,8 @@ static void run_schedule(uint64_t seed)
                      (int)w.nodes[n].generation);
 }
 
-static void test_schedules(void **context)
+TEST(test_schedules)
 {
-    (void)context;
     int reached = 0, told = 0, carried = 0, carriers_lost = 0, handed_over = 0, given_up = 0;
     assert_int_equal(tw_timers_reserve(&events, EVENTS), TW_OK);
     for (uint64_t seed = 1; seed <= SCHEDULES; seed++) {
@@ -759,9 +758,8 @@ static circle *begin_circle(int count)
     return all;
 }
 
-static void test_others_go_on_without_a_busy_first_member(void **context)
+TEST(test_others_go_on_without_a_busy_first_member)
 {
-    (void)context;
     circle *all = begin_circle(3);
     pass_time(all, PATIENCE - 0.5);
     for (int n = 1; n < 3; n++) assert_int_equal(all->members[n].verdict, COUNCIL_PENDING);
@@ -777,9 +775,8 @@ static void test_others_go_on_without_a_busy_first_member(void **context)
 }
 
 /* The first is the half that counts. */
-static void test_half_without_a_busy_first_member_is_no_quorum(void **context)
+TEST(test_half_without_a_busy_first_member_is_no_quorum)
 {
-    (void)context;
     circle *all = begin_circle(2);
     pass_time(all, PATIENCE + GRACE - 0.5);
     assert_int_equal(all->members[1].verdict, COUNCIL_PENDING);
@@ -802,9 +799,8 @@ static void expect_end_of_wait(circle *all, int first)
 }
 
 /* A member says that it may not accept anything below the highest ballot there is, for which nobody has asked. */
-static void test_a_ballot_beyond_all_others_ends_the_wait(void **context)
+TEST(test_a_ballot_beyond_all_others_ends_the_wait)
 {
-    (void)context;
     circle *all = begin_circle(3);
     council_message prepare = {.kind = COUNCIL_PREPARE,
                                .state = COUNCIL_READY,
@@ -820,9 +816,8 @@ static void test_a_ballot_beyond_all_others_ends_the_wait(void **context)
 }
 
 /* It has come and answers, and that is all it does. */
-static void test_a_first_member_that_proposes_nothing_ends_the_wait(void **context)
+TEST(test_a_first_member_that_proposes_nothing_ends_the_wait)
 {
-    (void)context;
     circle *all = begin_circle(3);
     council_meet(&all->members[0], "door", 2, 0, 0);
     all->members[0].verdict = COUNCIL_NO_QUORUM; /* so that no time passes for it */
@@ -830,9 +825,8 @@ static void test_a_first_member_that_proposes_nothing_ends_the_wait(void **conte
 }
 
 /* A machine that was suspended is not late, and those that it waited for are not either. */
-static void test_time_that_stood_still_is_no_patience(void **context)
+TEST(test_time_that_stood_still_is_no_patience)
 {
-    (void)context;
     circle *all = begin_circle(3);
     pass_time(all, PATIENCE - 1);
     all->now += 10 * LONGEST;
@@ -849,9 +843,8 @@ static void test_time_that_stood_still_is_no_patience(void **context)
 /* --- newcomers ---------------------------------------------------------------------------------------------------- */
 
 /* A generation that ends before its first member has heard of the newcomer would be followed by one without it. */
-static void test_a_newcomer_is_introduced_before_a_generation_ends(void **context)
+TEST(test_a_newcomer_is_introduced_before_a_generation_ends)
 {
-    (void)context;
     circle *all = begin_circle(2);
     council *second = &all->members[1];
     council_message join = {.kind = COUNCIL_JOIN, .state = COUNCIL_BUSY, .seat = {.name = "n2", .door = "door"}};
@@ -868,9 +861,8 @@ static void test_a_newcomer_is_introduced_before_a_generation_ends(void **contex
 }
 
 /* Members that train answer for as long as they are there, and then it does not wait for them. */
-static void test_a_newcomer_does_not_wait_for_a_group_that_has_ended(void **context)
+TEST(test_a_newcomer_does_not_wait_for_a_group_that_has_ended)
 {
-    (void)context;
     circle *all = begin_circle(2);
     council *newcomer = &all->members[2];
     council_message decided = {.kind = COUNCIL_DECIDED, .to = "n2", .list = all->members[1].list};
@@ -891,9 +883,8 @@ static void test_a_newcomer_does_not_wait_for_a_group_that_has_ended(void **cont
 }
 
 /* One that the first member cannot hear ends ever fewer generations, by which nobody is let in. */
-static void test_a_newcomer_whom_the_first_cannot_hear_does_not_stop_the_others(void **context)
+TEST(test_a_newcomer_whom_the_first_cannot_hear_does_not_stop_the_others)
 {
-    (void)context;
     circle *all = begin_circle(2);
     council *second = &all->members[1];
     council_message join = {.kind = COUNCIL_JOIN, .state = COUNCIL_READY, .seat = {.name = "n2", .door = "door"}};
@@ -913,17 +904,4 @@ static void test_a_newcomer_whom_the_first_cannot_hear_does_not_stop_the_others(
     free(all);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schedules),
-        cmocka_unit_test(test_a_newcomer_is_introduced_before_a_generation_ends),
-        cmocka_unit_test(test_a_newcomer_does_not_wait_for_a_group_that_has_ended),
-        cmocka_unit_test(test_a_newcomer_whom_the_first_cannot_hear_does_not_stop_the_others),
-        cmocka_unit_test(test_others_go_on_without_a_busy_first_member),
-        cmocka_unit_test(test_half_without_a_busy_first_member_is_no_quorum),
-        cmocka_unit_test(test_a_ballot_beyond_all_others_ends_the_wait),
-        cmocka_unit_test(test_a_first_member_that_proposes_nothing_ends_the_wait),
-        cmocka_unit_test(test_time_that_stood_still_is_no_patience)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -24,7 +24,7 @@ int MPI_Comm_free(MPI_Comm *comm)
     return PMPI_Comm_free(comm);
 }
 
-static void who_cannot_listen_frees_its_communicator(void **state)
+TEST(who_cannot_listen_frees_its_communicator)
 {
     tw_comm *comm = NULL;
     refuses = 1;
@@ -41,9 +41,8 @@ static void who_cannot_listen_frees_its_communicator(void **state)
 int main(int argc, char **argv)
 {
     int provided;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(who_cannot_listen_frees_its_communicator)};
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    int failed = cmocka_run_group_tests_name("fail mpi", tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(all_tests, NULL, NULL);
     MPI_Finalize();
     return failed;
 }

@@ -106,7 +106,7 @@ static tw_status receive_one(size_t room, double timeout)
 
 /* ---- groups ---- */
 
-static void messages_are_files_and_gone_when_they_are_read(void **state)
+TEST_BETWEEN(messages_are_files_and_gone_when_they_are_read, begin_group_in_folder, end_group_in_folder)
 {
     send_one(COUNT);
     send_one(0);
@@ -121,7 +121,7 @@ static void messages_are_files_and_gone_when_they_are_read(void **state)
 }
 
 /* A rank that died left a message, and the next group of the same ranks must not read it. */
-static void an_earlier_run_changes_nothing(void **state)
+TEST_BETWEEN(an_earlier_run_changes_nothing, begin_group_in_folder, end_group_in_folder)
 {
     send_one(COUNT);
     assert_int_equal(rename(in_folder("m-0-1-3-0"), in_folder("kept")), 0);
@@ -135,7 +135,7 @@ static void an_earlier_run_changes_nothing(void **state)
     assert_int_equal(wire.received[0], 99);
 }
 
-static void who_does_not_come_is_named(void **state)
+TEST_IN_FOLDER(who_does_not_come_is_named)
 {
     player alone = {.rank = 1, .size = 3, .seconds = 0.05};
     join(&alone);
@@ -174,7 +174,7 @@ static store_found get_another(void *self, const char *name, store_pieces *piece
     return say_and_get(self, name, pieces, said, 0);
 }
 
-static void who_never_says_the_same_twice_has_not_come(void **state)
+TEST_IN_FOLDER(who_never_says_the_same_twice_has_not_come)
 {
     const store_ops ops = {.get = get_another, .put = put_in_folder, .tell = tell_nothing};
     uint64_t session;
@@ -201,7 +201,7 @@ static store_found get_answer(void *self, const char *name, store_pieces *pieces
     return say_and_get(self, name, pieces, said, 1);
 }
 
-static void a_group_is_complete_when_this_rank_has_answered(void **state)
+TEST_IN_FOLDER(a_group_is_complete_when_this_rank_has_answered)
 {
     const store_ops ops = {.get = get_answer, .put = put_in_folder};
     uint64_t session, told[2];
@@ -215,7 +215,7 @@ static void a_group_is_complete_when_this_rank_has_answered(void **state)
     store_close(&real);
 }
 
-static void two_processes_of_one_rank_are_told(void **state)
+TEST_IN_FOLDER(two_processes_of_one_rank_are_told)
 {
     player twins[2];
     for (int i = 0; i < 2; i++) {
@@ -237,7 +237,7 @@ static void two_processes_of_one_rank_are_told(void **state)
 }
 
 /* What rank 0 has sent and nobody has read yet stays. */
-static void a_stray_of_its_rank_takes_nothing_from_a_group(void **state)
+TEST_BETWEEN(a_stray_of_its_rank_takes_nothing_from_a_group, begin_group_in_folder, end_group_in_folder)
 {
     player stray = {.rank = 0, .size = RANKS, .seconds = 0.05};
     send_one(COUNT);
@@ -248,7 +248,7 @@ static void a_stray_of_its_rank_takes_nothing_from_a_group(void **state)
 }
 
 /* A message that an earlier run left goes with the next group of its rank. */
-static void what_was_left_is_removed(void **state)
+TEST_IN_FOLDER(what_was_left_is_removed)
 {
     write_bytes("m-0-1-3-9", "left", 4);
     join_all();
@@ -256,7 +256,7 @@ static void what_was_left_is_removed(void **state)
     leave_all();
 }
 
-static void what_cannot_be_is_refused(void **state)
+TEST_IN_FOLDER(what_cannot_be_is_refused)
 {
     tw_comm *comm = NULL;
     const int wrong[][2] = {{-1, 2}, {2, 2}, {0, 0}, {0, 65}};
@@ -280,7 +280,7 @@ static void spoil(const unsigned char *whole, size_t size, size_t cut, size_t ch
 }
 
 /* Cut off anywhere and with any bit changed it has not come. Then it comes. */
-static void a_file_that_is_not_whole_has_not_come(void **state)
+TEST_BETWEEN(a_file_that_is_not_whole_has_not_come, begin_group_in_folder, end_group_in_folder)
 {
     enum { SMALL = 40, FILE_BYTES = SMALL + 32 };
     unsigned char whole[FILE_BYTES];
@@ -312,7 +312,7 @@ static void a_file_that_is_not_whole_has_not_come(void **state)
 }
 
 /* Where the file of a message is to be made. */
-static void a_pipe_that_nobody_reads_stops_no_message(void **state)
+TEST_BETWEEN(a_pipe_that_nobody_reads_stops_no_message, begin_group_in_folder, end_group_in_folder)
 {
     void *request;
     assert_int_equal(mkfifo(in_folder(".m-0-1-3-0.part"), 0600), 0);
@@ -320,7 +320,7 @@ static void a_pipe_that_nobody_reads_stops_no_message(void **state)
                  "m-0-1-3-0 cannot be written");
 }
 
-static void a_folder_that_goes_is_told(void **state)
+TEST_BETWEEN(a_folder_that_goes_is_told, begin_group_in_folder, end_group_in_folder)
 {
     void *request;
     assert_int_equal(remove_folder(NULL), 0);
@@ -329,24 +329,4 @@ static void a_folder_that_goes_is_told(void **state)
     assert_int_equal(mkdir(test_folder, 0700), 0);
 }
 
-#define IN_GROUP(test) cmocka_unit_test_setup_teardown(test, begin_group_in_folder, end_group_in_folder)
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_GROUP(messages_are_files_and_gone_when_they_are_read),
-        IN_GROUP(an_earlier_run_changes_nothing),
-        IN_FOLDER(who_does_not_come_is_named),
-        IN_FOLDER(who_never_says_the_same_twice_has_not_come),
-        IN_FOLDER(a_group_is_complete_when_this_rank_has_answered),
-        IN_FOLDER(two_processes_of_one_rank_are_told),
-        IN_GROUP(a_stray_of_its_rank_takes_nothing_from_a_group),
-        IN_FOLDER(what_was_left_is_removed),
-        IN_FOLDER(what_cannot_be_is_refused),
-        IN_GROUP(a_file_that_is_not_whole_has_not_come),
-        IN_GROUP(a_pipe_that_nobody_reads_stops_no_message),
-        IN_GROUP(a_folder_that_goes_is_told),
-    };
-    return cmocka_run_group_tests_name("folder", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -20,7 +20,7 @@ static tw_status read_text(const char *text, unsigned char key[TW_SEAL_KEY_BYTES
     return tw_seal_read_key(write_key("text", text, strlen(text), 0600), key, NULL);
 }
 
-static void test_32_bytes_are_the_key(void **state)
+TEST(test_32_bytes_are_the_key)
 {
     unsigned char bytes[TW_SEAL_KEY_BYTES], key[TW_SEAL_KEY_BYTES];
     for (int i = 0; i < TW_SEAL_KEY_BYTES; i++) bytes[i] = (unsigned char)(7 * i);
@@ -34,7 +34,7 @@ static void test_32_bytes_are_the_key(void **state)
     assert_int_equal(exposed, 1);
 }
 
-static void test_a_line_of_text_is_hashed(void **state)
+TEST(test_a_line_of_text_is_hashed)
 {
     unsigned char plain[TW_SEAL_KEY_BYTES], ended[TW_SEAL_KEY_BYTES], other[TW_SEAL_KEY_BYTES];
     static const char text[] = "thirty-two characters, all plain";
@@ -57,7 +57,7 @@ static void assert_refused(const char *path, tw_status status)
     assert_non_null(strstr(tw_last_error(), path));
 }
 
-static void test_what_is_no_key_is_refused(void **state)
+TEST(test_what_is_no_key_is_refused)
 {
     static char text[4098];
     unsigned char key[TW_SEAL_KEY_BYTES];
@@ -78,7 +78,7 @@ static void test_what_is_no_key_is_refused(void **state)
 }
 
 /* A hang would be the alarm's end. */
-static void test_a_pipe_is_read_where_somebody_writes(void **state)
+TEST(test_a_pipe_is_read_where_somebody_writes)
 {
     static const char text[] = "thirty-two characters, all plain\n";
     unsigned char key[TW_SEAL_KEY_BYTES], same[TW_SEAL_KEY_BYTES];
@@ -102,13 +102,4 @@ static void test_a_pipe_is_read_where_somebody_writes(void **state)
     assert_memory_equal(key, same, sizeof key);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_32_bytes_are_the_key),
-        cmocka_unit_test(test_a_line_of_text_is_hashed),
-        cmocka_unit_test(test_what_is_no_key_is_refused),
-        cmocka_unit_test(test_a_pipe_is_read_where_somebody_writes),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+RUN_TESTS(make_folder, remove_folder)

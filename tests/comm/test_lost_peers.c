@@ -66,7 +66,7 @@ static void play_leave(tw_comm *comm, const void *context)
     group_meet();
 }
 
-static void a_rank_that_leaves_is_noticed(void **state)
+TEST(a_rank_that_leaves_is_noticed)
 {
     for (int c = 0; c < COLLECTIVES; c++) group_test(2, MOST, play_leave, &collectives[c]);
 }
@@ -93,7 +93,7 @@ static void play_call_back(tw_comm *comm, const void *context)
     tw_comm_destroy(comm);
 }
 
-static void a_rank_that_is_called_back_is_noticed(void **state)
+TEST(a_rank_that_is_called_back_is_noticed)
 {
     for (int c = 0; c < COLLECTIVES; c++) group_test(2, MOST, play_call_back, &collectives[c]);
 }
@@ -111,7 +111,7 @@ static void play_late(tw_comm *comm, const void *context)
     tw_comm_destroy(comm);
 }
 
-static void a_rank_that_does_not_come_is_given_up(void **state)
+TEST(a_rank_that_does_not_come_is_given_up)
 {
     group_test(2, MOST, play_late, NULL);
 }
@@ -135,7 +135,7 @@ static void play_long_message(tw_comm *comm, const void *context)
     tw_comm_destroy(comm);
 }
 
-static void a_message_that_does_not_fit_is_refused(void **state)
+TEST(a_message_that_does_not_fit_is_refused)
 {
     group_test(2, MOST, play_long_message, NULL);
 }
@@ -154,7 +154,7 @@ static void play_other_count(tw_comm *comm, const void *context)
     tw_comm_destroy(comm);
 }
 
-static void different_counts_are_noticed(void **state)
+TEST(different_counts_are_noticed)
 {
     const size_t counts[] = {COUNT / 2, 2 * COUNT};
     for (int c = 0; c < 2; c++) group_test(2, MOST, play_other_count, &counts[c]);
@@ -179,23 +179,15 @@ static void play_bad_arguments(tw_comm *comm, const void *context)
     tw_comm_destroy(comm);
 }
 
-static void bad_arguments_are_refused(void **state)
+TEST(bad_arguments_are_refused)
 {
     group_test(1, MOST, play_bad_arguments, NULL);
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_arguments_are_refused),
-        cmocka_unit_test(a_rank_that_leaves_is_noticed),
-        cmocka_unit_test(a_rank_that_is_called_back_is_noticed),
-        cmocka_unit_test(a_rank_that_does_not_come_is_given_up),
-        cmocka_unit_test(a_message_that_does_not_fit_is_refused),
-        cmocka_unit_test(different_counts_are_noticed),
-    };
     group_begin(&argc, &argv);
-    int failed = cmocka_run_group_tests_name("lost peers", tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(all_tests, NULL, NULL);
     group_end();
     return failed;
 }

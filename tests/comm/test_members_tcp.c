@@ -135,9 +135,8 @@ static void go(player *me)
     tw_members_destroy(me->members);
 }
 
-static void test_one_generation_after_the_other(void **context)
+TEST(test_one_generation_after_the_other)
 {
-    (void)context;
     char meeting[TCP_ADDRESS];
     player players[MEMBERS];
     find_meeting(meeting);
@@ -190,9 +189,8 @@ static void count_notes(void *context, tw_log_level level, const char *text)
 
 /* The second and the last say that they are where nobody is. Of the other two the founder is lost, by whom all came in,
  * and which carried what the two say: the sum of their ranks is even. */
-static void test_those_behind_routers_outlive_their_founder(void **context)
+TEST(test_those_behind_routers_outlive_their_founder)
 {
-    (void)context;
     enum { ALL = 4, BEHIND = 2 };
     static notes told;
     char meeting[TCP_ADDRESS];
@@ -227,9 +225,8 @@ static void expect_no_second_group(const char *meeting, const char *what, const 
 }
 
 /* All are started with the same two addresses, of which the first member has the one and the second the other. */
-static void test_the_first_comes_again_by_the_same_words(void **context)
+TEST(test_the_first_comes_again_by_the_same_words)
 {
-    (void)context;
     char first[TCP_ADDRESS], second[TCP_ADDRESS], both[2 * TCP_ADDRESS];
     player players[MEMBERS];
     find_meeting(first);
@@ -263,9 +260,8 @@ static void test_the_first_comes_again_by_the_same_words(void **context)
 }
 
 /* One that waits to be let in is no group, so that another opens it. */
-static void test_who_waits_is_no_group(void **context)
+TEST(test_who_waits_is_no_group)
 {
-    (void)context;
     char first[TCP_ADDRESS], second[TCP_ADDRESS], nowhere[2 * TCP_ADDRESS], both[2 * TCP_ADDRESS];
     player players[2];
     find_meeting(first);
@@ -282,9 +278,8 @@ static void test_who_waits_is_no_group(void **context)
     go(&players[1]);
 }
 
-static void test_a_name_that_is_not_known_keeps_nobody_away(void **context)
+TEST(test_a_name_that_is_not_known_keeps_nobody_away)
 {
-    (void)context;
     char meeting[TCP_ADDRESS], places[2 * TCP_ADDRESS];
     player players[2];
     tw_members *members;
@@ -302,9 +297,8 @@ static void test_a_name_that_is_not_known_keeps_nobody_away(void **context)
     go(&players[1]);
 }
 
-static void test_places_that_are_none(void **context)
+TEST(test_places_that_are_none)
 {
-    (void)context;
     char many[17 * sizeof "127.0.0.1:7000"] = "";
     tw_members *members;
     for (int i = 0; i < 17; i++)
@@ -318,9 +312,8 @@ static void test_places_that_are_none(void **context)
 
 /* --- those who are not let in ------------------------------------------------------------------------------------ */
 
-static void test_another_key_and_another_subject(void **context)
+TEST(test_another_key_and_another_subject)
 {
-    (void)context;
     char meeting[TCP_ADDRESS];
     player players[2];
     tw_generation generation = {.struct_size = sizeof generation};
@@ -349,9 +342,8 @@ static void test_another_key_and_another_subject(void **context)
     go(&players[0]);
 }
 
-static void test_all_have_the_patience_of_the_one_that_opened(void **context)
+TEST(test_all_have_the_patience_of_the_one_that_opened)
 {
-    (void)context;
     char meeting[TCP_ADDRESS];
     player players[2];
     find_meeting(meeting);
@@ -417,9 +409,8 @@ static void *send_strangers(void *argument)
 }
 
 /* Two members take part in rounds meanwhile, and one that they want comes in. */
-static void test_strangers(void **context)
+TEST(test_strangers)
 {
-    (void)context;
     static refusals all;
     char meeting[TCP_ADDRESS];
     player players[MEMBERS];
@@ -460,9 +451,8 @@ static int can_read(const unsigned char *word, size_t size)
     return can;
 }
 
-static void test_words_with_too_little_and_with_too_many(void **context)
+TEST(test_words_with_too_little_and_with_too_many)
 {
-    (void)context;
     static council_message message;
     size_t size, less;
     message = foreign_join();
@@ -481,9 +471,8 @@ static void test_words_with_too_little_and_with_too_many(void **context)
     free(word);
 }
 
-static void test_damaged_words(void **context)
+TEST(test_damaged_words)
 {
-    (void)context;
     static council_message message, read;
     const char *text;
     size_t size;
@@ -526,18 +515,5 @@ static void test_damaged_words(void **context)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_generation_after_the_other),
-        cmocka_unit_test(test_those_behind_routers_outlive_their_founder),
-        cmocka_unit_test(test_the_first_comes_again_by_the_same_words),
-        cmocka_unit_test(test_who_waits_is_no_group),
-        cmocka_unit_test(test_a_name_that_is_not_known_keeps_nobody_away),
-        cmocka_unit_test(test_places_that_are_none),
-        cmocka_unit_test(test_another_key_and_another_subject),
-        cmocka_unit_test(test_all_have_the_patience_of_the_one_that_opened),
-        cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_words_with_too_little_and_with_too_many),
-        cmocka_unit_test(test_damaged_words),
-    };
-    return tcp_hello_begin() ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+    return tcp_hello_begin() ? cmocka_run_group_tests(all_tests, NULL, NULL) : 1;
 }

@@ -5,7 +5,7 @@
 
 #include <thinwire/thinwire.h>
 
-static void a_transport_beside_the_library_is_found(void **state)
+TEST(a_transport_beside_the_library_is_found)
 {
     tw_comm *comm;
     float value = 5;
@@ -17,21 +17,21 @@ static void a_transport_beside_the_library_is_found(void **state)
     tw_comm_destroy(comm);
 }
 
-static void a_missing_library_is_named(void **state)
+TEST(a_missing_library_is_named)
 {
     tw_comm *comm = NULL;
     assert_fails(tw_comm_open("pigeon", &comm), TW_ERROR_UNSUPPORTED, "libthinwire_pigeon.so");
     assert_null(comm);
 }
 
-static void a_library_that_is_no_transport_is_refused(void **state)
+TEST(a_library_that_is_no_transport_is_refused)
 {
     tw_comm *comm = NULL;
     assert_fails(tw_comm_open("hollow", &comm), TW_ERROR_UNSUPPORTED, "tw_transport_open");
     assert_null(comm);
 }
 
-static void names_are_no_paths(void **state)
+TEST(names_are_no_paths)
 {
     tw_comm *comm = NULL;
     const char *const names[] = {"", "../solo", "solo.so", "Solo", "a_name_that_is_longer_than_any_transport_has"};
@@ -40,13 +40,4 @@ static void names_are_no_paths(void **state)
     assert_null(comm);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_transport_beside_the_library_is_found),
-        cmocka_unit_test(a_missing_library_is_named),
-        cmocka_unit_test(a_library_that_is_no_transport_is_refused),
-        cmocka_unit_test(names_are_no_paths),
-    };
-    return cmocka_run_group_tests_name("open", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

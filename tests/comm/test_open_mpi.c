@@ -3,7 +3,7 @@
 
 #include <thinwire/thinwire.h>
 
-static void mpi_is_loaded_initialised_and_finalised(void **state)
+TEST(mpi_is_loaded_initialised_and_finalised)
 {
     tw_comm *comm;
     assert_int_equal(tw_comm_open("mpi", &comm), TW_OK);
@@ -17,8 +17,4 @@ static void mpi_is_loaded_initialised_and_finalised(void **state)
     assert_int_equal(tw_comm_open("mpi", &comm), TW_ERROR_ORDER); /* MPI can be initialised once only */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(mpi_is_loaded_initialised_and_finalised)};
-    return cmocka_run_group_tests_name("open mpi", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

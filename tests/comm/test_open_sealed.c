@@ -14,7 +14,7 @@ static void assert_refused(const char *over, const char *path, tw_status status,
     if (!strstr(tw_last_error(), says)) fail_msg("'%s' does not say '%s'", tw_last_error(), says);
 }
 
-static void test_the_environment_says_what_to_seal(void **state)
+TEST(test_the_environment_says_what_to_seal)
 {
     tw_comm *comm = NULL;
     assert_refused(NULL, NULL, TW_ERROR_ARGUMENT, "THINWIRE_SEAL_OVER");
@@ -33,7 +33,7 @@ static void test_the_environment_says_what_to_seal(void **state)
     tw_comm_destroy(comm);
 }
 
-static void test_what_is_to_be_sealed_is_not_opened_bare(void **state)
+TEST(test_what_is_to_be_sealed_is_not_opened_bare)
 {
     tw_comm *comm = NULL;
     setenv("THINWIRE_SEAL_OVER", "solo", 1);
@@ -43,11 +43,4 @@ static void test_what_is_to_be_sealed_is_not_opened_bare(void **state)
     tw_comm_destroy(comm);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_environment_says_what_to_seal),
-        cmocka_unit_test(test_what_is_to_be_sealed_is_not_opened_bare),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+RUN_TESTS(make_folder, remove_folder)

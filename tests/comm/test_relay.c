@@ -48,7 +48,7 @@ static ends begin_relay(void)
     return made;
 }
 
-static void only_what_was_agreed_has_a_place(void **state)
+TEST(only_what_was_agreed_has_a_place)
 {
     ends one = begin_relay();
     assert_non_null(tcp_relay_end(one.relay, (tcp_place){3, 5, 1}));
@@ -73,7 +73,7 @@ static size_t send_until_it_stands(int fd)
 }
 
 /* Whoever sends to one that does not read is stopped before long, and nothing of it is lost. */
-static void it_keeps_no_more_than_it_has_room_for(void **state)
+TEST(it_keeps_no_more_than_it_has_room_for)
 {
     ends one = begin_relay();
     for (size_t i = 0; i < LARGE; i++) sent[i] = (unsigned char)(i * 7 + i / 251);
@@ -86,7 +86,7 @@ static void it_keeps_no_more_than_it_has_room_for(void **state)
 }
 
 /* One end has no more to say, and still hears. */
-static void an_end_is_passed_on_behind_the_last_byte(void **state)
+TEST(an_end_is_passed_on_behind_the_last_byte)
 {
     ends one = begin_relay();
     char word[8];
@@ -104,7 +104,7 @@ static void an_end_is_passed_on_behind_the_last_byte(void **state)
 }
 
 /* What still comes for it is let by, so that the other end is not held up. */
-static void an_end_that_is_gone_holds_up_nobody(void **state)
+TEST(an_end_that_is_gone_holds_up_nobody)
 {
     ends one = begin_relay();
     close(one.own[1]);
@@ -199,7 +199,7 @@ static void send_one(tcp_player *players, int from, int to, size_t size)
 
 /* Rank 0 carries what ranks 2 and 3 say, ranks 0 and 1 taking turns by the sum of the two; and it carries nothing else.
  */
-static void bytes_go_through_the_one_that_can_be_called(void **state)
+TEST(bytes_go_through_the_one_that_can_be_called)
 {
     tcp_player players[RANKS];
     unsigned long long carried = 0;
@@ -226,7 +226,7 @@ static void bytes_go_through_the_one_that_can_be_called(void **state)
     }
 }
 
-static void who_carries_is_missed_as_a_peer_is(void **state)
+TEST(who_carries_is_missed_as_a_peer_is)
 {
     tcp_player players[3];
     tw_transport_ops ops = {.struct_size = sizeof ops};
@@ -247,7 +247,7 @@ static void who_carries_is_missed_as_a_peer_is(void **state)
 }
 
 /* It is the higher rank that calls, unless the lower one cannot be called. */
-static void a_lower_rank_may_call(void **state)
+TEST(a_lower_rank_may_call)
 {
     tcp_player players[2];
     listen_all(players, 2, 1);
@@ -257,7 +257,7 @@ static void a_lower_rank_may_call(void **state)
     destroy_all(players, 2);
 }
 
-static void one_of_them_has_to_be_callable(void **state)
+TEST(one_of_them_has_to_be_callable)
 {
     tcp_player players[2];
     listen_all(players, 2, 3);
@@ -296,7 +296,7 @@ static void *send_strangers(void *argument)
 }
 
 /* They come before the group does, and while it forms. */
-static void strangers_are_carried_nowhere(void **state)
+TEST(strangers_are_carried_nowhere)
 {
     tcp_player players[3];
     pthread_t strangers;
@@ -330,7 +330,7 @@ static void *join_player(void *argument)
     return NULL;
 }
 
-static void who_cannot_be_called_finds_out(void **state)
+TEST(who_cannot_be_called_finds_out)
 {
     tcp_player players[3];
     snprintf(meeting, sizeof meeting, "127.0.0.1:%d", find_port("127.0.0.1"));
@@ -382,7 +382,7 @@ static void ignore(int number)
 }
 
 /* Signals that come faster than anything else happens end every wait of rank 0's early. */
-static void time_passes_under_a_storm_of_signals(void **state)
+TEST(time_passes_under_a_storm_of_signals)
 {
     const struct itimerval storm = {{0, 500}, {0, 500}}, calm = {{0, 0}, {0, 0}};
     struct sigaction act = {.sa_handler = ignore}, before;
@@ -405,20 +405,4 @@ static void time_passes_under_a_storm_of_signals(void **state)
     close(silent);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_what_was_agreed_has_a_place),
-        cmocka_unit_test(it_keeps_no_more_than_it_has_room_for),
-        cmocka_unit_test(an_end_is_passed_on_behind_the_last_byte),
-        cmocka_unit_test(an_end_that_is_gone_holds_up_nobody),
-        cmocka_unit_test(bytes_go_through_the_one_that_can_be_called),
-        cmocka_unit_test(who_carries_is_missed_as_a_peer_is),
-        cmocka_unit_test(a_lower_rank_may_call),
-        cmocka_unit_test(one_of_them_has_to_be_callable),
-        cmocka_unit_test(strangers_are_carried_nowhere),
-        cmocka_unit_test(who_cannot_be_called_finds_out),
-        cmocka_unit_test(time_passes_under_a_storm_of_signals),
-    };
-    return cmocka_run_group_tests_name("relay", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -346,25 +346,25 @@ static int make_up(letter *one)
     return 1;
 }
 
-static void test_any_changed_bit_is_noticed(void **state)
+TEST(test_any_changed_bit_is_noticed)
 {
     for (int bit = 0; bit < 8 * SEALED; bit += bit % 8 == 0 ? 7 : 1) check_refused(flip, bit);
 }
 
-static void test_a_message_of_another_length_is_refused(void **state)
+TEST(test_a_message_of_another_length_is_refused)
 {
     for (int size = 0; size < SEALED; size++) check_refused(cut, size);
     check_refused(lengthen, 1);
     check_refused(lengthen, 16);
 }
 
-static void test_what_was_sent_before_is_refused(void **state)
+TEST(test_what_was_sent_before_is_refused)
 {
     check_refused(replay, 1);
     check_refused(replay, 2);
 }
 
-static void test_what_was_sent_elsewhere_is_refused(void **state)
+TEST(test_what_was_sent_elsewhere_is_refused)
 {
     check_refused(take_from_another_channel, 0);
     check_refused(take_from_another_receiver, 0);
@@ -380,7 +380,7 @@ static int swallow_one(letter *one)
     return place-- != 0;
 }
 
-static void test_a_swallowed_message_is_missed(void **state)
+TEST(test_a_swallowed_message_is_missed)
 {
     unsigned char bytes[BYTES];
     size_t size;
@@ -401,7 +401,7 @@ static int swap(letter *one)
     return replace(one, &now.seen[now.count - 2]);
 }
 
-static void test_swapped_messages_are_refused(void **state)
+TEST(test_swapped_messages_are_refused)
 {
     open_sound_group(2);
     for (int number = 0; number < 2; number++) assert_int_equal(pass(0, 1, CHANNEL, number), TW_OK);
@@ -412,7 +412,7 @@ static void test_swapped_messages_are_refused(void **state)
     assert_int_equal(pass(0, 1, CHANNEL, 3), TW_ERROR_PACKET); /* gets message 2 */
 }
 
-static void test_a_receive_that_is_taken_back_leaves_its_message_to_the_next(void **state)
+TEST(test_a_receive_that_is_taken_back_leaves_its_message_to_the_next)
 {
     unsigned char bytes[BYTES];
     void *receiving;
@@ -455,7 +455,7 @@ static void assert_nothing_twice(const tape *one, const tape *other)
 }
 
 /* Of two sessions with one key, and in each the same message three times on two channels and to two ranks. */
-static void test_the_same_message_never_looks_the_same(void **state)
+TEST(test_the_same_message_never_looks_the_same)
 {
     for (int s = 0; s < 2; s++) {
         earlier = now;
@@ -471,7 +471,7 @@ static void test_the_same_message_never_looks_the_same(void **state)
     assert_nothing_twice(&earlier, &now);
 }
 
-static void test_what_was_sent_in_another_session_is_refused(void **state)
+TEST(test_what_was_sent_in_another_session_is_refused)
 {
     open_sound_group(RANKS);
     for (int number = 0; number < 3; number++) assert_int_equal(pass(0, 1, CHANNEL, number), TW_OK);
@@ -495,7 +495,7 @@ static void key_from_what_was_said(unsigned char opens[32])
 }
 
 /* Neither a member that carries messages for others nor one who records them, and has the key, can read them. */
-static void test_the_key_alone_opens_nothing_that_was_recorded(void **state)
+TEST(test_the_key_alone_opens_nothing_that_was_recorded)
 {
     unsigned char opens[32], nonce[24] = {CHANNEL}, plain[SEALED];
     open_sound_group(RANKS);
@@ -509,7 +509,7 @@ static void test_the_key_alone_opens_nothing_that_was_recorded(void **state)
 /* ---- beginning a session ------------------------------------------------------------------------------------- */
 
 /* Nobody has a comm, and what each rank says holds the rank and what is wrong with it. */
-static void test_a_rank_with_another_key_is_named_by_all(void **state)
+TEST(test_a_rank_with_another_key_is_named_by_all)
 {
     for (int size = 2; size <= RANKS; size++) {
         open_group(size, NULL, other_key, 60);
@@ -533,7 +533,7 @@ static int flip_beginning(letter *one)
     return 1;
 }
 
-static void test_a_changed_beginning_is_refused(void **state)
+TEST(test_a_changed_beginning_is_refused)
 {
     for (int at = 0; at < HELLO + PROOF; at++) {
         place = at;
@@ -555,7 +555,7 @@ static int repeat_session(letter *one)
     return 1;
 }
 
-static void test_an_earlier_session_cannot_be_played_again(void **state)
+TEST(test_an_earlier_session_cannot_be_played_again)
 {
     open_sound_group(RANKS);
     earlier = now;
@@ -572,7 +572,7 @@ static int swallow_rank_1(letter *one)
     return one->from != 1;
 }
 
-static void test_a_rank_that_says_nothing_is_named_within_the_deadline(void **state)
+TEST(test_a_rank_that_says_nothing_is_named_within_the_deadline)
 {
     open_group(RANKS, swallow_rank_1, key, 0.2);
     assert_int_equal(members[0].status, TW_ERROR_PEER);
@@ -581,7 +581,7 @@ static void test_a_rank_that_says_nothing_is_named_within_the_deadline(void **st
 
 /* ---- what everybody can rely on ------------------------------------------------------------------------------- */
 
-static void test_bytes_are_counted_as_ever(void **state)
+TEST(test_bytes_are_counted_as_ever)
 {
     tw_traffic traffic = {.struct_size = sizeof traffic};
     open_sound_group(2);
@@ -593,7 +593,7 @@ static void test_bytes_are_counted_as_ever(void **state)
 }
 
 /* What is beneath answers whether a peer lives, where it can. */
-static void test_whether_a_peer_lives_is_asked_beneath(void **state)
+TEST(test_whether_a_peer_lives_is_asked_beneath)
 {
     open_sound_group(2);
     assert_true(tw_comm_patience(members[1].comm) == PATIENCE);
@@ -609,7 +609,7 @@ static void test_whether_a_peer_lives_is_asked_beneath(void **state)
     tw_comm_destroy(made);
 }
 
-static void test_a_key_has_a_length(void **state)
+TEST(test_a_key_has_a_length)
 {
     static const size_t wrong[] = {0, 15, 4097};
     static const unsigned char long_key[4097];
@@ -622,26 +622,4 @@ static void test_a_key_has_a_length(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_changed_bit_is_noticed),
-        cmocka_unit_test(test_a_message_of_another_length_is_refused),
-        cmocka_unit_test(test_what_was_sent_before_is_refused),
-        cmocka_unit_test(test_what_was_sent_elsewhere_is_refused),
-        cmocka_unit_test(test_what_was_sent_in_another_session_is_refused),
-        cmocka_unit_test(test_the_key_alone_opens_nothing_that_was_recorded),
-        cmocka_unit_test(test_a_swallowed_message_is_missed),
-        cmocka_unit_test(test_swapped_messages_are_refused),
-        cmocka_unit_test(test_a_receive_that_is_taken_back_leaves_its_message_to_the_next),
-        cmocka_unit_test(test_the_same_message_never_looks_the_same),
-        cmocka_unit_test(test_a_rank_with_another_key_is_named_by_all),
-        cmocka_unit_test(test_a_changed_beginning_is_refused),
-        cmocka_unit_test(test_an_earlier_session_cannot_be_played_again),
-        cmocka_unit_test(test_a_rank_that_says_nothing_is_named_within_the_deadline),
-        cmocka_unit_test(test_bytes_are_counted_as_ever),
-        cmocka_unit_test(test_whether_a_peer_lives_is_asked_beneath),
-        cmocka_unit_test(test_a_key_has_a_length),
-    };
-    return cmocka_run_group_tests(tests, NULL, close_group);
-}
+RUN_TESTS(NULL, close_group)

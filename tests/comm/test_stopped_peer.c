@@ -189,12 +189,12 @@ static void broadcast_from(int root)
     tw_comm_destroy(comm);
 }
 
-static void nothing_is_written_to_what_was_given_back(void **state)
+TEST(nothing_is_written_to_what_was_given_back)
 {
     broadcast_from(1);
 }
 
-static void nothing_is_read_from_what_was_given_back(void **state)
+TEST(nothing_is_read_from_what_was_given_back)
 {
     broadcast_from(0);
 }
@@ -251,28 +251,22 @@ static void exchange_by(tw_status (*exchange)(tw_comm *comm, pid_t peer, float *
     tw_comm_destroy(comm);
 }
 
-static void a_reducer_gives_its_gradients_back(void **state)
+TEST(a_reducer_gives_its_gradients_back)
 {
     exchange_by(reduce);
 }
 
-static void a_gossip_gives_its_weights_back(void **state)
+TEST(a_gossip_gives_its_weights_back)
 {
     exchange_by(mix);
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_written_to_what_was_given_back),
-        cmocka_unit_test(nothing_is_read_from_what_was_given_back),
-        cmocka_unit_test(a_reducer_gives_its_gradients_back),
-        cmocka_unit_test(a_gossip_gives_its_weights_back),
-    };
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    int failed = cmocka_run_group_tests_name("stopped peer", tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(all_tests, NULL, NULL);
     if (failed) MPI_Abort(MPI_COMM_WORLD, 1);
     MPI_Finalize();
     return 0;

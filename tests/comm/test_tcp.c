@@ -66,7 +66,7 @@ static void say_something(int fd, int i, const unsigned char secret[TCP_SECRET])
 }
 
 /* They are there before the group is. */
-static void a_thousand_strangers_keep_nobody_out(void **state)
+TEST(a_thousand_strangers_keep_nobody_out)
 {
     tcp_player players[RANKS];
     int fds[STRANGERS];
@@ -122,7 +122,7 @@ static void hang_up(int fd, const unsigned char *secret)
     shutdown(fd, SHUT_RDWR);
 }
 
-static void strangers_are_named(void **state)
+TEST(strangers_are_named)
 {
     refuse(say_noise, "does not speak");
     refuse(say_version, "another version");
@@ -130,7 +130,7 @@ static void strangers_are_named(void **state)
     refuse(replay, "did not prove");
 }
 
-static void another_key_is_refused(void **state)
+TEST(another_key_is_refused)
 {
     tcp_player players[2];
     for (int r = 0; r < 2; r++) {
@@ -145,7 +145,7 @@ static void another_key_is_refused(void **state)
     destroy_all(players, 2);
 }
 
-static void addresses_are_checked(void **state)
+TEST(addresses_are_checked)
 {
     static const char *const wrong[] = {"",
                                         "host",
@@ -306,7 +306,7 @@ static void begin_server(joiner *me, joiner what)
 }
 
 /* Who cannot join is told why, and so is the server, while it waits; and the group comes together without him. */
-static void who_may_not_join_is_told_to_both(void **state)
+TEST(who_may_not_join_is_told_to_both)
 {
     const struct {
         int sealed;
@@ -334,7 +334,7 @@ static void who_may_not_join_is_told_to_both(void **state)
 }
 
 /* The server hears of it at the first trial, not when all of them are over. */
-static void another_key_is_told_to_the_host_at_once(void **state)
+TEST_BETWEEN(another_key_is_told_to_the_host_at_once, choose_meeting, NULL)
 {
     joiner server, stranger;
     begin_server(&server, (joiner){.rank = 0});
@@ -345,7 +345,7 @@ static void another_key_is_told_to_the_host_at_once(void **state)
     end_joiner(&server, TW_ERROR_PEER);
 }
 
-static void one_too_many_is_told_so_at_once(void **state)
+TEST_BETWEEN(one_too_many_is_told_so_at_once, choose_meeting, NULL)
 {
     joiner group[2], late;
     begin_server(&group[0], (joiner){.rank = 0});
@@ -362,7 +362,7 @@ static void one_too_many_is_told_so_at_once(void **state)
 }
 
 /* The next group at the same port may begin to come while the one before has not ended everywhere. */
-static void the_next_group_waits_for_the_one_before(void **state)
+TEST_BETWEEN(the_next_group_waits_for_the_one_before, choose_meeting, NULL)
 {
     joiner first[2], next[2];
     begin_server(&first[0], (joiner){.rank = 0});
@@ -387,7 +387,7 @@ static int visit_meeting(void)
 }
 
 /* A comm that is given up needs no latecomers, and nobody waits for an answer from it. */
-static void who_leaves_closes_the_port(void **state)
+TEST_BETWEEN(who_leaves_closes_the_port, choose_meeting, NULL)
 {
     joiner group[2];
     char more;
@@ -415,7 +415,7 @@ static void be_a_parent(int out)
     for (;;) pause();
 }
 
-static void who_is_killed_is_gone_though_a_child_lives(void **state)
+TEST_BETWEEN(who_is_killed_is_gone_though_a_child_lives, choose_meeting, NULL)
 {
 #ifdef TSAN
     skip(); /* it does not allow threads in the child of a process that has had some */
@@ -442,7 +442,7 @@ static void who_is_killed_is_gone_though_a_child_lives(void **state)
 }
 
 /* The place of one that has gone before the group was complete. Rank 1 never takes it, so the client does. */
-static void a_client_takes_the_place_of_a_server_that_goes(void **state)
+TEST_BETWEEN(a_client_takes_the_place_of_a_server_that_goes, choose_meeting, NULL)
 {
     joiner server, client, other;
     begin_server(&server, (joiner){.rank = -1, .size = 3});
@@ -458,7 +458,7 @@ static void a_client_takes_the_place_of_a_server_that_goes(void **state)
 }
 
 /* A port of another program's, which is not at it. */
-static void a_port_where_nobody_listens_is_told_of(void **state)
+TEST_BETWEEN(a_port_where_nobody_listens_is_told_of, choose_meeting, NULL)
 {
     const struct sockaddr_in here = loopback_at(meeting_port());
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -493,7 +493,7 @@ static int receive_client(int acceptor, int believed, unsigned char server_key[T
 }
 
 /* A host under siege draws by lot who makes room. Only who is never believed may have another key. */
-static void trials_are_counted_from_the_last_proof_on(void **state)
+TEST_BETWEEN(trials_are_counted_from_the_last_proof_on, choose_meeting, NULL)
 {
     enum { LOST = 6 }; /* twice as many are too many */
     static const char no[] = "this group has other plans";
@@ -534,7 +534,7 @@ int getaddrinfo(const char *host, const char *service, const struct addrinfo *wa
 }
 
 /* Not one an address each, where neither would find the other. */
-static void a_name_of_two_addresses_has_one_host(void **state)
+TEST(a_name_of_two_addresses_has_one_host)
 {
     tcp_acceptor one, other;
     int why = 0, port = find_port("both.test");
@@ -545,7 +545,7 @@ static void a_name_of_two_addresses_has_one_host(void **state)
 }
 
 /* Somebody else has its port at the first of them, and is not at it. */
-static void a_host_is_found_at_the_second_address(void **state)
+TEST_BETWEEN(a_host_is_found_at_the_second_address, choose_meeting, NULL)
 {
     const int port = meeting_port();
     const struct sockaddr_in6 first = {
@@ -562,7 +562,7 @@ static void a_host_is_found_at_the_second_address(void **state)
 
 /* --- proofs ---------------------------------------------------------------------------------------------------- */
 
-static void a_proof_is_for_one_connection_and_place(void **state)
+TEST(a_proof_is_for_one_connection_and_place)
 {
     unsigned char secret[TCP_SECRET], other[TCP_SECRET], a[TCP_CHALLENGE], b[TCP_CHALLENGE], hello[TCP_HELLO],
         proof[TCP_PROOF];
@@ -644,7 +644,7 @@ static int is_over(int rank, void *request)
 }
 
 /* What nobody receives holds up its own channel, and no other. */
-static void a_channel_that_stands_holds_up_no_other(void **state)
+TEST_BETWEEN(a_channel_that_stands_holds_up_no_other, pair_up, part)
 {
     enum { MANY = TCP_FAR_WINDOW / (SMALL + TCP_MESSAGE_COST) + 1 }; /* more than are sent ahead on a busy machine */
     void *large = start_send(1, 0, LARGE), *many[MANY];
@@ -665,7 +665,7 @@ static void a_channel_that_stands_holds_up_no_other(void **state)
 }
 
 /* The next receive gets it. */
-static void a_receive_that_was_taken_back_takes_nothing(void **state)
+TEST_BETWEEN(a_receive_that_was_taken_back_takes_nothing, pair_up, part)
 {
     for (size_t size = SMALL; size <= LARGE; size = size == SMALL ? LARGE : LARGE + 1) {
         size_t got = 0;
@@ -680,7 +680,7 @@ static void a_receive_that_was_taken_back_takes_nothing(void **state)
     }
 }
 
-static void a_send_that_was_taken_back_is_not_sent(void **state)
+TEST_BETWEEN(a_send_that_was_taken_back_is_not_sent, pair_up, part)
 {
     size_t got = 0;
     void *large = start_send(1, 0, LARGE), *behind = start_send(1, 5, SMALL);
@@ -691,7 +691,7 @@ static void a_send_that_was_taken_back_is_not_sent(void **state)
 }
 
 /* In the middle of a message, its memory comes back on either side, and is not touched any more. */
-static void memory_comes_back_in_the_middle(void **state)
+TEST_BETWEEN(memory_comes_back_in_the_middle, pair_up, part)
 {
     for (int i = 0; i < 20; i++) {
         size_t got = 0;
@@ -713,7 +713,7 @@ static void memory_comes_back_in_the_middle(void **state)
     }
 }
 
-static void too_long_at_every_moment(void **state)
+TEST_BETWEEN(too_long_at_every_moment, pair_up, part)
 {
     const size_t rooms[] = {SMALL, 100 * 1000}, sizes[] = {SMALL + 1, LARGE};
     for (int r = 0; r < 2; r++)
@@ -732,7 +732,7 @@ static void too_long_at_every_moment(void **state)
 }
 
 /* What came before its sender left is still to be had. */
-static void what_came_in_time_is_there(void **state)
+TEST_BETWEEN(what_came_in_time_is_there, pair_up, part)
 {
     size_t got;
     void *missing = start_receive(2, 0, SMALL);
@@ -761,7 +761,7 @@ static void wait_until_answered(tcp_peer *peer)
 
 /* Its program calls nothing, and messages that it does not receive stand before the question: one that waits for its
  * receive, and more small ones than are sent ahead where a round trip is long, as one is on a busy machine. */
-static void a_rank_whose_program_is_busy_answers(void **state)
+TEST_BETWEEN(a_rank_whose_program_is_busy_answers, pair_up, part)
 {
     enum { MANY = TCP_FAR_WINDOW / (SMALL + TCP_MESSAGE_COST) + 1 };
     void *large = start_send(1, 0, LARGE), *many[MANY];
@@ -777,7 +777,7 @@ static void a_rank_whose_program_is_busy_answers(void **state)
 }
 
 /* The text tells it from a process that has died. */
-static void who_leaves_says_so(void **state)
+TEST_BETWEEN(who_leaves_says_so, pair_up, part)
 {
     size_t got;
     void *missing = start_receive(2, 0, SMALL);
@@ -802,7 +802,7 @@ static void wait_until_begun(tcp_peer *peer, const tcp_request *send)
 }
 
 /* The other end is there, and reads nothing. */
-static void what_destroy_loses_is_told(void **state)
+TEST_BETWEEN(what_destroy_loses_is_told, pair_up, part)
 {
     char told[TCP_REASON] = "";
     size_t got;
@@ -877,14 +877,14 @@ static size_t flows_after(int reducers)
 }
 
 /* What is looked through for each frame that goes. */
-static void reducers_that_are_gone_leave_no_flows(void **state)
+TEST_BETWEEN(reducers_that_are_gone_leave_no_flows, pair_up, part)
 {
     size_t one = flows_after(1);
     assert_int_equal(flows_after(2000), one);
 }
 
 /* It has left its sender in good order, and lies with the other rank. */
-static void what_was_never_received_meets_no_later_channel(void **state)
+TEST_BETWEEN(what_was_never_received_meets_no_later_channel, pair_up, part)
 {
     tw_channel *channels[2];
     for (int r = 0; r < 2; r++) assert_int_equal(tw_channel_create(pair[r].comm, &channels[r]), TW_OK);
@@ -896,7 +896,7 @@ static void what_was_never_received_meets_no_later_channel(void **state)
     end(1, start_receive(number, 0, SMALL), SMALL);
 }
 
-static void what_a_letter_says_is_printable(void **state)
+TEST(what_a_letter_says_is_printable)
 {
     unsigned char secret[TCP_SECRET] = {0}, bytes[TCP_REQUEST];
     tcp_wish wish = {.size = 2, .rank = -1, .address = "\x1b[2Jhost:1\n#"}, got;
@@ -942,7 +942,7 @@ static int goes(tcp_peer *peer)
 }
 
 /* To the byte, before and after some of it has come back. */
-static void a_sender_keeps_to_its_credit(void **state)
+TEST(a_sender_keeps_to_its_credit)
 {
     enum { COST = SMALL + TCP_MESSAGE_COST, FIT = TCP_WINDOW / COST, MANY = 2 * FIT };
     tcp_peer peer;
@@ -962,7 +962,7 @@ static void a_sender_keeps_to_its_credit(void **state)
 }
 
 /* A receiver with much room says READY before it knows that the message is small. So it may for ever. */
-static void what_goes_on_credit_uses_its_permit_up(void **state)
+TEST(what_goes_on_credit_uses_its_permit_up)
 {
     tcp_peer peer;
     tcp_flow *flow = begin_alone(&peer);
@@ -996,7 +996,7 @@ static int hand_on(tcp_peer *sender, int stream, tcp_peer *receiver, tcp_flow *f
 
 /* The receiver has heard of a large message that was taken back, and of the small one in its place before it begins,
  * by whichever connection: a receive with room for the small one alone gets it. */
-static void a_small_message_follows_an_offer_that_was_taken_back(void **state)
+TEST(a_small_message_follows_an_offer_that_was_taken_back)
 {
     tcp_peer sender, receiver;
     tcp_flow *out = begin_alone(&sender), *in = begin_alone(&receiver);
@@ -1020,7 +1020,7 @@ static void a_small_message_follows_an_offer_that_was_taken_back(void **state)
 }
 
 /* It goes with the connection while frames of it are under way. Those of other channels are looked for after it. */
-static void what_was_taken_back_ends_with_its_connection(void **state)
+TEST(what_was_taken_back_ends_with_its_connection)
 {
     tcp_peer peer;
     tcp_flow *older = begin_alone(&peer), *newer;
@@ -1038,7 +1038,7 @@ static void what_was_taken_back_ends_with_its_connection(void **state)
     tcp_peer_destroy(&peer);
 }
 
-static void too_many_channels_are_told_so(void **state)
+TEST(too_many_channels_are_told_so)
 {
     tcp_peer peer;
     tcp_flow *flow = begin_alone(&peer);
@@ -1052,7 +1052,7 @@ static void too_many_channels_are_told_so(void **state)
 }
 
 /* A header of 48 bytes names a message far ahead, and so has places made for those before it. */
-static void what_a_peer_sends_makes_so_many_places(void **state)
+TEST(what_a_peer_sends_makes_so_many_places)
 {
     tcp_peer peer;
     tcp_slot *slot;
@@ -1066,7 +1066,7 @@ static void what_a_peer_sends_makes_so_many_places(void **state)
 }
 
 /* What it sent before it closed is there, though the first that is noticed is that it takes nothing more. */
-static void what_came_before_a_broken_pipe_is_read(void **state)
+TEST(what_came_before_a_broken_pipe_is_read)
 {
     int fds[2];
     tcp_peer peer;
@@ -1094,7 +1094,7 @@ static void what_came_before_a_broken_pipe_is_read(void **state)
 }
 
 /* One of two connections ends, and the poller says so once: whoever waits for the other sleeps. */
-static void an_end_is_told_once(void **state)
+TEST(an_end_is_told_once)
 {
     int fds[2], others[2];
     tcp_peer peer;
@@ -1155,7 +1155,7 @@ static tw_status hear(const wild *what, int streams, char text[256])
     return why;
 }
 
-static void a_peer_that_breaks_the_rules_is_named(void **state)
+TEST(a_peer_that_breaks_the_rules_is_named)
 {
     const tcp_frame good = {.kind = TCP_DATA, .length = 10, .size = 30};
     tcp_frame second = good, other = good, end_of_it = good;
@@ -1193,7 +1193,7 @@ static void a_peer_that_breaks_the_rules_is_named(void **state)
 }
 
 /* It goes by the first connection, and the message may be faster by another. Nothing else may come out of turn. */
-static void an_offer_may_come_after_its_message(void **state)
+TEST(an_offer_may_come_after_its_message)
 {
     char text[256];
     const tcp_frame whole = {.kind = TCP_DATA, .length = 10, .size = 10},
@@ -1208,7 +1208,7 @@ static void an_offer_may_come_after_its_message(void **state)
 }
 
 /* The same when the message has been received, and its place is gone. */
-static void an_offer_may_come_after_its_message_is_over(void **state)
+TEST(an_offer_may_come_after_its_message_is_over)
 {
     tcp_peer peer;
     tcp_slot *slot;
@@ -1230,7 +1230,7 @@ static void an_offer_may_come_after_its_message_is_over(void **state)
     tcp_peer_destroy(&peer);
 }
 
-static void a_changed_bit_of_a_header_is_noticed(void **state)
+TEST(a_changed_bit_of_a_header_is_noticed)
 {
     unsigned char bytes[TCP_FRAME_BYTES];
     tcp_frame frame = {.kind = TCP_DATA, .channel = 3, .check = 9, .length = 10, .seq = 4, .size = 30, .offset = 20},
@@ -1245,49 +1245,4 @@ static void a_changed_bit_of_a_header_is_noticed(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thousand_strangers_keep_nobody_out),
-        cmocka_unit_test(strangers_are_named),
-        cmocka_unit_test(another_key_is_refused),
-        cmocka_unit_test(addresses_are_checked),
-        cmocka_unit_test(who_may_not_join_is_told_to_both),
-        cmocka_unit_test_setup(another_key_is_told_to_the_host_at_once, choose_meeting),
-        cmocka_unit_test_setup(one_too_many_is_told_so_at_once, choose_meeting),
-        cmocka_unit_test_setup(the_next_group_waits_for_the_one_before, choose_meeting),
-        cmocka_unit_test_setup(who_leaves_closes_the_port, choose_meeting),
-        cmocka_unit_test_setup(who_is_killed_is_gone_though_a_child_lives, choose_meeting),
-        cmocka_unit_test_setup(a_client_takes_the_place_of_a_server_that_goes, choose_meeting),
-        cmocka_unit_test_setup(a_port_where_nobody_listens_is_told_of, choose_meeting),
-        cmocka_unit_test_setup(trials_are_counted_from_the_last_proof_on, choose_meeting),
-        cmocka_unit_test(a_name_of_two_addresses_has_one_host),
-        cmocka_unit_test_setup(a_host_is_found_at_the_second_address, choose_meeting),
-        cmocka_unit_test(a_proof_is_for_one_connection_and_place),
-        cmocka_unit_test_setup_teardown(a_channel_that_stands_holds_up_no_other, pair_up, part),
-        cmocka_unit_test_setup_teardown(a_receive_that_was_taken_back_takes_nothing, pair_up, part),
-        cmocka_unit_test_setup_teardown(a_send_that_was_taken_back_is_not_sent, pair_up, part),
-        cmocka_unit_test_setup_teardown(memory_comes_back_in_the_middle, pair_up, part),
-        cmocka_unit_test_setup_teardown(too_long_at_every_moment, pair_up, part),
-        cmocka_unit_test_setup_teardown(what_came_in_time_is_there, pair_up, part),
-        cmocka_unit_test_setup_teardown(a_rank_whose_program_is_busy_answers, pair_up, part),
-        cmocka_unit_test_setup_teardown(who_leaves_says_so, pair_up, part),
-        cmocka_unit_test_setup_teardown(what_destroy_loses_is_told, pair_up, part),
-        cmocka_unit_test_setup_teardown(reducers_that_are_gone_leave_no_flows, pair_up, part),
-        cmocka_unit_test_setup_teardown(what_was_never_received_meets_no_later_channel, pair_up, part),
-        cmocka_unit_test(what_was_taken_back_ends_with_its_connection),
-        cmocka_unit_test(too_many_channels_are_told_so),
-        cmocka_unit_test(what_a_letter_says_is_printable),
-        cmocka_unit_test(an_end_is_told_once),
-        cmocka_unit_test(a_sender_keeps_to_its_credit),
-        cmocka_unit_test(what_goes_on_credit_uses_its_permit_up),
-        cmocka_unit_test(a_small_message_follows_an_offer_that_was_taken_back),
-        cmocka_unit_test(what_a_peer_sends_makes_so_many_places),
-        cmocka_unit_test(what_came_before_a_broken_pipe_is_read),
-        cmocka_unit_test(a_peer_that_breaks_the_rules_is_named),
-        cmocka_unit_test(an_offer_may_come_after_its_message),
-        cmocka_unit_test(an_offer_may_come_after_its_message_is_over),
-        cmocka_unit_test(a_changed_bit_of_a_header_is_noticed),
-    };
-    return cmocka_run_group_tests_name("tcp", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

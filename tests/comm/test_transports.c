@@ -161,14 +161,14 @@ static int run_with_fault(long k)
     return 1;
 }
 
-static void a_failure_at_any_call_ends_well(void **state)
+TEST(a_failure_at_any_call_ends_well)
 {
     long k = 1;
     while (run_with_fault(k)) k++;
     assert_true(k > 100); /* three calls a message */
 }
 
-static void memory_may_run_out_at_any_time(void **state)
+TEST(memory_may_run_out_at_any_time)
 {
     tw_status status = TW_ERROR_MEMORY;
     for (long n = 1; status == TW_ERROR_MEMORY; n++) {
@@ -186,7 +186,7 @@ static void memory_may_run_out_at_any_time(void **state)
     assert_int_equal(status, TW_OK);
 }
 
-static void a_group_is_made_whole_or_not_at_all(void **state)
+TEST(a_group_is_made_whole_or_not_at_all)
 {
     tw_comm *comms[RANKS] = {0};
     tw_status status = TW_ERROR_MEMORY;
@@ -203,7 +203,7 @@ static void a_group_is_made_whole_or_not_at_all(void **state)
 
 /* --- rules of create ----------------------------------------------------------------------------------------- */
 
-static void refused_transports_are_destroyed(void **state)
+TEST(refused_transports_are_destroyed)
 {
     int destroyed = 0;
     faulty self = {.destroyed = &destroyed};
@@ -227,7 +227,7 @@ static void refused_transports_are_destroyed(void **state)
     assert_int_equal(destroyed, 8);
 }
 
-static void a_single_rank_talks_to_nobody(void **state)
+TEST(a_single_rank_talks_to_nobody)
 {
     faulty self = {.fails_at = 1};
     tw_comm *comm;
@@ -254,7 +254,7 @@ static tw_status liar_wait(void *self, void *request, double timeout, size_t *si
     return status;
 }
 
-static void impossible_sizes_are_refused(void **state)
+TEST(impossible_sizes_are_refused)
 {
     tw_comm *comms[RANKS];
     rank_run runs[RANKS] = {0};
@@ -271,7 +271,7 @@ static void impossible_sizes_are_refused(void **state)
 
 /* --- lending ------------------------------------------------------------------------------------------------- */
 
-static void test_what_is_lent_carries_messages(void **state)
+TEST(test_what_is_lent_carries_messages)
 {
     tw_comm *comms[2];
     tw_transport_ops ops = {.struct_size = sizeof ops};
@@ -319,7 +319,7 @@ static void try_wait(const wait_case *one)
 }
 
 /* All but the default patience and what a message costs is as the two limits say. */
-static void who_is_heard_of_is_waited_for(void **state)
+TEST(who_is_heard_of_is_waited_for)
 {
     const double NEVER = (double)INFINITY;
     const wait_case cases[] = {
@@ -336,7 +336,7 @@ static void who_is_heard_of_is_waited_for(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) try_wait(&cases[i]);
 }
 
-static void a_part_of_a_group_waits_alike(void **state)
+TEST(a_part_of_a_group_waits_alike)
 {
     static const int ranks[] = {0, 2};
     absent self = {.lives = (double)INFINITY, .arrives = (double)INFINITY};
@@ -353,14 +353,4 @@ static void a_part_of_a_group_waits_alike(void **state)
     tw_comm_destroy(whole);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failure_at_any_call_ends_well),     cmocka_unit_test(memory_may_run_out_at_any_time),
-        cmocka_unit_test(a_group_is_made_whole_or_not_at_all), cmocka_unit_test(refused_transports_are_destroyed),
-        cmocka_unit_test(a_single_rank_talks_to_nobody),       cmocka_unit_test(impossible_sizes_are_refused),
-        cmocka_unit_test(test_what_is_lent_carries_messages),  cmocka_unit_test(who_is_heard_of_is_waited_for),
-        cmocka_unit_test(a_part_of_a_group_waits_alike),
-    };
-    return cmocka_run_group_tests_name("transports", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -80,7 +80,7 @@ static void play_one_message(void *context, int rank, tw_comm *comm)
     finish(context, comm);
 }
 
-static void a_message_takes_overhead_latency_and_transfer(void **state)
+TEST(a_message_takes_overhead_latency_and_transfer)
 {
     record seen = {0};
     assert_true(run(link_of(2), play_one_message, &seen) == OVERHEAD + LATENCY + TRANSFER);
@@ -99,7 +99,7 @@ static void play_many_to_one(void *context, int rank, tw_comm *comm)
     finish(context, comm);
 }
 
-static void senders_share_the_receivers_line(void **state)
+TEST(senders_share_the_receivers_line)
 {
     record seen = {0};
     run(link_of(4), play_many_to_one, &seen);
@@ -114,7 +114,7 @@ static void play_one_to_many(void *context, int rank, tw_comm *comm)
     finish(context, comm);
 }
 
-static void messages_take_turns_on_the_senders_line(void **state)
+TEST(messages_take_turns_on_the_senders_line)
 {
     record seen = {0};
     run(link_of(4), play_one_to_many, &seen);
@@ -137,7 +137,7 @@ static void play_order(void *context, int rank, tw_comm *comm)
     finish(context, comm);
 }
 
-static void first_bits_decide_the_order_on_the_receivers_line(void **state)
+TEST(first_bits_decide_the_order_on_the_receivers_line)
 {
     record seen = {0};
     run(link_of(4), play_order, &seen);
@@ -147,7 +147,7 @@ static void first_bits_decide_the_order_on_the_receivers_line(void **state)
 }
 
 /* Towards a host the line may be faster than away from it, or slower. */
-static void a_line_has_a_rate_each_way(void **state)
+TEST(a_line_has_a_rate_each_way)
 {
     record seen = {0};
     tw_world_options slower = link_of(2), faster = link_of(2), shared = link_of(4);
@@ -174,7 +174,7 @@ static void play_exchange(void *context, int rank, tw_comm *comm)
     finish(context, comm);
 }
 
-static void lines_are_full_duplex(void **state)
+TEST(lines_are_full_duplex)
 {
     record seen = {0};
     assert_true(run(link_of(2), play_exchange, &seen) == OVERHEAD + LATENCY + TRANSFER);
@@ -188,7 +188,7 @@ static void play_two_pairs(void *context, int rank, tw_comm *comm)
     finish(context, comm);
 }
 
-static void workers_of_a_host_share_its_line(void **state)
+TEST(workers_of_a_host_share_its_line)
 {
     record seen = {0};
     tw_world_options options = link_of(4);
@@ -200,7 +200,7 @@ static void workers_of_a_host_share_its_line(void **state)
     assert_true(run(options, play_two_pairs, &seen) == 0);
 }
 
-static void bytes_are_those_that_cross_a_line(void **state)
+TEST(bytes_are_those_that_cross_a_line)
 {
     record seen = {0};
     tw_world *world;
@@ -229,7 +229,7 @@ static void play_late_receiver(void *context, int rank, tw_comm *comm)
     if (rank == 1) check(strcmp(inbox[0], "early") == 0);
 }
 
-static void senders_do_not_wait_for_receivers(void **state)
+TEST(senders_do_not_wait_for_receivers)
 {
     record seen = {0};
     run(link_of(2), play_late_receiver, &seen);
@@ -257,7 +257,7 @@ static void play_collectives(void *context, int rank, tw_comm *comm)
 }
 
 /* All ranks do the same at the same time, so that on both lines messages follow one another without a gap. */
-static void collectives_take_the_time_of_their_messages(void **state)
+TEST(collectives_take_the_time_of_their_messages)
 {
     for (int ranks = 2; ranks <= 4; ranks++) {
         double at[3], peers = ranks - 1, chunk = 12 * 1024 * 4 / ranks / BANDWIDTH, packet = 4096 / BANDWIDTH;
@@ -285,7 +285,7 @@ static void play_among_many(void *context, int rank, tw_comm *comm)
     check(others == 0);
 }
 
-static void collectives_of_many_ranks_go_by_windows(void **state)
+TEST(collectives_of_many_ranks_go_by_windows)
 {
     float one = 1;
     run(link_of(256), play_among_many, &one);
@@ -313,7 +313,7 @@ static void play_few_owners(void *context, int rank, tw_comm *comm)
 }
 
 /* The square of the ranks is not what it takes to add up a few values. */
-static void among_many_ranks_few_sum(void **state)
+TEST(among_many_ranks_few_sum)
 {
     run(link_of(600), play_few_owners, NULL);
     assert_int_equal(failures, 0);
@@ -325,7 +325,7 @@ static void play_barriers(void *context, int rank, tw_comm *comm)
     for (int i = 0; i < 2; i++) check(tw_comm_barrier(comm) == TW_OK);
 }
 
-static void a_thousand_workers_meet(void **state)
+TEST(a_thousand_workers_meet)
 {
     double seconds = run(link_of(1024), play_barriers, NULL);
     assert_true(seconds == 2 * 10 * (OVERHEAD + LATENCY));
@@ -355,7 +355,7 @@ static void play_compute(void *context, int rank, tw_comm *comm)
     check(beside == tw_clock());
 }
 
-static void threads_compute_side_by_side(void **state)
+TEST(threads_compute_side_by_side)
 {
     double at[4];
     assert_true(run(link_of(2), play_compute, at) == 6);
@@ -377,7 +377,7 @@ static void play_silence(void *context, int rank, tw_comm *comm)
     finish(context, comm);
 }
 
-static void timeouts_are_virtual(void **state)
+TEST(timeouts_are_virtual)
 {
     record seen = {0};
     assert_true(run(link_of(2), play_silence, &seen) == 1000);
@@ -398,7 +398,7 @@ static void play_limit(void *context, int rank, tw_comm *comm)
     finish(seen, comm);
 }
 
-static void the_time_limit_ends_all(void **state)
+TEST(the_time_limit_ends_all)
 {
     record seen = {0};
     tw_world_options options = link_of(3);
@@ -427,7 +427,7 @@ static void play_deadlock(void *context, int rank, tw_comm *comm)
     check(0);
 }
 
-static void a_deadlock_is_reported(void **state)
+TEST(a_deadlock_is_reported)
 {
     trap all;
     tw_world *world;
@@ -586,7 +586,7 @@ static int murder_at(murder *plot)
     return died;
 }
 
-static void a_killed_rank_is_noticed_at_every_call(void **state)
+TEST(a_killed_rank_is_noticed_at_every_call)
 {
     for (int c = 0; c < COLLECTIVES; c++) {
         murder plot = {.collective = collectives[c]};
@@ -629,7 +629,7 @@ static void stand_still(void *context, int rank, tw_comm *comm)
     take_away(&me, comm);
 }
 
-static void ones_own_standstill_is_no_silence_of_others(void **state)
+TEST(ones_own_standstill_is_no_silence_of_others)
 {
     tw_status status[2];
     run(link_of(2), stand_still, status);
@@ -639,7 +639,7 @@ static void ones_own_standstill_is_no_silence_of_others(void **state)
 
 /* --- rules ---------------------------------------------------------------------------------------------------- */
 
-static void bad_options_are_refused(void **state)
+TEST(bad_options_are_refused)
 {
     tw_world *world = NULL;
     tw_world_options good = link_of(2), wrong[8];
@@ -659,7 +659,7 @@ static void bad_options_are_refused(void **state)
     tw_world_destroy(NULL);
 }
 
-static void a_world_is_made_whole_or_not_at_all(void **state)
+TEST(a_world_is_made_whole_or_not_at_all)
 {
     tw_world *world = NULL;
     tw_world_options options = link_of(3);
@@ -681,30 +681,4 @@ static void a_world_is_made_whole_or_not_at_all(void **state)
     tw_world_destroy(world);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_takes_overhead_latency_and_transfer),
-        cmocka_unit_test(senders_share_the_receivers_line),
-        cmocka_unit_test(messages_take_turns_on_the_senders_line),
-        cmocka_unit_test(a_line_has_a_rate_each_way),
-        cmocka_unit_test(first_bits_decide_the_order_on_the_receivers_line),
-        cmocka_unit_test(lines_are_full_duplex),
-        cmocka_unit_test(workers_of_a_host_share_its_line),
-        cmocka_unit_test(bytes_are_those_that_cross_a_line),
-        cmocka_unit_test(senders_do_not_wait_for_receivers),
-        cmocka_unit_test(collectives_take_the_time_of_their_messages),
-        cmocka_unit_test(among_many_ranks_few_sum),
-        cmocka_unit_test(a_thousand_workers_meet),
-        cmocka_unit_test(threads_compute_side_by_side),
-        cmocka_unit_test(timeouts_are_virtual),
-        cmocka_unit_test(the_time_limit_ends_all),
-        cmocka_unit_test(a_deadlock_is_reported),
-        cmocka_unit_test(a_killed_rank_is_noticed_at_every_call),
-        cmocka_unit_test(ones_own_standstill_is_no_silence_of_others),
-        cmocka_unit_test(bad_options_are_refused),
-        cmocka_unit_test(collectives_of_many_ranks_go_by_windows),
-        cmocka_unit_test(a_world_is_made_whole_or_not_at_all),
-    };
-    return cmocka_run_group_tests_name("world", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

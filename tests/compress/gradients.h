@@ -168,4 +168,21 @@ static inline int group_step(loopback *group, gradients *g)
     return skipped;
 }
 
+/* How many times smaller than fp32 a rank's packet is after three steps of one tensor of 1024 * columns elements. */
+static inline double group_ratio(const char *spec, size_t columns)
+{
+    const tw_tensor table[] = {{"w", 2, {1024, columns}}};
+    loopback group;
+    gradients g;
+    group_create(&group, &g, spec, table, 1, 2);
+    for (int step = 0; step < 3; step++) {
+        gradients_draw(&g, 1, step, 0);
+        assert_false(group_step(&group, &g));
+    }
+    double ratio = 4.0 * 1024 * (double)columns / (double)group.packet_bytes;
+    print_message("%zu bytes, %.1f times less than fp32\n", group.packet_bytes, ratio);
+    group_destroy(&group, &g);
+    return ratio;
+}
+
 #endif

@@ -149,7 +149,7 @@ static void keep_in_both_groups(const tw_scheme_ops *ops, const char *spec)
     for (size_t s = 0; s < 2; s++) check_kept(&g, spec, sizes[s]);
 }
 
-static void test_what_is_remembered_stays(void **state)
+TEST(test_what_is_remembered_stays)
 {
     for (size_t s = first_tried; tw_scheme_at(s); s++) for_each_variant(tw_scheme_at(s), "", keep_in_both_groups);
 }
@@ -192,7 +192,7 @@ static void check_nobody(const tw_scheme_ops *ops, const char *spec)
     }
 }
 
-static void test_absent_everywhere_moves_nothing(void **state)
+TEST(test_absent_everywhere_moves_nothing)
 {
     for (size_t s = first_tried; tw_scheme_at(s); s++) for_each_variant(tw_scheme_at(s), "", check_nobody);
 }
@@ -253,7 +253,7 @@ static void check_books(const char *spec, int size, double tolerance)
 
 /* A sum in half precision is rounded once more, and that is nobody's to keep; what is sent wrongly is far more. Sums in
  * pieces are encoded twice, and the second rounding is kept by the piece: other books. */
-static void test_nothing_is_lost(void **state)
+TEST(test_nothing_is_lost)
 {
     for (size_t s = first_tried; tw_scheme_at(s); s++) {
         char spec[SPEC_LENGTH];
@@ -291,7 +291,7 @@ static void check_revert(const tw_scheme_ops *ops, const char *spec)
     }
 }
 
-static void test_a_step_taken_back_leaves_it(void **state)
+TEST(test_a_step_taken_back_leaves_it)
 {
     for (size_t s = first_tried; tw_scheme_at(s); s++) for_each_variant(tw_scheme_at(s), "", check_revert);
 }
@@ -306,7 +306,7 @@ static void need(const char *name)
 
 /* ---- by hand ----------------------------------------------------------------------------------------------------- */
 
-static void test_the_mean_is_of_those_who_have_it(void **state)
+TEST(test_the_mean_is_of_those_who_have_it)
 {
     group g;
     need("allreduce");
@@ -342,7 +342,7 @@ static void check_velocity(const char *spec, float gradient, int absent, float e
     destroy(&g);
 }
 
-static void test_zeros_are_a_gradient(void **state)
+TEST(test_zeros_are_a_gradient)
 {
     static const char *const specs[] = {
         "dgc:momentum=0.5,dense=a.bias,leftovers=fp32", "dgc:momentum=0.5,dense=a.bias,leftovers=bf16",
@@ -359,11 +359,5 @@ static void test_zeros_are_a_gradient(void **state)
 int main(int argc, char **argv)
 {
     load_tried(argc, argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_is_remembered_stays),
-                                       cmocka_unit_test(test_absent_everywhere_moves_nothing),
-                                       cmocka_unit_test(test_nothing_is_lost),
-                                       cmocka_unit_test(test_a_step_taken_back_leaves_it),
-                                       cmocka_unit_test(test_the_mean_is_of_those_who_have_it),
-                                       cmocka_unit_test(test_zeros_are_a_gradient)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(all_tests, NULL, NULL);
 }

@@ -138,7 +138,7 @@ static size_t elements_sent(const loopback *group)
     return sent;
 }
 
-static void test_a_second_implementation_agrees(void **state)
+TEST(test_a_second_implementation_agrees)
 {
     static const struct {
         const char *spec;
@@ -173,7 +173,7 @@ static void test_a_second_implementation_agrees(void **state)
 /* ---- what must hold ---------------------------------------------------------------------------------------------- */
 
 /* In a bin of zeros every element would pass |H| >= 0; one whose residual the gradient just cancelled has no sign. */
-static void test_zeros_are_not_sent(void **state)
+TEST(test_zeros_are_not_sent)
 {
     loopback group;
     gradients g;
@@ -193,7 +193,7 @@ static void test_zeros_are_not_sent(void **state)
     group_destroy(&group, &g);
 }
 
-static void test_all_equal_denormal_and_huge(void **state)
+TEST(test_all_equal_denormal_and_huge)
 {
     static const float levels[] = {1, -1, 0x1p-133F, -0x1p-126F, 0x1p100F};
     loopback group;
@@ -208,7 +208,7 @@ static void test_all_equal_denormal_and_huge(void **state)
 }
 
 /* Many times more candidates than there is room for, all alike: the first ones are sent. */
-static void test_no_more_than_the_most_is_sent(void **state)
+TEST(test_no_more_than_the_most_is_sent)
 {
     enum { LONG = 50000, SENT = 100 };
     static const tw_tensor big = {"big", 2, {LONG / 100, 100}};
@@ -221,7 +221,7 @@ static void test_no_more_than_the_most_is_sent(void **state)
     group_destroy(&group, &g);
 }
 
-static void test_bins_follow_the_shape(void **state)
+TEST(test_bins_follow_the_shape)
 {
     tw_comm *comm;
     tw_reducer *reducer;
@@ -237,7 +237,7 @@ static void test_bins_follow_the_shape(void **state)
 }
 
 /* A sign each, and a magnitude for all of a tensor. */
-static void test_a_value_is_one_bit(void **state)
+TEST(test_a_value_is_one_bit)
 {
     loopback group;
     gradients g;
@@ -251,7 +251,7 @@ static void test_a_value_is_one_bit(void **state)
 }
 
 /* A group is looked at as a whole, although the runs in which a tensor is taken in end in its midst. */
-static void test_a_sick_group_stays_out_where_bins_do_not_end(void **state)
+TEST(test_a_sick_group_stays_out_where_bins_do_not_end)
 {
     enum { COUNT = 9000, SICK = 7001, GROUP = SICK / TW_GROUP };
     static const tw_tensor matrix = {"long", 2, {90, 100}};
@@ -267,16 +267,4 @@ static void test_a_sick_group_stays_out_where_bins_do_not_end(void **state)
     group_destroy(&group, &g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_second_implementation_agrees),
-        cmocka_unit_test(test_zeros_are_not_sent),
-        cmocka_unit_test(test_all_equal_denormal_and_huge),
-        cmocka_unit_test(test_no_more_than_the_most_is_sent),
-        cmocka_unit_test(test_bins_follow_the_shape),
-        cmocka_unit_test(test_a_value_is_one_bit),
-        cmocka_unit_test(test_a_sick_group_stays_out_where_bins_do_not_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -8,7 +8,7 @@ static const float BETA2 = 0.9375F;
 /* ---- identities ---- */
 
 /* One rank that sends everything has Adam's steps, bit for bit, of what is compressed and of what is not. */
-static void test_density_one_is_adam(void **state)
+TEST(test_density_one_is_adam)
 {
     loopback group;
     gradients g;
@@ -27,7 +27,7 @@ static void test_density_one_is_adam(void **state)
 
 /* What is not compressed takes Adam's steps of the mean, however many ranks there are; a step that was skipped or taken
  * back leaves no trace but in the count. */
-static void test_leftovers_take_the_steps_of_the_mean(void **state)
+TEST(test_leftovers_take_the_steps_of_the_mean)
 {
     enum { BAD = 5, BACK = 9 };
     loopback group;
@@ -89,7 +89,7 @@ static void check_conserves(const char *spec, int nesterov)
 
 /* Whatever is sent of it, and however it is rounded: what arrived and what is left are the ranks' directions, of which
  * each is divided by what it holds for the mean's root. */
-static void test_directions_arrive_or_are_left(void **state)
+TEST(test_directions_arrive_or_are_left)
 {
     check_conserves("dgc-adam:nesterov=off,density=0.02,masking=off," BETAS "warmup_steps=0", 0);
     check_conserves("dgc-adam:nesterov=off,density=0.1,values=lm2," BETAS "warmup_steps=6", 0);
@@ -98,7 +98,7 @@ static void test_directions_arrive_or_are_left(void **state)
 }
 
 /* A state may say what no square is, and what comes of it is finite. */
-static void test_squares_below_zero_make_no_nan(void **state)
+TEST(test_squares_below_zero_make_no_nan)
 {
     size_t n = counts[0], shape[] = {n};
     loopback group;
@@ -118,21 +118,11 @@ static void test_squares_below_zero_make_no_nan(void **state)
     free(squares);
 }
 
-static void test_moments_there_must_be(void **state)
+TEST(test_moments_there_must_be)
 {
     tw_scheme *scheme;
     assert_int_equal(tw_scheme_create("dgc-adam:momentum=0", table, TENSORS, 0, 1, &scheme), TW_ERROR_SPEC);
     assert_non_null(strstr(tw_last_error(), "beta2=0.999 with momentum=0"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_density_one_is_adam),
-        cmocka_unit_test(test_leftovers_take_the_steps_of_the_mean),
-        cmocka_unit_test(test_directions_arrive_or_are_left),
-        cmocka_unit_test(test_squares_below_zero_make_no_nan),
-        cmocka_unit_test(test_moments_there_must_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -50,7 +50,7 @@ static void assert_floats(const float *got, const double *golden)
     for (int i = 0; i < SMALL; i++) assert_near(got[i], golden[i], 1e-6);
 }
 
-static void golden_values_of_one_rank(void **state)
+TEST(golden_values_of_one_rank)
 {
     const double kept[SMALL] = {-.9375, 0, 0, -.75, 0, -.375, -1, .5625, -.25, -.875, .125, -.9375, 0, 0, -.75, 0};
     const double came[SMALL] = {0, -1.4375, 1.25, -1.5, -1, -1.25, -1.125, 0, 0, 0, 0, 0, -1.4375, 1.25, -1.5, -1};
@@ -60,7 +60,7 @@ static void golden_values_of_one_rank(void **state)
     assert_floats(residual, kept);
 }
 
-static void golden_values_of_two_ranks(void **state)
+TEST(golden_values_of_two_ranks)
 {
     const double mean[SMALL] = {-.5,     -1.34375, .5625, -.75, -.5,      -.625, -.5625, 0,
                                 -.71875, .625,     -.75,  -.5,  -1.34375, .0625, -.75,   -.5};
@@ -149,7 +149,7 @@ static void check_naive(const char *spec, int by_senders)
     group_destroy(&group, &g);
 }
 
-static void equals_the_naive_implementation(void **state)
+TEST(equals_the_naive_implementation)
 {
     check_naive("chunktopk:chunk=300,k=11,decay=0.75," EXACT, 0);
     check_naive("chunktopk:chunk=300,k=11,decay=0.75,agg=senders," EXACT, 1);
@@ -184,7 +184,7 @@ static void assert_same_step(const char *one, const char *other, int alike)
 }
 
 /* Where all is sent, it is an all-reduce; the mean over the senders is the mean where all send the same elements. */
-static void options_that_make_it_something_else(void **state)
+TEST(options_that_make_it_something_else)
 {
     assert_same_step("chunktopk:chunk=64,k=64," EXACT, "allreduce", 0);
     assert_same_step("chunktopk:chunk=64,k=64,agg=senders," EXACT, "allreduce", 0);
@@ -199,7 +199,7 @@ static void refuse(const char *spec, const char *words)
     assert_non_null(strstr(tw_last_error(), words));
 }
 
-static void what_is_refused(void **state)
+TEST(what_is_refused)
 {
     refuse("chunktopk:chunk=10,k=11", "k=11 is more than a chunk has, 10");
     refuse("chunktopk:k=0", "k must be");
@@ -218,7 +218,7 @@ static void enlarge(void *packets[], size_t sizes[], int senders)
     loopback_seal(packet, sizes[0]);
 }
 
-static void a_mean_over_senders_that_overflows_is_skipped(void **state)
+TEST(a_mean_over_senders_that_overflows_is_skipped)
 {
     loopback group;
     gradients g;
@@ -257,7 +257,7 @@ static void check_stranger(const char *spec, const char *theirs, const tw_tensor
     gradients_destroy(&g);
 }
 
-static void hostile_packets_are_refused(void **state)
+TEST(hostile_packets_are_refused)
 {
     static const tw_tensor larger[] = {{"ragged", 2, {140, 53}}};
     check_stranger("chunktopk:chunk=256,k=4," EXACT, "chunktopk:chunk=256,k=5," EXACT, table, "rank 1");
@@ -271,33 +271,10 @@ static void hostile_packets_are_refused(void **state)
 
 /* 64 of 4096 elements, each with two bits and its place: the published packet is 146 times smaller than fp32, and what
  * places need at least, 7.36 bits, would allow for 219. */
-static void a_packet_is_200_times_smaller(void **state)
+TEST(a_packet_is_200_times_smaller)
 {
-    static const tw_tensor large[] = {{"w", 2, {1024, 1000}}};
-    loopback group;
-    gradients g;
-    group_create(&group, &g, "chunktopk", large, 1, 2);
-    for (int step = 0; step < 3; step++) {
-        gradients_draw(&g, 1, step, 0);
-        assert_false(group_step(&group, &g));
-    }
-    double ratio = 4.0 * 1024 * 1000 / (double)group.packet_bytes;
-    print_message("%zu bytes, %.1f times less than fp32\n", group.packet_bytes, ratio);
+    double ratio = group_ratio("chunktopk", 1000);
     assert_true(ratio > 200 && ratio < 245);
-    group_destroy(&group, &g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_values_of_one_rank),
-        cmocka_unit_test(golden_values_of_two_ranks),
-        cmocka_unit_test(a_mean_over_senders_that_overflows_is_skipped),
-        cmocka_unit_test(equals_the_naive_implementation),
-        cmocka_unit_test(options_that_make_it_something_else),
-        cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(hostile_packets_are_refused),
-        cmocka_unit_test(a_packet_is_200_times_smaller),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -136,7 +136,7 @@ static void check_variant(const tw_scheme_ops *ops, const char *spec)
 }
 
 /* Zeros stay zero, nothing is skipped that is finite, every output is finite, and replicas never part. */
-static void test_any_gradient_comes_out_finite_and_alike(void **state)
+TEST(test_any_gradient_comes_out_finite_and_alike)
 {
     static const int sizes[] = {1, 2, 3, 4, 8};
     const tw_scheme_ops *ops;
@@ -180,7 +180,7 @@ static void check_long_run(const tw_scheme_ops *ops)
     free(came);
 }
 
-static void test_the_mean_arrives_in_the_long_run(void **state)
+TEST(test_the_mean_arrives_in_the_long_run)
 {
     const tw_scheme_ops *ops;
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) check_long_run(ops);
@@ -281,7 +281,7 @@ static void check_balances(const tw_scheme_ops *ops, const char *spec)
 
 /* Every residual of a rank, and what has arrived, add up to what was given: through steps that are taken back and two
  * that are skipped, in which only the sick rank's part is lost. */
-static void test_residuals_hold_what_has_not_arrived(void **state)
+TEST(test_residuals_hold_what_has_not_arrived)
 {
     const tw_scheme_ops *ops;
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) {
@@ -392,7 +392,7 @@ static void check_sick(const tw_scheme_ops *ops, const char *spec)
 
 /* What is not finite on one rank skips the step on all and leaves that rank as it was, or takes in what is finite; the
  * next step goes on. */
-static void test_what_is_not_finite_is_skipped(void **state)
+TEST(test_what_is_not_finite_is_skipped)
 {
     const tw_scheme_ops *ops;
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) {
@@ -431,7 +431,7 @@ static void check_state(const tw_scheme_ops *ops, const char *spec)
     batch_destroy(got);
 }
 
-static void test_a_restart_changes_no_bit(void **state)
+TEST(test_a_restart_changes_no_bit)
 {
     const tw_scheme_ops *ops;
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) {
@@ -492,7 +492,7 @@ static void check_refusal(const tw_scheme_ops *ops, const char *spec)
     batch_destroy(got);
 }
 
-static void test_a_refused_state_changes_nothing(void **state)
+TEST(test_a_refused_state_changes_nothing)
 {
     const tw_scheme_ops *ops;
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) {
@@ -542,7 +542,7 @@ static void check_unanswered(const tw_scheme_ops *ops, const char *spec)
     batch_destroy(b);
 }
 
-static void test_packets_that_are_not_there_are_told(void **state)
+TEST(test_packets_that_are_not_there_are_told)
 {
     const tw_scheme_ops *ops;
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) {
@@ -572,7 +572,7 @@ static const tw_option *seed_of(const tw_scheme_ops *ops)
 }
 
 /* The whole seed counts, up to the largest: it draws otherwise than the one before it, and than its lower 32 bits. */
-static void test_every_digit_of_a_seed_counts(void **state)
+TEST(test_every_digit_of_a_seed_counts)
 {
     const tw_scheme_ops *ops;
     const tw_option *seed;
@@ -609,7 +609,7 @@ static tw_status create_with_failure(const char *spec, long failing)
 
 /* Every allocation of create fails once: a status each time, and (under the address sanitizer) no leak. One whose
  * failure goes unnoticed is followed by others whose failure does not. */
-static void test_no_memory_is_a_status(void **state)
+TEST(test_no_memory_is_a_status)
 {
     enum { BEYOND = 8 };
     for (size_t s = first_tried; s < tw_schemes_count(); s++) {
@@ -621,7 +621,7 @@ static void test_no_memory_is_a_status(void **state)
 }
 
 /* No step allocates. */
-static void test_a_step_needs_no_memory(void **state)
+TEST(test_a_step_needs_no_memory)
 {
     const tw_scheme_ops *ops;
     batch *b = batch_create(odd, ODD);
@@ -642,17 +642,5 @@ static void test_a_step_needs_no_memory(void **state)
 int main(int argc, char **argv)
 {
     load_tried(argc, argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_gradient_comes_out_finite_and_alike),
-        cmocka_unit_test(test_the_mean_arrives_in_the_long_run),
-        cmocka_unit_test(test_residuals_hold_what_has_not_arrived),
-        cmocka_unit_test(test_what_is_not_finite_is_skipped),
-        cmocka_unit_test(test_a_restart_changes_no_bit),
-        cmocka_unit_test(test_a_refused_state_changes_nothing),
-        cmocka_unit_test(test_packets_that_are_not_there_are_told),
-        cmocka_unit_test(test_every_digit_of_a_seed_counts),
-        cmocka_unit_test(test_no_memory_is_a_status),
-        cmocka_unit_test(test_a_step_needs_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(all_tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static void check_books(const char *spec, int masking, int changing)
 
 #define EXACT "density=0.02,momentum=0.5,warmup_steps=0,values=fp32"
 
-static void nothing_is_lost(void **state)
+TEST(nothing_is_lost)
 {
     check_books("dgc:" EXACT, 1, 0);
     check_books("dgc:masking=off," EXACT, 0, 0);
@@ -59,7 +59,7 @@ static void nothing_is_lost(void **state)
 }
 
 /* What is masked was never to be sent, at any rate. */
-static void masking_goes_with_a_rate_that_changes(void **state)
+TEST(masking_goes_with_a_rate_that_changes)
 {
     check_books("dgc:revision=rate," EXACT, 1, 1);
     check_books("sdagc:masking=on," EXACT, 1, 1);
@@ -89,7 +89,7 @@ static int forgets(const char *spec, size_t n, size_t sent_of_it)
 }
 
 /* 16 of 1,600 elements a step: each waits ten times as long as a momentum of 0.9 lasts, and no longer. */
-static void small_tensors_keep_their_momentum(void **state)
+TEST(small_tensors_keep_their_momentum)
 {
     assert_false(forgets("dgc-bold:warmup_steps=0,values=fp32", 1, 1));
     assert_false(forgets("dgc-bold:warmup_steps=0,values=fp32", 1600, 16));
@@ -101,7 +101,7 @@ static void small_tensors_keep_their_momentum(void **state)
 }
 
 /* As it is with any tensor at such a density, for good or in the first steps of a warm-up. */
-static void dense_steps_keep_their_momentum(void **state)
+TEST(dense_steps_keep_their_momentum)
 {
     assert_false(forgets("dgc-bold:warmup_steps=0,values=fp32,density=0.01", 4000, 40));
     assert_true(forgets("dgc-bold:warmup_steps=0,values=fp32,density=0.0097", 4000, 39));
@@ -145,7 +145,7 @@ static void assert_pair_agrees(const pair *p)
 }
 
 /* Unless it is told to, DGC sends what the paper says it sends. */
-static void the_rate_is_not_dgcs_concern(void **state)
+TEST(the_rate_is_not_dgcs_concern)
 {
     pair p;
     pair_create(&p, "dgc:warmup_steps=0");
@@ -174,7 +174,7 @@ static void check_rate_is_kept(const char *spec, const float *rates)
     pair_destroy(&p);
 }
 
-static void a_rate_just_told_is_kept(void **state)
+TEST(a_rate_just_told_is_kept)
 {
     static const float rates[TENSORS] = {0.1F, 0.3F};
     check_rate_is_kept("dgc:density=0.01,warmup_steps=0,revision=rate", NULL);
@@ -183,7 +183,7 @@ static void a_rate_just_told_is_kept(void **state)
 }
 
 /* A schedule that ends at nothing blows no residual up, and one that begins there forgets none. */
-static void a_rate_scales_by_1024_at_most(void **state)
+TEST(a_rate_scales_by_1024_at_most)
 {
     static const float rates[2][2] = {{0x1p-10F, 1e-9F}, {0x1p10F, 1e9F}};
     for (int way = 0; way < 2; way++) {
@@ -210,7 +210,7 @@ static size_t find_key(const tw_noise *keys, size_t count, const tw_noise *key)
 }
 
 /* Errors that are alike on ranks, or step after step, would add up instead of cancelling out. */
-static void no_two_roundings_share_their_noise(void **state)
+TEST(no_two_roundings_share_their_noise)
 {
     tw_scheme_tensor tensors[] = {{.name = "a"}, {.name = "b"}};
     tw_noise keys[KEYS];
@@ -221,17 +221,4 @@ static void no_two_roundings_share_their_noise(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_lost),
-        cmocka_unit_test(masking_goes_with_a_rate_that_changes),
-        cmocka_unit_test(small_tensors_keep_their_momentum),
-        cmocka_unit_test(dense_steps_keep_their_momentum),
-        cmocka_unit_test(the_rate_is_not_dgcs_concern),
-        cmocka_unit_test(a_rate_just_told_is_kept),
-        cmocka_unit_test(a_rate_scales_by_1024_at_most),
-        cmocka_unit_test(no_two_roundings_share_their_noise),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -34,7 +34,7 @@ static void transform(const double *x, size_t height, size_t width, int inverse,
         }
 }
 
-static void transforms_as_the_formula_says(void **state)
+TEST(transforms_as_the_formula_says)
 {
     static const size_t sides[][2] = {{1, 1}, {1, 8}, {7, 1}, {2, 3}, {4, 2}, {5, 13}, {26, 1}, {16, 31}, {64, 10}};
     tw_cosine cosine = {0};
@@ -76,7 +76,7 @@ static void read_momentum(const loopback *group, int rank, const char *key, size
 }
 
 /* One tensor of eight, two coefficients of a block of eight, a rate of 0.1: of the published release. */
-static void golden_values(void **state)
+TEST(golden_values)
 {
     enum { N = 8 };
     static const tw_tensor small[] = {{"w", 1, {N}}};
@@ -192,7 +192,7 @@ static void check_steps(const char *options, double decay, int by_senders, int s
     gradients_destroy(&given);
 }
 
-static void equals_the_papers_form(void **state)
+TEST(equals_the_papers_form)
 {
     check_steps(",map=none,momentum=0.9", 0.9, 1, 0);
     check_steps(",map=none,momentum=0.9,agg=mean", 0.9, 0, 0);
@@ -215,7 +215,7 @@ static void step_of(loopback *group, const char *spec, gradients *g, int alike)
 }
 
 /* Where all is sent nothing is kept, and what comes out is the sign of the mean. So it is of what is not compressed. */
-static void all_sent_is_the_sign_of_the_mean(void **state)
+TEST(all_sent_is_the_sign_of_the_mean)
 {
     static const char *const specs[] = {"demo:chunk=16,k=16," EXACT, "demo:dense=*,leftovers=fp32"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
@@ -236,7 +236,7 @@ static void all_sent_is_the_sign_of_the_mean(void **state)
     }
 }
 
-static void ranks_with_one_gradient_are_one_rank(void **state)
+TEST(ranks_with_one_gradient_are_one_rank)
 {
     loopback one = {.size = 1}, two = {.size = 2};
     gradients a, b;
@@ -251,7 +251,7 @@ static void ranks_with_one_gradient_are_one_rank(void **state)
 }
 
 /* Without decay what arrived and what is kept are what was given, whatever is sent of it and however it is rounded. */
-static void nothing_is_lost_without_decay(void **state)
+TEST(nothing_is_lost_without_decay)
 {
     enum { STEPS = 30, N = 120 };
     loopback group;
@@ -296,7 +296,7 @@ static void enlarge(void *packets[], size_t sizes[], int senders)
 }
 
 /* The mean over the one sender is 2e38 of each of four coefficients, of which half of the sum goes beyond floats. */
-static void coefficients_beyond_floats_are_skipped(void **state)
+TEST(coefficients_beyond_floats_are_skipped)
 {
     static const tw_tensor square[] = {{"w", 2, {2, 2}}};
     loopback group;
@@ -309,7 +309,7 @@ static void coefficients_beyond_floats_are_skipped(void **state)
     group_destroy(&group, &g);
 }
 
-static void what_is_refused(void **state)
+TEST(what_is_refused)
 {
     loopback group, other;
     tw_scheme *scheme;
@@ -329,34 +329,10 @@ static void what_is_refused(void **state)
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
 /* The release sends 12 bytes a coefficient, which is 43 times less than fp32. */
-static void a_packet_is_hundreds_of_times_smaller(void **state)
+TEST(a_packet_is_hundreds_of_times_smaller)
 {
-    static const tw_tensor large[] = {{"w", 2, {1024, 1024}}};
-    loopback group;
-    gradients g;
-    group_create(&group, &g, "demo", large, 1, 2);
-    for (int step = 0; step < 3; step++) {
-        gradients_draw(&g, 1, step, 0);
-        assert_false(group_step(&group, &g));
-    }
-    double ratio = 4.0 * 1024 * 1024 / (double)group.packet_bytes;
-    print_message("%zu bytes, %.1f times less than fp32\n", group.packet_bytes, ratio);
+    double ratio = group_ratio("demo", 1024);
     assert_true(ratio > 360 && ratio < 440);
-    group_destroy(&group, &g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(transforms_as_the_formula_says),
-        cmocka_unit_test(golden_values),
-        cmocka_unit_test(equals_the_papers_form),
-        cmocka_unit_test(all_sent_is_the_sign_of_the_mean),
-        cmocka_unit_test(ranks_with_one_gradient_are_one_rank),
-        cmocka_unit_test(nothing_is_lost_without_decay),
-        cmocka_unit_test(coefficients_beyond_floats_are_skipped),
-        cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(a_packet_is_hundreds_of_times_smaller),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -34,7 +34,7 @@ static void check_is_momentum(const char *spec, int nesterov)
     for (size_t t = 0; t < TENSORS; t++) free(velocity[t]);
 }
 
-static void test_density_one_is_momentum_sgd(void **state)
+TEST(test_density_one_is_momentum_sgd)
 {
     check_is_momentum("dgc:density=1,masking=off," LOOPBACK_EXACT, 0);
     check_is_momentum("dgc:density=1,masking=off,nesterov=on," LOOPBACK_EXACT, 1);
@@ -43,7 +43,7 @@ static void test_density_one_is_momentum_sgd(void **state)
 }
 
 /* min_sent: a small tensor sends more than its density says, and never more than it has. */
-static void test_small_tensors_send_a_few(void **state)
+TEST(test_small_tensors_send_a_few)
 {
     static const struct {
         const char *spec;
@@ -96,7 +96,7 @@ static double dense_ladder(int step)
     return step < 12 ? 0.9 / pow(4, step / 3) : 0.008;
 }
 
-static void test_equals_reference(void **state)
+TEST(test_equals_reference)
 {
 #define SPEC "dgc:density=0.008," LOOPBACK_EXACT
     static const rules variants[] = {{SPEC ",warmup_steps=0", constant_ladder, 0, 0, send_largest},
@@ -108,7 +108,7 @@ static void test_equals_reference(void **state)
 }
 
 /* What its code would make a zero is not sent: it stays in the residual whole, and its momentum is not masked. */
-static void test_what_rounds_to_zero_is_not_sent(void **state)
+TEST(test_what_rounds_to_zero_is_not_sent)
 {
     enum { T = 0, LARGE = 7, SMALL = 8 };
     static float u[3000], v[3000];
@@ -137,13 +137,4 @@ static void test_what_rounds_to_zero_is_not_sent(void **state)
     group_destroy(&group, &g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_density_one_is_momentum_sgd),
-        cmocka_unit_test(test_small_tensors_send_a_few),
-        cmocka_unit_test(test_equals_reference),
-        cmocka_unit_test(test_what_rounds_to_zero_is_not_sent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -7,7 +7,7 @@
 #include "support/assert.h"
 
 /* Levels of a block whose largest magnitude is 4; 3 lies in the middle between 2 and 4. */
-static void golden_values(void **state)
+TEST(golden_values)
 {
     static const tw_tensor table[] = {{"w", 1, {8}}};
     const float given[] = {4, -3, 1.9F, -.9F, .3F, .04F, -.02F, 0}, golden[] = {4, -2, 2, -1, .25F, .0625F, 0, 0};
@@ -28,7 +28,7 @@ static double normal(size_t i)
 }
 
 /* A half byte and a 64th, and .04 of the squares. */
-static void error_and_bytes(void **state)
+TEST(error_and_bytes)
 {
     enum { ROWS = 300, COLUMNS = 333 };
     static const tw_tensor table[] = {{"w", 2, {ROWS, COLUMNS}}};
@@ -74,7 +74,7 @@ static void refuse(size_t at, unsigned value, const char *words)
     tw_scheme_destroy(scheme);
 }
 
-static void hostile_sections_are_refused(void **state)
+TEST(hostile_sections_are_refused)
 {
     refuse(2, 0xBF80, "a block's scale is negative, NaN or infinite");
     refuse(2, 0x7FC0, "a block's scale is negative, NaN or infinite");
@@ -82,12 +82,4 @@ static void hostile_sections_are_refused(void **state)
     refuse(6, 0x1000, "its last byte has padding that is not zero");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_values),
-        cmocka_unit_test(error_and_bytes),
-        cmocka_unit_test(hostile_sections_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -106,7 +106,7 @@ static void check_gradients(const tw_scheme_ops *ops, const char *spec)
     batch_destroy(b);
 }
 
-static void test_extreme_gradients_are_taken_or_skipped(void **state)
+TEST(test_extreme_gradients_are_taken_or_skipped)
 {
     const tw_scheme_ops *ops;
     for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
@@ -175,7 +175,7 @@ static void check_beyond(const tw_scheme_ops *ops, const char *spec)
     tw_scheme_destroy(scheme);
 }
 
-static void test_the_largest_state_is_borne_and_a_larger_one_refused(void **state)
+TEST(test_the_largest_state_is_borne_and_a_larger_one_refused)
 {
     const tw_scheme_ops *ops;
     for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
@@ -186,11 +186,4 @@ static void test_the_largest_state_is_borne_and_a_larger_one_refused(void **stat
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_extreme_gradients_are_taken_or_skipped),
-        cmocka_unit_test(test_the_largest_state_is_borne_and_a_larger_one_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -13,7 +13,7 @@ static void check(const char *spec, uint64_t steps, const char *expected)
 }
 
 /* (2000/steps)^2, two digits of it, and a warm-up of a twentieth of the run. */
-static void short_runs_are_denser(void **state)
+TEST(short_runs_are_denser)
 {
     check("dgc", 0, "dgc:density=0.25,warmup_steps=0");
     check("dgc", 100, "dgc:density=0.25,warmup_steps=5");
@@ -41,7 +41,7 @@ static const char *default_of(size_t scheme, const char *name)
 }
 
 /* Who cannot say how long the run is has what suits 10,000 steps. Every other scheme is as it is, a bold one too. */
-static void the_defaults_are_of_one_length(void **state)
+TEST(the_defaults_are_of_one_length)
 {
     int follow = 0;
     for (size_t i = 0; i < tw_schemes_count(); i++) {
@@ -60,7 +60,7 @@ static void the_defaults_are_of_one_length(void **state)
     assert_int_equal(follow, 4);
 }
 
-static void what_is_given_stays(void **state)
+TEST(what_is_given_stays)
 {
     check("dgc:momentum=0", 10000, "dgc:momentum=0,density=0.04,warmup_steps=400");
     check("dgc:density=0.5", 640, "dgc:density=0.5,warmup_steps=32");
@@ -73,20 +73,11 @@ static void what_is_given_stays(void **state)
     check("", 320, "");
 }
 
-static void a_small_buffer_has_its_beginning(void **state)
+TEST(a_small_buffer_has_its_beginning)
 {
     char text[9];
     assert_int_equal(tw_spec_for_run("dgc", 10000, text, sizeof text), strlen("dgc:density=0.04,warmup_steps=400"));
     assert_string_equal(text, "dgc:dens");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(short_runs_are_denser),
-        cmocka_unit_test(the_defaults_are_of_one_length),
-        cmocka_unit_test(what_is_given_stays),
-        cmocka_unit_test(a_small_buffer_has_its_beginning),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

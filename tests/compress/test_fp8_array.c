@@ -54,7 +54,7 @@ static void compare(const float *x, size_t count)
 }
 
 /* Every number of the format, and the middle of any two with what is beside it, of both signs; times a power of two. */
-static void all_numbers_and_what_is_between(void **state)
+TEST(all_numbers_and_what_is_between)
 {
     static float x[BLOCK];
     for (int power = -126; power <= 119; power += 5) {
@@ -78,7 +78,7 @@ static float draw(uint64_t trial, uint64_t place, double spread)
 }
 
 /* Blocks that end anywhere, with values of all sizes; the largest of a block is anywhere in its octave. */
-static void blocks_of_all_lengths(void **state)
+TEST(blocks_of_all_lengths)
 {
     static float x[MOST];
     for (uint64_t trial = 0; trial < 60; trial++) {
@@ -91,7 +91,7 @@ static void blocks_of_all_lengths(void **state)
     compare(x, MOST);
 }
 
-static void the_ends_of_fp32(void **state)
+TEST(the_ends_of_fp32)
 {
     const float most = 3.4028234e38f;
     compare((float[]){most, -most, 1e38f, 1}, 4);
@@ -99,7 +99,7 @@ static void the_ends_of_fp32(void **state)
     compare((float[]){0x1p-137f, 0x1.8p-136f}, 2);
 }
 
-static void what_is_not_finite_stays_so(void **state)
+TEST(what_is_not_finite_stays_so)
 {
     static float x[MOST], got[MOST];
     static unsigned char bytes[MOST + 3];
@@ -114,7 +114,7 @@ static void what_is_not_finite_stays_so(void **state)
 }
 
 /* Each code, and each scale: what encode writes comes back, and the rest is NaN. */
-static void any_bytes_are_taken(void **state)
+TEST(any_bytes_are_taken)
 {
     float got;
     for (int scale = 0; scale < 256; scale++)
@@ -129,14 +129,4 @@ static void any_bytes_are_taken(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_numbers_and_what_is_between),
-        cmocka_unit_test(blocks_of_all_lengths),
-        cmocka_unit_test(the_ends_of_fp32),
-        cmocka_unit_test(what_is_not_finite_stays_so),
-        cmocka_unit_test(any_bytes_are_taken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -38,7 +38,7 @@ static void check_sum(const char *spec, int fp16, int size)
     group_destroy(&group, &g);
 }
 
-static void sums_are_as_defined(void **state)
+TEST(sums_are_as_defined)
 {
     for (int size = 1; size <= 8; size *= 2) {
         check_sum("fp16", 1, size);
@@ -47,7 +47,7 @@ static void sums_are_as_defined(void **state)
 }
 
 /* 65,504 is the end of fp16: two shares of 40,000 overflow the sum. With feedback, what fits is sent step by step. */
-static void overflow_skips_or_waits(void **state)
+TEST(overflow_skips_or_waits)
 {
     static const struct {
         const char *spec;
@@ -70,11 +70,4 @@ static void overflow_skips_or_waits(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_as_defined),
-        cmocka_unit_test(overflow_skips_or_waits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -139,7 +139,7 @@ static void check_damage(const tw_scheme_ops *ops, const char *spec)
     free(sound);
 }
 
-static void test_every_cut_and_every_flipped_bit_is_refused(void **state)
+TEST(test_every_cut_and_every_flipped_bit_is_refused)
 {
     const tw_scheme_ops *ops;
     for (size_t s = first_tried; (ops = tw_scheme_at(s)); s++) {
@@ -151,7 +151,7 @@ static void test_every_cut_and_every_flipped_bit_is_refused(void **state)
 
 /* Of the header no bit may differ but the one that tells of a NaN. In sections some bits are values, of which any will
  * do; others say what cannot be. */
-static void test_every_forged_bit_is_refused_or_borne(void **state)
+TEST(test_every_forged_bit_is_refused_or_borne)
 {
     const tw_scheme_ops *ops;
     enum { CHECKED = 20, TELLS_OF_NAN = 8 * 3 };
@@ -222,12 +222,12 @@ static void for_each_spec(spec_check check)
     }
 }
 
-static void test_packets_of_other_tensors_are_refused(void **state)
+TEST(test_packets_of_other_tensors_are_refused)
 {
     for_each_spec(check_other_tables);
 }
 
-static void test_packets_of_another_step_are_refused(void **state)
+TEST(test_packets_of_another_step_are_refused)
 {
     for_each_spec(check_other_step);
 }
@@ -235,11 +235,5 @@ static void test_packets_of_another_step_are_refused(void **state)
 int main(int argc, char **argv)
 {
     load_tried(argc, argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_cut_and_every_flipped_bit_is_refused),
-        cmocka_unit_test(test_every_forged_bit_is_refused_or_borne),
-        cmocka_unit_test(test_packets_of_other_tensors_are_refused),
-        cmocka_unit_test(test_packets_of_another_step_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(all_tests, NULL, NULL);
 }

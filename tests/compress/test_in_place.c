@@ -57,7 +57,7 @@ static void check_sums(const group *all, int step)
         }
 }
 
-static void gradients_in_a_row_are_summed_in_place(void **state)
+TEST(gradients_in_a_row_are_summed_in_place)
 {
     static group all;
     for (int r = 0; r < RANKS; r++)
@@ -72,8 +72,4 @@ static void gradients_in_a_row_are_summed_in_place(void **state)
     for (int r = 0; r < RANKS; r++) tw_scheme_destroy(all.scheme[r]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_in_a_row_are_summed_in_place)};
-    return cmocka_run_group_tests_name("in place", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -64,13 +64,13 @@ static void check_nothing_is_lost(const char *spec)
     batch_destroy(b);
 }
 
-static void test_what_rounding_loses_comes_later(void **state)
+TEST(test_what_rounding_loses_comes_later)
 {
     check_nothing_is_lost("topk:leftovers=bf16");
     check_nothing_is_lost("topk:leftovers=fp16");
 }
 
-static void test_full_precision_keeps_nothing(void **state)
+TEST(test_full_precision_keeps_nothing)
 {
     loopback group;
     assert_int_equal(loopback_create(&group, "topk:leftovers=fp32", table, 2, 1), TW_OK);
@@ -79,7 +79,7 @@ static void test_full_precision_keeps_nothing(void **state)
 }
 
 /* No sum of N shares leaves fp16: a rank sends at most 65,504 / N, and the rest of a larger value in later steps. */
-static void test_fp16_ends_at_a_share_of_its_largest(void **state)
+TEST(test_fp16_ends_at_a_share_of_its_largest)
 {
     for (int size = 1; size <= 8; size++) {
         loopback group;
@@ -138,20 +138,20 @@ static void check_skipped(const tw_tensor *message, size_t count, size_t at, siz
 }
 
 /* A message of biases alone: the NaN shows in their own all-reduce. */
-static void test_a_skipped_all_reduce_gives_back_what_was_sent(void **state)
+TEST(test_a_skipped_all_reduce_gives_back_what_was_sent)
 {
     check_skipped(bias_alone, 1, 7, 0);
 }
 
 /* The NaN shows in the packets, in which the healthy ranks' leftovers are. */
-static void test_a_skipped_packet_gives_back_what_was_in_it(void **state)
+TEST(test_a_skipped_packet_gives_back_what_was_in_it)
 {
     check_skipped(table, 2, 0, MATRIX);
 }
 
 /* The same without anybody looking in between: looking settles the residual, and what a revert does to a residual that
  * is not settled is the point. Two groups, one of which meets skipped and reverted steps, end with the same sums. */
-static void test_unsettled_residuals_survive_a_skipped_step(void **state)
+TEST(test_unsettled_residuals_survive_a_skipped_step)
 {
     loopback plain, disturbed;
     batch *a = batch_create(table, 2), *b = batch_create(table, 2);
@@ -177,7 +177,7 @@ static void test_unsettled_residuals_survive_a_skipped_step(void **state)
 
 /* A scheme that goes back to a state of a step before meets that step's number twice. What it sent the first time is
  * none of the second's business, in which it sends nothing. */
-static void test_going_back_to_a_state_forgets_what_was_sent(void **state)
+TEST(test_going_back_to_a_state_forgets_what_was_sent)
 {
     static float before[RANKS][BIAS];
     tw_state *saved[RANKS];
@@ -227,7 +227,7 @@ static void check_riding(const char *leftovers)
     batch_destroy(b);
 }
 
-static void test_riding_changes_no_bit(void **state)
+TEST(test_riding_changes_no_bit)
 {
     check_riding("fp32");
     check_riding("fp16");
@@ -255,7 +255,7 @@ static int rounds_beside(size_t count, int size)
 }
 
 /* (N-1)(N-2)/N times their bytes more than an all-reduce are 32,768 at most. */
-static void test_few_ride_and_many_do_not(void **state)
+TEST(test_few_ride_and_many_do_not)
 {
     assert_int_equal(rounds_beside(100000, 1), 1);
     assert_int_equal(rounds_beside(100000, 2), 1);
@@ -300,7 +300,7 @@ static void check_forged(int halves, int odd, int half, const char *told)
     batch_destroy(b);
 }
 
-static void test_wrong_sections_are_refused(void **state)
+TEST(test_wrong_sections_are_refused)
 {
     check_forged(BIAS, 0, 0x3F80, NULL);
     check_forged(-1, 0, 0, "one more than the packet has");
@@ -329,7 +329,7 @@ static void send_largest(void *packets[], size_t sizes[], int size)
 }
 
 /* A sum that overflows skips the step, and the residuals have all of the step's gradients. */
-static void test_a_sum_that_overflows_is_skipped(void **state)
+TEST(test_a_sum_that_overflows_is_skipped)
 {
     loopback group;
     int skipped;
@@ -347,7 +347,7 @@ static void test_a_sum_that_overflows_is_skipped(void **state)
 
 /* ---- what is left over ------------------------------------------------------------------------------------------ */
 
-static void test_min_dims_has_the_last_word_on_biases(void **state)
+TEST(test_min_dims_has_the_last_word_on_biases)
 {
     static const struct {
         const char *spec;
@@ -371,21 +371,4 @@ static void test_min_dims_has_the_last_word_on_biases(void **state)
     batch_destroy(b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_rounding_loses_comes_later),
-        cmocka_unit_test(test_full_precision_keeps_nothing),
-        cmocka_unit_test(test_fp16_ends_at_a_share_of_its_largest),
-        cmocka_unit_test(test_a_skipped_all_reduce_gives_back_what_was_sent),
-        cmocka_unit_test(test_a_skipped_packet_gives_back_what_was_in_it),
-        cmocka_unit_test(test_unsettled_residuals_survive_a_skipped_step),
-        cmocka_unit_test(test_going_back_to_a_state_forgets_what_was_sent),
-        cmocka_unit_test(test_riding_changes_no_bit),
-        cmocka_unit_test(test_few_ride_and_many_do_not),
-        cmocka_unit_test(test_wrong_sections_are_refused),
-        cmocka_unit_test(test_a_sum_that_overflows_is_skipped),
-        cmocka_unit_test(test_min_dims_has_the_last_word_on_biases),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

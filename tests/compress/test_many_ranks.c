@@ -98,7 +98,7 @@ static void check_sparse(float *values, float **gradients)
     assert_true(sent[2] < 1.5 * sent[1]);
 }
 
-static void test_bytes_do_not_grow_with_the_ranks(void **state)
+TEST(test_bytes_do_not_grow_with_the_ranks)
 {
     size_t n = elements_of_model();
     float *values = malloc(n * sizeof *values), *gradients[MODEL];
@@ -234,17 +234,10 @@ static void check_crowd(const char *spec, int size)
     crowd_destroy(c);
 }
 
-static void test_a_thousand_replicas_are_alike(void **state)
+TEST(test_a_thousand_replicas_are_alike)
 {
     for (size_t s = 0; s < SPECS; s++)
         for (int z = 0; z < SIZES; z++) check_crowd(specs[s], sizes[z]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes_do_not_grow_with_the_ranks),
-        cmocka_unit_test(test_a_thousand_replicas_are_alike),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -105,7 +105,7 @@ static void check_there_and_back(const char *spec, int ranks)
     free(back);
 }
 
-static void test_nothing_of_the_moments_is_lost(void **state)
+TEST(test_nothing_of_the_moments_is_lost)
 {
     check_there_and_back(EXACT, 1);
     check_there_and_back("dgc-adam:dense=*,nesterov=off,beta2=0.9375," COMMON, RANKS);
@@ -157,7 +157,7 @@ static double still_to_come(double m, double v)
 }
 
 /* The ranks' shares of the moments add up to Adam's; and after some steps Adam owes what was held back, and no more. */
-static void test_what_is_held_back_is_paid_out(void **state)
+TEST(test_what_is_held_back_is_paid_out)
 {
     const char *spec = "dgc-adam:density=0.05,masking=off,beta2=0.999999," COMMON;
     loopback group;
@@ -232,7 +232,7 @@ static void check_onebit(const char *exchange, const char *divide)
     free(back);
 }
 
-static void test_onebit_adam_gives_back_what_both_sides_lost(void **state)
+TEST(test_onebit_adam_gives_back_what_both_sides_lost)
 {
     check_onebit("gather", "before");
     check_onebit("scatter", "before");
@@ -240,7 +240,7 @@ static void test_onebit_adam_gives_back_what_both_sides_lost(void **state)
 }
 
 /* The first rank of a host speaks for it. */
-static void test_hosts_share_moments(void **state)
+TEST(test_hosts_share_moments)
 {
     const char *hosts = EXACT ",per_host=2";
     twin *t = aged_twin(), *back = twin_create(0.999999F);
@@ -260,7 +260,7 @@ static void test_hosts_share_moments(void **state)
 }
 
 /* Half the memory keeps half the digits. */
-static void test_halves_are_rounded(void **state)
+TEST(test_halves_are_rounded)
 {
     const char *halves = EXACT ",state=bf16";
     twin *t = aged_twin(), *back = twin_create(0.999999F);
@@ -276,7 +276,7 @@ static void test_halves_are_rounded(void **state)
     free(back);
 }
 
-static void test_what_does_not_fit_is_refused(void **state)
+TEST(test_what_does_not_fit_is_refused)
 {
     twin *t = aged_twin();
     tw_state *got, *none = NULL;
@@ -298,15 +298,4 @@ static void test_what_does_not_fit_is_refused(void **state)
     free(t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_of_the_moments_is_lost),
-        cmocka_unit_test(test_what_is_held_back_is_paid_out),
-        cmocka_unit_test(test_onebit_adam_gives_back_what_both_sides_lost),
-        cmocka_unit_test(test_hosts_share_moments),
-        cmocka_unit_test(test_halves_are_rounded),
-        cmocka_unit_test(test_what_does_not_fit_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -194,19 +194,19 @@ static void check_rule(rule tried)
 #define REST "leftovers=fp32,min_dims=2,momentum=0.75"
 #define SPEC "onebit-adam:warmup_steps=8,beta2=0.9375,epsilon=9.5367431640625e-7," REST
 
-static void equals_the_published_rule(void **state)
+TEST(equals_the_published_rule)
 {
     check_rule((rule){SPEC ",divide=after", .adapts = 1});
     check_rule((rule){SPEC ",divide=after,exchange=gather", .adapts = 1, .gathers = 1});
 }
 
-static void divides_before_it_takes_signs(void **state)
+TEST(divides_before_it_takes_signs)
 {
     check_rule((rule){SPEC, .adapts = 1, .before = 1});
     check_rule((rule){SPEC ",exchange=gather", .adapts = 1, .before = 1, .gathers = 1});
 }
 
-static void is_momentum_without_squares(void **state)
+TEST(is_momentum_without_squares)
 {
     check_rule((rule){"onebit-adam:beta2=0," REST});
     check_rule((rule){"onebit-adam:beta2=0,exchange=gather," REST, .gathers = 1});
@@ -223,7 +223,7 @@ static void step_of(loopback *group, gradients *g, int step)
 }
 
 /* Signs say something of every element. One that had no gradient in the beginning has no squares, and does not move. */
-static void what_has_no_squares_stays(void **state)
+TEST(what_has_no_squares_stays)
 {
     loopback group;
     gradients g;
@@ -237,7 +237,7 @@ static void what_has_no_squares_stays(void **state)
 
 /* Where packets to all would outweigh an all-reduce, in which nobody can see who has said nothing: here half of the
  * ranks in turn have no gradient, and the mean is 1 in every step. */
-static void the_share_of_absent_ranks_comes_however_small_the_tensor(void **state)
+TEST(the_share_of_absent_ranks_comes_however_small_the_tensor)
 {
     enum { MANY = 16, SMALL = 8 };
     static const tw_tensor small[] = {{"w", 1, {SMALL}}};
@@ -257,7 +257,7 @@ static void the_share_of_absent_ranks_comes_however_small_the_tensor(void **stat
 }
 
 /* Thirty-two times fewer than fp32 once the beginning is over, both ways. */
-static void one_bit_an_element(void **state)
+TEST(one_bit_an_element)
 {
     static const tw_tensor large[] = {{"w", 2, {512, 512}}};
     loopback group;
@@ -270,15 +270,4 @@ static void one_bit_an_element(void **state)
     group_destroy(&group, &g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_the_published_rule),
-        cmocka_unit_test(divides_before_it_takes_signs),
-        cmocka_unit_test(is_momentum_without_squares),
-        cmocka_unit_test(what_has_no_squares_stays),
-        cmocka_unit_test(the_share_of_absent_ranks_comes_however_small_the_tensor),
-        cmocka_unit_test(one_bit_an_element),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

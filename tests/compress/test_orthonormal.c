@@ -44,7 +44,7 @@ static double outside(const float *x, const float *units, size_t count, size_t n
     return (whole - inside) / whole;
 }
 
-static void spans_the_same_space(void **state)
+TEST(spans_the_same_space)
 {
     float before[MOST * LENGTH], after[MOST * LENGTH];
     for (size_t n = MOST; n <= LENGTH; n++)
@@ -58,7 +58,7 @@ static void spans_the_same_space(void **state)
 }
 
 /* Vectors that differ by a thousandth: one sweep would leave them far from right angles. */
-static void nearly_dependent_vectors_come_out_orthonormal(void **state)
+TEST(nearly_dependent_vectors_come_out_orthonormal)
 {
     float x[MOST * LENGTH], small[LENGTH];
     draw(x, LENGTH, 1, 1);
@@ -70,7 +70,7 @@ static void nearly_dependent_vectors_come_out_orthonormal(void **state)
     check_orthonormal(x, MOST, LENGTH);
 }
 
-static void dependent_and_zero_vectors_become_zero(void **state)
+TEST(dependent_and_zero_vectors_become_zero)
 {
     float x[5 * LENGTH] = {0};
     draw(x, LENGTH, 1, 1);
@@ -85,7 +85,7 @@ static void dependent_and_zero_vectors_become_zero(void **state)
 }
 
 /* Neither end of fp32's range overflows or vanishes; a power of two changes nothing. */
-static void any_magnitude_will_do(void **state)
+TEST(any_magnitude_will_do)
 {
     float expected[3 * LENGTH], x[3 * LENGTH];
     draw(expected, 3 * LENGTH, 5, 1);
@@ -102,13 +102,4 @@ static void any_magnitude_will_do(void **state)
     check_orthonormal(x, 1, LENGTH);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spans_the_same_space),
-        cmocka_unit_test(nearly_dependent_vectors_come_out_orthonormal),
-        cmocka_unit_test(dependent_and_zero_vectors_become_zero),
-        cmocka_unit_test(any_magnitude_will_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

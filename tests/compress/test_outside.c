@@ -263,7 +263,7 @@ static void check_all_reduce(const char *spec, int size, int is_late)
     check_same(&(pair){{"allreduce", spec}, size, .steps = 4, .sick = 2, .back = -1, .is_late = is_late});
 }
 
-static void test_forms_that_lose_nothing_are_an_all_reduce(void **state)
+TEST(test_forms_that_lose_nothing_are_an_all_reduce)
 {
     check_all_reduce("exact:leftovers=fp32", 2, 1);
     check_all_reduce("exact:leftovers=fp32,feedback=off", 2, 0);
@@ -277,7 +277,7 @@ static void test_forms_that_lose_nothing_are_an_all_reduce(void **state)
 }
 
 /* Its own state goes with the rest: it counts the steps, but not those taken back. */
-static void test_what_it_remembers_is_saved_loaded_and_taken_back(void **state)
+TEST(test_what_it_remembers_is_saved_loaded_and_taken_back)
 {
     loopback group;
     batch *b = batch_create(table, TENSORS);
@@ -302,7 +302,7 @@ static void test_what_it_remembers_is_saved_loaded_and_taken_back(void **state)
 /* ---- the same as one of the library's own ------------------------------------------------------------------------ */
 
 /* Bit for bit in what comes out, through a step with NaN, and in what is remembered. */
-static void test_a_twin_of_topk_is_topk(void **state)
+TEST(test_a_twin_of_topk_is_topk)
 {
     static const char *const options[] = {"density=0.05", "density=0.05,feedback=off,values=fp32",
                                           "density=1,min_elements=1,min_dims=0",
@@ -318,7 +318,7 @@ static void test_a_twin_of_topk_is_topk(void **state)
 
 /* What it writes out is dgc's momentum correction: the same bits, of the leftovers too, through a step taken back and a
  * restart from what the other saved. */
-static void test_a_momentum_of_its_own_is_dgcs(void **state)
+TEST(test_a_momentum_of_its_own_is_dgcs)
 {
     const pair both = {{"dgc:density=0.05,momentum=0.5,masking=off,min_sent=1,warmup_steps=0,clip=0,min_dims=2,"
                         "min_elements=128,values=log8",
@@ -353,7 +353,7 @@ static tw_status step_with(const char *spec)
     return status;
 }
 
-static void test_what_choose_does_wrong_is_told(void **state)
+TEST(test_what_choose_does_wrong_is_told)
 {
     for (int fault = TOO_MANY; fault <= FIRST_BEYOND; fault++) {
         char spec[SPEC_LENGTH];
@@ -366,7 +366,7 @@ static void test_what_choose_does_wrong_is_told(void **state)
 }
 
 /* Of a message that has none of its rounds it knows no step that could be taken back. */
-static void test_only_what_has_begun_is_taken_back(void **state)
+TEST(test_only_what_has_begun_is_taken_back)
 {
     loopback group;
     int skipped;
@@ -384,7 +384,7 @@ static void test_only_what_has_begun_is_taken_back(void **state)
     batch_destroy(b);
 }
 
-static void test_a_sum_that_is_not_finite_skips_the_step(void **state)
+TEST(test_a_sum_that_is_not_finite_skips_the_step)
 {
     loopback group;
     int skipped;
@@ -397,7 +397,7 @@ static void test_a_sum_that_is_not_finite_skips_the_step(void **state)
     batch_destroy(b);
 }
 
-static void test_a_section_that_is_not_finite_is_refused(void **state)
+TEST(test_a_section_that_is_not_finite_is_refused)
 {
     static const float ills[] = {NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < sizeof ills / sizeof *ills; i++) {
@@ -408,7 +408,7 @@ static void test_a_section_that_is_not_finite_is_refused(void **state)
 }
 
 /* Parts, ranks and steps draw differently: whole tensors, pieces, and the sums of pieces. */
-static void test_no_two_parts_have_the_same_noise(void **state)
+TEST(test_no_two_parts_have_the_same_noise)
 {
     static const char *const specs[] = {"exact:exchange=gather", "exact:exchange=scatter"};
     for (size_t s = 0; s < 2; s++) {
@@ -446,7 +446,7 @@ static void all_ones(const void *self, const unsigned char *section, size_t n, s
     for (size_t i = 0; i < count; i++) values[i] = section[0] ? 0 : 1;
 }
 
-static void test_a_section_of_zeros_has_to_say_zeros(void **state)
+TEST(test_a_section_of_zeros_has_to_say_zeros)
 {
     tw_scheme_definition d = exact;
     d.name = "ones";
@@ -456,7 +456,7 @@ static void test_a_section_of_zeros_has_to_say_zeros(void **state)
     assert_fails(step_with("ones"), TW_ERROR_ARGUMENT, "scheme ones: a section of zero bytes");
 }
 
-static void test_a_round_that_cannot_be_is_told(void **state)
+TEST(test_a_round_that_cannot_be_is_told)
 {
     for (int fault = 1; fault <= 6; fault++) {
         char spec[SPEC_LENGTH];
@@ -465,7 +465,7 @@ static void test_a_round_that_cannot_be_is_told(void **state)
     }
 }
 
-static void test_clipping_and_plan_are_its_own(void **state)
+TEST(test_clipping_and_plan_are_its_own)
 {
     tw_scheme *scheme;
     assert_ok(tw_scheme_create("plain:fault=1", table, TENSORS, 0, 1, &scheme));
@@ -478,7 +478,7 @@ static void test_clipping_and_plan_are_its_own(void **state)
     tw_scheme_destroy(scheme);
 }
 
-static void test_what_create_refuses_is_passed_on(void **state)
+TEST(test_what_create_refuses_is_passed_on)
 {
     assert_int_equal(step_with("twin:word=refuse"), TW_ERROR_UNSUPPORTED);
     assert_string_equal(tw_last_error(), "not today");
@@ -499,7 +499,7 @@ static void assert_not_taken(const tw_scheme_definition *definition, tw_status e
     assert_int_equal(tw_schemes_count(), before);
 }
 
-static void test_a_definition_that_cannot_be_is_refused(void **state)
+TEST(test_a_definition_that_cannot_be_is_refused)
 {
     static const char *const names[] = {
         NULL, "", "Twin", "1st", "_a", "a-b", "a b", "a:b", "a=b", "a,b", "abcdefghijklmnopqrstuvwxyzabcdef"};
@@ -545,7 +545,7 @@ static void assert_option_not_taken(tw_scheme_option row, tw_status expected, co
     assert_not_taken(&d, expected, why);
 }
 
-static void test_an_option_that_cannot_be_is_refused(void **state)
+TEST(test_an_option_that_cannot_be_is_refused)
 {
     const tw_scheme_option good = rows[0];
     tw_scheme_option row = good;
@@ -575,7 +575,7 @@ static void test_an_option_that_cannot_be_is_refused(void **state)
     assert_option_not_taken(row, TW_ERROR_ARGUMENT, "help");
 }
 
-static void test_options_do_not_overlap(void **state)
+TEST(test_options_do_not_overlap)
 {
     typedef struct two {
         int first, second;
@@ -611,7 +611,7 @@ static tw_status show_it(void *self, tw_scheme *scheme, tw_walk *walk)
     return tw_walk_visit(walk, shown.what, shown.tensor, TW_STATE_OWN, shown.dtype, 1, &shown.half);
 }
 
-static void test_what_a_walk_shows_is_looked_at(void **state)
+TEST(test_what_a_walk_shows_is_looked_at)
 {
     char longest[257];
     tw_scheme *scheme;
@@ -654,7 +654,7 @@ static void test_what_a_walk_shows_is_looked_at(void **state)
 }
 
 /* Those of a plug-in come together, or not at all. */
-static void test_all_of_a_plugin_or_nothing(void **state)
+TEST(test_all_of_a_plugin_or_nothing)
 {
     tw_scheme_definition first = model, second = model;
     const tw_scheme_definition *const both[] = {&first, &second}, *const hole[] = {&first, NULL};
@@ -675,7 +675,7 @@ static void test_all_of_a_plugin_or_nothing(void **state)
 }
 
 /* One compiled against an older header, without the last fields, and one against a newer, which leaves them alone. */
-static void test_definitions_of_any_size(void **state)
+TEST(test_definitions_of_any_size)
 {
     struct {
         tw_scheme_definition known;
@@ -702,7 +702,7 @@ static void test_definitions_of_any_size(void **state)
 }
 
 /* The rows may be larger than those known here, too. */
-static void test_options_of_any_size(void **state)
+TEST(test_options_of_any_size)
 {
     struct {
         tw_scheme_option known;
@@ -740,7 +740,7 @@ static void *register_some(void *argument)
     return NULL;
 }
 
-static void test_threads_may_register_at_once(void **state)
+TEST(test_threads_may_register_at_once)
 {
     pthread_t thread[THREADS];
     int number[THREADS];
@@ -759,7 +759,7 @@ static void test_threads_may_register_at_once(void **state)
 }
 
 /* The list has an end. */
-static void test_the_list_may_be_full(void **state)
+TEST(test_the_list_may_be_full)
 {
     static char names[300][32];
     tw_status status = TW_OK;
@@ -775,31 +775,4 @@ static void test_the_list_may_be_full(void **state)
     assert_int_equal(step_with("full0"), TW_OK);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_twin_of_topk_is_topk),
-        cmocka_unit_test(test_forms_that_lose_nothing_are_an_all_reduce),
-        cmocka_unit_test(test_what_it_remembers_is_saved_loaded_and_taken_back),
-        cmocka_unit_test(test_only_what_has_begun_is_taken_back),
-        cmocka_unit_test(test_a_sum_that_is_not_finite_skips_the_step),
-        cmocka_unit_test(test_a_section_that_is_not_finite_is_refused),
-        cmocka_unit_test(test_no_two_parts_have_the_same_noise),
-        cmocka_unit_test(test_all_of_a_plugin_or_nothing),
-        cmocka_unit_test(test_a_section_of_zeros_has_to_say_zeros),
-        cmocka_unit_test(test_a_round_that_cannot_be_is_told),
-        cmocka_unit_test(test_clipping_and_plan_are_its_own),
-        cmocka_unit_test(test_a_momentum_of_its_own_is_dgcs),
-        cmocka_unit_test(test_what_choose_does_wrong_is_told),
-        cmocka_unit_test(test_what_create_refuses_is_passed_on),
-        cmocka_unit_test(test_a_definition_that_cannot_be_is_refused),
-        cmocka_unit_test(test_an_option_that_cannot_be_is_refused),
-        cmocka_unit_test(test_options_do_not_overlap),
-        cmocka_unit_test(test_what_a_walk_shows_is_looked_at),
-        cmocka_unit_test(test_definitions_of_any_size),
-        cmocka_unit_test(test_options_of_any_size),
-        cmocka_unit_test(test_threads_may_register_at_once),
-        cmocka_unit_test(test_the_list_may_be_full),
-    };
-    return cmocka_run_group_tests(tests, register_all, NULL);
-}
+RUN_TESTS(register_all, NULL)

@@ -41,7 +41,7 @@ static int write_text(const char *alphabet, unsigned number, char text[LONGEST +
     return 1;
 }
 
-static void test_every_short_pattern_does_as_it_is_defined(void **state)
+TEST(test_every_short_pattern_does_as_it_is_defined)
 {
     char pattern[LONGEST + 1], name[LONGEST + 1];
     for (unsigned p = 0; write_text("ab*?", p, pattern); p++)
@@ -50,7 +50,7 @@ static void test_every_short_pattern_does_as_it_is_defined(void **state)
 }
 
 /* What fnmatch and shells would take for something else stands for itself. */
-static void test_nothing_else_is_special(void **state)
+TEST(test_nothing_else_is_special)
 {
     static const char *const names[] = {"layer[0].weight", "a\\b", "[!a]", "[", "{a,b}", ".hidden", "a/b", "~"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -60,7 +60,7 @@ static void test_nothing_else_is_special(void **state)
 }
 
 /* With each star tried anew for each star before it, this would outlast the machine. */
-static void test_hostile_patterns_end(void **state)
+TEST(test_hostile_patterns_end)
 {
     char pattern[20001], name[256];
     for (int i = 0; i < 10000; i++) memcpy(pattern + 2 * i, "*a", 2);
@@ -88,7 +88,7 @@ static void check_plans(const char *spec, const char *first, const char *second)
     tw_comm_destroy(comm);
 }
 
-static void test_options_name_tensors_as_promised(void **state)
+TEST(test_options_name_tensors_as_promised)
 {
     check_plans("dgc:density=0.1,dense=layer[0].weight", "dense bf16: dense=layer[0].weight",
                 "dgc: 60 of 600 elements");
@@ -97,7 +97,7 @@ static void test_options_name_tensors_as_promised(void **state)
 }
 
 /* A pattern longer than any name matches nothing, as long as it has no stars. */
-static void test_misspelt_names_are_told(void **state)
+TEST(test_misspelt_names_are_told)
 {
     char spec[400] = "topk:dense=";
     tw_comm *comm;
@@ -112,14 +112,4 @@ static void test_misspelt_names_are_told(void **state)
     tw_comm_destroy(comm);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_short_pattern_does_as_it_is_defined),
-        cmocka_unit_test(test_nothing_else_is_special),
-        cmocka_unit_test(test_hostile_patterns_end),
-        cmocka_unit_test(test_options_name_tensors_as_promised),
-        cmocka_unit_test(test_misspelt_names_are_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -94,7 +94,7 @@ static void check_against_naive(const char *options, int keeps, size_t n, int ra
     group_destroy(&group, &g);
 }
 
-static void the_largest_sums_are_sent_on(void **state)
+TEST(the_largest_sums_are_sent_on)
 {
     static const size_t counts[] = {700, 2047, 2048, 5000, MOST};
     static const int ranks[] = {2, 3, 5, 8, 13};
@@ -106,7 +106,7 @@ static void the_largest_sums_are_sent_on(void **state)
 }
 
 /* A section has values of its own: the mean magnitude of a piece, not that of the tensor. */
-static void each_piece_is_rounded_alone(void **state)
+TEST(each_piece_is_rounded_alone)
 {
     enum { N = 4096, RANKS = 2 };
     const tw_tensor w = {"w", 1, {N}};
@@ -174,7 +174,7 @@ static void check_books(const char *spec, int changing)
     group_destroy(&group, &g);
 }
 
-static void nothing_is_lost(void **state)
+TEST(nothing_is_lost)
 {
 #define EXACT "exchange=scatter,density=0.02,values=fp32"
     check_books("topk:" EXACT, 0);
@@ -208,7 +208,7 @@ static void send_large(void *packets[], size_t sizes[], int size)
 
 /* Only one rank sees it, and all skip the step with it; the sums that it keeps stay as they were. What a rank keeps has
  * a narrower bound than what it only adds up. */
-static void a_sum_that_is_too_large_is_skipped(void **state)
+TEST(a_sum_that_is_too_large_is_skipped)
 {
     static const float values[] = {FLT_MAX, 1e37F, 1e35F};
     static float before[SMALL], after[SMALL];
@@ -234,13 +234,4 @@ static void a_sum_that_is_too_large_is_skipped(void **state)
     gradients_destroy(&g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_largest_sums_are_sent_on),
-        cmocka_unit_test(each_piece_is_rounded_alone),
-        cmocka_unit_test(nothing_is_lost),
-        cmocka_unit_test(a_sum_that_is_too_large_is_skipped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

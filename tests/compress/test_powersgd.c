@@ -95,7 +95,7 @@ static double distance(const float *x, const float *y, size_t n)
 static const tw_tensor one_matrix[] = {{"m", 2, {48, 36}}};
 enum { ROWS = 48, COLUMNS = 36, ELEMENTS = ROWS * COLUMNS };
 
-static void a_matrix_of_that_rank_is_reproduced(void **state)
+TEST(a_matrix_of_that_rank_is_reproduced)
 {
     float expected[ELEMENTS], residual[ELEMENTS];
     world w = create_of("powersgd:rank=3,values=fp32", one_matrix, 1, 2);
@@ -109,7 +109,7 @@ static void a_matrix_of_that_rank_is_reproduced(void **state)
 }
 
 /* The full rank's factors outweigh the matrix: it is sent as it is. */
-static void full_rank_and_thin_shapes_are_exact(void **state)
+TEST(full_rank_and_thin_shapes_are_exact)
 {
     static const tw_tensor tensors[] = {{"square", 2, {16, 16}}, {"row", 2, {1, 300}}, {"column", 2, {300, 1}}};
     world w = create_of("powersgd:rank=200,leftovers=fp32,min_elements=1", tensors, 3, 1);
@@ -139,7 +139,7 @@ static double distance_from_best(const char *spec, int steps)
 }
 
 /* The third singular value is half of the second: each step divides the error by four. */
-static void a_warm_start_converges_to_the_best_approximation(void **state)
+TEST(a_warm_start_converges_to_the_best_approximation)
 {
     double after_three = distance_from_best("powersgd:rank=2,values=fp32,feedback=off", 3);
     double after_six = distance_from_best("powersgd:rank=2,values=fp32,feedback=off", 6);
@@ -147,7 +147,7 @@ static void a_warm_start_converges_to_the_best_approximation(void **state)
     assert_true(distance_from_best("powersgd:rank=2,values=fp32,feedback=off", 14) < 2e-6);
 }
 
-static void without_a_warm_start_it_does_not(void **state)
+TEST(without_a_warm_start_it_does_not)
 {
     for (int steps = 12; steps < 16; steps++)
         assert_true(distance_from_best("powersgd:rank=2,values=fp32,feedback=off,warm_start=off", steps) > 0.05);
@@ -156,7 +156,7 @@ static void without_a_warm_start_it_does_not(void **state)
 /* ---- identities ---- */
 
 /* And of a count of ranks for each matrix. */
-static void bytes_are_those_of_the_factors(void **state)
+TEST(bytes_are_those_of_the_factors)
 {
     static const struct {
         const char *spec;
@@ -178,7 +178,7 @@ static void bytes_are_those_of_the_factors(void **state)
 }
 
 /* Two to some power times the gradient gives as much of the mean: no factor is of the gradient's square. */
-static void any_magnitude_will_do(void **state)
+TEST(any_magnitude_will_do)
 {
     static const int exponents[] = {-100, 100};
     for (size_t e = 0; e < 2; e++) {
@@ -200,7 +200,7 @@ static void any_magnitude_will_do(void **state)
     }
 }
 
-static void a_zero_gradient_is_zero_and_the_next_is_not(void **state)
+TEST(a_zero_gradient_is_zero_and_the_next_is_not)
 {
     float expected[ELEMENTS];
     world w = create_of("powersgd:rank=3,values=fp32", one_matrix, 1, 2);
@@ -279,7 +279,7 @@ static void naive_step(naive *m, int at_step, double *mean)
     }
 }
 
-static void a_second_implementation_agrees(void **state)
+TEST(a_second_implementation_agrees)
 {
     static naive second;
     float residual[12 * 35];
@@ -302,7 +302,7 @@ static void a_second_implementation_agrees(void **state)
 /* ---- skipped steps and saved state ---- */
 
 /* The next step begins where this one did. */
-static void a_step_taken_back_leaves_where_to_start(void **state)
+TEST(a_step_taken_back_leaves_where_to_start)
 {
     static float before[MOST], after[MOST];
     world w = create("powersgd", 2);
@@ -318,7 +318,7 @@ static void a_step_taken_back_leaves_where_to_start(void **state)
 }
 
 /* No other round of the message would tell. */
-static void matrices_alone_are_skipped_too(void **state)
+TEST(matrices_alone_are_skipped_too)
 {
     world w = create_of("powersgd", one_matrix, 1, 2);
     w.g.rank[1][0][7] = NAN;
@@ -328,7 +328,7 @@ static void matrices_alone_are_skipped_too(void **state)
 }
 
 /* The ranks' gradients are within bounds, but the sum of what they kept back is not. */
-static void a_sum_that_overflows_is_skipped(void **state)
+TEST(a_sum_that_overflows_is_skipped)
 {
     world w = create_of("powersgd:rank=1,values=fp32", one_matrix, 1, 1);
     w.group.scheme[0]->step = 1;
@@ -341,20 +341,4 @@ static void a_sum_that_overflows_is_skipped(void **state)
     destroy(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_matrix_of_that_rank_is_reproduced),
-        cmocka_unit_test(full_rank_and_thin_shapes_are_exact),
-        cmocka_unit_test(a_warm_start_converges_to_the_best_approximation),
-        cmocka_unit_test(without_a_warm_start_it_does_not),
-        cmocka_unit_test(bytes_are_those_of_the_factors),
-        cmocka_unit_test(any_magnitude_will_do),
-        cmocka_unit_test(a_zero_gradient_is_zero_and_the_next_is_not),
-        cmocka_unit_test(a_second_implementation_agrees),
-        cmocka_unit_test(a_step_taken_back_leaves_where_to_start),
-        cmocka_unit_test(matrices_alone_are_skipped_too),
-        cmocka_unit_test(a_sum_that_overflows_is_skipped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

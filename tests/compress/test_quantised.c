@@ -328,18 +328,18 @@ static void check_all(int pieces)
             }
 }
 
-static void test_equals_the_naive_implementation(void **state)
+TEST(test_equals_the_naive_implementation)
 {
     check_all(0);
 }
 
-static void test_pieces_equal_the_naive_implementation(void **state)
+TEST(test_pieces_equal_the_naive_implementation)
 {
     check_all(1);
 }
 
 /* A state from before there were pieces has no residual of sums: it is zero, whatever was there. */
-static void test_a_state_without_sums_loads(void **state)
+TEST(test_a_state_without_sums_loads)
 {
     static float owed[MOST];
     loopback group;
@@ -365,7 +365,7 @@ static void test_a_state_without_sums_loads(void **state)
 }
 
 /* What was held back of its sums has no place where packets go to everybody. */
-static void test_a_state_with_sums_needs_pieces(void **state)
+TEST(test_a_state_with_sums_needs_pieces)
 {
     loopback group, other;
     int owner = (int)(tw_crc32c(0, "w", 1) % 4);
@@ -405,7 +405,7 @@ static size_t naive_bytes(const subject *s, size_t n)
     return (s->method == ONEBIT ? 8 : 4) + packed;
 }
 
-static void test_packets_have_the_bytes_that_are_promised(void **state)
+TEST(test_packets_have_the_bytes_that_are_promised)
 {
     static const size_t sizes[] = {1, 5, 8, 9, 639, 640, 1023, 1024, 1025, MOST};
     for (size_t s = 0; s < SUBJECTS; s++)
@@ -423,7 +423,7 @@ static void test_packets_have_the_bytes_that_are_promised(void **state)
 /* ---- extremes ---------------------------------------------------------------------------------------------------- */
 
 /* So small that a step between levels has to be larger: 0, or what a level is worth, but a number. */
-static void test_denormal_gradients_are_harmless(void **state)
+TEST(test_denormal_gradients_are_harmless)
 {
     for (size_t s = 0; s < SUBJECTS; s++) {
         loopback group;
@@ -493,7 +493,7 @@ static float residual_after(const char *spec, uint64_t steps)
 }
 
 /* Feedback is only there where rounding loses less than there was: the residual stays within bounds. */
-static void test_feedback_that_would_diverge_is_refused(void **state)
+TEST(test_feedback_that_would_diverge_is_refused)
 {
     static const struct {
         int bucket, least_bits;
@@ -513,7 +513,7 @@ static void test_feedback_that_would_diverge_is_refused(void **state)
         }
 }
 
-static void test_hostile_sections_are_refused(void **state)
+TEST(test_hostile_sections_are_refused)
 {
     static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
     int skipped;
@@ -547,7 +547,7 @@ static void test_hostile_sections_are_refused(void **state)
 }
 
 /* A finite section whose sum with others may overflow: a skipped step, not an error, and no infinity. */
-static void test_a_sum_that_overflows_is_skipped(void **state)
+TEST(test_a_sum_that_overflows_is_skipped)
 {
     static const int which[] = {0, 1, 5};
     static const float largest = FLT_MAX;
@@ -595,7 +595,7 @@ static void check_pieces_beside(const subject *from, const void *begin, size_t b
 
 /* In pieces only one rank sees it, and all the others skip the step with it; the sums that they keep stay as they were.
  * What a rank keeps has a narrower bound than what it only adds up. */
-static void test_a_sum_that_overflows_in_pieces_is_skipped(void **state)
+TEST(test_a_sum_that_overflows_in_pieces_is_skipped)
 {
     static const float large[] = {FLT_MAX, 1e37F, 1e35F};
     static const unsigned char scales[] = {246, 240, 234}; /* 448 * 2^119, 4.7e36 and 7.3e34 */
@@ -605,19 +605,4 @@ static void test_a_sum_that_overflows_in_pieces_is_skipped(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equals_the_naive_implementation),
-        cmocka_unit_test(test_pieces_equal_the_naive_implementation),
-        cmocka_unit_test(test_a_state_without_sums_loads),
-        cmocka_unit_test(test_a_state_with_sums_needs_pieces),
-        cmocka_unit_test(test_packets_have_the_bytes_that_are_promised),
-        cmocka_unit_test(test_denormal_gradients_are_harmless),
-        cmocka_unit_test(test_feedback_that_would_diverge_is_refused),
-        cmocka_unit_test(test_hostile_sections_are_refused),
-        cmocka_unit_test(test_a_sum_that_overflows_is_skipped),
-        cmocka_unit_test(test_a_sum_that_overflows_in_pieces_is_skipped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -21,7 +21,7 @@ static size_t bin_size_at(size_t i)
 }
 
 /* One of each bin, its share made up to the bin's size; over the steps every element equally often. */
-static void draws_one_of_each_bin(void **state)
+TEST(draws_one_of_each_bin)
 {
     enum { STEPS = 4000 };
     static int hits[N0];
@@ -50,7 +50,7 @@ static void draws_one_of_each_bin(void **state)
     group_destroy(&group, &g);
 }
 
-static void unbiased_with_the_variance_of_its_bins(void **state)
+TEST(unbiased_with_the_variance_of_its_bins)
 {
     enum { STEPS = 4000 };
     static double mean[N0];
@@ -78,7 +78,7 @@ static void unbiased_with_the_variance_of_its_bins(void **state)
 }
 
 /* 65,504 is the end of fp16: what does not fit into a share of it waits. */
-static void halves_never_overflow(void **state)
+TEST(halves_never_overflow)
 {
     loopback group;
     gradients g;
@@ -89,7 +89,7 @@ static void halves_never_overflow(void **state)
     group_destroy(&group, &g);
 }
 
-static void no_index_travels(void **state)
+TEST(no_index_travels)
 {
     loopback group;
     gradients g;
@@ -104,13 +104,4 @@ static void no_index_travels(void **state)
     group_destroy(&group, &g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(draws_one_of_each_bin),
-        cmocka_unit_test(unbiased_with_the_variance_of_its_bins),
-        cmocka_unit_test(halves_never_overflow),
-        cmocka_unit_test(no_index_travels),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -201,7 +201,7 @@ static void check_sizes(const tw_scheme_ops *ops, const char *spec)
     free(given);
 }
 
-static void test_nothing_is_lost_whatever_the_number_of_ranks(void **state)
+TEST(test_nothing_is_lost_whatever_the_number_of_ranks)
 {
     const tw_scheme_ops *ops;
     for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
@@ -215,7 +215,7 @@ static void test_nothing_is_lost_whatever_the_number_of_ranks(void **state)
 }
 
 /* At their defaults too, where the schemes that own the momentum have some; only the sums are looked at. */
-static void test_momentum_is_kept_as_well(void **state)
+TEST(test_momentum_is_kept_as_well)
 {
     static const char *const specs[] = {"dgc",
                                         "dgc:min_dims=2,nesterov=on",
@@ -248,7 +248,7 @@ static void test_momentum_is_kept_as_well(void **state)
 }
 
 /* At density 1 without masking dgc is momentum SGD on the mean, whoever holds the momentum. */
-static void test_the_course_of_momentum_goes_on(void **state)
+TEST(test_the_course_of_momentum_goes_on)
 {
     enum { ALL = 12 };
     const char *spec = "dgc-bold:density=1,warmup_steps=0,momentum=0.9,masking=off,values=fp32";
@@ -312,7 +312,7 @@ static float share_of(saved_group *saved, int rank, int size)
     return residual[2];
 }
 
-static void test_shares_by_hand(void **state)
+TEST(test_shares_by_hand)
 {
     saved_group four, two, three;
     make_group(&four, 4);
@@ -332,7 +332,7 @@ static void test_shares_by_hand(void **state)
 }
 
 /* Nobody asks for a file that he does not need. */
-static void test_only_what_is_needed_is_asked_for(void **state)
+TEST(test_only_what_is_needed_is_asked_for)
 {
     saved_group eight;
     make_group(&eight, 8);
@@ -347,7 +347,7 @@ static void test_only_what_is_needed_is_asked_for(void **state)
 }
 
 /* Pieces of sums and all. */
-static void test_as_many_as_before_have_what_they_had(void **state)
+TEST(test_as_many_as_before_have_what_they_had)
 {
     static const char *const specs[] = {"dgc", "sign:exchange=scatter", "powersgd", "sdagc:revision=age",
                                         "dgc:exchange=scatter,state=bf16"};
@@ -371,7 +371,7 @@ static void test_as_many_as_before_have_what_they_had(void **state)
 }
 
 /* A host is one rank: the states of its other ranks are not asked for, and they get none. */
-static void test_hosts_are_ranks(void **state)
+TEST(test_hosts_are_ranks)
 {
     char spec[64];
     float residual[30 * 40];
@@ -401,7 +401,7 @@ static void lose(saved_group *saved, int rank)
     saved->states[rank] = NULL;
 }
 
-static void test_what_a_lost_rank_held_back_is_dropped(void **state)
+TEST(test_what_a_lost_rank_held_back_is_dropped)
 {
     saved_group four;
     make_group(&four, 4);
@@ -427,7 +427,7 @@ static sums *sum_others(loopback *group, int lost)
 }
 
 /* Of every rank in turn, and by fewer, as many and more ranks. They go on, and agree on what all have alike. */
-static void test_the_others_go_on_without_a_lost_rank(void **state)
+TEST(test_the_others_go_on_without_a_lost_rank)
 {
     static const char *const specs[] = {"dgc", "powersgd", "scalecom", "sdagc:revision=age", "sign", "topk"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
@@ -467,7 +467,7 @@ static void assert_refused(const char *spec, saved_group *saved, tw_status statu
     tw_state_destroy(got);
 }
 
-static void test_hostile_states_are_refused_by_name(void **state)
+TEST(test_hostile_states_are_refused_by_name)
 {
     float values[30 * 40] = {0};
     uint64_t steps = 6;
@@ -498,7 +498,7 @@ static void test_hostile_states_are_refused_by_name(void **state)
 }
 
 /* What each rank may hold, their sum may not: nobody could load it. */
-static void test_a_sum_beyond_bounds_is_refused(void **state)
+TEST(test_a_sum_beyond_bounds_is_refused)
 {
     saved_group saved = {.size = 2};
     for (int r = 0; r < 2; r++) saved.states[r] = make_state(9e32F);
@@ -509,7 +509,7 @@ static void test_a_sum_beyond_bounds_is_refused(void **state)
     release_group(&saved);
 }
 
-static void test_what_has_no_place_is_refused(void **state)
+TEST(test_what_has_no_place_is_refused)
 {
     const char *spec = "sign:leftovers=fp32,min_elements=1,min_dims=0";
     loopback group;
@@ -522,7 +522,7 @@ static void test_what_has_no_place_is_refused(void **state)
     batch_destroy(b);
 }
 
-static void test_groups_that_cannot_be(void **state)
+TEST(test_groups_that_cannot_be)
 {
     tw_state *got;
     saved_group saved;
@@ -561,7 +561,7 @@ static tw_status compare(void *context, const tw_remembered *entry)
     return TW_OK;
 }
 
-static void test_a_visit_shows_what_is_saved_where_it_lies(void **state)
+TEST(test_a_visit_shows_what_is_saved_where_it_lies)
 {
     const tw_scheme_ops *ops;
     for (size_t s = 0; (ops = tw_scheme_at(s)); s++) {
@@ -582,23 +582,4 @@ static void test_a_visit_shows_what_is_saved_where_it_lies(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_is_lost_whatever_the_number_of_ranks),
-        cmocka_unit_test(test_momentum_is_kept_as_well),
-        cmocka_unit_test(test_the_course_of_momentum_goes_on),
-        cmocka_unit_test(test_shares_by_hand),
-        cmocka_unit_test(test_only_what_is_needed_is_asked_for),
-        cmocka_unit_test(test_as_many_as_before_have_what_they_had),
-        cmocka_unit_test(test_hosts_are_ranks),
-        cmocka_unit_test(test_what_a_lost_rank_held_back_is_dropped),
-        cmocka_unit_test(test_the_others_go_on_without_a_lost_rank),
-        cmocka_unit_test(test_hostile_states_are_refused_by_name),
-        cmocka_unit_test(test_a_sum_beyond_bounds_is_refused),
-        cmocka_unit_test(test_what_has_no_place_is_refused),
-        cmocka_unit_test(test_groups_that_cannot_be),
-        cmocka_unit_test(test_a_visit_shows_what_is_saved_where_it_lies),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -155,7 +155,7 @@ static void assert_alike(const loopback *group, const gradients *g, const naive 
         }
 }
 
-static void test_a_second_implementation_agrees(void **state)
+TEST(test_a_second_implementation_agrees)
 {
     static const char *const formats[] = {"fp32", "fp16", "bf16"};
     static const tw_dtype dtypes[] = {TW_F32, TW_F16, TW_BF16};
@@ -185,7 +185,7 @@ static void test_a_second_implementation_agrees(void **state)
 
 /* Without a filter, the first step of a lone rank is the largest of each chunk between zeros: a tensor that is received
  * in several runs of chunks, the last chunk and the last run of them shorter. */
-static void test_a_long_tensor_is_all_there(void **state)
+TEST(test_a_long_tensor_is_all_there)
 {
     enum { LONG = 300001, RATE = 7 }; /* written past the cache */
     static const tw_tensor tensor = {"long", 1, {LONG}};
@@ -231,7 +231,7 @@ static double gain(double beta, size_t period)
     return sum / MEASURE / (double)period;
 }
 
-static void test_the_filter_has_a_gain_of_one(void **state)
+TEST(test_the_filter_has_a_gain_of_one)
 {
     static const double betas[] = {1, 0.5, 0.3, 0.1};
     static const size_t periods[] = {1, 5, 30};
@@ -244,7 +244,7 @@ static void test_the_filter_has_a_gain_of_one(void **state)
 
 /* Gradients 2^60 times as large or small give the very same bits, that much larger or smaller, though fp16 itself
  * reaches from 2^-24 to 2^16. */
-static void test_half_precision_follows_the_scale(void **state)
+TEST(test_half_precision_follows_the_scale)
 {
     static const float units[] = {1, 0x1p-60F, 0x1p60F};
     loopback group[3];
@@ -262,7 +262,7 @@ static void test_half_precision_follows_the_scale(void **state)
 }
 
 /* Ranks whose values dwarf the leader's: no sum leaves fp16, and the rest stays where it was. */
-static void test_half_precision_never_overflows(void **state)
+TEST(test_half_precision_never_overflows)
 {
     loopback group;
     gradients g;
@@ -281,7 +281,7 @@ static void test_half_precision_never_overflows(void **state)
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
-static void test_a_message_weighs_the_same_however_many_ranks(void **state)
+TEST(test_a_message_weighs_the_same_however_many_ranks)
 {
     gradients g;
     for (int size = 1; size <= RANKS; size *= 2) {
@@ -303,7 +303,7 @@ static void test_a_message_weighs_the_same_however_many_ranks(void **state)
 }
 
 /* Of the trainer's convolutional network. */
-static void test_the_default_is_a_hundred_times_smaller(void **state)
+TEST(test_the_default_is_a_hundred_times_smaller)
 {
     static const tw_tensor network[] = {{"conv1.weight", 4, {16, 1, 3, 3}},  {"conv1.bias", 1, {16}},
                                         {"conv2.weight", 4, {32, 16, 3, 3}}, {"conv2.bias", 1, {32}},
@@ -355,7 +355,7 @@ static void check_warmup(const char *options, const size_t *levels, size_t count
 
 /* Equally many steps at each level, each of which sends a quarter of the one before; a tensor whose own rate is lower
  * keeps that. Where the first level is at the rate already, there is no warm-up. */
-static void test_the_rate_grows_by_fours(void **state)
+TEST(test_the_rate_grows_by_fours)
 {
     static const size_t three[] = {3, 3, 3, 12, 12, 12, 48, 48, 0, 0}, all[] = {1, 1, 4, 4, 16, 16, 64, 64, 0},
                         from_25[] = {25, 25, 0, 0}, nothing[] = {0, 0};
@@ -396,7 +396,7 @@ static tw_status step_with(size_t at, int value, float gradient[20])
 }
 
 /* Every position from 20 on, and the bit that fills the byte, is refused. */
-static void test_positions_stay_inside_their_chunk(void **state)
+TEST(test_positions_stay_inside_their_chunk)
 {
     float gradient[20];
     for (int value = 0; value < 256; value++) {
@@ -405,14 +405,14 @@ static void test_positions_stay_inside_their_chunk(void **state)
     }
 }
 
-static void test_exponents_stay_where_floats_are(void **state)
+TEST(test_exponents_stay_where_floats_are)
 {
     float gradient[20];
     for (int value = -128; value < 128; value++)
         assert_int_equal(step_with(2, value, gradient), abs(value) <= 120 ? TW_OK : TW_ERROR_PACKET);
 }
 
-static void test_rates_must_make_sense(void **state)
+TEST(test_rates_must_make_sense)
 {
     static const char *const bad[] = {"conv", "conv@", "@5", "conv@0", "conv@x", "conv@5x", "a@5||conv@2", "a@2000000"};
     char spec[64];
@@ -436,20 +436,4 @@ static void test_rates_must_make_sense(void **state)
     tw_comm_destroy(comm);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_second_implementation_agrees),
-        cmocka_unit_test(test_a_long_tensor_is_all_there),
-        cmocka_unit_test(test_the_filter_has_a_gain_of_one),
-        cmocka_unit_test(test_half_precision_follows_the_scale),
-        cmocka_unit_test(test_half_precision_never_overflows),
-        cmocka_unit_test(test_a_message_weighs_the_same_however_many_ranks),
-        cmocka_unit_test(test_the_default_is_a_hundred_times_smaller),
-        cmocka_unit_test(test_the_rate_grows_by_fours),
-        cmocka_unit_test(test_positions_stay_inside_their_chunk),
-        cmocka_unit_test(test_exponents_stay_where_floats_are),
-        cmocka_unit_test(test_rates_must_make_sense),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

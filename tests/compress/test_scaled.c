@@ -75,7 +75,7 @@ static void check_scale(const tw_scheme_ops *ops, const char *spec)
     batch_destroy(c);
 }
 
-static void test_a_power_of_two_changes_no_bit(void **state)
+TEST(test_a_power_of_two_changes_no_bit)
 {
     for (size_t s = 0; tw_scheme_at(s); s++) for_each_variant(tw_scheme_at(s), "", check_scale);
     check_scale(ops_of("dgc"), "dgc:clip=0.5");
@@ -83,7 +83,7 @@ static void test_a_power_of_two_changes_no_bit(void **state)
 }
 
 /* What a mean becomes when it is multiplied is looked at; what had been sent of it comes back. */
-static void test_a_mean_that_overflows_is_skipped(void **state)
+TEST(test_a_mean_that_overflows_is_skipped)
 {
     loopback group;
     batch *b = batch_create(table, TENSORS);
@@ -103,7 +103,7 @@ static void test_a_mean_that_overflows_is_skipped(void **state)
 }
 
 /* The bound is on what comes, and on what it stands for where that is larger. */
-static void test_the_bound_is_on_both(void **state)
+TEST(test_the_bound_is_on_both)
 {
     static const char *const specs[] = {"topk", "qsgd", "dgc:clip=1"};
     for (size_t s = 0; s < 3; s++) {
@@ -169,14 +169,14 @@ static void check_rates(const char *spec)
     batch_destroy(b);
 }
 
-static void test_each_tensor_has_its_rate(void **state)
+TEST(test_each_tensor_has_its_rate)
 {
     check_rates("sdagc:warmup_steps=0,density=0.05");
     check_rates("dgc:revision=rate,warmup_steps=0,density=0.05");
 }
 
 /* By hand: v was collected at rate 4 and is worth twice as much at rate 2; another tensor's rate does not matter. */
-static void test_the_residual_follows_its_own_rate(void **state)
+TEST(test_the_residual_follows_its_own_rate)
 {
     loopback group;
     int skipped;
@@ -218,7 +218,7 @@ static void check_bytes(const tw_scheme_ops *ops, const char *spec)
     loopback_destroy(&group);
 }
 
-static void test_state_has_the_bytes_that_are_saved(void **state)
+TEST(test_state_has_the_bytes_that_are_saved)
 {
     for (size_t s = 0; tw_scheme_at(s); s++) for_each_variant(tw_scheme_at(s), "", check_bytes);
     loopback group;
@@ -227,7 +227,7 @@ static void test_state_has_the_bytes_that_are_saved(void **state)
     loopback_destroy(&group);
 }
 
-static void test_momentum_and_plan(void **state)
+TEST(test_momentum_and_plan)
 {
     loopback group;
     int nesterov = -1;
@@ -243,16 +243,4 @@ static void test_momentum_and_plan(void **state)
     loopback_destroy(&group);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_power_of_two_changes_no_bit),
-        cmocka_unit_test(test_a_mean_that_overflows_is_skipped),
-        cmocka_unit_test(test_the_bound_is_on_both),
-        cmocka_unit_test(test_each_tensor_has_its_rate),
-        cmocka_unit_test(test_the_residual_follows_its_own_rate),
-        cmocka_unit_test(test_state_has_the_bytes_that_are_saved),
-        cmocka_unit_test(test_momentum_and_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -23,7 +23,7 @@ static void check_spec(const char *spec, const char *says)
     if (!strstr(tw_last_error(), says)) fail_msg("\"%s\" does not say \"%s\"", tw_last_error(), says);
 }
 
-static void test_bad_specs_name_the_key_and_the_range(void **state)
+TEST(test_bad_specs_name_the_key_and_the_range)
 {
     check_spec("", "names no scheme");
     check_spec("nonsense", "no scheme \"nonsense\"; there are: allreduce, ");
@@ -55,7 +55,7 @@ static void check_table(const tw_tensor *tensors, size_t count, const char *says
     if (!strstr(tw_last_error(), says)) fail_msg("\"%s\" does not say \"%s\"", tw_last_error(), says);
 }
 
-static void test_bad_tables_are_refused(void **state)
+TEST(test_bad_tables_are_refused)
 {
     tw_tensor twice[] = {{"w", 1, {3}}, {"w", 1, {4}}}, empty = {"e", 2, {3, 0}}, large = {"l", 2, {65536, 65536}};
     tw_tensor nameless = {"", 1, {3}}, deep = {"d", 9, {1}};
@@ -75,7 +75,7 @@ static void test_bad_tables_are_refused(void **state)
 }
 
 /* Whoever chose the names: each is looked for, added, and moved at most twice as the index grows. */
-static void test_large_tables_are_checked_in_linear_time(void **state)
+TEST(test_large_tables_are_checked_in_linear_time)
 {
     enum { MOST = 32768, PROBES = 8 * 4 };
     static char names[MOST][COLLIDING_PLACES + 1];
@@ -95,7 +95,7 @@ static void test_large_tables_are_checked_in_linear_time(void **state)
     check_table(many, MOST, names[17]);
 }
 
-static void test_order_is_checked(void **state)
+TEST(test_order_is_checked)
 {
     static float w[50 * 60], b[40];
     float *gradients[] = {w, b};
@@ -110,7 +110,7 @@ static void test_order_is_checked(void **state)
     tw_scheme_destroy(NULL);
 }
 
-static void test_help_lists_every_option(void **state)
+TEST(test_help_lists_every_option)
 {
     char page[8192];
     for (size_t s = 0; s < tw_schemes_count(); s++) {
@@ -128,14 +128,4 @@ static void test_help_lists_every_option(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_specs_name_the_key_and_the_range),
-        cmocka_unit_test(test_bad_tables_are_refused),
-        cmocka_unit_test(test_order_is_checked),
-        cmocka_unit_test(test_help_lists_every_option),
-        cmocka_unit_test(test_large_tables_are_checked_in_linear_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -28,7 +28,7 @@ static void fill(gradients *g, int step, float times)
 /* ---- numbers too large ------------------------------------------------------------------------------------------ */
 
 /* A finite gradient that no residual could gather for long counts as an infinite one. */
-static void test_enormous_gradients_are_skipped(void **state)
+TEST(test_enormous_gradients_are_skipped)
 {
     gradients g;
     static const char *const specs[] = {"topk", "dgc", "dgc:clip=1",
@@ -47,7 +47,7 @@ static void test_enormous_gradients_are_skipped(void **state)
 
 /* A norm that a caller gives says nothing of elements that he did not look at: the pass itself does; and it does not
  * count twice what the norm has in it. */
-static void test_a_given_norm_hides_no_nan(void **state)
+TEST(test_a_given_norm_hides_no_nan)
 {
     gradients g;
     static const char *const specs[] = {"topk", "threshold", "dgc", "sdagc", "sdagc:statistics=gradient"};
@@ -92,7 +92,7 @@ static void send_largest(void *packets[], size_t sizes[], int size)
 }
 
 /* Packets that are finite, each by itself, and whose sum is not: no rank may apply that. */
-static void test_a_sum_that_overflows_is_skipped(void **state)
+TEST(test_a_sum_that_overflows_is_skipped)
 {
     gradients g;
     loopback group;
@@ -107,7 +107,7 @@ static void test_a_sum_that_overflows_is_skipped(void **state)
 }
 
 /* fp16 ends at 65,504: the rest of a larger value comes in later steps. */
-static void test_fp16_cuts_large_values_into_steps(void **state)
+TEST(test_fp16_cuts_large_values_into_steps)
 {
     gradients g;
     static const char *const specs[] = {"topk:density=0.001,values=fp16",
@@ -153,7 +153,7 @@ static void check_roads(const char *spec, int size)
     group_destroy(&group, &g);
 }
 
-static void test_either_road_gives_the_sum(void **state)
+TEST(test_either_road_gives_the_sum)
 {
     for (int size = 1; size <= 9; size++) {
         check_roads("dgc:momentum=0,density=0.99,warmup_density=1,warmup_steps=2,values=fp32", size);
@@ -164,7 +164,7 @@ static void test_either_road_gives_the_sum(void **state)
     }
 }
 
-static void test_either_road_counts_what_was_sent(void **state)
+TEST(test_either_road_counts_what_was_sent)
 {
     gradients g;
     static const char *const specs[] = {"topk:density=0.3," LOOPBACK_EXACT, "topk:density=0.002"};
@@ -186,7 +186,7 @@ static void test_either_road_counts_what_was_sent(void **state)
 }
 
 /* Receivers make room for N packets of the step's density, not of the warm-up's. */
-static void test_capacity_follows_the_density(void **state)
+TEST(test_capacity_follows_the_density)
 {
     gradients g;
     static const void *packet;
@@ -215,7 +215,7 @@ static void test_capacity_follows_the_density(void **state)
 }
 
 /* A final density above the first of the ladder: there is no warm-up. */
-static void test_no_warmup_from_below(void **state)
+TEST(test_no_warmup_from_below)
 {
     gradients g;
     loopback group;
@@ -253,7 +253,7 @@ static void check_plan(const char *spec, const char *name, const char *plan)
     check_tensor_plan(spec, &tensor, plan);
 }
 
-static void test_plans_say_what_happens(void **state)
+TEST(test_plans_say_what_happens)
 {
     check_plan("allreduce", "head.weight", "allreduce");
     check_plan("topk:density=0.05", "head.weight", "topk: 30 of 600 elements");
@@ -298,7 +298,7 @@ static void test_plans_say_what_happens(void **state)
 
 /* ---- order of calls --------------------------------------------------------------------------------------------- */
 
-static void test_revert_takes_back_one_step_and_no_more(void **state)
+TEST(test_revert_takes_back_one_step_and_no_more)
 {
     gradients g;
     static float residual[MATRIX], velocity[BIAS];
@@ -343,7 +343,7 @@ static void add_section(void *packets[], size_t sizes[], int size)
     sizes[size - 1] = tw_packet_end(&writer);
 }
 
-static void test_left_over_sections_are_refused(void **state)
+TEST(test_left_over_sections_are_refused)
 {
     gradients g;
     loopback group;
@@ -356,7 +356,7 @@ static void test_left_over_sections_are_refused(void **state)
 }
 
 /* After a failed round no call pretends that the step ended well. */
-static void test_a_failed_scheme_stays_failed(void **state)
+TEST(test_a_failed_scheme_stays_failed)
 {
     gradients g;
     loopback group;
@@ -381,7 +381,7 @@ static int choose_decimal_comma(void)
     return 0;
 }
 
-static void test_numbers_do_not_depend_on_the_language(void **state)
+TEST(test_numbers_do_not_depend_on_the_language)
 {
     tw_scheme *scheme = NULL;
     if (!choose_decimal_comma()) skip();
@@ -393,30 +393,11 @@ static void test_numbers_do_not_depend_on_the_language(void **state)
     tw_scheme_destroy(scheme);
 }
 
-static void test_blanks_are_no_numbers(void **state)
+TEST(test_blanks_are_no_numbers)
 {
     tw_scheme *scheme;
     static const char *const specs[] = {"dgc:density= 0.1", "dgc:density=\t0.1", "dgc:density=0.1 ", "dgc:density= "};
     for (int s = 0; s < 4; s++) assert_int_equal(tw_scheme_create(specs[s], table, 2, 0, 1, &scheme), TW_ERROR_SPEC);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_enormous_gradients_are_skipped),
-        cmocka_unit_test(test_a_given_norm_hides_no_nan),
-        cmocka_unit_test(test_a_sum_that_overflows_is_skipped),
-        cmocka_unit_test(test_fp16_cuts_large_values_into_steps),
-        cmocka_unit_test(test_either_road_gives_the_sum),
-        cmocka_unit_test(test_either_road_counts_what_was_sent),
-        cmocka_unit_test(test_capacity_follows_the_density),
-        cmocka_unit_test(test_no_warmup_from_below),
-        cmocka_unit_test(test_plans_say_what_happens),
-        cmocka_unit_test(test_revert_takes_back_one_step_and_no_more),
-        cmocka_unit_test(test_left_over_sections_are_refused),
-        cmocka_unit_test(test_a_failed_scheme_stays_failed),
-        cmocka_unit_test(test_numbers_do_not_depend_on_the_language),
-        cmocka_unit_test(test_blanks_are_no_numbers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

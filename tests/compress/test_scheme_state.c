@@ -58,7 +58,7 @@ static tw_state *save(tw_scheme *scheme, const char *prefix)
 }
 
 /* Saving settles what a step left open, so a saved step stands, and goes on as if it had not been saved. */
-static void test_a_saved_step_cannot_be_taken_back(void **state)
+TEST(test_a_saved_step_cannot_be_taken_back)
 {
     static step_gradients expected, got;
     for (int s = 0; s < SPECS; s++) {
@@ -79,7 +79,7 @@ static void test_a_saved_step_cannot_be_taken_back(void **state)
     }
 }
 
-static void test_entries_have_the_documented_names(void **state)
+TEST(test_entries_have_the_documented_names)
 {
     static step_gradients g;
     loopback group;
@@ -165,7 +165,7 @@ static tw_state *saved_after_a_step(const char *spec, loopback *group)
 }
 
 /* Half of it is half as much to remember, and neither takes the other for its own. */
-static void test_fp32_and_bf16_are_told_apart(void **state)
+TEST(test_fp32_and_bf16_are_told_apart)
 {
     static const char *const names[] = {"dgc", "sdagc", "topk", "threshold"};
     for (size_t s = 0; s < sizeof names / sizeof *names; s++) {
@@ -187,7 +187,7 @@ static void test_fp32_and_bf16_are_told_apart(void **state)
 }
 
 /* A step reads the gradient, and reads and writes what is remembered. */
-static void test_what_is_remembered_is_the_floor(void **state)
+TEST(test_what_is_remembered_is_the_floor)
 {
     static const char *const of_floats[] = {"topk",  "threshold", "dgc",           "dgc-bold",
                                             "sdagc", "dgc-adam",  "dgc:beta2=0.99"};
@@ -213,7 +213,7 @@ static uint64_t bytes_written(void)
 
 /* And nothing that a step writes before it reads it: what of dgc's 25 % in its warm-up, say. Of fresh memory each page
  * is counted that is written to, where it is a small one. */
-static void test_what_is_remembered_is_all_that_create_writes(void **state)
+TEST(test_what_is_remembered_is_all_that_create_writes)
 {
     static const char *const some[] = {"dgc", "dgc-adam", "sdagc", "topk:density=0.25", "threshold:state=bf16"};
     static const tw_tensor one = {"weight", 2, {2048, 2048}};
@@ -227,7 +227,7 @@ static void test_what_is_remembered_is_all_that_create_writes(void **state)
     }
 }
 
-static void test_a_wrong_state_changes_nothing(void **state)
+TEST(test_a_wrong_state_changes_nothing)
 {
     static step_gradients g;
     for (int s = 0; s < SPECS; s++) {
@@ -253,7 +253,7 @@ static void test_a_wrong_state_changes_nothing(void **state)
 }
 
 /* The step before the load is not one of the loaded scheme's: there is nothing to take back. */
-static void test_nothing_is_taken_back_after_a_load(void **state)
+TEST(test_nothing_is_taken_back_after_a_load)
 {
     static step_gradients g;
     for (int s = 0; s < SPECS; s++) {
@@ -271,7 +271,7 @@ static void test_nothing_is_taken_back_after_a_load(void **state)
     }
 }
 
-static void test_not_within_a_step_and_not_by_any_prefix(void **state)
+TEST(test_not_within_a_step_and_not_by_any_prefix)
 {
     static float values[ELEMENTS];
     float *gradients[TENSORS] = {values, values + 1800, values + 1840};
@@ -290,17 +290,4 @@ static void test_not_within_a_step_and_not_by_any_prefix(void **state)
     loopback_destroy(&group);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_saved_step_cannot_be_taken_back),
-        cmocka_unit_test(test_entries_have_the_documented_names),
-        cmocka_unit_test(test_fp32_and_bf16_are_told_apart),
-        cmocka_unit_test(test_what_is_remembered_is_the_floor),
-        cmocka_unit_test(test_what_is_remembered_is_all_that_create_writes),
-        cmocka_unit_test(test_a_wrong_state_changes_nothing),
-        cmocka_unit_test(test_nothing_is_taken_back_after_a_load),
-        cmocka_unit_test(test_not_within_a_step_and_not_by_any_prefix),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

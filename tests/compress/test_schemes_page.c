@@ -3,7 +3,7 @@
 
 #include <thinwire/thinwire.h>
 
-static void test_every_option_stands_there_with_its_default(void **state)
+TEST(test_every_option_stands_there_with_its_default)
 {
     char *page = page_read(SCHEMES_PAGE), help[8192];
     for (size_t i = 0; i < tw_schemes_count(); i++) {
@@ -13,7 +13,7 @@ static void test_every_option_stands_there_with_its_default(void **state)
     free(page);
 }
 
-static void test_every_scheme_stands_in_the_table(void **state)
+TEST(test_every_scheme_stands_in_the_table)
 {
     char *page = page_read(SCHEMES_PAGE);
     for (size_t i = 0; i < tw_schemes_count(); i++) page_check_entry(page, tw_schemes_name(i));
@@ -21,7 +21,7 @@ static void test_every_scheme_stands_in_the_table(void **state)
 }
 
 /* allreduce is the one that does not compress. */
-static void test_the_front_page_counts_them(void **state)
+TEST(test_the_front_page_counts_them)
 {
     char *page = page_read(FRONT_PAGE), text[64];
     snprintf(text, sizeof text, "There are %zu schemes,", tw_schemes_count() - 1);
@@ -29,12 +29,4 @@ static void test_the_front_page_counts_them(void **state)
     free(page);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_option_stands_there_with_its_default),
-        cmocka_unit_test(test_every_scheme_stands_in_the_table),
-        cmocka_unit_test(test_the_front_page_counts_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -43,7 +43,7 @@ static double quantile(double density)
 }
 
 /* As near to the truth as its header says, and exact to four decimals at powers of two. */
-static void quantiles_are_near(void **state)
+TEST(quantiles_are_near)
 {
     for (double density = 1e-7; density < 1; density *= 1.01) {
         double off = fabs(exact_quantile(density) / tw_gaussian_quantile(density) - 1);
@@ -119,7 +119,7 @@ static void send_tail(twin *t, const rules *common, int rank, size_t tensor, flo
     free(is_sent);
 }
 
-static void equals_reference(void **state)
+TEST(equals_reference)
 {
 #define SPEC "sdagc:density=0.008,warmup_steps=12," LOOPBACK_EXACT
     static const variant variants[] = {
@@ -164,7 +164,7 @@ static double density_of(const char *spec, int laplace)
     return (double)cost.elements_sent / MANY;
 }
 
-static void keeps_the_tails(void **state)
+TEST(keeps_the_tails)
 {
     const char *three = "sdagc:density=0.01,lambda=3,guard=off,warmup_steps=0,values=fp32";
     assert_true(fabs(density_of(three, 0) - 2.70e-3) < 2e-4);
@@ -176,7 +176,7 @@ static void keeps_the_tails(void **state)
 
 /* A step unlike the one before, whose moments foretell the threshold: it may be far lower, and then all that passes is
  * found; or far higher, and then lambda gives way by as much as it may in a step. */
-static void wrong_forecasts_cost_nothing(void **state)
+TEST(wrong_forecasts_cost_nothing)
 {
     loopback group;
     gradients g;
@@ -201,7 +201,7 @@ static void wrong_forecasts_cost_nothing(void **state)
 }
 
 /* On noise, residuals and all, the guard keeps the density. */
-static void guard_keeps_the_density(void **state)
+TEST(guard_keeps_the_density)
 {
     enum { N = 20000, LONG = 500 };
     static const char *const specs[] = {"sdagc:density=0.005,warmup_steps=0,momentum=0",
@@ -225,7 +225,7 @@ static void guard_keeps_the_density(void **state)
 }
 
 /* A step that is taken back has not steered either, nor has one that a tensor had no part in. */
-static void a_step_that_is_taken_back_has_not_steered(void **state)
+TEST(a_step_that_is_taken_back_has_not_steered)
 {
     static const unsigned char without_b[TENSORS] = {0, 0, 1};
     static const char *const names[] = {"a.weight", "b.weight"};
@@ -275,7 +275,7 @@ static void check_largest(const char *spec, const float *expected, int steps)
     group_destroy(&group, &g);
 }
 
-static void revisions_damp_and_drop(void **state)
+TEST(revisions_damp_and_drop)
 {
     /* Silent for one, two, three, four steps: divided by as many. */
     static const float by_age[] = {200, 199, 198, 197};
@@ -287,7 +287,7 @@ static void revisions_damp_and_drop(void **state)
                   by_density, 3);
 }
 
-static void rates_are_checked(void **state)
+TEST(rates_are_checked)
 {
     tw_scheme *scheme;
     assert_int_equal(tw_scheme_create("sdagc", table, TENSORS, 0, 1, &scheme), TW_OK);
@@ -300,13 +300,4 @@ static void rates_are_checked(void **state)
 
 /* ---- state ------------------------------------------------------------------------------------------------------- */
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_reference),        cmocka_unit_test(quantiles_are_near),
-        cmocka_unit_test(keeps_the_tails),         cmocka_unit_test(wrong_forecasts_cost_nothing),
-        cmocka_unit_test(guard_keeps_the_density), cmocka_unit_test(a_step_that_is_taken_back_has_not_steered),
-        cmocka_unit_test(revisions_damp_and_drop), cmocka_unit_test(rates_are_checked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

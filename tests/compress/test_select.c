@@ -145,7 +145,7 @@ static float denormal(size_t i, size_t n)
     return uniform(n, i) * 1e-38f * 1e-3f;
 }
 
-static void test_selection_equals_sorting(void **state)
+TEST(test_selection_equals_sorting)
 {
     static const shape shapes[] = {random_shape, rising,     falling,   equal,   zero,
                                    mostly_zero,  few_levels, clustered, denormal};
@@ -162,7 +162,7 @@ static void test_selection_equals_sorting(void **state)
 
 /* Growing, as residuals do at first, then shrinking faster than any guess, to nothing and back; whatever was learned,
  * the selection is that of sorting. */
-static void test_hints_change_no_selection(void **state)
+TEST(test_hints_change_no_selection)
 {
     static const float scales[] = {1, 2, 3, 4, 0.1f, 1e-3f, 0, 5, 3e38f, 3e38f, 1e-40f, 1, 1};
     static const float floors[] = {0, 0.25f, 3};
@@ -179,9 +179,4 @@ static void test_hints_change_no_selection(void **state)
             }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_selection_equals_sorting),
-                                       cmocka_unit_test(test_hints_change_no_selection)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

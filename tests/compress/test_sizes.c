@@ -138,7 +138,7 @@ static void check_close(double encoded, double predicted, double share)
 }
 
 /* The bold twin; exact biases and eight bits a value; and one without the other. */
-static void test_resnet50_by_arithmetic_and_by_encode(void **state)
+TEST(test_resnet50_by_arithmetic_and_by_encode)
 {
     resnet *net = make_resnet50();
     static const struct {
@@ -190,7 +190,7 @@ static size_t packet_under(const char *scheme, const char *options)
 }
 
 /* At a Gbit/s, the default, the quick code; where only bytes count the one that is shorter here. */
-static void test_the_line_chooses_the_indices_of_every_scheme(void **state)
+TEST(test_the_line_chooses_the_indices_of_every_scheme)
 {
     static const char *const schemes[] = {"topk:density=0.01", "dgc:density=0.01,warmup_steps=0",
                                           "sdagc:density=0.01,warmup_steps=0", "threshold:tau=0.5", "adacomp:bin=500"};
@@ -203,11 +203,4 @@ static void test_the_line_chooses_the_indices_of_every_scheme(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resnet50_by_arithmetic_and_by_encode),
-        cmocka_unit_test(test_the_line_chooses_the_indices_of_every_scheme),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

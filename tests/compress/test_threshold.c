@@ -24,7 +24,7 @@ static size_t reference_rank(float *residual, const float *gradient, float tau, 
     return sent;
 }
 
-static void equals_a_plain_loop(void **state)
+TEST(equals_a_plain_loop)
 {
     static float residual[RANKS][N0], sum[N0];
     const float tau = (float)(5.3 / RANKS);
@@ -50,7 +50,7 @@ static void equals_a_plain_loop(void **state)
 }
 
 /* Of 10,000 elements that all stand out a hundredth is sent: the largest, the rest waits. */
-static void cap_sends_the_largest(void **state)
+TEST(cap_sends_the_largest)
 {
     loopback group;
     gradients g;
@@ -64,11 +64,4 @@ static void cap_sends_the_largest(void **state)
     group_destroy(&group, &g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_a_plain_loop),
-        cmocka_unit_test(cap_sends_the_largest),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -26,7 +26,7 @@ static float normal(const dataset *data, size_t channel, uint8_t pixel)
     return ((float)pixel / 255.0f - data->mean[channel]) / data->deviation[channel];
 }
 
-static void an_order_is_a_permutation(void **state)
+TEST(an_order_is_a_permutation)
 {
     enum { MOST = 60000 };
     static uint32_t order[MOST];
@@ -41,7 +41,7 @@ static void an_order_is_a_permutation(void **state)
     }
 }
 
-static void an_order_depends_on_seed_and_epoch(void **state)
+TEST(an_order_depends_on_seed_and_epoch)
 {
     uint32_t first[COUNT], again[COUNT], other_seed[COUNT], other_epoch[COUNT];
     data_shuffle(first, COUNT, 3, 1);
@@ -55,7 +55,7 @@ static void an_order_depends_on_seed_and_epoch(void **state)
 }
 
 /* Each of the 24 orders of 4 comes about 1000 times in 24000; a deviation is sqrt(1000), so 200 is beyond 6 of them. */
-static void every_order_is_as_likely(void **state)
+TEST(every_order_is_as_likely)
 {
     int often[256] = {0}, kinds = 0;
     for (uint64_t epoch = 0; epoch < 24000; epoch++) {
@@ -71,7 +71,7 @@ static void every_order_is_as_likely(void **state)
     assert_int_equal(kinds, 24);
 }
 
-static void a_batch_is_normalised(void **state)
+TEST(a_batch_is_normalised)
 {
     static float images[COUNT * SIZE];
     const dataset *data = sample();
@@ -88,7 +88,7 @@ static void a_batch_is_normalised(void **state)
     }
 }
 
-static void a_batch_does_not_depend_on_how_it_is_split(void **state)
+TEST(a_batch_does_not_depend_on_how_it_is_split)
 {
     static float whole[COUNT * SIZE], parts[COUNT * SIZE];
     static const size_t splits[] = {1, 3, 8, COUNT - 1};
@@ -163,19 +163,19 @@ static void check_augmentation(augmentation augment)
     for (int i = 0; i < windows; i++) assert_in_range(often[i], COUNT * EPOCHS / windows / 3, COUNT * EPOCHS);
 }
 
-static void crops_are_windows_of_the_padded_image(void **state)
+TEST(crops_are_windows_of_the_padded_image)
 {
     check_augmentation((augmentation){.padding = 1, .flip = 0});
     check_augmentation((augmentation){.padding = 2, .flip = 0});
 }
 
-static void flips_are_mirror_images(void **state)
+TEST(flips_are_mirror_images)
 {
     check_augmentation((augmentation){.padding = 0, .flip = 1});
     check_augmentation((augmentation){.padding = 2, .flip = 1});
 }
 
-static void padding_may_exceed_the_image(void **state)
+TEST(padding_may_exceed_the_image)
 {
     static float images[SIZE];
     const dataset *data = sample();
@@ -186,17 +186,4 @@ static void padding_may_exceed_the_image(void **state)
     for (size_t at = 0; at < SIZE; at++) assert_float_equal(images[at], normal(data, at / AREA, 0), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_order_is_a_permutation),
-        cmocka_unit_test(an_order_depends_on_seed_and_epoch),
-        cmocka_unit_test(every_order_is_as_likely),
-        cmocka_unit_test(a_batch_is_normalised),
-        cmocka_unit_test(a_batch_does_not_depend_on_how_it_is_split),
-        cmocka_unit_test(crops_are_windows_of_the_padded_image),
-        cmocka_unit_test(flips_are_mirror_images),
-        cmocka_unit_test(padding_may_exceed_the_image),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

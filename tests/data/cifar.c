@@ -40,7 +40,7 @@ static void assert_image(const image_set *set, size_t index, int file, int image
     for (int at = 0; at < PIXELS; at++) assert_int_equal(set->pixels[index * PIXELS + at], pixel(file, image, at));
 }
 
-static void reads_cifar10_in_the_order_of_its_files(void **state)
+TEST_IN_FOLDER(reads_cifar10_in_the_order_of_its_files)
 {
     dataset data;
     size_t index = 0;
@@ -55,7 +55,7 @@ static void reads_cifar10_in_the_order_of_its_files(void **state)
     dataset_release(&data);
 }
 
-static void measures_each_channel(void **state)
+TEST_IN_FOLDER(measures_each_channel)
 {
     dataset data;
     write_cifar10();
@@ -78,7 +78,7 @@ static void measures_each_channel(void **state)
     dataset_release(&data);
 }
 
-static void reads_the_fine_labels_of_cifar100(void **state)
+TEST_IN_FOLDER(reads_the_fine_labels_of_cifar100)
 {
     static blob file;
     dataset data;
@@ -97,7 +97,7 @@ static void reads_the_fine_labels_of_cifar100(void **state)
     dataset_release(&data);
 }
 
-static void refuses_sizes_that_are_not_whole_records(void **state)
+TEST_IN_FOLDER(refuses_sizes_that_are_not_whole_records)
 {
     static blob file;
     for (int i = 0; i < FILES; i++) {
@@ -112,7 +112,7 @@ static void refuses_sizes_that_are_not_whole_records(void **state)
     }
 }
 
-static void refuses_labels_out_of_range(void **state)
+TEST_IN_FOLDER(refuses_labels_out_of_range)
 {
     static blob file;
     write_cifar10();
@@ -127,7 +127,7 @@ static void refuses_labels_out_of_range(void **state)
     assert_refused(TW_ERROR_FORMAT, "train.bin", "record 0 has label 100; the largest is 99");
 }
 
-static void refuses_missing_files_and_folders(void **state)
+TEST_IN_FOLDER(refuses_missing_files_and_folders)
 {
     for (int i = 0; i < FILES; i++) {
         write_cifar10();
@@ -139,16 +139,4 @@ static void refuses_missing_files_and_folders(void **state)
     }
 }
 
-int main(void)
-{
-#define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-    const struct CMUnitTest tests[] = {
-        CASE(reads_cifar10_in_the_order_of_its_files),
-        CASE(measures_each_channel),
-        CASE(reads_the_fine_labels_of_cifar100),
-        CASE(refuses_sizes_that_are_not_whole_records),
-        CASE(refuses_labels_out_of_range),
-        CASE(refuses_missing_files_and_folders),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -22,7 +22,7 @@ static bool is_noticed(size_t size, size_t at)
     return before != after;
 }
 
-static void every_byte_of_a_small_file_counts(void **state)
+TEST(every_byte_of_a_small_file_counts)
 {
     for (size_t size = 1; size <= SMALL; size = 2 * size + 1 > SMALL && size < SMALL ? SMALL : 2 * size + 1)
         for (size_t at = 0; at < size; at += 1 + at / 2) {
@@ -31,7 +31,7 @@ static void every_byte_of_a_small_file_counts(void **state)
         }
 }
 
-static void a_large_file_counts_in_four_places(void **state)
+TEST(a_large_file_counts_in_four_places)
 {
     assert_true(is_noticed(LARGE, 0) && is_noticed(LARGE, LARGE - 1));
     assert_true(is_noticed(LARGE, LARGE / 3) && is_noticed(LARGE, LARGE * 2 / 3));
@@ -39,7 +39,7 @@ static void a_large_file_counts_in_four_places(void **state)
     assert_int_not_equal(sum_of(LARGE, true), sum_of(LARGE - 1, true));
 }
 
-static void sizes_count_where_nothing_is_read(void **state)
+TEST(sizes_count_where_nothing_is_read)
 {
     uint32_t before = sum_of(100, false);
     bytes[50] ^= 1;
@@ -49,7 +49,7 @@ static void sizes_count_where_nothing_is_read(void **state)
 }
 
 /* None is no file, and a file that is missing, and a folder are told apart from files. */
-static void what_is_no_file_counts_as_well(void **state)
+TEST(what_is_no_file_counts_as_well)
 {
     uint32_t none = file_sum(0, NULL, true);
     assert_int_equal(file_sum(0, in_folder("missing"), true), none);
@@ -58,7 +58,7 @@ static void what_is_no_file_counts_as_well(void **state)
     assert_int_not_equal(file_sum(none, NULL, true), none);
 }
 
-static void a_sample_is_spread_over_the_list(void **state)
+TEST(a_sample_is_spread_over_the_list)
 {
     for (size_t count = 1; count < 2000000; count = 3 * count + 1) {
         size_t taken = 0, last = 0, widest = 0;
@@ -73,12 +73,4 @@ static void a_sample_is_spread_over_the_list(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_byte_of_a_small_file_counts), cmocka_unit_test(a_large_file_counts_in_four_places),
-        cmocka_unit_test(sizes_count_where_nothing_is_read), cmocka_unit_test(what_is_no_file_counts_as_well),
-        cmocka_unit_test(a_sample_is_spread_over_the_list),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+RUN_TESTS(make_folder, remove_folder)

@@ -82,13 +82,13 @@ static void assert_loads(void)
     assert_null(data.train.pixels);
 }
 
-static void reads_plain_files(void **state)
+TEST_BETWEEN(reads_plain_files, set_up, remove_folder)
 {
     write_all();
     assert_loads();
 }
 
-static void reads_packed_and_dotted_files(void **state)
+TEST_BETWEEN(reads_packed_and_dotted_files, set_up, remove_folder)
 {
     static blob packed;
     write_bytes("train-images.idx3-ubyte", files[0].bytes, files[0].size);
@@ -100,7 +100,7 @@ static void reads_packed_and_dotted_files(void **state)
     assert_loads();
 }
 
-static void a_flat_channel_has_deviation_one(void **state)
+TEST_BETWEEN(a_flat_channel_has_deviation_one, set_up, remove_folder)
 {
     dataset data;
     memset(files[TRAIN_IMAGES].bytes + 16, 51, TRAIN * AREA);
@@ -111,7 +111,7 @@ static void a_flat_channel_has_deviation_one(void **state)
     dataset_release(&data);
 }
 
-static void refuses_every_truncation(void **state)
+TEST_BETWEEN(refuses_every_truncation, set_up, remove_folder)
 {
     for (int file = 0; file < 4; file++) {
         size_t whole = files[file].size;
@@ -123,7 +123,7 @@ static void refuses_every_truncation(void **state)
     }
 }
 
-static void refuses_trailing_bytes(void **state)
+TEST_BETWEEN(refuses_trailing_bytes, set_up, remove_folder)
 {
     for (int file = 0; file < 4; file++) {
         files[file].bytes[files[file].size++] = 0;
@@ -143,7 +143,7 @@ static void refuses_byte(int file, size_t at, uint8_t byte, const char *words)
     files[file].bytes[at] = kept;
 }
 
-static void refuses_wrong_headers(void **state)
+TEST_BETWEEN(refuses_wrong_headers, set_up, remove_folder)
 {
     for (int file = 0; file < 4; file++) {
         refuses_byte(file, 0, 1, "begins with bytes 01 00");
@@ -156,7 +156,7 @@ static void refuses_wrong_headers(void **state)
 }
 
 /* Beyond 64 bits; and 2^31 x 2^31 x 4 = 2^64, which is 0 in 64 bits, with no data behind it. */
-static void refuses_dimensions_that_overflow(void **state)
+TEST_BETWEEN(refuses_dimensions_that_overflow, set_up, remove_folder)
 {
     blob *images = &files[TRAIN_IMAGES];
     memset(images->bytes + 4, 0xff, 12);
@@ -171,14 +171,14 @@ static void refuses_dimensions_that_overflow(void **state)
     assert_refused(TW_ERROR_FORMAT, names[TRAIN_IMAGES], "its header promises");
 }
 
-static void refuses_counts_that_differ(void **state)
+TEST_BETWEEN(refuses_counts_that_differ, set_up, remove_folder)
 {
     make_labels(&files[TEST_LABELS], TEST - 1, 3);
     write_all();
     assert_refused(TW_ERROR_FORMAT, names[TEST_LABELS], "3 labels, but there are 4 images");
 }
 
-static void refuses_a_test_set_of_another_kind(void **state)
+TEST_BETWEEN(refuses_a_test_set_of_another_kind, set_up, remove_folder)
 {
     files[TEST_LABELS].bytes[9] = 3;
     write_all();
@@ -188,7 +188,7 @@ static void refuses_a_test_set_of_another_kind(void **state)
     assert_refused(TW_ERROR_FORMAT, names[TEST_IMAGES], "3 x 2");
 }
 
-static void takes_up_to_256_classes(void **state)
+TEST_BETWEEN(takes_up_to_256_classes, set_up, remove_folder)
 {
     static uint8_t bytes[8 + 256] = {0, 0, 8, 1, 0, 0, 1, 0};
     image_set set = {.count = 256};
@@ -198,14 +198,14 @@ static void takes_up_to_256_classes(void **state)
     free(set.labels);
 }
 
-static void refuses_a_label_far_beyond_the_others(void **state)
+TEST_BETWEEN(refuses_a_label_far_beyond_the_others, set_up, remove_folder)
 {
     files[TRAIN_LABELS].bytes[8] = 255;
     write_all();
     assert_refused(TW_ERROR_FORMAT, names[TRAIN_LABELS], "label 255, but only");
 }
 
-static void refuses_damaged_packed_files(void **state)
+TEST_BETWEEN(refuses_damaged_packed_files, set_up, remove_folder)
 {
     static blob packed;
     static const char name[] = "train-images-idx3-ubyte.gz";
@@ -227,7 +227,7 @@ static void refuses_damaged_packed_files(void **state)
     assert_refused(TW_ERROR_FORMAT, name, "damaged");
 }
 
-static void refuses_a_missing_file(void **state)
+TEST_BETWEEN(refuses_a_missing_file, set_up, remove_folder)
 {
     for (int file = 0; file < 4; file++) {
         write_all();
@@ -236,7 +236,7 @@ static void refuses_a_missing_file(void **state)
     }
 }
 
-static void refuses_what_is_not_a_file(void **state)
+TEST_BETWEEN(refuses_what_is_not_a_file, set_up, remove_folder)
 {
     write_all();
     remove(in_folder(names[TEST_IMAGES]));
@@ -247,7 +247,7 @@ static void refuses_what_is_not_a_file(void **state)
     assert_refused(TW_ERROR_IO, names[TEST_IMAGES], "not a regular file");
 }
 
-static void refuses_what_cannot_be_read(void **state)
+TEST_BETWEEN(refuses_what_cannot_be_read, set_up, remove_folder)
 {
     write_all();
     remove(in_folder(names[TRAIN_LABELS]));
@@ -260,7 +260,7 @@ static void refuses_what_cannot_be_read(void **state)
     assert_refused(TW_ERROR_IO, names[TEST_LABELS], "cannot open it");
 }
 
-static void refuses_folders(void **state)
+TEST_BETWEEN(refuses_folders, set_up, remove_folder)
 {
     dataset data;
     char path[8192];
@@ -316,7 +316,7 @@ static void assert_colours(const image_set *set, size_t count, bool last)
 }
 
 /* The two files may differ in where the colours stand. */
-static void reads_colours_wherever_they_stand(void **state)
+TEST_BETWEEN(reads_colours_wherever_they_stand, set_up, remove_folder)
 {
     static const uint32_t last[3] = {HEIGHT, 4, 3}, first[3] = {3, HEIGHT, 4};
     dataset data;
@@ -333,7 +333,7 @@ static void reads_colours_wherever_they_stand(void **state)
     }
 }
 
-static void refuses_wrong_colours(void **state)
+TEST_BETWEEN(refuses_wrong_colours, set_up, remove_folder)
 {
     static const uint32_t right[3] = {HEIGHT, 4, 3}, four[3] = {HEIGHT, 4, 4}, wide[3] = {HEIGHT, 5, 3};
     static const char train[] = "train-images-idx4-ubyte", test[] = "t10k-images-idx4-ubyte";
@@ -357,7 +357,7 @@ static void refuses_wrong_colours(void **state)
 
 /* 5, 3 and 1 images of three classes: two, one and none of them are held out, the same ones every time; pixels stay
  * with their labels, and all keep their order. */
-static void a_share_of_each_class_is_held_out(void **state)
+TEST_BETWEEN(a_share_of_each_class_is_held_out, set_up, remove_folder)
 {
     enum { ALL = 9 };
     static const uint8_t classes[ALL] = {0, 1, 0, 0, 2, 1, 0, 1, 0};
@@ -400,7 +400,7 @@ static void assert_fashion(const image_set *set, size_t count)
 }
 
 /* Mean .2860 and deviation .3530 are the figures commonly given for this set. */
-static void reads_fashion_mnist_or_says_how_to_get_it(void **state)
+TEST(reads_fashion_mnist_or_says_how_to_get_it)
 {
     dataset data;
     if (access("/usr/share/datasets/fashion-mnist", F_OK) != 0) {
@@ -416,30 +416,4 @@ static void reads_fashion_mnist_or_says_how_to_get_it(void **state)
     dataset_release(&data);
 }
 
-int main(void)
-{
-#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, remove_folder)
-    const struct CMUnitTest tests[] = {
-        CASE(reads_plain_files),
-        CASE(reads_packed_and_dotted_files),
-        CASE(a_flat_channel_has_deviation_one),
-        CASE(refuses_every_truncation),
-        CASE(refuses_trailing_bytes),
-        CASE(refuses_wrong_headers),
-        CASE(refuses_dimensions_that_overflow),
-        CASE(refuses_counts_that_differ),
-        CASE(refuses_a_test_set_of_another_kind),
-        CASE(takes_up_to_256_classes),
-        CASE(refuses_a_label_far_beyond_the_others),
-        CASE(refuses_damaged_packed_files),
-        CASE(refuses_a_missing_file),
-        CASE(refuses_what_is_not_a_file),
-        CASE(refuses_what_cannot_be_read),
-        CASE(refuses_folders),
-        CASE(reads_colours_wherever_they_stand),
-        CASE(refuses_wrong_colours),
-        CASE(a_share_of_each_class_is_held_out),
-        cmocka_unit_test(reads_fashion_mnist_or_says_how_to_get_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

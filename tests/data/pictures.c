@@ -58,7 +58,7 @@ static size_t count_label(const image_set *set, size_t label)
     return count;
 }
 
-static void a_divided_folder_is_found(void **state)
+TEST_IN_FOLDER(a_divided_folder_is_found)
 {
     dataset data;
     write_divided();
@@ -76,7 +76,7 @@ static void a_divided_folder_is_found(void **state)
 }
 
 /* Every picture is in one of the two, a tenth of each class is held out, the same ones every time. */
-static void a_share_is_held_out(void **state)
+TEST_IN_FOLDER(a_share_is_held_out)
 {
     dataset data, again;
     write_class("a", 20, 0);
@@ -102,7 +102,7 @@ static void a_share_is_held_out(void **state)
 }
 
 /* What is held out of training does not touch the test; a folder val is for validation, alone or beside a test. */
-static void three_splits_are_told_apart(void **state)
+TEST_IN_FOLDER(three_splits_are_told_apart)
 {
     dataset data;
     write_divided();
@@ -125,7 +125,7 @@ static void three_splits_are_told_apart(void **state)
     dataset_release(&data);
 }
 
-static void other_names_are_left_out_and_counted(void **state)
+TEST_IN_FOLDER(other_names_are_left_out_and_counted)
 {
     dataset data;
     write_divided();
@@ -139,7 +139,7 @@ static void other_names_are_left_out_and_counted(void **state)
     dataset_release(&data);
 }
 
-static void what_is_no_classification_is_refused(void **state)
+TEST_IN_FOLDER(what_is_no_classification_is_refused)
 {
     make_folder_in("train");
     write_class("train/cat", 2, 0);
@@ -156,14 +156,14 @@ static void what_is_no_classification_is_refused(void **state)
     assert_open_fails(&usual, TW_ERROR_FORMAT, "train/empty: a class without a .jpg");
 }
 
-static void a_class_needs_a_printable_name(void **state)
+TEST_IN_FOLDER(a_class_needs_a_printable_name)
 {
     write_class("a", 2, 0);
     write_class("b\nc", 2, 0);
     assert_open_fails(&tenth, TW_ERROR_FORMAT, "\"b\\x0ac\"");
 }
 
-static void options_are_for_pictures(void **state)
+TEST_IN_FOLDER(options_are_for_pictures)
 {
     uint8_t images[16 + 4] = {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2}, labels[9] = {0, 0, 8, 1, 0, 0, 0, 1};
     write_bytes("train-images-idx3-ubyte", images, sizeof images);
@@ -195,7 +195,7 @@ static tw_status draw_batch(const dataset *data, const image_order *wanted, draw
 }
 
 /* Pictures of the size wanted come as they are: what write_png made of each, normalised. */
-static void a_batch_holds_the_pictures(void **state)
+TEST_IN_FOLDER(a_batch_holds_the_pictures)
 {
     static drawn d;
     dataset data;
@@ -222,7 +222,7 @@ static void a_batch_holds_the_pictures(void **state)
     dataset_release(&data);
 }
 
-static void the_number_of_decoders_changes_no_bit(void **state)
+TEST_IN_FOLDER(the_number_of_decoders_changes_no_bit)
 {
     static drawn one, many;
     static const size_t threads[] = {2, 7, 64};
@@ -243,7 +243,7 @@ static void the_number_of_decoders_changes_no_bit(void **state)
 }
 
 /* Parts differ from picture to picture, from epoch to epoch and from seed to seed, and from the whole. */
-static void parts_are_drawn_anew(void **state)
+TEST_IN_FOLDER(parts_are_drawn_anew)
 {
     static drawn seen[4];
     static const struct {
@@ -266,7 +266,7 @@ static void parts_are_drawn_anew(void **state)
 }
 
 /* A batch that is started again before it is done, many at once, and some that nobody waits for. */
-static void batches_may_be_given_up(void **state)
+TEST_IN_FOLDER(batches_may_be_given_up)
 {
     enum { BATCHES = 5 };
     static drawn expected;
@@ -303,7 +303,7 @@ static void write_with_damage(void)
     assert_int_equal(symlink("nowhere", in_folder("a/002.jpeg")), 0);
 }
 
-static void a_damaged_picture_is_replaced_in_training(void **state)
+TEST_IN_FOLDER(a_damaged_picture_is_replaced_in_training)
 {
     static drawn d, after;
     dataset data;
@@ -327,7 +327,7 @@ static void a_damaged_picture_is_replaced_in_training(void **state)
     dataset_release(&data);
 }
 
-static void a_damaged_picture_is_left_out_of_a_test(void **state)
+TEST_IN_FOLDER(a_damaged_picture_is_left_out_of_a_test)
 {
     static drawn d;
     dataset data;
@@ -352,7 +352,7 @@ static void a_damaged_picture_is_left_out_of_a_test(void **state)
     dataset_release(&data);
 }
 
-static void mostly_damage_is_refused(void **state)
+TEST_IN_FOLDER(mostly_damage_is_refused)
 {
     write_class("a", 3, 0);
     write_class("b", 3, 9);
@@ -366,7 +366,7 @@ static void mostly_damage_is_refused(void **state)
     assert_open_fails(&tenth, TW_ERROR_FORMAT, "cannot be read, of which one is ");
 }
 
-static void when_all_are_damaged_training_ends(void **state)
+TEST_IN_FOLDER(when_all_are_damaged_training_ends)
 {
     static drawn d;
     dataset data;
@@ -386,7 +386,7 @@ static void when_all_are_damaged_training_ends(void **state)
 }
 
 /* Labels wider than a byte: each class is one colour, and a batch has its label. */
-static void there_may_be_more_classes_than_a_byte_counts(void **state)
+TEST_IN_FOLDER(there_may_be_more_classes_than_a_byte_counts)
 {
     static drawn d;
     dataset data;
@@ -407,27 +407,4 @@ static void there_may_be_more_classes_than_a_byte_counts(void **state)
     dataset_release(&data);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_divided_folder_is_found),
-        CASE(a_share_is_held_out),
-        CASE(three_splits_are_told_apart),
-        CASE(other_names_are_left_out_and_counted),
-        CASE(what_is_no_classification_is_refused),
-        CASE(a_class_needs_a_printable_name),
-        CASE(options_are_for_pictures),
-        CASE(a_batch_holds_the_pictures),
-        CASE(the_number_of_decoders_changes_no_bit),
-        CASE(parts_are_drawn_anew),
-        CASE(batches_may_be_given_up),
-        CASE(a_damaged_picture_is_replaced_in_training),
-        CASE(a_damaged_picture_is_left_out_of_a_test),
-        CASE(mostly_damage_is_refused),
-        CASE(when_all_are_damaged_training_ends),
-        CASE(there_may_be_more_classes_than_a_byte_counts),
-    };
-    return cmocka_run_group_tests_name("data pictures", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -11,14 +11,14 @@ static void check(const char *name, const char *told, size_t expected)
     unsetenv(name);
 }
 
-static void ranks_of_one_machine_divide_it(void **state)
+TEST(ranks_of_one_machine_divide_it)
 {
     check("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 3);
     check("MPI_LOCALNRANKS", "2", 6);
     check("SLURM_STEP_TASKS_PER_NODE", "3(x2),1", 4);
 }
 
-static void who_is_alone_or_told_nonsense_has_all(void **state)
+TEST(who_is_alone_or_told_nonsense_has_all)
 {
     assert_int_equal(share_of_memory(12), 12 << 20);
     static const char *const wrong[] = {"", "0", "-3", "many", "99999999999999999999"};
@@ -27,12 +27,8 @@ static void who_is_alone_or_told_nonsense_has_all(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_of_one_machine_divide_it),
-        cmocka_unit_test(who_is_alone_or_told_nonsense_has_all),
-    };
     unsetenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     unsetenv("MPI_LOCALNRANKS");
     unsetenv("SLURM_STEP_TASKS_PER_NODE");
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(all_tests, NULL, NULL);
 }

@@ -94,7 +94,7 @@ static void check_levels(row run, const problem *p, size_t chunk, size_t shift, 
     }
 }
 
-static void levels_agree(void **state)
+TEST(levels_agree)
 {
     static const row rows[] = {accumulate_top, accumulate_rising, spread};
     scene before;
@@ -169,7 +169,7 @@ static void check_spread(const problem *p, size_t chunk, const scene *before)
 }
 
 /* Every third element is one of a few numbers, so that there are ties and zeros. */
-static void reference_is_what_the_header_says(void **state)
+TEST(reference_is_what_the_header_says)
 {
     scene before;
     for (size_t n = 1; n <= MOST; n += 7) {
@@ -215,7 +215,7 @@ static void check_long_spread(const tw_kernels *kernels)
     }
 }
 
-static void long_arrays_are_spread(void **state)
+TEST(long_arrays_are_spread)
 {
     at_every_level(check_long_spread);
 }
@@ -238,7 +238,7 @@ static void check_zeros(const tw_kernels *kernels)
     assert_true(largest == 0);
 }
 
-static void zeros_are_never_listed(void **state)
+TEST(zeros_are_never_listed)
 {
     at_every_level(check_zeros);
 }
@@ -262,7 +262,7 @@ static void check_longest(const tw_kernels *kernels)
     }
 }
 
-static void the_longest_chunk_lists_all_that_rises(void **state)
+TEST(the_longest_chunk_lists_all_that_rises)
 {
     at_every_level(check_longest);
 }
@@ -278,7 +278,7 @@ static void check_ties(const tw_kernels *kernels)
     }
 }
 
-static void the_first_of_equals_wins(void **state)
+TEST(the_first_of_equals_wins)
 {
     at_every_level(check_ties);
 }
@@ -316,7 +316,7 @@ static void check_edges(const tw_kernels *kernels)
         }
 }
 
-static void rows_stay_within_the_arrays(void **state)
+TEST(rows_stay_within_the_arrays)
 {
     edge_v = before_the_edge(MOST, 4);
     edge_g = before_the_edge(MOST, 4);
@@ -326,16 +326,4 @@ static void rows_stay_within_the_arrays(void **state)
     at_every_level(check_edges);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(levels_agree),
-        cmocka_unit_test(reference_is_what_the_header_says),
-        cmocka_unit_test(long_arrays_are_spread),
-        cmocka_unit_test(zeros_are_never_listed),
-        cmocka_unit_test(the_longest_chunk_lists_all_that_rises),
-        cmocka_unit_test(the_first_of_equals_wins),
-        cmocka_unit_test(rows_stay_within_the_arrays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

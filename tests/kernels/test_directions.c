@@ -17,7 +17,7 @@ static void assert_near(double wanted, float actual)
     assert_true(fabs(wanted - (double)actual) <= 4e-6 * (fabs(wanted) + 1e-6));
 }
 
-static void the_reference_is_adam(void **state)
+TEST(the_reference_is_adam)
 {
     const tw_directions_rows *rows = tw_kernels_at(TW_ISA_SCALAR)->directions;
     for (int k = 0; k < STEPS; k++)
@@ -42,7 +42,7 @@ static void the_reference_is_adam(void **state)
 }
 
 /* A second moment below zero, and one so small that its root is as good as none, come from no training. */
-static void what_cannot_be_stays_finite(void **state)
+TEST(what_cannot_be_stays_finite)
 {
     for (int level = 0; level < TW_ISA_LEVELS; level++) {
         const tw_kernels *kernels = tw_kernels_at((tw_isa_level)level);
@@ -58,11 +58,4 @@ static void what_cannot_be_stays_finite(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_reference_is_adam),
-        cmocka_unit_test(what_cannot_be_stays_finite),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

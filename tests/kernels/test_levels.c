@@ -310,19 +310,19 @@ static void check_size(size_t n, size_t shifts, size_t problem_number)
     free(actual.data);
 }
 
-static void levels_agree_on_every_size_and_alignment(void **state)
+TEST(levels_agree_on_every_size_and_alignment)
 {
     for (size_t n = 0; n <= MOST; n += stride()) check_size(n, SHIFTS, n % PROBLEMS);
 }
 
-static void levels_agree_on_every_problem(void **state)
+TEST(levels_agree_on_every_problem)
 {
     static const size_t sizes[] = {1, 63, 64, 65, 129, 191, 4097, 10007};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (size_t p = 0; p < PROBLEMS; p++) check_size(sizes[s], 1, p);
 }
 
-static void levels_convert_every_half(void **state)
+TEST(levels_convert_every_half)
 {
     enum { HALVES = 65536 };
     uint16_t *halves = malloc(HALVES * sizeof *halves);
@@ -343,7 +343,7 @@ static void levels_convert_every_half(void **state)
     free(floats);
 }
 
-static void levels_stay_within_the_arrays(void **state)
+TEST(levels_stay_within_the_arrays)
 {
     arrays all = {.u = before_the_edge(MOST, 4),
                   .v = before_the_edge(MOST, 4),
@@ -365,7 +365,7 @@ static void levels_stay_within_the_arrays(void **state)
     }
 }
 
-static void all_finite_sees_one_bad_element(void **state)
+TEST(all_finite_sees_one_bad_element)
 {
     static const uint32_t bad[] = {0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0xFFFFFFFF};
     float x[MOST];
@@ -383,7 +383,7 @@ static void all_finite_sees_one_bad_element(void **state)
 }
 
 /* In a vector and behind the last whole one; a difference of two finite numbers may be infinite, too. */
-static void difference_sees_one_bad_element(void **state)
+TEST(difference_sees_one_bad_element)
 {
     float a[MOST], b[MOST], dst[MOST];
     for (size_t i = 0; i < MOST; i++) a[i] = FLT_MAX, b[i] = 1;
@@ -401,7 +401,7 @@ static void difference_sees_one_bad_element(void **state)
 }
 
 /* From the limit on, whatever the sign; NaN is nowhere below. */
-static void all_below_sees_one_that_is_not(void **state)
+TEST(all_below_sees_one_that_is_not)
 {
     static const float limits[] = {0x1p-149f, 0x1p-126f, 1e24F, FLT_MAX, INFINITY};
     float x[MOST];
@@ -422,7 +422,7 @@ static void all_below_sees_one_that_is_not(void **state)
     }
 }
 
-static void best_is_the_level_asked_for(void **state)
+TEST(best_is_the_level_asked_for)
 {
     assert_ptr_equal(tw_kernels_best(), tw_kernels_at(tw_isa_best()));
     for (int level = 0; level < TW_ISA_LEVELS; level++)
@@ -438,7 +438,7 @@ static void assert_complete(const void *table, size_t size, tw_isa_level level)
 }
 
 /* The tables of this build, also those of levels that this processor lacks: they are data. */
-static void every_level_has_every_row(void **state)
+TEST(every_level_has_every_row)
 {
     _Static_assert(sizeof(tw_kernels) - offsetof(tw_kernels, averaging) == 9 * sizeof(void *),
                    "a new family of rows is to be looked at below");
@@ -459,14 +459,4 @@ static void every_level_has_every_row(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_finite_sees_one_bad_element), cmocka_unit_test(difference_sees_one_bad_element),
-        cmocka_unit_test(all_below_sees_one_that_is_not),  cmocka_unit_test(levels_agree_on_every_size_and_alignment),
-        cmocka_unit_test(levels_agree_on_every_problem),   cmocka_unit_test(levels_convert_every_half),
-        cmocka_unit_test(levels_stay_within_the_arrays),   cmocka_unit_test(best_is_the_level_asked_for),
-        cmocka_unit_test(every_level_has_every_row),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -89,7 +89,7 @@ static void compare(const tw_lowrank_rows *rows, arrays *reference, arrays *mine
     assert_alike(reference->added - GUARD, mine->added - GUARD, room * ROWS + 2 * GUARD, "added", n);
 }
 
-static void levels_agree(void **state)
+TEST(levels_agree)
 {
     arrays reference = create(MOST + SHIFTS), mine = create(MOST + SHIFTS);
     for (int level = 0; level < TW_ISA_LEVELS; level++) {
@@ -107,7 +107,7 @@ static void levels_agree(void **state)
 }
 
 /* Small integers: sums are exact, whatever their order. */
-static void reference_adds_and_multiplies(void **state)
+TEST(reference_adds_and_multiplies)
 {
     enum { N = 131, COUNT = 7 };
     float dst[N], x[COUNT * N], c[COUNT], products[COUNT];
@@ -132,7 +132,7 @@ static void reference_adds_and_multiplies(void **state)
 }
 
 /* Each row has coefficients of its own, wherever these stand; one that begins as zeros is not read. */
-static void reference_combines_each_row(void **state)
+TEST(reference_combines_each_row)
 {
     enum { N = 5, COUNT = 3, HIGH = 2, APART = 7 };
     float dst[HIGH * APART], x[COUNT * N], c[HIGH * COUNT], turned[COUNT * HIGH];
@@ -161,7 +161,7 @@ static void reference_combines_each_row(void **state)
 }
 
 /* The shape of the partial sums is part of the contract: where rounding shows which numbers met first. */
-static void reference_folds_sixteen_partial_sums(void **state)
+TEST(reference_folds_sixteen_partial_sums)
 {
     float ones[33], x[33] = {0}, product;
     for (size_t i = 0; i < 33; i++) ones[i] = 1;
@@ -181,13 +181,4 @@ static void reference_folds_sixteen_partial_sums(void **state)
     assert_true(product == 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reference_adds_and_multiplies),
-        cmocka_unit_test(reference_combines_each_row),
-        cmocka_unit_test(reference_folds_sixteen_partial_sums),
-        cmocka_unit_test(levels_agree),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -11,7 +11,7 @@ static void assert_same_sums(const tw_moments *expected, const tw_moments *actua
     }
 }
 
-static void levels_agree_on_every_size_and_alignment(void **state)
+TEST(levels_agree_on_every_size_and_alignment)
 {
     float x[MOST + SHIFTS];
     for (int kind = 0; kind < CONTENTS; kind++) {
@@ -60,7 +60,7 @@ static void check_fused(const tw_kernels *kernels, const problem *p, content kin
     assert_same_sums(&sums[0], &sums[1], "momentum_select");
 }
 
-static void selecting_takes_the_moments(void **state)
+TEST(selecting_takes_the_moments)
 {
     for (int level = 0; level < TW_ISA_LEVELS; level++)
         for (size_t n = 0; n <= MOST && tw_kernels_at((tw_isa_level)level); n++)
@@ -72,7 +72,7 @@ static void selecting_takes_the_moments(void **state)
             }
 }
 
-static void pieces_add_up(void **state)
+TEST(pieces_add_up)
 {
     float x[MOST];
     tw_moments whole = {0}, pieces = {0};
@@ -85,7 +85,7 @@ static void pieces_add_up(void **state)
 }
 
 /* 0 .. n-1: mean (n-1)/2, variance (n^2-1)/12, all exact in double. */
-static void finish_gives_mean_and_deviation(void **state)
+TEST(finish_gives_mean_and_deviation)
 {
     float x[MOST], same[MOST];
     for (size_t n = 1; n <= MOST; n++) {
@@ -103,13 +103,4 @@ static void finish_gives_mean_and_deviation(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(levels_agree_on_every_size_and_alignment),
-        cmocka_unit_test(selecting_takes_the_moments),
-        cmocka_unit_test(pieces_add_up),
-        cmocka_unit_test(finish_gives_mean_and_deviation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

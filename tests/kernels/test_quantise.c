@@ -202,13 +202,13 @@ static void check_size(size_t n, size_t shift, size_t number)
         for (int kind = 0; kind < CONTENTS; kind++) check_row(&rows[r], &q, (content)kind);
 }
 
-static void levels_agree_on_every_size_and_alignment(void **state)
+TEST(levels_agree_on_every_size_and_alignment)
 {
     for (size_t n = 0; n <= 300; n += stride()) check_size(n, n % SHIFTS, n);
     for (size_t n = 1000; n <= 1060; n += 3) check_size(n, n % SHIFTS, n);
 }
 
-static void levels_agree_on_every_question(void **state)
+TEST(levels_agree_on_every_question)
 {
     static const size_t sizes[] = {640, 1024, 1280, 2047, 2048, 3300};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
@@ -256,14 +256,14 @@ static void check_codes(const tw_quantise_rows *reference, size_t n, unsigned bi
     for (size_t i = 0; i < n; i++) assert_true(sum[i] == 3 + x[i] * factor[i / 256]);
 }
 
-static void codes_lie_where_the_header_says(void **state)
+TEST(codes_lie_where_the_header_says)
 {
     static const size_t sizes[] = {1, 7, 1023, 1024, 1025, 2048, 3300};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (unsigned bits = 2; bits <= 8; bits++) check_codes(tw_kernels_at(TW_ISA_SCALAR)->quantise, sizes[s], bits);
 }
 
-static void trits_lie_where_the_header_says(void **state)
+TEST(trits_lie_where_the_header_says)
 {
     static float x[MOST], sum[MOST];
     static unsigned char bytes[MOST];
@@ -288,7 +288,7 @@ static void trits_lie_where_the_header_says(void **state)
     }
 }
 
-static void signs_are_packed_and_summed(void **state)
+TEST(signs_are_packed_and_summed)
 {
     static float v[MOST], g[MOST], sum[MOST];
     static unsigned char bits[MOST / 8 + 1];
@@ -338,7 +338,7 @@ static void check_mean(const char *what, double x, double mean, double variance)
     if (error > allowed) fail_msg("%s: %g becomes %g on average, %g away", what, x, mean, error);
 }
 
-static void dithering_is_unbiased(void **state)
+TEST(dithering_is_unbiased)
 {
     static const float inputs[] = {0, 1, -1, 0.5f, -0.25f, 0.001f, -6.999f, 3.3f, 7, -7, 0x1p-20f};
     for (size_t k = 0; k < sizeof inputs / sizeof *inputs; k++) {
@@ -367,7 +367,7 @@ static double power_of(uint32_t code)
     return code >> 7 ? -magnitude : magnitude;
 }
 
-static void powers_are_unbiased(void **state)
+TEST(powers_are_unbiased)
 {
     static const float inputs[] = {1,         -1,          0.5f,      0.75f,      -0.3f,           1e-5f,
                                    0x1p-126f, 0x1.8p-126f, 0x1p-127f, -0x1p-128f, 0x1.fffffep-80f, 0};
@@ -416,7 +416,7 @@ static void check_between(unsigned low, float sign)
     assert_int_equal(sent_as(nextafterf(middle, sign * INFINITY)), negative | (low + 1));
 }
 
-static void e4m3_rounds_to_the_nearest(void **state)
+TEST(e4m3_rounds_to_the_nearest)
 {
     for (unsigned code = 0; code < 256; code++) {
         unsigned char byte = (unsigned char)code;
@@ -452,7 +452,7 @@ static void check_independent(const float *a, const float *b, size_t lag)
     if (fabs(sum) > 5 * sqrt(DRAWS)) fail_msg("lag %zu: the products add up to %g of %d", lag, sum, DRAWS);
 }
 
-static void neighbours_steps_and_ranks_share_nothing(void **state)
+TEST(neighbours_steps_and_ranks_share_nothing)
 {
     static float coin[4][DRAWS];
     for (size_t k = 0; k < 4; k++) toss(k / 2, k % 2, coin[k]);
@@ -478,25 +478,10 @@ static void check_peaks(const tw_quantise_rows *quantise)
         }
 }
 
-static void peaks_are_what_the_header_says(void **state)
+TEST(peaks_are_what_the_header_says)
 {
     for (int level = 0; level < TW_ISA_LEVELS; level++)
         if (tw_kernels_at((tw_isa_level)level)) check_peaks(tw_kernels_at((tw_isa_level)level)->quantise);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(levels_agree_on_every_size_and_alignment),
-        cmocka_unit_test(levels_agree_on_every_question),
-        cmocka_unit_test(peaks_are_what_the_header_says),
-        cmocka_unit_test(codes_lie_where_the_header_says),
-        cmocka_unit_test(trits_lie_where_the_header_says),
-        cmocka_unit_test(signs_are_packed_and_summed),
-        cmocka_unit_test(dithering_is_unbiased),
-        cmocka_unit_test(powers_are_unbiased),
-        cmocka_unit_test(e4m3_rounds_to_the_nearest),
-        cmocka_unit_test(neighbours_steps_and_ranks_share_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -32,7 +32,7 @@ static void assert_zeros(const float *x)
     for (size_t i = 0; i < SAMPLE; i++) assert_int_equal(tw_float_bits(x[i]), 0);
 }
 
-static void momentum_is_its_formula(void **state)
+TEST(momentum_is_its_formula)
 {
     const tw_kernels *kernels = tw_kernels_at(TW_ISA_SCALAR);
     float u[SAMPLE], v[SAMPLE], g[SAMPLE], cleared[SAMPLE], old_u[SAMPLE], old_v[SAMPLE], value[SAMPLE];
@@ -59,7 +59,7 @@ static void momentum_is_its_formula(void **state)
 
 /* Whoever looks stops before the first group that has a loud element, wherever in it; what stands before it is as if
  * there were no more, the rest as it was. */
-static void looking_stops_before_a_loud_group(void **state)
+TEST(looking_stops_before_a_loud_group)
 {
     const tw_kernels *kernels = tw_kernels_at(TW_ISA_SCALAR);
     static const float loud[] = {TW_LOUD, -TW_LOUD, FLT_MAX, INFINITY, -INFINITY, NAN};
@@ -87,7 +87,7 @@ static void looking_stops_before_a_loud_group(void **state)
 }
 
 /* Quotients, and a step along the velocity. */
-static void simple_rows_are_their_formulas(void **state)
+TEST(simple_rows_are_their_formulas)
 {
     const tw_kernels *kernels = tw_kernels_at(TW_ISA_SCALAR);
     float x[SAMPLE], y[SAMPLE], quotient[SAMPLE], v[SAMPLE], g[SAMPLE];
@@ -119,7 +119,7 @@ static double folded(const float *x, size_t n, size_t lane, size_t width)
 }
 
 /* In pieces of which each begins at a multiple of 16, for one partner and for several. */
-static void drawing_is_its_formula(void **state)
+TEST(drawing_is_its_formula)
 {
     enum { PARTNERS = 3 };
     static const size_t pieces[] = {0, 16, 64, 80, SAMPLE};
@@ -151,7 +151,7 @@ static void drawing_is_its_formula(void **state)
     }
 }
 
-static void selection_is_brute_force(void **state)
+TEST(selection_is_brute_force)
 {
     const tw_kernels *kernels = tw_kernels_at(TW_ISA_SCALAR);
     float v[SAMPLE], g[SAMPLE], cleared[SAMPLE], old[SAMPLE], value[SAMPLE];
@@ -172,7 +172,7 @@ static void selection_is_brute_force(void **state)
     }
 }
 
-static void sum_squares_folds_sixteen_sums(void **state)
+TEST(sum_squares_folds_sixteen_sums)
 {
     float x[SAMPLE];
     fill(x, ORDINARY, 0);
@@ -216,7 +216,7 @@ static void check_conservation(const format *f)
     for (size_t i = 0; i < SAMPLE; i++) assert_true((double)f->from(sent[i]) + v[i] == old[i]);
 }
 
-static void shares_are_scaled_cut_and_rounded(void **state)
+TEST(shares_are_scaled_cut_and_rounded)
 {
     const format formats[] = {{tw_kernels_at(TW_ISA_SCALAR)->fp16, tw_to_fp16, tw_from_fp16},
                               {tw_kernels_at(TW_ISA_SCALAR)->bf16, tw_to_bf16, tw_from_bf16}};
@@ -230,16 +230,4 @@ static void shares_are_scaled_cut_and_rounded(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(momentum_is_its_formula),
-        cmocka_unit_test(looking_stops_before_a_loud_group),
-        cmocka_unit_test(selection_is_brute_force),
-        cmocka_unit_test(sum_squares_folds_sixteen_sums),
-        cmocka_unit_test(shares_are_scaled_cut_and_rounded),
-        cmocka_unit_test(simple_rows_are_their_formulas),
-        cmocka_unit_test(drawing_is_its_formula),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -10,7 +10,7 @@ static const float values[] = {0x1.234566p0F, -0x1.fffffep-3F, 0x1.0001p20F, -0x
 enum { VALUES = sizeof values / sizeof *values };
 
 /* Multiples of a bf16's last place that double adds up without rounding. */
-static void the_mean_over_all_noise_is_the_value(void **state)
+TEST(the_mean_over_all_noise_is_the_value)
 {
     for (size_t i = 0; i < VALUES; i++) {
         double sum = 0;
@@ -24,7 +24,7 @@ static void the_mean_over_all_noise_is_the_value(void **state)
     }
 }
 
-static void what_is_not_finite_stays_so(void **state)
+TEST(what_is_not_finite_stays_so)
 {
     for (uint32_t noise = 0; noise < 65536; noise++) {
         assert_true(tw_from_bf16(tw_to_bf16_random(INFINITY, noise)) == INFINITY);
@@ -106,7 +106,7 @@ static void compare(const tw_kernels *kernels, row which, const problem *p, cont
     }
 }
 
-static void levels_agree_on_every_size(void **state)
+TEST(levels_agree_on_every_size)
 {
     for (int level = TW_ISA_SCALAR + 1; level < TW_ISA_LEVELS; level++)
         for (size_t n = 0; n <= MOST && tw_kernels_at((tw_isa_level)level); n += stride())
@@ -151,7 +151,7 @@ static void assert_recursion(row which, const problem *p)
 }
 
 /* The recursion, an element at a time, with the noise that the header promises. */
-static void the_rows_are_the_recursion(void **state)
+TEST(the_rows_are_the_recursion)
 {
     for (size_t k = 0; k < PROBLEMS; k++) {
         problem p = problems[k];
@@ -163,7 +163,7 @@ static void the_rows_are_the_recursion(void **state)
 
 /* A sum a quarter of the way to the next is kept there once in four times, by u's noise as by v's, and by both at
  * once as seldom as two that do not know of each other. */
-static void rounding_adds_up_to_nothing(void **state)
+TEST(rounding_adds_up_to_nothing)
 {
     enum { N = 1 << 18 };
     uint16_t *u = calloc(N, sizeof *u), *v = calloc(N, sizeof *v);
@@ -188,12 +188,4 @@ static void rounding_adds_up_to_nothing(void **state)
     free(g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_mean_over_all_noise_is_the_value), cmocka_unit_test(what_is_not_finite_stays_so),
-        cmocka_unit_test(levels_agree_on_every_size),           cmocka_unit_test(the_rows_are_the_recursion),
-        cmocka_unit_test(rounding_adds_up_to_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

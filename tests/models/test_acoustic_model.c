@@ -111,7 +111,7 @@ static probe probe_open(acoustic_model_config config, acoustic_model_batch batch
     return (probe){.m = make(config), .batch = batch};
 }
 
-static void gradients_agree_with_differences(void **state)
+TEST(gradients_agree_with_differences)
 {
     for (int i = 0; i < 4; i++) {
         probe p = probe_open(tiny(i % 2 ? 3 : 0, i / 2 ? 0.7f : 1.0f), usual);
@@ -128,7 +128,7 @@ static void gradients_agree_with_differences(void **state)
 
 /* As many rows as there are frames above. Biases keep the convolutions away from the corner of their ReLU, where no
  * difference tells the slope. */
-static void gradients_through_convolutions_before_the_stack_agree(void **state)
+TEST(gradients_through_convolutions_before_the_stack_agree)
 {
     static const size_t longer[BATCH] = {28, 8, 17};
     for (int i = 0; i < 4; i++) {
@@ -155,7 +155,7 @@ static double loss_without_noise(void *context)
 
 /* Behind the encoder as a whole, and with the last layer alone: all that learns agrees, and of what is frozen nothing
  * is written. */
-static void gradients_through_a_speech_encoder_agree(void **state)
+TEST(gradients_through_a_speech_encoder_agree)
 {
     static const speech_encoder_freeze freezes[] = {SPEECH_ENCODER_FREEZE_NONE, SPEECH_ENCODER_FREEZE_FEATURES,
                                                     SPEECH_ENCODER_FREEZE_ALL};
@@ -171,7 +171,7 @@ static void gradients_through_a_speech_encoder_agree(void **state)
     }
 }
 
-static void what_is_held_has_gradients_of_zero(void **state)
+TEST(what_is_held_has_gradients_of_zero)
 {
     probe p = probe_open(conformer(1.0f, SPEECH_ENCODER_FREEZE_FEATURES), usual);
     const parameter_set *set = acoustic_model_parameters(p.m);
@@ -200,7 +200,7 @@ static tw_status note_learning(void *context, size_t index, float *gradient)
     return TW_OK;
 }
 
-static void announcements_count_from_behind_what_is_frozen(void **state)
+TEST(announcements_count_from_behind_what_is_frozen)
 {
     for (int held = 0; held < 2; held++) {
         probe p = probe_open(conformer(1.0f, SPEECH_ENCODER_FREEZE_FEATURES), usual);
@@ -215,7 +215,7 @@ static void announcements_count_from_behind_what_is_frozen(void **state)
     }
 }
 
-static void gradients_are_announced_complete_and_backwards(void **state)
+TEST(gradients_are_announced_complete_and_backwards)
 {
     acoustic_model *m = make(tiny(3, 0.7f));
     announcements a = announcements_open(acoustic_model_parameters(m));
@@ -230,7 +230,7 @@ static void gradients_are_announced_complete_and_backwards(void **state)
     acoustic_model_destroy(m);
 }
 
-static void convolutions_before_the_stack_are_announced_last(void **state)
+TEST(convolutions_before_the_stack_are_announced_last)
 {
     probe p = probe_open(convolved(0, 0.7f), usual);
     announcements a = announcements_open(acoustic_model_parameters(p.m));
@@ -271,7 +271,7 @@ static void check_each_alone(acoustic_model *m)
     acoustic_model_destroy(m);
 }
 
-static void an_utterance_gets_what_it_gets_alone(void **state)
+TEST(an_utterance_gets_what_it_gets_alone)
 {
     check_each_alone(make(tiny(3, 0.5f))); /* evaluation drops nothing */
     check_each_alone(make(convolved(3, 0.5f)));
@@ -281,7 +281,7 @@ static void an_utterance_gets_what_it_gets_alone(void **state)
 /* ---- sizes ---- */
 
 /* The papers give 165 MB (MiB) for this shape. */
-static void the_switchboard_model_has_the_published_size(void **state)
+TEST(the_switchboard_model_has_the_published_size)
 {
     acoustic_model_config config = {
         .features = 260, .layers = 6, .hidden = 512, .bottleneck = 256, .labels = 32000, .keep = 1.0f};
@@ -300,7 +300,7 @@ static int32_t label_of(const float *x, size_t step, size_t steps, size_t sequen
     return 2 * (before > 0.0f) + (later > 0.0f);
 }
 
-static void learns_from_both_sides_of_a_frame(void **state)
+TEST(learns_from_both_sides_of_a_frame)
 {
     enum { LENGTH = 21, WINDOWS = 16, CALLS = 300 };
     acoustic_model_config config = {
@@ -336,7 +336,7 @@ static tw_status failing_loss(void *context, const acoustic_model_batch *batch, 
     return tw_fail(TW_ERROR_IO, "no transcript");
 }
 
-static void impossible_models_and_calls_are_refused(void **state)
+TEST(impossible_models_and_calls_are_refused)
 {
     acoustic_model_config one_label = tiny(0, 1.0f);
     int32_t wrong[ROWS];
@@ -366,7 +366,7 @@ static void impossible_models_and_calls_are_refused(void **state)
     }
 }
 
-static void what_is_counted_is_what_is_made(void **state)
+TEST(what_is_counted_is_what_is_made)
 {
     const acoustic_model_config configs[] = {tiny(3, 1.0f), convolved(3, 1.0f),
                                              conformer(1.0f, SPEECH_ENCODER_FREEZE_ALL)};
@@ -379,21 +379,4 @@ static void what_is_counted_is_what_is_made(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_agree_with_differences),
-        cmocka_unit_test(gradients_through_convolutions_before_the_stack_agree),
-        cmocka_unit_test(gradients_through_a_speech_encoder_agree),
-        cmocka_unit_test(what_is_held_has_gradients_of_zero),
-        cmocka_unit_test(announcements_count_from_behind_what_is_frozen),
-        cmocka_unit_test(gradients_are_announced_complete_and_backwards),
-        cmocka_unit_test(convolutions_before_the_stack_are_announced_last),
-        cmocka_unit_test(an_utterance_gets_what_it_gets_alone),
-        cmocka_unit_test(the_switchboard_model_has_the_published_size),
-        cmocka_unit_test(learns_from_both_sides_of_a_frame),
-        cmocka_unit_test(impossible_models_and_calls_are_refused),
-        cmocka_unit_test(what_is_counted_is_what_is_made),
-    };
-    return cmocka_run_group_tests_name("acoustic model", tests, fill, NULL);
-}
+RUN_TESTS(fill, NULL)

@@ -9,7 +9,7 @@ static language_model_config tiny(int tied, float keep)
 
 /* ---- tables ---- */
 
-static void sizes_are_the_published_ones(void **state)
+TEST(sizes_are_the_published_ones)
 {
     static const struct {
         const char *name;
@@ -28,7 +28,7 @@ static void sizes_are_the_published_ones(void **state)
     assert_null(language_model_find("enormous"));
 }
 
-static void tensors_are_named_as_in_pytorch(void **state)
+TEST(tensors_are_named_as_in_pytorch)
 {
     static const char *const names[] = {"encoder.weight", "rnn.weight_ih_l0", "rnn.weight_hh_l0",
                                         "rnn.bias_ih_l0", "rnn.weight_ih_l1", "rnn.weight_hh_l1",
@@ -47,7 +47,7 @@ static void tensors_are_named_as_in_pytorch(void **state)
 
 /* ---- state ---- */
 
-static void strips_do_not_see_each_other(void **state)
+TEST(strips_do_not_see_each_other)
 {
     sample *s = make_sample();
     language_model *m = make(tiny(0, 0.5f));
@@ -75,7 +75,7 @@ static double perplexity(language_model *m, const int32_t *tokens, size_t steps,
     return exp(result.loss / (double)result.tokens);
 }
 
-static void learns_a_text_by_heart(void **state)
+TEST(learns_a_text_by_heart)
 {
     enum { TOKENS = 2000, STRIPS = 20, LENGTH = TOKENS / STRIPS, WORDS = 50, UNROLL = 25, EPOCHS = 200 };
     static int32_t tokens[TOKENS + STRIPS]; /* (LENGTH + 1, STRIPS): random, so nothing but memory helps */
@@ -147,7 +147,7 @@ static double entropy(void)
     return sum;
 }
 
-static void approaches_the_entropy_of_a_source_and_never_beats_it(void **state)
+TEST(approaches_the_entropy_of_a_source_and_never_beats_it)
 {
     enum { UNROLL = 10, STRIPS = 20, CALLS = 400, FRESH = 1000 };
     language_model_config config = {.layers = 1, .hidden = 24, .embedding = 12, .keep = 1.0f, .range = 0.1f};
@@ -175,7 +175,7 @@ static void approaches_the_entropy_of_a_source_and_never_beats_it(void **state)
 
 /* ---- refusals ---- */
 
-static void impossible_models_and_calls_are_refused(void **state)
+TEST(impossible_models_and_calls_are_refused)
 {
     language_model_config odd = tiny(1, 1.0f), none = tiny(0, 1.0f), wrapping = tiny(0, 1.0f), vast = tiny(0, 1.0f);
     language_model_result result;
@@ -206,17 +206,4 @@ static void impossible_models_and_calls_are_refused(void **state)
     free(s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_are_the_published_ones),
-        cmocka_unit_test(tensors_are_named_as_in_pytorch),
-        cmocka_unit_test(gradients_agree_with_differences),
-        cmocka_unit_test(gradients_are_announced_complete_and_backwards),
-        cmocka_unit_test(strips_do_not_see_each_other),
-        cmocka_unit_test(learns_a_text_by_heart),
-        cmocka_unit_test(approaches_the_entropy_of_a_source_and_never_beats_it),
-        cmocka_unit_test(impossible_models_and_calls_are_refused),
-    };
-    return cmocka_run_group_tests_name("language model", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

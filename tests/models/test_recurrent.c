@@ -46,7 +46,7 @@ static const float *forward(stack *s, float keep, float *state)
 }
 
 /* What a stack of one layer drops at its end, one of two does not. */
-static void test_each_layer_drops_values_of_its_own(void **state)
+TEST(test_each_layer_drops_values_of_its_own)
 {
     stack one, two;
     size_t different = 0, dropped = 0;
@@ -64,7 +64,7 @@ static void test_each_layer_drops_values_of_its_own(void **state)
 }
 
 /* All of (layers, h and c, batch, hidden) is written, and no layer's is another's. */
-static void test_each_layer_carries_a_state_of_its_own(void **state)
+TEST(test_each_layer_carries_a_state_of_its_own)
 {
     enum { LAYER = 2 * BATCH * WIDTH };
     float carried[3 * LAYER] = {0};
@@ -77,11 +77,4 @@ static void test_each_layer_carries_a_state_of_its_own(void **state)
     stack_close(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_layer_drops_values_of_its_own),
-        cmocka_unit_test(test_each_layer_carries_a_state_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

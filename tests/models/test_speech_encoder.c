@@ -59,7 +59,7 @@ static const float *forward(const fixture *f, nn_rows frames, const float *x, nn
     return y;
 }
 
-static void test_each_utterance_is_as_if_alone(void **state)
+TEST(test_each_utterance_is_as_if_alone)
 {
     fixture f;
     open_fixture(&f);
@@ -82,7 +82,7 @@ static void test_each_utterance_is_as_if_alone(void **state)
 }
 
 /* The gradient of a batch is the sum of those of its utterances. */
-static void test_gradients_are_those_of_the_utterances(void **state)
+TEST(test_gradients_are_those_of_the_utterances)
 {
     fixture f;
     open_fixture(&f);
@@ -125,7 +125,7 @@ static void check_frozen(fixture *f, speech_encoder_freeze freeze, const float *
     free(a.copy);
 }
 
-static void test_what_is_frozen_has_no_gradient(void **state)
+TEST(test_what_is_frozen_has_no_gradient)
 {
     fixture f;
     open_fixture(&f);
@@ -147,7 +147,7 @@ static void test_what_is_frozen_has_no_gradient(void **state)
 }
 
 /* A failure of the one who is told ends the pass. */
-static void test_a_failure_ends_the_pass(void **state)
+TEST(test_a_failure_ends_the_pass)
 {
     fixture f;
     open_fixture(&f);
@@ -162,7 +162,7 @@ static void test_a_failure_ends_the_pass(void **state)
     close_fixture(&f);
 }
 
-static void test_an_utterance_without_a_frame_is_refused(void **state)
+TEST(test_an_utterance_without_a_frame_is_refused)
 {
     fixture f;
     open_fixture(&f);
@@ -175,7 +175,7 @@ static void test_an_utterance_without_a_frame_is_refused(void **state)
     close_fixture(&f);
 }
 
-static void test_names_are_those_of_hugging_face(void **state)
+TEST(test_names_are_those_of_hugging_face)
 {
     static const char *const names[] = {"feature_projection.projection.weight",
                                         "encoder.layers.1.ffn1.intermediate_dense.weight",
@@ -193,15 +193,4 @@ static void test_names_are_those_of_hugging_face(void **state)
     close_fixture(&f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_utterance_is_as_if_alone),
-        cmocka_unit_test(test_gradients_are_those_of_the_utterances),
-        cmocka_unit_test(test_what_is_frozen_has_no_gradient),
-        cmocka_unit_test(test_a_failure_ends_the_pass),
-        cmocka_unit_test(test_an_utterance_without_a_frame_is_refused),
-        cmocka_unit_test(test_names_are_those_of_hugging_face),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

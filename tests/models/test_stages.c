@@ -263,7 +263,7 @@ static void check_kind(const kind *ops, size_t least, int in_two)
     ops->destroy(whole);
 }
 
-static void test_a_transformer(void **state)
+TEST(test_a_transformer)
 {
     for (int i = 0; i < DECODER_FAMILIES; i++) {
         family = (decoder_family)i;
@@ -271,19 +271,19 @@ static void test_a_transformer(void **state)
     }
 }
 
-static void test_a_small_network_for_images(void **state)
+TEST(test_a_small_network_for_images)
 {
     image_name = "cnn";
     check_kind(&image, 5, 1);
 }
 
-static void test_a_residual_network(void **state)
+TEST(test_a_residual_network)
 {
     image_name = "resnet20";
     check_kind(&image, 12, 0);
 }
 
-static void test_what_cannot_be_cut(void **state)
+TEST(test_what_cannot_be_cut)
 {
     const nn_stage stage = {0, 1, NULL, take_x, give_y, give_dx};
     const language_model_config lstm = {.layers = 2, .hidden = 8, .embedding = 8, .keep = 1, .range = 1};
@@ -292,13 +292,4 @@ static void test_what_cannot_be_cut(void **state)
     assert_fails(language_model_create(&lstm, &shape, &m), TW_ERROR_ARGUMENT, "--model transformer");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_transformer),
-        cmocka_unit_test(test_a_small_network_for_images),
-        cmocka_unit_test(test_a_residual_network),
-        cmocka_unit_test(test_what_cannot_be_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

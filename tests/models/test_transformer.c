@@ -44,7 +44,7 @@ static language_model *make_kin(language_model_config config)
 
 /* ---- the table ---- */
 
-static void tensors_are_named_as_in_transformers(void **state)
+TEST(tensors_are_named_as_in_transformers)
 {
     static const char *const layer[] = {"input_layernorm",  "self_attn.q_proj", "self_attn.k_proj",
                                         "self_attn.v_proj", "self_attn.o_proj", "post_attention_layernorm",
@@ -73,7 +73,7 @@ static size_t rows_called(const nn_table *table, const char *name)
     return i < table->count ? table->tensors[i].shape[0] : 0;
 }
 
-static void families_have_biases_or_norms_of_heads(void **state)
+TEST(families_have_biases_or_norms_of_heads)
 {
     for (int family = 0; family < DECODER_FAMILIES; family++) {
         language_model *m = make(kin((decoder_family)family));
@@ -90,7 +90,7 @@ static void families_have_biases_or_norms_of_heads(void **state)
     }
 }
 
-static void gradients_of_families_agree_with_differences(void **state)
+TEST(gradients_of_families_agree_with_differences)
 {
     for (int family = 0; family < DECODER_FAMILIES; family++) {
         language_model *m = make_kin(kin((decoder_family)family));
@@ -99,7 +99,7 @@ static void gradients_of_families_agree_with_differences(void **state)
 }
 
 /* Weights that end a branch begin smaller, by the root of their number, so that the sum does not grow with it. */
-static void weights_begin_as_gpt2s(void **state)
+TEST(weights_begin_as_gpt2s)
 {
     language_model *m = make(tiny(0, 1.0f));
     const parameter_set *set = language_model_parameters(m);
@@ -129,7 +129,7 @@ static float *logits_with(language_model *m, sample s, size_t changed)
 }
 
 /* A strip's tokens change what follows them in their strip, and nothing else. */
-static void a_token_sees_what_came_before_it_in_its_strip(void **state)
+TEST(a_token_sees_what_came_before_it_in_its_strip)
 {
     sample *s = make_sample();
     language_model *m = make(tiny(0, 0.5f));
@@ -149,7 +149,7 @@ static void a_token_sees_what_came_before_it_in_its_strip(void **state)
 }
 
 /* Calls do not see each other, and training has no state to save. */
-static void every_call_is_a_text_by_itself(void **state)
+TEST(every_call_is_a_text_by_itself)
 {
     sample *s = make_sample();
     language_model *m = make(tiny(1, 1.0f));
@@ -186,7 +186,7 @@ static void fill_adapters(const language_model *m)
     }
 }
 
-static void adapters_are_named_as_in_peft(void **state)
+TEST(adapters_are_named_as_in_peft)
 {
     language_model *m = make(adapted(Q | V, 1.0f, 1.0f));
     const nn_table *table = language_model_adapters(m)->table;
@@ -205,7 +205,7 @@ static void adapters_are_named_as_in_peft(void **state)
 }
 
 /* A is drawn as peft draws it, and B is zero. */
-static void new_adapters_change_nothing(void **state)
+TEST(new_adapters_change_nothing)
 {
     sample *s = make_sample();
     language_model *plain = make(tiny(0, 0.6f)), *m = make(adapted(ALL, 0.6f, 0.5f));
@@ -226,7 +226,7 @@ static void new_adapters_change_nothing(void **state)
     free(s);
 }
 
-static void gradients_of_adapters_agree_with_differences(void **state)
+TEST(gradients_of_adapters_agree_with_differences)
 {
     static const unsigned targets[] = {ALL, V, 1 << 5, ALL}; /* the second and the third do not begin at column 0 */
     for (int i = 0; i < 4; i++) {
@@ -236,7 +236,7 @@ static void gradients_of_adapters_agree_with_differences(void **state)
     }
 }
 
-static void gradients_of_families_adapters_agree_with_differences(void **state)
+TEST(gradients_of_families_adapters_agree_with_differences)
 {
     for (int family = 0; family < DECODER_FAMILIES; family++) {
         language_model_config config = kin((decoder_family)family);
@@ -247,7 +247,7 @@ static void gradients_of_families_adapters_agree_with_differences(void **state)
     }
 }
 
-static void gradients_of_adapters_are_announced(void **state)
+TEST(gradients_of_adapters_are_announced)
 {
     language_model *m = make(adapted(ALL, 1.0f, 1.0f));
     check_announcements(m, language_model_adapters(m));
@@ -271,7 +271,7 @@ static void merge(const parameter_set *adapters, const parameter_set *weights)
     }
 }
 
-static void merged_weights_give_the_same_logits(void **state)
+TEST(merged_weights_give_the_same_logits)
 {
     sample *s = make_sample();
     language_model *m = make(adapted(ALL, 1.0f, 0.5f)), *merged = make(tiny(0, 1.0f));
@@ -324,13 +324,13 @@ static void check_writing(language_model_config config)
     language_model_destroy(other);
 }
 
-static void writing_is_reading_what_is_remembered(void **state)
+TEST(writing_is_reading_what_is_remembered)
 {
     check_writing(tiny(0, 1.0f));
     for (int family = 0; family < DECODER_FAMILIES; family++) check_writing(kin((decoder_family)family));
 }
 
-static void pieces_of_a_text_can_be_read_at_once(void **state)
+TEST(pieces_of_a_text_can_be_read_at_once)
 {
     language_model *m = make_sized(tiny(1, 1.0f), VOCABULARY, ROOM, 1),
                    *other = make_sized(tiny(1, 1.0f), VOCABULARY, ROOM, 1);
@@ -347,7 +347,7 @@ static void pieces_of_a_text_can_be_read_at_once(void **state)
     language_model_destroy(other);
 }
 
-static void a_training_step_ends_writing(void **state)
+TEST(a_training_step_ends_writing)
 {
     sample *s = make_sample();
     language_model *m = make(tiny(0, 1.0f));
@@ -363,7 +363,7 @@ static void a_training_step_ends_writing(void **state)
 /* ---- learning ---- */
 
 /* Each strip is eight random tokens, twice: only who looks back knows the second eight. */
-static void learns_to_copy(void **state)
+TEST(learns_to_copy)
 {
     enum { HALF = 8, STRIPS = 16, LENGTH = 2 * HALF, CALLS = 600 };
     static int32_t tokens[(LENGTH + 1) * STRIPS], targets[LENGTH * STRIPS];
@@ -398,7 +398,7 @@ static void learns_to_copy(void **state)
 
 /* ---- refusals ---- */
 
-static void impossible_models_are_refused(void **state)
+TEST(impossible_models_are_refused)
 {
     language_model_config odd = tiny(0, 1.0f), shared = tiny(0, 1.0f), wide = tiny(0, 1.0f), flat = tiny(0, 1.0f),
                           turning = tiny(0, 1.0f), bent = tiny(0, 1.0f), slow = tiny(0, 1.0f),
@@ -425,28 +425,4 @@ static void impossible_models_are_refused(void **state)
     refused(recurrent, VOCABULARY, "not with LSTMs");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_are_named_as_in_transformers),
-        cmocka_unit_test(families_have_biases_or_norms_of_heads),
-        cmocka_unit_test(weights_begin_as_gpt2s),
-        cmocka_unit_test(gradients_agree_with_differences),
-        cmocka_unit_test(gradients_of_families_agree_with_differences),
-        cmocka_unit_test(gradients_are_announced_complete_and_backwards),
-        cmocka_unit_test(a_token_sees_what_came_before_it_in_its_strip),
-        cmocka_unit_test(every_call_is_a_text_by_itself),
-        cmocka_unit_test(writing_is_reading_what_is_remembered),
-        cmocka_unit_test(pieces_of_a_text_can_be_read_at_once),
-        cmocka_unit_test(a_training_step_ends_writing),
-        cmocka_unit_test(adapters_are_named_as_in_peft),
-        cmocka_unit_test(new_adapters_change_nothing),
-        cmocka_unit_test(gradients_of_adapters_agree_with_differences),
-        cmocka_unit_test(gradients_of_families_adapters_agree_with_differences),
-        cmocka_unit_test(gradients_of_adapters_are_announced),
-        cmocka_unit_test(merged_weights_give_the_same_logits),
-        cmocka_unit_test(learns_to_copy),
-        cmocka_unit_test(impossible_models_are_refused),
-    };
-    return cmocka_run_group_tests_name("transformer", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

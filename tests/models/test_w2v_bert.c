@@ -109,13 +109,13 @@ static void check_model(const w2v_bert_config *config)
     close_fixture(&f);
 }
 
-static void test_losses_and_gradients(void **state)
+TEST(test_losses_and_gradients)
 {
     const w2v_bert_config config = small();
     check_model(&config);
 }
 
-static void test_with_relative_positions_and_a_learned_fill(void **state)
+TEST(test_with_relative_positions_and_a_learned_fill)
 {
     w2v_bert_config config = small();
     config.encoder.relative = 1;
@@ -125,14 +125,14 @@ static void test_with_relative_positions_and_a_learned_fill(void **state)
     check_model(&config);
 }
 
-static void test_contrastive_only(void **state)
+TEST(test_contrastive_only)
 {
     w2v_bert_config config = small();
     config.masked_blocks = 0;
     check_model(&config);
 }
 
-static void test_masked_only(void **state)
+TEST(test_masked_only)
 {
     w2v_bert_config config = small();
     config.contrastive_blocks = 0;
@@ -141,7 +141,7 @@ static void test_masked_only(void **state)
 
 /* ---- the order of gradients ---- */
 
-static void test_gradients_are_announced_from_the_last(void **state)
+TEST(test_gradients_are_announced_from_the_last)
 {
     w2v_bert_config config = small();
     config.fill = W2V_BERT_FILL_LEARNED;
@@ -175,7 +175,7 @@ static tw_status add_other(void *context, float *values, size_t count)
 }
 
 /* Two workers with a crop of one and crops of the others are one worker with all. */
-static void test_two_workers_are_one_with_both_batches(void **state)
+TEST(test_two_workers_are_one_with_both_batches)
 {
     w2v_bert_config config = small();
     config.encoder.keep = 1.0f;
@@ -206,7 +206,7 @@ static void test_two_workers_are_one_with_both_batches(void **state)
 
 /* ---- random targets ---- */
 
-static void test_random_targets_stand_still(void **state)
+TEST(test_random_targets_stand_still)
 {
     w2v_bert_config config = small();
     config.contrastive_blocks = 0;
@@ -228,7 +228,7 @@ static void test_random_targets_stand_still(void **state)
 /* ---- what is drawn ---- */
 
 /* Row t is hidden unless none of the `span` rows up to it begins a span. */
-static void test_the_share_of_hidden_rows(void **state)
+TEST(test_the_share_of_hidden_rows)
 {
     enum { LENGTH = 100, CROPS_DRAWN = 2000, SPAN = 5 };
     const double p = 0.12;
@@ -248,7 +248,7 @@ static void test_the_share_of_hidden_rows(void **state)
 }
 
 /* A crop hides the same rows wherever it stands in whichever batch. */
-static void test_a_crop_is_hidden_alike_in_any_batch(void **state)
+TEST(test_a_crop_is_hidden_alike_in_any_batch)
 {
     const size_t both[] = {0, 40, 90}, alone[] = {0, 50};
     const uint64_t crops[] = {2, 9};
@@ -287,7 +287,7 @@ static contrast_result contrast_of(const planted *p, size_t distractors)
 
 /* Of orthogonal codes, each at its own row, the loss is ln(1 + K e^(-1 / similarity)); equal codes are left out, and
  * where all are equal nothing is compared: that is no success. */
-static void test_planted_codes(void **state)
+TEST(test_planted_codes)
 {
     planted p = {.codes = {0, 1, 2, 3}};
     for (size_t i = 0; i < 4; i++) p.c[5 * i] = p.q[5 * i] = 2.0f;
@@ -307,7 +307,7 @@ static void test_planted_codes(void **state)
 /* ---- codes ---- */
 
 /* Uniform codes have diversity 0, a single one (V - 1) / V. */
-static void test_diversity_of_certain_codes(void **state)
+TEST(test_diversity_of_certain_codes)
 {
     double mean[16], slope[16];
     for (size_t v = 0; v < 16; v++) mean[v] = 1.0 / 8;
@@ -316,7 +316,7 @@ static void test_diversity_of_certain_codes(void **state)
     assert_near(quantiser_diversity(mean, 2, 8, slope), 7.0 / 8, 1e-6);
 }
 
-static void test_measures(void **state)
+TEST(test_measures)
 {
     const double probabilities[] = {2, 2, 2, 2, 5, 1, 1, 1}, chosen[] = {4, 4, 0, 0, 8, 0, 0, 0};
     const w2v_bert_sums sums = {.hidden = 8, .row_entropy = 8 * 0.5};
@@ -335,7 +335,7 @@ static void test_measures(void **state)
 /* ---- evaluation ---- */
 
 /* Without noise it is a function of the draws alone, and changes no gradient. */
-static void test_evaluation(void **state)
+TEST(test_evaluation)
 {
     const w2v_bert_config config = small();
     w2v_bert_result once, again;
@@ -352,7 +352,7 @@ static void test_evaluation(void **state)
 }
 
 /* Nothing hidden is nothing learned, and no NaN. */
-static void test_nothing_hidden(void **state)
+TEST(test_nothing_hidden)
 {
     w2v_bert_config config = small();
     config.mask_probability = 1e-12;
@@ -390,7 +390,7 @@ static size_t by_formula(size_t d, size_t k, size_t blocks, int relative, size_t
     return blocks * block + front + codebook + 2 * (d * compared + compared) + codes * d + codes;
 }
 
-static void test_parameters_are_counted_without_taking_memory(void **state)
+TEST(test_parameters_are_counted_without_taking_memory)
 {
     assert_int_equal(counted("tiny", 40, 0), by_formula(128, 15, 8, 0, 32, 10, 128, 64));
     assert_int_equal(counted("tiny", 40, 0) - (size_t)8 * 10 * 128, 3192288); /* the prototype's, with kernels of 5 */
@@ -406,7 +406,7 @@ static void refuses(w2v_bert_config config, const char *word)
     assert_fails(w2v_bert_create(&config, &m), TW_ERROR_ARGUMENT, word);
 }
 
-static void test_sizes_that_cannot_be(void **state)
+TEST(test_sizes_that_cannot_be)
 {
     w2v_bert_config c = small();
     refuses((c = small(), c.encoder.heads = 3, c), "heads");
@@ -421,25 +421,4 @@ static void test_sizes_that_cannot_be(void **state)
     refuses((c = small(), c.code_scale = 0.0f, c), "scale");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_losses_and_gradients),
-        cmocka_unit_test(test_with_relative_positions_and_a_learned_fill),
-        cmocka_unit_test(test_contrastive_only),
-        cmocka_unit_test(test_masked_only),
-        cmocka_unit_test(test_gradients_are_announced_from_the_last),
-        cmocka_unit_test(test_two_workers_are_one_with_both_batches),
-        cmocka_unit_test(test_random_targets_stand_still),
-        cmocka_unit_test(test_the_share_of_hidden_rows),
-        cmocka_unit_test(test_a_crop_is_hidden_alike_in_any_batch),
-        cmocka_unit_test(test_planted_codes),
-        cmocka_unit_test(test_diversity_of_certain_codes),
-        cmocka_unit_test(test_measures),
-        cmocka_unit_test(test_evaluation),
-        cmocka_unit_test(test_nothing_hidden),
-        cmocka_unit_test(test_parameters_are_counted_without_taking_memory),
-        cmocka_unit_test(test_sizes_that_cannot_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

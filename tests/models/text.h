@@ -96,7 +96,7 @@ static inline void check_differences(language_model *m, const parameter_set *set
     free(s);
 }
 
-static inline void gradients_agree_with_differences(void **state)
+TEST(gradients_agree_with_differences)
 {
     for (int i = 0; i < 4; i++) {
         language_model *m = make(tiny(i % 2, i / 2 ? 0.6f : 1.0f));
@@ -122,7 +122,7 @@ static inline void check_announcements(language_model *m, const parameter_set *s
     free(s);
 }
 
-static inline void gradients_are_announced_complete_and_backwards(void **state)
+TEST(gradients_are_announced_complete_and_backwards)
 {
     for (int tied = 0; tied < 2; tied++) {
         language_model *m = make(tiny(tied, 0.6f));

@@ -6,17 +6,17 @@ runs the suites that should notice, and fails unless one of them does.
                                        earlier run found of files that have not changed since
     tests/mutations/run.py --check     only that each line to be changed is still there, once
 
-A table (*.txt) is a file's path, and below it its mistakes:
+A table (*.txt) is a file's path with the suites that should notice its mistakes, and below it these:
 
-    trainer/train/worker.c
+    trainer/train/worker.c: train_step
 
         breaks: the mean gradient is not clipped
         old:    clip_norm(w->learner->gradients, w->learner->parameter_count, w->settings.clip);
         new:    (void)0;
-        suites: train_step
 
-`old` is part of one line and occurs once in the file. A # begins a comment line. A suite of Python may be followed by a
-colon and one of its cases, python_library:LibraryTest.test_state_goes_round, which alone is then run."""
+A mistake that others should notice names them in a line of its own, `suites: train_best train_run`. `old` is part of
+one line and occurs once in the file. A # begins a comment line. A suite of Python may be followed by a colon and one of
+its cases, python_library:LibraryTest.test_state_goes_round, which alone is then run."""
 import argparse
 import hashlib
 import json
@@ -52,22 +52,24 @@ class Row(dict):
 
 def read_table(path):
     """The rows of a table; a complaint is an exception with the line."""
-    rows, file = [], None
+    rows, file, usual = [], None, ""
     for number, text in enumerate(path.read_text().splitlines(), 1):
         if not text.strip() or text.startswith("#"):
             continue
         if not text.startswith(" "):
-            file = text.strip()
+            file, _, usual = (part.strip() for part in text.partition(":"))
             continue
         key, colon, value = text.strip().partition(":")
         if not colon or key not in KEYS or file is None:
             raise ValueError(f"{path.name}:{number}: not one of {', '.join(KEYS)}, below a file")
         if key == "breaks":
-            rows.append(Row(table=path.name, line=number, file=file))
+            rows.append(Row(table=path.name, line=number, file=file, usual=usual))
         if not rows or key in rows[-1]:
             raise ValueError(f"{path.name}:{number}: {key} comes twice, or before breaks")
         rows[-1][key] = value.strip()
     for row in rows:
+        if usual := row.pop("usual"):
+            row.setdefault("suites", usual)
         for key in KEYS:
             if key not in row:
                 raise ValueError(f"{path.name}:{row['line']}: {key} is missing")
@@ -218,8 +220,8 @@ HEAD = """# Mutations: does a test notice?
 A test that cannot fail is none. So each of these mistakes was made in the code, one at a time, and the suites that
 should notice were built and run. `make mutations` does it again, in a copy of the tree, and writes this page. This time
 it took {minutes} minutes. It is not part of `make test`, which only checks that every line to be changed is still there
-(mutations_table). The mistakes stand in tests/mutations, four lines each. Of the suites that may
-notice a mistake, the first that does is named, with the cases that failed. A suite that did not end was stopped.
+(mutations_table). The mistakes stand in tests/mutations. Of the suites that may notice a mistake, the first that does
+is named, with the cases that failed. A suite that did not end was stopped.
 
 All {count} were noticed.
 """

@@ -7,7 +7,7 @@ enum { IMAGES = 6, CLASSES = 10, ROWS = 7 };
 
 static const int32_t labels[IMAGES] = {3, 0, 9, 9, 1, 5};
 
-static void equal_logits_cost_the_logarithm_of_the_classes(void **state)
+TEST(equal_logits_cost_the_logarithm_of_the_classes)
 {
     const float logits[IMAGES * CLASSES] = {0};
     nn_loss loss = nn_cross_entropy(logits, labels, IMAGES, CLASSES, NULL);
@@ -15,7 +15,7 @@ static void equal_logits_cost_the_logarithm_of_the_classes(void **state)
     assert_int_equal(loss.correct, 1); /* of equals the first counts: the image of class 0 */
 }
 
-static void gradient_is_softmax_minus_label_over_images(void **state)
+TEST(gradient_is_softmax_minus_label_over_images)
 {
     float *logits = random_floats(1, IMAGES * CLASSES), gradient[IMAGES * CLASSES];
     double sum = nn_cross_entropy(logits, labels, IMAGES, CLASSES, gradient).sum, expected_sum = 0.0;
@@ -72,14 +72,14 @@ static void check_softmax(size_t classes)
     free(gradient);
 }
 
-static void loss_and_gradient_are_their_definitions(void **state)
+TEST(loss_and_gradient_are_their_definitions)
 {
     for (size_t classes = 1; classes < 70; classes++) check_softmax(classes);
     check_softmax(1000);
     check_softmax(10000);
 }
 
-static void nothing_counted_costs_nothing(void **state)
+TEST(nothing_counted_costs_nothing)
 {
     const int32_t targets[2] = {NN_NO_TARGET, NN_NO_TARGET};
     const float logits[4] = {1, 2, 3, 4};
@@ -89,7 +89,7 @@ static void nothing_counted_costs_nothing(void **state)
     for (size_t i = 0; i < 4; i++) assert_true(gradient[i] == 0.0f);
 }
 
-static void large_logits_neither_overflow_nor_vanish(void **state)
+TEST(large_logits_neither_overflow_nor_vanish)
 {
     const float logits[2 * 3] = {1e4f, 0.0f, -1e4f, 1e30f, -1e30f, 0.0f};
     const int32_t targets[2] = {1, 0};
@@ -102,7 +102,7 @@ static void large_logits_neither_overflow_nor_vanish(void **state)
     assert_true(isnan(nn_cross_entropy(nan, targets, 1, 2, NULL).sum)); /* divergence is not hidden */
 }
 
-static void log_softmax_is_its_definition(void **state)
+TEST(log_softmax_is_its_definition)
 {
     for (size_t classes = 1; classes < 70; classes += 3) {
         float *rows = random_floats(1, ROWS * classes), *result = random_floats(1, ROWS * classes);
@@ -118,7 +118,7 @@ static void log_softmax_is_its_definition(void **state)
     }
 }
 
-static void probabilities_are_shares_of_exponentials(void **state)
+TEST(probabilities_are_shares_of_exponentials)
 {
     const float logits[2 * 3] = {0.0f, (float)log(2.0), (float)log(5.0), 1e30f, -1e30f, 1e30f};
     const double expected[6] = {0.125, 0.25, 0.625, 0.5, 0.0, 0.5};
@@ -128,16 +128,4 @@ static void probabilities_are_shares_of_exponentials(void **state)
     assert_near(probabilities[0] + probabilities[1] + probabilities[2], 1.0, 1e-15);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_logits_cost_the_logarithm_of_the_classes),
-        cmocka_unit_test(gradient_is_softmax_minus_label_over_images),
-        cmocka_unit_test(loss_and_gradient_are_their_definitions),
-        cmocka_unit_test(nothing_counted_costs_nothing),
-        cmocka_unit_test(large_logits_neither_overflow_nor_vanish),
-        cmocka_unit_test(log_softmax_is_its_definition),
-        cmocka_unit_test(probabilities_are_shares_of_exponentials),
-    };
-    return cmocka_run_group_tests_name("nn cross-entropy", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -121,7 +121,7 @@ static tw_status build_average(nn_net *net)
     return nn_global_average_pool(net);
 }
 
-static void smooth_layers(void **state)
+TEST(smooth_layers)
 {
     check((nn_input){2, 1, 9, 8}, build_convolutions, 5 * 5 * 4, 0);
     check((nn_input){2, 3, 8, 8}, build_convolutions, 5 * 4 * 4, 0);
@@ -137,7 +137,7 @@ static tw_status build_norm(nn_net *net)
 }
 
 /* The first bias shifts what the norm takes out again: its gradient is 0 but for rounding, so it is not probed. */
-static void batch_norm(void **state)
+TEST(batch_norm)
 {
     fixture f = open_fixture((nn_input){4, 3, 6, 6}, build_norm, 4 * 36);
     float *direction = run_backward(&f);
@@ -164,7 +164,7 @@ static tw_status build_pool(nn_net *net)
     return convolution(net, "last", 4, 1, 0);
 }
 
-static void layers_with_kinks(void **state)
+TEST(layers_with_kinks)
 {
     check((nn_input){4, 3, 8, 8}, build_relu, 16 * 64, 1);
     check((nn_input){4, 3, 9, 8}, build_pool, 4 * 4 * 4, 1);
@@ -198,7 +198,7 @@ static void assert_weight_gradient(const fixture *f, const float *arrived)
     }
 }
 
-static void relu_passes_what_was_positive(void **state)
+TEST(relu_passes_what_was_positive)
 {
     float arrived[2 * CHANNELS * PIXELS];
     fixture f = open_fixture(square_input, build_identity_relu, CHANNELS * PIXELS);
@@ -237,7 +237,7 @@ static size_t largest_of(const float *images, size_t index)
 }
 
 /* Windows beside one another; and such that overlap and reach outside, whose gradients add up. */
-static void max_pool_passes_to_the_largest(void **state)
+TEST(max_pool_passes_to_the_largest)
 {
     static const nn_window windows[] = {{2, 2, 0}, {.size = 3, .stride = 2, .padding = 1}};
     for (size_t k = 0; k < 2; k++) {
@@ -273,7 +273,7 @@ static tw_status build_residual(nn_net *net)
     return block(net, "c1", "c2", 32, 1);
 }
 
-static void residual_branches(void **state)
+TEST(residual_branches)
 {
     check((nn_input){3, 3, 7, 7}, build_residual, 32 * 16, 1);
     check((nn_input){2, 1, 8, 8}, build_residual, 32 * 16, 1);
@@ -300,7 +300,7 @@ static tw_status build_projections(nn_net *net)
     return projected(net, (const char *const[]){"c1", "c2", "c3"}, 20, 2);
 }
 
-static void shortcuts_with_layers(void **state)
+TEST(shortcuts_with_layers)
 {
     check((nn_input){3, 3, 7, 7}, build_projections, 20 * 16, 1);
     check((nn_input){2, 1, 8, 8}, build_projections, 20 * 16, 1);
@@ -319,7 +319,7 @@ static tw_status build_with(nn_net *net)
 }
 
 /* A shortcut whose layer changes nothing is as one without a layer. */
-static void a_shortcut_is_added_to_its_branch(void **state)
+TEST(a_shortcut_is_added_to_its_branch)
 {
     fixture without = open_fixture(square_input, build_without, CHANNELS * PIXELS);
     fixture with = open_fixture(square_input, build_with, CHANNELS * PIXELS);
@@ -338,7 +338,7 @@ static void a_shortcut_is_added_to_its_branch(void **state)
     close_fixture(&with);
 }
 
-static void a_shortcut_ends_as_its_branch_does(void **state)
+TEST(a_shortcut_ends_as_its_branch_does)
 {
     nn_net *net;
     nn_convolution_options narrow = {.filters = 4, .kernel = 1, .stride = 1};
@@ -355,18 +355,4 @@ static void a_shortcut_ends_as_its_branch_does(void **state)
     nn_net_destroy(net);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(smooth_layers),
-        cmocka_unit_test(batch_norm),
-        cmocka_unit_test(layers_with_kinks),
-        cmocka_unit_test(relu_passes_what_was_positive),
-        cmocka_unit_test(max_pool_passes_to_the_largest),
-        cmocka_unit_test(residual_branches),
-        cmocka_unit_test(shortcuts_with_layers),
-        cmocka_unit_test(a_shortcut_is_added_to_its_branch),
-        cmocka_unit_test(a_shortcut_ends_as_its_branch_does),
-    };
-    return cmocka_run_group_tests_name("nn gradients", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -55,7 +55,7 @@ static void check_convolution(const geometry *g)
     close_fixture(&f);
 }
 
-static void convolution_equals_the_direct_loops(void **state)
+TEST(convolution_equals_the_direct_loops)
 {
     static const geometry cases[] = {
         {{2, 1, 28, 28}, {.filters = 16, .kernel = 3, .stride = 1, .padding = 1, .bias = 1}},
@@ -75,7 +75,7 @@ static tw_status build_max_pool(nn_net *net)
     return nn_max_pool(net, &(nn_window){2, 2, 0});
 }
 
-static void max_pool_takes_the_largest_of_each_window(void **state)
+TEST(max_pool_takes_the_largest_of_each_window)
 {
     nn_input input = {2, 3, 7, 6}; /* the odd row is dropped */
     fixture f = open_fixture(input, build_max_pool, 3 * 3 * 3);
@@ -89,7 +89,7 @@ static void max_pool_takes_the_largest_of_each_window(void **state)
     close_fixture(&f);
 }
 
-static void average_pool_takes_the_mean_of_each_plane(void **state)
+TEST(average_pool_takes_the_mean_of_each_plane)
 {
     nn_input input = {2, 16, 7, 8};
     fixture f = open_fixture(input, nn_global_average_pool, 16);
@@ -109,7 +109,7 @@ static tw_status build_linear(nn_net *net)
     return nn_linear(net, "fc", 5, NN_INITIAL_HE);
 }
 
-static void linear_is_the_matrix_product(void **state)
+TEST(linear_is_the_matrix_product)
 {
     nn_input input = {3, 2, 3, 3};
     fixture f = open_fixture(input, build_linear, 5);
@@ -184,13 +184,13 @@ static void check_batch_norm(build_function build, int relu)
     close_fixture(&f);
 }
 
-static void batch_norm_normalises_by_the_batch_or_by_the_running_statistics(void **state)
+TEST(batch_norm_normalises_by_the_batch_or_by_the_running_statistics)
 {
     check_batch_norm(build_batch_norm, 0);
     check_batch_norm(build_batch_norm_relu, 1);
 }
 
-static void batch_norm_tracks_mean_and_unbiased_variance(void **state)
+TEST(batch_norm_tracks_mean_and_unbiased_variance)
 {
     const double unbiased = NORM_IMAGES * NORM_PIXELS / (NORM_IMAGES * NORM_PIXELS - 1.0);
     fixture f = open_fixture(norm_input, build_batch_norm, 16 * NORM_PIXELS);
@@ -240,7 +240,7 @@ static void check_shortcut(nn_input input, size_t filters, size_t stride)
     close_fixture(&f);
 }
 
-static void shortcut_carries_every_second_pixel_and_pads_channels(void **state)
+TEST(shortcut_carries_every_second_pixel_and_pads_channels)
 {
     check_shortcut((nn_input){2, 16, 8, 6}, 16, 1);
     check_shortcut((nn_input){2, 16, 8, 6}, 32, 2);
@@ -263,7 +263,7 @@ static tw_status build_unjoined(nn_net *net)
     return nn_net_finish(net);
 }
 
-static void impossible_nets_are_refused(void **state)
+TEST(impossible_nets_are_refused)
 {
     static const nn_convolution_options convolutions[] = {{.filters = 8, .kernel = 5, .stride = 1}, /* too large */
                                                           {.filters = 8, .kernel = 3, .padding = 1},
@@ -286,17 +286,4 @@ static void impossible_nets_are_refused(void **state)
     nn_net_destroy(net);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolution_equals_the_direct_loops),
-        cmocka_unit_test(max_pool_takes_the_largest_of_each_window),
-        cmocka_unit_test(average_pool_takes_the_mean_of_each_plane),
-        cmocka_unit_test(linear_is_the_matrix_product),
-        cmocka_unit_test(batch_norm_normalises_by_the_batch_or_by_the_running_statistics),
-        cmocka_unit_test(batch_norm_tracks_mean_and_unbiased_variance),
-        cmocka_unit_test(shortcut_carries_every_second_pixel_and_pads_channels),
-        cmocka_unit_test(impossible_nets_are_refused),
-    };
-    return cmocka_run_group_tests_name("nn layers", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

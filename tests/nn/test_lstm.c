@@ -172,7 +172,7 @@ static void check(nn_lstm_shape shape, size_t steps, size_t batch, const size_t 
     close_fixture(&f);
 }
 
-static void values_and_gradients_of_one_direction(void **state)
+TEST(values_and_gradients_of_one_direction)
 {
     check((nn_lstm_shape){5, 7, 0}, 6, 3, NULL);
     check((nn_lstm_shape){1, 1, 0}, 1, 1, NULL);
@@ -180,14 +180,14 @@ static void values_and_gradients_of_one_direction(void **state)
     check((nn_lstm_shape){3, 4, 0}, 5, 4, (size_t[]){5, 1, 0, 3});
 }
 
-static void values_and_gradients_of_both_directions(void **state)
+TEST(values_and_gradients_of_both_directions)
 {
     check((nn_lstm_shape){5, 7, 1}, 6, 3, NULL);
     check((nn_lstm_shape){5, 7, 1}, 6, 3, (size_t[]){6, 2, 4});
     check((nn_lstm_shape){2, 40, 1}, 7, 4, (size_t[]){0, 1, 7, 3});
 }
 
-static void tensors_are_pytorchs(void **state)
+TEST(tensors_are_pytorchs)
 {
     static const char *const names[] = {"rnn.weight_ih_l3",         "rnn.weight_hh_l3",
                                         "rnn.bias_ih_l3",           "rnn.weight_ih_l3_reverse",
@@ -210,7 +210,7 @@ static void tensors_are_pytorchs(void **state)
     nn_table_free(&table);
 }
 
-static void initial_values_follow_the_options(void **state)
+TEST(initial_values_follow_the_options)
 {
     enum { HIDDEN = 50 };
     nn_lstm_options options = {"rnn", 0, {30, HIDDEN, 0}, 0.1f, 1.0f};
@@ -238,7 +238,7 @@ static void initial_values_follow_the_options(void **state)
 /* ---- lengths ---- */
 
 /* What stands beyond an end, of the sequence itself or of another, changes no bit. */
-static void padding_is_not_seen(void **state)
+TEST(padding_is_not_seen)
 {
     const size_t lengths[] = {3, 6, 1, 5};
     fixture f = open_fixture((nn_lstm_shape){4, 9, 1}, 6, 4, lengths);
@@ -273,7 +273,7 @@ static void padding_is_not_seen(void **state)
 
 /* ---- carried state ---- */
 
-static void two_halves_carry_over_to_the_whole(void **state)
+TEST(two_halves_carry_over_to_the_whole)
 {
     enum { STEPS = 8, BATCH = 3, INPUTS = 5, HIDDEN = 11 };
     fixture f = open_fixture((nn_lstm_shape){INPUTS, HIDDEN, 0}, STEPS, BATCH, NULL);
@@ -302,7 +302,7 @@ static void two_halves_carry_over_to_the_whole(void **state)
     close_fixture(&f);
 }
 
-static void impossible_batches_are_refused(void **state)
+TEST(impossible_batches_are_refused)
 {
     const size_t lengths[] = {3, 7};
     float carried[2 * 2 * 3] = {0};
@@ -317,16 +317,4 @@ static void impossible_batches_are_refused(void **state)
     close_fixture(&f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_and_gradients_of_one_direction),
-        cmocka_unit_test(values_and_gradients_of_both_directions),
-        cmocka_unit_test(tensors_are_pytorchs),
-        cmocka_unit_test(initial_values_follow_the_options),
-        cmocka_unit_test(padding_is_not_seen),
-        cmocka_unit_test(two_halves_carry_over_to_the_whole),
-        cmocka_unit_test(impossible_batches_are_refused),
-    };
-    return cmocka_run_group_tests_name("lstm", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

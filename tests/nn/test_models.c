@@ -68,7 +68,7 @@ static model_result evaluate(model *m, const samples *s, size_t first, size_t co
 /* ---- tables ---- */
 
 /* Help shows the list's name, and --model takes the definition's. */
-static void a_definition_has_the_name_that_the_list_has(void **state)
+TEST(a_definition_has_the_name_that_the_list_has)
 {
 #define CHECK_NAME(listed) assert_string_equal(listed##_model.name, #listed);
     MODELS(CHECK_NAME)
@@ -84,7 +84,7 @@ static size_t resnet_parameters(size_t depth, size_t channels)
     return count + 64 * CLASSES + CLASSES;
 }
 
-static void resnets_have_the_parameters_of_the_paper(void **state)
+TEST(resnets_have_the_parameters_of_the_paper)
 {
     static const struct {
         const char *name;
@@ -103,7 +103,7 @@ static void resnets_have_the_parameters_of_the_paper(void **state)
 }
 
 /* torchvision's figures. */
-static void large_resnets_have_the_parameters_of_the_paper(void **state)
+TEST(large_resnets_have_the_parameters_of_the_paper)
 {
     static const struct {
         const char *name;
@@ -121,7 +121,7 @@ static void large_resnets_have_the_parameters_of_the_paper(void **state)
 }
 
 /* Networks take the sizes that pictures come in, not only those they were made for. */
-static void images_may_have_any_size(void **state)
+TEST(images_may_have_any_size)
 {
     static const struct {
         const char *name;
@@ -149,7 +149,7 @@ static void check_table(const tw_tensor *tensors, size_t count, size_t elements)
     assert_int_equal(sum, elements);
 }
 
-static void tables_name_every_element_once(void **state)
+TEST(tables_name_every_element_once)
 {
     for (size_t i = 0; model_name(i); i++) {
         size_t count, offset = 0;
@@ -169,7 +169,7 @@ static void tables_name_every_element_once(void **state)
     }
 }
 
-static void tensors_are_named_as_in_pytorch(void **state)
+TEST(tensors_are_named_as_in_pytorch)
 {
     static const char *const first[] = {"conv1.weight",          "bn1.weight",          "bn1.bias",
                                         "layer1.0.conv1.weight", "layer1.0.bn1.weight", "layer1.0.bn1.bias",
@@ -184,7 +184,7 @@ static void tensors_are_named_as_in_pytorch(void **state)
     model_destroy(m);
 }
 
-static void initial_weights_are_he_normal(void **state)
+TEST(initial_weights_are_he_normal)
 {
     size_t count;
     model *m = make("resnet56", coloured, 1);
@@ -207,7 +207,7 @@ static void initial_weights_are_he_normal(void **state)
 
 /* ---- steps ---- */
 
-static void a_smaller_call_equals_a_model_made_for_it(void **state)
+TEST(a_smaller_call_equals_a_model_made_for_it)
 {
     samples s = make_samples(&grey, BATCH);
     for (size_t i = 0; i < 2; i++) {
@@ -250,7 +250,7 @@ static tw_status note(void *context, size_t index, float *gradient)
     return index == r->stop_at ? tw_fail(TW_ERROR_PEER, "stopped by the test") : TW_OK;
 }
 
-static void gradients_are_announced_complete_and_backwards(void **state)
+TEST(gradients_are_announced_complete_and_backwards)
 {
     samples s = make_samples(&grey, BATCH);
     for (size_t i = 0; i < 2; i++) {
@@ -273,7 +273,7 @@ static void gradients_are_announced_complete_and_backwards(void **state)
 
 /* ---- training ---- */
 
-static void cnn_learns_random_labels_by_heart(void **state)
+TEST(cnn_learns_random_labels_by_heart)
 {
     enum { IMAGES = 64, STEPS = 200 };
     samples s = make_samples(&grey, IMAGES);
@@ -309,7 +309,7 @@ static void *train_in_thread(void *argument)
     return m;
 }
 
-static void models_in_other_threads_compute_the_same_bits(void **state)
+TEST(models_in_other_threads_compute_the_same_bits)
 {
     enum { THREADS = 4 };
     pthread_t threads[THREADS];
@@ -330,7 +330,7 @@ static void models_in_other_threads_compute_the_same_bits(void **state)
 
 /* ---- refusals ---- */
 
-static void an_unknown_name_is_answered_with_the_list(void **state)
+TEST(an_unknown_name_is_answered_with_the_list)
 {
     model *m = NULL;
     assert_int_equal(model_create("resnet21", &coloured, &m), TW_ERROR_ARGUMENT);
@@ -338,7 +338,7 @@ static void an_unknown_name_is_answered_with_the_list(void **state)
     for (size_t i = 0; model_name(i); i++) assert_non_null(strstr(tw_last_error(), model_name(i)));
 }
 
-static void impossible_calls_are_refused(void **state)
+TEST(impossible_calls_are_refused)
 {
     samples s = make_samples(&grey, BATCH + 1);
     model *m = make("cnn", grey, BATCH), *none = NULL;
@@ -358,22 +358,4 @@ static void impossible_calls_are_refused(void **state)
     free_samples(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resnets_have_the_parameters_of_the_paper),
-        cmocka_unit_test(large_resnets_have_the_parameters_of_the_paper),
-        cmocka_unit_test(images_may_have_any_size),
-        cmocka_unit_test(a_definition_has_the_name_that_the_list_has),
-        cmocka_unit_test(tables_name_every_element_once),
-        cmocka_unit_test(tensors_are_named_as_in_pytorch),
-        cmocka_unit_test(initial_weights_are_he_normal),
-        cmocka_unit_test(a_smaller_call_equals_a_model_made_for_it),
-        cmocka_unit_test(gradients_are_announced_complete_and_backwards),
-        cmocka_unit_test(cnn_learns_random_labels_by_heart),
-        cmocka_unit_test(models_in_other_threads_compute_the_same_bits),
-        cmocka_unit_test(an_unknown_name_is_answered_with_the_list),
-        cmocka_unit_test(impossible_calls_are_refused),
-    };
-    return cmocka_run_group_tests_name("models", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -93,7 +93,7 @@ static void multiply(nn_engine *engine, problem *p, int prepared)
     nn_factor_free(&factor);
 }
 
-static void products_of_small_integers_are_exact(void **state)
+TEST(products_of_small_integers_are_exact)
 {
     for (int precision = NN_FP32; precision <= NN_BF16; precision++) {
         nn_engine *engine = open_engine((nn_precision)precision);
@@ -112,7 +112,7 @@ static void products_of_small_integers_are_exact(void **state)
 }
 
 /* Some product of rounded operands is off the fp32 one by far more than sums in fp32 are. */
-static void operands_are_rounded_and_sums_are_not(void **state)
+TEST(operands_are_rounded_and_sums_are_not)
 {
     nn_engine *engine = open_engine(NN_BF16);
     for (size_t i = 0; i < 2 * SHAPES; i++) {
@@ -128,7 +128,7 @@ static void operands_are_rounded_and_sums_are_not(void **state)
 }
 
 /* More shapes than are kept, twice, with a factor that was prepared before all of them. */
-static void shapes_that_were_forgotten_come_back(void **state)
+TEST(shapes_that_were_forgotten_come_back)
 {
     nn_engine *engine = open_engine(NN_BF16);
     problem first = open_problem(shapes[0]);
@@ -147,7 +147,7 @@ static void shapes_that_were_forgotten_come_back(void **state)
     nn_engine_destroy(engine);
 }
 
-static void what_is_not_a_number_stays_so(void **state)
+TEST(what_is_not_a_number_stays_so)
 {
     nn_engine *engine = open_engine(NN_BF16);
     for (int prepared = 0; prepared < 2; prepared++) {
@@ -214,7 +214,7 @@ static void close_lstm(lstm_results *r)
     free(r->x_gradient);
 }
 
-static void an_lstm_is_near_fp32(void **state)
+TEST(an_lstm_is_near_fp32)
 {
     for (int bidirectional = 0; bidirectional < 2; bidirectional++) {
         lstm_results bf16 = run_lstm(NN_BF16, bidirectional), fp32 = run_lstm(NN_FP32, bidirectional);
@@ -254,7 +254,7 @@ static fixture run_convolutions(nn_precision precision)
     return f;
 }
 
-static void convolutions_are_near_fp32(void **state)
+TEST(convolutions_are_near_fp32)
 {
     fixture bf16 = run_convolutions(NN_BF16), fp32 = run_convolutions(NN_FP32);
     const nn_table *table = nn_net_parameters(fp32.net);
@@ -267,15 +267,4 @@ static void convolutions_are_near_fp32(void **state)
     close_fixture(&fp32);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_of_small_integers_are_exact),
-        cmocka_unit_test(operands_are_rounded_and_sums_are_not),
-        cmocka_unit_test(shapes_that_were_forgotten_come_back),
-        cmocka_unit_test(what_is_not_a_number_stays_so),
-        cmocka_unit_test(an_lstm_is_near_fp32),
-        cmocka_unit_test(convolutions_are_near_fp32),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -387,30 +387,24 @@ static void check_family(const family *f, const char *const tensors[])
     release(&r);
 }
 
-static void resnet20_is_the_plain_loops(void **state)
+TEST(resnet20_is_the_plain_loops)
 {
     static const char *const tensors[] = {"conv1.weight", "layer2.0.conv1.weight", "layer3.2.bn2.bias", NULL};
     check_family(&resnet20, tensors);
 }
 
-static void resnet18_is_the_plain_loops(void **state)
+TEST(resnet18_is_the_plain_loops)
 {
     static const char *const tensors[] = {"layer2.0.downsample.0.weight", "layer3.0.downsample.1.weight",
                                           "layer4.1.bn2.bias", NULL};
     check_family(&resnet18, tensors);
 }
 
-static void resnet50_is_the_plain_loops(void **state)
+TEST(resnet50_is_the_plain_loops)
 {
     static const char *const tensors[] = {"layer3.0.conv2.weight", "layer4.0.downsample.0.weight",
                                           "layer4.2.bn3.weight", NULL};
     check_family(&resnet50, tensors);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(resnet20_is_the_plain_loops),
-                                       cmocka_unit_test(resnet18_is_the_plain_loops),
-                                       cmocka_unit_test(resnet50_is_the_plain_loops)};
-    return cmocka_run_group_tests_name("resnet", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

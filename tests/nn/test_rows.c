@@ -137,7 +137,7 @@ static void norm_backward(subject *s, const float *values, const float *x, const
     for (size_t i = 0; i < s->inputs; i++) dx[i] -= 8.0f;
 }
 
-static void test_layer_norm(void **state)
+TEST(test_layer_norm)
 {
     subject s = {.inputs = ROWS * WIDTH, .outputs = ROWS * WIDTH, COMPUTES(norm)};
     assert_ok(nn_layer_norm_declare("norm", WIDTH, &s.table, &s.norm));
@@ -168,7 +168,7 @@ static void rms_backward(subject *s, const float *values, const float *x, const 
     for (size_t i = 0; i < s->inputs; i++) dx[i] -= 8.0f;
 }
 
-static void test_rms_norm(void **state)
+TEST(test_rms_norm)
 {
     subject s = {.inputs = ROWS * WIDTH, .outputs = ROWS * WIDTH, COMPUTES(rms)};
     assert_ok(nn_rms_norm_declare("norm", WIDTH, NN_RMS_EPSILON, &s.table, &s.rms_norm));
@@ -204,7 +204,7 @@ static void heads_backward(subject *s, const float *values, const float *x, cons
     nn_rms_norm_backward_heads(&s->rms_norm, values, &both_heads, x, s->moments, gradients, dx);
 }
 
-static void test_rms_norm_of_heads(void **state)
+TEST(test_rms_norm_of_heads)
 {
     subject s = {.inputs = ROWS * WIDTH, .outputs = ROWS * WIDTH, COMPUTES(heads)};
     assert_ok(nn_rms_norm_declare("norm", HEAD, NN_RMS_EPSILON, &s.table, &s.rms_norm));
@@ -238,7 +238,7 @@ static void swish_backward(subject *s, const float *values, const float *x, cons
     nn_swish_backward(x, s->inputs, dx);
 }
 
-static void test_swish(void **state)
+TEST(test_swish)
 {
     subject s = {.inputs = 67, .outputs = 67, COMPUTES(swish)};
     check(&s);
@@ -264,7 +264,7 @@ static void glu_backward(subject *s, const float *values, const float *x, const 
     nn_glu_backward(x, dy, ROWS, WIDTH, dx);
 }
 
-static void test_glu(void **state)
+TEST(test_glu)
 {
     subject s = {.inputs = 2 * ROWS * WIDTH, .outputs = ROWS * WIDTH, COMPUTES(glu)};
     check(&s);
@@ -293,7 +293,7 @@ static void swiglu_backward(subject *s, const float *values, const float *x, con
     nn_swiglu_backward(x, dy, ROWS, WIDTH, dx);
 }
 
-static void test_swiglu(void **state)
+TEST(test_swiglu)
 {
     subject s = {.inputs = 2 * ROWS * WIDTH, .outputs = ROWS * WIDTH, COMPUTES(swiglu)};
     check(&s);
@@ -325,7 +325,7 @@ static void depthwise_backward(subject *s, const float *values, const float *x, 
     assert_ok(nn_depthwise_backward(&s->depthwise, values, &rows, x, dy, gradients, dx));
 }
 
-static void test_depthwise(void **state)
+TEST(test_depthwise)
 {
     subject s = {.inputs = ROWS * WIDTH, .outputs = ROWS * WIDTH, COMPUTES(depthwise)};
     assert_ok(nn_depthwise_declare("conv", WIDTH, KERNEL, &s.table, &s.depthwise));
@@ -404,12 +404,12 @@ static void check_attention(int relative)
     nn_engine_destroy(s.engine);
 }
 
-static void test_attention(void **state)
+TEST(test_attention)
 {
     check_attention(0);
 }
 
-static void test_relative_attention(void **state)
+TEST(test_relative_attention)
 {
     check_attention(1);
 }
@@ -476,7 +476,7 @@ static void check_grouped(nn_grouped_attention layer, size_t steps, size_t batch
     nn_grouped_attention_free(&s.grouped);
 }
 
-static void test_grouped_attention(void **state)
+TEST(test_grouped_attention)
 {
     check_grouped((nn_grouped_attention){.heads = 4, .kv_heads = 2, .width = 6}, 5, 3);
     check_grouped((nn_grouped_attention){.heads = 3, .kv_heads = 1, .width = 2}, 4, 1);
@@ -484,7 +484,7 @@ static void test_grouped_attention(void **state)
 }
 
 /* Whatever pieces a sequence is read in, each row sees what it sees in the whole. */
-static void test_reading_on_is_reading_at_once(void **state)
+TEST(test_reading_on_is_reading_at_once)
 {
     enum { STEPS = 71, PIECES = 5 };
     static const size_t pieces[PIECES] = {1, 3, 1, 65, 1};
@@ -562,7 +562,7 @@ static void check_rotary(nn_rotary_scaling scaling)
     nn_rotary_free(&rotary);
 }
 
-static void test_rotary(void **state)
+TEST(test_rotary)
 {
     check_rotary((nn_rotary_scaling){0});
     check_rotary((nn_rotary_scaling){4.0, 0.0, 1.0, 0.0});     /* linear */
@@ -621,7 +621,7 @@ static void subsampling_backward(subject *s, const float *values, const float *x
     free(passed);
 }
 
-static void test_subsampling(void **state)
+TEST(test_subsampling)
 {
     subject s = {.inputs = (size_t)ROWS * BINS * INPUTS,
                  .outputs = (size_t)11 * HALF_BINS * CHANNELS,
@@ -634,22 +634,4 @@ static void test_subsampling(void **state)
     nn_engine_destroy(s.engine);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layer_norm),
-        cmocka_unit_test(test_rms_norm),
-        cmocka_unit_test(test_rms_norm_of_heads),
-        cmocka_unit_test(test_swish),
-        cmocka_unit_test(test_glu),
-        cmocka_unit_test(test_swiglu),
-        cmocka_unit_test(test_depthwise),
-        cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_relative_attention),
-        cmocka_unit_test(test_grouped_attention),
-        cmocka_unit_test(test_reading_on_is_reading_at_once),
-        cmocka_unit_test(test_rotary),
-        cmocka_unit_test(test_subsampling),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

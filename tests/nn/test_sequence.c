@@ -9,7 +9,7 @@
 
 /* ---- functions of one number ---- */
 
-static void functions_are_those_of_the_library(void **state)
+TEST(functions_are_those_of_the_library)
 {
     for (double point = -86.0; point < 86.0; point += 0.0037) {
         float x = (float)point;
@@ -26,7 +26,7 @@ static void functions_are_those_of_the_library(void **state)
     assert_true(nn_exp(0.0f) == 1.0f);
 }
 
-static void functions_end_well(void **state)
+TEST(functions_end_well)
 {
     assert_true(nn_tanh(1e30f) == 1.0f && nn_tanh(-INFINITY) == -1.0f);
     assert_true(nn_sigmoid(INFINITY) == 1.0f && nn_sigmoid(-1e30f) < 1e-37f);
@@ -36,7 +36,7 @@ static void functions_end_well(void **state)
 
 /* ---- rows ---- */
 
-static void affine_and_its_gradients_are_their_definitions(void **state)
+TEST(affine_and_its_gradients_are_their_definitions)
 {
     enum { ROWS = 5, INPUTS = 7, OUTPUTS = 3 };
     enum { BEFORE = 11, WEIGHTS = OUTPUTS * INPUTS, ALL = BEFORE + WEIGHTS + OUTPUTS };
@@ -87,7 +87,7 @@ static void affine_and_its_gradients_are_their_definitions(void **state)
 }
 
 /* A plain one is one with a bias of zero, and touches nothing behind its weight. */
-static void a_plain_affine_has_no_bias(void **state)
+TEST(a_plain_affine_has_no_bias)
 {
     enum { ROWS = 4, INPUTS = 5, OUTPUTS = 3, WEIGHTS = INPUTS * OUTPUTS, ALL = WEIGHTS + OUTPUTS };
     float *values = random_floats(1, ALL), *x = random_floats(2, ROWS * INPUTS), *dy = random_floats(3, ROWS * OUTPUTS);
@@ -116,7 +116,7 @@ static void a_plain_affine_has_no_bias(void **state)
     free(dy);
 }
 
-static void embedding_gathers_and_adds(void **state)
+TEST(embedding_gathers_and_adds)
 {
     const float matrix[4 * 2] = {0, 1, 10, 11, 20, 21, 30, 31}, gradient[3 * 2] = {1, 2, 4, 8, 16, 32};
     const int32_t tokens[] = {2, 0, 2};
@@ -145,7 +145,7 @@ static void assert_count(size_t count, size_t of, double probability)
     assert_near((double)count, (double)of * probability, 5.0 * sqrt((double)of * probability * (1.0 - probability)));
 }
 
-static void dropout_keeps_the_share_it_should(void **state)
+TEST(dropout_keeps_the_share_it_should)
 {
     static const float keeps[] = {0.01f, 0.35f, 0.5f, 0.9f, 0.999f};
     for (size_t k = 0; k < sizeof keeps / sizeof *keeps; k++) {
@@ -164,7 +164,7 @@ static void dropout_keeps_the_share_it_should(void **state)
     }
 }
 
-static void masks_differ_by_seed_step_and_place(void **state)
+TEST(masks_differ_by_seed_step_and_place)
 {
     static const struct {
         nn_noise noise;
@@ -184,7 +184,7 @@ static void masks_differ_by_seed_step_and_place(void **state)
 }
 
 /* Backward multiplies by what forward multiplied by; a part of an array is dropped as the beginning of the whole. */
-static void the_same_values_go_every_time(void **state)
+TEST(the_same_values_go_every_time)
 {
     const nn_noise noise = {3, 4};
     float *ones = mask(noise, 2, 0.7f), *values = random_floats(1, VALUES), *dropped = random_floats(1, VALUES);
@@ -200,17 +200,4 @@ static void the_same_values_go_every_time(void **state)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(functions_are_those_of_the_library),
-        cmocka_unit_test(functions_end_well),
-        cmocka_unit_test(affine_and_its_gradients_are_their_definitions),
-        cmocka_unit_test(a_plain_affine_has_no_bias),
-        cmocka_unit_test(embedding_gathers_and_adds),
-        cmocka_unit_test(dropout_keeps_the_share_it_should),
-        cmocka_unit_test(masks_differ_by_seed_step_and_place),
-        cmocka_unit_test(the_same_values_go_every_time),
-    };
-    return cmocka_run_group_tests_name("sequence layers", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -9,7 +9,7 @@ static tw_status read_text(line *l, const char *text)
     return options_read_text(&l->set, "run.yaml", text, strlen(text));
 }
 
-static void a_file_sets_values(void **state)
+TEST(a_file_sets_values)
 {
     line l;
     assert_parses(&l, "");
@@ -29,7 +29,7 @@ static void a_file_sets_values(void **state)
     options_release(&l.set);
 }
 
-static void the_command_line_wins(void **state)
+TEST(the_command_line_wins)
 {
     line l;
     assert_parses(&l, "--epochs 5 --sync topk --flip=off");
@@ -42,7 +42,7 @@ static void the_command_line_wins(void **state)
     options_release(&l.set);
 }
 
-static void a_file_may_say_nothing(void **state)
+TEST(a_file_may_say_nothing)
 {
     static const char *const texts[] = {"", "# nothing\n", "---\n", "{}", "--- ~\n...\n"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
@@ -54,7 +54,7 @@ static void a_file_may_say_nothing(void **state)
     }
 }
 
-static void mistakes_name_file_line_and_key(void **state)
+TEST(mistakes_name_file_line_and_key)
 {
     static const struct {
         const char *text, *words;
@@ -93,7 +93,7 @@ static void mistakes_name_file_line_and_key(void **state)
     }
 }
 
-static void a_wrong_value_is_refused_even_where_the_line_wins(void **state)
+TEST(a_wrong_value_is_refused_even_where_the_line_wins)
 {
     line l;
     assert_parses(&l, "--epochs 5");
@@ -138,7 +138,7 @@ static void check_round_trip(line *l)
     options_release(&back.set);
 }
 
-static void what_is_written_reads_back(void **state)
+TEST(what_is_written_reads_back)
 {
     static const char *const lines[] = {
         "",
@@ -154,7 +154,7 @@ static void what_is_written_reads_back(void **state)
     }
 }
 
-static void texts_of_any_characters_read_back(void **state)
+TEST(texts_of_any_characters_read_back)
 {
     static const char *const texts[] = {
         " ",          "null",           "on", "5",      "a: b",     "- x",     "# no",  "'\"\\", "a\nb\n",
@@ -169,7 +169,7 @@ static void texts_of_any_characters_read_back(void **state)
     }
 }
 
-static void a_long_text_stays_on_its_line(void **state)
+TEST(a_long_text_stays_on_its_line)
 {
     static char word[3000];
     char *words[] = {(char[]){"--out"}, word};
@@ -184,7 +184,7 @@ static void a_long_text_stays_on_its_line(void **state)
     options_release(&l.set);
 }
 
-static void what_belongs_to_the_line_is_not_written(void **state)
+TEST(what_belongs_to_the_line_is_not_written)
 {
     line l;
     assert_parses(&l, "--config run.yaml");
@@ -211,7 +211,7 @@ static void assert_written(char *path, const char *root, const char *rest)
 }
 
 /* The file may be read from another folder than the command line was. */
-static void paths_are_written_from_the_root_on(void **state)
+TEST(paths_are_written_from_the_root_on)
 {
     char *here = getcwd(NULL, 0);
     assert_written("a/b", here, "/a/b");
@@ -220,7 +220,7 @@ static void paths_are_written_from_the_root_on(void **state)
     free(here);
 }
 
-static void a_text_that_is_no_utf8_is_not_written(void **state)
+TEST(a_text_that_is_no_utf8_is_not_written)
 {
     line l;
     FILE *file = tmpfile();
@@ -231,7 +231,7 @@ static void a_text_that_is_no_utf8_is_not_written(void **state)
     options_release(&l.set);
 }
 
-static void a_full_disk_is_noticed(void **state)
+TEST(a_full_disk_is_noticed)
 {
     line l;
     FILE *file = fopen("/dev/full", "w");
@@ -243,7 +243,7 @@ static void a_full_disk_is_noticed(void **state)
     options_release(&l.set);
 }
 
-static void files_are_read_and_named(void **state)
+TEST_IN_FOLDER(files_are_read_and_named)
 {
     const char *path = in_folder("run.yaml");
     line l;
@@ -263,7 +263,7 @@ static void files_are_read_and_named(void **state)
 }
 
 /* A file of somebody else's; what it has is passed over as far as lists in lists go. */
-static void deep_nesting_is_refused(void **state)
+TEST_IN_FOLDER(deep_nesting_is_refused)
 {
     char text[400], *value;
     for (int deep = 64; deep <= 65; deep++) {
@@ -281,23 +281,4 @@ static void deep_nesting_is_refused(void **state)
     assert_said("deep.yaml:1: lists within lists, deeper than 64");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_sets_values),
-        cmocka_unit_test(the_command_line_wins),
-        cmocka_unit_test(a_file_may_say_nothing),
-        cmocka_unit_test(mistakes_name_file_line_and_key),
-        cmocka_unit_test(a_wrong_value_is_refused_even_where_the_line_wins),
-        cmocka_unit_test(what_is_written_reads_back),
-        cmocka_unit_test(texts_of_any_characters_read_back),
-        cmocka_unit_test(a_long_text_stays_on_its_line),
-        cmocka_unit_test(what_belongs_to_the_line_is_not_written),
-        cmocka_unit_test(paths_are_written_from_the_root_on),
-        cmocka_unit_test(a_text_that_is_no_utf8_is_not_written),
-        cmocka_unit_test(a_full_disk_is_noticed),
-        cmocka_unit_test_setup_teardown(files_are_read_and_named, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(deep_nesting_is_refused, make_folder, remove_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

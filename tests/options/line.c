@@ -1,7 +1,7 @@
 /* The command line and the help page. */
 #include "sample.h"
 
-static void defaults_are_there(void **state)
+TEST(defaults_are_there)
 {
     line l;
     assert_parses(&l, "");
@@ -18,7 +18,7 @@ static void defaults_are_there(void **state)
     assert_null(l.values.sync);
 }
 
-static void both_forms_say_the_same(void **state)
+TEST(both_forms_say_the_same)
 {
     static const char *const lines[] = {
         "--epochs 7 --seed 9007199254740993 --lr 1e-3 --decay -2 --flip --model resnet --sync dgc:density=0.001 --out "
@@ -41,7 +41,7 @@ static void both_forms_say_the_same(void **state)
     }
 }
 
-static void a_value_may_be_left_out_where_the_row_has_one_for_that(void **state)
+TEST(a_value_may_be_left_out_where_the_row_has_one_for_that)
 {
     static const struct {
         const char *text, *json;
@@ -66,7 +66,7 @@ static void a_value_may_be_left_out_where_the_row_has_one_for_that(void **state)
     options_release(&l.set);
 }
 
-static void ends_of_a_range_are_allowed(void **state)
+TEST(ends_of_a_range_are_allowed)
 {
     line l;
     assert_parses(&l, "--epochs 1 --lr 0");
@@ -77,7 +77,7 @@ static void ends_of_a_range_are_allowed(void **state)
     options_release(&l.set);
 }
 
-static void the_last_of_repeated_options_counts(void **state)
+TEST(the_last_of_repeated_options_counts)
 {
     line l;
     assert_parses(&l, "--sync topk --flip --sync dgc --flip=off");
@@ -87,7 +87,7 @@ static void the_last_of_repeated_options_counts(void **state)
     options_release(&l.set);
 }
 
-static void what_was_given_is_known(void **state)
+TEST(what_was_given_is_known)
 {
     line l;
     assert_parses(&l, "--epochs 5");
@@ -98,7 +98,7 @@ static void what_was_given_is_known(void **state)
     options_release(&l.set);
 }
 
-static void other_words_are_arguments(void **state)
+TEST(other_words_are_arguments)
 {
     line l;
     assert_parses(&l, "image --epochs 7 -");
@@ -113,7 +113,7 @@ static void other_words_are_arguments(void **state)
     options_release(&l.set);
 }
 
-static void arguments_are_counted(void **state)
+TEST(arguments_are_counted)
 {
     option_page strict = page;
     settings values = {0};
@@ -126,7 +126,7 @@ static void arguments_are_counted(void **state)
     assert_said("\"asr\"");
 }
 
-static void mistakes_are_explained(void **state)
+TEST(mistakes_are_explained)
 {
     static const struct {
         const char *text, *words;
@@ -167,7 +167,7 @@ static void mistakes_are_explained(void **state)
     }
 }
 
-static void a_value_may_be_empty_or_hold_blanks(void **state)
+TEST(a_value_may_be_empty_or_hold_blanks)
 {
     char *words[] = {(char[]){"--out="}, (char[]){"--sync"}, (char[]){"two words"}, (char[]){"--lr"}, (char[]){" 1"}};
     settings values = {0};
@@ -180,7 +180,7 @@ static void a_value_may_be_empty_or_hold_blanks(void **state)
     assert_said("\" 1\" is not a number");
 }
 
-static void long_words_are_refused_whole(void **state)
+TEST(long_words_are_refused_whole)
 {
     static char word[4096] = "--";
     char *words[] = {word};
@@ -191,7 +191,7 @@ static void long_words_are_refused_whole(void **state)
     assert_said("unknown option --eee");
 }
 
-static void help_is_heard_before_mistakes(void **state)
+TEST(help_is_heard_before_mistakes)
 {
     static const char *const lines[] = {"-h", "--help", "--epochs abc --help", "image -h"};
     for (size_t i = 0; i < 4; i++) {
@@ -202,7 +202,7 @@ static void help_is_heard_before_mistakes(void **state)
     }
 }
 
-static void help_teaches_every_row(void **state)
+TEST(help_teaches_every_row)
 {
     char *text = NULL;
     size_t size;
@@ -223,22 +223,4 @@ static void help_teaches_every_row(void **state)
     free(text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_there),
-        cmocka_unit_test(both_forms_say_the_same),
-        cmocka_unit_test(a_value_may_be_left_out_where_the_row_has_one_for_that),
-        cmocka_unit_test(ends_of_a_range_are_allowed),
-        cmocka_unit_test(the_last_of_repeated_options_counts),
-        cmocka_unit_test(what_was_given_is_known),
-        cmocka_unit_test(other_words_are_arguments),
-        cmocka_unit_test(arguments_are_counted),
-        cmocka_unit_test(mistakes_are_explained),
-        cmocka_unit_test(a_value_may_be_empty_or_hold_blanks),
-        cmocka_unit_test(long_words_are_refused_whole),
-        cmocka_unit_test(help_is_heard_before_mistakes),
-        cmocka_unit_test(help_teaches_every_row),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -36,7 +36,7 @@ static const void *put(tw_state *s, const char *name, size_t bytes)
 }
 
 /* Of the largest the library wants large pages. */
-static void large_blocks_lie_in_files(void **state)
+TEST(large_blocks_lie_in_files)
 {
     tw_state *s;
     assert_ok(tw_state_create(&s));
@@ -52,7 +52,7 @@ static void large_blocks_lie_in_files(void **state)
     assert_false(is_in_file(largest));
 }
 
-static void where_there_is_no_room_is_no_memory(void **state)
+TEST(where_there_is_no_room_is_no_memory)
 {
     tw_state *s;
     const size_t bytes = 1 << 20;
@@ -67,10 +67,6 @@ static void where_there_is_no_room_is_no_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(large_blocks_lie_in_files),
-        cmocka_unit_test(where_there_is_no_room_is_no_memory),
-    };
     file_memory_install();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(all_tests, NULL, NULL);
 }

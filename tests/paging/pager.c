@@ -153,7 +153,7 @@ static void assert_twin(net *n)
 }
 
 /* The fourth step's groups are those that time has chosen. */
-static void steps_are_those_of_a_twin(void **state)
+TEST(steps_are_those_of_a_twin)
 {
     static const size_t shares[] = {2, 3, 4, 5};
     for (size_t s = 0; s < sizeof shares / sizeof *shares; s++)
@@ -192,12 +192,12 @@ static void count_loads(size_t budget)
     give_up(n);
 }
 
-static void loads_are_counted(void **state)
+TEST(loads_are_counted)
 {
     for (size_t share = 2; share <= 5; share++) count_loads((2 + STATES + SHARED) * ALL * sizeof(float) / share);
 }
 
-static void what_is_away_cannot_be_touched(void **state)
+TEST(what_is_away_cannot_be_touched)
 {
     net *n = make(UNITS, 0, ALL * sizeof(float));
     forward(n, n->twin_values);
@@ -216,7 +216,7 @@ static void what_is_away_cannot_be_touched(void **state)
     give_up(n);
 }
 
-static void what_was_written_is_taken(void **state)
+TEST(what_was_written_is_taken)
 {
     net *n = make(UNITS, 1, 2 * ALL * sizeof(float));
     step(n, 0, 1, PAGER_TAKE);
@@ -232,7 +232,7 @@ static void what_was_written_is_taken(void **state)
 }
 
 /* An evaluation of what is shared, and back; and a last meeting beside the step that waits. */
-static void values_and_what_is_shared_change_places(void **state)
+TEST(values_and_what_is_shared_change_places)
 {
     net *n = make(UNITS, 1, 2 * ALL * sizeof(float));
     step(n, 0, 1, PAGER_TAKE | PAGER_MEET);
@@ -249,7 +249,7 @@ static void values_and_what_is_shared_change_places(void **state)
 }
 
 /* What the sentence says is enough is, and a tenth of a megabyte less is not. */
-static void a_small_budget_is_refused(void **state)
+TEST(a_small_budget_is_refused)
 {
     double enough = 0;
     for (int attempt = 0; attempt < 3; attempt++) {
@@ -269,7 +269,7 @@ static void a_small_budget_is_refused(void **state)
     assert_true(enough > 3e3 * SIZE / 1e3 * sizeof(float) && enough < ALL * sizeof(float));
 }
 
-static void what_fits_is_left_alone(void **state)
+TEST(what_fits_is_left_alone)
 {
     net *n = calloc(1, sizeof *n);
     assert_non_null(n);
@@ -288,7 +288,7 @@ static void limit_files(rlim_t bytes)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-static void a_full_disk_is_told_before_the_run(void **state)
+TEST(a_full_disk_is_told_before_the_run)
 {
     net *n = calloc(1, sizeof *n);
     assert_non_null(n);
@@ -301,7 +301,7 @@ static void a_full_disk_is_told_before_the_run(void **state)
     give_up(n);
 }
 
-static void a_file_that_fails_ends_the_step(void **state)
+TEST(a_file_that_fails_ends_the_step)
 {
     net *n = make(UNITS, 0, ALL * sizeof(float));
     limit_files(100000);
@@ -317,18 +317,4 @@ static void a_file_that_fails_ends_the_step(void **state)
     give_up(n);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_those_of_a_twin),
-        cmocka_unit_test(loads_are_counted),
-        cmocka_unit_test(what_is_away_cannot_be_touched),
-        cmocka_unit_test(what_was_written_is_taken),
-        cmocka_unit_test(a_small_budget_is_refused),
-        cmocka_unit_test(what_fits_is_left_alone),
-        cmocka_unit_test(values_and_what_is_shared_change_places),
-        cmocka_unit_test(a_full_disk_is_told_before_the_run),
-        cmocka_unit_test(a_file_that_fails_ends_the_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

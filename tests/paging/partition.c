@@ -45,7 +45,7 @@ static void draw_problem(unsigned *seed, partition_unit *units, partition_proble
     p->store = draw(seed, 20) / 8.0;
 }
 
-static void groups_are_the_best_of_all(void **state)
+TEST(groups_are_the_best_of_all)
 {
     unsigned seed = 1, found = 0;
     for (int t = 0; t < 400; t++) {
@@ -75,7 +75,7 @@ static void groups_are_the_best_of_all(void **state)
     assert_true(found > 100 && found < 400);
 }
 
-static void the_smallest_neighbours_are_joined(void **state)
+TEST(the_smallest_neighbours_are_joined)
 {
     partition_unit units[] = {{5, 1, 10}, {1, 2, 20}, {2, 4, 40}, {9, 8, 80}, {3, 16, 160}};
     size_t counts[] = {1, 1, 1, 1, 1};
@@ -91,11 +91,4 @@ static void the_smallest_neighbours_are_joined(void **state)
     assert_int_equal(counts[0], 5);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_are_the_best_of_all),
-        cmocka_unit_test(the_smallest_neighbours_are_joined),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -36,7 +36,7 @@ static void check_schedule(int size)
         for (int other = 0; other < size; other++) assert_int_equal(met[one][other], one != other);
 }
 
-static void test_every_pair_meets_once_and_nobody_twice_at_a_time(void **state)
+TEST(test_every_pair_meets_once_and_nobody_twice_at_a_time)
 {
     for (int size = 2; size <= PEERS_MOST; size++) {
         check_schedule(size);
@@ -95,7 +95,7 @@ static scene *make_scene(double timeout)
     return all;
 }
 
-static void test_a_known_line_is_measured_exactly(void **state)
+TEST(test_a_known_line_is_measured_exactly)
 {
     for (int workers = 2; workers <= MOST; workers++) {
         scene *all = make_scene(60);
@@ -120,7 +120,7 @@ static void test_a_known_line_is_measured_exactly(void **state)
 }
 
 /* Two pairs at a time are on it. */
-static void test_ranks_of_one_host_share_its_line(void **state)
+TEST(test_ranks_of_one_host_share_its_line)
 {
     scene *all = make_scene(60);
     run(all, 4, 2);
@@ -163,7 +163,7 @@ static int names_rank_2(const scene *all)
     return named;
 }
 
-static void test_a_rank_that_leaves_is_named(void **state)
+TEST(test_a_rank_that_leaves_is_named)
 {
     scene *all = make_scene(60);
     all->play = desert;
@@ -180,7 +180,7 @@ static void fall_silent(scene *all, int rank, tw_comm *comm)
     if (rank == 2) tw_world_compute(1000);
 }
 
-static void test_a_rank_that_is_silent_is_named_within_the_deadline(void **state)
+TEST(test_a_rank_that_is_silent_is_named_within_the_deadline)
 {
     scene *all = make_scene(7);
     all->play = fall_silent;
@@ -216,7 +216,7 @@ static void ask_without_end(scene *all, int rank, tw_comm *comm)
     }
 }
 
-static void test_a_rank_that_asks_without_end_is_named(void **state)
+TEST(test_a_rank_that_asks_without_end_is_named)
 {
     scene *all = make_scene(60);
     all->play = ask_without_end;
@@ -250,7 +250,7 @@ static void call_itself_names(scene *all, int rank, tw_comm *comm)
     free(end.out);
 }
 
-static void test_names_of_others_can_be_printed(void **state)
+TEST(test_names_of_others_can_be_printed)
 {
     scene *all = make_scene(60);
     char expected[PEERS_HOST_BYTES] = "";
@@ -264,7 +264,7 @@ static void test_names_of_others_can_be_printed(void **state)
     free(all);
 }
 
-static void test_one_rank_has_no_line(void **state)
+TEST(test_one_rank_has_no_line)
 {
     tw_comm *comm;
     peers_report *report = malloc(sizeof *report);
@@ -292,7 +292,7 @@ static void read_counters(const char *folder, const char *lines, interface_count
     interface_read(path, counts);
 }
 
-static void test_the_interface_is_the_one_that_sent(void **state)
+TEST_IN_FOLDER(test_the_interface_is_the_one_that_sent)
 {
     interface_counts before, after;
     char name[INTERFACE_BYTES];
@@ -315,18 +315,4 @@ static void test_the_interface_is_the_one_that_sent(void **state)
     assert_int_equal(before.count, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_pair_meets_once_and_nobody_twice_at_a_time),
-        cmocka_unit_test(test_a_known_line_is_measured_exactly),
-        cmocka_unit_test(test_ranks_of_one_host_share_its_line),
-        cmocka_unit_test(test_a_rank_that_leaves_is_named),
-        cmocka_unit_test(test_a_rank_that_is_silent_is_named_within_the_deadline),
-        cmocka_unit_test(test_a_rank_that_asks_without_end_is_named),
-        cmocka_unit_test(test_names_of_others_can_be_printed),
-        cmocka_unit_test(test_one_rank_has_no_line),
-        cmocka_unit_test_setup_teardown(test_the_interface_is_the_one_that_sent, make_folder, remove_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

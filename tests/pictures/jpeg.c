@@ -90,7 +90,7 @@ static void assert_blocks(const picture *p, size_t block, int tolerance)
             assert_pixel(p, x, y, (int)(50 * (x / block)), (int)(80 * (y / block)), 20, tolerance);
 }
 
-static void colours_come_out_as_they_went_in(void **state)
+TEST(colours_come_out_as_they_went_in)
 {
     making progressive = usual;
     make_jpeg(&usual, blocks);
@@ -104,7 +104,7 @@ static void colours_come_out_as_they_went_in(void **state)
     assert_blocks(&p, 8, 2);
 }
 
-static void it_can_come_out_smaller(void **state)
+TEST(it_can_come_out_smaller)
 {
     make_jpeg(&usual, blocks);
     for (size_t reduction = 2; reduction <= 8; reduction *= 2) {
@@ -123,7 +123,7 @@ static const int *grey(const making *m, int x, int y)
     return &value;
 }
 
-static void grey_becomes_three_alike(void **state)
+TEST(grey_becomes_three_alike)
 {
     const making m = {.components = 1, .stored = JCS_GRAYSCALE, .width = WIDTH, .height = HEIGHT};
     make_jpeg(&m, grey);
@@ -142,7 +142,7 @@ static const int *inks(const making *m, int x, int y)
     return values;
 }
 
-static void inks_become_light(void **state)
+TEST(inks_become_light)
 {
     making m = {.components = 4, .stored = JCS_CMYK, .width = WIDTH, .height = HEIGHT};
     for (int i = 0; i < 3; i++) {
@@ -163,7 +163,7 @@ static const int *turned(const making *m, int x, int y)
     return blocks(m, X, Y);
 }
 
-static void what_a_camera_turned_is_upright(void **state)
+TEST(what_a_camera_turned_is_upright)
 {
     for (int orientation = 1; orientation <= 8; orientation++) {
         making m = usual;
@@ -180,7 +180,7 @@ static void what_a_camera_turned_is_upright(void **state)
 }
 
 /* Every beginning of a file is refused, but for one that lacks its end mark only. */
-static void what_ends_too_early_is_refused(void **state)
+TEST(what_ends_too_early_is_refused)
 {
     picture p;
     making m = usual;
@@ -208,7 +208,7 @@ static unsigned char *find_size(void)
     return NULL;
 }
 
-static void a_bomb_is_refused_by_its_header(void **state)
+TEST(a_bomb_is_refused_by_its_header)
 {
     picture p;
     make_jpeg(&usual, blocks);
@@ -219,7 +219,7 @@ static void a_bomb_is_refused_by_its_header(void **state)
 }
 
 /* A file whose pixels are gone over more often than any encoder does. */
-static void endless_scans_are_refused(void **state)
+TEST(endless_scans_are_refused)
 {
     picture p;
     making m = usual;
@@ -242,13 +242,4 @@ static int release(void **state)
     return release_room(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(colours_come_out_as_they_went_in), cmocka_unit_test(it_can_come_out_smaller),
-        cmocka_unit_test(grey_becomes_three_alike),         cmocka_unit_test(inks_become_light),
-        cmocka_unit_test(what_a_camera_turned_is_upright),  cmocka_unit_test(what_ends_too_early_is_refused),
-        cmocka_unit_test(a_bomb_is_refused_by_its_header),  cmocka_unit_test(endless_scans_are_refused),
-    };
-    return cmocka_run_group_tests_name("pictures jpeg", tests, NULL, release);
-}
+RUN_TESTS(NULL, release)

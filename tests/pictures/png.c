@@ -11,7 +11,7 @@ static picture read_file(void)
     return p;
 }
 
-static void rgb_is_read_as_it_is(void **state)
+TEST(rgb_is_read_as_it_is)
 {
     uint8_t pixels[5 * 3 * 3];
     for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 5);
@@ -23,7 +23,7 @@ static void rgb_is_read_as_it_is(void **state)
 }
 
 /* Grey is three alike, one bit black and white, sixteen bits are scaled, a palette is looked up. */
-static void every_kind_becomes_rgb(void **state)
+TEST(every_kind_becomes_rgb)
 {
     static const uint8_t palette[] = {1, 2, 3, 40, 50, 60};
     static const struct {
@@ -49,7 +49,7 @@ static void every_kind_becomes_rgb(void **state)
 }
 
 /* 51 of 255 is a fifth: 0.2 * 100 + 0.8 * 255 = 224. */
-static void what_is_transparent_lies_over_white(void **state)
+TEST(what_is_transparent_lies_over_white)
 {
     static const uint8_t rows[] = {0, 100, 0, 255, 51, 9, 9, 9, 0, 7, 8, 9, 255}, grey[] = {0, 100, 51};
     static const uint8_t palette[] = {1, 2, 3}, clear[] = {0}, index[] = {0, 0};
@@ -72,7 +72,7 @@ static void what_is_transparent_lies_over_white(void **state)
 }
 
 /* Adam7: seven passes, each a grid. */
-static void interlaced_is_the_same(void **state)
+TEST(interlaced_is_the_same)
 {
     enum { SIDE = 9 };
     static const int grids[7][4] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4},
@@ -112,7 +112,7 @@ static void make_turned(int orientation, int big)
     png_end(&file, rows, used);
 }
 
-static void what_a_camera_turned_is_upright(void **state)
+TEST(what_a_camera_turned_is_upright)
 {
     for (int orientation = 1; orientation <= 8; orientation++) {
         make_turned(orientation, orientation % 2);
@@ -125,7 +125,7 @@ static void what_a_camera_turned_is_upright(void **state)
 }
 
 /* Every beginning of a file is refused, or holds all pixels: only the end mark may be missing. */
-static void what_ends_too_early_is_refused(void **state)
+TEST(what_ends_too_early_is_refused)
 {
     uint8_t pixels[3 * 64], whole[sizeof pixels];
     picture p;
@@ -146,7 +146,7 @@ static void what_ends_too_early_is_refused(void **state)
 }
 
 /* Each flipped byte is noticed, or in the end mark. */
-static void damage_is_refused(void **state)
+TEST(damage_is_refused)
 {
     picture p;
     uint8_t pixels[3 * 64] = {1, 2, 3};
@@ -158,7 +158,7 @@ static void damage_is_refused(void **state)
     }
 }
 
-static void a_bomb_is_refused_by_its_header(void **state)
+TEST(a_bomb_is_refused_by_its_header)
 {
     picture p;
     uint8_t rows[8] = {0};
@@ -170,24 +170,10 @@ static void a_bomb_is_refused_by_its_header(void **state)
     assert_int_equal(read_picture(file.bytes, file.size, 1, &p), TW_ERROR_FORMAT);
 }
 
-static void other_files_are_neither(void **state)
+TEST(other_files_are_neither)
 {
     picture p;
     assert_fails(read_picture((const uint8_t *)"GIF89a", 6, 1, &p), TW_ERROR_FORMAT, "neither a JPEG nor a PNG");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rgb_is_read_as_it_is),
-        cmocka_unit_test(every_kind_becomes_rgb),
-        cmocka_unit_test(what_is_transparent_lies_over_white),
-        cmocka_unit_test(interlaced_is_the_same),
-        cmocka_unit_test(what_a_camera_turned_is_upright),
-        cmocka_unit_test(what_ends_too_early_is_refused),
-        cmocka_unit_test(damage_is_refused),
-        cmocka_unit_test(a_bomb_is_refused_by_its_header),
-        cmocka_unit_test(other_files_are_neither),
-    };
-    return cmocka_run_group_tests_name("pictures png", tests, NULL, release_room);
-}
+RUN_TESTS(NULL, release_room)

@@ -50,7 +50,7 @@ static void check(picture_box part, size_t width, size_t height)
                 assert_near(planes[(c * height + y) * width + x], expected(&part, width, height, c, x, y), 1.01);
 }
 
-static void any_part_comes_to_any_size(void **state)
+TEST(any_part_comes_to_any_size)
 {
     check((picture_box){0, 0, WIDTH, HEIGHT}, 8, 8);
     check((picture_box){0, 0, WIDTH, HEIGHT}, MOST, MOST);
@@ -60,7 +60,7 @@ static void any_part_comes_to_any_size(void **state)
     check((picture_box){0, 0, WIDTH, HEIGHT}, 1, 1);
 }
 
-static void its_own_size_changes_nothing(void **state)
+TEST(its_own_size_changes_nothing)
 {
     const picture_box all = {0, 0, WIDTH, HEIGHT};
     assert_ok(picture_resample(&source, &all, WIDTH, HEIGHT, &room, planes));
@@ -68,7 +68,7 @@ static void its_own_size_changes_nothing(void **state)
         for (size_t i = 0; i < WIDTH * HEIGHT; i++) assert_int_equal(planes[c * WIDTH * HEIGHT + i], pixels[3 * i + c]);
 }
 
-static void one_colour_stays_itself(void **state)
+TEST(one_colour_stays_itself)
 {
     static uint8_t white[3 * 300 * 200];
     const picture plain = {300, 200, white};
@@ -80,12 +80,4 @@ static void one_colour_stays_itself(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_part_comes_to_any_size),
-        cmocka_unit_test(its_own_size_changes_nothing),
-        cmocka_unit_test(one_colour_stays_itself),
-    };
-    return cmocka_run_group_tests_name("pictures resample", tests, fill, release_room);
-}
+RUN_TESTS(fill, release_room)

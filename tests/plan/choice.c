@@ -23,7 +23,7 @@ static const char *choose(tw_plan *plan, int unmeasured)
     return plan->chosen->spec;
 }
 
-static void test_the_fastest_to_the_target_is_taken(void **state)
+TEST(test_the_fastest_to_the_target_is_taken)
 {
     tw_plan answer;
     fill(&answer, 4, 2, 3);
@@ -36,7 +36,7 @@ static void test_the_fastest_to_the_target_is_taken(void **state)
     assert_non_null(strstr(answer.why, "Nothing is faster"));
 }
 
-static void test_of_those_nearly_as_fast_the_first_is_taken(void **state)
+TEST(test_of_those_nearly_as_fast_the_first_is_taken)
 {
     tw_plan answer;
     fill(&answer, 1.049, 1.02, 1);
@@ -46,7 +46,7 @@ static void test_of_those_nearly_as_fast_the_first_is_taken(void **state)
     assert_string_equal(choose(&answer, 0), "bf16");
 }
 
-static void test_an_unknown_cost_does_not_win_unless_asked(void **state)
+TEST(test_an_unknown_cost_does_not_win_unless_asked)
 {
     tw_plan answer;
     fill(&answer, 4, 3, 1);
@@ -56,7 +56,7 @@ static void test_an_unknown_cost_does_not_win_unless_asked(void **state)
     assert_string_equal(choose(&answer, 1), "diloco");
 }
 
-static void test_who_is_left_out_is_not_taken(void **state)
+TEST(test_who_is_left_out_is_not_taken)
 {
     tw_plan answer;
     fill(&answer, 4, 0, 0);
@@ -65,7 +65,7 @@ static void test_who_is_left_out_is_not_taken(void **state)
 }
 
 /* An outer loop takes no scheme for gradients, however fast; where nothing of the kind is known, nothing is taken. */
-static void test_one_kind_alone_may_be_chosen(void **state)
+TEST(test_one_kind_alone_may_be_chosen)
 {
     tw_plan answer;
     fill(&answer, 4, 2, 3);
@@ -77,7 +77,7 @@ static void test_one_kind_alone_may_be_chosen(void **state)
     assert_fails(tw_plan_choose(&answer, TW_PLAN_UPDATES, 0), TW_ERROR_ARGUMENT, "none of the candidates");
 }
 
-static void test_a_cost_speaks_for_longer_runs_only(void **state)
+TEST(test_a_cost_speaks_for_longer_runs_only)
 {
     const tw_candidate_cost measured = {600, 0.6, "a", "b"}, nothing = {0};
     assert_false(tw_candidate_is_known(&measured, 599));
@@ -86,15 +86,4 @@ static void test_a_cost_speaks_for_longer_runs_only(void **state)
     assert_false(tw_candidate_is_known(&nothing, 1e9));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_fastest_to_the_target_is_taken),
-        cmocka_unit_test(test_of_those_nearly_as_fast_the_first_is_taken),
-        cmocka_unit_test(test_an_unknown_cost_does_not_win_unless_asked),
-        cmocka_unit_test(test_who_is_left_out_is_not_taken),
-        cmocka_unit_test(test_one_kind_alone_may_be_chosen),
-        cmocka_unit_test(test_a_cost_speaks_for_longer_runs_only),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -58,7 +58,7 @@ static void check_way(const machine *machines, size_t count, int64_t model, cons
 }
 
 /* By hand: 3000 MB at 100 Mbit/s is 30, 500 at 60 is 8 and 700 at 70 is 10. The second cluster lacks 800 of 2000. */
-static void test_the_words_of_the_paper(void **state)
+TEST(test_the_words_of_the_paper)
 {
     const machine machines[] = {{3000, 100}, {500, 60}, {700, 70}};
     formation way = {.clusters = 2, .of = {0, 1, 1}};
@@ -71,7 +71,7 @@ static void test_the_words_of_the_paper(void **state)
     assert_int_equal(formation_weigh(machines, 3, 2000, &way), 0); /* why numbers are answered one by one */
 }
 
-static void test_exact_is_the_best_of_all(void **state)
+TEST(test_exact_is_the_best_of_all)
 {
     machine machines[FORMATION_EXACT];
     for (uint64_t stream = 0; stream < 60; stream++) {
@@ -88,7 +88,7 @@ static void test_exact_is_the_best_of_all(void **state)
 }
 
 /* An empty cluster is never better, but here as good: every way lacks the same, and no time is above 0. */
-static void test_no_cluster_is_empty(void **state)
+TEST(test_no_cluster_is_empty)
 {
     const machine machines[] = {{10, 100}, {20, 100}, {30, 100}};
     for (int clusters = 1; clusters <= 3; clusters++) {
@@ -99,7 +99,7 @@ static void test_no_cluster_is_empty(void **state)
 }
 
 /* It may miss the best way, but never beats it, and where clusters can hold the model, they do. */
-static void test_the_search_beside_the_best(void **state)
+TEST(test_the_search_beside_the_best)
 {
     int found = 0;
     machine machines[FORMATION_EXACT];
@@ -121,7 +121,7 @@ static void test_the_search_beside_the_best(void **state)
 }
 
 /* Thirty machines that were ten of each of three clusters alike: a way with no badness at all is known. */
-static void test_the_search_among_many(void **state)
+TEST(test_the_search_among_many)
 {
     machine machines[30];
     formation way, again, other;
@@ -141,7 +141,7 @@ static void test_the_search_among_many(void **state)
     assert_memory_not_equal(way.of, other.of, 30 * sizeof *way.of);
 }
 
-static void test_shares_are_the_model(void **state)
+TEST(test_shares_are_the_model)
 {
     machine machines[FORMATION_MACHINES];
     int64_t shares[FORMATION_MACHINES];
@@ -164,12 +164,4 @@ static void test_shares_are_the_model(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_words_of_the_paper), cmocka_unit_test(test_exact_is_the_best_of_all),
-        cmocka_unit_test(test_no_cluster_is_empty),    cmocka_unit_test(test_the_search_beside_the_best),
-        cmocka_unit_test(test_the_search_among_many),  cmocka_unit_test(test_shares_are_the_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

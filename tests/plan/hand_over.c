@@ -70,7 +70,7 @@ static int keeps_all(const char *name)
     return 1;
 }
 
-static void test_all_gradients_arrive(void **state)
+TEST(test_all_gradients_arrive)
 {
     int tried = 0;
     for (size_t k = 0; k < tw_schemes_count(); k++) {
@@ -86,7 +86,7 @@ static void test_all_gradients_arrive(void **state)
 }
 
 /* Of how many workers the run has nothing is asked. */
-static void test_hosts_can_be_left(void **state)
+TEST(test_hosts_can_be_left)
 {
     assert_ok(tw_plan_can_switch("topk:per_host=2"));
     assert_ok(tw_plan_can_switch("diloco:every=20,per_host=8"));
@@ -94,9 +94,4 @@ static void test_hosts_can_be_left(void **state)
     assert_fails(tw_plan_can_switch("topk:per_host=0"), TW_ERROR_SPEC, "per_host");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_gradients_arrive),
-                                       cmocka_unit_test(test_hosts_can_be_left)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

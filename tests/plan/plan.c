@@ -63,7 +63,7 @@ static double dense_seconds(const layout *t, double rate, double latency)
 
 /* A step's pass is short beside the exchange, so little overlaps but what streaming lets travel while it takes a
  * step. */
-static void test_closed_forms(void **state)
+TEST(test_closed_forms)
 {
     const tw_tensor both[] = {{"one", 2, {500, 250}}, {"other", 2, {500, 250}}};
     const double rate = 10 * MBIT, latency = 0.001;
@@ -106,7 +106,7 @@ static void check_choice(const layout *t, double rate, double latency, const cha
     check_choice_with(t, rate, latency, 10 * PASS, 3000, among);
 }
 
-static void test_the_choice_follows_the_line(void **state)
+TEST(test_the_choice_follows_the_line)
 {
     static const char *const dense[] = {"allreduce", NULL},
                              *const least[] = {"diloco", "streaming", "sparse", "dgc-adam:density", NULL},
@@ -121,7 +121,7 @@ static void test_the_choice_follows_the_line(void **state)
 
 /* Four workers, AdamW, a pass of 20 ms: where the line is slow, compression behind the moments is better than local
  * steps, which take more of them, and than what sends more. At 1 Gbit/s the simpler ones are as fast. */
-static void test_what_adamw_takes_over_slow_lines(void **state)
+TEST(test_what_adamw_takes_over_slow_lines)
 {
     static const char *const adam[] = {"dgc-adam", NULL}, *const simple[] = {"bf16", "qsgd", NULL};
     layout t;
@@ -139,7 +139,7 @@ static void assert_left_out(const tw_plan *plan, const char *spec, const char *w
         fail_msg("%s: left out, for \"%s\"", spec, row.left_out ? row.left_out : "nothing");
 }
 
-static void test_who_stays_in(void **state)
+TEST(test_who_stays_in)
 {
     layout t;
     assert_ok(layout_create("1k", &t));
@@ -180,7 +180,7 @@ static void test_who_stays_in(void **state)
 }
 
 /* A whole run is so many steps of each level of its warm-up: the twin takes them all, and no average. */
-static void test_a_warmup_is_averaged(void **state)
+TEST(test_a_warmup_is_averaged)
 {
     enum { STEPS = 30 };
     layout t;
@@ -216,7 +216,7 @@ static void test_a_warmup_is_averaged(void **state)
 
 /* Of 64 matrices alike every fourth stands for the others, and a large one becomes a quarter of itself. What is sent
  * is a sum over tensors, so it is the same but for packets' headers; and so is time, over a line as much slower. */
-static void test_a_thinned_table_predicts_what_the_whole_does(void **state)
+TEST(test_a_thinned_table_predicts_what_the_whole_does)
 {
     tw_tensor table[66] = {{"embedding", 2, {2048, 64}}};
     char names[66][16];
@@ -246,7 +246,7 @@ static void test_a_thinned_table_predicts_what_the_whole_does(void **state)
     layout_release(&t);
 }
 
-static void test_who_stands_for_whom(void **state)
+TEST(test_who_stands_for_whom)
 {
     const tw_tensor table[] = {{"a", 2, {6, 4}}, {"b", 2, {6, 4}},      {"c", 2, {6, 4}},
                                {"d", 2, {6, 4}}, {"long", 2, {100, 4}}, {"scalar", 0, {0}}};
@@ -266,7 +266,7 @@ static void test_who_stands_for_whom(void **state)
 }
 
 /* The published number of parameters. */
-static void test_the_table_of_gpt2(void **state)
+TEST(test_the_table_of_gpt2)
 {
     layout t;
     assert_ok(layout_create("gpt2", &t));
@@ -278,7 +278,7 @@ static void test_the_table_of_gpt2(void **state)
 /* ---- what is refused --------------------------------------------------------------------------------------------- */
 
 /* Too little to go by, a table that no reducer takes, and what is none of the values that a field has. */
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     enum { WRONG = 15 };
     static const char *const said[WRONG] = {
@@ -313,7 +313,7 @@ static void test_refusals(void **state)
 }
 
 /* Text and back, and what is none. */
-static void test_lines_in_words(void **state)
+TEST(test_lines_in_words)
 {
     static const char *const wrong[] = {"",         "ten",        "1Gbit",      "1Gbit,",
                                         "0bit,1ms", "1Gbit,1ms,", "1Gbit/,1ms", "1e20Gbit,1s"};
@@ -341,7 +341,7 @@ static void measure(void *found, int rank, tw_comm *comm)
     if (line_measure(comm, 60, &all[rank]) != TW_OK) all[rank].bandwidth = -1;
 }
 
-static void test_the_line_is_measured(void **state)
+TEST(test_the_line_is_measured)
 {
     const tw_world_options line = {.workers = 3, .bandwidth = 12.5e6, .latency = 1e-3};
     tw_world_options found[3] = {{0}};
@@ -354,20 +354,4 @@ static void test_the_line_is_measured(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_closed_forms),
-        cmocka_unit_test(test_the_choice_follows_the_line),
-        cmocka_unit_test(test_what_adamw_takes_over_slow_lines),
-        cmocka_unit_test(test_who_stays_in),
-        cmocka_unit_test(test_a_warmup_is_averaged),
-        cmocka_unit_test(test_a_thinned_table_predicts_what_the_whole_does),
-        cmocka_unit_test(test_who_stands_for_whom),
-        cmocka_unit_test(test_the_table_of_gpt2),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_lines_in_words),
-        cmocka_unit_test(test_the_line_is_measured),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -57,7 +57,7 @@ static void assert_about(double value, double expected)
     if (!(fabs(value / expected - 1) < 0.2)) fail_msg("%g is not about %g", value, expected);
 }
 
-static void test_noise_is_no_change(void **state)
+TEST(test_noise_is_no_change)
 {
     tw_watch *watches[RANKS];
     begin(watches);
@@ -67,7 +67,7 @@ static void test_noise_is_no_change(void **state)
 }
 
 /* Each once, in the second window that says so. */
-static void test_a_line_falls_and_comes_back(void **state)
+TEST(test_a_line_falls_and_comes_back)
 {
     tw_watch *watches[RANKS];
     begin(watches);
@@ -81,7 +81,7 @@ static void test_a_line_falls_and_comes_back(void **state)
 }
 
 /* What comes on quietly is compared with what was known, and not with the window before. */
-static void test_one_window_is_no_change_and_a_slow_change_is_one(void **state)
+TEST(test_one_window_is_no_change_and_a_slow_change_is_one)
 {
     tw_watch *watches[RANKS];
     begin(watches);
@@ -94,7 +94,7 @@ static void test_one_window_is_no_change_and_a_slow_change_is_one(void **state)
 }
 
 /* All but the one that is late wait longer, for it. */
-static void test_a_slow_rank_is_no_slow_line(void **state)
+TEST(test_a_slow_rank_is_no_slow_line)
 {
     const double late[RANKS] = {7, 7, 1, 7};
     tw_watch *watches[RANKS];
@@ -104,7 +104,7 @@ static void test_a_slow_rank_is_no_slow_line(void **state)
 }
 
 /* A scheme in its warm-up sends less and less, and what one exchange takes beside its bytes counts for more. */
-static void test_other_bytes_are_not_compared(void **state)
+TEST(test_other_bytes_are_not_compared)
 {
     const double same[RANKS] = {1, 1, 1, 1}, slower[RANKS] = {4, 4, 4, 4};
     tw_watch *watches[RANKS];
@@ -116,7 +116,7 @@ static void test_other_bytes_are_not_compared(void **state)
     end(watches);
 }
 
-static void test_what_is_no_window(void **state)
+TEST(test_what_is_no_window)
 {
     double middle[2];
     tw_watch *watch = NULL;
@@ -184,7 +184,7 @@ static void work(void *context, int rank, tw_comm *comm)
 }
 
 /* Passes of its ranks differ by up to 40 % to either side, and exchanges wait for the slowest. */
-static void test_a_virtual_line(void **state)
+TEST(test_a_virtual_line)
 {
     const tw_world_options line = {.struct_size = sizeof line, .workers = RANKS, .bandwidth = 1e5, .latency = 0.001};
     trial t = {NULL};
@@ -199,16 +199,4 @@ static void test_a_virtual_line(void **state)
     assert_true(fabs(t.said[0][1] * t.said[1][1] - 1) < 0.1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_noise_is_no_change),
-        cmocka_unit_test(test_a_line_falls_and_comes_back),
-        cmocka_unit_test(test_one_window_is_no_change_and_a_slow_change_is_one),
-        cmocka_unit_test(test_a_slow_rank_is_no_slow_line),
-        cmocka_unit_test(test_other_bytes_are_not_compared),
-        cmocka_unit_test(test_what_is_no_window),
-        cmocka_unit_test(test_a_virtual_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

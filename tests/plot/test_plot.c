@@ -19,7 +19,7 @@ static double draw(void)
 }
 
 /* So few that there is room for all of them one above the other, wherever they are. */
-static void names_cover_none_other(void **state)
+TEST(names_cover_none_other)
 {
     srand(1);
     for (int trial = 0; trial < 2000; trial++) {
@@ -39,7 +39,7 @@ static void names_cover_none_other(void **state)
     }
 }
 
-static void what_covers_nothing_stays(void **state)
+TEST(what_covers_nothing_stays)
 {
     double labels[] = {0.3, 0.3 + HEIGHT, 0.7, 0.9}, kept[4];
     memcpy(kept, labels, sizeof labels);
@@ -47,7 +47,7 @@ static void what_covers_nothing_stays(void **state)
     assert_memory_equal(labels, kept, sizeof labels);
 }
 
-static void those_at_the_top_go_down_in_their_order(void **state)
+TEST(those_at_the_top_go_down_in_their_order)
 {
     double labels[] = {0.999, 0.998, 1};
     plot_part_labels(labels, 3, 0.1);
@@ -56,7 +56,7 @@ static void those_at_the_top_go_down_in_their_order(void **state)
     assert_true(fabs(labels[1] - 0.75) < 1e-9);
 }
 
-static void a_picture_of_nothing_is_refused(void **state)
+TEST(a_picture_of_nothing_is_refused)
 {
     const plot_point below[] = {{-1, 1}, {NAN, 1}, {1, INFINITY}, {1e-300, 1}, {1, -1e300}};
     const plot_curve curve = {.name = "none", .points = below, .count = sizeof below / sizeof *below};
@@ -68,7 +68,7 @@ static void a_picture_of_nothing_is_refused(void **state)
 /* ---- runs ---- */
 
 /* A loss that goes up and down is the mean around it, another figure is not; the last line is a point in any case. */
-static void curves_have_few_points_and_the_last(void **state)
+TEST(curves_have_few_points_and_the_last)
 {
     static run_line lines[1001]; /* every third is a point; the last would not be */
     const run_lines all = {.lines = lines, .count = 1001};
@@ -89,7 +89,7 @@ static void curves_have_few_points_and_the_last(void **state)
 }
 
 /* A run that went on from step 2 has the later steps 3 and 4. */
-static void steps_that_were_taken_again_count_once(void **state)
+TEST_IN_FOLDER(steps_that_were_taken_again_count_once)
 {
     static const char text[] = "{\"kind\":\"start\"}\n{\"kind\":\"step\",\"step\":1,\"loss\":1}\n"
                                "{\"kind\":\"step\",\"step\":2,\"loss\":2}\n{\"kind\":\"step\",\"step\":3,\"loss\":30}\n"
@@ -105,15 +105,4 @@ static void steps_that_were_taken_again_count_once(void **state)
     run_log_release(&log);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_cover_none_other),
-        cmocka_unit_test(what_covers_nothing_stays),
-        cmocka_unit_test(those_at_the_top_go_down_in_their_order),
-        cmocka_unit_test(a_picture_of_nothing_is_refused),
-        cmocka_unit_test(curves_have_few_points_and_the_last),
-        cmocka_unit_test_setup_teardown(steps_that_were_taken_again_count_once, make_folder, remove_folder),
-    };
-    return cmocka_run_group_tests_name("plot", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -60,7 +60,7 @@ static size_t best_of_all(const float *logits, double bonus, double *log_best)
     return found;
 }
 
-static void a_wide_beam_finds_the_best_spelling(void **state)
+TEST(a_wide_beam_finds_the_best_spelling)
 {
     beam *b;
     assert_ok(beam_create(FRAMES, LABELS, SPELLINGS, &b));
@@ -79,7 +79,7 @@ static void a_wide_beam_finds_the_best_spelling(void **state)
     beam_destroy(b);
 }
 
-static void greedy_spells_the_best_path(void **state)
+TEST(greedy_spells_the_best_path)
 {
     for (uint64_t seed = 0; seed < 50; seed++) {
         float logits[FRAMES * LABELS];
@@ -106,7 +106,7 @@ static void fill_as_spoken(uint64_t seed, float *logits, size_t frames, size_t l
 
 /* A narrow beam counts no path twice, and none that is not there. Where the network is fairly sure, it finds nothing
  * worse than greedy decoding does, unless it is so narrow that it drops that too early. */
-static void a_narrow_beam_claims_no_more_than_there_is(void **state)
+TEST(a_narrow_beam_claims_no_more_than_there_is)
 {
     enum { LONG = 60, MANY = 12 };
     static float logits[LONG * MANY];
@@ -133,7 +133,7 @@ static void a_narrow_beam_claims_no_more_than_there_is(void **state)
     }
 }
 
-static void equals_are_settled_by_rule(void **state)
+TEST(equals_are_settled_by_rule)
 {
     const float logits[3 * 4] = {0};
     utterance u = of(logits, 3, 4);
@@ -148,7 +148,7 @@ static void equals_are_settled_by_rule(void **state)
     beam_destroy(b);
 }
 
-static void strides_are_followed(void **state)
+TEST(strides_are_followed)
 {
     float wide[FRAMES * 2 * LABELS], own[FRAMES * LABELS];
     uint32_t expected[FRAMES], found[FRAMES];
@@ -169,7 +169,7 @@ static void strides_are_followed(void **state)
     beam_destroy(b);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
     const float logits[4 * 3] = {0};
     utterance none = of(logits, 0, 3), longer = of(logits, 4, 3), fewer = of(logits, 3, 2);
@@ -189,15 +189,4 @@ static void what_does_not_fit_is_refused(void **state)
     beam_destroy(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_wide_beam_finds_the_best_spelling),
-        cmocka_unit_test(greedy_spells_the_best_path),
-        cmocka_unit_test(a_narrow_beam_claims_no_more_than_there_is),
-        cmocka_unit_test(equals_are_settled_by_rule),
-        cmocka_unit_test(strides_are_followed),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

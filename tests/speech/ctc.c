@@ -61,7 +61,7 @@ static void check_against_all_paths(const float *logits, uint32_t frames, size_t
     }
 }
 
-static void every_small_target_has_the_sum_over_its_paths(void **state)
+TEST(every_small_target_has_the_sum_over_its_paths)
 {
     for (uint32_t frames = 1; frames <= MOST_FRAMES; frames++)
         for (size_t labels = 2; labels <= MOST_LABELS; labels++)
@@ -140,7 +140,7 @@ static void check_long(uint64_t seed, float scale, float blank, uint32_t length)
 }
 
 /* The second and third are networks that say blank everywhere: e^-6000 and less lies between states that all matter. */
-static void long_sequences_lose_nothing(void **state)
+TEST(long_sequences_lose_nothing)
 {
     check_long(3, 4, 0, 300);
     check_long(4, 1, 20, 300);
@@ -149,7 +149,7 @@ static void long_sequences_lose_nothing(void **state)
     check_long(7, 2, 0, 0);
 }
 
-static void impossible_labels_cost_what_they_must(void **state)
+TEST(impossible_labels_cost_what_they_must)
 {
     const uint32_t target[] = {1};
     float gradient[4];
@@ -161,7 +161,7 @@ static void impossible_labels_cost_what_they_must(void **state)
     assert_true(gradient[0] == 1.0f && gradient[1] == -1.0f);
 }
 
-static void a_logit_that_is_no_number_is_not_hidden(void **state)
+TEST(a_logit_that_is_no_number_is_not_hidden)
 {
     const uint32_t target[] = {1};
     const float bad[] = {NAN, INFINITY};
@@ -179,7 +179,7 @@ enum { TIME = 12, BATCH = 5, LABELS = 4 };
 static const uint32_t batch_frames[BATCH] = {7, 3, 9, 0, TIME}, batch_lengths[BATCH] = {3, 2, 0, 0, 4};
 static const uint32_t batch_targets[] = {1, 1, 2, 3, 3, 2, 1, 3, 3};
 
-static void a_batch_is_its_sequences(void **state)
+TEST(a_batch_is_its_sequences)
 {
     static float logits[TIME * BATCH * LABELS], gradient[TIME * BATCH * LABELS];
     const uint32_t frames[BATCH] = {7, 2, 9, 0, TIME};
@@ -213,7 +213,7 @@ static void a_batch_is_its_sequences(void **state)
     ctc_destroy(c);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
     static float logits[TIME * BATCH * LABELS];
     const uint32_t blank[] = {1, 0, 2, 3, 3, 2, 1, 3, 3}, beyond[] = {1, 1, 2, 3, 4, 2, 1, 3, 3};
@@ -245,15 +245,4 @@ static void what_does_not_fit_is_refused(void **state)
     ctc_destroy(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_small_target_has_the_sum_over_its_paths),
-        cmocka_unit_test(long_sequences_lose_nothing),
-        cmocka_unit_test(impossible_labels_cost_what_they_must),
-        cmocka_unit_test(a_logit_that_is_no_number_is_not_hidden),
-        cmocka_unit_test(a_batch_is_its_sequences),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -53,7 +53,7 @@ static size_t random_tokens(uint64_t stream, uint32_t kinds, uint32_t longest, u
     return count;
 }
 
-static void the_best_alignment_is_counted(void **state)
+TEST(the_best_alignment_is_counted)
 {
     for (uint64_t seed = 0; seed < 300; seed++) {
         uint32_t r[6], h[6], kinds = 1 + (uint32_t)seed % 4;
@@ -62,7 +62,7 @@ static void the_best_alignment_is_counted(void **state)
     }
 }
 
-static void long_texts_keep_the_identities(void **state)
+TEST(long_texts_keep_the_identities)
 {
     enum { LONGEST = 200 };
     for (uint64_t seed = 0; seed < 60; seed++) {
@@ -93,7 +93,7 @@ static edit_counts characters(const char *reference, const char *hypothesis)
     return counts;
 }
 
-static void words_are_what_space_separates(void **state)
+TEST(words_are_what_space_separates)
 {
     assert_counts(words("the cat sat on the mat", "the cat sit on mat"),
                   (edit_counts){.correct = 4, .substitutions = 1, .deletions = 1});
@@ -104,7 +104,7 @@ static void words_are_what_space_separates(void **state)
     assert_counts(words("", ""), (edit_counts){0});
 }
 
-static void characters_are_code_points(void **state)
+TEST(characters_are_code_points)
 {
     assert_counts(characters("kitten", "sitting"), (edit_counts){.correct = 4, .substitutions = 2, .insertions = 1});
     assert_counts(characters("na\xc3\xafve", "naive"), (edit_counts){.correct = 4, .substitutions = 1});
@@ -115,7 +115,7 @@ static void characters_are_code_points(void **state)
 }
 
 /* A lead without what it announces, a stray byte, and a text that ends within a sequence. */
-static void broken_utf8_is_taken_byte_by_byte(void **state)
+TEST(broken_utf8_is_taken_byte_by_byte)
 {
     assert_counts(characters("\xc3"
                              "a",
@@ -127,7 +127,7 @@ static void broken_utf8_is_taken_byte_by_byte(void **state)
     assert_counts(characters("a\xf0", "a"), (edit_counts){.correct = 1, .deletions = 1});
 }
 
-static void sums_do_not_depend_on_the_split(void **state)
+TEST(sums_do_not_depend_on_the_split)
 {
     static const char *const pairs[][2] = {{"one two", "one to"}, {"three", "tree"}, {"", "four"}, {"five", ""}};
     edit_counts whole = {0}, parts[2] = {{0}, {0}};
@@ -141,23 +141,11 @@ static void sums_do_not_depend_on_the_split(void **state)
     assert_true(edit_rate(&whole) == 1.0);
 }
 
-static void rates_of_nothing(void **state)
+TEST(rates_of_nothing)
 {
     assert_true(edit_rate(&(edit_counts){0}) == 0.0);
     assert_true(isinf(edit_rate(&(edit_counts){.insertions = 1})));
     assert_true(edit_rate(&(edit_counts){.correct = 1, .insertions = 3}) == 3.0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_best_alignment_is_counted),
-        cmocka_unit_test(long_texts_keep_the_identities),
-        cmocka_unit_test(words_are_what_space_separates),
-        cmocka_unit_test(characters_are_code_points),
-        cmocka_unit_test(broken_utf8_is_taken_byte_by_byte),
-        cmocka_unit_test(sums_do_not_depend_on_the_split),
-        cmocka_unit_test(rates_of_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

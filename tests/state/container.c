@@ -3,7 +3,7 @@
 
 #include "memory.h"
 
-static void values_are_copied(void **state)
+TEST(values_are_copied)
 {
     float put[] = {1, 2, 3}, got[3] = {0};
     size_t shape[] = {3};
@@ -17,7 +17,7 @@ static void values_are_copied(void **state)
     tw_state_destroy(NULL);
 }
 
-static void get_refuses_what_does_not_fit(void **state)
+TEST(get_refuses_what_does_not_fit)
 {
     tw_state *made = make_everything();
     float got[6] = {42};
@@ -33,7 +33,7 @@ static void get_refuses_what_does_not_fit(void **state)
     tw_state_destroy(made);
 }
 
-static void put_refuses_what_cannot_be_saved(void **state)
+TEST(put_refuses_what_cannot_be_saved)
 {
     static const size_t shape[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1}, huge[] = {(size_t)1 << 40, (size_t)1 << 40};
     float one = 1;
@@ -52,7 +52,7 @@ static void put_refuses_what_cannot_be_saved(void **state)
     tw_state_destroy(made);
 }
 
-static void put_replaces_in_place(void **state)
+TEST(put_replaces_in_place)
 {
     static const double doubles[] = {4, 5};
     static const size_t two[] = {2};
@@ -78,7 +78,7 @@ static void put_replaces_in_place(void **state)
     tw_state_destroy(made);
 }
 
-static void thousands_of_tensors_are_found(void **state)
+TEST(thousands_of_tensors_are_found)
 {
     enum { COUNT = 20000 };
     tw_state *made;
@@ -118,7 +118,7 @@ static tw_status add_text(tw_state *made)
 }
 
 /* Each allocation of each kind of put fails once: the state is as it was, and a sanitizer sees no leak. */
-static void a_put_without_memory_changes_nothing(void **state)
+TEST(a_put_without_memory_changes_nothing)
 {
     static tw_status (*const puts[])(tw_state *) = {replace_tensor, add_tensor, replace_text, add_text};
     for (size_t kind = 0; kind < sizeof puts / sizeof *puts; kind++) {
@@ -135,15 +135,4 @@ static void a_put_without_memory_changes_nothing(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_are_copied),
-        cmocka_unit_test(get_refuses_what_does_not_fit),
-        cmocka_unit_test(put_refuses_what_cannot_be_saved),
-        cmocka_unit_test(put_replaces_in_place),
-        cmocka_unit_test(thousands_of_tensors_are_found),
-        cmocka_unit_test(a_put_without_memory_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -21,7 +21,7 @@ static tw_status load_text(const char *header, size_t size, tw_state **loaded)
     return tw_state_load(in_folder("f"), loaded);
 }
 
-static void known_files_load(void **state)
+TEST_IN_FOLDER(known_files_load)
 {
     static const unsigned char nothing[] = {8, 0, 0, 0, 0, 0, 0, 0, '{', '}', ' ', ' ', ' ', ' ', ' ', ' '};
     tw_state *loaded;
@@ -42,7 +42,7 @@ static void known_files_load(void **state)
 }
 
 /* The header's order is the state's; the data may lie in another; fields and blanks may too. */
-static void order_and_blanks_are_free(void **state)
+TEST_IN_FOLDER(order_and_blanks_are_free)
 {
     tw_state *loaded;
     unsigned char got[3];
@@ -65,7 +65,7 @@ static void order_and_blanks_are_free(void **state)
 #define ENTRY(name, begin, end) "\"" name "\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[" #begin "," #end "]}"
 #define FIELDS(fields) "{\"a\":{" fields "}}"
 
-static void bad_headers_are_refused(void **state)
+TEST_IN_FOLDER(bad_headers_are_refused)
 {
     static const struct {
         const char *header;
@@ -147,7 +147,7 @@ static void bad_headers_are_refused(void **state)
     }
 }
 
-static void an_unknown_type_is_named(void **state)
+TEST_IN_FOLDER(an_unknown_type_is_named)
 {
     tw_state *loaded;
     assert_int_equal(load_text(FIELDS("\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,4]"), 4, &loaded),
@@ -157,7 +157,7 @@ static void an_unknown_type_is_named(void **state)
 }
 
 /* What a file calls something comes to a terminal with the error: as it is, but for control characters. */
-static void no_name_speaks_to_a_terminal(void **state)
+TEST_IN_FOLDER(no_name_speaks_to_a_terminal)
 {
     tw_state *loaded;
     assert_int_equal(
@@ -168,7 +168,7 @@ static void no_name_speaks_to_a_terminal(void **state)
     assert_non_null(strstr(tw_last_error(), ": tensor '?]0;????\xc3\xa4' has type '?'; "));
 }
 
-static void impossible_lengths_are_refused(void **state)
+TEST_IN_FOLDER(impossible_lengths_are_refused)
 {
     static const uint64_t lengths[] = {0, 3, 9, 100000001, (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 7};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -181,7 +181,7 @@ static void impossible_lengths_are_refused(void **state)
 }
 
 /* A file large enough for the length it claims, most of it a hole: the limit refuses it before a byte is read. */
-static void a_header_beyond_the_limit_is_not_read(void **state)
+TEST_IN_FOLDER(a_header_beyond_the_limit_is_not_read)
 {
     static const uint64_t length = 100000001;
     tw_state *loaded;
@@ -191,7 +191,7 @@ static void a_header_beyond_the_limit_is_not_read(void **state)
     assert_non_null(strstr(tw_last_error(), "100000001"));
 }
 
-static void every_truncation_is_refused(void **state)
+TEST_IN_FOLDER(every_truncation_is_refused)
 {
     tw_state *made = make_everything(), *loaded;
     size_t size;
@@ -206,7 +206,7 @@ static void every_truncation_is_refused(void **state)
 }
 
 /* Whatever one byte becomes: refused, or a state that saves and loads again. */
-static void every_damaged_byte_is_survived(void **state)
+TEST_IN_FOLDER(every_damaged_byte_is_survived)
 {
     static const unsigned char flips[] = {0x01, 0x02, 0x08, 0x20, 0x80, 0xFF};
     tw_state *made = make_everything();
@@ -228,7 +228,7 @@ static void every_damaged_byte_is_survived(void **state)
     tw_state_destroy(made);
 }
 
-static void what_is_no_file_is_an_io_error(void **state)
+TEST_IN_FOLDER(what_is_no_file_is_an_io_error)
 {
     tw_state *loaded;
     assert_int_equal(tw_state_load(in_folder("missing"), &loaded), TW_ERROR_IO);
@@ -240,7 +240,7 @@ static void what_is_no_file_is_an_io_error(void **state)
     assert_non_null(strstr(tw_last_error(), "not a regular file"));
 }
 
-static void loading_without_memory_leaks_nothing(void **state)
+TEST_IN_FOLDER(loading_without_memory_leaks_nothing)
 {
     tw_state *made = make_everything(), *loaded = NULL;
     const char *path = in_folder("f");
@@ -275,7 +275,7 @@ static void write_chosen(const char *path, unsigned count)
 }
 
 /* Of a name the header's table and the state's each ask once or twice, and move it at most twice as they grow. */
-static void chosen_names_load_as_fast_as_any(void **state)
+TEST_IN_FOLDER(chosen_names_load_as_fast_as_any)
 {
     enum { PROBES = 8 * 12 /* of a name and its text, with room for bad luck */ };
     for (unsigned count = 100; count <= 6400; count *= 4) {
@@ -292,7 +292,7 @@ static void chosen_names_load_as_fast_as_any(void **state)
 
 /* A header of a million times the same text is refused at its first fault: nothing in it is read twice, nothing calls
  * itself. */
-static void what_never_ends_is_refused(void **state)
+TEST_IN_FOLDER(what_never_ends_is_refused)
 {
     enum { REPEATS = 1000000 };
     static const char *const endless[] = {"{\"a\":", "{", "[", "\"", "\\u00e4", " ", "{\"a\":["};
@@ -312,24 +312,4 @@ static void what_never_ends_is_refused(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(known_files_load),
-        TEST(order_and_blanks_are_free),
-        TEST(bad_headers_are_refused),
-        TEST(an_unknown_type_is_named),
-        TEST(no_name_speaks_to_a_terminal),
-        TEST(impossible_lengths_are_refused),
-        TEST(a_header_beyond_the_limit_is_not_read),
-        TEST(every_truncation_is_refused),
-        TEST(every_damaged_byte_is_survived),
-        TEST(what_is_no_file_is_an_io_error),
-        TEST(loading_without_memory_leaks_nothing),
-        TEST(chosen_names_load_as_fast_as_any),
-        TEST(what_never_ends_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -17,7 +17,7 @@ static void check_file(const char *name, const void *expected, size_t expected_s
 }
 
 /* The vectors of the format's own tests: no tensor; a header of 64 bytes; one of 65, padded to 72. */
-static void known_states_give_the_known_bytes(void **state)
+TEST_IN_FOLDER(known_states_give_the_known_bytes)
 {
     static const unsigned char nothing[] = {8, 0, 0, 0, 0, 0, 0, 0, '{', '}', ' ', ' ', ' ', ' ', ' ', ' '};
     static const char exact[] = "\x40\0\0\0\0\0\0\0{\"attn.0\":{\"dtype\":\"F32\",\"shape\":[1,2,3],\"data_offsets\":"
@@ -43,7 +43,7 @@ static void known_states_give_the_known_bytes(void **state)
 }
 
 /* Wide elements first, so that all are aligned; text escaped. */
-static void layout_follows_the_element_size(void **state)
+TEST_IN_FOLDER(layout_follows_the_element_size)
 {
     static const char expected[] = "\xc8\0\0\0\0\0\0\0{\"__metadata__\":{\"a\\u000a\\\"\":\"\\\\\"},"
                                    "\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[12,15]},"
@@ -64,7 +64,7 @@ static void layout_follows_the_element_size(void **state)
 }
 
 /* Halves by the names other readers of the format know, between the types of four bytes and of one. */
-static void halves_have_the_known_names(void **state)
+TEST_IN_FOLDER(halves_have_the_known_names)
 {
     static const char expected[] = "\xd8\0\0\0\0\0\0\0{\"b\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[10,11]},"
                                    "\"h\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[4,6]},"
@@ -85,7 +85,7 @@ static void halves_have_the_known_names(void **state)
     tw_state_destroy(made);
 }
 
-static void everything_survives_a_file(void **state)
+TEST_IN_FOLDER(everything_survives_a_file)
 {
     const char *path = in_folder("f");
     tw_state *made = make_everything(), *loaded;
@@ -97,7 +97,7 @@ static void everything_survives_a_file(void **state)
     assert_int_equal(entries_in_folder(), 1);
 }
 
-static void a_bare_file_name_means_this_folder(void **state)
+TEST_IN_FOLDER(a_bare_file_name_means_this_folder)
 {
     char before[4096];
     tw_state *made = make_everything();
@@ -124,7 +124,7 @@ static tw_status save_limited(const tw_state *made, const char *path, rlim_t lim
 }
 
 /* Room for every number of bytes short of all: the old file is whole and nothing else is in the folder. */
-static void a_full_disk_leaves_the_old_file(void **state)
+TEST_IN_FOLDER(a_full_disk_leaves_the_old_file)
 {
     const char *path = in_folder("f");
     tw_state *made = make_everything();
@@ -142,7 +142,7 @@ static void a_full_disk_leaves_the_old_file(void **state)
     tw_state_destroy(made);
 }
 
-static void a_folder_that_cannot_be_written_is_an_error(void **state)
+TEST_IN_FOLDER(a_folder_that_cannot_be_written_is_an_error)
 {
     tw_state *made = make_everything();
     assert_int_equal(tw_state_save(made, in_folder("no/such/folder")), TW_ERROR_IO);
@@ -158,7 +158,7 @@ static void a_folder_that_cannot_be_written_is_an_error(void **state)
 }
 
 /* The last step fails: a folder stands where the file should go. */
-static void a_failed_rename_leaves_nothing_behind(void **state)
+TEST_IN_FOLDER(a_failed_rename_leaves_nothing_behind)
 {
     tw_state *made = make_everything();
     assert_int_equal(mkdir(in_folder("taken"), 0700), 0);
@@ -167,7 +167,7 @@ static void a_failed_rename_leaves_nothing_behind(void **state)
     tw_state_destroy(made);
 }
 
-static void what_is_no_file_is_not_replaced(void **state)
+TEST_IN_FOLDER(what_is_no_file_is_not_replaced)
 {
     struct stat about;
     tw_state *made = make_everything();
@@ -181,7 +181,7 @@ static void what_is_no_file_is_not_replaced(void **state)
     tw_state_destroy(made);
 }
 
-static void saving_without_memory_leaves_the_old_file(void **state)
+TEST_IN_FOLDER(saving_without_memory_leaves_the_old_file)
 {
     const char *path = in_folder("f");
     tw_state *made = make_everything();
@@ -198,21 +198,4 @@ static void saving_without_memory_leaves_the_old_file(void **state)
     tw_state_destroy(made);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(known_states_give_the_known_bytes),
-        TEST(layout_follows_the_element_size),
-        TEST(halves_have_the_known_names),
-        TEST(everything_survives_a_file),
-        TEST(a_bare_file_name_means_this_folder),
-        TEST(a_full_disk_leaves_the_old_file),
-        TEST(a_folder_that_cannot_be_written_is_an_error),
-        TEST(a_failed_rename_leaves_nothing_behind),
-        TEST(what_is_no_file_is_not_replaced),
-        TEST(saving_without_memory_leaves_the_old_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -14,7 +14,7 @@
 enum { TEST_PATH = 512 };
 static char test_folder[TEST_PATH / 2];
 
-/* For cmocka_unit_test_setup_teardown and for whole groups: *state is the folder's path too. */
+/* For a test and for whole groups: *state is the folder's path too. */
 static inline int make_folder(void **state)
 {
     const char *root = getenv("TMPDIR");
@@ -33,6 +33,8 @@ static inline int remove_folder(void **state)
 {
     return nftw(test_folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
+
+#define TEST_IN_FOLDER(name) TEST_BETWEEN(name, make_folder, remove_folder)
 
 /* The path of a name in the folder; the last four stay good. */
 static inline const char *in_folder(const char *name)

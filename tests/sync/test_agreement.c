@@ -67,7 +67,7 @@ static void meet(meeting *all)
     }
 }
 
-static void test_all_are_told_of_the_first(void **state)
+TEST(test_all_are_told_of_the_first)
 {
     for (int size = 1; size <= MOST; size++)
         for (uint64_t number = 0; number < CASES; number++) {
@@ -83,7 +83,7 @@ static void test_all_are_told_of_the_first(void **state)
 }
 
 /* One odd rank, wherever it stands. */
-static void test_one_is_enough(void **state)
+TEST(test_one_is_enough)
 {
     for (int size = 2; size <= MOST; size++)
         for (int odd = 0; odd < size; odd++)
@@ -96,7 +96,7 @@ static void test_one_is_enough(void **state)
 }
 
 /* ceil(log2(N)) messages a rank. */
-static void test_messages_are_few(void **state)
+TEST(test_messages_are_few)
 {
     for (int size = 1; size <= MOST; size++) {
         meeting all = {.size = size};
@@ -107,12 +107,4 @@ static void test_messages_are_few(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_are_told_of_the_first),
-        cmocka_unit_test(test_one_is_enough),
-        cmocka_unit_test(test_messages_are_few),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -72,7 +72,7 @@ static void reduce_until_it_fails(tw_comm *comm, const void *context)
     tw_comm_destroy(comm);
 }
 
-static void a_reducer_that_fails_alone_is_noticed(void **state)
+TEST(a_reducer_that_fails_alone_is_noticed)
 {
     group_test(2, 5, reduce_until_it_fails, "topk:density=0.01");
     group_test(2, 5, reduce_until_it_fails, "topk:density=0.01,overlap=off");
@@ -97,7 +97,7 @@ static void run_out_of_memory(tw_comm *comm, const void *context)
     tw_comm_destroy(comm);
 }
 
-static void a_collective_without_memory_is_noticed(void **state)
+TEST(a_collective_without_memory_is_noticed)
 {
     group_test(2, 5, run_out_of_memory, NULL);
 }
@@ -141,7 +141,7 @@ static void gossip_until_it_fails(tw_comm *comm, const void *context)
     tw_comm_destroy(comm);
 }
 
-static void a_gossip_that_fails_alone_is_noticed(void **state)
+TEST(a_gossip_that_fails_alone_is_noticed)
 {
     static const plan plans[] = {{"dpsgd", 0, 0}, {"adpsgd-fixed:survive=off", 0, 0}};
     static const plan hosts = {"dpsgd:per_host=2", 0, 1}, survivors = {"adpsgd-fixed", 1, 0};
@@ -192,7 +192,7 @@ static void spoil_an_outer_loop(tw_comm *comm, const void *context)
 }
 
 /* Words, lengths, parts and sums: whatever a rank cannot go on with, it does not leave the others alone. */
-static void an_outer_loop_that_fails_alone_is_noticed(void **state)
+TEST(an_outer_loop_that_fails_alone_is_noticed)
 {
     for (int fatal = 1; fatal <= 16; fatal++) group_test(2, 3, spoil_an_outer_loop, &fatal);
 }
@@ -231,7 +231,7 @@ static void create_without_memory(tw_comm *comm, const void *context)
 }
 
 /* The first ones come before the ranks introduce themselves to each other. */
-static void a_create_without_memory_is_noticed(void **state)
+TEST(a_create_without_memory_is_noticed)
 {
     for (int is_gossip = 0; is_gossip < 2; is_gossip++)
         for (long allocation = 1; allocation <= 6; allocation++)
@@ -256,7 +256,7 @@ static void load_what_does_not_fit(tw_comm *comm, const void *context)
     tw_comm_destroy(comm);
 }
 
-static void a_refused_state_ends_nothing(void **state)
+TEST(a_refused_state_ends_nothing)
 {
     group_test(4, 4, load_what_does_not_fit, "adpsgd-random");
     group_test(4, 4, load_what_does_not_fit, "adpsgd-random:per_host=2");
@@ -264,16 +264,8 @@ static void a_refused_state_ends_nothing(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_reducer_that_fails_alone_is_noticed),
-        cmocka_unit_test(a_collective_without_memory_is_noticed),
-        cmocka_unit_test(a_gossip_that_fails_alone_is_noticed),
-        cmocka_unit_test(an_outer_loop_that_fails_alone_is_noticed),
-        cmocka_unit_test(a_create_without_memory_is_noticed),
-        cmocka_unit_test(a_refused_state_ends_nothing),
-    };
     group_begin(&argc, &argv);
-    int failed = cmocka_run_group_tests_name("alone", tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(all_tests, NULL, NULL);
     group_end();
     return failed;
 }

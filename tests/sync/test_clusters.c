@@ -181,7 +181,7 @@ static void check_bytes(const meeting *all)
 }
 
 /* Where there are more clusters than two, some are cut alike. */
-static void test_every_pair_of_cuts(void **state)
+TEST(test_every_pair_of_cuts)
 {
     unsigned shown = 0;
     for (int clusters = 2; clusters <= MOST_CLUSTERS; clusters++)
@@ -224,7 +224,7 @@ static void scatter(meeting *all, uint64_t stream)
 }
 
 /* What is uneven for a rank is even for all together. */
-static void test_any_cut(void **state)
+TEST(test_any_cut)
 {
     for (uint64_t stream = 0; stream < 200; stream++) {
         meeting all = {0};
@@ -238,7 +238,7 @@ static void test_any_cut(void **state)
 }
 
 /* Three turns and a bit, and a rank that has more rings than others. */
-static void test_many_turns(void **state)
+TEST(test_many_turns)
 {
     static const int thirds[] = {1, 1, 1, 0}, whole[] = {3, 0}, unlike[] = {2, 1, 0};
     meeting all = {.elements = 3 * (PIECE + 60)};
@@ -254,7 +254,7 @@ static void test_many_turns(void **state)
 
 /* Each rank's cut ends in the middle of another's, so the rings are a chain in which all depend on all. Yet they take
  * no longer than what the fullest rank sends. */
-static void test_rings_go_side_by_side(void **state)
+TEST(test_rings_go_side_by_side)
 {
     static const int even[] = {4, 4, 4, 4, 4, 0}, between[] = {2, 4, 4, 4, 4, 2, 0};
     meeting all = {.elements = 20 * 30000};
@@ -275,7 +275,7 @@ static void reduce_whole(void *context, int rank, tw_comm *comm)
     for (size_t i = 0; i < all->elements; i++) all->models[rank][i] /= (float)all->size;
 }
 
-static void test_has_the_bits_of_an_allreduce(void **state)
+TEST(test_has_the_bits_of_an_allreduce)
 {
     meeting whole = {.elements = UNITS * UNIT, .size = 4, .clusters = 4}, cut = {.elements = UNITS * UNIT};
     for (unsigned c = 0; c < 4; c++) add_cut(&cut, 3 + 4 * c);
@@ -310,7 +310,7 @@ static void draw_up(meeting *all)
     add_chain(all, two, 1);
 }
 
-static void test_maps_that_cannot_be(void **state)
+TEST(test_maps_that_cannot_be)
 {
     static const mistake mistakes[] = {
         {0, 0, 100, {{5, 25}}, 1, {"cluster 0", "elements 0 to 4"}},
@@ -352,7 +352,7 @@ static void test_maps_that_cannot_be(void **state)
 }
 
 /* A whole cluster is missing between two. */
-static void test_clusters_are_numbered_without_a_gap(void **state)
+TEST(test_clusters_are_numbered_without_a_gap)
 {
     meeting all = {0};
     draw_up(&all);
@@ -364,7 +364,7 @@ static void test_clusters_are_numbered_without_a_gap(void **state)
     }
 }
 
-static void test_one_rank_without_an_argument(void **state)
+TEST(test_one_rank_without_an_argument)
 {
     meeting all = {0};
     draw_up(&all);
@@ -385,7 +385,7 @@ static void come_in_hundreds(void *context, int rank, tw_comm *comm)
     tw_clusters_destroy(clusters);
 }
 
-static void test_too_many_ranks(void **state)
+TEST(test_too_many_ranks)
 {
     enum { MANY = 257 };
     tw_status status[MANY];
@@ -460,7 +460,7 @@ static void listen_to_lies(void *context, int rank, tw_comm *comm)
     tw_clusters_destroy(clusters);
 }
 
-static void test_ranks_that_lie(void **state)
+TEST(test_ranks_that_lie)
 {
     static const lie lies[] = {
         {1, 100, UINT64_MAX, 0, 0, TW_ERROR_PACKET, "rank 1 says what cannot be"},
@@ -503,7 +503,7 @@ static void attend_mortal(void *context, int rank, tw_comm *comm)
 }
 
 /* Whoever shares a ring with the lost rank is told. The others may be done with theirs. */
-static void test_a_lost_rank_is_noticed(void **state)
+TEST(test_a_lost_rank_is_noticed)
 {
     for (kill_at = 0;;) {
         meeting all = {0};
@@ -533,7 +533,7 @@ static void attend_without_memory(void *context, int rank, tw_comm *comm)
     if (rank == 1) tw_fail_allocation(0);
 }
 
-static void test_no_memory_is_a_status(void **state)
+TEST(test_no_memory_is_a_status)
 {
     int done = 0;
     for (fails_at = 1; !done; fails_at++) {
@@ -552,21 +552,4 @@ static void test_no_memory_is_a_status(void **state)
     assert_true(fails_at > 10);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_pair_of_cuts),
-        cmocka_unit_test(test_any_cut),
-        cmocka_unit_test(test_many_turns),
-        cmocka_unit_test(test_rings_go_side_by_side),
-        cmocka_unit_test(test_has_the_bits_of_an_allreduce),
-        cmocka_unit_test(test_maps_that_cannot_be),
-        cmocka_unit_test(test_clusters_are_numbered_without_a_gap),
-        cmocka_unit_test(test_one_rank_without_an_argument),
-        cmocka_unit_test(test_too_many_ranks),
-        cmocka_unit_test(test_ranks_that_lie),
-        cmocka_unit_test(test_a_lost_rank_is_noticed),
-        cmocka_unit_test(test_no_memory_is_a_status),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -216,7 +216,7 @@ static long damage_messages(act what, const char *spec, uint64_t salt, long *in_
     return FLIPS;
 }
 
-static void in_every_collective(void **state)
+TEST(in_every_collective)
 {
     static const act collectives[] = {call_barrier,  call_allreduce, call_large_allreduce, call_allgather,
                                       call_alltoall, call_broadcast, call_clusters};
@@ -236,7 +236,7 @@ static const char *spec_of(size_t scheme, char *spec, size_t room)
     return status == TW_OK ? spec : tw_schemes_name(scheme);
 }
 
-static void in_every_scheme(void **state)
+TEST(in_every_scheme)
 {
     char spec[64];
     long flips = 0, in_words = 0;
@@ -248,8 +248,4 @@ static void in_every_scheme(void **state)
     assert_true(flips >= (long)(tw_schemes_count() + 3) * FLIPS && in_words > 0 && in_words < flips);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(in_every_collective), cmocka_unit_test(in_every_scheme)};
-    return cmocka_run_group_tests_name("damage", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -90,7 +90,7 @@ static void check_walk(int size, const char *spec)
     }
 }
 
-static void test_no_step_is_lost(void **state)
+TEST(test_no_step_is_lost)
 {
     for (size_t s = 0; s < SPECS; s++)
         for (int size = 1; size <= 9; size++) check_walk(size, specs[s]);
@@ -257,7 +257,7 @@ static void check_formula(const formula *want, const player *players, int size, 
     }
 }
 
-static void test_synchronous_schemes_equal_their_formulas(void **state)
+TEST(test_synchronous_schemes_equal_their_formulas)
 {
     for (size_t f = 0; f < FORMULAS; f++)
         for (int size = 1; size <= 5; size++) {
@@ -269,7 +269,7 @@ static void test_synchronous_schemes_equal_their_formulas(void **state)
 
 /* Whoever meets whom: the mean of the workers is what SGD with Nesterov's momentum makes of the mean of what they moved
  * by, which is DiLoCo. */
-static void test_gasloc_moves_the_mean_as_diloco_does(void **state)
+TEST(test_gasloc_moves_the_mean_as_diloco_does)
 {
     for (int size = 1; size <= 6; size++) {
         player players[MOST_RANKS] = {0};
@@ -301,7 +301,7 @@ static tw_status descend_restart_descend(player *self)
     return status == TW_OK ? descend(self) : status;
 }
 
-static void test_a_loaded_synchronous_gossip_continues_bit_for_bit(void **state)
+TEST(test_a_loaded_synchronous_gossip_continues_bit_for_bit)
 {
     for (size_t f = 0; f < FORMULAS; f++) {
         player players[MOST_RANKS] = {0};
@@ -327,7 +327,7 @@ static tw_status load_too_late(player *self)
     return missing == TW_ERROR_STATE && late == TW_ERROR_ORDER ? TW_OK : TW_ERROR_STATE;
 }
 
-static void test_state_is_loaded_first_or_refused(void **state)
+TEST(test_state_is_loaded_first_or_refused)
 {
     player players[MOST_RANKS] = {0};
     players_run(players, 2, "adpsgd-fixed", load_too_late);
@@ -354,7 +354,7 @@ static tw_status load_nan(player *self)
     return loaded == TW_ERROR_STATE ? TW_OK : TW_ERROR_STATE;
 }
 
-static void test_nan_is_not_loaded(void **state)
+TEST(test_nan_is_not_loaded)
 {
     player players[MOST_RANKS] = {0};
     players_run(players, 2, "adpsgd-fixed", load_nan);
@@ -399,7 +399,7 @@ static tw_status one_is_slow(player *self)
     return status == TW_OK ? players_finish(self) : status;
 }
 
-static void test_a_slow_worker_stops_nobody(void **state)
+TEST(test_a_slow_worker_stops_nobody)
 {
     for (size_t s = 2; s < 8; s++) {
         gate all = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
@@ -430,7 +430,7 @@ static tw_status finish_sometime(player *self)
     return players_finish(self);
 }
 
-static void test_all_stop_after_the_same_round(void **state)
+TEST(test_all_stop_after_the_same_round)
 {
     for (uintptr_t trial = 0; trial < 40; trial++) {
         player players[MOST_RANKS] = {0};
@@ -462,7 +462,7 @@ static tw_status part_and_meet(player *self)
     return status == TW_OK ? finished : status;
 }
 
-static void test_workers_draw_together(void **state)
+TEST(test_workers_draw_together)
 {
     for (size_t s = 2; s < 8; s++) {
         player players[MOST_RANKS] = {0};
@@ -474,18 +474,4 @@ static void test_workers_draw_together(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_step_is_lost),
-        cmocka_unit_test(test_synchronous_schemes_equal_their_formulas),
-        cmocka_unit_test(test_gasloc_moves_the_mean_as_diloco_does),
-        cmocka_unit_test(test_a_loaded_synchronous_gossip_continues_bit_for_bit),
-        cmocka_unit_test(test_state_is_loaded_first_or_refused),
-        cmocka_unit_test(test_nan_is_not_loaded),
-        cmocka_unit_test(test_a_slow_worker_stops_nobody),
-        cmocka_unit_test(test_all_stop_after_the_same_round),
-        cmocka_unit_test(test_workers_draw_together),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

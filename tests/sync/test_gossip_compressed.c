@@ -55,7 +55,7 @@ static void run_descent(player *players, int workers, const char *spec, descent 
 }
 
 /* Far too large a gamma for so little that is sent: the run ends with a sentence, not with NaN in the weights. */
-static void test_too_large_a_gamma_is_told(void **state)
+TEST(test_too_large_a_gamma_is_told)
 {
     player players[MOST_RANKS];
     descent how = {LONG * 10, 0.2};
@@ -66,7 +66,7 @@ static void test_too_large_a_gamma_is_told(void **state)
 }
 
 /* Nothing is left out, and the pull is the whole way: dpsgd, but for the rounding of the estimates. */
-static void test_choco_without_compression_is_dpsgd(void **state)
+TEST(test_choco_without_compression_is_dpsgd)
 {
     for (int workers = 1; workers <= 5; workers++) {
         player plain[MOST_RANKS], compressed[MOST_RANKS];
@@ -93,7 +93,7 @@ static tw_status change_an_estimate(player *self)
     return descend(self);
 }
 
-static void test_estimates_that_differ_are_noticed(void **state)
+TEST(test_estimates_that_differ_are_noticed)
 {
     player players[MOST_RANKS];
     descent how = {LONG, 0.05};
@@ -113,7 +113,7 @@ static tw_status descend_restart_descend(player *self)
     return status == TW_OK ? descend(self) : status;
 }
 
-static void test_a_loaded_gossip_continues_bit_for_bit(void **state)
+TEST(test_a_loaded_gossip_continues_bit_for_bit)
 {
     static const char *const specs[] = {"choco:check=1", "cold:check=1"};
     for (size_t s = 0; s < 2; s++) {
@@ -129,7 +129,7 @@ static void test_a_loaded_gossip_continues_bit_for_bit(void **state)
 }
 
 /* A tenth of the elements as bits and a sign: far fewer bytes than dpsgd. */
-static void test_compression_saves_bytes(void **state)
+TEST(test_compression_saves_bytes)
 {
     player plain[MOST_RANKS], compressed[MOST_RANKS];
     descent how = {100, 0.01};
@@ -139,14 +139,4 @@ static void test_compression_saves_bytes(void **state)
     assert_true(compressed[0].stats.bytes_sent * 4 < plain[0].stats.bytes_sent);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_too_large_a_gamma_is_told),
-        cmocka_unit_test(test_choco_without_compression_is_dpsgd),
-        cmocka_unit_test(test_estimates_that_differ_are_noticed),
-        cmocka_unit_test(test_a_loaded_gossip_continues_bit_for_bit),
-        cmocka_unit_test(test_compression_saves_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -43,7 +43,7 @@ static tw_status sick_once(player *self)
     return players_finish(self);
 }
 
-static void test_a_step_that_is_not_finite_is_refused(void **state)
+TEST(test_a_step_that_is_not_finite_is_refused)
 {
     for (size_t s = 0; s < SPECS; s++) {
         player players[MOST_RANKS] = {0};
@@ -67,7 +67,7 @@ static tw_status overflow(player *self)
     return status == TW_OK ? players_finish(self) : status;
 }
 
-static void test_weights_that_overflow_end_the_gossip(void **state)
+TEST(test_weights_that_overflow_end_the_gossip)
 {
     for (size_t s = 0; s < SPECS; s++) {
         player players[MOST_RANKS] = {0};
@@ -99,7 +99,7 @@ static void check_create(const char *odd, tw_status want, const char *text)
     if (!strstr(players[1].text, text)) fail_msg("%s: \"%s\" does not say \"%s\"", odd, players[1].text, text);
 }
 
-static void test_create_fails_on_all_ranks_or_none(void **state)
+TEST(test_create_fails_on_all_ranks_or_none)
 {
     check_create("adpsgd-fixed:mixing=three", TW_ERROR_ARGUMENT, "differ");
     check_create("gossip-girl", TW_ERROR_SPEC, "there are: dpsgd");
@@ -109,7 +109,7 @@ static void test_create_fails_on_all_ranks_or_none(void **state)
     check_create("prague:group=1", TW_ERROR_SPEC, "group");
 }
 
-static void test_arguments_are_checked(void **state)
+TEST(test_arguments_are_checked)
 {
     tw_comm *comm;
     tw_gossip *gossip = NULL;
@@ -132,7 +132,7 @@ static void test_arguments_are_checked(void **state)
 }
 
 /* Wherever memory runs out in create, it says so and leaves nothing behind. */
-static void test_create_survives_every_failed_allocation(void **state)
+TEST(test_create_survives_every_failed_allocation)
 {
     values start = {0};
     for (size_t s = 0; s <= SPECS; s++) {
@@ -192,7 +192,7 @@ static tw_status some_steps_and_finish(player *self)
 }
 
 /* Who hears of it first says what was wrong; the others, that it is gone. */
-static void test_a_rank_that_adds_less_often_is_named(void **state)
+TEST(test_a_rank_that_adds_less_often_is_named)
 {
     player players[MOST_RANKS] = {0};
     int told = 0;
@@ -225,7 +225,7 @@ static tw_status wait_and_be_called_back(player *self)
     return status;
 }
 
-static void test_a_wait_is_called_back(void **state)
+TEST(test_a_wait_is_called_back)
 {
     for (size_t s = 0; s < SPECS; s++) {
         player players[MOST_RANKS] = {0};
@@ -236,7 +236,7 @@ static void test_a_wait_is_called_back(void **state)
     }
 }
 
-static void test_a_rank_that_leaves_is_noticed(void **state)
+TEST(test_a_rank_that_leaves_is_noticed)
 {
     for (size_t s = 0; s < SPECS; s++) {
         check_leaving(specs[s], add_until_it_fails);
@@ -271,7 +271,7 @@ static tw_status finish_alone(player *self)
 }
 
 /* A rank that is there and never calls anything: the deadline ends the others' waiting. */
-static void test_a_silent_rank_is_given_up_at_the_deadline(void **state)
+TEST(test_a_silent_rank_is_given_up_at_the_deadline)
 {
     for (size_t s = 0; s < SPECS; s++) {
         gate all = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
@@ -295,7 +295,7 @@ static tw_status go_on_after_finish(player *self)
     return players_finish(self) == TW_ERROR_ORDER ? TW_OK : TW_ERROR_STATE;
 }
 
-static void test_nothing_comes_after_finish(void **state)
+TEST(test_nothing_comes_after_finish)
 {
     for (size_t s = 0; s < SPECS; s++) {
         player players[MOST_RANKS] = {0};
@@ -366,7 +366,7 @@ static void wrap(player *self)
 }
 
 /* The second gossip message that a rank receives is a lie. */
-static void test_hostile_messages_are_refused(void **state)
+TEST(test_hostile_messages_are_refused)
 {
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
         for (int synchronous = 0; synchronous < 2; synchronous++) {
@@ -381,20 +381,4 @@ static void test_hostile_messages_are_refused(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_step_that_is_not_finite_is_refused),
-        cmocka_unit_test(test_weights_that_overflow_end_the_gossip),
-        cmocka_unit_test(test_create_fails_on_all_ranks_or_none),
-        cmocka_unit_test(test_arguments_are_checked),
-        cmocka_unit_test(test_create_survives_every_failed_allocation),
-        cmocka_unit_test(test_a_rank_that_leaves_is_noticed),
-        cmocka_unit_test(test_a_rank_that_adds_less_often_is_named),
-        cmocka_unit_test(test_a_wait_is_called_back),
-        cmocka_unit_test(test_a_silent_rank_is_given_up_at_the_deadline),
-        cmocka_unit_test(test_nothing_comes_after_finish),
-        cmocka_unit_test(test_hostile_messages_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

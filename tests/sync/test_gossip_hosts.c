@@ -59,7 +59,7 @@ static scene *run(const char *scheme, int hosts, int per_host, play *self)
     return all;
 }
 
-static void test_members_hold_the_same_bits(void **state)
+TEST(test_members_hold_the_same_bits)
 {
     for (size_t s = 0; s < tw_gossips_count(); s++)
         for (int per_host = 2; per_host <= 3; per_host++) {
@@ -84,7 +84,7 @@ static void test_members_hold_the_same_bits(void **state)
 }
 
 /* Schemes whose weights at a read are all steps so far: on one host those of synchronous SGD. */
-static void test_one_host_is_synchronous_sgd(void **state)
+TEST(test_one_host_is_synchronous_sgd)
 {
     static const char *const schemes[] = {"dpsgd", "adpsgd-fixed", "adpsgd-random", "prague", "adpsgd-d1"};
     for (size_t s = 0; s < sizeof schemes / sizeof *schemes; s++)
@@ -109,7 +109,7 @@ static void test_one_host_is_synchronous_sgd(void **state)
 
 /* Alone on its host, the first rank talks to nobody else: all traffic is the members'. In every step each sends its
  * part of the sum, and receives it. */
-static void test_what_members_send_is_counted(void **state)
+TEST(test_what_members_send_is_counted)
 {
     enum { MEMBERS = 4 };
     play *self = calloc(1, sizeof *self);
@@ -161,7 +161,7 @@ static void check_equal(const char *scheme, int hosts, int per_host)
     free(play_of_hosts);
 }
 
-static void test_to_the_others_a_host_is_a_worker(void **state)
+TEST(test_to_the_others_a_host_is_a_worker)
 {
     for (size_t s = 0; s < tw_gossips_count(); s++)
         for (int hosts = 1; hosts <= 5; hosts += 2) {
@@ -186,7 +186,7 @@ static tw_status walk_some_way(scene *all, int rank, tw_gossip *gossip)
     return status == TW_OK ? scene_finish(all, rank, gossip) : status;
 }
 
-static void test_members_may_end_one_after_the_other(void **state)
+TEST(test_members_may_end_one_after_the_other)
 {
     for (size_t s = 0; s < tw_gossips_count(); s++) {
         if (tw_gossips_is_synchronous(s)) continue;
@@ -241,7 +241,7 @@ static tw_status load_and_descend(scene *all, int rank, tw_gossip *gossip)
     return status == TW_OK ? descend(all, rank, gossip) : status;
 }
 
-static void test_a_loaded_synchronous_gossip_continues_bit_for_bit(void **state)
+TEST(test_a_loaded_synchronous_gossip_continues_bit_for_bit)
 {
     static const char *const specs[] = {"dpsgd:per_host=2", "adpsgd-d1:per_host=2", "adpsgd-d1:mode=B,per_host=2",
                                         "choco:per_host=2", "cold:per_host=2"};
@@ -265,7 +265,7 @@ static void test_a_loaded_synchronous_gossip_continues_bit_for_bit(void **state)
 /* ---- what goes wrong --------------------------------------------------------------------------------------------- */
 
 /* A NaN in one member's step: the whole host goes without that step, and goes on. */
-static void test_a_step_that_is_not_finite_is_the_hosts(void **state)
+TEST(test_a_step_that_is_not_finite_is_the_hosts)
 {
     for (size_t s = 0; s < tw_gossips_count(); s++) {
         play *self = calloc(1, sizeof *self);
@@ -288,7 +288,7 @@ static tw_status unreached(scene *all, int rank, tw_gossip *gossip)
     return TW_ERROR_STATE;
 }
 
-static void test_hosts_have_to_be_of_one_size(void **state)
+TEST(test_hosts_have_to_be_of_one_size)
 {
     scene *all = scene_run_freely((scene){.spec = "adpsgd-random:per_host=4", .workers = 6, .play = unreached});
     for (int rank = 0; rank < 6; rank++) {
@@ -363,7 +363,7 @@ static void check_loss(const char *scheme, int leaver, int survives)
 }
 
 /* It takes its host with it. The others go on without that host, all of its members, where the scheme can. */
-static void test_a_member_that_leaves_takes_its_host_along(void **state)
+TEST(test_a_member_that_leaves_takes_its_host_along)
 {
     for (size_t s = 0; s < tw_gossips_count(); s++)
         for (int leaver = 0; leaver < 2 * MEMBERS; leaver++)
@@ -391,7 +391,7 @@ static int runs_out(int rank, int allocation)
     return all.status[rank] != TW_OK;
 }
 
-static void test_create_survives_every_failed_allocation(void **state)
+TEST(test_create_survives_every_failed_allocation)
 {
     for (int rank = 0; rank < 4; rank += 3) {
         int allocation = 1;
@@ -400,19 +400,4 @@ static void test_create_survives_every_failed_allocation(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_members_hold_the_same_bits),
-        cmocka_unit_test(test_one_host_is_synchronous_sgd),
-        cmocka_unit_test(test_what_members_send_is_counted),
-        cmocka_unit_test(test_to_the_others_a_host_is_a_worker),
-        cmocka_unit_test(test_members_may_end_one_after_the_other),
-        cmocka_unit_test(test_a_loaded_synchronous_gossip_continues_bit_for_bit),
-        cmocka_unit_test(test_a_step_that_is_not_finite_is_the_hosts),
-        cmocka_unit_test(test_hosts_have_to_be_of_one_size),
-        cmocka_unit_test(test_a_member_that_leaves_takes_its_host_along),
-        cmocka_unit_test(test_create_survives_every_failed_allocation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -57,7 +57,7 @@ static tw_comm *lose_one(tw_comm *comm, const char *spec, int victim)
     return survivors;
 }
 
-static void test_the_others_go_on(void **state)
+TEST(test_the_others_go_on)
 {
     tw_comm *comm;
     assert_int_equal(tw_comm_create_mpi(MPI_COMM_WORLD, &comm), TW_OK);
@@ -73,10 +73,9 @@ static void test_the_others_go_on(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_others_go_on)};
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(all_tests, NULL, NULL);
     if (failed) MPI_Abort(MPI_COMM_WORLD, 1);
     fflush(NULL);
     _exit(0); /* finalising would wait for the killed */

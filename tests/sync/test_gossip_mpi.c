@@ -39,17 +39,16 @@ static void check_walk(const char *spec)
     tw_comm_destroy(self.comm);
 }
 
-static void test_no_step_is_lost(void **state)
+TEST(test_no_step_is_lost)
 {
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) check_walk(specs[s]);
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_step_is_lost)};
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(all_tests, NULL, NULL);
     if (failed) MPI_Abort(MPI_COMM_WORLD, 1); /* the others may wait for this rank in a case it left early */
     MPI_Finalize();
     return 0;

@@ -49,7 +49,7 @@ static void check_rounds(habit *habits, uint64_t least, uint64_t most)
 }
 
 /* A gradient a second for 64 s by one of the workers, whichever: 64 rounds, and a few at either end. */
-static void test_rounds_are_as_many_as_the_fastests_gradients(void **state)
+TEST(test_rounds_are_as_many_as_the_fastests_gradients)
 {
     for (int fast = 0; fast < WORKERS; fast++) {
         habit habits[WORKERS];
@@ -60,7 +60,7 @@ static void test_rounds_are_as_many_as_the_fastests_gradients(void **state)
 
 /* For 40 s as above, and then all take 16 s: two dozen rounds later nobody believes in the fast one any more. At a
  * round a second there would be 240. */
-static void test_a_fast_worker_that_has_become_slow_is_forgotten(void **state)
+TEST(test_a_fast_worker_that_has_become_slow_is_forgotten)
 {
     for (int fast = 0; fast < WORKERS; fast++) {
         habit habits[WORKERS];
@@ -72,7 +72,7 @@ static void test_a_fast_worker_that_has_become_slow_is_forgotten(void **state)
 
 /* Who has finished goes on averaging while another has steps to give: of these it takes its share, so that the other's
  * weights stay near the mean. The last round is after the last of them. */
-static void test_rounds_go_on_until_the_last_has_finished(void **state)
+TEST(test_rounds_go_on_until_the_last_has_finished)
 {
     for (int last = 0; last < WORKERS; last++) {
         habit habits[WORKERS];
@@ -83,12 +83,4 @@ static void test_rounds_go_on_until_the_last_has_finished(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rounds_are_as_many_as_the_fastests_gradients),
-        cmocka_unit_test(test_rounds_go_on_until_the_last_has_finished),
-        cmocka_unit_test(test_a_fast_worker_that_has_become_slow_is_forgotten),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -3,7 +3,7 @@
 
 #include <thinwire/thinwire_gossip.h>
 
-static void test_every_option_stands_there_with_its_default(void **state)
+TEST(test_every_option_stands_there_with_its_default)
 {
     char *page = page_read(GOSSIP_PAGE), help[8192];
     for (size_t i = 0; i < tw_gossips_count(); i++) {
@@ -13,18 +13,11 @@ static void test_every_option_stands_there_with_its_default(void **state)
     free(page);
 }
 
-static void test_every_scheme_stands_in_the_table(void **state)
+TEST(test_every_scheme_stands_in_the_table)
 {
     char *page = page_read(GOSSIP_PAGE);
     for (size_t i = 0; i < tw_gossips_count(); i++) page_check_entry(page, tw_gossips_name(i));
     free(page);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_option_stands_there_with_its_default),
-        cmocka_unit_test(test_every_scheme_stands_in_the_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -91,7 +91,7 @@ static void check(const char *spec)
     }
 }
 
-static void test_a_read_is_of_one_moment_and_no_step_is_lost(void **state)
+TEST(test_a_read_is_of_one_moment_and_no_step_is_lost)
 {
     check("adpsgd-fixed:pace=free");
     check("adpsgd-random:pace=free,mixing=three,survive=off");
@@ -99,8 +99,4 @@ static void test_a_read_is_of_one_moment_and_no_step_is_lost(void **state)
     check("dpsgd");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_read_is_of_one_moment_and_no_step_is_lost)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

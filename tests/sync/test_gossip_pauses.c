@@ -72,7 +72,7 @@ static pause stand_still(const char *spec, double seconds)
 static const char *const specs[] = {"adpsgd-random", "adpsgd-fixed", "prague", "adpsgd-random:survive=off"};
 enum { SPECS = sizeof specs / sizeof *specs };
 
-static void test_a_short_pause_has_a_round_a_second(void **state)
+TEST(test_a_short_pause_has_a_round_a_second)
 {
     for (int i = 0; i < SPECS; i++) {
         pause p = stand_still(specs[i], OVERDUE - 2);
@@ -90,7 +90,7 @@ static double most_rounds(double seconds)
     return OVERDUE + (HORIZON + 2) * (2 + log(seconds / OVERDUE) / log1p((double)HORIZON / OVERDUE)) + seconds / apart;
 }
 
-static void test_a_long_pause_has_few_rounds(void **state)
+TEST(test_a_long_pause_has_few_rounds)
 {
     for (int i = 0; i < SPECS; i++)
         for (double seconds = 1e3; seconds < 2e4; seconds *= 10) {
@@ -128,7 +128,7 @@ static tw_status play_together(scene *all, int rank, tw_gossip *gossip)
 }
 
 /* A part of a short pause, and of the deadline where the pause was long. */
-static void test_who_comes_back_first_waits_for_a_part_of_the_pause(void **state)
+TEST(test_who_comes_back_first_waits_for_a_part_of_the_pause)
 {
     for (int i = 0; i < SPECS; i++)
         for (double seconds = 100; seconds < 2e4; seconds *= 10) {
@@ -140,7 +140,7 @@ static void test_who_comes_back_first_waits_for_a_part_of_the_pause(void **state
         }
 }
 
-static void test_after_a_pause_rounds_are_as_before(void **state)
+TEST(test_after_a_pause_rounds_are_as_before)
 {
     pause p = {.seconds = 1000, .first = 1000};
     free(scene_run(
@@ -148,13 +148,4 @@ static void test_after_a_pause_rounds_are_as_before(void **state)
     assert_true(p.after + 3 >= STEPS && p.after <= STEPS + 3);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_short_pause_has_a_round_a_second),
-        cmocka_unit_test(test_a_long_pause_has_few_rounds),
-        cmocka_unit_test(test_who_comes_back_first_waits_for_a_part_of_the_pause),
-        cmocka_unit_test(test_after_a_pause_rounds_are_as_before),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -174,7 +174,7 @@ static void check_alike(const char *spec, tw_state *const *states, int size)
         assert_same_bits(spec, states[r], "weights", states[0], "weights");
 }
 
-static void test_means_and_edges_stay(void **state)
+TEST(test_means_and_edges_stay)
 {
     static const int sizes[] = {2, 8, 3, 1, 5, 4};
     for (size_t s = 0; s < SPECS; s++) {
@@ -195,7 +195,7 @@ static void test_means_and_edges_stay(void **state)
 
 /* 4, 2, 8: the consensus is the mean that the last began with, and the mean of all steps since. What adpsgd-d1 mode C
  * has still to add is a step, too. */
-static void test_no_step_is_lost_from_four_to_two_to_eight(void **state)
+TEST(test_no_step_is_lost_from_four_to_two_to_eight)
 {
     for (size_t s = 0; s < SPECS; s++) {
         player players[MOST_RANKS];
@@ -249,7 +249,7 @@ static float weight_of(const group *before, int rank, int size)
     return at[ELEMENTS - 1];
 }
 
-static void test_means_by_hand(void **state)
+TEST(test_means_by_hand)
 {
     group four, two;
     make_weights(&four, 4); /* 12, 24, 36, 48 */
@@ -261,7 +261,7 @@ static void test_means_by_hand(void **state)
     release(&two);
 }
 
-static void test_hostile_states_are_refused_by_name(void **state)
+TEST(test_hostile_states_are_refused_by_name)
 {
     group four;
     tw_state *got;
@@ -303,7 +303,7 @@ static tw_status visit(player *self)
     return status == TW_OK ? players_finish(self) : status;
 }
 
-static void test_a_visit_tells_what_is_whose(void **state)
+TEST(test_a_visit_tells_what_is_whose)
 {
     int seen[9] = {0};
     player players[MOST_RANKS] = {0};
@@ -318,14 +318,4 @@ static void test_a_visit_tells_what_is_whose(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_means_and_edges_stay),
-        cmocka_unit_test(test_no_step_is_lost_from_four_to_two_to_eight),
-        cmocka_unit_test(test_means_by_hand),
-        cmocka_unit_test(test_hostile_states_are_refused_by_name),
-        cmocka_unit_test(test_a_visit_tells_what_is_whose),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

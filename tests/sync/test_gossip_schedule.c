@@ -30,7 +30,7 @@ static void check_round(tw_schedule *schedule, int size, uint64_t round)
     }
 }
 
-static void test_partners_are_mutual(void **state)
+TEST(test_partners_are_mutual)
 {
     for (int size = 1; size <= 17; size++)
         for (int group = 0; group <= 5; group++)
@@ -43,7 +43,7 @@ static void test_partners_are_mutual(void **state)
 }
 
 /* With an odd number one rests in each round, and each has its turn. */
-static void test_rest_goes_round(void **state)
+TEST(test_rest_goes_round)
 {
     for (int size = 1; size <= 9; size += 2) {
         tw_schedule schedule;
@@ -58,7 +58,7 @@ static void test_rest_goes_round(void **state)
 }
 
 /* A rank can step into any round: the partners do not depend on the rounds asked for before. */
-static void test_rounds_come_in_any_order(void **state)
+TEST(test_rounds_come_in_any_order)
 {
     tw_schedule forward, backward;
     int there[64][2], here[2], differ = 0;
@@ -75,7 +75,7 @@ static void test_rounds_come_in_any_order(void **state)
     tw_schedule_release(&backward);
 }
 
-static void test_another_seed_is_another_order(void **state)
+TEST(test_another_seed_is_another_order)
 {
     tw_schedule one, two;
     int mine[2], other[2], differ = 0;
@@ -93,7 +93,7 @@ static void test_another_seed_is_another_order(void **state)
 
 /* The neighbours of ranks 0 and 1 tell the 12 rings of five apart. Each comes about 1000 times in 12000 rounds; a
  * deviation is 30, so 200 is beyond 6 of them. */
-static void test_every_ring_is_as_likely(void **state)
+TEST(test_every_ring_is_as_likely)
 {
     int often[1 << 10] = {0}, rings = 0;
     tw_schedule schedule;
@@ -115,7 +115,7 @@ static void test_every_ring_is_as_likely(void **state)
 }
 
 /* News from rank 0 by brute force: the answer is the first round that reaches the last. */
-static void test_news_are_heard_in_the_round_foretold(void **state)
+TEST(test_news_are_heard_in_the_round_foretold)
 {
     for (int size = 1; size <= 33; size += 4)
         for (int kind = 0; kind < 6; kind++) {
@@ -139,12 +139,4 @@ static void test_news_are_heard_in_the_round_foretold(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_partners_are_mutual),      cmocka_unit_test(test_rest_goes_round),
-        cmocka_unit_test(test_rounds_come_in_any_order), cmocka_unit_test(test_another_seed_is_another_order),
-        cmocka_unit_test(test_every_ring_is_as_likely),  cmocka_unit_test(test_news_are_heard_in_the_round_foretold),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

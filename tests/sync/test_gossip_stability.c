@@ -60,7 +60,7 @@ static void check_limit(const char *spec, double limit)
 /* With the exchange beside the gradient 1 + the mixing's least eigenvalue: -1/3 for an even ring, 1/3 for the lazy one,
  * that goes half the way, 0 for the mean over all; with a gradient that is a step old 1; with the exchange behind the
  * step 2. */
-static void test_stability_ends_where_theory_says(void **state)
+TEST(test_stability_ends_where_theory_says)
 {
     check_limit("dpsgd", 2.0 / 3);
     check_limit("dpsgd:order=atc", 2);
@@ -106,7 +106,7 @@ static void check_agreement(const char *spec, int workers, int steps)
 }
 
 /* Nothing damps there but the pull: what compression holds back must not make the duals swing. */
-static void test_compressed_schemes_agree_where_nothing_is_curved(void **state)
+TEST(test_compressed_schemes_agree_where_nothing_is_curved)
 {
     static const int workers[] = {2, 3, 4, 8};
     static const char *const specs[] = {"choco", "cold", "cold:density=0.5", "cold:density=1"};
@@ -118,7 +118,7 @@ static void test_compressed_schemes_agree_where_nothing_is_curved(void **state)
 }
 
 /* With a share w of a difference sent in a step the limit is w / (1 - w): a dual of 1 needs more than half of it. */
-static void test_duals_that_learn_too_fast_swing(void **state)
+TEST(test_duals_that_learn_too_fast_swing)
 {
     assert_true(left_of_spread("cold:density=0.1,dual=1,gamma=0.1", 8, 400) > 2);
     assert_true(left_of_spread("cold:density=0.1,dual=1,gamma=0.01", 8, 1500) > 2);
@@ -307,7 +307,7 @@ static void check_walk(method of, double rate, int steps)
 
 static const double rates[] = {0.2, 0.05};
 
-static void test_gossips_walk_as_the_equations_do(void **state)
+TEST(test_gossips_walk_as_the_equations_do)
 {
     for (int r = 0; r < 2; r++) {
         check_walk((method){"cold", 1, 0, 0, 0}, rates[r], 20);
@@ -325,7 +325,7 @@ static void test_gossips_walk_as_the_equations_do(void **state)
 /* ---- where they end ---------------------------------------------------------------------------------------------- */
 
 /* In single precision, which ends near the optimum, where double precision has 1e-7 and less. */
-static void test_cold_converges_at_its_defaults(void **state)
+TEST(test_cold_converges_at_its_defaults)
 {
     static const struct {
         method of;
@@ -352,7 +352,7 @@ static void check_row(method of, double rate, const char *ends)
 
 /* NIDS as it is: linear convergence where it is stable; gamma has to fall with what is sent, and a smaller rate can be
  * too small. */
-static void test_where_cold_converges(void **state)
+TEST(test_where_cold_converges)
 {
     check_row((method){"cold", 1, 0, 0, 1}, 0.2, "++++");
     check_row((method){"cold", 1, 0, 0, 1}, 0.05, "++++");
@@ -365,7 +365,7 @@ static void test_where_cold_converges(void **state)
 }
 
 /* The table of docs/gossip.md. A sum that is rounded elsewhere may need a step more. */
-static void test_how_long_cold_takes_at_its_defaults(void **state)
+TEST(test_how_long_cold_takes_at_its_defaults)
 {
     static const double densities[] = {1, 0.2, 0.05};
     static const int needed[][2] = {{104, 86}, {1333, 355}, {8000, 5479}};
@@ -379,7 +379,7 @@ static void test_how_long_cold_takes_at_its_defaults(void **state)
 }
 
 /* The rate and gamma leave choco a distance of its own. */
-static void test_choco_stays_at_its_distance(void **state)
+TEST(test_choco_stays_at_its_distance)
 {
     static const double gammas[] = {1, 0.3, 0.05}, distances[] = {2.6779, 5.2128, 9.3910};
     for (int i = 0; i < 3; i++) {
@@ -389,17 +389,4 @@ static void test_choco_stays_at_its_distance(void **state)
     assert_true(equations(&(method){"choco", 0.05, 0, 1, 0}, 0.05, 1000) > 500);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stability_ends_where_theory_says),
-        cmocka_unit_test(test_compressed_schemes_agree_where_nothing_is_curved),
-        cmocka_unit_test(test_duals_that_learn_too_fast_swing),
-        cmocka_unit_test(test_gossips_walk_as_the_equations_do),
-        cmocka_unit_test(test_cold_converges_at_its_defaults),
-        cmocka_unit_test(test_where_cold_converges),
-        cmocka_unit_test(test_how_long_cold_takes_at_its_defaults),
-        cmocka_unit_test(test_choco_stays_at_its_distance),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

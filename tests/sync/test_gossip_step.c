@@ -119,7 +119,7 @@ static void check(const char *spec, int per_host, int sick)
     free(in_one);
 }
 
-static void test_a_step_is_read_copy_subtract_and_add(void **state)
+TEST(test_a_step_is_read_copy_subtract_and_add)
 {
     for (size_t s = 0; s < tw_gossips_count(); s++)
         for (int per_host = 1; per_host <= RANKS; per_host *= 2)
@@ -127,7 +127,7 @@ static void test_a_step_is_read_copy_subtract_and_add(void **state)
                 check(tw_gossips_name(s), per_host, sick);
 }
 
-static void test_steps_come_one_way_and_after_a_read(void **state)
+TEST(test_steps_come_one_way_and_after_a_read)
 {
     for (int in_one = 0; in_one < 2; in_one++) {
         float weights[ELEMENTS] = {0}, *tensors[TENSORS];
@@ -148,11 +148,4 @@ static void test_steps_come_one_way_and_after_a_read(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_step_is_read_copy_subtract_and_add),
-        cmocka_unit_test(test_steps_come_one_way_and_after_a_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

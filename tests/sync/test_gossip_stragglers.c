@@ -107,14 +107,14 @@ static void check_row(const char *spec, const double want[SLOWED])
 
 /* The rates of a simulation of who waits for whom. In it delay-by-one has a barrier after each step and comes to 15.32
  * when nobody is slow; here the mean that is waited for is that of the step before, so that chance partly evens out. */
-static void test_who_waits_for_the_slowest_is_as_slow(void **state)
+TEST(test_who_waits_for_the_slowest_is_as_slow)
 {
     check_row("allreduce", (const double[SLOWED]){12.86, 7.27, 3.07, 1.57, 0.16});
     check_row("adpsgd-d1", (const double[SLOWED]){15.66, 7.99, 3.20, 1.60, 0.16});
     check_row("dpsgd", (const double[SLOWED]){15.97, 7.99, 3.20, 1.60, 0.16});
 }
 
-static void test_asynchronous_schemes_lose_the_slow_ones_gradients_only(void **state)
+TEST(test_asynchronous_schemes_lose_the_slow_ones_gradients_only)
 {
     static const char *const specs[] = {"adpsgd-fixed", "adpsgd-fixed:mixing=three", "adpsgd-random",
                                         "adpsgd-random:mixing=three", "prague"};
@@ -126,11 +126,4 @@ static void test_asynchronous_schemes_lose_the_slow_ones_gradients_only(void **s
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_waits_for_the_slowest_is_as_slow),
-        cmocka_unit_test(test_asynchronous_schemes_lose_the_slow_ones_gradients_only),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -201,7 +201,7 @@ static void check_ends(const drama *all, uint64_t seed)
     }
 }
 
-static void test_survivors_end_alike(void **state)
+TEST(test_survivors_end_alike)
 {
     int losses = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -215,7 +215,7 @@ static void test_survivors_end_alike(void **state)
 }
 
 /* The last moments of a run without a loss are run again with one or two. */
-static void test_a_loss_at_the_very_end(void **state)
+TEST(test_a_loss_at_the_very_end)
 {
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         drama all;
@@ -252,7 +252,7 @@ static void check_mean(const drama *all, uint64_t seed)
     }
 }
 
-static void test_the_mean_of_the_survivors_is_kept(void **state)
+TEST(test_the_mean_of_the_survivors_is_kept)
 {
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         drama all;
@@ -263,7 +263,7 @@ static void test_the_mean_of_the_survivors_is_kept(void **state)
     }
 }
 
-static void test_the_same_losses_give_the_same_bits(void **state)
+TEST(test_the_same_losses_give_the_same_bits)
 {
     for (uint64_t seed = 0; seed < SPECS; seed++) {
         drama once, again;
@@ -279,7 +279,7 @@ static void test_the_same_losses_give_the_same_bits(void **state)
 }
 
 /* Without the option, whoever is left is told, or had finished. */
-static void test_without_survival_all_are_told(void **state)
+TEST(test_without_survival_all_are_told)
 {
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         drama all;
@@ -354,7 +354,7 @@ static void check_threads(const char *spec, int leaving)
     }
 }
 
-static void test_threads_go_on_without_one_that_leaves(void **state)
+TEST(test_threads_go_on_without_one_that_leaves)
 {
     for (int leaving = -1; leaving < 2; leaving++) check_threads(specs[leaving + 1], leaving);
 }
@@ -367,7 +367,7 @@ static tw_status only_finish(player *self)
     return tw_gossip_survivors(self->gossip, &none) == TW_ERROR_ORDER ? TW_OK : TW_ERROR_STATE;
 }
 
-static void test_there_are_survivors_of_what_survives_only(void **state)
+TEST(test_there_are_survivors_of_what_survives_only)
 {
     static const char *const mortal[] = {"adpsgd-random:survive=off", "dpsgd"};
     for (int i = 0; i < 2; i++) {
@@ -378,7 +378,7 @@ static void test_there_are_survivors_of_what_survives_only(void **state)
 }
 
 /* Silent for a minute, it comes back to those who have gone on, and hears so. */
-static void test_one_that_was_given_up_is_told(void **state)
+TEST(test_one_that_was_given_up_is_told)
 {
     for (uint64_t seed = 0; seed < SPECS; seed++) {
         drama *all = malloc(sizeof *all);
@@ -394,7 +394,7 @@ static void test_one_that_was_given_up_is_told(void **state)
 }
 
 /* Of two ranks, only the first may believe that it was the other that was lost. */
-static void test_the_smaller_part_gives_up(void **state)
+TEST(test_the_smaller_part_gives_up)
 {
     for (int leaving = 0; leaving < 2; leaving++) {
         player players[MOST_RANKS] = {0};
@@ -407,18 +407,4 @@ static void test_the_smaller_part_gives_up(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_survivors_end_alike),
-        cmocka_unit_test(test_a_loss_at_the_very_end),
-        cmocka_unit_test(test_the_mean_of_the_survivors_is_kept),
-        cmocka_unit_test(test_the_same_losses_give_the_same_bits),
-        cmocka_unit_test(test_without_survival_all_are_told),
-        cmocka_unit_test(test_threads_go_on_without_one_that_leaves),
-        cmocka_unit_test(test_there_are_survivors_of_what_survives_only),
-        cmocka_unit_test(test_one_that_was_given_up_is_told),
-        cmocka_unit_test(test_the_smaller_part_gives_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -117,7 +117,7 @@ static void check_fixed(const char *spec, int workers, double want)
     free(way);
 }
 
-static void test_fixed_rings_mix_as_their_eigenvalues_say(void **state)
+TEST(test_fixed_rings_mix_as_their_eigenvalues_say)
 {
     for (int workers = 4; workers <= MOST_WORKERS; workers *= 2) {
         double side = cos(2 * PI / workers), eigenvalue = (1 + 2 * side) / 3;
@@ -139,7 +139,7 @@ static void check_random(const char *spec, int workers, double want)
     free(way);
 }
 
-static void test_shuffled_rings_mix_alike_at_any_size(void **state)
+TEST(test_shuffled_rings_mix_alike_at_any_size)
 {
     for (int workers = 4; workers <= MOST_WORKERS; workers *= 2) {
         double others = workers - 1;
@@ -158,7 +158,7 @@ static void check_agreement(const char *spec, int workers, int rounds)
 }
 
 /* Two matchings of four workers, and one mean over all, leave nothing. */
-static void test_some_agree_at_once(void **state)
+TEST(test_some_agree_at_once)
 {
     check_agreement("adpsgd-fixed", 4, 2);
     check_agreement("adpsgd-d1", 16, 1);
@@ -211,7 +211,7 @@ static void check_mean(const char *spec, int workers)
     if (!(seen.most < 2e-6)) fail_msg("%s, %d workers: a mean moved by %g", spec, workers, seen.most);
 }
 
-static void test_no_scheme_moves_the_mean(void **state)
+TEST(test_no_scheme_moves_the_mean)
 {
     static const int workers[] = {1, 2, 3, 5, 8, 16};
     for (size_t scheme = 0; scheme < tw_gossips_count(); scheme++) {
@@ -270,7 +270,7 @@ static record record_of(const char *spec)
     return seen;
 }
 
-static void test_a_world_is_the_same_every_time(void **state)
+TEST(test_a_world_is_the_same_every_time)
 {
     for (size_t scheme = 0; scheme < tw_gossips_count(); scheme++) {
         record first = record_of(tw_gossips_name(scheme)), second = record_of(tw_gossips_name(scheme));
@@ -350,7 +350,7 @@ static void check_estimates(const char *spec, int workers)
     free(kept);
 }
 
-static void test_estimates_are_the_same_at_both_ends_and_duals_cancel(void **state)
+TEST(test_estimates_are_the_same_at_both_ends_and_duals_cancel)
 {
     static const char *const specs[] = {
         "choco:gamma=0.05", "choco:values=bf16,gamma=0.05", "choco:values=sign,gamma=0.02",
@@ -359,15 +359,4 @@ static void test_estimates_are_the_same_at_both_ends_and_duals_cancel(void **sta
         for (int workers = 2; workers <= 7; workers++) check_estimates(specs[s], workers);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fixed_rings_mix_as_their_eigenvalues_say),
-        cmocka_unit_test(test_shuffled_rings_mix_alike_at_any_size),
-        cmocka_unit_test(test_some_agree_at_once),
-        cmocka_unit_test(test_no_scheme_moves_the_mean),
-        cmocka_unit_test(test_a_world_is_the_same_every_time),
-        cmocka_unit_test(test_estimates_are_the_same_at_both_ends_and_duals_cancel),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

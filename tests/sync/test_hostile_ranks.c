@@ -73,7 +73,7 @@ static void check_speech(const speech *all)
         fail_msg("%s: %s: %s", all->what, tw_status_name(workers[3].status), workers[3].text);
 }
 
-static void test_a_first_rank_that_lies_is_named(void **state)
+TEST(test_a_first_rank_that_lies_is_named)
 {
     static const speech speeches[] = {
         {.what = "fewer than none", .count = -1, .sent = 1},
@@ -146,7 +146,7 @@ static void check_words(tw_channel *(*open)(tw_comm *comm), introduction other)
                  tw_status_name(other.got), other.text);
 }
 
-static void test_an_introduction_that_cannot_be_is_refused(void **state)
+TEST(test_an_introduction_that_cannot_be_is_refused)
 {
     enum { SIZE = WORDS * 4 };
     const uint32_t nobody = UINT32_MAX;
@@ -171,7 +171,7 @@ static void test_an_introduction_that_cannot_be_is_refused(void **state)
 
 /* ---- numbers of channels ------------------------------------------------------------------------------------- */
 
-static void test_numbers_that_cannot_be_are_refused(void **state)
+TEST(test_numbers_that_cannot_be_are_refused)
 {
     enum { SIZE = 24 };
     check_words(open_first, (introduction){.words = {3, 2, 1, 1}, .size = SIZE});
@@ -225,7 +225,7 @@ static tw_status hear(const unsigned char *message, size_t size)
     return status;
 }
 
-static void test_news_that_cannot_be_are_refused(void **state)
+TEST(test_news_that_cannot_be_are_refused)
 {
     unsigned char message[MESSAGE] = {0};
     static const uint64_t rounds[] = {UINT64_MAX, (uint64_t)1 << 63, ((uint64_t)1 << 62) + 1};
@@ -248,7 +248,7 @@ static void test_news_that_cannot_be_are_refused(void **state)
 
 /* ---- twice the survivors ----------------------------------------------------------------------------------------- */
 
-static void test_the_survivors_get_one_comm(void **state)
+TEST(test_the_survivors_get_one_comm)
 {
     tw_comm *comm, *survivors = NULL, *again = NULL;
     tw_gossip *gossip;
@@ -267,14 +267,4 @@ static void test_the_survivors_get_one_comm(void **state)
     tw_comm_destroy(comm);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_first_rank_that_lies_is_named),
-        cmocka_unit_test(test_an_introduction_that_cannot_be_is_refused),
-        cmocka_unit_test(test_numbers_that_cannot_be_are_refused),
-        cmocka_unit_test(test_news_that_cannot_be_are_refused),
-        cmocka_unit_test(test_the_survivors_get_one_comm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -56,7 +56,7 @@ static void write_down(void *context, tw_log_level level, const char *text)
     snprintf(context, 256, "%s", text);
 }
 
-static void a_rank_is_silent_for_the_deadline(void **state)
+TEST(a_rank_is_silent_for_the_deadline)
 {
     for (int hears = 0; hears < 2; hears++) {
         watcher me;
@@ -68,7 +68,7 @@ static void a_rank_is_silent_for_the_deadline(void **state)
     }
 }
 
-static void a_rank_that_answers_is_waited_for(void **state)
+TEST(a_rank_that_answers_is_waited_for)
 {
     watcher me;
     begin(&me, 1);
@@ -80,7 +80,7 @@ static void a_rank_that_answers_is_waited_for(void **state)
 }
 
 /* A rank that says nothing, and one that is there and does not come to its turn. The log is told as well. */
-static void who_is_given_up_is_told_by_the_option(void **state)
+TEST(who_is_given_up_is_told_by_the_option)
 {
     for (int lives = 0; lives < 2; lives++) {
         watcher me;
@@ -105,7 +105,7 @@ static void who_is_given_up_is_told_by_the_option(void **state)
 }
 
 /* A machine that slept for a night has heard nobody, and nobody is lost for that. */
-static void a_standstill_of_its_own_is_no_silence_of_others(void **state)
+TEST(a_standstill_of_its_own_is_no_silence_of_others)
 {
     watcher me;
     begin(&me, 0);
@@ -116,7 +116,7 @@ static void a_standstill_of_its_own_is_no_silence_of_others(void **state)
 }
 
 /* What ends while a rank resigns has words of its own. */
-static void who_resigns_says_why(void **state)
+TEST(who_resigns_says_why)
 {
     watcher me;
     begin(&me, 0);
@@ -128,14 +128,4 @@ static void who_resigns_says_why(void **state)
     end(&me);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_is_silent_for_the_deadline),
-        cmocka_unit_test(a_rank_that_answers_is_waited_for),
-        cmocka_unit_test(who_is_given_up_is_told_by_the_option),
-        cmocka_unit_test(a_standstill_of_its_own_is_no_silence_of_others),
-        cmocka_unit_test(who_resigns_says_why),
-    };
-    return cmocka_run_group_tests_name("members", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

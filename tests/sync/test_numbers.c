@@ -56,7 +56,7 @@ static int make_many(tw_comm *comm)
 }
 
 /* As many as would not have had numbers over sockets, nor over MPI. */
-static void test_reducers_come_and_go(void **state)
+TEST(test_reducers_come_and_go)
 {
     assert_true(play(make_many, 2) <= 2 + NUMBERS);
 }
@@ -103,7 +103,7 @@ static int make_and_forget(tw_comm *comm)
     return wrong;
 }
 
-static void test_ranks_give_up_theirs_when_they_like(void **state)
+TEST(test_ranks_give_up_theirs_when_they_like)
 {
     assert_true(play(make_and_forget, RANKS) <= 2 + NUMBERS * (LIVE + 8 + 1));
 }
@@ -135,7 +135,7 @@ static int make_gossips(tw_comm *comm)
 }
 
 /* A gossip has fewer numbers than a reducer here, and then the reducer's are its. */
-static void test_gossips_come_and_go(void **state)
+TEST(test_gossips_come_and_go)
 {
     assert_true(play(make_gossips, RANKS) <= 2 + 2 * NUMBERS);
 }
@@ -157,18 +157,9 @@ static int make_different(tw_comm *comm)
     return wrong;
 }
 
-static void test_ranks_that_differ_stay_together(void **state)
+TEST(test_ranks_that_differ_stay_together)
 {
     assert_true(play(make_different, RANKS) <= 2 + NUMBERS);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reducers_come_and_go),
-        cmocka_unit_test(test_ranks_give_up_theirs_when_they_like),
-        cmocka_unit_test(test_gossips_come_and_go),
-        cmocka_unit_test(test_ranks_that_differ_stay_together),
-    };
-    return cmocka_run_group_tests_name("numbers", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -190,7 +190,7 @@ static void check_rounds(const char *spec, int every, double start, double rate,
     assert_int_equal(all.actors[1].counts.rounds_empty, 1);
 }
 
-static void test_diloco_on_quadratics(void **state)
+TEST(test_diloco_on_quadratics)
 {
     const double golden2[] = {0.133742325, -0.351412315, -0.428759043, -0.271151209, -0.070351148, 0.060048953};
     const double golden3[] = {0.869318000, 0.717079770, 0.569051572};
@@ -204,7 +204,7 @@ static void stand_still(actor *self, int step)
     if (step < 2) descend(self, step);
 }
 
-static void test_momentum_coasts(void **state)
+TEST(test_momentum_coasts)
 {
     scene all = quadratic("diloco:every=2,outer_lr=0.5,outer_momentum=0.8", 4, 1, 0.5, (double[]){0, 0});
     all.move = stand_still;
@@ -215,7 +215,7 @@ static void test_momentum_coasts(void **state)
 }
 
 /* Heavy ball: without Nesterov's look ahead the step is v. */
-static void test_heavy_ball(void **state)
+TEST(test_heavy_ball)
 {
     scene all = quadratic("diloco:every=2,outer_lr=0.5,outer_momentum=0.8,nesterov=off", 4, 1, 0.5, (double[]){0, 0});
     play_well(&all);
@@ -269,13 +269,13 @@ static void check_stream(const stream_row *row)
     assert_int_equal(all.actors[0].counts.rounds, row->rounds);
 }
 
-static void test_streaming_on_quadratics(void **state)
+TEST(test_streaming_on_quadratics)
 {
     for (size_t i = 0; i < sizeof stream_rows / sizeof *stream_rows; i++) check_stream(&stream_rows[i]);
 }
 
 /* Two tensors for four fragments: the last two meet without a word, and the first two as seldom as they would. */
-static void test_fragments_without_a_tensor(void **state)
+TEST(test_fragments_without_a_tensor)
 {
     scene all = quadratic("streaming:every=8,outer_lr=0.4,fragments=4,delay=0,mixing=0", 16, 1, 0.1, (double[]){2, -1});
     play_well(&all);
@@ -285,7 +285,7 @@ static void test_fragments_without_a_tensor(void **state)
     assert_true(all.actors[0].history[9][0] != all.actors[0].history[8][0]);
 }
 
-static void test_events_of_a_stream(void **state)
+TEST(test_events_of_a_stream)
 {
     scene all = quadratic("streaming:every=4,fragments=2,delay=1", 12, 1, 0.1, (double[]){2, -1});
     play_well(&all);
@@ -310,7 +310,7 @@ static void check_due(const char *spec, int due)
     }
 }
 
-static void test_which_steps_are_due(void **state)
+TEST(test_which_steps_are_due)
 {
     check_due("diloco:every=3", 4);
     check_due("diloco:every=3,eager=on", 4);
@@ -350,7 +350,7 @@ static void check_same(const char *one, const char *other)
     assert_memory_equal(a.actors[0].shared, b.actors[0].shared, sizeof a.actors[0].shared);
 }
 
-static void test_methods_that_are_the_same(void **state)
+TEST(test_methods_that_are_the_same)
 {
     check_same("local:every=4", "diloco:every=4,outer_lr=1,outer_momentum=0");
     check_same("diloco:every=4,outer_lr=0.6", "streaming:every=4,outer_lr=0.6,fragments=1,delay=0,mixing=0");
@@ -360,7 +360,7 @@ static void test_methods_that_are_the_same(void **state)
 }
 
 /* Where all of a chunk is sent; and methods that are another's with other defaults. */
-static void test_an_exchange_that_sends_all_changes_nothing(void **state)
+TEST(test_an_exchange_that_sends_all_changes_nothing)
 {
     check_same("sparseloco:every=4,chunk=64,k=64,values=fp32,min_elements=1", "local:every=4");
     check_same("sparseloco:every=4,chunk=64,k=64,values=fp32,min_elements=1,outer_lr=0.6,outer_momentum=0.5",
@@ -403,7 +403,7 @@ static void check_merge(const char *spec, const float of[2][2], const double til
     check_merge_of(2, spec, of, tilt, golden);
 }
 
-static void test_rda_averages_directions_and_lengths_apart(void **state)
+TEST(test_rda_averages_directions_and_lengths_apart)
 {
     const float across[2][2] = {{3, 0}, {0, 4}}, opposite[2][2] = {{1, 0}, {-1, 0}};
     const double even[] = {1, 1}, uneven[] = {4, 1}, one[] = {1, 0};
@@ -418,7 +418,7 @@ static void test_rda_averages_directions_and_lengths_apart(void **state)
 
 /* What rounding leaves of parts that cancel has no direction, in many elements and in a single one; and a part that is
  * nothing beside the other does not spoil it. */
-static void test_rda_takes_no_direction_from_nothing(void **state)
+TEST(test_rda_takes_no_direction_from_nothing)
 {
     const float against[2][2] = {{0.7F, 0.1F}, {-0.21F, -0.03F}}, tiny[2][2] = {{1e-40F, 0}, {3, 4}};
     const double even[] = {1, 1};
@@ -485,7 +485,7 @@ static void check_eager(const char *spec, double rate, double momentum, int nest
     assert_true(fabs(all.actors[0].weights[0] - all.actors[1].weights[0]) > 0.01);
 }
 
-static void test_eager_rounds_are_the_publications(void **state)
+TEST(test_eager_rounds_are_the_publications)
 {
     check_eager("local:every=4,eager=on", 1, 0, 0);
     check_eager("diloco:every=4,outer_lr=0.4,outer_momentum=0.9,eager=on", 0.4, 0.9, 1);
@@ -493,7 +493,7 @@ static void test_eager_rounds_are_the_publications(void **state)
 }
 
 /* One worker's own part is the mean. */
-static void test_one_eager_worker_is_where_it_would_be_without(void **state)
+TEST(test_one_eager_worker_is_where_it_would_be_without)
 {
     scene eager = walk_of("diloco:every=3,eager=on", 1, 12), plain = walk_of("diloco:every=3", 1, 12);
     eager.unfinished = plain.unfinished = 1;
@@ -503,7 +503,7 @@ static void test_one_eager_worker_is_where_it_would_be_without(void **state)
 
 /* Where steps do not depend on where a worker is, theta is in the end what it would be without: no part is lost, and
  * none counts twice, also where ranks are at their ends at different times. */
-static void test_eager_rounds_give_the_same_parts(void **state)
+TEST(test_eager_rounds_give_the_same_parts)
 {
     const char *specs[][2] = {{"local:every=4", "local:every=4,eager=on"},
                               {"diloco:every=4", "diloco:every=4,eager=on"},
@@ -527,7 +527,7 @@ static void go_far_and_back(actor *self, int step)
     if (self->rank == 1 && (step == 5 || step == 9)) self->weights[3200] += step == 5 ? 1e6F : -1e6F;
 }
 
-static void test_an_eager_part_that_no_mean_brought_comes_with_the_next(void **state)
+TEST(test_an_eager_part_that_no_mean_brought_comes_with_the_next)
 {
     scene all = walk_of("local:every=4,exchange=fp16,eager=on", 2, 16);
     all.move = go_far_and_back;
@@ -550,7 +550,7 @@ static void spoil(actor *self, int step)
 }
 
 /* It goes on from the shared weights at once, and gives to the rounds after. */
-static void test_an_eager_rank_that_is_spoilt_is_healed(void **state)
+TEST(test_an_eager_rank_that_is_spoilt_is_healed)
 {
     scene all = walk_of("local:every=4,eager=on", 3, 12);
     all.move = spoil;
@@ -629,7 +629,7 @@ static void check_moments(const moments_case *of)
         }
 }
 
-static void test_moments_become_the_mean_in_rounds_of_their_own(void **state)
+TEST(test_moments_become_the_mean_in_rounds_of_their_own)
 {
     const moments_case cases[] = {
         {"local:every=2,first_moment=3,second_moment=4", {1, 1, 1}, {6, 8}, {6, 8}, 0},
@@ -647,7 +647,7 @@ static void spoil_a_moment(actor *self, int step)
     if (self->rank == 1 && step == 3) self->moments[0][5] = INFINITY;
 }
 
-static void test_moments_that_are_not_finite_stay(void **state)
+TEST(test_moments_that_are_not_finite_stay)
 {
     scene all = walk_of("local:every=4,first_moment=1,second_moment=1", 3, 4);
     all.move = spoil_a_moment;
@@ -662,7 +662,7 @@ static void test_moments_that_are_not_finite_stay(void **state)
     assert_true(all.actors[0].moments[0][0] != all.actors[1].moments[0][0]);
 }
 
-static void test_moments_that_nobody_shows(void **state)
+TEST(test_moments_that_nobody_shows)
 {
     scene all = walk_of("diloco:every=4,second_moment=6", 2, 4);
     play(&all);
@@ -674,7 +674,7 @@ static void test_moments_that_nobody_shows(void **state)
 
 /* Elements that one rank sends move as it says, whatever the other weighs; and where all is sent, the mean over the
  * senders is the mean over those that gave something. */
-static void test_senders_share_by_their_weights(void **state)
+TEST(test_senders_share_by_their_weights)
 {
     const char *largest = "sparseloco:every=2,agg=senders,chunk=3000,k=1,values=fp32,min_elements=1",
                *all = "sparseloco:every=2,agg=senders,chunk=64,k=64,values=fp32,min_elements=1";
@@ -688,7 +688,7 @@ static void test_senders_share_by_their_weights(void **state)
 }
 
 /* Of two hosts of two workers one has a worker that gives nothing: the other speaks for it. */
-static void test_senders_of_a_host_share_as_its_workers(void **state)
+TEST(test_senders_of_a_host_share_as_its_workers)
 {
     const float apart[4][2] = {{9, 9}, {3, 0}, {0, 4}, {0, 2}};
     check_merge_of(4, "sparseloco:every=2,agg=senders,chunk=3000,k=1,values=fp32,min_elements=1,per_host=2", apart,
@@ -742,7 +742,7 @@ static tw_status keep_last(actor *self, int step)
     return step == self->all->steps - 1 ? save_in(self, &states[self->rank]) : TW_OK;
 }
 
-static void test_pulse_sends_what_bf16_would_notice(void **state)
+TEST(test_pulse_sends_what_bf16_would_notice)
 {
     enum { ROUNDS = 8, EVERY = 3, FIRST = 3000 };
     static float residual[2][FIRST];
@@ -792,7 +792,7 @@ static double missing(const scene *all, tw_state *const *held, size_t i)
 }
 
 /* From five ranks on each sums a piece of every tensor, and what it keeps of that would mean nothing among four. */
-static void test_what_is_saved_apart_has_a_place_among_any_number(void **state)
+TEST(test_what_is_saved_apart_has_a_place_among_any_number)
 {
     double most = 0;
     int pieces = 0;
@@ -815,7 +815,7 @@ static void test_what_is_saved_apart_has_a_place_among_any_number(void **state)
 }
 
 /* Of two fragments the second meets when all would. */
-static void test_fragments_are_compared_with_their_own_weights(void **state)
+TEST(test_fragments_are_compared_with_their_own_weights)
 {
     scene whole = walk_of("diloco:every=4,exchange=pulse", 2, 24),
           parts = walk_of("streaming:every=4,fragments=2,delay=0,mixing=0,exchange=pulse", 2, 24);
@@ -825,7 +825,7 @@ static void test_fragments_are_compared_with_their_own_weights(void **state)
 }
 
 /* local: theta becomes the mean, which is theta minus the ranks' parts of what they moved, summed in rank order. */
-static void test_local_takes_the_mean(void **state)
+TEST(test_local_takes_the_mean)
 {
     enum { RANKS = 3, EVERY = 5 };
     scene all = walk_of("local:every=5", RANKS, EVERY);
@@ -842,7 +842,7 @@ static void test_local_takes_the_mean(void **state)
 }
 
 /* With one worker and no momentum: Lookahead. */
-static void test_one_worker_looks_ahead(void **state)
+TEST(test_one_worker_looks_ahead)
 {
     scene all = walk_of("diloco:every=3,outer_lr=0.5,outer_momentum=0", 1, 3);
     play_well(&all);
@@ -861,7 +861,7 @@ static void leap(actor *self, int step)
         self->weights[i] += sizes[((size_t)self->rank + i + (size_t)step) % 4] * (1 + noise(self->rank, step, i));
 }
 
-static void test_all_ranks_have_the_same_bits(void **state)
+TEST(test_all_ranks_have_the_same_bits)
 {
     scene all = walk_of("diloco:every=2", 4, 10);
     all.move = leap;
@@ -873,7 +873,7 @@ static void test_all_ranks_have_the_same_bits(void **state)
 /* ---- ranks that are unlike --------------------------------------------------------------------------------------- */
 
 /* Weights of 3 and 1 are three ranks like the first and one like the second. */
-static void test_weights(void **state)
+TEST(test_weights)
 {
     scene all = quadratic("diloco:every=4,outer_lr=0.4,outer_momentum=0.9", 12, 1, 0.1, (double[]){2, -1}), many = all;
     all.between = weigh;
@@ -887,7 +887,7 @@ static void test_weights(void **state)
 }
 
 /* The mean is over those that still have something; a second implementation counts rounds by hand. */
-static void test_ranks_that_stop_early(void **state)
+TEST(test_ranks_that_stop_early)
 {
     scene all = walk_of("local:every=4", 3, 0);
     all.steps_of = fewer;
@@ -931,7 +931,7 @@ static int one_more_each(const actor *self)
     return 3 + self->rank;
 }
 
-static void test_ranks_end_together_whatever_is_under_way(void **state)
+TEST(test_ranks_end_together_whatever_is_under_way)
 {
     const char *const specs[] = {
         "streaming:every=4,fragments=1,delay=1",          "streaming:every=4,fragments=2,delay=1",
@@ -997,7 +997,7 @@ static void check_met(const char *spec, int (*steps_of)(const actor *), tw_statu
 
 /* Not with a rank that finishes, whether it gave its part before that or not; not behind a round of no tensors, of
  * which nobody speaks; nor in the step of a round that somebody's state has waited for. */
-static void test_all_may_meet_behind_a_round(void **state)
+TEST(test_all_may_meet_behind_a_round)
 {
     check_met("diloco:every=4", twelve, meet, 3);
     check_met("diloco:every=4", one_more_each, meet, 0);
@@ -1019,7 +1019,7 @@ static tw_status weigh_anew(actor *self, int step)
     return tw_outer_set_weight(self->outer, step % 2 ? 1000 : 1e-3);
 }
 
-static void test_weights_that_change_do_not_scale_what_is_held_back(void **state)
+TEST(test_weights_that_change_do_not_scale_what_is_held_back)
 {
     scene all = walk_of("local:every=3,exchange=topk,density=0.3,min_elements=1,min_dims=1", 3, 30);
     all.between = weigh_anew;
@@ -1034,7 +1034,7 @@ static tw_status give_nothing(actor *self, int step)
     return self->rank == 0 ? tw_outer_set_weight(self->outer, 0) : TW_OK;
 }
 
-static void test_a_weight_of_0(void **state)
+TEST(test_a_weight_of_0)
 {
     scene all = quadratic("streaming:every=2,outer_lr=1,outer_momentum=0,fragments=1,delay=0,mixing=0.5", 2, 1, 0.1,
                           (double[]){2, -1});
@@ -1062,7 +1062,7 @@ static void go_far(actor *self, int step)
     self->weights[3] = 1e6F;
 }
 
-static void test_last_steps_that_are_lost_are_told(void **state)
+TEST(test_last_steps_that_are_lost_are_told)
 {
     scene all = walk_of("local:every=4,exchange=fp16", 2, 3);
     all.move = go_far;
@@ -1081,7 +1081,7 @@ static tw_status begin_again(actor *self, int step)
     return status == TW_SKIPPED ? tw_outer_begin(self->outer, self->parts) : TW_ERROR_ORDER;
 }
 
-static void test_steps_that_were_lost_are_told_once(void **state)
+TEST(test_steps_that_were_lost_are_told_once)
 {
     scene all = walk_of("local:every=4,exchange=fp16", 2, 3);
     all.move = go_far;
@@ -1119,7 +1119,7 @@ static void check_nothing_is_lost(const char *spec, int (*steps_of)(const actor 
 
 /* A round that came to nothing, and then one of the same tensors that does not: before finish, over fragments without
  * tensors, and while one rank finishes and the other does not yet. */
-static void test_steps_that_arrive_later_are_not_lost(void **state)
+TEST(test_steps_that_arrive_later_are_not_lost)
 {
     check_nothing_is_lost("streaming:every=8,fragments=4,delay=0,mixing=0,exchange=fp16", NULL);
     check_nothing_is_lost("local:every=4,exchange=fp16", three_and_five);
@@ -1146,7 +1146,7 @@ static void check_spoilt(float value)
     assert_memory_equal(all.actors[1].weights, all.actors[0].shared, sizeof all.actors[0].shared);
 }
 
-static void test_a_spoilt_rank_gives_nothing(void **state)
+TEST(test_a_spoilt_rank_gives_nothing)
 {
     check_spoilt(NAN);
     check_spoilt(1e34F);
@@ -1183,7 +1183,7 @@ static void check_whole_healing(int steps)
     }
 }
 
-static void test_a_spoilt_rank_is_healed_in_all_fragments(void **state)
+TEST(test_a_spoilt_rank_is_healed_in_all_fragments)
 {
     check_whole_healing(12);
     check_whole_healing(2);
@@ -1196,7 +1196,7 @@ static void spoil_all_ranks(actor *self, int step)
 }
 
 /* Nobody gives anything, and theta heals all the same. */
-static void test_ranks_that_are_all_spoilt_are_healed(void **state)
+TEST(test_ranks_that_are_all_spoilt_are_healed)
 {
     static const char *const specs[] = {"diloco:every=2", "streaming:every=4,fragments=2,delay=0",
                                         "streaming:every=4,fragments=2,delay=1"};
@@ -1222,7 +1222,7 @@ static tw_status corrupt(actor *self, int step)
 }
 
 /* A bit of memory has changed: the round after the next names the tensor, on all ranks. */
-static void test_a_difference_is_found_and_named(void **state)
+TEST(test_a_difference_is_found_and_named)
 {
     scene all = walk_of("diloco:every=4", 3, 12);
     all.between = corrupt;
@@ -1266,7 +1266,7 @@ static void check_restart(const char *spec)
     }
 }
 
-static void test_a_restart_changes_no_bit(void **state)
+TEST(test_a_restart_changes_no_bit)
 {
     check_restart("local:every=4");
     check_restart("sparseloco:every=5,chunk=64,k=3,min_elements=1");
@@ -1294,7 +1294,7 @@ static tw_status restart_after_a_round_began(actor *self, int step)
     return step == 3 ? restart(self, 1) : TW_OK;
 }
 
-static void test_a_restart_heals_as_well(void **state)
+TEST(test_a_restart_heals_as_well)
 {
     scene whole = walk_of("streaming:every=3,fragments=1,delay=2,mixing=0.5", 2, 7), broken = walk_of(whole.spec, 2, 7);
     whole.move = broken.move = spoil_early;
@@ -1342,7 +1342,7 @@ static void check_moments_differ(const char *spec, tw_status (*load_apart)(actor
     }
 }
 
-static void test_states_must_be_of_one_moment(void **state)
+TEST(test_states_must_be_of_one_moment)
 {
     check_moments_differ("diloco:every=4", load_other);
     check_moments_differ("diloco:every=20", load_of_two_moments);
@@ -1392,7 +1392,7 @@ static void check_another_number(const char *spec)
     for (int r = 0; r < 2; r++) tw_state_destroy(fewer_states[r]);
 }
 
-static void test_another_number_of_ranks(void **state)
+TEST(test_another_number_of_ranks)
 {
     check_another_number("diloco:every=4,exchange=topk,density=0.05,min_elements=1,min_dims=1");
     check_another_number("sparseloco:every=4");
@@ -1408,7 +1408,7 @@ static tw_status give_one(void *context, int rank, const tw_state **state)
 }
 
 /* A new rank holds back zeros, which a load asks for, whatever the tensor is called and the prefix is. */
-static void test_names_that_look_like_pieces(void **state)
+TEST(test_names_that_look_like_pieces)
 {
     static const char spec[] = "local:every=1,exchange=topk,min_elements=1,min_dims=1", prefix[] = "a/section/";
     static const tw_tensor table[] = {{.name = "b/section/c", .dims = 1, .shape = {100}}};
@@ -1491,7 +1491,7 @@ static void refuse_state(tw_outer *outer, const tw_state *state, const char *say
 }
 
 /* Whatever is wrong in it, and wherever, the loop is as it was. */
-static void test_a_refused_state_changes_nothing(void **state)
+TEST(test_a_refused_state_changes_nothing)
 {
     static const char *const arrays[] = {"theta/b", "outer_momentum/a", "exchange1/residual/b"};
     const uint64_t wrong[] = {1 << 20, 2, 4,
@@ -1546,7 +1546,7 @@ static void assert_for_run(const char *spec, uint64_t steps, const char *expecte
 }
 
 /* To the exchange a round is a step. */
-static void test_the_exchange_follows_the_rounds_of_a_run(void **state)
+TEST(test_the_exchange_follows_the_rounds_of_a_run)
 {
     char dgc[256], expected[512];
     const char *spec = "diloco:every=50,exchange=dgc,momentum=0";
@@ -1561,7 +1561,7 @@ static void test_the_exchange_follows_the_rounds_of_a_run(void **state)
 }
 
 /* The caller's weights stay what they are as long as there is nothing else. */
-static void test_what_is_shared_is_read_once_there_is_any(void **state)
+TEST(test_what_is_shared_is_read_once_there_is_any)
 {
     static const tw_tensor one = {.name = "w", .dims = 1, .shape = {2}};
     float own[] = {3, 4}, read[] = {5, 6}, *weights[] = {own}, *shared[] = {read};
@@ -1590,7 +1590,7 @@ static void test_what_is_shared_is_read_once_there_is_any(void **state)
     tw_comm_destroy(comm);
 }
 
-static void test_specs_that_are_refused(void **state)
+TEST(test_specs_that_are_refused)
 {
     refuse("dilco", "there are: local, diloco, streaming, sparseloco, pulseloco");
     refuse("dgc", "schemes are for tw_reducer_create");
@@ -1622,58 +1622,4 @@ static void test_specs_that_are_refused(void **state)
     refuse("diloco:exchange=topk,density=7", "density must be");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_diloco_on_quadratics),
-        cmocka_unit_test(test_momentum_coasts),
-        cmocka_unit_test(test_heavy_ball),
-        cmocka_unit_test(test_streaming_on_quadratics),
-        cmocka_unit_test(test_fragments_without_a_tensor),
-        cmocka_unit_test(test_events_of_a_stream),
-        cmocka_unit_test(test_which_steps_are_due),
-        cmocka_unit_test(test_methods_that_are_the_same),
-        cmocka_unit_test(test_an_exchange_that_sends_all_changes_nothing),
-        cmocka_unit_test(test_rda_averages_directions_and_lengths_apart),
-        cmocka_unit_test(test_rda_takes_no_direction_from_nothing),
-        cmocka_unit_test(test_eager_rounds_are_the_publications),
-        cmocka_unit_test(test_one_eager_worker_is_where_it_would_be_without),
-        cmocka_unit_test(test_eager_rounds_give_the_same_parts),
-        cmocka_unit_test(test_an_eager_part_that_no_mean_brought_comes_with_the_next),
-        cmocka_unit_test(test_an_eager_rank_that_is_spoilt_is_healed),
-        cmocka_unit_test(test_moments_become_the_mean_in_rounds_of_their_own),
-        cmocka_unit_test(test_moments_that_are_not_finite_stay),
-        cmocka_unit_test(test_moments_that_nobody_shows),
-        cmocka_unit_test(test_senders_share_by_their_weights),
-        cmocka_unit_test(test_senders_of_a_host_share_as_its_workers),
-        cmocka_unit_test(test_pulse_sends_what_bf16_would_notice),
-        cmocka_unit_test(test_what_is_saved_apart_has_a_place_among_any_number),
-        cmocka_unit_test(test_fragments_are_compared_with_their_own_weights),
-        cmocka_unit_test(test_local_takes_the_mean),
-        cmocka_unit_test(test_one_worker_looks_ahead),
-        cmocka_unit_test(test_all_ranks_have_the_same_bits),
-        cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_a_weight_of_0),
-        cmocka_unit_test(test_weights_that_change_do_not_scale_what_is_held_back),
-        cmocka_unit_test(test_ranks_that_stop_early),
-        cmocka_unit_test(test_ranks_end_together_whatever_is_under_way),
-        cmocka_unit_test(test_all_may_meet_behind_a_round),
-        cmocka_unit_test(test_a_spoilt_rank_gives_nothing),
-        cmocka_unit_test(test_last_steps_that_are_lost_are_told),
-        cmocka_unit_test(test_steps_that_were_lost_are_told_once),
-        cmocka_unit_test(test_steps_that_arrive_later_are_not_lost),
-        cmocka_unit_test(test_a_spoilt_rank_is_healed_in_all_fragments),
-        cmocka_unit_test(test_ranks_that_are_all_spoilt_are_healed),
-        cmocka_unit_test(test_a_difference_is_found_and_named),
-        cmocka_unit_test(test_a_restart_changes_no_bit),
-        cmocka_unit_test(test_a_restart_heals_as_well),
-        cmocka_unit_test(test_states_must_be_of_one_moment),
-        cmocka_unit_test(test_another_number_of_ranks),
-        cmocka_unit_test(test_a_refused_state_changes_nothing),
-        cmocka_unit_test(test_names_that_look_like_pieces),
-        cmocka_unit_test(test_the_exchange_follows_the_rounds_of_a_run),
-        cmocka_unit_test(test_what_is_shared_is_read_once_there_is_any),
-        cmocka_unit_test(test_specs_that_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, free_actors);
-}
+RUN_TESTS(NULL, free_actors)

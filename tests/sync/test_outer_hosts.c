@@ -161,7 +161,7 @@ static void check_equal(const char *spec, int hosts, int per_host, double tolera
 }
 
 /* To the bit, as halves and quarters are exact, whatever the numbers. */
-static void hosts_of_two_and_four_are_ranks_with_larger_batches(void **state)
+TEST(hosts_of_two_and_four_are_ranks_with_larger_batches)
 {
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
         for (int per_host = 2; per_host <= 4; per_host += 2) check_equal(specs[s], 2, per_host, 0, s % 2);
@@ -169,14 +169,14 @@ static void hosts_of_two_and_four_are_ranks_with_larger_batches(void **state)
     check_equal(specs[0], 1, 4, 0, 1);
 }
 
-static void hosts_of_three_are_so_but_for_rounding(void **state)
+TEST(hosts_of_three_are_so_but_for_rounding)
 {
     check_equal("diloco:every=4", 2, 3, 2e-6, 0);
     check_equal("local:every=4", 3, 3, 2e-6, 1);
 }
 
 /* Without the average the ranks of a host are apart, so that the comparison can fail. */
-static void without_it_hosts_are_something_else(void **state)
+TEST(without_it_hosts_are_something_else)
 {
     host_scene *all = make("diloco:every=4", 2, 2), *plain = make_plain("diloco:every=4", 2, 2);
     all->averages = 0;
@@ -188,7 +188,7 @@ static void without_it_hosts_are_something_else(void **state)
 }
 
 /* A ring's bytes in each step, and none of them to another host. */
-static void what_is_averaged_stays_in_the_host(void **state)
+TEST(what_is_averaged_stays_in_the_host)
 {
     host_scene *all = make("diloco:every=4", 2, 4), *without = make("diloco:every=4", 2, 4);
     without->averages = 0;
@@ -205,7 +205,7 @@ static void what_is_averaged_stays_in_the_host(void **state)
 }
 
 /* So that its ranks stay alike. */
-static void a_host_skips_a_step_as_one(void **state)
+TEST(a_host_skips_a_step_as_one)
 {
     for (int scattered = 0; scattered < 2; scattered++) {
         host_scene *all = make("diloco:every=4", 2, 2), *plain = make_plain("diloco:every=4", 2, 2);
@@ -221,14 +221,4 @@ static void a_host_skips_a_step_as_one(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts_of_two_and_four_are_ranks_with_larger_batches),
-        cmocka_unit_test(hosts_of_three_are_so_but_for_rounding),
-        cmocka_unit_test(without_it_hosts_are_something_else),
-        cmocka_unit_test(what_is_averaged_stays_in_the_host),
-        cmocka_unit_test(a_host_skips_a_step_as_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -138,7 +138,7 @@ static player *run(int size, const char *spec)
 
 /* ---- what comes out ---------------------------------------------------------------------------------------------- */
 
-static void test_allreduce_is_the_sum_in_rank_order(void **state)
+TEST(test_allreduce_is_the_sum_in_rank_order)
 {
     for (int size = 1; size <= RANKS; size++) {
         player *players = run(size, "allreduce");
@@ -196,7 +196,7 @@ static void check_fusion(const char *plain)
 }
 
 /* The same bits however tensors are fused and submitted, on a thread or not. */
-static void test_fusion_order_and_overlap_do_not_matter(void **state)
+TEST(test_fusion_order_and_overlap_do_not_matter)
 {
     for_each_spec(check_fusion);
 }
@@ -218,13 +218,13 @@ static void check_resume(const char *spec)
     free(expected);
 }
 
-static void test_resume_is_bit_for_bit(void **state)
+TEST(test_resume_is_bit_for_bit)
 {
     for_each_spec(check_resume);
 }
 
 /* A state saved with some messages loads into others: one that holds everything, one a tensor, and back. */
-static void test_state_does_not_depend_on_messages(void **state)
+TEST(test_state_does_not_depend_on_messages)
 {
     static const char *const specs[][2] = {
         {"dgc:density=0.01,warmup_steps=8,message_kb=1", "dgc:density=0.01,warmup_steps=8,message_kb=4096"},
@@ -272,7 +272,7 @@ static void check_nonfinite(const tw_scheme_ops *ops, size_t tensor)
     free(players);
 }
 
-static void test_nonfinite_skips_the_whole_step(void **state)
+TEST(test_nonfinite_skips_the_whole_step)
 {
     const tw_scheme_ops *ops;
     for (size_t s = 0; (ops = tw_scheme_at(s)); s++)
@@ -296,7 +296,7 @@ static void close_alone(tw_reducer *reducer, tw_comm *comm)
 
 /* A skipped step loses nothing of the healthy: one worker's top-k run with a bad step delivers all the good gradients.
  */
-static void test_skipped_steps_lose_nothing(void **state)
+TEST(test_skipped_steps_lose_nothing)
 {
     tw_comm *comm;
     tw_reducer *reducer = open_alone("topk:density=0.01,message_kb=1", &comm);
@@ -335,7 +335,7 @@ static tw_status step_with(const char *spec, float large)
 }
 
 /* The bound is on the norm of the whole gradient, for every scheme, however the tensors are fused. */
-static void test_a_norm_above_the_bound_skips_the_step(void **state)
+TEST(test_a_norm_above_the_bound_skips_the_step)
 {
     static const char *const messages[] = {"message_kb=1", "message_kb=4096"};
     const tw_scheme_ops *ops;
@@ -352,7 +352,7 @@ static void test_a_norm_above_the_bound_skips_the_step(void **state)
 
 /* ---- what is counted --------------------------------------------------------------------------------------------- */
 
-static void test_bytes_are_the_transports(void **state)
+TEST(test_bytes_are_the_transports)
 {
     player *dense = run(RANKS, "allreduce"),
            *sparse = run(RANKS, "dgc:density=0.01,warmup_steps=0,message_kb=1,min_dims=2");
@@ -389,7 +389,7 @@ static void test_bytes_are_the_transports(void **state)
 }
 
 /* Whatever the messages hold: the first to leave has no tensor that is compressed. */
-static void test_warmup_is_of_the_whole_step(void **state)
+TEST(test_warmup_is_of_the_whole_step)
 {
     static const char *const specs[] = {"dgc:warmup_steps=8,message_kb=1,dense=c.*",
                                         "sdagc:warmup_steps=8,message_kb=1,dense=c.*",
@@ -405,7 +405,7 @@ static void test_warmup_is_of_the_whole_step(void **state)
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 /* A rule for a tensor that is not there is a mistake, wherever the others are; one that fits keeps tensors exact. */
-static void test_patterns_must_match(void **state)
+TEST(test_patterns_must_match)
 {
     static const struct {
         const char *spec, *says;
@@ -427,7 +427,7 @@ static void test_patterns_must_match(void **state)
 }
 
 /* A rank that leaves after some steps: the others get TW_ERROR_PEER, and nobody hangs. */
-static void test_a_lost_peer_is_an_error(void **state)
+TEST(test_a_lost_peer_is_an_error)
 {
     static const char *const specs[] = {"allreduce", "dgc:density=0.01", "topk:overlap=off"};
     for (int s = 0; s < 3; s++) {
@@ -443,7 +443,7 @@ static void test_a_lost_peer_is_an_error(void **state)
     }
 }
 
-static void test_order_is_checked(void **state)
+TEST(test_order_is_checked)
 {
     static float gradient[ELEMENTS];
     tw_comm *comm;
@@ -466,7 +466,7 @@ static void test_order_is_checked(void **state)
 }
 
 /* sdagc remembers the rate that each tensor's last gradient came with. */
-static void test_every_message_is_told_the_rate(void **state)
+TEST(test_every_message_is_told_the_rate)
 {
     static float gradient[ELEMENTS];
     tw_comm *comm;
@@ -521,7 +521,7 @@ static tw_status look(void *context, const tw_remembered *entry)
 }
 
 /* Whatever the messages: the count of steps, which they share, is shown once. */
-static void test_a_visit_shows_each_thing_once(void **state)
+TEST(test_a_visit_shows_each_thing_once)
 {
     static const char *const specs[] = {"dgc:message_kb=1", "dgc:message_kb=1000", "sdagc:message_kb=1", "allreduce"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
@@ -556,7 +556,7 @@ static void refuse_moments(tw_comm *comm, tw_reducer *reducer, const char *spec,
 }
 
 /* State of another scheme, or of other tensors, is refused whole: nothing of it has been taken. */
-static void test_foreign_state_is_refused(void **state)
+TEST(test_foreign_state_is_refused)
 {
     tw_comm *comm;
     tw_reducer *topk, *dgc;
@@ -595,7 +595,7 @@ static void test_foreign_state_is_refused(void **state)
     tw_comm_destroy(comm);
 }
 
-static void test_no_memory_is_a_status(void **state)
+TEST(test_no_memory_is_a_status)
 {
     tw_comm *comm;
     tw_reducer *reducer = NULL;
@@ -610,25 +610,4 @@ static void test_no_memory_is_a_status(void **state)
     close_alone(reducer, comm);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_allreduce_is_the_sum_in_rank_order),
-        cmocka_unit_test(test_fusion_order_and_overlap_do_not_matter),
-        cmocka_unit_test(test_resume_is_bit_for_bit),
-        cmocka_unit_test(test_state_does_not_depend_on_messages),
-        cmocka_unit_test(test_nonfinite_skips_the_whole_step),
-        cmocka_unit_test(test_skipped_steps_lose_nothing),
-        cmocka_unit_test(test_a_norm_above_the_bound_skips_the_step),
-        cmocka_unit_test(test_bytes_are_the_transports),
-        cmocka_unit_test(test_warmup_is_of_the_whole_step),
-        cmocka_unit_test(test_patterns_must_match),
-        cmocka_unit_test(test_a_lost_peer_is_an_error),
-        cmocka_unit_test(test_order_is_checked),
-        cmocka_unit_test(test_every_message_is_told_the_rate),
-        cmocka_unit_test(test_a_visit_shows_each_thing_once),
-        cmocka_unit_test(test_foreign_state_is_refused),
-        cmocka_unit_test(test_no_memory_is_a_status),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -73,7 +73,7 @@ static void only_destroy(player *self, tw_reducer *reducer)
 /* ---- create ----------------------------------------------------------------------------------------------------- */
 
 /* One rank's mistake ends create on every rank, at once: nobody has left the group, and the deadline is far. */
-static void test_one_bad_spec_ends_create_everywhere(void **state)
+TEST(test_one_bad_spec_ends_create_everywhere)
 {
     player *players = cast(only_destroy, 60);
     players[1].spec = "topk:densty=0.1";
@@ -85,7 +85,7 @@ static void test_one_bad_spec_ends_create_everywhere(void **state)
 }
 
 /* The last rank has another spec, another name, another shape: every rank says so. */
-static void test_differences_end_create_everywhere(void **state)
+TEST(test_differences_end_create_everywhere)
 {
     static const tw_tensor renamed[TENSORS] = {{"a", 2, {20, 30}}, {"B", 2, {20, 30}}, {"c", 2, {20, 30}}},
                            reshaped[TENSORS] = {{"a", 2, {20, 30}}, {"b", 2, {30, 20}}, {"c", 2, {20, 30}}};
@@ -114,7 +114,7 @@ static void check_table(const tw_tensor *tensors, size_t count, const char *says
     tw_comm_destroy(comm);
 }
 
-static void test_bad_tables_are_refused(void **state)
+TEST(test_bad_tables_are_refused)
 {
     static const tw_tensor twice[] = {{"w", 2, {20, 30}}, {"other", 1, {4}}, {"w", 2, {20, 30}}},
                            nameless = {NULL, 1, {4}};
@@ -124,7 +124,7 @@ static void test_bad_tables_are_refused(void **state)
 }
 
 /* The whole table is checked once, and each message's part of it once more: no name is compared with all others. */
-static void test_many_tensors_are_made_in_linear_time(void **state)
+TEST(test_many_tensors_are_made_in_linear_time)
 {
     enum { MANY = 4096, PROBES = 2 * 8 * 4 };
     static char names[MANY][16];
@@ -158,7 +158,7 @@ static void wait_in_vain(player *self, tw_reducer *reducer)
     tw_reducer_destroy(reducer);
 }
 
-static void test_failure_is_final(void **state)
+TEST(test_failure_is_final)
 {
     static const char *const specs[] = {"topk:message_kb=1", "dgc:message_kb=1,clip=1",
                                         "allreduce:message_kb=1,overlap=off"};
@@ -178,7 +178,7 @@ static void leave_the_exchange_alone(player *self, tw_reducer *reducer)
     tw_reducer_destroy(reducer);
 }
 
-static void test_destroy_ends_a_waiting_exchange(void **state)
+TEST(test_destroy_ends_a_waiting_exchange)
 {
     player *players = cast(leave_the_exchange_alone, 0.2);
     run(players);
@@ -195,23 +195,11 @@ static void give_up_half_way(player *self, tw_reducer *reducer)
     tw_reducer_destroy(reducer);
 }
 
-static void test_destroy_in_the_middle_of_a_step(void **state)
+TEST(test_destroy_in_the_middle_of_a_step)
 {
     player *players = cast(give_up_half_way, 0.2);
     run(players);
     for (int r = 1; r < RANKS; r++) assert_int_equal(players[r].last[0], TW_ERROR_PEER);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_bad_spec_ends_create_everywhere),
-        cmocka_unit_test(test_differences_end_create_everywhere),
-        cmocka_unit_test(test_bad_tables_are_refused),
-        cmocka_unit_test(test_many_tensors_are_made_in_linear_time),
-        cmocka_unit_test(test_failure_is_final),
-        cmocka_unit_test(test_destroy_ends_a_waiting_exchange),
-        cmocka_unit_test(test_destroy_in_the_middle_of_a_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

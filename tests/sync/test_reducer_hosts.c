@@ -214,7 +214,7 @@ static void check_equal(const char *spec, int hosts, int per_host, int spoilt)
     free(plain);
 }
 
-static void test_a_host_is_a_rank_to_every_scheme(void **state)
+TEST(test_a_host_is_a_rank_to_every_scheme)
 {
     char spec[TEXT];
     for (size_t s = 0; s < tw_schemes_count(); s++) {
@@ -229,7 +229,7 @@ static void test_a_host_is_a_rank_to_every_scheme(void **state)
 }
 
 /* Clipping looks at the norm of the host's mean; the warm-up is over before the end; the rate changes. */
-static void test_so_it_is_with_every_option(void **state)
+TEST(test_so_it_is_with_every_option)
 {
     static const char *const specs[] = {"dgc:clip=0.01,momentum=0.9,message_kb=1",
                                         "dgc:clip=0.01,overlap=off,warmup_steps=3,message_kb=1",
@@ -244,7 +244,7 @@ static void test_so_it_is_with_every_option(void **state)
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) check_equal(specs[s], 3, 2, 0);
 }
 
-static void test_nan_of_a_member_skips_the_step_everywhere(void **state)
+TEST(test_nan_of_a_member_skips_the_step_everywhere)
 {
     char spec[TEXT];
     for (size_t s = 0; s < tw_schemes_count(); s++) {
@@ -257,7 +257,7 @@ static void test_nan_of_a_member_skips_the_step_everywhere(void **state)
 
 /* ---- state ------------------------------------------------------------------------------------------------------- */
 
-static void test_a_resumed_run_is_the_uninterrupted_one(void **state)
+TEST(test_a_resumed_run_is_the_uninterrupted_one)
 {
     static const char *const more[] = {"message_kb=1", "message_kb=1,overlap=off", "message_kb=1,in_flight=1"};
     char spec[TEXT], text[TEXT];
@@ -309,7 +309,7 @@ static void check_loss(const char *spec, int leaver)
     free(all);
 }
 
-static void test_a_lost_rank_is_an_error_of_all(void **state)
+TEST(test_a_lost_rank_is_an_error_of_all)
 {
     for (int leaver = 0; leaver < 6; leaver++) {
         check_loss("dgc:per_host=3,message_kb=1", leaver);
@@ -331,7 +331,7 @@ static void check_famine(const play *all, int victim)
 }
 
 /* Whichever rank finds no memory, in a message's rounds or before or after them: the others do not wait for it. */
-static void test_a_rank_without_memory_is_an_error_of_all(void **state)
+TEST(test_a_rank_without_memory_is_an_error_of_all)
 {
     static const char *const specs[] = {"topk:per_host=2,overlap=off", "topk:per_host=4,overlap=off"};
     for (int i = 0; i < 8; i++) {
@@ -384,7 +384,7 @@ static void check_lie(const char *spec, wire change, const char *says)
 }
 
 /* What a sparse scheme brings is told without its zeros. */
-static void test_a_first_rank_that_lies_is_named(void **state)
+TEST(test_a_first_rank_that_lies_is_named)
 {
     for (uint64_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         const wire change = {.change = lie, .seed = i};
@@ -395,7 +395,7 @@ static void test_a_first_rank_that_lies_is_named(void **state)
               (wire){.change = leave_out}, "rank 2 tells its host what cannot be: values");
 }
 
-static void test_hosts_are_of_one_size(void **state)
+TEST(test_hosts_are_of_one_size)
 {
     play *all = run_freely((play){.spec = "dgc:per_host=4", .workers = 6});
     for (int r = 0; r < all->workers; r++) {
@@ -408,7 +408,7 @@ static void test_hosts_are_of_one_size(void **state)
     free(all);
 }
 
-static void test_a_scheme_by_hand_has_no_hosts(void **state)
+TEST(test_a_scheme_by_hand_has_no_hosts)
 {
     tw_scheme *scheme = NULL;
     assert_int_equal(tw_scheme_create("dgc:per_host=2", table, TENSORS, 0, 4, &scheme), TW_ERROR_SPEC);
@@ -418,18 +418,4 @@ static void test_a_scheme_by_hand_has_no_hosts(void **state)
     tw_scheme_destroy(scheme);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_host_is_a_rank_to_every_scheme),
-        cmocka_unit_test(test_so_it_is_with_every_option),
-        cmocka_unit_test(test_nan_of_a_member_skips_the_step_everywhere),
-        cmocka_unit_test(test_a_resumed_run_is_the_uninterrupted_one),
-        cmocka_unit_test(test_a_lost_rank_is_an_error_of_all),
-        cmocka_unit_test(test_a_rank_without_memory_is_an_error_of_all),
-        cmocka_unit_test(test_a_first_rank_that_lies_is_named),
-        cmocka_unit_test(test_hosts_are_of_one_size),
-        cmocka_unit_test(test_a_scheme_by_hand_has_no_hosts),
-    };
-    return cmocka_run_group_tests_name("reducer of hosts", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -88,7 +88,7 @@ static program run(const char *spec, double bandwidth, double codec)
 }
 
 /* Eight messages of 4 MiB whose codec takes as long as their wire: a step may last a fifth longer than either. */
-static void test_codec_runs_beside_the_wire(void **state)
+TEST(test_codec_runs_beside_the_wire)
 {
     double wire = run("allreduce", BANDWIDTH, 0).took[0], codec = run("allreduce", 0, 1).took[0];
     assert_true(codec == MESSAGES * WIRE);
@@ -102,7 +102,7 @@ static void test_codec_runs_beside_the_wire(void **state)
 
 /* Messages under way at once do not share the line: the first is there after its own time and that of what went beside
  * its sums, which is the parts of the second. Four that shared it would all be there after four times as long. */
-static void test_the_first_message_has_the_line_to_itself(void **state)
+TEST(test_the_first_message_has_the_line_to_itself)
 {
     static const char *const specs[] = {"allreduce", "allreduce:in_flight=8"};
     for (int s = 0; s < 2; s++) {
@@ -116,7 +116,7 @@ static void test_the_first_message_has_the_line_to_itself(void **state)
 
 /* Everything is submitted at once, so all of the step's time is either in the codec or on the wire alone; and a world
  * is the same every time. */
-static void test_seconds_add_up(void **state)
+TEST(test_seconds_add_up)
 {
     static const char *const specs[] = {"allreduce", "allreduce:in_flight=1", "allreduce:in_flight=8"};
     for (int s = 0; s < 3; s++) {
@@ -149,7 +149,7 @@ static size_t count_messages(const char *spec, const tw_tensor *tensors, size_t 
 
 /* Large messages keep each other's lines busy when more of them are under way; what is compressed has a codec to hide.
  */
-static void test_more_is_under_way_where_nothing_is_compressed(void **state)
+TEST(test_more_is_under_way_where_nothing_is_compressed)
 {
     static const struct {
         const char *spec;
@@ -167,7 +167,7 @@ static void test_more_is_under_way_where_nothing_is_compressed(void **state)
     }
 }
 
-static void test_messages_are_as_large_as_suits_the_scheme(void **state)
+TEST(test_messages_are_as_large_as_suits_the_scheme)
 {
     tw_tensor large[MESSAGES]; /* of 64 MiB */
     for (int t = 0; t < MESSAGES; t++) large[t] = (tw_tensor){table[t].name, 2, {4096, 4096}};
@@ -190,7 +190,7 @@ static void test_messages_are_as_large_as_suits_the_scheme(void **state)
 }
 
 /* Without a wire, two cores take half as long as one: eight messages or four, looked at before or while taken in. */
-static void test_two_cores_code_at_once(void **state)
+TEST(test_two_cores_code_at_once)
 {
     static const char *const specs[] = {"allreduce", "allreduce:message_kb=8192", "topk:message_kb=8192"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
@@ -225,7 +225,7 @@ static void play_mixed(void *context, int rank, tw_comm *comm)
 
 /* Where all that takes time is the way to the other rank, packets take it once and sums twice. What a scheme leaves as
  * it is is summed beside the packets of the message before, and does not wait for them. */
-static void test_compressed_messages_share_the_line(void **state)
+TEST(test_compressed_messages_share_the_line)
 {
     static const char *const specs[] = {"topk:message_kb=1", "dgc:message_kb=1,min_dims=2", "qsgd:message_kb=1",
                                         "threshold:message_kb=1"};
@@ -255,7 +255,7 @@ static void play_unlike(void *context, int rank, tw_comm *comm)
     tw_reducer_destroy(reducer);
 }
 
-static void test_the_last_message_knows_the_norm_of_those_beside_it(void **state)
+TEST(test_the_last_message_knows_the_norm_of_those_beside_it)
 {
     static const char *const specs[] = {"topk",
                                         "topk:exchange=scatter",
@@ -275,17 +275,4 @@ static void test_the_last_message_knows_the_norm_of_those_beside_it(void **state
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_codec_runs_beside_the_wire),
-        cmocka_unit_test(test_the_first_message_has_the_line_to_itself),
-        cmocka_unit_test(test_seconds_add_up),
-        cmocka_unit_test(test_two_cores_code_at_once),
-        cmocka_unit_test(test_compressed_messages_share_the_line),
-        cmocka_unit_test(test_the_last_message_knows_the_norm_of_those_beside_it),
-        cmocka_unit_test(test_more_is_under_way_where_nothing_is_compressed),
-        cmocka_unit_test(test_messages_are_as_large_as_suits_the_scheme),
-    };
-    return cmocka_run_group_tests_name("lanes of a reducer", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -309,7 +309,7 @@ static void compare_with_schemes(const program *all)
     free(values);
 }
 
-static void test_absent_tensors(void **state)
+TEST(test_absent_tensors)
 {
     static const char *const specs[] = {"allreduce",
                                         "topk",
@@ -334,7 +334,7 @@ static void test_absent_tensors(void **state)
 
 /* A host's tensor is absent when it is for all its members, and its mean is of those that have it. By hand: hosts are
  * the ranks of a scheme that is given these means. */
-static void test_absent_tensors_of_hosts(void **state)
+TEST(test_absent_tensors_of_hosts)
 {
     static const char *const specs[] = {"allreduce", "dgc:dense=a.bias", "powersgd", "sign", "dgc:clip=1"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
@@ -393,7 +393,7 @@ static void check_types(const char *spec, int absent)
     end(plain);
 }
 
-static void test_types(void **state)
+TEST(test_types)
 {
     static const char *const specs[] = {"allreduce",
                                         "topk",
@@ -414,7 +414,7 @@ static tw_status submit_one(tw_reducer *reducer, size_t index, void *data, tw_dt
 }
 
 /* The place for floats is made once. Where there is none, nothing was submitted, and the step can go on without. */
-static void test_types_take_memory_once(void **state)
+TEST(test_types_take_memory_once)
 {
     static double doubles[LARGEST];
     static float floats[ELEMENTS];
@@ -441,7 +441,7 @@ static void test_types_take_memory_once(void **state)
 }
 
 /* A NaN in any type skips the step; in a tensor that is absent there is none. */
-static void test_what_is_not_finite_in_any_type(void **state)
+TEST(test_what_is_not_finite_in_any_type)
 {
     static const tw_dtype dtypes[] = {TW_F32, TW_F16, TW_BF16, TW_F64};
     static const char *const specs[] = {"allreduce", "topk", "dgc:clip=1", "sign"};
@@ -472,7 +472,7 @@ static void test_what_is_not_finite_in_any_type(void **state)
 
 /* ---- gradients that are not there yet ---------------------------------------------------------------------------- */
 
-static void test_gradients_are_asked_for(void **state)
+TEST(test_gradients_are_asked_for)
 {
     static const char *const specs[] = {
         "allreduce", "topk", "dgc:clip=0.5", "qsgd", "topk:per_host=2", "dgc:clip=0.5,per_host=2"};
@@ -533,7 +533,7 @@ static void meet(void *context, int rank, tw_comm *comm)
 }
 
 /* The deadline is kept, and the others do not wait for theirs. */
-static void test_a_gradient_that_never_comes(void **state)
+TEST(test_a_gradient_that_never_comes)
 {
     static const char *const specs[] = {"topk:message_kb=1", "topk:message_kb=1,overlap=off"};
     for (size_t s = 0; s < 2; s++) {
@@ -556,7 +556,7 @@ static void test_a_gradient_that_never_comes(void **state)
 
 /* One message waits for its gradient, and the next learns that its own will not come. Nobody waits for the first any
  * more, also where one rank is alone and no comm breaks. */
-static void test_a_gradient_that_fails_beside_one_that_is_late(void **state)
+TEST(test_a_gradient_that_fails_beside_one_that_is_late)
 {
     for (int ranks = 1; ranks <= 3; ranks++) {
         meeting all = {.spec = "topk:message_kb=1", .sick = ranks - 1, .stuck = 1, .answer = -7};
@@ -572,7 +572,7 @@ static void test_a_gradient_that_fails_beside_one_that_is_late(void **state)
 
 /* ---- scale and rates --------------------------------------------------------------------------------------------- */
 
-static void test_scaled_gradients(void **state)
+TEST(test_scaled_gradients)
 {
     static const char *const specs[] = {"allreduce", "dgc:clip=0.5", "scalecom",
                                         "powersgd",  "sign",         "dgc:clip=0.5,per_host=2"};
@@ -586,7 +586,7 @@ static void test_scaled_gradients(void **state)
 }
 
 /* Tensors of one rate are as in a run in which all have it. */
-static void test_rates_of_tensors(void **state)
+TEST(test_rates_of_tensors)
 {
     program settings = {.spec = "sdagc:warmup_steps=0,density=0.01", .ranks = 3, .rates = 2};
     program *slow = play_program(settings, 0);
@@ -607,7 +607,7 @@ static void test_rates_of_tensors(void **state)
     end(both);
 }
 
-static void test_bytes_of_the_state(void **state)
+TEST(test_bytes_of_the_state)
 {
     static const char *const specs[] = {"dgc:message_kb=1", "powersgd:message_kb=1", "sdagc:per_host=2,message_kb=1"};
     for (size_t s = 0; s < 3; s++) {
@@ -669,7 +669,7 @@ static void play_waits(void *context, int rank, tw_comm *comm)
     tw_reducer_destroy(reducer);
 }
 
-static void test_a_wait_of_some_time(void **state)
+TEST(test_a_wait_of_some_time)
 {
     patience all = {.spec = "allreduce:message_kb=1"};
     run_world(2, play_waits, &all);
@@ -683,7 +683,7 @@ static void test_a_wait_of_some_time(void **state)
 }
 
 /* Where the caller does the work, a call takes a message. */
-static void test_a_wait_that_does_the_work(void **state)
+TEST(test_a_wait_that_does_the_work)
 {
     patience all = {.spec = "allreduce:message_kb=1,overlap=off"};
     run_world(2, play_waits, &all);
@@ -722,7 +722,7 @@ static void play_tensor(void *context, int rank, tw_comm *comm)
     tw_reducer_destroy(reducer);
 }
 
-static void test_a_wait_for_one_tensor(void **state)
+TEST(test_a_wait_for_one_tensor)
 {
     static const char *const specs[] = {"allreduce:message_kb=1", "allreduce:message_kb=1,in_flight=3,threads=2",
                                         "allreduce:message_kb=1,overlap=off"};
@@ -761,7 +761,7 @@ static void play_farewell(void *context, int rank, tw_comm *comm)
     tw_reducer_destroy(reducer);
 }
 
-static void test_who_leaves_keeps_nobody(void **state)
+TEST(test_who_leaves_keeps_nobody)
 {
     meeting all = {.spec = "topk:message_kb=1"};
     run_world(3, play_farewell, &all);
@@ -773,7 +773,7 @@ static void test_who_leaves_keeps_nobody(void **state)
 }
 
 /* Also where the step is over, and where nothing is under way yet. */
-static void test_nothing_goes_on_after_a_leave(void **state)
+TEST(test_nothing_goes_on_after_a_leave)
 {
     static const char *const specs[] = {"topk", "topk:overlap=off"};
     static float values[ELEMENTS];
@@ -868,7 +868,7 @@ static void play_two_waits(void *context, int rank, tw_comm *comm)
     tw_reducer_destroy(reducer);
 }
 
-static void test_one_thread_waits(void **state)
+TEST(test_one_thread_waits)
 {
     second_wait all = {0};
     assert_int_equal(sem_init(&all.refused, 0, 0), 0);
@@ -881,7 +881,7 @@ static void test_one_thread_waits(void **state)
     sem_destroy(&all.refused);
 }
 
-static void test_a_wait_is_called_back(void **state)
+TEST(test_a_wait_is_called_back)
 {
     static const char *const specs[] = {"topk", "dgc:clip=1", "topk:overlap=off", "dgc:clip=1,overlap=off",
                                         "topk:per_host=2"};
@@ -893,27 +893,4 @@ static void test_a_wait_is_called_back(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_absent_tensors),
-        cmocka_unit_test(test_absent_tensors_of_hosts),
-        cmocka_unit_test(test_types),
-        cmocka_unit_test(test_types_take_memory_once),
-        cmocka_unit_test(test_what_is_not_finite_in_any_type),
-        cmocka_unit_test(test_gradients_are_asked_for),
-        cmocka_unit_test(test_a_gradient_that_never_comes),
-        cmocka_unit_test(test_a_gradient_that_fails_beside_one_that_is_late),
-        cmocka_unit_test(test_scaled_gradients),
-        cmocka_unit_test(test_rates_of_tensors),
-        cmocka_unit_test(test_bytes_of_the_state),
-        cmocka_unit_test(test_a_wait_of_some_time),
-        cmocka_unit_test(test_a_wait_that_does_the_work),
-        cmocka_unit_test(test_a_wait_for_one_tensor),
-        cmocka_unit_test(test_who_leaves_keeps_nobody),
-        cmocka_unit_test(test_nothing_goes_on_after_a_leave),
-        cmocka_unit_test(test_one_thread_waits),
-        cmocka_unit_test(test_a_wait_is_called_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

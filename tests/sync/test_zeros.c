@@ -25,7 +25,7 @@ static size_t fill(float *values, size_t count, uint32_t sparsity, uint64_t seed
     return others;
 }
 
-static void test_what_comes_out_has_the_same_bits(void **state)
+TEST(test_what_comes_out_has_the_same_bits)
 {
     static const uint32_t sparsities[] = {1, 2, 10, 100, 1000000};
     float values[MOST], found[MOST];
@@ -42,7 +42,7 @@ static void test_what_comes_out_has_the_same_bits(void **state)
 }
 
 /* With room for a whole block more than there is, as one is not counted before it is written. */
-static void test_it_is_not_packed_where_that_is_no_less(void **state)
+TEST(test_it_is_not_packed_where_that_is_no_less)
 {
     float values[MOST];
     unsigned char packed[ROOM];
@@ -59,7 +59,7 @@ static void test_it_is_not_packed_where_that_is_no_less(void **state)
 }
 
 /* A word for values that are not there, a byte too few, one too many. */
-static void test_what_does_not_fit_is_refused(void **state)
+TEST(test_what_does_not_fit_is_refused)
 {
     float values[MOST], found[MOST];
     unsigned char packed[ROOM] = {0};
@@ -79,12 +79,4 @@ static void test_what_does_not_fit_is_refused(void **state)
     assert_int_equal(tw_zeros_unpack(packed, size + sizeof *found, found, COUNT), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_comes_out_has_the_same_bits),
-        cmocka_unit_test(test_it_is_not_packed_where_that_is_no_less),
-        cmocka_unit_test(test_what_does_not_fit_is_refused),
-    };
-    return cmocka_run_group_tests_name("zeros", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -34,7 +34,7 @@ static tw_status judge(const float *counts)
 }
 
 /* Of 100 codes 4 are the fewest, in each group. */
-static void too_few_codes_are_a_collapse(void **state)
+TEST(too_few_codes_are_a_collapse)
 {
     float counts[HIDDEN + 1];
     use_codes(counts, 5, 5);
@@ -51,7 +51,7 @@ static void too_few_codes_are_a_collapse(void **state)
 
 /* Many codes of which one has nearly everything: their number says nothing, the entropy does. With a share p of one and
  * the rest even over 99, it is p ln(1/p) + (1 - p) ln(99 / (1 - p)); for p = 0.9 that is 0.785 nats, and 2.19 codes. */
-static void codes_count_by_their_use(void **state)
+TEST(codes_count_by_their_use)
 {
     float counts[HIDDEN + 1];
     use_codes(counts, CODES, CODES);
@@ -60,7 +60,7 @@ static void codes_count_by_their_use(void **state)
     assert_said("2.2 of 100");
 }
 
-static void distractors_of_the_same_code_are_a_collapse(void **state)
+TEST(distractors_of_the_same_code_are_a_collapse)
 {
     float counts[HIDDEN + 1];
     use_codes(counts, CODES, CODES);
@@ -73,14 +73,14 @@ static void distractors_of_the_same_code_are_a_collapse(void **state)
     assert_ok(judge(counts));
 }
 
-static void a_window_in_which_nothing_was_hidden_says_nothing(void **state)
+TEST(a_window_in_which_nothing_was_hidden_says_nothing)
 {
     float counts[HIDDEN + 1] = {0};
     assert_ok(judge(counts));
 }
 
 /* A few codes are all there are. */
-static void a_small_codebook_needs_two(void **state)
+TEST(a_small_codebook_needs_two)
 {
     collapse_guard g;
     assert_ok(collapse_guard_create(1, 8, &g));
@@ -89,7 +89,7 @@ static void a_small_codebook_needs_two(void **state)
     collapse_guard_release(&g);
 }
 
-static void it_looks_when_windows_end_and_the_net_is_warm(void **state)
+TEST(it_looks_when_windows_end_and_the_net_is_warm)
 {
     for (uint64_t step = 0; step <= 400; step++) {
         assert_int_equal(collapse_guard_is_due(step, 0), step >= 100 && step % 50 == 0);
@@ -97,7 +97,7 @@ static void it_looks_when_windows_end_and_the_net_is_warm(void **state)
     }
 }
 
-static void steps_add_up_until_a_window_begins(void **state)
+TEST(steps_add_up_until_a_window_begins)
 {
     collapse_guard g;
     const double chosen[] = {1, 0, 2, 5};
@@ -112,16 +112,4 @@ static void steps_add_up_until_a_window_begins(void **state)
     collapse_guard_release(&g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(too_few_codes_are_a_collapse),
-        cmocka_unit_test(codes_count_by_their_use),
-        cmocka_unit_test(distractors_of_the_same_code_are_a_collapse),
-        cmocka_unit_test(a_window_in_which_nothing_was_hidden_says_nothing),
-        cmocka_unit_test(a_small_codebook_needs_two),
-        cmocka_unit_test(it_looks_when_windows_end_and_the_net_is_warm),
-        cmocka_unit_test(steps_add_up_until_a_window_begins),
-    };
-    return cmocka_run_group_tests_name("collapse guard", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

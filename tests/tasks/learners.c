@@ -57,7 +57,7 @@ static void check_slices(int size, size_t batch, uint64_t steps)
     bench_close(&b);
 }
 
-static void slices_are_disjoint_and_complete(void **state)
+TEST_BETWEEN(slices_are_disjoint_and_complete, write_all, remove_folder)
 {
     check_slices(1, 8, 5);
     check_slices(2, 4, 5);
@@ -65,7 +65,7 @@ static void slices_are_disjoint_and_complete(void **state)
     check_slices(4, 10, 1);
 }
 
-static void a_batch_is_at_most_what_there_is(void **state)
+TEST_BETWEEN(a_batch_is_at_most_what_there_is, write_all, remove_folder)
 {
     static const size_t most[] = {IMAGES / 2, 0, UTTERANCES / 2, UTTERANCES * FRAMES / 12 / 2, UTTERANCES / 2,
                                   PHOTOS / 2, 0};
@@ -105,7 +105,7 @@ static void check_gradients(const char *words)
     bench_close(&b);
 }
 
-static void small_batches_are_one_large_batch(void **state)
+TEST_BETWEEN(small_batches_are_one_large_batch, write_all, remove_folder)
 {
     for (size_t t = 0; t < TASKS; t++) check_gradients(tasks[t]);
 }
@@ -162,7 +162,7 @@ static losses take_losses(const char *words)
     return seen;
 }
 
-static void workers_and_steps_drop_other_values(void **state)
+TEST_BETWEEN(workers_and_steps_drop_other_values, write_alike, remove_folder)
 {
     for (size_t t = 0; t < sizeof alike / sizeof *alike; t++) {
         char words[400];
@@ -215,7 +215,7 @@ static void check_beginnings(const char *words)
     bench_close(&b);
 }
 
-static void a_learner_can_begin_at_any_step(void **state)
+TEST_BETWEEN(a_learner_can_begin_at_any_step, write_all, remove_folder)
 {
     for (size_t t = 0; t < TASKS; t++) {
         char words[512];
@@ -225,7 +225,7 @@ static void a_learner_can_begin_at_any_step(void **state)
 }
 
 /* The state is of the text before; at the beginning of an epoch there is none. */
-static void a_language_model_begins_each_epoch_anew(void **state)
+TEST_BETWEEN(a_language_model_begins_each_epoch_anew, write_all, remove_folder)
 {
     bench b;
     bench_open(&b, tasks[1]);
@@ -239,7 +239,7 @@ static void a_language_model_begins_each_epoch_anew(void **state)
 }
 
 /* Without a step of the optimiser it is of no account where the text is cut. */
-static void a_language_model_reads_on(void **state)
+TEST_BETWEEN(a_language_model_reads_on, write_all, remove_folder)
 {
     bench b, coarse;
     double fine_loss = 0, coarse_loss = 0;
@@ -256,7 +256,7 @@ static void a_language_model_reads_on(void **state)
 }
 
 /* But for words, which are read from their beginning to their end. */
-static void each_epoch_has_an_order_of_its_own(void **state)
+TEST_BETWEEN(each_epoch_has_an_order_of_its_own, write_all, remove_folder)
 {
     static const char *const shuffled[] = {
         "image --data @",
@@ -292,7 +292,7 @@ static void check_variation(const char *words, size_t batch, int varies)
 
 #define SPEECH "asr --data @/speech/manifest.json --test @/speech/manifest.json --features rate=8000,bins=8 --hidden 6 "
 
-static void each_epoch_varies_its_items(void **state)
+TEST_BETWEEN(each_epoch_varies_its_items, write_all, remove_folder)
 {
     check_variation("image --data @ --limit-train 6", 6, 0);
     check_variation("image --data @ --limit-train 6 --crop 2", 6, 1);
@@ -304,7 +304,7 @@ static void each_epoch_varies_its_items(void **state)
 }
 
 /* All letters as likely, and the same transcript: the more frames, the higher the loss. */
-static void speech_begins_with_the_shortest(void **state)
+TEST_BETWEEN(speech_begins_with_the_shortest, write_all, remove_folder)
 {
     bench b;
     char manifest[1024] = "", line[64];
@@ -326,7 +326,7 @@ static void speech_begins_with_the_shortest(void **state)
     bench_close(&b);
 }
 
-static void all_begin_with_the_same_weights(void **state)
+TEST_BETWEEN(all_begin_with_the_same_weights, write_all, remove_folder)
 {
     for (size_t t = 0; t < TASKS; t++) {
         bench b;
@@ -369,7 +369,7 @@ static void check_parts(learner *l, task_split split, size_t count)
 
 /* Of 90 and 70 words, all that have others after them in strips of four. Of the six photos of each class two are held
  * out, and none of those is the damaged one. */
-static void the_parts_of_an_evaluation_are_the_whole(void **state)
+TEST_BETWEEN(the_parts_of_an_evaluation_are_the_whole, write_all, remove_folder)
 {
     static const size_t counts[TASKS][2] = {{10, TEST_IMAGES},        {18 * 4, 14 * 4},
                                             {UTTERANCES, UTTERANCES}, {UTTERANCES * FRAMES, UTTERANCES * FRAMES},
@@ -413,7 +413,7 @@ static void alter(const char *name)
 }
 
 /* As many, with the same names, labels, transcripts and sizes of files. The text says all itself. */
-static void other_values_are_other_data(void **state)
+TEST_BETWEEN(other_values_are_other_data, write_all, remove_folder)
 {
     char identity[TASKS][128], content[TASKS][32], other_identity[128], other[32];
     for (size_t t = 0; t < TASKS; t++) look_at_data(tasks[t], identity[t], content[t]);
@@ -433,7 +433,7 @@ static int stop_at_once(void)
     return 1;
 }
 
-static void an_evaluation_heeds_the_wish_to_stop(void **state)
+TEST_BETWEEN(an_evaluation_heeds_the_wish_to_stop, write_all, remove_folder)
 {
     for (size_t t = 0; t < TASKS; t++) {
         bench b;
@@ -459,7 +459,7 @@ static double loss_without_dropout(const char *words)
 }
 
 /* A run with evaluations has the bits of one without. */
-static void an_evaluation_leaves_training_alone(void **state)
+TEST_BETWEEN(an_evaluation_leaves_training_alone, write_all, remove_folder)
 {
     for (size_t t = 0; t < TASKS; t++) {
         char words[512];
@@ -481,24 +481,4 @@ static void an_evaluation_leaves_training_alone(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(slices_are_disjoint_and_complete, write_all, remove_folder),
-        cmocka_unit_test_setup_teardown(a_batch_is_at_most_what_there_is, write_all, remove_folder),
-        cmocka_unit_test_setup_teardown(small_batches_are_one_large_batch, write_all, remove_folder),
-        cmocka_unit_test_setup_teardown(workers_and_steps_drop_other_values, write_alike, remove_folder),
-        cmocka_unit_test_setup_teardown(a_learner_can_begin_at_any_step, write_all, remove_folder),
-        cmocka_unit_test_setup_teardown(a_language_model_begins_each_epoch_anew, write_all, remove_folder),
-        cmocka_unit_test_setup_teardown(a_language_model_reads_on, write_all, remove_folder),
-        cmocka_unit_test_setup_teardown(each_epoch_varies_its_items, write_all, remove_folder),
-        cmocka_unit_test_setup_teardown(speech_begins_with_the_shortest, write_all, remove_folder),
-        cmocka_unit_test_setup_teardown(each_epoch_has_an_order_of_its_own, write_all, remove_folder),
-        cmocka_unit_test_setup_teardown(all_begin_with_the_same_weights, write_all, remove_folder),
-        cmocka_unit_test_setup_teardown(the_parts_of_an_evaluation_are_the_whole, write_all, remove_folder),
-        cmocka_unit_test_setup_teardown(other_values_are_other_data, write_all, remove_folder),
-        cmocka_unit_test_setup_teardown(an_evaluation_heeds_the_wish_to_stop, write_all, remove_folder),
-        cmocka_unit_test_setup_teardown(an_evaluation_leaves_training_alone, write_all, remove_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -60,16 +60,10 @@ static void check_model(const char *words)
     bench_close(&b);
 }
 
-static void a_predictor_says_what_a_test_said(void **state)
+TEST_BETWEEN(a_predictor_says_what_a_test_said, write_all, remove_folder)
 {
     check_model("image --data @/photos --image-size 12");
     check_model("image --data @/photos --image-size 20 --model resnet20 --resized-crop");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_predictor_says_what_a_test_said, write_all, remove_folder),
-    };
-    return cmocka_run_group_tests_name("tasks predictor", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

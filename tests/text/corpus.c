@@ -17,7 +17,7 @@ static corpus load(const char *path, corpus_options options)
     return c;
 }
 
-static void reads_the_layout_of_ptb(void **state)
+TEST_IN_FOLDER(reads_the_layout_of_ptb)
 {
     write_folder(" the cat saw the dog \n the <unk> \n", "the dog saw\n", "a cat\n");
     write_text("README.txt", "neither of the three\n");
@@ -34,7 +34,7 @@ static void reads_the_layout_of_ptb(void **state)
 }
 
 /* Blank lines are ends of lines; "= Title =" is three words. */
-static void reads_the_layout_of_wikitext(void **state)
+TEST_IN_FOLDER(reads_the_layout_of_wikitext)
 {
     write_text("wiki.train.tokens", " \n = Title = \n \n");
     write_text("wiki.valid.tokens", "=\n");
@@ -45,7 +45,7 @@ static void reads_the_layout_of_wikitext(void **state)
     corpus_release(&c);
 }
 
-static void reads_characters(void **state)
+TEST_IN_FOLDER(reads_characters)
 {
     write_folder("\xEF\xBB\xBFé a\né", "a a", "\né");
     corpus c = load(test_folder, characters);
@@ -57,7 +57,7 @@ static void reads_characters(void **state)
 }
 
 /* Whatever the text's frequencies are; what it lacks is counted in every stream. */
-static void a_vocabulary_that_is_given_numbers_the_text(void **state)
+TEST_IN_FOLDER(a_vocabulary_that_is_given_numbers_the_text)
 {
     write_folder("cat cat ox cat\n", "dog\n", "hen dog\n");
     for (size_t most_bytes = 0; most_bytes < 2; most_bytes++) { /* in memory, and in its files */
@@ -75,7 +75,7 @@ static void a_vocabulary_that_is_given_numbers_the_text(void **state)
 }
 
 /* It is released with the corpus that could not be made. */
-static void a_vocabulary_that_lacks_a_word_is_refused(void **state)
+TEST_IN_FOLDER(a_vocabulary_that_lacks_a_word_is_refused)
 {
     write_folder("cat ox\n", "cat\n", "cat\n");
     for (size_t most_bytes = 0; most_bytes < 2; most_bytes++) {
@@ -87,7 +87,7 @@ static void a_vocabulary_that_lacks_a_word_is_refused(void **state)
     }
 }
 
-static void a_cap_makes_the_unknown(void **state)
+TEST_IN_FOLDER(a_cap_makes_the_unknown)
 {
     write_folder("a a a b b c d\n", "a d z\n", "b\n");
     corpus c = load(test_folder, (corpus_options){.unit = TEXT_WORDS, .most = 3});
@@ -103,7 +103,7 @@ static void a_cap_makes_the_unknown(void **state)
 }
 
 /* Lines of four characters, "aaa\n" to train with, then "aab\n" ...: the cuts stand at line ends behind 90 and 95 %. */
-static void one_file_is_cut_at_line_ends(void **state)
+TEST_IN_FOLDER(one_file_is_cut_at_line_ends)
 {
     enum { LINES = 200 };
     char text[4 * LINES + 1] = "";
@@ -126,7 +126,7 @@ static void one_file_is_cut_at_line_ends(void **state)
 }
 
 /* A single line is cut behind a word, and where there is none between characters. */
-static void one_line_is_cut_too(void **state)
+TEST_IN_FOLDER(one_line_is_cut_too)
 {
     char text[1001];
     for (int i = 0; i < 1000; i++) text[i] = i % 8 == 7 ? ' ' : (char)('a' + i % 8);
@@ -148,18 +148,4 @@ static void one_line_is_cut_too(void **state)
     corpus_release(&c);
 }
 
-int main(void)
-{
-#define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-    const struct CMUnitTest tests[] = {
-        CASE(reads_the_layout_of_ptb),
-        CASE(reads_the_layout_of_wikitext),
-        CASE(reads_characters),
-        CASE(a_vocabulary_that_is_given_numbers_the_text),
-        CASE(a_vocabulary_that_lacks_a_word_is_refused),
-        CASE(a_cap_makes_the_unknown),
-        CASE(one_file_is_cut_at_line_ends),
-        CASE(one_line_is_cut_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -45,7 +45,7 @@ static void check_strips(const corpus *here, const corpus *stays, size_t steps)
     for (size_t i = 0; i < STRIPS; i++) text_window_release(&places[i].window);
 }
 
-static void strips_are_those_of_a_text_in_memory(void **state)
+TEST_IN_FOLDER(strips_are_those_of_a_text_in_memory)
 {
     write_noise("noise.txt");
     for (int unit = 0; unit < 2; unit++) {
@@ -62,7 +62,7 @@ static void strips_are_those_of_a_text_in_memory(void **state)
 }
 
 /* A text of five times its size in memory is the most that is held. */
-static void what_fits_is_held(void **state)
+TEST_IN_FOLDER(what_fits_is_held)
 {
     corpus c;
     char text[101] = "";
@@ -78,7 +78,7 @@ static void what_fits_is_held(void **state)
     corpus_release(&c);
 }
 
-static void a_file_that_has_changed_is_named(void **state)
+TEST_IN_FOLDER(a_file_that_has_changed_is_named)
 {
     corpus c;
     text_window w = {0};
@@ -97,7 +97,7 @@ static void a_file_that_has_changed_is_named(void **state)
     corpus_release(&c);
 }
 
-static void a_word_of_a_mebibyte_is_refused(void **state)
+TEST_IN_FOLDER(a_word_of_a_mebibyte_is_refused)
 {
     static char text[3 << 20];
     corpus c;
@@ -109,10 +109,4 @@ static void a_word_of_a_mebibyte_is_refused(void **state)
                  "word.txt: line 2: more than a MiB");
 }
 
-int main(void)
-{
-#define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-    const struct CMUnitTest tests[] = {CASE(strips_are_those_of_a_text_in_memory), CASE(what_fits_is_held),
-                                       CASE(a_file_that_has_changed_is_named), CASE(a_word_of_a_mebibyte_is_refused)};
-    return cmocka_run_group_tests_name("text long_text", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -43,7 +43,7 @@ static void assert_comes_back(const piece_set *p, const char *words, size_t size
     free(ids.ids);
 }
 
-static void every_text_comes_back(void **state)
+TEST(every_text_comes_back)
 {
     static const char *const texts[] = {text,  "",    "\n",      "\n\n\n",     " ",
                                         "  x", "x  ", "a\n b\n", "\n\xC3\xA9", "zebra <s> <0x0A> <unk>"};
@@ -75,7 +75,7 @@ static void assert_whole(const piece_set *p, const char *words)
 }
 
 /* A line at a time, and yet the same. */
-static void the_numbers_are_those_of_the_whole_text(void **state)
+TEST(the_numbers_are_those_of_the_whole_text)
 {
     static const char *const texts[] = {text, "", "\n", "\n\n a", "a", "a\n", " a\nb\n\nc"};
     piece_set *own = learn(300), *prefixed;
@@ -88,7 +88,7 @@ static void the_numbers_are_those_of_the_whole_text(void **state)
     pieces_destroy(prefixed);
 }
 
-static void what_is_frequent_becomes_a_piece(void **state)
+TEST(what_is_frequent_becomes_a_piece)
 {
     piece_set *one = learn(300), *again = learn(300);
     size_t size, size_again;
@@ -109,7 +109,7 @@ static void what_is_frequent_becomes_a_piece(void **state)
 }
 
 /* Lines of more than 4,096 bytes are learnt from in parts, each to its end. */
-static void long_lines_are_learnt_from(void **state)
+TEST(long_lines_are_learnt_from)
 {
     enum { LINE = 20000, TAIL = 500 };
     static char line[LINE + TAIL];
@@ -124,7 +124,7 @@ static void long_lines_are_learnt_from(void **state)
     pieces_destroy(p);
 }
 
-static void a_number_of_pieces_has_to_fit_the_text(void **state)
+TEST(a_number_of_pieces_has_to_fit_the_text)
 {
     piece_set *p;
     assert_fails(pieces_train(text, strlen(text), 100000, &p), TW_ERROR_ARGUMENT,
@@ -190,7 +190,7 @@ static model words(void)
     return m;
 }
 
-static void lines_end_with_the_end_of_a_text(void **state)
+TEST(lines_end_with_the_end_of_a_text)
 {
     static const uint32_t expected[] = {4, 5, 2, 2, 5, 3, 0};
     model m = words();
@@ -224,7 +224,7 @@ static void assert_piece_refused(const char *name, float score, uint8_t kind, co
     assert_refused(&m, TW_ERROR_FORMAT, sentence);
 }
 
-static void what_is_wrong_is_named(void **state)
+TEST(what_is_wrong_is_named)
 {
     assert_piece_refused("", 0, PIECE_NORMAL, "piece 9 is \"\"");
     assert_piece_refused("\xFF", 0, PIECE_NORMAL, "not text in UTF-8");
@@ -260,7 +260,7 @@ static model with_rules(uint32_t first, uint32_t second)
 }
 
 /* Whatever the characters lead to, nothing is read from beyond the trie and its texts. */
-static void tables_of_characters_are_looked_through(void **state)
+TEST(tables_of_characters_are_looked_through)
 {
     static const uint32_t wrong[][2] = {{1u << 10 << 8}, /* to another block */
                                         {0x80000000u | 1u << 18},
@@ -276,7 +276,7 @@ static void tables_of_characters_are_looked_through(void **state)
     }
 }
 
-static void lines_stay_apart(void **state)
+TEST(lines_stay_apart)
 {
     piece_set *own = learn(300), *p;
     model m = {.size = 0};
@@ -304,7 +304,7 @@ static void use(const uint8_t *bytes, size_t size)
     pieces_destroy(p);
 }
 
-static void no_model_does_harm(void **state)
+TEST(no_model_does_harm)
 {
     static const uint8_t bits[] = {1, 128, 255};
     model whole = words();
@@ -331,7 +331,7 @@ static void no_model_does_harm(void **state)
 
 /* ---- vocabularies and texts -------------------------------------------------------------------------------------- */
 
-static void a_vocabulary_comes_back_from_its_text(void **state)
+TEST(a_vocabulary_comes_back_from_its_text)
 {
     vocabulary *v, *again;
     char *written, *written_again;
@@ -354,7 +354,7 @@ static void a_vocabulary_comes_back_from_its_text(void **state)
 }
 
 /* The pieces are those of the training text alone; the others are cut into them. */
-static void texts_are_cut_into_pieces(void **state)
+TEST_IN_FOLDER(texts_are_cut_into_pieces)
 {
     corpus c;
     const corpus_options options = {.unit = TEXT_PIECES, .most = 290};
@@ -376,21 +376,4 @@ static void texts_are_cut_into_pieces(void **state)
     assert_fails(corpus_load(test_folder, &little, &c), TW_ERROR_UNSUPPORTED, "--memory");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_text_comes_back),
-        cmocka_unit_test(the_numbers_are_those_of_the_whole_text),
-        cmocka_unit_test(what_is_frequent_becomes_a_piece),
-        cmocka_unit_test(long_lines_are_learnt_from),
-        cmocka_unit_test(a_number_of_pieces_has_to_fit_the_text),
-        cmocka_unit_test(lines_end_with_the_end_of_a_text),
-        cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(tables_of_characters_are_looked_through),
-        cmocka_unit_test(lines_stay_apart),
-        cmocka_unit_test(no_model_does_harm),
-        cmocka_unit_test(a_vocabulary_comes_back_from_its_text),
-        cmocka_unit_test_setup_teardown(texts_are_cut_into_pieces, make_folder, remove_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

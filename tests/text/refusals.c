@@ -25,7 +25,7 @@ static void assert_text_refused(const char *path, corpus_options options, tw_sta
     assert_refused_so(path, options, status, name, said);
 }
 
-static void a_folder_must_hold_three(void **state)
+TEST_IN_FOLDER(a_folder_must_hold_three)
 {
     write_text("ptb.train.txt", "a\n");
     write_text("valid.txt", "a\n");
@@ -36,7 +36,7 @@ static void a_folder_must_hold_three(void **state)
     assert_text_refused(in_folder("nowhere"), words, TW_ERROR_IO, "nowhere", "cannot open");
 }
 
-static void other_encodings(void **state)
+TEST_IN_FOLDER(other_encodings)
 {
     write_folder("a\nb\xe9\n", "a\n", "a\n");
     assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.train.txt: line 2, byte offset 3: 0xe9", "not UTF-8");
@@ -46,7 +46,7 @@ static void other_encodings(void **state)
     assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 3, byte offset 4", "zero byte");
 }
 
-static void empty_texts(void **state)
+TEST_IN_FOLDER(empty_texts)
 {
     write_folder("a\n", "a\n", "");
     assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.test.txt", "empty");
@@ -56,7 +56,7 @@ static void empty_texts(void **state)
     assert_text_refused(in_folder("short.txt"), words, TW_ERROR_FORMAT, "short.txt", "no text");
 }
 
-static void too_many_different_words(void **state)
+TEST_IN_FOLDER(too_many_different_words)
 {
     write_folder("a b\nc a\nd", "a\n", "a\n"); /* a, b, the end of a line, c, d */
     assert_text_refused(test_folder, (corpus_options){.unit = TEXT_WORDS, .limit = 4}, TW_ERROR_FORMAT,
@@ -65,7 +65,7 @@ static void too_many_different_words(void **state)
                         "ptb.train.txt: line 1", "more than 2 different words");
 }
 
-static void unknown_tokens(void **state)
+TEST_IN_FOLDER(unknown_tokens)
 {
     write_folder("a b\n", "a\nb a\nb zwei a\n", "a\n");
     assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 3",
@@ -81,7 +81,7 @@ static void unknown_tokens(void **state)
 }
 
 /* Of a part of a file, lines count from the file's beginning. */
-static void lines_of_a_single_file(void **state)
+TEST_IN_FOLDER(lines_of_a_single_file)
 {
     char text[512] = "";
     for (int i = 0; i < 99; i++) strcat(text, "same\n");
@@ -90,12 +90,4 @@ static void lines_of_a_single_file(void **state)
     assert_text_refused(in_folder("input.txt"), words, TW_ERROR_FORMAT, "input.txt: line 100", "\"other\"");
 }
 
-int main(void)
-{
-#define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-    const struct CMUnitTest tests[] = {
-        CASE(a_folder_must_hold_three), CASE(other_encodings), CASE(empty_texts),
-        CASE(too_many_different_words), CASE(unknown_tokens),  CASE(lines_of_a_single_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -28,26 +28,26 @@ static void assert_frequencies(sampling s, const int *possible)
     }
 }
 
-static void frequencies_are_the_softmax(void **state)
+TEST(frequencies_are_the_softmax)
 {
     assert_frequencies((sampling){.temperature = 1, .seed = 1}, (int[]){1, 1, 1, 1, 1, 1});
     assert_frequencies((sampling){.temperature = 0.5, .seed = 2}, (int[]){1, 1, 1, 1, 1, 1});
     assert_frequencies((sampling){.temperature = 3, .seed = 3}, (int[]){1, 1, 1, 1, 1, 1});
 }
 
-static void only_the_best_are_drawn(void **state)
+TEST(only_the_best_are_drawn)
 {
     assert_frequencies((sampling){.temperature = 2, .top_k = 3, .seed = 1}, (int[]){1, 0, 1, 1, 0, 0});
     assert_frequencies((sampling){.temperature = 2, .top_k = 1, .seed = 1}, (int[]){0, 0, 1, 0, 0, 0});
     assert_frequencies((sampling){.temperature = 2, .top_k = 99, .seed = 1}, (int[]){1, 1, 1, 1, 1, 1});
 }
 
-static void no_temperature_takes_the_best(void **state)
+TEST(no_temperature_takes_the_best)
 {
     for (uint64_t i = 0; i < 100; i++) assert_int_equal(draw((sampling){.temperature = 0, .seed = i}, i), 2);
 }
 
-static void the_seed_decides(void **state)
+TEST(the_seed_decides)
 {
     int differ = 0;
     for (uint64_t i = 0; i < 200; i++) {
@@ -58,7 +58,7 @@ static void the_seed_decides(void **state)
     assert_true(differ > 50);
 }
 
-static void scores_that_are_not_finite(void **state)
+TEST(scores_that_are_not_finite)
 {
     const float bad[2][2] = {{0, NAN}, {INFINITY, 0}};
     uint32_t token;
@@ -66,12 +66,4 @@ static void scores_that_are_not_finite(void **state)
         assert_int_equal(sample_token(&(sampling){.temperature = 1}, bad[i], 2, 0, &token), TW_ERROR_NONFINITE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frequencies_are_the_softmax),   cmocka_unit_test(only_the_best_are_drawn),
-        cmocka_unit_test(no_temperature_takes_the_best), cmocka_unit_test(the_seed_decides),
-        cmocka_unit_test(scores_that_are_not_finite),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

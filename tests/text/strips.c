@@ -34,7 +34,7 @@ static void read_all(size_t workers, size_t steps, unsigned char seen[COUNT])
     }
 }
 
-static void strips_partition_the_stream(void **state)
+TEST(strips_partition_the_stream)
 {
     for (size_t workers = 1; workers <= STRIPS; workers++) {
         for (size_t steps = 1; STRIPS % workers == 0 && steps < 2 * LENGTH; steps += 7) {
@@ -45,7 +45,7 @@ static void strips_partition_the_stream(void **state)
     }
 }
 
-static void the_lengths_of_zarembas_strips(void **state)
+TEST(the_lengths_of_zarembas_strips)
 {
     uint32_t none;
     token_stream stream = {.tokens = &none, .count = 929589};
@@ -55,7 +55,7 @@ static void the_lengths_of_zarembas_strips(void **state)
     assert_int_equal(s.length / 35, 1327);
 }
 
-static void short_streams_are_refused(void **state)
+TEST(short_streams_are_refused)
 {
     uint32_t tokens[COUNT];
     token_stream stream = numbered(tokens);
@@ -69,12 +69,4 @@ static void short_streams_are_refused(void **state)
     assert_int_equal(strips_cut(&stream, "test", 1, 1, &s), TW_ERROR_ARGUMENT);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strips_partition_the_stream),
-        cmocka_unit_test(the_lengths_of_zarembas_strips),
-        cmocka_unit_test(short_streams_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

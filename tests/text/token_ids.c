@@ -43,7 +43,7 @@ static void assert_array(const char *type, size_t each, int64_t largest)
     assert_said("its token 2 is");
 }
 
-static void every_type_is_read(void **state)
+TEST_IN_FOLDER(every_type_is_read)
 {
     assert_array("|u1", 1, 255);
     assert_array("<u2", 2, 65535);
@@ -60,7 +60,7 @@ static void assert_number_refused(const char *type, size_t each, int64_t number,
     assert_fails(token_ids_read(in_folder("a.npy"), 10, &ids, &count), TW_ERROR_FORMAT, said);
 }
 
-static void other_numbers_are_refused(void **state)
+TEST_IN_FOLDER(other_numbers_are_refused)
 {
     assert_number_refused("<i4", 4, -1, "its token 1 is -1; there are tokens 0 to 9");
     assert_number_refused("<i8", 8, INT64_MIN, "is -9223372036854775808");
@@ -83,7 +83,7 @@ static void assert_header_refused(const char *type, const char *shape, const cha
     assert_bytes_refused(make_header(type, shape), BEGIN + 4, said);
 }
 
-static void other_arrays_are_refused(void **state)
+TEST_IN_FOLDER(other_arrays_are_refused)
 {
     static const char *const types[] = {">u2", "<u8", "<f4", "|S2", "", "<u2x", "|O"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -98,7 +98,7 @@ static void other_arrays_are_refused(void **state)
 }
 
 /* No file that is cut off is one, and none that begins otherwise. */
-static void cut_files_are_refused(void **state)
+TEST_IN_FOLDER(cut_files_are_refused)
 {
     uint8_t *bytes = make_header("<u2", "2,");
     memset(bytes + BEGIN, 0, 4);
@@ -112,7 +112,7 @@ static void cut_files_are_refused(void **state)
 }
 
 /* As numpy writes headers of more than 65,535 bytes, and may write any. */
-static void the_second_version_is_read(void **state)
+TEST_IN_FOLDER(the_second_version_is_read)
 {
     uint8_t *bytes = make_header("|u1", "2,"), other[BEGIN + 4] = "\x93NUMPY\x02";
     uint32_t *ids;
@@ -137,7 +137,7 @@ static void assert_stream(const token_stream *stream, uint32_t first, size_t cou
     for (size_t i = 0; i < count; i++) assert_int_equal(stream->tokens[i], (first + i) % 10);
 }
 
-static void one_file_is_cut_by_position(void **state)
+TEST_IN_FOLDER(one_file_is_cut_by_position)
 {
     int64_t numbers[101];
     corpus c;
@@ -159,7 +159,7 @@ static void one_file_is_cut_by_position(void **state)
                  "a text in ids is held in memory");
 }
 
-static void a_folder_holds_three(void **state)
+TEST_IN_FOLDER(a_folder_holds_three)
 {
     corpus c;
     write_array("tiny.train.npy", "<u2", 2, (int64_t[]){0, 1, 2}, 3);
@@ -177,7 +177,7 @@ static void a_folder_holds_three(void **state)
     assert_null(c.train.tokens);
 }
 
-static void ids_are_a_vocabulary(void **state)
+TEST_IN_FOLDER(ids_are_a_vocabulary)
 {
     vocabulary *v, *back;
     char *text;
@@ -199,7 +199,7 @@ static void ids_are_a_vocabulary(void **state)
     assert_fails(vocabulary_of_ids(VOCABULARY_IDS_MOST + 1, &v), TW_ERROR_ARGUMENT, "2 to 4194304");
 }
 
-static void numbers_stand_between_white_space(void **state)
+TEST_IN_FOLDER(numbers_stand_between_white_space)
 {
     static const char text[] = " 1\n\n22\t3 ";
     token_reader reader = {text, text + strlen(text), TEXT_IDS};
@@ -213,13 +213,4 @@ static void numbers_stand_between_white_space(void **state)
     assert_false(token_next(&reader, &token, &length));
 }
 
-int main(void)
-{
-#define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-    const struct CMUnitTest tests[] = {
-        CASE(every_type_is_read),    CASE(other_numbers_are_refused),  CASE(other_arrays_are_refused),
-        CASE(cut_files_are_refused), CASE(the_second_version_is_read), CASE(one_file_is_cut_by_position),
-        CASE(a_folder_holds_three),  CASE(ids_are_a_vocabulary),       CASE(numbers_stand_between_white_space),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -14,7 +14,7 @@ static void assert_reads(text_unit unit, const char *text, const char *const *to
     assert_null(*tokens);
 }
 
-static void words_stand_between_spaces(void **state)
+TEST(words_stand_between_spaces)
 {
     assert_reads(TEXT_WORDS, " a  bc\td \n\n e\r\nno end",
                  LIST("a", "bc", "d", "<eos>", "<eos>", "e", "<eos>", "no", "end"));
@@ -23,7 +23,7 @@ static void words_stand_between_spaces(void **state)
     assert_reads(TEXT_WORDS, "one", LIST("one"));
 }
 
-static void characters_are_code_points(void **state)
+TEST(characters_are_code_points)
 {
     assert_reads(TEXT_CHARACTERS, "a \n\u00e9\u20ac\U0001F600b",
                  LIST("a", " ", "\n", "\u00e9", "\u20ac", "\U0001F600", "b"));
@@ -38,7 +38,7 @@ static size_t put_point(uint32_t point, size_t length, char *text)
     return length;
 }
 
-static void every_code_point_has_one_form(void **state)
+TEST(every_code_point_has_one_form)
 {
     for (uint32_t point = 0; point < 0x200000; point++) {
         size_t shortest = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
@@ -52,7 +52,7 @@ static void every_code_point_has_one_form(void **state)
     }
 }
 
-static void follow_up_bytes_are_checked(void **state)
+TEST(follow_up_bytes_are_checked)
 {
     for (int second = 0; second < 256; second++) {
         int follows = second >= 0x80 && second < 0xC0;
@@ -68,13 +68,4 @@ static void follow_up_bytes_are_checked(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_stand_between_spaces),
-        cmocka_unit_test(characters_are_code_points),
-        cmocka_unit_test(every_code_point_has_one_form),
-        cmocka_unit_test(follow_up_bytes_are_checked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

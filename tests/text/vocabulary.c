@@ -2,7 +2,7 @@
 #include "support.h"
 #include "support/colliding_names.h"
 
-static void ids_follow_the_order_of_adding(void **state)
+TEST(ids_follow_the_order_of_adding)
 {
     vocabulary *v = make(TEXT_WORDS, LIST("b", "a", "ab"));
     uint32_t id;
@@ -16,7 +16,7 @@ static void ids_follow_the_order_of_adding(void **state)
     vocabulary_destroy(NULL);
 }
 
-static void many_tokens_are_found_again(void **state)
+TEST(many_tokens_are_found_again)
 {
     enum { MANY = 200000 };
     char token[16];
@@ -37,7 +37,7 @@ static void many_tokens_are_found_again(void **state)
 }
 
 /* All have one CRC-32C: where the table were keyed by that, each would be compared with all before it, for an hour. */
-static void words_that_were_chosen_are_found_as_soon_as_any(void **state)
+TEST(words_that_were_chosen_are_found_as_soon_as_any)
 {
     enum { MANY = 400000 };
     const colliding_names all = colliding_find();
@@ -54,7 +54,7 @@ static void words_that_were_chosen_are_found_as_soon_as_any(void **state)
     vocabulary_destroy(v);
 }
 
-static void the_unknown_stand_behind_one_token(void **state)
+TEST(the_unknown_stand_behind_one_token)
 {
     vocabulary *v = make(TEXT_WORDS, LIST("a"));
     assert_int_equal(vocabulary_find_or_unknown(v, "z", 1), VOCABULARY_NONE);
@@ -75,7 +75,7 @@ static void assert_ranks(const char *const *met, const uint64_t *often, size_t m
     vocabulary_destroy(to);
 }
 
-static void frequent_tokens_come_first(void **state)
+TEST(frequent_tokens_come_first)
 {
     assert_ranks(LIST("c", "\u00e9", "b", "a"), (uint64_t[]){2, 2, 7, 2}, 0,
                  LIST("b", "a", "c", "\u00e9")); /* bytes above 127 sort behind ASCII */
@@ -83,7 +83,7 @@ static void frequent_tokens_come_first(void **state)
 }
 
 /* d, e and f give way: together 6, more than b's 5. */
-static void the_rarest_become_one(void **state)
+TEST(the_rarest_become_one)
 {
     assert_ranks(LIST("f", "a", "e", "b", "d"), (uint64_t[]){1, 9, 2, 5, 3}, 3, LIST("a", "<unk>", "b"));
     assert_ranks(LIST("<unk>", "a", "b", "c"), (uint64_t[]){4, 9, 2, 1}, 3, LIST("a", "<unk>", "b"));
@@ -107,7 +107,7 @@ static void assert_round_trip(text_unit unit, const char *const *tokens, const c
     vocabulary_destroy(back);
 }
 
-static void text_and_back(void **state)
+TEST(text_and_back)
 {
     assert_round_trip(TEXT_WORDS, LIST("the", "<eos>", "a\\nb", "\\"), "words\nthe\n<eos>\na\\\\nb\n\\\\\n");
     assert_round_trip(TEXT_CHARACTERS, LIST("\n", " ", "\\", "n", "\u20ac", "<unk>"),
@@ -121,7 +121,7 @@ static void assert_unreadable(const char *text, const char *words)
     if (!strstr(tw_last_error(), words)) fail_msg("\"%s\" should say \"%s\"", tw_last_error(), words);
 }
 
-static void damaged_texts_are_refused(void **state)
+TEST(damaged_texts_are_refused)
 {
     assert_unreadable("", "begins neither");
     assert_unreadable("word\na\n", "begins neither");
@@ -136,17 +136,4 @@ static void damaged_texts_are_refused(void **state)
     assert_unreadable("characters\n\xff\n", "line 2 is not a token");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_follow_the_order_of_adding),
-        cmocka_unit_test(many_tokens_are_found_again),
-        cmocka_unit_test(words_that_were_chosen_are_found_as_soon_as_any),
-        cmocka_unit_test(the_unknown_stand_behind_one_token),
-        cmocka_unit_test(frequent_tokens_come_first),
-        cmocka_unit_test(the_rarest_become_one),
-        cmocka_unit_test(text_and_back),
-        cmocka_unit_test(damaged_texts_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

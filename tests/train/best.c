@@ -75,7 +75,7 @@ static void check_run(void **state, const char *words, const char *kept, size_t 
 }
 
 /* A checkpoint is written where the figures are better than ever, whatever --checkpoint-every says. */
-static void the_best_is_kept_and_tested(void **state)
+TEST_IN_FOLDER(the_best_is_kept_and_tested)
 {
     check_run(state, "--steps 10", " 4 8 10", 4);
     check_run(state, "--steps 10 --checkpoint-every 3", " 4 9 10", 4);
@@ -83,7 +83,7 @@ static void the_best_is_kept_and_tested(void **state)
 }
 
 /* The workers' consensus is looked at whenever they meet for a checkpoint. */
-static void with_gossip_too(void **state)
+TEST_IN_FOLDER(with_gossip_too)
 {
     show s = {.run.toy = {.validated = true, .extra = BEST_IS_4}};
     play_well(&s, RANKS, *state, "--steps 10 --checkpoint-every 4 --sync dpsgd");
@@ -94,7 +94,7 @@ static void with_gossip_too(void **state)
     check_summary(*state, 4, 10, 6.5);
 }
 
-static void without_a_test_set_its_figures_are_the_runs(void **state)
+TEST_IN_FOLDER(without_a_test_set_its_figures_are_the_runs)
 {
     show s = {.run.toy = {.validated = true, .untested = true, .extra = BEST_IS_4}};
     play_well(&s, RANKS, *state, "--steps 10");
@@ -103,7 +103,7 @@ static void without_a_test_set_its_figures_are_the_runs(void **state)
     cJSON_Delete(summary);
 }
 
-static void without_a_validation_set_nothing_is_chosen(void **state)
+TEST_IN_FOLDER(without_a_validation_set_nothing_is_chosen)
 {
     show s = {.run.toy.extra = BEST_IS_4};
     play_well(&s, RANKS, *state, "--steps 10");
@@ -113,7 +113,7 @@ static void without_a_validation_set_nothing_is_chosen(void **state)
     cJSON_Delete(summary);
 }
 
-static void without_a_folder_the_last_weights_are_tested(void **state)
+TEST(without_a_folder_the_last_weights_are_tested)
 {
     show s = {.run.toy = {.validated = true, .extra = BEST_IS_4}};
     play_well(&s, RANKS, NULL, "--steps 10");
@@ -122,7 +122,7 @@ static void without_a_folder_the_last_weights_are_tested(void **state)
 
 /* ---- going on ---------------------------------------------------------------------------------------------------- */
 
-static void a_run_that_goes_on_remembers_the_best(void **state)
+TEST_IN_FOLDER(a_run_that_goes_on_remembers_the_best)
 {
     show s = {.run.toy = {.validated = true, .extra = BEST_IS_4}};
     play_well(&s, RANKS, *state, "--steps 10");
@@ -137,7 +137,7 @@ static void a_run_that_goes_on_remembers_the_best(void **state)
 
 /* Back to step 8, when step 4 was the best, and is gone since 12 is better. The new course's own best is none the worse
  * for what was better there. */
-static void a_best_that_is_gone_is_forgotten(void **state)
+TEST_IN_FOLDER(a_best_that_is_gone_is_forgotten)
 {
     char words[FOLDER_PATH + 64];
     show s = {.run.toy = {.validated = true, .extra = {[4] = 1, [8] = 2, [12] = -1, [16] = 5}}};
@@ -164,7 +164,7 @@ static void damage(const char *out, uint64_t step)
 }
 
 /* The run was trained and is kept; what cannot be is to test what is not there. */
-static void a_best_that_is_damaged_is_told_by_all(void **state)
+TEST_IN_FOLDER(a_best_that_is_damaged_is_told_by_all)
 {
     show s = {.run.toy = {.validated = true, .extra = BEST_IS_4}};
     play_well(&s, RANKS, *state, "--steps 10");
@@ -203,7 +203,7 @@ static void assert_best(const task_metric *metrics, size_t count, const double f
     assert_true(w.best.score.parts[0] == figures[best - 1][0]);
 }
 
-static void the_first_metric_decides_and_then_the_loss(void **state)
+TEST(the_first_metric_decides_and_then_the_loss)
 {
     static const double peak[][2] = {{0.5, 3}, {0.75, 4}, {0.625, 1}}, tied[][2] = {{0.5, 3}, {0.5, 2}, {0.5, 2}},
                         no_number[][2] = {{NAN, 1}, {0.5, 9}, {NAN, 0}};
@@ -215,7 +215,7 @@ static void the_first_metric_decides_and_then_the_loss(void **state)
     assert_best(falling, 3, no_number, 2);
 }
 
-static void a_best_that_cannot_be_is_refused(void **state)
+TEST(a_best_that_cannot_be_is_refused)
 {
     tw_state *file;
     best_checkpoint best = {.step = 9, .score = {.loss = 1, .count = 2}}, read;
@@ -229,19 +229,4 @@ static void a_best_that_cannot_be_is_refused(void **state)
     tw_state_destroy(file);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_best_is_kept_and_tested, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(with_gossip_too, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(without_a_test_set_its_figures_are_the_runs, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(without_a_validation_set_nothing_is_chosen, make_folder, remove_folder),
-        cmocka_unit_test(without_a_folder_the_last_weights_are_tested),
-        cmocka_unit_test_setup_teardown(a_run_that_goes_on_remembers_the_best, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_best_that_is_gone_is_forgotten, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_best_that_is_damaged_is_told_by_all, make_folder, remove_folder),
-        cmocka_unit_test(the_first_metric_decides_and_then_the_loss),
-        cmocka_unit_test(a_best_that_cannot_be_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -142,7 +142,7 @@ static double sum_of_squares(const float *values, size_t count)
 }
 
 /* After a round all have theta, and each has held back something of its own. */
-static void test_who_stays_has_what_it_had_and_who_comes_has_the_donors(void **state)
+TEST(test_who_stays_has_what_it_had_and_who_comes_has_the_donors)
 {
     story s = {.steps = {PERIOD, PERIOD}, .behind = {0, 0, 1}, .donor = 1, .size = NEW};
     tell_story(&s, "local:every=4,exchange=topk,density=0.1");
@@ -166,7 +166,7 @@ static void test_who_stays_has_what_it_had_and_who_comes_has_the_donors(void **s
 }
 
 /* One noticed after a step that somebody was lost, the other after three. */
-static void test_steps_that_no_round_had_are_in_the_first(void **state)
+TEST(test_steps_that_no_round_had_are_in_the_first)
 {
     story s = {.steps = {1, 3}, .behind = {0, 0, 1}, .size = NEW};
     tell_story(&s, "local:every=4");
@@ -187,7 +187,7 @@ static void test_steps_that_no_round_had_are_in_the_first(void **state)
 }
 
 /* What it gave to the round that it lacks is in there: it gives its steps no second time. */
-static void test_who_lacks_a_round_gives_nothing_twice(void **state)
+TEST(test_who_lacks_a_round_gives_nothing_twice)
 {
     story s = {.steps = {3, 1}, .behind = {0, 1}, .size = OLD};
     tell_story(&s, "local:every=4");
@@ -199,7 +199,7 @@ static void test_who_lacks_a_round_gives_nothing_twice(void **state)
 }
 
 /* A gossip that was cut off: those that had weights of their own begin with the mean of them. */
-static void test_a_gossip_goes_on_with_the_mean(void **state)
+TEST(test_a_gossip_goes_on_with_the_mean)
 {
     story s = {.steps = {2, 2}, .behind = {0, 0, 1}, .size = NEW};
     tell_story(&s, "dpsgd");
@@ -241,7 +241,7 @@ static void assert_is_sum(const possession all[NEW], const int *added, const pos
 
 /* Whoever stays has, to the last bit of a sum, what it had and what each before it had that leaves; the first that
  * stays, of all. With nobody to hand it over to each keeps its own. */
-static void test_who_leaves_hands_over_what_it_holds_back(void **state)
+TEST(test_who_leaves_hands_over_what_it_holds_back)
 {
     static const char *const specs[] = {"sparseloco:every=4",
                                         "pulseloco:every=4",
@@ -268,7 +268,7 @@ static void test_who_leaves_hands_over_what_it_holds_back(void **state)
 }
 
 /* From five workers on each sums a piece of every tensor. What it keeps of that is not lost with their number. */
-static void test_what_is_held_back_has_a_place_among_any_number(void **state)
+TEST(test_what_is_held_back_has_a_place_among_any_number)
 {
     const char *sync = "local:every=4,exchange=e3m0,feedback=on";
     story s = {.size = MANY - 2, .leaves = (const int[MANY]){[MANY - 2] = 1, [MANY - 1] = 1}};
@@ -314,7 +314,7 @@ static tw_status deceive(crew_member *self)
     return TW_OK;
 }
 
-static void test_what_cannot_be_is_refused(void **state)
+TEST(test_what_cannot_be_is_refused)
 {
     static const struct {
         int64_t dtype;
@@ -344,16 +344,4 @@ static void test_what_cannot_be_is_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_stays_has_what_it_had_and_who_comes_has_the_donors),
-        cmocka_unit_test(test_steps_that_no_round_had_are_in_the_first),
-        cmocka_unit_test(test_who_lacks_a_round_gives_nothing_twice),
-        cmocka_unit_test(test_a_gossip_goes_on_with_the_mean),
-        cmocka_unit_test(test_who_leaves_hands_over_what_it_holds_back),
-        cmocka_unit_test(test_what_is_held_back_has_a_place_among_any_number),
-        cmocka_unit_test(test_what_cannot_be_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+RUN_TESTS(make_folder, remove_folder)

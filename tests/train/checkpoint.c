@@ -45,7 +45,7 @@ static void write_at_five(const small_run *run)
     close_bench(&b);
 }
 
-static void resumed_equals_uninterrupted(void **state)
+TEST_IN_FOLDER(resumed_equals_uninterrupted)
 {
     small_run run;
     bench b;
@@ -79,7 +79,7 @@ static tw_status resume(const small_run *run)
 }
 
 /* The name that the next one of the same step needs is taken. */
-static void one_that_cannot_begin_leaves_the_old(void **state)
+TEST_IN_FOLDER(one_that_cannot_begin_leaves_the_old)
 {
     small_run run;
     bench b;
@@ -99,7 +99,7 @@ static void one_that_cannot_begin_leaves_the_old(void **state)
     small_run_end(&run);
 }
 
-static void other_settings_are_refused_by_name(void **state)
+TEST_IN_FOLDER(other_settings_are_refused_by_name)
 {
     small_run own, network;
     small_run_begin(&own, *state, "cnn");
@@ -136,7 +136,7 @@ static void write_long_spec(char spec[1024], const char *end)
     strcat(spec, end);
 }
 
-static void long_settings_count_to_their_end(void **state)
+TEST_IN_FOLDER(long_settings_count_to_their_end)
 {
     small_run run;
     bench b;
@@ -219,7 +219,7 @@ static const char *file_at_five(const small_run *run, const char *name, char pat
     return path;
 }
 
-static void damage_is_found(void **state)
+TEST_IN_FOLDER(damage_is_found)
 {
     static const char *const names[] = {"model.safetensors", "worker-0.safetensors"};
     for (int i = 0; i < 2; i++) {
@@ -235,7 +235,7 @@ static void damage_is_found(void **state)
 }
 
 /* Version 0.1 did not count what is sent between hosts, and later ones not the wait for data. */
-static void a_file_without_the_bytes_between_hosts_is_read(void **state)
+TEST_IN_FOLDER(a_file_without_the_bytes_between_hosts_is_read)
 {
     small_run run;
     bench b;
@@ -266,7 +266,7 @@ static void a_file_without_the_bytes_between_hosts_is_read(void **state)
 }
 
 /* Of before tasks had more than six sums. */
-static void an_epoch_of_six_sums_is_read(void **state)
+TEST_IN_FOLDER(an_epoch_of_six_sums_is_read)
 {
     small_run run;
     bench b;
@@ -290,7 +290,7 @@ static void an_epoch_of_six_sums_is_read(void **state)
     small_run_end(&run);
 }
 
-static void momentum_in_both_is_refused(void **state)
+TEST_IN_FOLDER(momentum_in_both_is_refused)
 {
     small_run run;
     bench b;
@@ -307,17 +307,4 @@ static void momentum_in_both_is_refused(void **state)
     small_run_end(&run);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(resumed_equals_uninterrupted, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(one_that_cannot_begin_leaves_the_old, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(other_settings_are_refused_by_name, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(long_settings_count_to_their_end, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(damage_is_found, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_file_without_the_bytes_between_hosts_is_read, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(an_epoch_of_six_sums_is_read, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(momentum_in_both_is_refused, make_folder, remove_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

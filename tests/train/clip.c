@@ -23,7 +23,7 @@ static void assert_clipped(double limit, float x, float y)
         if (i != 1 && i != 18) assert_true(values[i] == 0);
 }
 
-static void only_longer_gradients_are_scaled(void **state)
+TEST(only_longer_gradients_are_scaled)
 {
     assert_clipped(6, 3, -4);
     assert_clipped(5, 3, -4);
@@ -32,7 +32,7 @@ static void only_longer_gradients_are_scaled(void **state)
     assert_clipped(0x1p-120, 0.6f * 0x1p-120f, -0.8f * 0x1p-120f);
 }
 
-static void every_element_counts(void **state)
+TEST(every_element_counts)
 {
     float values[33];
     for (int i = 0; i < 33; i++) {
@@ -44,7 +44,7 @@ static void every_element_counts(void **state)
 }
 
 /* Whose square no float holds. */
-static void huge_gradients_are_scaled(void **state)
+TEST(huge_gradients_are_scaled)
 {
     float values[2] = {0x1p127f, 0};
     clip(values, 2, 1);
@@ -52,7 +52,7 @@ static void huge_gradients_are_scaled(void **state)
 }
 
 /* The reducer, or the gossip, has to see them. */
-static void what_is_not_finite_stays(void **state)
+TEST(what_is_not_finite_stays)
 {
     float values[2] = {1, NAN};
     clip(values, 2, 0.5);
@@ -62,13 +62,4 @@ static void what_is_not_finite_stays(void **state)
     assert_true(values[0] == 1 && isinf(values[1]));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_longer_gradients_are_scaled),
-        cmocka_unit_test(every_element_counts),
-        cmocka_unit_test(huge_gradients_are_scaled),
-        cmocka_unit_test(what_is_not_finite_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

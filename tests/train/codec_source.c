@@ -6,7 +6,7 @@
 #include <math.h>
 
 /* Those that the network itself has, whose size is the published one: nn_models. */
-static void the_tensors_of_resnet50_are_its_models(void **state)
+TEST(the_tensors_of_resnet50_are_its_models)
 {
     const model_shape shape = {3, 32, 32, 1000, 1};
     codec_source source = {0};
@@ -37,7 +37,7 @@ static void assert_shape(size_t count, size_t rows, size_t columns)
     codec_source_release(&source);
 }
 
-static void a_flat_table_is_nearly_square_where_it_can_be(void **state)
+TEST(a_flat_table_is_nearly_square_where_it_can_be)
 {
     assert_shape(1, 1, 1);
     assert_shape(36, 6, 6);
@@ -48,7 +48,7 @@ static void a_flat_table_is_nearly_square_where_it_can_be(void **state)
     assert_shape(2 * 131, 1, 262);
 }
 
-static void a_flat_table_in_pieces_has_every_element(void **state)
+TEST(a_flat_table_in_pieces_has_every_element)
 {
     codec_source source = {0};
     assert_ok(codec_source_flat(1003, 4, &source));
@@ -58,7 +58,7 @@ static void a_flat_table_in_pieces_has_every_element(void **state)
     codec_source_release(&source);
 }
 
-static void made_up_steps_differ_and_return(void **state)
+TEST(made_up_steps_differ_and_return)
 {
     float first[100], other[100];
     codec_source source = {0};
@@ -88,7 +88,7 @@ static void write_step(const char *folder, const char *name, tw_dtype dtype, siz
     tw_state_destroy(state);
 }
 
-static void kept_steps_come_in_the_order_of_their_numbers(void **state)
+TEST_IN_FOLDER(kept_steps_come_in_the_order_of_their_numbers)
 {
     const char *folder = *state;
     float values[12];
@@ -116,7 +116,7 @@ static void assert_refused(const char *folder, tw_status status, const char *wor
     codec_source_release(&source);
 }
 
-static void files_of_other_tensors_are_refused(void **state)
+TEST_IN_FOLDER(files_of_other_tensors_are_refused)
 {
     const char *folder = *state;
     assert_refused("/nonexistent", TW_ERROR_IO, "/nonexistent");
@@ -130,15 +130,4 @@ static void files_of_other_tensors_are_refused(void **state)
     assert_refused(folder, TW_ERROR_FORMAT, "NaN");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_tensors_of_resnet50_are_its_models),
-        cmocka_unit_test(a_flat_table_is_nearly_square_where_it_can_be),
-        cmocka_unit_test(a_flat_table_in_pieces_has_every_element),
-        cmocka_unit_test(made_up_steps_differ_and_return),
-        cmocka_unit_test_setup_teardown(kept_steps_come_in_the_order_of_their_numbers, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(files_of_other_tensors_are_refused, make_folder, remove_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

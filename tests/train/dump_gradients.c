@@ -15,7 +15,7 @@ static void assert_steps(const char *text, uint64_t done, uint64_t steps, const 
     assert_string_equal(found, expected);
 }
 
-static void lists(void **state)
+TEST(lists)
 {
     assert_steps("7", 0, 10, "7 ");
     assert_steps("1,10", 0, 10, "1 10 ");
@@ -23,7 +23,7 @@ static void lists(void **state)
     assert_steps("6-6", 5, 10, "6 ");
 }
 
-static void the_default_is_eight_after_the_middle_of_what_remains(void **state)
+TEST(the_default_is_eight_after_the_middle_of_what_remains)
 {
     assert_steps(NULL, 0, 100, "51 52 53 54 55 56 57 58 ");
     assert_steps(NULL, 0, 10, "6 7 8 9 10 ");
@@ -32,7 +32,7 @@ static void the_default_is_eight_after_the_middle_of_what_remains(void **state)
     assert_steps(NULL, 100, 100, "");
 }
 
-static void what_is_no_list_is_refused(void **state)
+TEST(what_is_no_list_is_refused)
 {
     static const char *const bad[] = {"", "x", "3x", "3,", ",3", "3-", "-3", "3--4", " 3", "4-3", "0", "0-3"};
     gradient_dump c;
@@ -43,7 +43,7 @@ static void what_is_no_list_is_refused(void **state)
     assert_fails(dump_parse("folder", "5-7", 5, 10, &c), TW_ERROR_ARGUMENT, "after step 5");
 }
 
-static void too_many_ranges_are_refused(void **state)
+TEST(too_many_ranges_are_refused)
 {
     char text[4 * DUMP_RANGES + 4] = "1";
     for (size_t i = 1; i < DUMP_RANGES; i++) strcat(text, ",1");
@@ -52,13 +52,4 @@ static void too_many_ranges_are_refused(void **state)
     assert_fails(dump_parse("folder", strcat(text, ",1"), 0, 10, &c), TW_ERROR_ARGUMENT, "ranges");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists),
-        cmocka_unit_test(the_default_is_eight_after_the_middle_of_what_remains),
-        cmocka_unit_test(what_is_no_list_is_refused),
-        cmocka_unit_test(too_many_ranges_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -67,7 +67,7 @@ static void assert_latest(const char *out, const char *name)
     assert_string_equal(strrchr(path, '/') + 1, name);
 }
 
-static void last_two_are_kept(void **state)
+TEST_IN_FOLDER(last_two_are_kept)
 {
     const char *out = *state;
     assert_false(folder_has_checkpoint(out));
@@ -80,7 +80,7 @@ static void last_two_are_kept(void **state)
     assert_latest(out, "step-00000020");
 }
 
-static void going_back_gives_up_what_came_after(void **state)
+TEST_IN_FOLDER(going_back_gives_up_what_came_after)
 {
     const char *out = *state;
     write_checkpoint(out, 10, "x");
@@ -91,7 +91,7 @@ static void going_back_gives_up_what_came_after(void **state)
     assert_latest(out, "step-00000015");
 }
 
-static void a_path_names_a_checkpoint_or_a_run(void **state)
+TEST_IN_FOLDER(a_path_names_a_checkpoint_or_a_run)
 {
     const char *out = *state;
     char path[FOLDER_PATH], found[FOLDER_PATH];
@@ -110,7 +110,7 @@ static void a_path_names_a_checkpoint_or_a_run(void **state)
     assert_false(folder_names_checkpoint(""));
 }
 
-static void unfinished_is_not_a_checkpoint(void **state)
+TEST_IN_FOLDER(unfinished_is_not_a_checkpoint)
 {
     const char *out = *state;
     char partial[FOLDER_PATH], path[FOLDER_PATH];
@@ -124,7 +124,7 @@ static void unfinished_is_not_a_checkpoint(void **state)
 }
 
 /* Ranks that share a file system find done what another did. */
-static void second_rank_finds_it_published(void **state)
+TEST_IN_FOLDER(second_rank_finds_it_published)
 {
     const char *out = *state;
     char partial[FOLDER_PATH];
@@ -138,7 +138,7 @@ static void second_rank_finds_it_published(void **state)
     assert_latest(out, "step-00000007");
 }
 
-static void same_step_again_replaces_or_comes_back(void **state)
+TEST_IN_FOLDER(same_step_again_replaces_or_comes_back)
 {
     const char *out = *state;
     char partial[FOLDER_PATH];
@@ -154,7 +154,7 @@ static void same_step_again_replaces_or_comes_back(void **state)
 }
 
 /* The files of a checkpoint that a killed run had begun, perhaps with more workers, are not the next one's. */
-static void a_partial_one_is_begun_anew(void **state)
+TEST_IN_FOLDER(a_partial_one_is_begun_anew)
 {
     const char *out = *state;
     char partial[FOLDER_PATH];
@@ -165,7 +165,7 @@ static void a_partial_one_is_begun_anew(void **state)
 }
 
 /* It would hide the whole one before it, and name a step that nobody took. */
-static void a_file_of_such_a_name_is_no_checkpoint(void **state)
+TEST_IN_FOLDER(a_file_of_such_a_name_is_no_checkpoint)
 {
     char path[FOLDER_PATH];
     const char *out = *state;
@@ -178,7 +178,7 @@ static void a_file_of_such_a_name_is_no_checkpoint(void **state)
     assert_true(exists(out, "step-00000099"));
 }
 
-static void incomplete_ones_count_for_nothing(void **state)
+TEST_IN_FOLDER(incomplete_ones_count_for_nothing)
 {
     const char *out = *state;
     char path[FOLDER_PATH];
@@ -195,7 +195,7 @@ static void incomplete_ones_count_for_nothing(void **state)
 }
 
 /* Of later ones the last to go is the newest: until then it is gone on with. */
-static void later_ones_lose_their_names_before_it_has_its_own(void **state)
+TEST_IN_FOLDER(later_ones_lose_their_names_before_it_has_its_own)
 {
     const char *out = *state;
     char partial[FOLDER_PATH];
@@ -216,7 +216,7 @@ static void later_ones_lose_their_names_before_it_has_its_own(void **state)
 }
 
 /* What a person put into a checkpoint stays, and is in the way of nothing. */
-static void a_persons_folder_stays(void **state)
+TEST_IN_FOLDER(a_persons_folder_stays)
 {
     const char *out = *state;
     char path[FOLDER_PATH];
@@ -231,14 +231,14 @@ static void a_persons_folder_stays(void **state)
     assert_true(exists(out, "step-00000009.removed-2/notes"));
 }
 
-static void unwritable_is_named(void **state)
+TEST(unwritable_is_named)
 {
     char partial[FOLDER_PATH];
     assert_fails(folder_begin("/dev/null", 1, partial), TW_ERROR_IO, "/dev/null");
     assert_fails(folder_make("/proc/nothing"), TW_ERROR_IO, "/proc/nothing");
 }
 
-static void a_run_killed_while_it_replaces_loses_nothing(void **state)
+TEST_IN_FOLDER(a_run_killed_while_it_replaces_loses_nothing)
 {
     const char *out = *state;
     char partial[FOLDER_PATH];
@@ -254,7 +254,7 @@ static void a_run_killed_while_it_replaces_loses_nothing(void **state)
     assert_false(exists(out, "step-00000007.replaced"));
 }
 
-static void a_name_without_room_for_checkpoints_is_refused(void **state)
+TEST(a_name_without_room_for_checkpoints_is_refused)
 {
     char out[FOLDER_PATH] = "";
     while (strlen(out) < FOLDER_PATH - 300) strcat(out, "thinwire/");
@@ -263,7 +263,7 @@ static void a_name_without_room_for_checkpoints_is_refused(void **state)
 }
 
 /* Killed before it was swept; then a run goes back, and comes to the step again. */
-static void one_that_was_replaced_is_in_nobodys_way(void **state)
+TEST_IN_FOLDER(one_that_was_replaced_is_in_nobodys_way)
 {
     const char *out = *state;
     put_checkpoint(out, "step-00000005", "origin");
@@ -277,7 +277,7 @@ static void one_that_was_replaced_is_in_nobodys_way(void **state)
 }
 
 /* What rank 0 says is where all others write. */
-static void another_ranks_choice_is_below_runs(void **state)
+TEST(another_ranks_choice_is_below_runs)
 {
     static const char *const wrong[] = {"",
                                         "/etc",
@@ -294,25 +294,4 @@ static void another_ranks_choice_is_below_runs(void **state)
         assert_fails(folder_check_chosen("toy", wrong[i]), TW_ERROR_PACKET, "which no run chooses");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(last_two_are_kept, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(going_back_gives_up_what_came_after, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_path_names_a_checkpoint_or_a_run, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(unfinished_is_not_a_checkpoint, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(second_rank_finds_it_published, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(same_step_again_replaces_or_comes_back, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_run_killed_while_it_replaces_loses_nothing, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(one_that_was_replaced_is_in_nobodys_way, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_partial_one_is_begun_anew, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_file_of_such_a_name_is_no_checkpoint, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(incomplete_ones_count_for_nothing, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(later_ones_lose_their_names_before_it_has_its_own, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_persons_folder_stays, make_folder, remove_folder),
-        cmocka_unit_test(a_name_without_room_for_checkpoints_is_refused),
-        cmocka_unit_test(another_ranks_choice_is_below_runs),
-        cmocka_unit_test(unwritable_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-static void lines_parse_and_append(void **state)
+TEST_IN_FOLDER(lines_parse_and_append)
 {
     char path[256], line[256];
     snprintf(path, sizeof path, "%s/metrics.jsonl", (const char *)*state);
@@ -38,7 +38,7 @@ static void lines_parse_and_append(void **state)
     fclose(file);
 }
 
-static void half_a_line_is_dropped(void **state)
+TEST_IN_FOLDER(half_a_line_is_dropped)
 {
     static const char *const before[] = {"", "{\"ha", "{}\n", "{}\n{}\n{\"half\":1"};
     static const char *const after[] = {"{}\n", "{}\n", "{}\n{}\n", "{}\n{}\n{}\n"};
@@ -59,7 +59,7 @@ static void half_a_line_is_dropped(void **state)
     }
 }
 
-static void full_disk_is_an_error_with_the_name(void **state)
+TEST_IN_FOLDER(full_disk_is_an_error_with_the_name)
 {
     char path[256];
     jsonl *file;
@@ -76,7 +76,7 @@ static void full_disk_is_an_error_with_the_name(void **state)
 }
 
 /* What is written to a file without a name is lost. */
-static void a_file_that_is_gone_is_an_error(void **state)
+TEST_IN_FOLDER(a_file_that_is_gone_is_an_error)
 {
     char path[256], other[256];
     jsonl *file;
@@ -91,7 +91,7 @@ static void a_file_that_is_gone_is_an_error(void **state)
     jsonl_close(file);
 }
 
-static void what_is_no_file_is_refused_at_once(void **state)
+TEST_IN_FOLDER(what_is_no_file_is_refused_at_once)
 {
     char path[256];
     jsonl *file;
@@ -101,14 +101,4 @@ static void what_is_no_file_is_refused_at_once(void **state)
     assert_fails(jsonl_open(*state, &file), TW_ERROR_IO, "not a regular file");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(lines_parse_and_append, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(half_a_line_is_dropped, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(full_disk_is_an_error_with_the_name, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_file_that_is_gone_is_an_error, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(what_is_no_file_is_refused_at_once, make_folder, remove_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -136,70 +136,8 @@ static void check(toy_run *r, void **state, const char *words, int code, const c
     check_with(r, state, NULL, words, code, word);
 }
 
-static void a_run_that_is_done(void **state)
-{
-    toy_run r = {0};
-    check(&r, state, "", EXIT_DONE, "");
-    assert_int_equal(r.toy.log[1].step_count, 8);
-}
-
-static void what_happens_to_one_is_told_as_it_was(void **state)
-{
-    static const struct {
-        tw_status fate;
-        int code;
-    } ends[] = {{TW_ERROR_IO, EXIT_INPUT},
-                {TW_ERROR_MEMORY, EXIT_INPUT},
-                {TW_ERROR_PEER, EXIT_PEER_LOST},
-                {TW_ERROR_PACKET, EXIT_PEER_LOST}};
-    static const char *const specs[] = {"", "--sync dpsgd", "--sync adpsgd-random"};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        for (size_t s = 0; s < 3; s++) {
-            tw_status fate = ends[i].fate;
-            toy_run r = {.toy = {.before = meet_fate, .context = &fate}};
-            check(&r, state, specs[s], ends[i].code, fate == TW_ERROR_PEER ? "" : "worker 1 met its fate");
-        }
-    }
-}
-
-static void a_worker_that_is_silent_for_too_long(void **state)
-{
-    toy_run r = {0};
-    check(&r, state, "--timeout 0.2 --pause 1:3:1", EXIT_PEER_LOST, "rank");
-}
-
-/* Over threads nobody can tell, so it is the patience that counts. */
-static void a_worker_that_is_busy_for_longer_is_waited_for(void **state)
-{
-    toy_run r = {0};
-    check(&r, state, "--timeout 0.2 --patience 600 --pause 1:3:1", EXIT_DONE, "");
-}
-
-static void divergence(void **state)
-{
-    static const char *const specs[] = {"allreduce", "dpsgd", "adpsgd-random"};
-    for (size_t i = 0; i < 3; i++) {
-        toy_run r = {.toy = {.gradient = spoil}};
-        char words[64];
-        snprintf(words, sizeof words, "--steps 20 --sync %s", specs[i]);
-        check(&r, state, words, EXIT_DIVERGED, "diverged");
-    }
-}
-
-static void replicas_that_differ(void **state)
-{
-    toy_run r = {.toy = {.before = disturb}};
-    check(&r, state, "--check-every 1", EXIT_DIVERGED, "the replicas differ after step 3");
-}
-
-static void a_ratio_that_was_not_reached(void **state)
-{
-    toy_run r = {0};
-    check(&r, state, "--sync topk:min_elements=1 --expect-ratio 1000", EXIT_INPUT, "--expect-ratio");
-}
-
 /* First: a child of a process that has listened for signals does not hear any. */
-static void a_signal_while_data_are_read_ends_it_at_once(void **state)
+TEST(a_signal_while_data_are_read_ends_it_at_once)
 {
     task_ops ops = toy_task;
     ops.load = hear_while_loading;
@@ -208,7 +146,7 @@ static void a_signal_while_data_are_read_ends_it_at_once(void **state)
 
 /* The loss is 5 more after epoch 2, and else the same, so the rate falls three times. Were epoch 1 not looked at in the
  * resumed run, it would fall once; were it looked at twice, four times. */
-static void a_signal_in_an_evaluation_cuts_it_short(void **state)
+TEST_IN_FOLDER(a_signal_in_an_evaluation_cuts_it_short)
 {
     static const char words[] = "--workers 2 --transport threads --steps 16 --schedule plateau:0.5";
     task_ops ops = toy_task;
@@ -233,8 +171,70 @@ static void a_signal_in_an_evaluation_cuts_it_short(void **state)
     assert_string_equal(found, expected);
 }
 
+TEST_IN_FOLDER(a_run_that_is_done)
+{
+    toy_run r = {0};
+    check(&r, state, "", EXIT_DONE, "");
+    assert_int_equal(r.toy.log[1].step_count, 8);
+}
+
+TEST_IN_FOLDER(what_happens_to_one_is_told_as_it_was)
+{
+    static const struct {
+        tw_status fate;
+        int code;
+    } ends[] = {{TW_ERROR_IO, EXIT_INPUT},
+                {TW_ERROR_MEMORY, EXIT_INPUT},
+                {TW_ERROR_PEER, EXIT_PEER_LOST},
+                {TW_ERROR_PACKET, EXIT_PEER_LOST}};
+    static const char *const specs[] = {"", "--sync dpsgd", "--sync adpsgd-random"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        for (size_t s = 0; s < 3; s++) {
+            tw_status fate = ends[i].fate;
+            toy_run r = {.toy = {.before = meet_fate, .context = &fate}};
+            check(&r, state, specs[s], ends[i].code, fate == TW_ERROR_PEER ? "" : "worker 1 met its fate");
+        }
+    }
+}
+
+TEST_IN_FOLDER(a_worker_that_is_silent_for_too_long)
+{
+    toy_run r = {0};
+    check(&r, state, "--timeout 0.2 --pause 1:3:1", EXIT_PEER_LOST, "rank");
+}
+
+/* Over threads nobody can tell, so it is the patience that counts. */
+TEST_IN_FOLDER(a_worker_that_is_busy_for_longer_is_waited_for)
+{
+    toy_run r = {0};
+    check(&r, state, "--timeout 0.2 --patience 600 --pause 1:3:1", EXIT_DONE, "");
+}
+
+TEST_IN_FOLDER(divergence)
+{
+    static const char *const specs[] = {"allreduce", "dpsgd", "adpsgd-random"};
+    for (size_t i = 0; i < 3; i++) {
+        toy_run r = {.toy = {.gradient = spoil}};
+        char words[64];
+        snprintf(words, sizeof words, "--steps 20 --sync %s", specs[i]);
+        check(&r, state, words, EXIT_DIVERGED, "diverged");
+    }
+}
+
+TEST_IN_FOLDER(replicas_that_differ)
+{
+    toy_run r = {.toy = {.before = disturb}};
+    check(&r, state, "--check-every 1", EXIT_DIVERGED, "the replicas differ after step 3");
+}
+
+TEST_IN_FOLDER(a_ratio_that_was_not_reached)
+{
+    toy_run r = {0};
+    check(&r, state, "--sync topk:min_elements=1 --expect-ratio 1000", EXIT_INPUT, "--expect-ratio");
+}
+
 /* Last: a process that was interrupted once stays so. */
-static void an_interruption(void **state)
+TEST_IN_FOLDER(an_interruption)
 {
     toy_run r = {.toy = {.before = interrupt}};
     char out[FILENAME_MAX], checkpoint[FOLDER_PATH];
@@ -245,19 +245,4 @@ static void an_interruption(void **state)
     for (int rank = 0; rank < 2; rank++) assert_int_equal(r.toy.log[rank].step_count, 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_signal_while_data_are_read_ends_it_at_once),
-        cmocka_unit_test_setup_teardown(a_signal_in_an_evaluation_cuts_it_short, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_run_that_is_done, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(what_happens_to_one_is_told_as_it_was, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_worker_that_is_silent_for_too_long, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_worker_that_is_busy_for_longer_is_waited_for, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(divergence, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(replicas_that_differ, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_ratio_that_was_not_reached, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(an_interruption, make_folder, remove_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -40,23 +40,16 @@ static void lie_in_each(void **state, const char *before, const char *words, int
 
 static const int fills[] = {0xff, 'A'};
 
-static void no_lie_in_a_run_does_harm(void **state)
+TEST_IN_FOLDER(no_lie_in_a_run_does_harm)
 {
     for (size_t i = 0; i < sizeof fills / sizeof *fills; i++)
         lie_in_each(state, NULL, "--steps 4 --checkpoint-every 2", fills[i], 20);
 }
 
-static void no_lie_about_a_checkpoint_does_harm(void **state)
+TEST_IN_FOLDER(no_lie_about_a_checkpoint_does_harm)
 {
     for (size_t i = 0; i < sizeof fills / sizeof *fills; i++)
         lie_in_each(state, "--steps 2", "--steps 3 --resume", fills[i], 20);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(no_lie_in_a_run_does_harm, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(no_lie_about_a_checkpoint_does_harm, make_folder, remove_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

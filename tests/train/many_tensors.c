@@ -53,7 +53,7 @@ static void assert_few_steps(const tw_state *state)
     steps = 0;
 }
 
-static void a_transformers_sizes_are_read(void **state)
+TEST(a_transformers_sizes_are_read)
 {
     language_model_config config;
     size_t types, context;
@@ -66,7 +66,7 @@ static void a_transformers_sizes_are_read(void **state)
     tw_state_destroy(file);
 }
 
-static void a_folder_of_transformers_is_read(void **state)
+TEST_IN_FOLDER(a_folder_of_transformers_is_read)
 {
     static const char config[] = "{\"model_type\": \"llama\", \"hidden_act\": \"silu\", \"vocab_size\": 4, "
                                  "\"hidden_size\": 2, \"intermediate_size\": 2, \"num_hidden_layers\": %d, "
@@ -89,7 +89,7 @@ static void a_folder_of_transformers_is_read(void **state)
     tw_state_destroy(file);
 }
 
-static void adapters_are_merged(void **state)
+TEST(adapters_are_merged)
 {
     const double scale = 2;
     char sum[16];
@@ -126,12 +126,4 @@ static void adapters_are_merged(void **state)
     tw_state_destroy(merged);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_transformers_sizes_are_read),
-        cmocka_unit_test_setup_teardown(a_folder_of_transformers_is_read, make_folder, remove_folder),
-        cmocka_unit_test(adapters_are_merged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

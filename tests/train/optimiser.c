@@ -34,7 +34,7 @@ static void check(optimiser_settings settings)
     optimiser_destroy(o);
 }
 
-static void every_form_follows_its_recursion(void **state)
+TEST(every_form_follows_its_recursion)
 {
     for (int directed = 0; directed < 2; directed++)
         for (int nesterov = 0; nesterov < 2; nesterov++)
@@ -89,12 +89,12 @@ static void check_memory(optimiser_settings settings)
     optimiser_destroy(c);
 }
 
-static void buffers_are_all_it_remembers(void **state)
+TEST(buffers_are_all_it_remembers)
 {
     for (size_t i = 0; i < KINDS; i++) check_memory(kinds[i]);
 }
 
-static void buffers_are_tables_of_tensors(void **state)
+TEST(buffers_are_tables_of_tensors)
 {
     for (size_t i = 0; i < KINDS; i++) {
         optimiser *o;
@@ -142,7 +142,7 @@ static void check_foresight(optimiser_settings settings, size_t steps)
     optimiser_destroy(o);
 }
 
-static void what_is_foreseen_comes_with_steady_gradients(void **state)
+TEST(what_is_foreseen_comes_with_steady_gradients)
 {
     check_foresight((optimiser_settings){.momentum = 0.75f}, 3);
     check_foresight((optimiser_settings){.momentum = 0.9f, .kind = OPTIMISER_ADAM, .beta2 = 0.999f}, 3);
@@ -152,7 +152,7 @@ static void what_is_foreseen_comes_with_steady_gradients(void **state)
         (optimiser_settings){.momentum = 0.8f, .weight_decay = 0.1f, .kind = OPTIMISER_ADAMW, .beta2 = 0.95f}, 1);
 }
 
-static void without_momentum_nothing_is_foreseen(void **state)
+TEST(without_momentum_nothing_is_foreseen)
 {
     float w[2] = {1, 1}, later[2];
     optimiser *o;
@@ -164,7 +164,7 @@ static void without_momentum_nothing_is_foreseen(void **state)
 }
 
 /* Those of an image network are a filter and what the classes are read from. */
-static void muon_needs_a_matrix(void **state)
+TEST(muon_needs_a_matrix)
 {
     const tw_tensor none[] = {{"fc.weight", 2, {4, 4}}, {"conv.weight", 4, {2, 2, 3, 3}}};
     const optimiser_settings settings = {.momentum = 0.95F, .kind = OPTIMISER_MUON};
@@ -192,7 +192,7 @@ static void check_proposal(optimiser_settings settings)
     optimiser_destroy(b);
 }
 
-static void a_proposal_is_the_step_not_taken(void **state)
+TEST(a_proposal_is_the_step_not_taken)
 {
     for (int directed = 0; directed < 2; directed++)
         for (int nesterov = 0; nesterov < 2; nesterov++)
@@ -215,7 +215,7 @@ static double expected_adam(const optimiser_settings *s, double decay, double ra
     return w;
 }
 
-static void adam_follows_the_papers(void **state)
+TEST(adam_follows_the_papers)
 {
     for (optimiser_kind kind = OPTIMISER_ADAM; kind <= OPTIMISER_ADAMW; kind++)
         for (int decayed = 0; decayed < 2; decayed++)
@@ -236,7 +236,7 @@ static void adam_follows_the_papers(void **state)
 }
 
 /* It shows beside gradients as small as it is. */
-static void epsilon_is_the_published_one(void **state)
+TEST(epsilon_is_the_published_one)
 {
     const float w[2] = {1, 1};
     float steps[2] = {0, -3e-8f}; /* the first decays, too */
@@ -295,7 +295,7 @@ static void check_orthogonal(size_t rows, size_t columns)
     muon_free(&m);
 }
 
-static void muon_makes_singular_values_one(void **state)
+TEST(muon_makes_singular_values_one)
 {
     check_orthogonal(8, 8);
     check_orthogonal(5, 19);
@@ -305,7 +305,7 @@ static void muon_makes_singular_values_one(void **state)
 }
 
 /* A step of a matrix has the length that is published, whatever the gradient's; other tensors have AdamW's. */
-static void muon_takes_matrices_between_layers(void **state)
+TEST(muon_takes_matrices_between_layers)
 {
     static const tw_tensor table[] = {{"model.embed_tokens.weight", 2, {2, 1}},
                                       {"model.layers.0.weight", 2, {1, 4}},
@@ -324,7 +324,7 @@ static void muon_takes_matrices_between_layers(void **state)
 }
 
 /* Twice the gradient is the same matrix, and zeros are none. */
-static void muon_follows_its_recursion(void **state)
+TEST(muon_follows_its_recursion)
 {
     static const float steps[][2] = {{1, 0}, {0, 2}, {0, 0}, {-3, 1}};
     const optimiser_settings settings = {
@@ -355,7 +355,7 @@ static void muon_follows_its_recursion(void **state)
     optimiser_destroy(o);
 }
 
-static void what_does_not_go_together_is_refused(void **state)
+TEST(what_does_not_go_together_is_refused)
 {
     static const optimiser_settings adam = {.momentum = 0.9f, .kind = OPTIMISER_ADAM, .beta2 = 0.999f};
     optimiser_settings s = adam;
@@ -382,22 +382,4 @@ static void what_does_not_go_together_is_refused(void **state)
     assert_fails(optimiser_check(&s, "dgc-adam"), TW_ERROR_ARGUMENT, "--optimizer muon: scheme dgc-adam ");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form_follows_its_recursion),
-        cmocka_unit_test(a_proposal_is_the_step_not_taken),
-        cmocka_unit_test(buffers_are_all_it_remembers),
-        cmocka_unit_test(buffers_are_tables_of_tensors),
-        cmocka_unit_test(what_is_foreseen_comes_with_steady_gradients),
-        cmocka_unit_test(without_momentum_nothing_is_foreseen),
-        cmocka_unit_test(muon_needs_a_matrix),
-        cmocka_unit_test(adam_follows_the_papers),
-        cmocka_unit_test(epsilon_is_the_published_one),
-        cmocka_unit_test(muon_makes_singular_values_one),
-        cmocka_unit_test(muon_takes_matrices_between_layers),
-        cmocka_unit_test(muon_follows_its_recursion),
-        cmocka_unit_test(what_does_not_go_together_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -252,7 +252,7 @@ static void run_chain(course c)
     compare(&all, &p);
 }
 
-static void test_each_weight_follows_from_its_staleness(void **state)
+TEST(test_each_weight_follows_from_its_staleness)
 {
     run_chain((course){"5", 1, {5}, 1, 0, 0});
     run_chain((course){"2+3", 2, {2, 5}, 1, 0, 0});
@@ -261,20 +261,20 @@ static void test_each_weight_follows_from_its_staleness(void **state)
     run_chain((course){"2+1+1+1", 4, {2, 3, 4, 5}, 1, 0.5, 0});
 }
 
-static void test_a_step_of_several_micro_batches(void **state)
+TEST(test_a_step_of_several_micro_batches)
 {
     run_chain((course){"5", 1, {5}, 2, 0.5, 0});
     run_chain((course){"2+3", 2, {2, 5}, 2, 0, 0});
     run_chain((course){"2+1+1+1", 4, {2, 3, 4, 5}, 2, 0.5, 0});
 }
 
-static void test_each_stage_clips_by_itself(void **state)
+TEST(test_each_stage_clips_by_itself)
 {
     run_chain((course){"1+2+2", 3, {1, 3, 5}, 1, 0.5, 0.25});
     run_chain((course){"1+2+2", 3, {1, 3, 5}, 2, 0, 0.25});
 }
 
-static void test_a_step_that_is_no_number_is_left_out(void **state)
+TEST(test_a_step_that_is_no_number_is_left_out)
 {
     sick = 3;
     run_chain((course){"5", 1, {5}, 1, 0.5, 0});
@@ -302,7 +302,7 @@ static tw_status play_until_asked(crew_member *self)
     return TW_OK;
 }
 
-static void test_what_one_stage_is_asked_all_do(void **state)
+TEST(test_what_one_stage_is_asked_all_do)
 {
     static seen all;
     play_course(&(course){"1+2+2", 3, {1, 3, 5}, 1, 0, 0}, play_until_asked, &all);
@@ -313,7 +313,7 @@ static void test_what_one_stage_is_asked_all_do(void **state)
 
 /* ---- what is told ---- */
 
-static void test_the_first_stage_counts_what_all_have_done(void **state)
+TEST(test_the_first_stage_counts_what_all_have_done)
 {
     char *text;
     size_t size;
@@ -336,7 +336,7 @@ static tw_status hear_the_cut(crew_member *self)
     return worker_begin(&self->worker);
 }
 
-static void test_a_cut_that_cannot_be_is_refused(void **state)
+TEST(test_a_cut_that_cannot_be_is_refused)
 {
     for (int fill = 0; fill < 256; fill += 0x55) {
         static toy_run r;
@@ -387,7 +387,7 @@ static double slowest(const pipeline_problem *p, const size_t *ends)
     return worst;
 }
 
-static void test_the_cut_is_the_best_of_all(void **state)
+TEST(test_the_cut_is_the_best_of_all)
 {
     static pipeline_machine machines[4];
     size_t elements[9], ends[4], impossible = 0;
@@ -411,7 +411,7 @@ static void test_the_cut_is_the_best_of_all(void **state)
 
 /* ---- halves ---- */
 
-static void test_halves_are_nearest(void **state)
+TEST(test_halves_are_nearest)
 {
     assert_int_equal(stage_half(70000.0f), 0x7bff);
     assert_int_equal(stage_half(-1e9f), 0xfbff);
@@ -476,7 +476,7 @@ static void play_parcel(void *context, int rank, tw_comm *comm)
 }
 
 /* Counted by the stages and in the transport: a value of fp8 has one byte, and 1,024 share another. */
-static void test_values_have_their_bytes(void **state)
+TEST(test_values_have_their_bytes)
 {
     const size_t bytes[] = {4 * SENT, 2 * SENT, SENT + 3};
     const float off[] = {0, 0x1p-11f, 0x1p-4f}; /* of itself, by its last bit */
@@ -513,7 +513,7 @@ static tw_status send_cut(void *self, int peer, unsigned channel, const void *sr
     return send_truly(self, peer, channel, src, size - 1, tw_crc32c(0, src, size - 1), request);
 }
 
-static void test_what_is_damaged_is_refused(void **state)
+TEST(test_what_is_damaged_is_refused)
 {
     const start_send ways[] = {send_altered, send_cut};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -580,7 +580,7 @@ static int looks_of_a_wait(int hears, int heard_until, double patience)
     return n.polls;
 }
 
-static void test_a_neighbour_is_waited_for_while_it_is_heard_of(void **state)
+TEST(test_a_neighbour_is_waited_for_while_it_is_heard_of)
 {
     assert_int_equal(looks_of_a_wait(1, 0, -1), 8);
     assert_int_equal(looks_of_a_wait(1, 5, -1), 5 + 8);
@@ -590,21 +590,4 @@ static void test_a_neighbour_is_waited_for_while_it_is_heard_of(void **state)
     assert_int_equal(looks_of_a_wait(0, 0, 40), 40);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_weight_follows_from_its_staleness),
-        cmocka_unit_test(test_a_step_of_several_micro_batches),
-        cmocka_unit_test(test_each_stage_clips_by_itself),
-        cmocka_unit_test(test_a_step_that_is_no_number_is_left_out),
-        cmocka_unit_test(test_what_one_stage_is_asked_all_do),
-        cmocka_unit_test(test_the_first_stage_counts_what_all_have_done),
-        cmocka_unit_test(test_a_cut_that_cannot_be_is_refused),
-        cmocka_unit_test(test_the_cut_is_the_best_of_all),
-        cmocka_unit_test(test_halves_are_nearest),
-        cmocka_unit_test(test_values_have_their_bytes),
-        cmocka_unit_test(test_what_is_damaged_is_refused),
-        cmocka_unit_test(test_a_neighbour_is_waited_for_while_it_is_heard_of),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

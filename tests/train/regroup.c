@@ -156,7 +156,7 @@ static void take_over(char *out, const char *model, const char *sync)
     small_run_end(&own);
 }
 
-static void what_schemes_remember_is_taken_over(void **state)
+TEST_IN_FOLDER(what_schemes_remember_is_taken_over)
 {
     static const char *const runs[][2] = {
         {"cnn", "dgc:density=0.05,momentum=0.5"},
@@ -172,7 +172,7 @@ static void what_schemes_remember_is_taken_over(void **state)
 }
 
 /* A length in steps counts steps. */
-static void steps_stay_steps(void **state)
+TEST_IN_FOLDER(steps_stay_steps)
 {
     small_run run;
     small_run_begin(&run, *state, "cnn");
@@ -232,7 +232,7 @@ static void go_on_by(small_run *run, int size, const char *planned, uint64_t ste
 
 /* 4 workers have 4 steps an epoch, 8 have 2: step 6 is step 3, and what was changed before it stays changed. What was
  * to come counts other steps. A checkpoint knows all that without its run's config.yaml. */
-static void the_spec_in_force_is(void **state)
+TEST_IN_FOLDER(the_spec_in_force_is)
 {
     small_run own;
     small_run_begin(&own, *state, "cnn");
@@ -261,7 +261,7 @@ static void refuse(small_run *run, tw_status status, const char *word)
 }
 
 /* Files of workers that are no more are looked at as well as the others'. */
-static void files_that_do_not_belong_are_refused(void **state)
+TEST_IN_FOLDER(files_that_do_not_belong_are_refused)
 {
     small_run run;
     char first[CHECKPOINT_PATH], last[CHECKPOINT_PATH], folder[FOLDER_PATH];
@@ -314,7 +314,7 @@ static void go_on_without(const char *sync, int size)
     assert_int_equal(remove_folder(&out), 0);
 }
 
-static void of_lost_workers_only_theirs_is_dropped(void **state)
+TEST(of_lost_workers_only_theirs_is_dropped)
 {
     static const char *const syncs[] = {"dgc:density=0.05,momentum=0.5", "sdagc", "sign:exchange=scatter"};
     for (size_t i = 0; i < sizeof syncs / sizeof *syncs; i++)
@@ -346,7 +346,7 @@ static void age(const char *path, const char *const *later, int is_workers)
 }
 
 /* They do not say how long an epoch is; that follows from the number of workers. */
-static void a_checkpoint_of_version_0_1_is_taken_over(void **state)
+TEST_IN_FOLDER(a_checkpoint_of_version_0_1_is_taken_over)
 {
     static const char *const later[] = {
         "run", "rank", "model checksum", "checksum of texts", "what is in the training data", NULL};
@@ -366,15 +366,4 @@ static void a_checkpoint_of_version_0_1_is_taken_over(void **state)
     small_run_end(&run);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_schemes_remember_is_taken_over, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(steps_stay_steps, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(the_spec_in_force_is, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_checkpoint_of_version_0_1_is_taken_over, make_folder, remove_folder),
-        cmocka_unit_test(of_lost_workers_only_theirs_is_dropped),
-        cmocka_unit_test_setup_teardown(files_that_do_not_belong_are_refused, make_folder, remove_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

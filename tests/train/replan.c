@@ -14,7 +14,7 @@ enum { RANKS = 3 };
 
 /* ---- what is written down ---------------------------------------------------------------------------------------- */
 
-static void test_changes_in_words(void **state)
+TEST(test_changes_in_words)
 {
     static const char *const wrong[] = {"",     "5",        "5 ",       "x bf16",   "-1 bf16",   "5 bf16;",
                                         "5  b", "5 bf16 6", "5 a; 5 b", "6 a; 5 b", "5 a;; 6 b", "5 bf16;7"};
@@ -96,7 +96,7 @@ static tw_status walk_path(crew_member *self)
     return worker_end(w);
 }
 
-static void test_nothing_of_a_gradient_is_lost(void **state)
+TEST(test_nothing_of_a_gradient_is_lost)
 {
     for (size_t k = 0; k < sizeof paths / sizeof *paths; k++) {
         const path *p = &paths[k];
@@ -152,7 +152,7 @@ static tw_status skip_after_change(crew_member *self)
 
 /* What was held back before it arrives once. Of that step healthy workers keep what the scheme compresses. They lose
  * what travels as it is, as the vector does. */
-static void test_nothing_is_paid_twice(void **state)
+TEST(test_nothing_is_paid_twice)
 {
     static const char *const specs[] = {"topk:density=0.3,min_elements=1,min_sent=1,leftovers=fp32", "allreduce"};
     for (size_t k = 0; k < 2; k++) {
@@ -198,7 +198,7 @@ static tw_status leave_local_steps(crew_member *self)
     return TW_OK;
 }
 
-static void test_moments_become_their_mean(void **state)
+TEST(test_moments_become_their_mean)
 {
     moments m;
     toy_run r = {0};
@@ -220,7 +220,7 @@ static tw_status switch_at_once(crew_member *self)
     return worker_switch(&self->worker, self->context);
 }
 
-static void test_what_cannot_be_left(void **state)
+TEST(test_what_cannot_be_left)
 {
     static const char *const pairs[][3] = {{"dgc", "allreduce", "dgc has moments of its own"},
                                            {"allreduce", "dgc", "dgc has moments of its own"},
@@ -249,7 +249,7 @@ static tw_status run_one(crew_member *self)
 }
 
 /* A whole run that finds the changes in its settings has the bits of switching by hand. */
-static void test_a_record_is_repeated(void **state)
+TEST(test_a_record_is_repeated)
 {
     static const path by_hand = {{"powersgd:rank=1,min_elements=1", "bf16", "local:every=2"}, {5, 6, 9}};
     static char record[] = "5 bf16; 11 local:every=2";
@@ -385,7 +385,7 @@ static void go(journey *j, char *out)
 }
 
 /* Once each way, within four windows, for passes that differ by 40 % to either side; by hand it has the same bits. */
-static void test_it_goes_on_by_what_suits_the_line(void **state)
+TEST(test_it_goes_on_by_what_suits_the_line)
 {
     journey j = {.noise = 0.4};
     toy_run hand = {.toy.before = no_step};
@@ -404,7 +404,7 @@ static void test_it_goes_on_by_what_suits_the_line(void **state)
 }
 
 /* A run that could not repeat it does not do it. */
-static void test_what_cannot_be_written_down_is_not_done(void **state)
+TEST(test_what_cannot_be_written_down_is_not_done)
 {
     static char nowhere[] = "/dev/null/run";
     journey j = {.noise = 0};
@@ -413,17 +413,4 @@ static void test_what_cannot_be_written_down_is_not_done(void **state)
     assert_int_equal(j.changes.count, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_changes_in_words),
-        cmocka_unit_test(test_nothing_of_a_gradient_is_lost),
-        cmocka_unit_test(test_nothing_is_paid_twice),
-        cmocka_unit_test(test_moments_become_their_mean),
-        cmocka_unit_test(test_what_cannot_be_left),
-        cmocka_unit_test(test_a_record_is_repeated),
-        cmocka_unit_test(test_it_goes_on_by_what_suits_the_line),
-        cmocka_unit_test(test_what_cannot_be_written_down_is_not_done),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -30,7 +30,7 @@ static tw_status inherit(line *l)
     return resume_inherit(in_folder("run"), &l->set, &l->settings);
 }
 
-static void what_nobody_gives_is_as_it_was(void **state)
+TEST(what_nobody_gives_is_as_it_was)
 {
     line l;
     write_past("task: image\nlr: 0.25\nbatch: 4\nsteps: 7\nsync: dgc\nout: elsewhere\ntransport: mpi\nworkers: 3\n");
@@ -43,7 +43,7 @@ static void what_nobody_gives_is_as_it_was(void **state)
     options_release(&l.set);
 }
 
-static void one_length_replaces_the_other(void **state)
+TEST(one_length_replaces_the_other)
 {
     line l;
     write_past("epochs: 5\nsteps: 7\n");
@@ -57,7 +57,7 @@ static void one_length_replaces_the_other(void **state)
     options_release(&l.set);
 }
 
-static void what_binds_is_refused_with_both_values(void **state)
+TEST(what_binds_is_refused_with_both_values)
 {
     line l;
     write_past("batch: 4\nsync: dgc\n");
@@ -74,7 +74,7 @@ static void what_binds_is_refused_with_both_values(void **state)
     options_release(&l.set);
 }
 
-static void a_spec_means_what_it_meant(void **state)
+TEST(a_spec_means_what_it_meant)
 {
     line l;
     write_past("sync: dgc\nsync-in-full: dgc:density=0.5\n");
@@ -92,7 +92,7 @@ static void a_spec_means_what_it_meant(void **state)
     options_release(&l.set);
 }
 
-static void the_task_is_found(void **state)
+TEST(the_task_is_found)
 {
     const task_ops *ops = NULL;
     write_past("lr: 1\ntask: \"lm\"\n");
@@ -109,14 +109,4 @@ static void the_task_is_found(void **state)
     assert_fails(resume_task(in_folder("run"), &ops), TW_ERROR_FORMAT, "not YAML");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_nobody_gives_is_as_it_was),
-        cmocka_unit_test(one_length_replaces_the_other),
-        cmocka_unit_test(what_binds_is_refused_with_both_values),
-        cmocka_unit_test(a_spec_means_what_it_meant),
-        cmocka_unit_test(the_task_is_found),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+RUN_TESTS(make_folder, remove_folder)

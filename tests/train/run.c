@@ -13,7 +13,7 @@ static tw_status disturb(toy *t, toy_learner *l, uint64_t step)
     return TW_OK;
 }
 
-static void replicas_are_compared_as_often_as_was_asked(void **state)
+TEST_IN_FOLDER(replicas_are_compared_as_often_as_was_asked)
 {
     static const struct {
         const char *words, *found;
@@ -56,7 +56,7 @@ static void check_looks(const show *s, int workers, const look_expected *expecte
     }
 }
 
-static void epochs_and_the_run_end_with_an_evaluation(void **state)
+TEST(epochs_and_the_run_end_with_an_evaluation)
 {
     static const look_expected test_only[] = {{4, TASK_TEST}, {8, TASK_TEST}, {10, TASK_TEST}};
     static const look_expected both[] = {
@@ -72,7 +72,7 @@ static void epochs_and_the_run_end_with_an_evaluation(void **state)
 }
 
 /* The rate falls to an eighth after each epoch that did not lower the loss: here the second. */
-static void a_plateau_is_told_each_epochs_loss(void **state)
+TEST(a_plateau_is_told_each_epochs_loss)
 {
     static const float rates[] = {1, 1, 0.125f, 0.125f};
     show s = {.run.toy = {.validated = true, .apart = 1, .extra = {[4] = 3, [8] = 4, [12] = 2, [16] = 2}}};
@@ -87,7 +87,7 @@ static void a_plateau_is_told_each_epochs_loss(void **state)
     }
 }
 
-static void a_loss_that_is_not_finite_ends_the_run(void **state)
+TEST_IN_FOLDER(a_loss_that_is_not_finite_ends_the_run)
 {
     show s = {.run.toy.extra = {[4] = NAN}};
     play(&s, RANKS, *state, "");
@@ -133,7 +133,7 @@ static void check_newest(void **state, const char *words, const int *expected)
     begin_anew(state);
 }
 
-static void checkpoints_are_of_the_steps_that_were_asked_for(void **state)
+TEST_IN_FOLDER(checkpoints_are_of_the_steps_that_were_asked_for)
 {
     static const int of_epochs[] = {0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 10};
     static const int of_threes[] = {0, 0, 0, 3, 3, 3, 6, 6, 6, 9, 10};
@@ -163,7 +163,7 @@ static float statistic_in(const char *out, int step, const char *name)
 }
 
 /* After step 9, which no evaluation has seen, worker r has a statistic of 10 r + 8. */
-static void the_model_has_the_mean_statistic_and_each_worker_its_own(void **state)
+TEST_IN_FOLDER(the_model_has_the_mean_statistic_and_each_worker_its_own)
 {
     static const char *const specs[] = {"allreduce", "dpsgd", "adpsgd-random"};
     for (size_t k = 0; k < 3; k++) {
@@ -214,7 +214,7 @@ static void check_resumed(void **state, const char *words, int done)
     begin_anew(state);
 }
 
-static void resumed_is_uninterrupted_with_all_that_is_carried(void **state)
+TEST_IN_FOLDER(resumed_is_uninterrupted_with_all_that_is_carried)
 {
     check_resumed(state, "--sync allreduce --momentum 0.5 --weight-decay 0.125 --warmup 8", 5);
     check_resumed(state, "--sync allreduce --optimizer adam --momentum 0.5", 5);
@@ -229,7 +229,7 @@ static void resumed_is_uninterrupted_with_all_that_is_carried(void **state)
 }
 
 /* The loss of step 8 is not below that of step 4: known after the checkpoint of step 5, and before that of step 9. */
-static void a_plateau_is_carried_along(void **state)
+TEST_IN_FOLDER(a_plateau_is_carried_along)
 {
     check_resumed(state, "--schedule plateau:0.125", 5);
     check_resumed(state, "--schedule plateau:0.125", 9);
@@ -241,7 +241,7 @@ static float spoil_all(const toy_learner *l, uint64_t step, size_t element)
 }
 
 /* Six before the checkpoint and four after it. */
-static void ten_skipped_in_a_row_may_be_of_two_runs(void **state)
+TEST_IN_FOLDER(ten_skipped_in_a_row_may_be_of_two_runs)
 {
     show s = {.run.toy.gradient = spoil_all};
     play_well(&s, RANKS, *state, "--steps 8 --seed 5");
@@ -252,7 +252,7 @@ static void ten_skipped_in_a_row_may_be_of_two_runs(void **state)
     }
 }
 
-static void an_earlier_run_is_not_written_over(void **state)
+TEST_IN_FOLDER(an_earlier_run_is_not_written_over)
 {
     show s = {0};
     play_well(&s, RANKS, *state, "");
@@ -290,7 +290,7 @@ static void check_line(const cJSON *line, const char *kind, int step)
 }
 
 /* The evaluations are of all; rank 1's losses are 1 more. */
-static void the_journal_tells_rank_0s_losses_rates_and_bytes(void **state)
+TEST_IN_FOLDER(the_journal_tells_rank_0s_losses_rates_and_bytes)
 {
     cJSON *lines[LINES];
     show s = {.run.toy = {.loss = {9, 2, 2, 3, 4, 4, 4, 4, 6, 7}, .extra = {[4] = 1, [8] = 2, [10] = 3}}};
@@ -327,7 +327,7 @@ static void check_summary(bool validated, bool untested, const char *split, doub
     cJSON_Delete(summary);
 }
 
-static void a_summary_tells_the_test_set_from_the_validation_set(void **state)
+TEST_IN_FOLDER(a_summary_tells_the_test_set_from_the_validation_set)
 {
     static const struct {
         bool validated, untested;
@@ -343,7 +343,7 @@ static void a_summary_tells_the_test_set_from_the_validation_set(void **state)
 /* ---- with gossip ------------------------------------------------------------------------------------------------- */
 
 /* Alone at the end of the first epoch; with everybody, and of the consensus, at the end. */
-static void with_gossip_rank_0_looks_alone_until_the_end(void **state)
+TEST(with_gossip_rank_0_looks_alone_until_the_end)
 {
     show s = {.run.toy.validated = true};
     play_well(&s, RANKS, NULL, "--sync dpsgd");
@@ -363,7 +363,7 @@ static void with_gossip_rank_0_looks_alone_until_the_end(void **state)
 
 /* Each worker's gradients are taken at its own weights: with adpsgd-d1 those are the mean of the step before and its
  * own last step. */
-static void with_gossip_a_step_is_read_computed_and_added(void **state)
+TEST(with_gossip_a_step_is_read_computed_and_added)
 {
     show s = {0};
     play_well(&s, RANKS, NULL, "--sync adpsgd-d1 --lr 0.5");
@@ -379,7 +379,7 @@ static void with_gossip_a_step_is_read_computed_and_added(void **state)
     }
 }
 
-static void a_plateau_has_no_shared_loss_with_gossip(void **state)
+TEST(a_plateau_has_no_shared_loss_with_gossip)
 {
     show s = {0};
     play(&s, RANKS, NULL, "--sync dpsgd --schedule plateau:0.5");
@@ -393,7 +393,7 @@ static float spoil_worker_1(const toy_learner *l, uint64_t step, size_t element)
     return l->base.place.rank == 1 && step >= 2 ? NAN : toy_draw(l, step, element);
 }
 
-static void with_gossip_one_that_is_lost_ends_all(void **state)
+TEST_IN_FOLDER(with_gossip_one_that_is_lost_ends_all)
 {
     static const char *const specs[] = {"dpsgd", "adpsgd-random"};
     for (size_t k = 0; k < 2; k++) {
@@ -414,7 +414,7 @@ static void with_gossip_one_that_is_lost_ends_all(void **state)
 
 /* ---- gradients that are kept ------------------------------------------------------------------------------------- */
 
-static void kept_gradients_are_what_is_handed_over(void **state)
+TEST_IN_FOLDER(kept_gradients_are_what_is_handed_over)
 {
     char words[200], path[FOLDER_PATH];
     float kept[TOY_MATRIX], squares = 0;
@@ -433,28 +433,4 @@ static void kept_gradients_are_what_is_handed_over(void **state)
         assert_near(kept[i], toy_draw(&l, 2, i) * 0.5f * sqrtf(2) / sqrtf(squares), 1e-6);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(replicas_are_compared_as_often_as_was_asked, make_folder, remove_folder),
-        cmocka_unit_test(epochs_and_the_run_end_with_an_evaluation),
-        cmocka_unit_test_setup_teardown(a_summary_tells_the_test_set_from_the_validation_set, make_folder,
-                                        remove_folder),
-        cmocka_unit_test(a_plateau_is_told_each_epochs_loss),
-        cmocka_unit_test_setup_teardown(a_loss_that_is_not_finite_ends_the_run, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(checkpoints_are_of_the_steps_that_were_asked_for, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(the_model_has_the_mean_statistic_and_each_worker_its_own, make_folder,
-                                        remove_folder),
-        cmocka_unit_test_setup_teardown(resumed_is_uninterrupted_with_all_that_is_carried, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_plateau_is_carried_along, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(ten_skipped_in_a_row_may_be_of_two_runs, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(an_earlier_run_is_not_written_over, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(the_journal_tells_rank_0s_losses_rates_and_bytes, make_folder, remove_folder),
-        cmocka_unit_test(with_gossip_rank_0_looks_alone_until_the_end),
-        cmocka_unit_test(with_gossip_a_step_is_read_computed_and_added),
-        cmocka_unit_test(a_plateau_has_no_shared_loss_with_gossip),
-        cmocka_unit_test_setup_teardown(with_gossip_one_that_is_lost_ends_all, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(kept_gradients_are_what_is_handed_over, make_folder, remove_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -17,13 +17,13 @@ static void assert_rate(const schedule *s, uint64_t step, double rate)
     if (fabs(found - rate) > 1e-15) fail_msg("step %llu: %.17g, not %.17g", (unsigned long long)step, found, rate);
 }
 
-static void constant_stays(void **state)
+TEST(constant_stays)
 {
     schedule s = parse("constant", 0);
     for (uint64_t t = 0; t < 100; t++) assert_rate(&s, t, 0.5);
 }
 
-static void warmup_rises_linearly_and_ends_at_the_rate(void **state)
+TEST(warmup_rises_linearly_and_ends_at_the_rate)
 {
     const char *const forms[] = {"constant", "cosine", "step"};
     for (int form = 0; form < 3; form++) {
@@ -33,7 +33,7 @@ static void warmup_rises_linearly_and_ends_at_the_rate(void **state)
     }
 }
 
-static void cosine_passes_its_known_points(void **state)
+TEST(cosine_passes_its_known_points)
 {
     schedule s = parse("cosine", 20);
     assert_rate(&s, 20, 0.5);
@@ -44,7 +44,7 @@ static void cosine_passes_its_known_points(void **state)
     for (uint64_t t = 21; t < 100; t++) assert_true(schedule_rate(&s, t) < schedule_rate(&s, t - 1));
 }
 
-static void step_falls_at_fractions_and_epochs(void **state)
+TEST(step_falls_at_fractions_and_epochs)
 {
     schedule s = parse("step", 0);
     assert_rate(&s, 49, 0.5);
@@ -60,7 +60,7 @@ static void step_falls_at_fractions_and_epochs(void **state)
 }
 
 /* Zaremba's small network: full rate for four epochs, half of the one before in each later one. */
-static void decay_multiplies_at_the_end_of_epochs(void **state)
+TEST(decay_multiplies_at_the_end_of_epochs)
 {
     schedule s = parse("decay:0.5,4", 0);
     double rate = 0.5;
@@ -72,7 +72,7 @@ static void decay_multiplies_at_the_end_of_epochs(void **state)
     assert_rate(&s, 0, 0.25);
 }
 
-static void a_plateau_falls_only_where_nothing_was_gained(void **state)
+TEST(a_plateau_falls_only_where_nothing_was_gained)
 {
     const double losses[] = {5, 4, 4.5, 3, 3, 2, NAN};
     const double rates[] = {0.5, 0.5, 0.125, 0.125, 0.03125, 0.03125, 0.0078125};
@@ -84,7 +84,7 @@ static void a_plateau_falls_only_where_nothing_was_gained(void **state)
     assert_true(s.best_loss == 2);
 }
 
-static void isqrt_falls_from_the_end_of_its_warm_up(void **state)
+TEST(isqrt_falls_from_the_end_of_its_warm_up)
 {
     schedule own = parse("isqrt", 8), share = parse("isqrt:0.08", 3);
     assert_rate(&own, 3, 0.25);
@@ -95,7 +95,7 @@ static void isqrt_falls_from_the_end_of_its_warm_up(void **state)
     assert_fails(schedule_parse("isqrt", 0.5, 0, 100, 10, &s), TW_ERROR_ARGUMENT, "--warmup is 0");
 }
 
-static void bad_texts_are_refused_by_name(void **state)
+TEST(bad_texts_are_refused_by_name)
 {
     const char *const bad[] = {"linear",        "",
                                "stepwise",      "step:",
@@ -114,17 +114,4 @@ static void bad_texts_are_refused_by_name(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(constant_stays),
-        cmocka_unit_test(warmup_rises_linearly_and_ends_at_the_rate),
-        cmocka_unit_test(cosine_passes_its_known_points),
-        cmocka_unit_test(step_falls_at_fractions_and_epochs),
-        cmocka_unit_test(decay_multiplies_at_the_end_of_epochs),
-        cmocka_unit_test(a_plateau_falls_only_where_nothing_was_gained),
-        cmocka_unit_test(isqrt_falls_from_the_end_of_its_warm_up),
-        cmocka_unit_test(bad_texts_are_refused_by_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -25,7 +25,7 @@ static const option_row *sync_row(void)
     return &page.rows[at];
 }
 
-static void what_is_left_out_is_written_out(void **state)
+TEST(what_is_left_out_is_written_out)
 {
     assert_in_full("dgc", ",momentum=0.90000000000000002,");
     assert_in_full("dgc:momentum=5e-1", ",momentum=0.5,");
@@ -36,7 +36,7 @@ static void what_is_left_out_is_written_out(void **state)
     assert_null(scheme_in_full("juggling:balls=3"));
 }
 
-static void specs_are_the_same_where_they_mean_the_same(void **state)
+TEST(specs_are_the_same_where_they_mean_the_same)
 {
     const option_row *row = sync_row();
     assert_true(options_same(row, "dgc", "dgc:density=0.0400"));
@@ -51,7 +51,7 @@ static void specs_are_the_same_where_they_mean_the_same(void **state)
     assert_true(options_same(row, NULL, NULL));
 }
 
-static void a_spec_sets_what_stands_in_it(void **state)
+TEST(a_spec_sets_what_stands_in_it)
 {
     assert_true(scheme_sets("dgc:density=0.1,momentum=0", "momentum"));
     assert_false(scheme_sets("dgc:density=0.1", "momentum"));
@@ -65,7 +65,7 @@ static void a_spec_sets_what_stands_in_it(void **state)
     free(two);
 }
 
-static void numbers_are_those_of_the_scheme(void **state)
+TEST(numbers_are_those_of_the_scheme)
 {
     assert_true(scheme_number("dgc-bold", "warmup_steps") == 400);
     assert_true(scheme_number("dgc:warmup_steps=7", "warmup_steps") == 7);
@@ -81,7 +81,7 @@ static tw_status no_rounds(void *self, tw_scheme *scheme, int phase, tw_round *r
 }
 
 /* Somebody else's map need not be of signs, given or not. */
-static void signs_are_given_where_the_map_says_so(void **state)
+TEST(signs_are_given_where_the_map_says_so)
 {
     static const tw_scheme_option map[] = {
         {"map", TW_OPTION_CHOICE, 0, "flat", 0, 0, "flat|sig|round", "the projection"}};
@@ -102,7 +102,7 @@ static void signs_are_given_where_the_map_says_so(void **state)
     assert_false(scheme_gives_signs("dgc"));
 }
 
-static void what_sends_everything_alike_is_exact(void **state)
+TEST(what_sends_everything_alike_is_exact)
 {
     for (size_t i = 0; i < tw_schemes_count(); i++) {
         const char *name = tw_schemes_name(i);
@@ -113,15 +113,4 @@ static void what_sends_everything_alike_is_exact(void **state)
     for (size_t i = 0; i < tw_gossips_count(); i++) assert_false(scheme_is_exact(tw_gossips_name(i)));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_left_out_is_written_out),
-        cmocka_unit_test(specs_are_the_same_where_they_mean_the_same),
-        cmocka_unit_test(a_spec_sets_what_stands_in_it),
-        cmocka_unit_test(numbers_are_those_of_the_scheme),
-        cmocka_unit_test(what_sends_everything_alike_is_exact),
-        cmocka_unit_test(signs_are_given_where_the_map_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -28,7 +28,7 @@ static size_t shared_rows(void)
 }
 
 /* None of them is left out of what a checkpoint and its resumption are compared by. */
-static void as_many_options_as_there_is_room_for_bind_a_run(void **state)
+TEST(as_many_options_as_there_is_room_for_bind_a_run)
 {
     static option_row rows[OPTIONS_MOST + 1];
     static char names[OPTIONS_MOST + 1][NAME];
@@ -50,7 +50,7 @@ static void as_many_options_as_there_is_room_for_bind_a_run(void **state)
     options_release(&set);
 }
 
-static void one_more_is_refused(void **state)
+TEST(one_more_is_refused)
 {
     static option_row rows[OPTIONS_MOST + 1];
     static char names[OPTIONS_MOST + 1][NAME];
@@ -75,7 +75,7 @@ static int is_excepted(const option_row *row)
 }
 
 /* A run goes on from any folder, so what it notes of its data has to hold there. */
-static void every_tasks_paths_are_known_as_such(void **state)
+TEST(every_tasks_paths_are_known_as_such)
 {
     static train_page page;
     for (size_t i = 0; task_at(i); i++) {
@@ -107,7 +107,7 @@ static tw_status write_word(void *context, FILE *file)
     return fputs(context, file) >= 0 ? TW_OK : TW_ERROR_IO;
 }
 
-static void a_file_is_on_the_disk_before_it_takes_its_place(void **state)
+TEST_IN_FOLDER(a_file_is_on_the_disk_before_it_takes_its_place)
 {
     char path[FILENAME_MAX], partial[FILENAME_MAX + 16];
     snprintf(path, sizeof path, "%s/file", (char *)*state);
@@ -118,20 +118,10 @@ static void a_file_is_on_the_disk_before_it_takes_its_place(void **state)
 }
 
 /* By the name that a person gave, and not by that of the file beside it. */
-static void a_file_that_cannot_be_written_is_named(void **state)
+TEST(a_file_that_cannot_be_written_is_named)
 {
     assert_fails(whole_file_write("/nonexistent/file", write_word, (char *)"word"), TW_ERROR_IO,
                  "/nonexistent/file could not be written: No such file or directory");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_many_options_as_there_is_room_for_bind_a_run),
-        cmocka_unit_test(one_more_is_refused),
-        cmocka_unit_test(every_tasks_paths_are_known_as_such),
-        cmocka_unit_test_setup_teardown(a_file_is_on_the_disk_before_it_takes_its_place, make_folder, remove_folder),
-        cmocka_unit_test(a_file_that_cannot_be_written_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

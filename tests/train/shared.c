@@ -43,7 +43,7 @@ static tw_status spread(crew_member *self)
     return TW_OK;
 }
 
-static void all_begin_with_rank_0s_weights_and_moments(void **state)
+TEST(all_begin_with_rank_0s_weights_and_moments)
 {
     toy_run r = {0};
     spread_state seen[RANKS] = {0};
@@ -71,7 +71,7 @@ static tw_status judge(crew_member *self)
 }
 
 /* After step 2 worker r has a statistic of 10 r + 2: the mean over four is 17. */
-static void evaluation_is_with_the_mean_of_all_statistics(void **state)
+TEST(evaluation_is_with_the_mean_of_all_statistics)
 {
     toy_run r = {0};
     judgement seen[RANKS];
@@ -83,7 +83,7 @@ static void evaluation_is_with_the_mean_of_all_statistics(void **state)
     }
 }
 
-static void every_item_is_evaluated_once(void **state)
+TEST(every_item_is_evaluated_once)
 {
     toy_run r = {.toy = {.loss = {1, NAN, 4}, .extra = {[3] = 0.5f}}};
     judgement seen[RANKS];
@@ -112,7 +112,7 @@ static tw_status judge_at_six(crew_member *self)
 }
 
 /* An epoch has four steps: the loss over its training data begins anew with the fifth. */
-static void the_training_loss_is_that_of_the_epoch(void **state)
+TEST(the_training_loss_is_that_of_the_epoch)
 {
     toy_run r = {.toy = {.loss = {100, 100, 100, 100, 3, 5}}};
     judgement seen[RANKS];
@@ -141,7 +141,7 @@ static tw_status keep_books(crew_member *self)
 }
 
 /* scalecom's leader sends and receives other amounts than the rest, and not everybody has led twice. */
-static void a_runs_bytes_are_those_the_transport_counted(void **state)
+TEST(a_runs_bytes_are_those_the_transport_counted)
 {
     toy_run r = {0};
     books seen[RANKS] = {0};
@@ -197,7 +197,7 @@ static tw_status add_up(crew_member *self)
     return TW_OK;
 }
 
-static void what_a_learner_adds_up_is_traffic(void **state)
+TEST(what_a_learner_adds_up_is_traffic)
 {
     toy_run r = {0};
     addition seen[RANKS] = {0};
@@ -220,7 +220,7 @@ static tw_status nothing_to_add_up_with(crew_member *self)
     return TW_OK;
 }
 
-static void a_gossips_learner_is_alone(void **state)
+TEST(a_gossips_learner_is_alone)
 {
     toy_run r = {0};
     int alone[RANKS] = {0};
@@ -242,7 +242,7 @@ static tw_status keep_books_of_two_gossips(crew_member *self)
 }
 
 /* A ring of four: each sends its weights to two neighbours, and has to go to the mean twice. */
-static void a_gossip_that_was_left_is_counted_once(void **state)
+TEST(a_gossip_that_was_left_is_counted_once)
 {
     toy_run r = {0};
     books seen[RANKS] = {0};
@@ -265,7 +265,7 @@ static tw_status gather(crew_member *self)
 }
 
 /* 1, 2, 3 and 4 times as much: 2.5 times. */
-static void a_summary_has_the_mean_over_the_workers(void **state)
+TEST(a_summary_has_the_mean_over_the_workers)
 {
     toy_run r = {0};
     books seen[RANKS] = {0};
@@ -300,7 +300,7 @@ static double power(total of)
     return 1 << of;
 }
 
-static void a_summary_says_what_was_counted(void **state)
+TEST(a_summary_says_what_was_counted)
 {
     toy_run r = {0};
     cJSON *summaries[RANKS] = {0};
@@ -333,7 +333,7 @@ static tw_status take_eight(crew_member *self)
 }
 
 /* What a pause takes counts as computing, but not as what a pass takes on this machine. */
-static void a_pause_is_taken_by_the_one_it_is_for(void **state)
+TEST(a_pause_is_taken_by_the_one_it_is_for)
 {
     toy_run r = {0};
     books seen[RANKS] = {0};
@@ -357,7 +357,7 @@ static tw_status hear_rank_2(crew_member *self)
     return TW_OK;
 }
 
-static void one_that_stops_is_heard_by_all(void **state)
+TEST(one_that_stops_is_heard_by_all)
 {
     toy_run r = {0};
     int heard[RANKS] = {0};
@@ -385,7 +385,7 @@ static tw_status stay_or_leave(crew_member *self)
     return worker_evaluate(w, TASK_TEST, &l->of_all);
 }
 
-static void those_that_are_left_are_the_workers(void **state)
+TEST(those_that_are_left_are_the_workers)
 {
     toy_run r = {0};
     left seen[RANKS] = {0};
@@ -399,22 +399,4 @@ static void those_that_are_left_are_the_workers(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_begin_with_rank_0s_weights_and_moments),
-        cmocka_unit_test(evaluation_is_with_the_mean_of_all_statistics),
-        cmocka_unit_test(every_item_is_evaluated_once),
-        cmocka_unit_test(the_training_loss_is_that_of_the_epoch),
-        cmocka_unit_test(a_runs_bytes_are_those_the_transport_counted),
-        cmocka_unit_test(what_a_learner_adds_up_is_traffic),
-        cmocka_unit_test(a_gossips_learner_is_alone),
-        cmocka_unit_test(a_gossip_that_was_left_is_counted_once),
-        cmocka_unit_test(a_summary_has_the_mean_over_the_workers),
-        cmocka_unit_test(a_summary_says_what_was_counted),
-        cmocka_unit_test(a_pause_is_taken_by_the_one_it_is_for),
-        cmocka_unit_test(one_that_stops_is_heard_by_all),
-        cmocka_unit_test(those_that_are_left_are_the_workers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -43,7 +43,7 @@ static double walk(int first, int last, uint64_t spoilt, size_t element)
     return way;
 }
 
-static void nobody_takes_a_step_with_a_nan(void **state)
+TEST(nobody_takes_a_step_with_a_nan)
 {
     static const uint64_t spoilt = 1 << 1 | 1 << 2 | 1 << 5;
     toy_run r;
@@ -55,7 +55,7 @@ static void nobody_takes_a_step_with_a_nan(void **state)
 }
 
 /* With a gossip the others take their step; the spoilt worker's counts as zero, and its momentum feels nothing. */
-static void with_gossip_it_is_the_spoilt_workers_step_alone(void **state)
+TEST(with_gossip_it_is_the_spoilt_workers_step_alone)
 {
     static const uint64_t spoilt = 1 << 1 | 1 << 2 | 1 << 5;
     static const char *const specs[] = {"dpsgd", "adpsgd-random"};
@@ -79,7 +79,7 @@ static tw_status count(crew_member *self)
     return worker_totals(&self->worker, &((totals *)self->context)[self->rank]);
 }
 
-static void skipped_steps_are_counted(void **state)
+TEST(skipped_steps_are_counted)
 {
     static const struct {
         const char *words;
@@ -103,7 +103,7 @@ static void skipped_steps_are_counted(void **state)
 
 #define STRETCH(first, count) ((((uint64_t)1 << (count)) - 1) << (first))
 
-static void ten_in_a_row_end_the_run(void **state)
+TEST(ten_in_a_row_end_the_run)
 {
     static const char *const specs[] = {"allreduce", "dgc:min_elements=1,momentum=0.5"};
     for (size_t s = 0; s < 2; s++) {
@@ -119,7 +119,7 @@ static void ten_in_a_row_end_the_run(void **state)
     }
 }
 
-static void nine_in_a_row_do_not_even_twice(void **state)
+TEST(nine_in_a_row_do_not_even_twice)
 {
     toy_run r;
     run(&r, STRETCH(0, 9) | STRETCH(10, 9), "--steps 20 --sync allreduce");
@@ -128,7 +128,7 @@ static void nine_in_a_row_do_not_even_twice(void **state)
 }
 
 /* By itself a worker that gossips cannot end the run in good order: it says that it is lost. */
-static void with_gossip_a_worker_says_that_it_is_lost(void **state)
+TEST(with_gossip_a_worker_says_that_it_is_lost)
 {
     toy_run r;
     run(&r, STRETCH(2, 20), "--steps 30 --sync adpsgd-random:survive=off");
@@ -139,15 +139,4 @@ static void with_gossip_a_worker_says_that_it_is_lost(void **state)
     assert_int_equal(r.crew[0].worker.spoilt, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_takes_a_step_with_a_nan),
-        cmocka_unit_test(with_gossip_it_is_the_spoilt_workers_step_alone),
-        cmocka_unit_test(skipped_steps_are_counted),
-        cmocka_unit_test(ten_in_a_row_end_the_run),
-        cmocka_unit_test(nine_in_a_row_do_not_even_twice),
-        cmocka_unit_test(with_gossip_a_worker_says_that_it_is_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -12,7 +12,7 @@ static slowdown parse(const char *slow, const char *pause, int rank)
     return h;
 }
 
-static void each_rank_takes_what_is_its_own(void **state)
+TEST(each_rank_takes_what_is_its_own)
 {
     const double factors[SIZE] = {1, 2.5, 1, 10};
     const size_t counts[SIZE] = {1, 0, 2, 0};
@@ -28,14 +28,14 @@ static void each_rank_takes_what_is_its_own(void **state)
     assert_true(h.pauses[1].seconds == 1e-3);
 }
 
-static void without_a_list_nobody_suffers(void **state)
+TEST(without_a_list_nobody_suffers)
 {
     slowdown h = parse(NULL, NULL, 0);
     assert_true(h.factor == 1);
     assert_int_equal(h.pause_count, 0);
 }
 
-static void a_step_takes_longer_by_factor_and_pauses(void **state)
+TEST(a_step_takes_longer_by_factor_and_pauses)
 {
     slowdown h = parse("1:3", "1:5:4,1:7:1,1:5:0.5", 1);
     assert_true(slowdown_extra(&h, 4, 0.25) == 0.5);
@@ -45,7 +45,7 @@ static void a_step_takes_longer_by_factor_and_pauses(void **state)
     assert_true(slowdown_extra(&h, 5, 0.25) == 0);
 }
 
-static void every_rank_refuses_the_same(void **state)
+TEST(every_rank_refuses_the_same)
 {
     slowdown h;
     for (int rank = 0; rank < SIZE; rank++) {
@@ -56,13 +56,4 @@ static void every_rank_refuses_the_same(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_rank_takes_what_is_its_own),
-        cmocka_unit_test(without_a_list_nobody_suffers),
-        cmocka_unit_test(a_step_takes_longer_by_factor_and_pauses),
-        cmocka_unit_test(every_rank_refuses_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -133,7 +133,7 @@ static void write_words(const rule *r, const way *by, char words[400])
     snprintf(words, 400, "--sync %s%s %s", by->sync, momentum, r->words);
 }
 
-static void every_option_means_the_same_with_every_scheme(void **state)
+TEST(every_option_means_the_same_with_every_scheme)
 {
     for (size_t b = 0; b < WAYS; b++) {
         for (size_t k = 0; k < RULES; k++) {
@@ -152,7 +152,7 @@ static void every_option_means_the_same_with_every_scheme(void **state)
 }
 
 /* The arithmetic itself can tell the two ways to clip apart, and clips both. */
-static void clipping_the_mean_is_not_clipping_each(void **state)
+TEST(clipping_the_mean_is_not_clipping_each)
 {
     double mean[TOY_PARAMETERS], each[TOY_PARAMETERS], free_of_it[TOY_PARAMETERS];
     walk(&rules[1], &ways[0], 2, mean);
@@ -194,14 +194,14 @@ static void check_moments(int workers, int decoupled, const char *more)
     compare(words, workers, &r, expected, TOLERANCE);
 }
 
-static void adam_has_its_own_arithmetic(void **state)
+TEST(adam_has_its_own_arithmetic)
 {
     for (int decoupled = 0; decoupled < 2; decoupled++)
         check_moments(2, decoupled, decoupled ? "--optimizer adamw" : "--optimizer adam");
 }
 
 /* The scheme has the moments, and takes their decays from the run. What it does not compress has those of the mean. */
-static void a_scheme_takes_steps_of_adam(void **state)
+TEST(a_scheme_takes_steps_of_adam)
 {
     check_moments(1, 1,
                   "--optimizer adamw --sync dgc-adam:density=1,values=fp32,warmup_steps=0,nesterov=off,momentum=0.5");
@@ -212,7 +212,7 @@ static void a_scheme_takes_steps_of_adam(void **state)
 /* ---- signs ------------------------------------------------------------------------------------------------------- */
 
 /* Of a scheme that sends all of its momentum and keeps none: the mean's, beside which weights decay by themselves. */
-static void signs_leave_a_decay_beside_them(void **state)
+TEST(signs_leave_a_decay_beside_them)
 {
     static const char *const optimisers[] = {"sgd", "adamw"};
     for (int workers = 1; workers <= TOY_RANKS; workers++)
@@ -256,7 +256,7 @@ static tw_status note_rates(crew_member *self)
 }
 
 /* sdagc follows the rate, and remembers which one its last gradient came with. */
-static void a_scheme_is_told_the_rate_of_each_step(void **state)
+TEST(a_scheme_is_told_the_rate_of_each_step)
 {
     static const float expected[STEPS] = {0.5f, 1, 1.5f, 2, 0.2f, 0.2f, 0.2f, 0.2f};
     toy_run r = {0};
@@ -267,15 +267,4 @@ static void a_scheme_is_told_the_rate_of_each_step(void **state)
     for (int step = 0; step < STEPS; step++) assert_near(rates[step], expected[step], 1e-6);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_option_means_the_same_with_every_scheme),
-        cmocka_unit_test(clipping_the_mean_is_not_clipping_each),
-        cmocka_unit_test(adam_has_its_own_arithmetic),
-        cmocka_unit_test(a_scheme_takes_steps_of_adam),
-        cmocka_unit_test(signs_leave_a_decay_beside_them),
-        cmocka_unit_test(a_scheme_is_told_the_rate_of_each_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

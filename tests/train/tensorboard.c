@@ -11,7 +11,7 @@ static void assert_hex(const uint8_t *bytes, size_t size, const char *hex)
     assert_string_equal(found, hex);
 }
 
-static void version_record_is_the_known_one(void **state)
+TEST(version_record_is_the_known_one)
 {
     uint8_t record[TENSORBOARD_RECORD_MAX];
     assert_hex(record, tensorboard_version_record(1.5, record),
@@ -20,7 +20,7 @@ static void version_record_is_the_known_one(void **state)
                "2a28646c");
 }
 
-static void scalar_record_is_the_known_one(void **state)
+TEST(scalar_record_is_the_known_one)
 {
     uint8_t record[TENSORBOARD_RECORD_MAX];
     assert_hex(record, tensorboard_scalar_record(2.0, 7, "loss", 0.5f, record),
@@ -30,7 +30,7 @@ static void scalar_record_is_the_known_one(void **state)
 }
 
 /* Step 300 takes two varint bytes, ac 02; the whole is one longer. */
-static void long_steps_are_varints(void **state)
+TEST(long_steps_are_varints)
 {
     uint8_t record[TENSORBOARD_RECORD_MAX];
     size_t size = tensorboard_scalar_record(2.0, 300, "loss", 0.5f, record);
@@ -40,7 +40,7 @@ static void long_steps_are_varints(void **state)
 }
 
 /* Every record of the file is framed by its length, and a scalar appended later is in it. */
-static void file_holds_the_records(void **state)
+TEST_IN_FOLDER(file_holds_the_records)
 {
     tensorboard *board;
     assert_ok(tensorboard_open(*state, &board));
@@ -61,20 +61,10 @@ static void file_holds_the_records(void **state)
     assert_int_equal(records, 2);
 }
 
-static void missing_folder_is_named(void **state)
+TEST(missing_folder_is_named)
 {
     tensorboard *board;
     assert_fails(tensorboard_open("/nonexistent/run", &board), TW_ERROR_IO, "/nonexistent/run");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(version_record_is_the_known_one),
-        cmocka_unit_test(scalar_record_is_the_known_one),
-        cmocka_unit_test(long_steps_are_varints),
-        cmocka_unit_test_setup_teardown(file_holds_the_records, make_folder, remove_folder),
-        cmocka_unit_test(missing_folder_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

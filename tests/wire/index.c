@@ -63,7 +63,7 @@ static size_t check_round_trip(const support *from)
     return best;
 }
 
-static void random_supports_survive(void **state)
+TEST(random_supports_survive)
 {
     static const size_t sizes[] = {1, 2, 7, 8, 9, 63, 64, 65, 1000, 100000};
     static const double densities[] = {1, 0.9, 0.5, 0.3, 0.1, 0.01, 1e-3, 1e-4};
@@ -76,7 +76,7 @@ static void random_supports_survive(void **state)
             }
 }
 
-static void clusters_survive(void **state)
+TEST(clusters_survive)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         uint64_t random = seed;
@@ -90,7 +90,7 @@ static void clusters_survive(void **state)
 }
 
 /* One or two elements at the edges; n up to 2^31; gaps that need every parameter up to 31. */
-static void edges_survive(void **state)
+TEST(edges_survive)
 {
     for (unsigned power = 0; power <= 31; power++) {
         size_t n = (size_t)1 << power, picks[4] = {0, n / 2, n - 1, n / 3};
@@ -107,7 +107,7 @@ static void edges_survive(void **state)
 }
 
 /* Two billion elements at a density of 1e-4, and one far outlier behind a dense cluster: a long run of zeros. */
-static void large_tensors_survive(void **state)
+TEST(large_tensors_survive)
 {
     uint64_t random = 3;
     support from = support_create((size_t)1 << 31, 300000);
@@ -120,7 +120,7 @@ static void large_tensors_survive(void **state)
 }
 
 /* A reader whose tensor ends at the last index, or before it, refuses; one whose tensor ends behind it does not. */
-static void no_index_lies_beyond_the_tensor(void **state)
+TEST(no_index_lies_beyond_the_tensor)
 {
     for (uint64_t seed = 1; seed <= 60; seed++) {
         size_t size, k;
@@ -149,7 +149,7 @@ static size_t naive_rice_bits(const support *from, unsigned r)
 
 /* The length is the least over all parameters and codes, by trying each. One element alone takes a varint, and not the
  * head that goes with a code. */
-static void the_cheapest_code_is_chosen(void **state)
+TEST(the_cheapest_code_is_chosen)
 {
     size_t adaptive_taken = 0;
     for (uint64_t seed = 1; seed <= 400; seed++) {
@@ -180,7 +180,7 @@ static double information(const support *of)
 }
 
 /* On uniform supports nothing can be shorter than log2 of their number, C(n, k). */
-static void uniform_supports_cost_what_they_hold(void **state)
+TEST(uniform_supports_cost_what_they_hold)
 {
     static const double densities[] = {0.3, 1e-1, 5e-2, 2e-2, 1e-2, 5e-3, 2e-3, 1e-3, 5e-4, 2e-4, 1e-4};
     for (size_t i = 0; i < sizeof densities / sizeof *densities; i++) {
@@ -245,7 +245,7 @@ static void check_line(const support *from)
 
 /* Where rows and columns differ, the adaptive code is far below what indices without a pattern need; the line says
  * whether that is worth its time. */
-static void clusters_cost_less(void **state)
+TEST(clusters_cost_less)
 {
     static const struct {
         size_t k;
@@ -262,7 +262,7 @@ static void clusters_cost_less(void **state)
 }
 
 /* Indices whose adaptive code saves exactly as much as the line makes of it stay in the quick one. */
-static void what_is_even_stays_quick(void **state)
+TEST(what_is_even_stays_quick)
 {
     support from = support_create(1 << 16, 1000);
     for (size_t at = 0; from.k < 1000; at += 1 + (from.k % 250 == 249 ? 12000 : 3)) support_add(&from, at);
@@ -274,7 +274,7 @@ static void what_is_even_stays_quick(void **state)
 }
 
 /* Sections stay below the bound of their own k and of every larger one, also where Rice coding is at its worst. */
-static void the_bound_holds(void **state)
+TEST(the_bound_holds)
 {
     uint64_t random = 5;
     for (int round = 0; round < 1500; round++) {
@@ -299,7 +299,7 @@ static void the_bound_holds(void **state)
 }
 
 /* A small tensor's few elements are not dwarfed by what describes them. */
-static void sections_have_little_overhead(void **state)
+TEST(sections_have_little_overhead)
 {
     support from = support_create(9408, 9);
     for (size_t i = 0; i < 9; i++) support_add(&from, 700 + 1000 * i);
@@ -310,20 +310,4 @@ static void sections_have_little_overhead(void **state)
     support_destroy(&from);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_supports_survive),
-        cmocka_unit_test(clusters_survive),
-        cmocka_unit_test(edges_survive),
-        cmocka_unit_test(large_tensors_survive),
-        cmocka_unit_test(no_index_lies_beyond_the_tensor),
-        cmocka_unit_test(the_cheapest_code_is_chosen),
-        cmocka_unit_test(uniform_supports_cost_what_they_hold),
-        cmocka_unit_test(clusters_cost_less),
-        cmocka_unit_test(what_is_even_stays_quick),
-        cmocka_unit_test(the_bound_holds),
-        cmocka_unit_test(sections_have_little_overhead),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

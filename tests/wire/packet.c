@@ -58,7 +58,7 @@ static const tw_coding FP32_RICE = {TW_VALUES_FP32, TW_INDICES_RICE};
         assert_memory_equal(packet, golden, sizeof golden);                                                            \
     } while (0)
 
-static void writing_gives_the_known_bytes(void **state)
+TEST(writing_gives_the_known_bytes)
 {
     unsigned char packet[64];
     tw_packet_writer writer;
@@ -94,7 +94,7 @@ static void writing_gives_the_known_bytes(void **state)
         assert_memory_equal(value, name##_value, sizeof name##_value);                                                 \
     } while (0)
 
-static void reading_takes_the_known_bytes(void **state)
+TEST(reading_takes_the_known_bytes)
 {
     uint32_t index[8];
     float value[8];
@@ -123,7 +123,7 @@ static void reading_takes_the_known_bytes(void **state)
 }
 
 /* A section more or fewer than the table has, a tensor of another size, or more elements than agreed. */
-static void counts_are_checked(void **state)
+TEST(counts_are_checked)
 {
     uint32_t index[8];
     float value[8];
@@ -145,7 +145,7 @@ static void counts_are_checked(void **state)
     assert_int_equal(tw_packet_close(&reader), TW_OK);
 }
 
-static void the_writer_refuses_what_no_reader_would_take(void **state)
+TEST(the_writer_refuses_what_no_reader_would_take)
 {
     static const uint32_t twice[] = {4, 4}, far[] = {3, 10};
     static const float fine[] = {1, 2}, nan_value[] = {1, NAN}, infinite[] = {-INFINITY, 1};
@@ -173,7 +173,7 @@ static void the_writer_refuses_what_no_reader_would_take(void **state)
 }
 
 /* Every capacity from nothing to enough: refused, never written beyond. */
-static void the_writer_stays_in_its_room(void **state)
+TEST(the_writer_stays_in_its_room)
 {
     for (size_t capacity = 0; capacity <= sizeof golden_rice; capacity++) {
         unsigned char *packet = malloc(capacity + 1);
@@ -229,7 +229,7 @@ static tw_status open_copy(const unsigned char *bytes, size_t size)
     return status;
 }
 
-static void damage_is_noticed(void **state)
+TEST(damage_is_noticed)
 {
     for (uint64_t seed = 1; seed <= 5; seed++) {
         victim damaged = make_victim(seed);
@@ -280,7 +280,7 @@ static tw_status read_all(const unsigned char *bytes, size_t size, const size_t 
 }
 
 /* With the checksum made right again the checks behind it stand alone. */
-static void forged_packets_do_no_harm(void **state)
+TEST(forged_packets_do_no_harm)
 {
     size_t accepted = 0, refused = 0;
     for (uint64_t seed = 1; seed <= TW_INDEX_CHOICES_COUNT; seed++) {
@@ -298,7 +298,7 @@ static void forged_packets_do_no_harm(void **state)
     assert_true(accepted > 1000 && refused > 1000);
 }
 
-static void forged_noise_does_no_harm(void **state)
+TEST(forged_noise_does_no_harm)
 {
     uint64_t random = 77;
     for (int round = 0; round < 30000; round++) {
@@ -315,7 +315,7 @@ static void forged_noise_does_no_harm(void **state)
 }
 
 /* A block is not taken for indices and values, nor the reverse, nor a block of one length for one of another. */
-static void a_section_is_what_was_expected(void **state)
+TEST(a_section_is_what_was_expected)
 {
     unsigned char packet[64], *dst;
     const unsigned char *block = NULL;
@@ -348,7 +348,7 @@ static void a_section_is_what_was_expected(void **state)
 }
 
 /* One refusal each: the body of a packet with one section for a tensor of n elements. */
-static void each_rule_is_enforced(void **state)
+TEST(each_rule_is_enforced)
 {
     static const struct {
         const char *what;
@@ -433,19 +433,4 @@ static void each_rule_is_enforced(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writing_gives_the_known_bytes),
-        cmocka_unit_test(reading_takes_the_known_bytes),
-        cmocka_unit_test(counts_are_checked),
-        cmocka_unit_test(the_writer_refuses_what_no_reader_would_take),
-        cmocka_unit_test(the_writer_stays_in_its_room),
-        cmocka_unit_test(damage_is_noticed),
-        cmocka_unit_test(forged_packets_do_no_harm),
-        cmocka_unit_test(forged_noise_does_no_harm),
-        cmocka_unit_test(a_section_is_what_was_expected),
-        cmocka_unit_test(each_rule_is_enforced),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

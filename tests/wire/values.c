@@ -1,4 +1,5 @@
 /* Values: rounding is what the receiver sees, and never makes an infinity. */
+#include "half.h"
 #include "support.h"
 
 #include <float.h>
@@ -10,13 +11,13 @@ static float rounded(float x, tw_value_code code)
     return x;
 }
 
-static void fp32_is_exact(void **state)
+TEST(fp32_is_exact)
 {
     assert_true(rounded(0.1f, TW_VALUES_FP32) == 0.1f);
     assert_true(rounded(-3.4e38f, TW_VALUES_FP32) == -3.4e38f);
 }
 
-static void known_values_round_to_the_nearest_even(void **state)
+TEST(known_values_round_to_the_nearest_even)
 {
     assert_true(rounded(1 + 0x1p-11f, TW_VALUES_FP16) == 1);
     assert_true(rounded(1 + 0x3p-11f, TW_VALUES_FP16) == 1 + 0x1p-9f);
@@ -26,7 +27,7 @@ static void known_values_round_to_the_nearest_even(void **state)
     assert_true(rounded(-1 - 0x3p-8f, TW_VALUES_BF16) == -1 - 0x1p-6f);
 }
 
-static void overflow_becomes_the_largest_finite_value(void **state)
+TEST(overflow_becomes_the_largest_finite_value)
 {
     assert_true(rounded(65504, TW_VALUES_FP16) == 65504);
     assert_true(rounded(65520, TW_VALUES_FP16) == 65504);
@@ -35,7 +36,7 @@ static void overflow_becomes_the_largest_finite_value(void **state)
     assert_true(rounded(-3.4028235e38f, TW_VALUES_BF16) == -0x1.FEp127f);
 }
 
-static void what_is_not_finite_stays_so(void **state)
+TEST(what_is_not_finite_stays_so)
 {
     for (tw_value_code code = 0; code < TW_VALUES_LOG8; code++) {
         assert_true(isnan(rounded(NAN, code)));
@@ -58,27 +59,13 @@ static float random_value(uint64_t *random, int top, double octaves)
     return (float)(random_word(random) & 1 ? magnitude : -magnitude);
 }
 
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static float float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 /* The least distance from x >= 0 to a level: zero, or `lowest` and the 126 above it of the floats with m bits of
  * mantissa. */
 static double least_distance(double x, uint32_t lowest, unsigned m)
 {
     double least = x;
     for (uint32_t level = 0; level < 127; level++) {
-        double distance = fabs(x - (double)float_of((lowest + level) << (23 - m)));
+        double distance = fabs(x - (double)tw_bits_float((lowest + level) << (23 - m)));
         if (distance < least) least = distance;
     }
     return least;
@@ -90,7 +77,7 @@ static uint32_t nearest_of_all(double x, unsigned m)
 {
     uint32_t best = 0;
     for (uint32_t number = 0; number << (23 - m) < 0x7F800000; number++)
-        if (fabs(x - (double)float_of(number << (23 - m))) < fabs(x - (double)float_of(best << (23 - m))))
+        if (fabs(x - (double)tw_bits_float(number << (23 - m))) < fabs(x - (double)tw_bits_float(best << (23 - m))))
             best = number;
     return best;
 }
@@ -112,12 +99,12 @@ static void check_log8(const float *value, size_t k)
     tw_values_round(rounded, k, TW_VALUES_LOG8);
     for (size_t i = 0; i < k; i++) {
         double x = fabs((double)value[i]), got = fabs((double)rounded[i]);
-        assert_true(bits_of(rounded[i]) >> 31 == bits_of(value[i]) >> 31);
+        assert_true(tw_float_bits(rounded[i]) >> 31 == tw_float_bits(value[i]) >> 31);
         assert_true(fabs(got - x) == least_distance(x, lowest, m));
     }
 }
 
-static void log8_takes_the_nearest_level(void **state)
+TEST(log8_takes_the_nearest_level)
 {
     static const double spans[] = {0.1, 1.9, 2.1, 3.9, 4.1, 7.8, 8.2, 15.5, 16.5, 40, 200};
     static const int tops[] = {0, 127, -20, -110, -126, -140};
@@ -132,7 +119,7 @@ static void log8_takes_the_nearest_level(void **state)
         }
 }
 
-static void log8_keeps_its_error_bound(void **state)
+TEST(log8_keeps_its_error_bound)
 {
     static const struct {
         double octaves, error;
@@ -146,7 +133,7 @@ static void log8_keeps_its_error_bound(void **state)
     }
 }
 
-static void extremes_stay_finite(void **state)
+TEST(extremes_stay_finite)
 {
     float huge[] = {FLT_MAX, -FLT_MAX, 1}, tiny[] = {0x1p-149f, -0x1p-149f, 0}, none[] = {0, -0.0f};
     tw_values_round(huge, 3, TW_VALUES_LOG8);
@@ -168,7 +155,7 @@ static float with_few_bits(float x) /* of mantissa, as bf16 has */
 }
 
 /* Whatever their number and magnitude, if bf16 has it, equal ones are kept; of others it is the mean, rounded. */
-static void sign_keeps_the_mean_magnitude(void **state)
+TEST(sign_keeps_the_mean_magnitude)
 {
     static float value[3001];
     uint64_t random = 6;
@@ -231,7 +218,7 @@ static double lm2_beside_the_best(size_t count, size_t quiet, uint64_t *random)
 }
 
 /* But for the rounding of the levels; of a long section a part finds the threshold. */
-static void lm2_has_the_best_two_levels(void **state)
+TEST(lm2_has_the_best_two_levels)
 {
     uint64_t random = 8;
     for (int trial = 0; trial < 20; trial++) assert_true(lm2_beside_the_best(200, 200, &random) < 1.02);
@@ -244,7 +231,7 @@ static void lm2_has_the_best_two_levels(void **state)
 }
 
 /* A long section in which one value alone has a larger magnitude arrives as it is, wherever that one is. */
-static void lm2_keeps_what_has_two_magnitudes(void **state)
+TEST(lm2_keeps_what_has_two_magnitudes)
 {
     enum { COUNT = 50000 };
     float *value = malloc(COUNT * sizeof *value);
@@ -261,7 +248,7 @@ static void lm2_keeps_what_has_two_magnitudes(void **state)
     free(value);
 }
 
-static void lm2_by_hand(void **state)
+TEST(lm2_by_hand)
 {
     float few[] = {1, -2, 3, -10}, same[] = {-0.5f, 0.5f, 0.5f}, one[] = {-7}, none[] = {0, -0.0f};
     tw_values_round(few, 4, TW_VALUES_LM2);
@@ -292,7 +279,7 @@ static double papers_quantiser(int bins, const float *value, size_t k, unsigned 
 }
 
 /* The widths are those of a program that computes in fp32. */
-static void the_papers_quantiser_by_hand(void **state)
+TEST(the_papers_quantiser_by_hand)
 {
     const float value[] = {3, -2.5f, 2, -1.75f, 1.5f, -4, 2.25f, 1};
     const unsigned of_4[] = {3, 1, 2, 1, 2, 1, 3, 2}, of_256[] = {175, 83, 158, 96, 150, 59, 162, 141};
@@ -308,7 +295,7 @@ static void the_papers_quantiser_by_hand(void **state)
 }
 
 /* Of the largest 64th of normal values: two of its four bins are empty, and its squared error is three times lm2's. */
-static void lm2_errs_by_a_third_of_the_papers_quantiser(void **state)
+TEST(lm2_errs_by_a_third_of_the_papers_quantiser)
 {
     enum { COUNT = 4096 };
     float value[COUNT], rounded[COUNT];
@@ -332,7 +319,7 @@ static void lm2_errs_by_a_third_of_the_papers_quantiser(void **state)
 }
 
 /* Then nothing is above the threshold, and the larger level is the smaller one. */
-static void lm2_of_equal_magnitudes_arrives(void **state)
+TEST(lm2_of_equal_magnitudes_arrives)
 {
     support from = support_uniform(1000, 0.2, 1);
     float *got = calloc(from.k, sizeof *got);
@@ -351,7 +338,7 @@ static void lm2_of_equal_magnitudes_arrives(void **state)
 }
 
 /* Putting x, putting rounded x, and reading either give rounded x, whose rounding is itself. */
-static void rounding_is_what_arrives(void **state)
+TEST(rounding_is_what_arrives)
 {
     enum { COUNT = 5000 };
     uint64_t random = 2;
@@ -376,7 +363,7 @@ static void rounding_is_what_arrives(void **state)
     }
 }
 
-static void values_take_their_bytes(void **state)
+TEST(values_take_their_bytes)
 {
     for (size_t k = 0; k < 40; k++) {
         assert_int_equal(tw_values_bytes(k, TW_VALUES_FP32), 4 * k);
@@ -396,25 +383,4 @@ static void values_take_their_bytes(void **state)
     support_destroy(&from);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fp32_is_exact),
-        cmocka_unit_test(known_values_round_to_the_nearest_even),
-        cmocka_unit_test(overflow_becomes_the_largest_finite_value),
-        cmocka_unit_test(what_is_not_finite_stays_so),
-        cmocka_unit_test(rounding_is_what_arrives),
-        cmocka_unit_test(log8_takes_the_nearest_level),
-        cmocka_unit_test(log8_keeps_its_error_bound),
-        cmocka_unit_test(extremes_stay_finite),
-        cmocka_unit_test(sign_keeps_the_mean_magnitude),
-        cmocka_unit_test(lm2_has_the_best_two_levels),
-        cmocka_unit_test(lm2_keeps_what_has_two_magnitudes),
-        cmocka_unit_test(lm2_by_hand),
-        cmocka_unit_test(the_papers_quantiser_by_hand),
-        cmocka_unit_test(lm2_errs_by_a_third_of_the_papers_quantiser),
-        cmocka_unit_test(lm2_of_equal_magnitudes_arrives),
-        cmocka_unit_test(values_take_their_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

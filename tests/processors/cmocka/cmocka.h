@@ -9,20 +9,18 @@
 
 struct CMUnitTest {
     const char *name;
-    void (*run)(void **state);
+    void (*test)(void **state);
+    int (*set_up)(void **state), (*tear_down)(void **state);
+    void *initial_state;
 };
 
-#define cmocka_unit_test(function)                                                                                     \
-    {                                                                                                                  \
-#function, function                                                                                            \
-    }
-#define cmocka_run_group_tests(tests, setup, teardown) run_group(tests, sizeof(tests) / sizeof *(tests))
+#define cmocka_run_group_tests(tests, set_up, tear_down) run_group(tests, sizeof(tests) / sizeof *(tests))
 
 static inline int run_group(const struct CMUnitTest *tests, size_t count)
 {
     void *state = NULL;
-    for (size_t i = 0; i < count; i++) {
-        tests[i].run(&state);
+    for (size_t i = 0; i < count && tests[i].name; i++) {
+        tests[i].test(&state);
         fprintf(stderr, "[       OK ] %s\n", tests[i].name);
     }
     return 0;
