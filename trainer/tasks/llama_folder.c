@@ -135,6 +135,12 @@ static tw_status read_scaling(const cJSON *rope, const char *key, nn_rotary_scal
     return refuse_value(where, kind, "default, linear and llama3");
 }
 
+static int is_same_scaling(const nn_rotary_scaling *one, const nn_rotary_scaling *other)
+{
+    return one->factor == other->factor && one->low == other->low && one->high == other->high &&
+           one->original == other->original;
+}
+
 /* transformers 5 has them in an object of their own, of which older versions have the other key. */
 static tw_status read_positions(llama_folder *f)
 {
@@ -147,7 +153,7 @@ static tw_status read_positions(llama_folder *f)
     TW_TRY(take_theta(rope, "rope_parameters.", &theta));
     if (rope) TW_TRY(read_scaling(rope, "rope_parameters", scaling));
     if (older) TW_TRY(read_scaling(older, "rope_scaling", rope ? &other : scaling));
-    if (rope && older && memcmp(scaling, &other, sizeof other) != 0)
+    if (rope && older && !is_same_scaling(scaling, &other))
         return tw_fail(TW_ERROR_FORMAT, "config.json has another rope_scaling than its rope_parameters; leave one of "
                                         "them out");
     f->sizes.theta = theta > 0 ? theta : NN_ROTARY_BASE;
@@ -208,7 +214,7 @@ static tw_status check_heads(const language_model_config *c)
     if (c->heads > c->hidden)
         return tw_fail(TW_ERROR_FORMAT, "config.json has num_attention_heads %zu, more than its hidden_size %zu",
                        c->heads, c->hidden);
-    if (c->heads % c->kv_heads == 0) return TW_OK;
+    if (c->kv_heads > 0 && c->heads % c->kv_heads == 0) return TW_OK;
     return tw_fail(TW_ERROR_FORMAT,
                    "config.json has num_key_value_heads %zu, which does not divide its num_attention_heads %zu",
                    c->kv_heads, c->heads);

@@ -5,6 +5,7 @@
 #include "state_matrix.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define FORM "heads=%zu,kv_heads=%zu,context=%zu"
 #define MORE ",theta=%.17g,epsilon=%.9g"

@@ -26,7 +26,8 @@ enum { TW_KEPT_FP32, TW_KEPT_BF16 };
 /* Of the scheme's ops->floor: the gradient is read, and so many arrays are read and written. */
 static inline unsigned tw_kept_floor(int format, unsigned arrays)
 {
-    return sizeof(float) + arrays * 2 * (format == TW_KEPT_BF16 ? sizeof(uint16_t) : sizeof(float));
+    size_t element = format == TW_KEPT_BF16 ? sizeof(uint16_t) : sizeof(float);
+    return (unsigned)(sizeof(float) + 2 * element * arrays);
 }
 
 /* Zeros. */
