@@ -201,7 +201,7 @@ static tw_status read_size(const llama_folder *f, const char *key, size_t usual,
 {
     const cJSON *value = find_value(f->config, key);
     const double number = cJSON_GetNumberValue(value);
-    *size = usual;
+    *size = usual > 0 ? usual : 1; /* never 0: sizes divide each other */
     if (!value && usual > 0) return TW_OK;
     if (!(number >= 1 && number <= INT32_MAX) || number != floor(number))
         return tw_fail(TW_ERROR_FORMAT, "config.json has no %s that is a whole number from 1 to 2^31 - 1", key);
@@ -214,7 +214,7 @@ static tw_status check_heads(const language_model_config *c)
     if (c->heads > c->hidden)
         return tw_fail(TW_ERROR_FORMAT, "config.json has num_attention_heads %zu, more than its hidden_size %zu",
                        c->heads, c->hidden);
-    if (c->kv_heads > 0 && c->heads % c->kv_heads == 0) return TW_OK;
+    if (c->heads % c->kv_heads == 0) return TW_OK;
     return tw_fail(TW_ERROR_FORMAT,
                    "config.json has num_key_value_heads %zu, which does not divide its num_attention_heads %zu",
                    c->kv_heads, c->heads);
