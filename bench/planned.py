@@ -56,7 +56,7 @@ def at_rate(arguments, rate, folder):
         step, passed = measure(arguments, rate, folder, row["sync"])
         row["measured_step_seconds"], row["measured_pass_seconds"] = step, passed
         known = row["step_seconds"] - plan["pass_seconds"] + passed
-        print(f"{rate:>8} {row['sync']:38} {row['step_seconds']:9.4f} {step:9.4f} {100 * (row['step_seconds'] / step - 1):+7.1f} %"
+        print(f"{rate:>8} {row['sync']:40} {row['step_seconds']:9.4f} {step:9.4f} {100 * (row['step_seconds'] / step - 1):+7.1f} %"
               f"  with that run's pass {100 * (known / step - 1):+7.1f} %", flush=True)
     usual = statistics.median(row["measured_pass_seconds"] for row in rows)
     chosen = plan["choice"]

@@ -44,7 +44,7 @@ static void add_candidate(page *p, const tw_plan_row *row)
 {
     char step[FIGURE], bytes[FIGURE], memory[FIGURE] = "-";
     if (isfinite(row->memory_bytes)) bytes_text(row->memory_bytes, memory);
-    page_add(p, "%-38s %10s %8.1f%% %10s %10s   ", row->spec, seconds_text(row->step_seconds, step),
+    page_add(p, "%-40s %10s %8.1f%% %10s %10s   ", row->spec, seconds_text(row->step_seconds, step),
              100 * row->utilisation, bytes_text(row->bytes_per_step, bytes), memory);
     if (row->seen)
         page_add(p, "%s (%s)\n", row->seen, row->page);
@@ -61,7 +61,7 @@ static void add_all(page *p, const tw_plan *plan)
     tw_line_text(&world, line, sizeof line);
     page_add(p, "%d workers, %zu parameters, %llu steps, a pass of %s, the line %s\n\n", q->workers, plan->elements,
              (unsigned long long)q->steps, seconds_text(q->pass_seconds, pass), line);
-    page_add(p, "%-38s %10s %9s %10s %10s   %s\n", "candidate", "a step", "computes", "sent", "memory",
+    page_add(p, "%-40s %10s %9s %10s %10s   %s\n", "candidate", "a step", "computes", "sent", "memory",
              "to the same loss");
     for (size_t i = 0; i < plan->count; i++)
         if (!plan->rows[i].left_out) add_candidate(p, &plan->rows[i]);
