@@ -378,7 +378,7 @@ class FallbackTest(unittest.TestCase):
         for part in ("NOTHING IS COMPRESSED", "all workers are on one machine", "fallback=False or set THINWIRE_FALLBACK=off"):
             self.assertIn(part, first[0])
         self.assertNotIn("one machine", first[5])
-        self.assertIn("trainable parameters takes 2e+03 ms a step with dgc here, and 1e+03 ms with torch's", first[0])
+        self.assertIn("trainable parameters takes 2,000 ms a step with dgc here, and 1,000 ms with torch's", first[0])
         self.assertEqual(second[0], "")
         self.assertIn("1 steps by torch's own", first[1])
         self.assertEqual(first[2], {"fallback": 1, "measured_scheme": 2.0, "measured_dense": 1.0, "steps": 1,

@@ -251,7 +251,7 @@ class Members(unittest.TestCase):
                                   (SPEC, {"join": "folder:here", "rank": 0}, "join='folder:here' needs workers= and rank="),
                                   (SPEC, {"join": "http://user:pa/ss@host/x?sig"}, "join='http://host/x' needs workers= and rank="),
                                   (SPEC, {"quorum": 1.5}, "quorum=1.5: want a whole number"),
-                                  ("streaming:every=8", {}, "delay=1 where members come and go"),
+                                  ("streaming:every=9", {}, "delay=1 where members come and go"),
                                   ("local:eager=on", {}, "eager=on where members come and go")):
             with self.subTest(spec=spec, **more), self.assertRaisesRegex(thinwire.Error, words):
                 thinwire.torch.OuterLoop(model, optimiser, spec, **{"join": self.story.meeting, "patience": 1, **more})
