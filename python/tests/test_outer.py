@@ -1211,6 +1211,15 @@ class OuterTest(unittest.TestCase):
                     thinwire.torch.OuterLoop(model, torch.optim.SGD(model.parameters(), lr=0.1), spec, join="nowhere",
                                              workers=workers, banner=False)
 
+    def test_a_spec_may_name_the_models_tensors(self):
+        model, (comm,) = torch.nn.Sequential(torch.nn.Linear(4, 3)), thinwire.Comm.threads(1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for exchange, fits in (("topk,dense=0.weight", True), ("scalecom,rates=0.weight@2", True), ("topk,dense=head", False)):
+            with self.subTest(exchange):
+                text = ranks.refused(lambda: thinwire.torch.OuterLoop(model, optimizer, f"diloco:every=4,exchange={exchange}", group=comm,
+                                                                      transport=comm, banner=False).close())
+                self.assertEqual(text, "" if fits else "dense=head: no tensor has such a name; the first is called 0.weight")
+
     def test_states_that_are_none_are_refused_in_a_sentence(self):
         for texts in ranks.on_ranks(2, damaged_states):
             for number, text in enumerate(texts):

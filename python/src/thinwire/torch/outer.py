@@ -654,10 +654,11 @@ def unwrapped(model: Any) -> Any:
 
 
 def refuse_other_specs(spec: str) -> None:
-    """Where nobody else is there yet. Only the group can tell whether per_host divides it."""
+    """Where nobody else is there yet. Only the group can tell whether per_host divides it, and only the model has the
+    tensors that dense and rates name."""
     methods = [name for name, _ in outers()]
     if name_of(spec) in methods:
-        if "per_host" not in options_of(spec):
+        if not {"per_host", "dense", "rates"} & set(options_of(spec)):
             with Comm.threads(1)[0] as alone:
                 core.OuterLoop(alone, spec, [("weight", (1,))]).close()
         return
