@@ -559,7 +559,7 @@ def of_others(rank, size, old):
     begins = bits(model)
     go_on(model, optimiser, outer, rank, range(3))
     outer.finish()
-    return begins, bits(model)
+    return begins, bits(model), outer.stats()["rounds"], outer.summary()
 
 
 def states(rank, size):
@@ -1048,10 +1048,12 @@ class OuterTest(unittest.TestCase):
         old = ranks.on_ranks(3, states)
         theta = [old[0][f"theta/{name}"] for name, _ in text_model().named_parameters()]
         results = ranks.on_ranks(2, of_others, old)
-        for begins, ended in results:
+        for begins, ended, rounds, summary in results:
             self.assertTrue(same(begins, theta))
             self.assertTrue(same(ended, results[0][1]))
             self.assertFalse(same(ended, theta))
+            self.assertEqual(rounds, 3)
+            self.assertIn(": 3 steps, 2 rounds, ", summary)  # of the three, one was made before the state was saved
 
     def test_averaged_shows_the_shared_weights_and_gives_back_each_ranks_own(self):
         results = ranks.on_ranks(2, shown)
