@@ -1259,11 +1259,18 @@ class OuterTest(unittest.TestCase):
         self.assertLess(after, before - 1)
         self.assertEqual(*(re.search(r"end: .* with weights \S+", lines[0]).group() for lines in (first, again)))
         self.assertIn("45 steps", first[0])
-        without_a_launcher = [sys.executable, "-B", JOINED, *small.split(), "--join", place, "--workers", 2]
+        without_a_launcher = [sys.executable, "-B", JOINED, *small.replace("--every 15", "").split(), "--join", place, "--workers", 2]
         codes, wrote = launched.ends_of([without_a_launcher] * 2, env=launched.environment())
         self.assertEqual(codes, [0, 0], wrote)
         for out, _ in wrote:
             self.assertIn(re.search(r"end: .* with weights \S+", first[0]).group(), out)
+
+    def test_the_example_without_a_launcher_takes_no_option_that_it_has_no_use_for(self):
+        for word in ("--scheme", "--every", "--out"):
+            code, (out, _) = (one[0] for one in launched.ends_of([[sys.executable, "-B", JOINED, "--join", "127.0.0.1:1", f"{word}=7"]],
+                                                                 env=launched.environment()))
+            self.assertEqual(code, 2)
+            self.assertIn(f"error: {word} is of no use here", out)
 
     def lines_of(self, words):
         """What rank 0 wrote: its output, and its errors."""
