@@ -23,7 +23,8 @@ from thinwire.spec import settings_of
 
 def options(words: Optional[List[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     epilog="--text, --steps, --rate and the others of gpt.py --help go with it.")
+                                     epilog="--text, --steps, --rate and the others of gpt.py --help go with it, but for --scheme, "
+                                            "--every and --out.")
     parser.add_argument("--join", required=True, help="HOST:PORT")
     parser.add_argument("--workers", type=int, help="how many machines there are; without it they come and go")
     parser.add_argument("--quorum", type=int, default=0, help="without --workers, how many of them have to be there for those to go "
@@ -31,6 +32,9 @@ def options(words: Optional[List[str]] = None) -> argparse.Namespace:
     parser.add_argument("--key-file", type=Path, help="a secret that all machines have")
     parser.add_argument("--spec", default="diloco:every=50", help="the method of local updates")
     mine, rest = parser.parse_known_args(words)
+    for word in rest:
+        if word.split("=")[0] in ("--scheme", "--every", "--out"):
+            parser.error(f"{word.split('=')[0]} is of no use here: --spec says what is exchanged and when, and nothing is saved")
     return argparse.Namespace(**{**vars(gpt.options(rest)), **vars(mine)})
 
 

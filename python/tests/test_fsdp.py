@@ -336,6 +336,10 @@ def outer_refusals(rank, size):
     texts = [ranks.refused(lambda: thinwire.torch.OuterLoop(model, optimiser, "diloco:every=3", banner=False))]
     whole = sharded(size, 1, two_dimensions=True)[0]
     optimiser = torch.optim.SGD(whole.parameters(), lr=0.1)
+    apart, alike = sharded(size, 1)
+    auto = "auto:steps=3000,pass_ms=20,rate=1Mbit,latency=5ms"
+    texts.append(ranks.refused(lambda: thinwire.torch.OuterLoop(apart, torch.optim.SGD(apart.parameters(), lr=0.1), auto, group=alike,
+                                                                banner=False)))
     return texts + [ranks.refused(lambda: thinwire.torch.OuterLoop(whole, optimiser, "diloco:every=3", group=group, banner=False))]
 
 
@@ -378,9 +382,10 @@ class FsdpTest(unittest.TestCase):
             for worst, rounds, named in on_ranks(size, "outer_loops", *case):
                 self.assertLess(worst, 1e-6, case)
                 self.assertEqual((rounds, named), (3, True))
-        for of_several, of_two_dimensions in on_ranks(2, "outer_refusals"):
+        for of_several, of_auto, of_two_dimensions in on_ranks(2, "outer_refusals"):
             self.assertIn("give OuterLoop the group of those that have the same shard", of_several)
             self.assertIn("over a mesh of one dimension", of_two_dimensions)
+            self.assertIn("auto: each group of ranks with the same shard would choose by itself", of_auto)
 
     def test_what_goes_between_sites_is_compressed(self):
         biases = 40 / 808  # which are not

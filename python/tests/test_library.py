@@ -309,6 +309,26 @@ class LibraryTest(unittest.TestCase):
         with self.assertRaisesRegex(thinwire.SpecError, "the spec is None"):
             thinwire.for_run(None, 9)
 
+    def test_a_spec_is_whole_or_refused(self):
+        """C ends a text at a zero byte."""
+        comm, = thinwire.Comm.threads(1)
+        table = [("weight", (4, 4))]
+        for spec in ("diloco:every=4\0,exchange=topk", "dgc\0", "topk:density=0.5\n", "\udc80"):
+            for act in (lambda: thinwire.Reducer(comm, spec, table), lambda: thinwire.OuterLoop(comm, spec, table),
+                        lambda: thinwire.Gossip(comm, spec, table, [0]), lambda: thinwire.for_run(spec, 100)):
+                with self.subTest(spec), self.assertRaisesRegex(thinwire.SpecError, "^the spec '.*' has a character in it"):
+                    act()
+        comm.close()
+
+    def test_a_weight_is_a_number(self):
+        comm, = thinwire.Comm.threads(1)
+        with thinwire.OuterLoop(comm, "local:every=2", [("weight", (2,))]) as loop:
+            for weight in ("x", None, -1, float("nan")):
+                with self.subTest(weight), self.assertRaisesRegex(thinwire.Error, "a weight of .* must be 0, or a number from"):
+                    loop.set_weight(weight)
+            loop.set_weight(0.5)
+        comm.close()
+
     def test_schemes_are_listed(self):
         self.assertIn("dgc", dict(thinwire.schemes()))
         self.assertIn("adpsgd-random", dict(thinwire.gossip_schemes()))

@@ -559,7 +559,7 @@ def of_others(rank, size, old):
     begins = bits(model)
     go_on(model, optimiser, outer, rank, range(3))
     outer.finish()
-    return begins, bits(model)
+    return begins, bits(model), outer.stats()["rounds"], outer.summary()
 
 
 def states(rank, size):
@@ -1048,10 +1048,12 @@ class OuterTest(unittest.TestCase):
         old = ranks.on_ranks(3, states)
         theta = [old[0][f"theta/{name}"] for name, _ in text_model().named_parameters()]
         results = ranks.on_ranks(2, of_others, old)
-        for begins, ended in results:
+        for begins, ended, rounds, summary in results:
             self.assertTrue(same(begins, theta))
             self.assertTrue(same(ended, results[0][1]))
             self.assertFalse(same(ended, theta))
+            self.assertEqual(rounds, 3)
+            self.assertIn(": 3 steps, 2 rounds, ", summary)  # of the three, one was made before the state was saved
 
     def test_averaged_shows_the_shared_weights_and_gives_back_each_ranks_own(self):
         results = ranks.on_ranks(2, shown)
@@ -1211,6 +1213,15 @@ class OuterTest(unittest.TestCase):
                     thinwire.torch.OuterLoop(model, torch.optim.SGD(model.parameters(), lr=0.1), spec, join="nowhere",
                                              workers=workers, banner=False)
 
+    def test_a_spec_may_name_the_models_tensors(self):
+        model, (comm,) = torch.nn.Sequential(torch.nn.Linear(4, 3)), thinwire.Comm.threads(1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for exchange, fits in (("topk,dense=0.weight", True), ("scalecom,rates=0.weight@2", True), ("topk,dense=head", False)):
+            with self.subTest(exchange):
+                text = ranks.refused(lambda: thinwire.torch.OuterLoop(model, optimizer, f"diloco:every=4,exchange={exchange}", group=comm,
+                                                                      transport=comm, banner=False).close())
+                self.assertEqual(text, "" if fits else "dense=head: no tensor has such a name; the first is called 0.weight")
+
     def test_states_that_are_none_are_refused_in_a_sentence(self):
         for texts in ranks.on_ranks(2, damaged_states):
             for number, text in enumerate(texts):
@@ -1248,11 +1259,18 @@ class OuterTest(unittest.TestCase):
         self.assertLess(after, before - 1)
         self.assertEqual(*(re.search(r"end: .* with weights \S+", lines[0]).group() for lines in (first, again)))
         self.assertIn("45 steps", first[0])
-        without_a_launcher = [sys.executable, "-B", JOINED, *small.split(), "--join", place, "--workers", 2]
+        without_a_launcher = [sys.executable, "-B", JOINED, *small.replace("--every 15", "").split(), "--join", place, "--workers", 2]
         codes, wrote = launched.ends_of([without_a_launcher] * 2, env=launched.environment())
         self.assertEqual(codes, [0, 0], wrote)
         for out, _ in wrote:
             self.assertIn(re.search(r"end: .* with weights \S+", first[0]).group(), out)
+
+    def test_the_example_without_a_launcher_takes_no_option_that_it_has_no_use_for(self):
+        for word in ("--scheme", "--every", "--out"):
+            code, (out, _) = (one[0] for one in launched.ends_of([[sys.executable, "-B", JOINED, "--join", "127.0.0.1:1", f"{word}=7"]],
+                                                                 env=launched.environment()))
+            self.assertEqual(code, 2)
+            self.assertIn(f"error: {word} is of no use here", out)
 
     def lines_of(self, words):
         """What rank 0 wrote: its output, and its errors."""

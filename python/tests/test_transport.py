@@ -11,6 +11,7 @@ import models
 import ranks
 import thinwire.torch
 import torch
+from thinwire import tcp
 from thinwire.torch import _transport
 
 KEY = b"0123456789abcdef"
@@ -102,6 +103,14 @@ class TransportTest(unittest.TestCase):
             comm.close()
         self.assertEqual(len(told.output), 1, told.output)
         self.assertIn("not 2", told.output[0])
+
+    def test_who_is_turned_away_for_ever_new_reasons_fills_no_disk(self):
+        tell = tcp.tells_once()
+        with self.assertLogs("thinwire") as told:
+            for number in range(100):
+                tell(None, b"no: %d" % number)
+        self.assertEqual(len(told.records), tcp.MOST_REASONS + 1)
+        self.assertEqual([one.getMessage() for one in told.records[-2:]], [f"no: {tcp.MOST_REASONS - 1}", tcp.MORE])
 
     def test_a_comm_with_other_numbers_is_refused(self):
         for rank, text in enumerate(ranks.on_ranks(2, numbered_otherwise)):

@@ -1617,7 +1617,10 @@ TEST(test_specs_that_are_refused)
     refuse("diloco:exchange=none", "none");
     refuse("diloco:exchange=", "names no scheme");
     refuse("diloco:outer_lr=0", "outer_lr must be");
-    refuse("diloco:exchange=dgc", "momentum=0");
+    refuse("diloco:exchange=dgc", "take exchange=topk, or, unless it is Adam's, write momentum=0");
+    refuse("diloco:exchange=dgc-adam", "take exchange=topk, or, unless it is Adam's, write momentum=0");
+    refuse("diloco:exchange=dgc-adam,momentum=0", "beta2=0.999 with momentum=0, which is Adam's beta1");
+    refuse("diloco:exchange=onebit-adam,momentum=0", "beta2=0.999 with momentum=0, which is Adam's beta1");
     refuse("diloco:density=0.1", "no option \"density\"");
     refuse("diloco:exchange=topk,density=7", "density must be");
 }

@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from . import table
 from ._library import Source
 from .errors import Error
+from .spec import bytes_of
 
 
 def regrouped(regroup: Callable, spec: str, tensors: Sequence[table.Named], old: Callable[[int], Optional[Dict[str, table.Entry]]],
@@ -13,7 +14,7 @@ def regrouped(regroup: Callable, spec: str, tensors: Sequence[table.Named], old:
     """What the C function `regroup` makes for rank `rank` of `size` of the states old(0) to old(old_size - 1), of which
     some may be lost: None."""
     with table.State() as new:
-        asking(old, lambda source: regroup(spec.encode(), table.table_of(tensors), len(tensors), old_size, source, None, rank,
+        asking(old, lambda source: regroup(bytes_of(spec), table.table_of(tensors), len(tensors), old_size, source, None, rank,
                                            size, b"", new.handle))
         return new.entries()
 

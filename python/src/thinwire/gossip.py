@@ -7,6 +7,7 @@ from . import _regroup, table
 from ._library import GossipCounts, library
 from ._owned import Owned
 from .comm import Comm
+from .spec import bytes_of
 
 
 class Gossip(Owned):
@@ -17,7 +18,7 @@ class Gossip(Owned):
 
     def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named], weights: Sequence[int]):
         handle = ctypes.c_void_p()
-        library.tw_gossip_create(comm._handle, spec.encode(), table.table_of(tensors), len(tensors),
+        library.tw_gossip_create(comm._handle, bytes_of(spec), table.table_of(tensors), len(tensors),
                                  table.addresses(weights, len(tensors)), ctypes.byref(handle))
         self._own(handle, library.tw_gossip_destroy, comm)
         self.spec, self._count = spec, len(tensors)

@@ -8,7 +8,8 @@ from . import _regroup, table
 from ._library import OuterCounts, library
 from ._owned import Owned
 from .comm import Comm
-from .spec import settings_of
+from .errors import Error
+from .spec import bytes_of, settings_of
 
 
 class Event(enum.IntEnum):
@@ -28,7 +29,7 @@ class OuterLoop(Owned):
 
     def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named]):
         handle = ctypes.c_void_p()
-        library.tw_outer_create(comm._handle, spec.encode(), table.table_of(tensors), len(tensors),
+        library.tw_outer_create(comm._handle, bytes_of(spec), table.table_of(tensors), len(tensors),
                                 ctypes.byref(handle))
         self._own(handle, library.tw_outer_destroy, comm)
         self._comm, self.spec = comm, spec
@@ -60,6 +61,8 @@ class OuterLoop(Owned):
 
     def set_weight(self, weight: float) -> None:
         """How much this rank's part counts in the rounds to come: 1 to begin with."""
+        if not hasattr(weight, "__float__"):
+            raise Error(f"a weight of {weight!r}; it must be 0, or a number from 1e-9 to 1e9")
         library.tw_outer_set_weight(self._handle, weight)
 
     def show_moments(self, first: Optional[Sequence[int]], second: Optional[Sequence[int]]) -> None:

@@ -9,6 +9,7 @@ from ._library import PlanQuestion, PlanRow, Tensor, WorldOptions, library
 from ._owned import Owned
 from .comm import Comm
 from .errors import Error
+from .spec import bytes_of
 from .table import Named, table_of
 
 GRADIENTS, WEIGHTS, UPDATES = 1, 2, 4  # tw_plan_kind
@@ -187,7 +188,7 @@ def plan(model: Any, optimizer: Any, *, line: str, steps: int, workers: int, ste
 def can_switch(spec: str) -> bool:
     """Whether a run can leave the spec between two steps, or come to it, with nothing lost."""
     try:
-        library.tw_plan_can_switch(spec.encode())
+        library.tw_plan_can_switch(bytes_of(spec))
     except Error:
         return False
     return True

@@ -8,7 +8,7 @@ from . import _regroup, table
 from ._library import Gradient, ReducerCounts, library
 from ._owned import Owned
 from .comm import Comm
-from .spec import options_of
+from .spec import bytes_of, options_of
 
 SIGNALS_ARE_HEEDED = 0.1  # seconds apart
 
@@ -21,7 +21,7 @@ class Reducer(Owned):
 
     def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named]):
         handle = ctypes.c_void_p()
-        library.tw_reducer_create(comm._handle, spec.encode(), table.table_of(tensors), len(tensors),
+        library.tw_reducer_create(comm._handle, bytes_of(spec), table.table_of(tensors), len(tensors),
                                   ctypes.byref(handle))
         self._own(handle, library.tw_reducer_destroy, comm)
         self.spec = spec
@@ -108,7 +108,7 @@ def state_of_moments(spec: str, tensors: Sequence[table.Named], steps: int, firs
     """What rank `rank` of `size` goes on with, as load_state() takes it, where an AdamW stands after `steps` steps. Its two
     moments of each tensor, in fp32, lie at the addresses `first` and `second`."""
     with table.State() as new:
-        library.tw_reducer_state_of_moments(spec.encode(), table.table_of(tensors), len(tensors), steps,
+        library.tw_reducer_state_of_moments(bytes_of(spec), table.table_of(tensors), len(tensors), steps,
                                             table.addresses(first, len(tensors)), table.addresses(second, len(tensors)), rank,
                                             size, b"", new.handle)
         return new.entries()
@@ -121,7 +121,7 @@ def moments_of_state(spec: str, tensors: Sequence[table.Named], old: Callable[[i
     steps = ctypes.c_uint64()
     places = [table.addresses(places, len(tensors)) for places in (first, second)]
     _regroup.asking(old, lambda source: library.tw_reducer_moments_of_state(
-        spec.encode(), table.table_of(tensors), len(tensors), old_size, source, None, b"", ctypes.byref(steps), *places))
+        bytes_of(spec), table.table_of(tensors), len(tensors), old_size, source, None, b"", ctypes.byref(steps), *places))
     return steps.value
 
 

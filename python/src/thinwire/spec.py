@@ -13,14 +13,23 @@ def name_of(spec: str) -> str:
     return spec.split(":")[0]
 
 
+def bytes_of(spec: str) -> bytes:
+    """As C has it, which would end it at a zero byte."""
+    name_of(spec)
+    if not spec.isprintable():
+        raise SpecError(f"the spec {spec!r} has a character in it that cannot be printed: want a text, such as \"dgc:density=0.01\"",
+                        2, "TW_ERROR_SPEC")
+    return spec.encode()
+
+
 def for_run(spec: str, steps: int) -> str:
     """The spec as it suits a run of so many optimiser steps: where it does not say density and warm-up of dgc, dgc-adam
     and sdagc, they are added; every other spec is given back as it is. Where nobody knows the length, their defaults suit 10,000."""
-    name_of(spec)
+    told = bytes_of(spec)
     if isinstance(steps, bool) or not isinstance(steps, int) or not 0 < steps < 1 << 64:
         raise Error(f"steps={steps!r}: want how many steps the optimiser takes in the run, a whole number above 0")
-    text = ctypes.create_string_buffer(library.tw_spec_for_run(spec.encode(), steps, None, 0) + 1)
-    library.tw_spec_for_run(spec.encode(), steps, text, len(text))
+    text = ctypes.create_string_buffer(library.tw_spec_for_run(told, steps, None, 0) + 1)
+    library.tw_spec_for_run(told, steps, text, len(text))
     return text.value.decode()
 
 

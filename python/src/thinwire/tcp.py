@@ -14,6 +14,7 @@ from .errors import Error, printable
 from .seal import sealed
 
 MOST_REASONS = 20  # what fits on a screen
+MORE = "more connections are refused than are told of here"
 
 
 @functools.cache
@@ -85,9 +86,11 @@ def tells_once() -> Callable[[object, bytes], None]:
 
     @Told
     def tell(context: object, reason: bytes) -> None:
-        if reason not in reasons and len(reasons) < MOST_REASONS:
-            reasons.add(reason)
-            logging.getLogger("thinwire").warning("%s", printable(reason.decode(errors="replace")))
+        if reason in reasons or len(reasons) > MOST_REASONS:
+            return
+        reasons.add(reason)
+        text = printable(reason.decode(errors="replace"))
+        logging.getLogger("thinwire").warning("%s", text if len(reasons) <= MOST_REASONS else MORE)
 
     return tell
 

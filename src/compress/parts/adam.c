@@ -1,5 +1,7 @@
 #include "adam.h"
 
+#include "error.h"
+
 /* libm's pow differs between processors in its last bits. */
 static double power(double base, uint64_t exponent)
 {
@@ -7,6 +9,12 @@ static double power(double base, uint64_t exponent)
     for (; exponent; exponent >>= 1, base *= base)
         if (exponent & 1) result *= base;
     return result;
+}
+
+tw_status tw_adam_check(double beta1, double beta2)
+{
+    if (beta2 == 0 || beta1 > 0) return TW_OK;
+    return tw_fail(TW_ERROR_SPEC, "beta2=%g with momentum=0, which is Adam's beta1 and has to be above 0", beta2);
 }
 
 tw_adam_step tw_adam_begin(const tw_adam *adam, int nesterov, uint64_t before, int shares)

@@ -9,9 +9,14 @@
 
 #include "directions.h"
 
+#include <thinwire/thinwire.h>
+
 typedef struct tw_adam {
     double beta1, beta2, epsilon;
 } tw_adam;
+
+/* Whoever asks a scheme for its momentum would think that one without beta1 has no moments. */
+tw_status tw_adam_check(double beta1, double beta2);
 
 /* The step after `before` others. `shares`: N, or 1 for a whole gradient. */
 tw_adam_step tw_adam_begin(const tw_adam *adam, int nesterov, uint64_t before, int shares);

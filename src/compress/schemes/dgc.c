@@ -44,9 +44,7 @@ static void dgc_take(tw_sparse *sparse, size_t tensor)
 static tw_status dgc_create(tw_scheme *scheme)
 {
     const dgc *self = (const dgc *)scheme;
-    double beta2 = self->corrected.adam.beta2;
-    if (beta2 > 0 && self->corrected.momentum == 0) /* whoever asks for the momentum would think that there is none */
-        return tw_fail(TW_ERROR_SPEC, "beta2=%g with momentum=0, which is Adam's beta1 and has to be above 0", beta2);
+    TW_TRY(tw_adam_check(self->corrected.momentum, self->corrected.adam.beta2));
     return tw_corrected_create(scheme, 1, self->revision == REVISION_RATE, dgc_take);
 }
 

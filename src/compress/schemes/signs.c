@@ -402,6 +402,7 @@ static tw_status onebit_adam_create(tw_scheme *scheme)
     onebit_adam *self = (onebit_adam *)scheme;
     tw_gather *gather = &self->signs.quantised.gather;
     int adapts = self->adam.beta2 > 0;
+    TW_TRY(tw_adam_check(self->adam.beta1, self->adam.beta2));
     self->signs.is_root = 1;
     TW_TRY(create_signs(scheme, &momentum, 1));
     TW_TRY(tw_gather_create_whole(gather));

@@ -105,10 +105,10 @@ static tw_status check_exchange(const tw_outer *outer, const char *exchange)
     const tw_reducer *reducer = outer->fragments[0].reducer;
     float momentum = tw_reducer_momentum(reducer, NULL);
     if (momentum != 0)
-        return tw_fail(
-            TW_ERROR_ARGUMENT,
-            "%s: exchange=%s has a momentum of its own, %g; write momentum=0 behind it, or take exchange=topk",
-            outer->method->name, exchange, (double)momentum);
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "%s: exchange=%s has a momentum of its own, %g; take exchange=topk, or, unless it is Adam's, "
+                       "write momentum=0 behind it",
+                       outer->method->name, exchange, (double)momentum);
     if (tw_reducer_is_by_senders(reducer) && outer->options.delay > 0)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "%s: agg=senders where parts are sent before it is known who gives one; it takes delay=0 and "

@@ -98,6 +98,9 @@ class OuterLoop(Closes):
                 group = transport = joined_group(join, workers, rank, transport, limits)
                 unless_made.callback(group.close)
             last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
+            if _auto.is_auto(spec) and any(map(is_shard, getattr(model, "parameters", list)())):
+                raise _auto.refuse("each group of ranks with the same shard would choose by itself, and the rounds of one model "
+                                   "would come apart: name a spec")
             if not self._changes:
                 settled = _auto.settled(spec, lambda: rows_of(unwrapped(model), "OuterLoop", shards=True), last, UPDATES,
                                         group=group, transport=transport, limits=limits, banner=banner)
@@ -161,7 +164,7 @@ class OuterLoop(Closes):
         self._replanner: Optional[Replanner] = None  # of "auto"
         self._follows = False  # whether a state may be of another spec, which "auto" went on by
         self._past: Dict[str, float] = {}  # what was counted by specs before
-        self._weight = 1.0
+        self._weight, self._rounds_before = 1.0, 0  # those of a state that was loaded, or of the group that let this one in
         self._saved: Optional[Dict[str, Any]] = None
         self._regrouped = False
         self._counted, self._addresses = 0, self._working.addresses()
@@ -218,6 +221,7 @@ class OuterLoop(Closes):
             raise
         self._working.give()
         self._begun = True
+        self._rounds_before = int(self.stats()["rounds"])
         self._ends[0]()
         self._tell_banner()
 
@@ -239,6 +243,7 @@ class OuterLoop(Closes):
             return
         self._loop.begin(self._working.addresses())
         self._begun = True
+        self._rounds_before = int(self.stats()["rounds"])
         self._ends[0]()
         if self._saved is not None:
             self._resume(self._saved)
@@ -538,11 +543,12 @@ class OuterLoop(Closes):
         return dict(self._last_stats) if self._finished else with_ratios(core.counted_after(self._past, self._loop.stats()))
 
     def summary(self) -> str:
+        """Of this process: what came before it, of a state that was loaded, is left out."""
         counts = self.stats()
-        rounds = max(1, counts["rounds"])
-        return (f"thinwire {self._loop.spec}: {counts['steps']} steps, {counts['rounds']} rounds, "
+        rounds = int(counts["rounds"]) - self._rounds_before
+        return (f"thinwire {self._loop.spec}: {counts['steps']} steps, {rounds} rounds, "
                 f"{counts['bytes_sent'] / 1e6:.3g} MB sent instead of {counts['bytes_dense'] / 1e6:.3g}, waited "
-                f"{milliseconds(counts['seconds_wait'] / rounds)} a round")
+                f"{milliseconds(counts['seconds_wait'] / max(1, rounds))} a round")
 
     def banner(self) -> str:
         settings, size = settings_of(self._loop.spec), self._comm.size
@@ -654,10 +660,11 @@ def unwrapped(model: Any) -> Any:
 
 
 def refuse_other_specs(spec: str) -> None:
-    """Where nobody else is there yet. Only the group can tell whether per_host divides it."""
+    """Where nobody else is there yet. Only the group can tell whether per_host divides it, and only the model has the
+    tensors that dense and rates name."""
     methods = [name for name, _ in outers()]
     if name_of(spec) in methods:
-        if "per_host" not in options_of(spec):
+        if not {"per_host", "dense", "rates"} & set(options_of(spec)):
             with Comm.threads(1)[0] as alone:
                 core.OuterLoop(alone, spec, [("weight", (1,))]).close()
         return
