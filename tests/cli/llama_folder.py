@@ -304,6 +304,17 @@ class RefusalTest(LlamaFolderTest):
         self.refuse_folder("--tied true", "has false", options=("--tied",))
         self.refuse_folder("--vocabulary 9", "--tokenizer", options=("--vocabulary", 9))
 
+    def test_a_context_that_nothing_holds(self):
+        """Too long for a text, and for a machine; a shorter one is said."""
+        self.make_folder()
+        self.change_config(max_position_embeddings=131072)
+        self.refuse_folder("strips of 65536 ", "write a smaller --bptt or --batch")
+        text = self.folder / "long.txt"
+        text.write_text((self.texts / "source.train.txt").read_text() * 400)
+        self.refuse(2, ["--bptt 65536:", " GB in a step with --batch 20,", "such as --bptt 512"], *self.train_words(
+            *STILL, "--quiet", "--init-from", self.llama, "--data", text, "--batch", 20))
+        self.begun_from(self.llama, "--bptt", 10)
+
     def test_what_this_transformer_has_not(self):
         self.make_folder()
         config = (self.llama / "config.json").read_text()
