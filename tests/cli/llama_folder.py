@@ -324,6 +324,7 @@ class RefusalTest(LlamaFolderTest):
                 ("rope_scaling", {"type": "dynamic", "factor": 8}, "dynamic"), ("attention_bias", True),
                 ("rope_parameters", {"rope_type": "yarn"}, "yarn"), ("mlp_bias", True), ("hidden_act", "gelu"),
                 ("rope_scaling", {"rope_type": "longrope", "long_factor": [1] * 99}, "longrope"), ("rope_scaling", []),
+                ("rope_parameters", {"full_attention": {"rope_type": "yarn", "factor": 4}}, "rope_parameters", "all layers"),
                 ("rope_scaling", {"rope_type": 3}), ("partial_rotary_factor", 0.5), ("use_sliding_window", True),
                 ("layer_types", ["full_attention", "sliding_attention"], "sliding_attention"), ("layer_types", [3]),
                 ("model_type", "mistral", "qwen3"), ("model_type", 3), ("head_dim", 8), ("quantization_config", {"bits": 4}),
