@@ -92,7 +92,7 @@ class TakingTest(LlamaFolderTest):
             with self.subTest(options=options):
                 self.make_folder(*options)
                 for begin in (self.llama, self.run_folder):
-                    out = self.begun_from(begin)
+                    out = self.begun_from(begin, "--bptt", 10)
                     for name in ("model.safetensors", "config.json", "tokenizer.json"):
                         self.assertEqual((out / name).read_bytes(), (self.llama / name).read_bytes(), name)
                 for path in (self.run_folder, self.llama):
@@ -120,18 +120,20 @@ class TakingTest(LlamaFolderTest):
         """What transformers 5 calls rope_parameters is rope_scaling of older versions."""
         llama3 = {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
                   "original_max_position_embeddings": 8}
-        for name, head, options, scaling in (("Llama", 6, KIN[0], {"rope_type": "linear", "factor": 2}),
-                                             ("Qwen2", 4, KIN[1], {**llama3, "original_max_position_embeddings": 8192}),
-                                             ("Qwen3", 6, KIN[2], llama3)):
+        qwen2 = {**llama3, "original_max_position_embeddings": 8192}
+        for name, head, options, positions, scaling in (
+                ("Llama", 6, KIN[0], 10, {"rope_type": "linear", "factor": 2}), ("Qwen2", 4, KIN[1], 65536, qwen2),
+                ("Qwen3", 6, KIN[2], 64, llama3)):
             self.make_folder(*options)
             config = json.loads((self.llama / "config.json").read_text())
-            self.assertEqual((config["architectures"], config["model_type"], config["head_dim"], config["rope_scaling"]),
-                             ([f"{name}ForCausalLM"], name.lower(), head, scaling))
+            self.assertEqual([config[key] for key in ("architectures", "model_type", "head_dim", "max_position_embeddings",
+                                                      "rope_scaling")],
+                             [[f"{name}ForCausalLM"], name.lower(), head, positions, scaling])
             whole = (self.llama / "config.json").read_bytes()
             self.change_config(rope_scaling=None, rope_theta="absent", use_sliding_window=False, sliding_window=4096,
                                layer_types=["full_attention"] * 2,
                                rope_parameters={**scaling, "rope_theta": config["rope_theta"]})
-            self.assertEqual((self.begun_from(self.llama) / "config.json").read_bytes(), whole)
+            self.assertEqual((self.begun_from(self.llama, "--bptt", 10) / "config.json").read_bytes(), whole)
             for path in (self.run_folder, self.llama):
                 shutil.rmtree(path)
 
@@ -207,7 +209,7 @@ class TakingTest(LlamaFolderTest):
         for kin in ((), *KIN[1:]):
             for lora in ((), ("--lora", "rank=2")):
                 self.make_folder(*kin)
-                options = ("--init-from", self.llama, "--lr", 0.01, "--schedule", "constant", *lora)
+                options = ("--init-from", self.llama, "--bptt", 10, "--lr", 0.01, "--schedule", "constant", *lora)
                 self.train(*options, "--steps", 4, "--out", self.folder / "part")
                 whole = self.train(*options, "--steps", 8)
                 resumed = self.summary_of("train", "--resume", self.folder / "part", "--steps", 8)
@@ -216,7 +218,7 @@ class TakingTest(LlamaFolderTest):
                     shutil.rmtree(path)
 
     def test_a_folder_writes_text(self):
-        self.make_folder(*KIN[2])
+        self.make_folder("--family", "qwen3", "--head-width", 6)
         texts = [self.run_program("generate", path, "--tokens", 30, "--seed", 2) for path in (self.run_folder, self.llama)]
         self.assertEqual(texts[0].stdout, texts[1].stdout)
         self.assertEqual(texts[1].returncode, 0, texts[1].stderr)
@@ -304,6 +306,17 @@ class RefusalTest(LlamaFolderTest):
         self.refuse_folder("--tied true", "has false", options=("--tied",))
         self.refuse_folder("--vocabulary 9", "--tokenizer", options=("--vocabulary", 9))
 
+    def test_a_context_that_nothing_holds(self):
+        """Too long for a text, and for a machine; a shorter one is said."""
+        self.make_folder()
+        self.change_config(max_position_embeddings=131072)
+        self.refuse_folder("strips of 65536 ", "write a smaller --bptt or --batch")
+        text = self.folder / "long.txt"
+        text.write_text((self.texts / "source.train.txt").read_text() * 400)
+        self.refuse(2, ["--bptt 65536:", " GB in a step with --batch 20,", "such as --bptt 512"], *self.train_words(
+            *STILL, "--quiet", "--init-from", self.llama, "--data", text, "--batch", 20))
+        self.begun_from(self.llama, "--bptt", 10)
+
     def test_what_this_transformer_has_not(self):
         self.make_folder()
         config = (self.llama / "config.json").read_text()
@@ -311,6 +324,7 @@ class RefusalTest(LlamaFolderTest):
                 ("rope_scaling", {"type": "dynamic", "factor": 8}, "dynamic"), ("attention_bias", True),
                 ("rope_parameters", {"rope_type": "yarn"}, "yarn"), ("mlp_bias", True), ("hidden_act", "gelu"),
                 ("rope_scaling", {"rope_type": "longrope", "long_factor": [1] * 99}, "longrope"), ("rope_scaling", []),
+                ("rope_parameters", {"full_attention": {"rope_type": "yarn", "factor": 4}}, "rope_parameters", "all layers"),
                 ("rope_scaling", {"rope_type": 3}), ("partial_rotary_factor", 0.5), ("use_sliding_window", True),
                 ("layer_types", ["full_attention", "sliding_attention"], "sliding_attention"), ("layer_types", [3]),
                 ("model_type", "mistral", "qwen3"), ("model_type", 3), ("head_dim", 8), ("quantization_config", {"bits": 4}),

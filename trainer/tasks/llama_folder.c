@@ -121,11 +121,12 @@ static tw_status read_llama3(const cJSON *rope, nn_rotary_scaling *s)
 
 static tw_status read_scaling(const cJSON *rope, const char *key, nn_rotary_scaling *s)
 {
-    const cJSON *kind = find_value(rope, find_value(rope, "rope_type") ? "rope_type" : "type");
+    const cJSON *kind = find_value(rope, find_value(rope, "rope_type") ? "rope_type" : "type"), *part;
     const char *name = kind ? cJSON_GetStringValue(kind) : "default";
     char where[64];
     *s = (nn_rotary_scaling){0};
     if (!cJSON_IsObject(rope) || !name) return refuse_value(key, rope, "an object with a rope_type");
+    cJSON_ArrayForEach(part, rope) if (cJSON_IsObject(part)) return refuse_value(key, rope, "one for all layers");
     TW_TRY(check_one(rope, "partial_rotary_factor"));
     if (strcmp(name, "default") == 0) return TW_OK;
     if (strcmp(name, "llama3") == 0) return read_llama3(rope, s);

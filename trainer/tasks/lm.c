@@ -4,6 +4,7 @@
 #include "language_model.h"
 #include "lm_network.h"
 #include "lora_text.h"
+#include "machine_memory.h"
 #include "recurrent_learner.h"
 #include "rope_text.h"
 #include "share.h"
@@ -363,7 +364,9 @@ static size_t bptt_of(const task *t)
 /* For all workers. */
 static tw_status cut_all(const task *t, const learner_place *p, strips *all)
 {
-    return strips_cut(&((const lm_data *)t)->corpus.train, "training", p->batch * (size_t)p->size, bptt_of(t), all);
+    const token_stream *text = &((const lm_data *)t)->corpus.train;
+    if (strips_cut(text, "training", p->batch * (size_t)p->size, bptt_of(t), all) == TW_OK) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "%s; write a smaller --bptt or --batch", tw_last_error());
 }
 
 static tw_status lm_fits(const task *t, const learner_place *place)
@@ -402,11 +405,26 @@ static language_model_config config_of(const lm_learner *l)
     return config;
 }
 
+/* Each head of each block weighs each two tokens of a text. What is more than the machine has is told before a network
+ * is made: the context of a folder is longer than most machines train with. */
+static tw_status check_attention(const lm_learner *l, const language_model_config *c)
+{
+    const learner_place *place = &l->base.place;
+    const double blocks = place->stage ? 1.0 : (double)c->layers, steps = (double)l->bptt, room = machine_memory(),
+                 bytes = blocks * (double)c->heads * (double)place->batch * steps * steps * sizeof(float);
+    if (bytes <= room) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--bptt %zu: attention over so many tokens takes %.0f GB in a step with --batch %zu, and this "
+                   "machine has %.0f GB; write a smaller one, such as --bptt 512",
+                   l->bptt, bytes / 1e9, place->batch, room / 1e9);
+}
+
 static tw_status create_model(lm_learner *l)
 {
     const lm_data *d = lm_data_of(l);
     const language_model_config config = config_of(l);
     const learner_place *place = &l->base.place;
+    TW_TRY(check_attention(l, &config));
     language_model_shape shape = {vocabulary_count(d->corpus.vocabulary), l->bptt, place->batch, place->precision,
                                   place->stage};
     TW_TRY(language_model_create(&config, &shape, &l->net));

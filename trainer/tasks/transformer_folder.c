@@ -5,11 +5,20 @@
 #include "transformer_text.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- config.json ---- */
+
+/* Those that the run was trained with. What llama3 says is of a text `factor` times as long as the original one, and
+ * transformers wants to hear of more than the original. */
+static double positions_of(const lm_predictor *p)
+{
+    const nn_rotary_scaling *s = &p->config.scaling;
+    return fmax((double)p->context, fmin(floor(s->factor * s->original), INT32_MAX));
+}
 
 static void add_sizes(const lm_predictor *p, cJSON *config)
 {
@@ -23,10 +32,10 @@ static void add_sizes(const lm_predictor *p, cJSON *config)
                  {"num_hidden_layers", c->layers},
                  {"num_attention_heads", c->heads},
                  {"num_key_value_heads", c->kv_heads},
-                 {"head_dim", language_model_head(c)},
-                 {"max_position_embeddings", p->context}};
+                 {"head_dim", language_model_head(c)}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         cJSON_AddNumberToObject(config, sizes[i].name, (double)sizes[i].value);
+    cJSON_AddNumberToObject(config, "max_position_embeddings", positions_of(p));
 }
 
 /* 1e-05, and not what is nearest to it in fp32. */
@@ -87,7 +96,7 @@ static void describe_config(const lm_predictor *p, cJSON *config)
 static void describe_tokenizer_config(const lm_predictor *p, cJSON *config)
 {
     cJSON_AddStringToObject(config, "tokenizer_class", "PreTrainedTokenizerFast");
-    cJSON_AddNumberToObject(config, "model_max_length", (double)p->context);
+    cJSON_AddNumberToObject(config, "model_max_length", positions_of(p));
     cJSON_AddBoolToObject(config, "clean_up_tokenization_spaces", 0);
     if (vocabulary_pieces(p->vocabulary)) tokenizer_pieces_describe_use(p->vocabulary, config);
 }

@@ -48,10 +48,7 @@ static tw_status transformer_text_parse(const char *text, language_model_config 
 
 static bool holds(const tw_state *state, const char *name)
 {
-    tw_state_entry entry;
-    for (size_t i = 0; i < tw_state_count(state); i++)
-        if (tw_state_at(state, i, &entry) == TW_OK && strcmp(entry.name, name) == 0) return true;
-    return false;
+    return tw_state_index(state, name) < tw_state_count(state);
 }
 
 /* By what the first block has. */

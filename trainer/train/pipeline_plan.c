@@ -1,5 +1,6 @@
 #include "pipeline_plan.h"
 #include "error.h"
+#include "machine_memory.h"
 #include "pairs.h"
 #include "words.h"
 #include <ctype.h>
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- the option ---- */
 
@@ -196,7 +196,7 @@ static tw_status measure_unit(const train_settings *s, const task *work, size_t 
 static tw_status measure(const worker *w, pipeline_plan *plan)
 {
     const int shared = strcmp(tw_comm_transport(w->comm), "threads") == 0;
-    plan->machine->room = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (shared ? w->size : 1);
+    plan->machine->room = machine_memory() / (shared ? w->size : 1);
     TW_TRY(measure_unit(&w->settings, w->task, 0, plan));
     for (size_t u = 1; plan->cut == 0 && u < plan->units; u++) TW_TRY(measure_unit(&w->settings, w->task, u, plan));
     return TW_OK;
