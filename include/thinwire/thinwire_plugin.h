@@ -78,8 +78,8 @@ TW_API double tw_comm_patience(const tw_comm *comm);
 /* A comm of some ranks of another, over its messages: rank i is ranks[i] of `comm`, and this rank is among them. It has
  * comm's timeout and patience, and the first failure of the two ends both. Its ranks call this, all with the same list,
  * and the others need not know. `comm` outlives it, and its own collectives go on, but nothing is made on it from here
- * on. TW_ERROR_ARGUMENT: the list is none of different ranks of `comm` with this one among them. TW_ERROR_ORDER: `comm`
- * has a part already. */
+ * on: that is TW_ERROR_ORDER, and so is a second part, also where the first has been destroyed. TW_ERROR_ARGUMENT: the
+ * list is none of different ranks of `comm` with this one among them. */
 TW_API tw_status tw_comm_create_part(tw_comm *comm, const int *ranks, int count, tw_comm **part);
 
 /* A library libthinwire_<name>.so that tw_comm_open can load exports this symbol. */

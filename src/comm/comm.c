@@ -159,7 +159,7 @@ tw_status tw_comm_lend(const tw_comm *comm, tw_transport_ops *ops, void **self)
     TW_TRY(tw_comm_need(comm));
     TW_TRY(tw_need(ops, "ops"));
     TW_TRY(tw_need(self, "self"));
-    if (comm->broken) return tw_fail(TW_ERROR_PEER, "the group broke earlier: %s", comm->reason);
+    TW_TRY(tw_channel_check(comm->channel));
     TW_TRY(tw_copy_sized(ops, &comm->ops, sizeof comm->ops, "tw_transport_ops"));
     *self = comm->self;
     return TW_OK;

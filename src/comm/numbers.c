@@ -152,6 +152,8 @@ tw_status tw_numbers_agree(tw_channel *channel, unsigned count, tw_numbers **num
 {
     tw_comm *comm = channel->comm;
     tw_numbers *made;
+    if (comm->separated)
+        return tw_fail(TW_ERROR_ORDER, "some ranks of this comm have a comm of their own: nothing else is made on it");
     TW_TRY(numbers_create(count, &made));
     channel->number = AGREEING;
     tw_status status = numbers_agree(channel, made);

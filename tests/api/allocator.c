@@ -162,8 +162,8 @@ static int end_wrongly(tw_comm *comm)
     wrong += tw_outer_create(comm, "local:every=1", table, 1, &outer) != TW_OK;
     wrong += tw_outer_begin(outer, weights) != TW_OK;
     wrong += tw_gossip_create(comm, "adpsgd-random", table, 1, start, &done) != TW_OK;
-    wrong += tw_gossip_finish(done, weights) != TW_OK || tw_gossip_survivors(done, &survivors) != TW_OK;
     wrong += tw_gossip_create(comm, "adpsgd-random", table, 1, start, &walk) != TW_OK;
+    wrong += tw_gossip_finish(done, weights) != TW_OK || tw_gossip_survivors(done, &survivors) != TW_OK;
     wrong += tw_reducer_submit(reducer, 0, gradient) != TW_OK || tw_reducer_wait(reducer) != TW_OK;
     pthread_barrier_wait(&all_made);
     tw_comm_destroy(comm);

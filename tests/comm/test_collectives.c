@@ -621,6 +621,22 @@ static void a_part_has_ranks_of_its_own(tw_comm *comm, size_t count)
     CHECK(tw_comm_barrier(comm) == TW_OK);
 }
 
+/* Else two would share messages. */
+static void nothing_is_made_beside_a_part(tw_comm *comm, size_t count)
+{
+    int ranks[MOST];
+    tw_comm *part = NULL;
+    tw_channel *channel = NULL;
+    (void)count;
+    for (int r = 0; r < comm->size; r++) ranks[r] = r;
+    CHECK(tw_comm_create_part(comm, ranks, comm->size, &part) == TW_OK);
+    CHECK(tw_channel_create_again(comm, 0, &channel) == TW_ERROR_ORDER && !channel);
+    tw_channel_destroy(create_again(part));
+    tw_comm_destroy(part);
+    CHECK(tw_channel_create_again(comm, 0, &channel) == TW_ERROR_ORDER && !channel);
+    CHECK(tw_comm_create_part(comm, ranks, comm->size, &part) == TW_ERROR_ORDER);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -643,6 +659,7 @@ int main(int argc, char **argv)
         ON_GROUPS(a_number_with_a_receive_taken_back_is_left_alone, 2, MOST),
         ON_GROUPS(what_a_subset_says_counts, 2, MOST),
         ON_GROUPS(a_part_has_ranks_of_its_own, 1, MOST),
+        ON_GROUPS(nothing_is_made_beside_a_part, 1, MOST),
     };
     group_begin(&argc, &argv);
     int failed = cmocka_run_group_tests_name("collectives", tests, NULL, NULL);

@@ -273,7 +273,7 @@ TEST(impossible_sizes_are_refused)
 
 TEST(test_what_is_lent_carries_messages)
 {
-    tw_comm *comms[2];
+    tw_comm *comms[2], *part;
     tw_transport_ops ops = {.struct_size = sizeof ops};
     void *ends[2], *sending, *receiving;
     unsigned char sent[4] = {1, 2, 3, 4}, received[4] = {0};
@@ -288,10 +288,15 @@ TEST(test_what_is_lent_carries_messages)
     assert_int_equal(ops.wait(ends[1], receiving, 60, &size, &check), TW_OK);
     assert_true(size == sizeof sent && check == 99 && memcmp(sent, received, sizeof sent) == 0);
     assert_int_equal(ops.wait(ends[0], sending, 60, &size, &check), TW_OK);
+    assert_int_equal(tw_comm_create_part(comms[0], (int[]){0}, 1, &part), TW_OK);
+    assert_int_equal(tw_comm_lend(part, &ops, &ends[0]), TW_OK);
     tw_comm_destroy(comms[1]);
     assert_int_equal(tw_comm_barrier(comms[0]), TW_ERROR_PEER);
-    assert_int_equal(tw_comm_lend(comms[0], &ops, &ends[0]), TW_ERROR_PEER); /* it has failed */
-    assert_non_null(strstr(tw_last_error(), "broke"));
+    for (int i = 0; i < 2; i++) { /* it has failed, and its part with it */
+        assert_int_equal(tw_comm_lend(i ? part : comms[0], &ops, &ends[0]), TW_ERROR_PEER);
+        assert_non_null(strstr(tw_last_error(), "broke"));
+    }
+    tw_comm_destroy(part);
     tw_comm_destroy(comms[0]);
 }
 
