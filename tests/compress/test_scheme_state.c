@@ -222,7 +222,8 @@ TEST(test_what_is_remembered_is_all_that_create_writes)
         tw_scheme *scheme;
         const uint64_t before = bytes_written();
         assert_int_equal(tw_scheme_create(some[s], &one, 1, 0, 3, &scheme), TW_OK);
-        assert_in_range(bytes_written() - before, 0, tw_scheme_state_bytes(scheme) * 7 / 4); /* a sanitizer keeps books */
+        assert_in_range(bytes_written() - before, 0,
+                        tw_scheme_state_bytes(scheme) * 7 / 4); /* a sanitizer keeps books */
         tw_scheme_destroy(scheme);
     }
 }
