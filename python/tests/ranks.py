@@ -121,6 +121,18 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def wait_for_listener(port, seconds=SECONDS):
+    """Whoever comes first to a meeting point decides what the group is."""
+    end = time.monotonic() + seconds
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        if time.monotonic() > end:
+            raise AssertionError(f"nobody listens at port {port}")
+        time.sleep(0.005)
+
+
 def reached(name):
     """Says that this rank came to `name`."""
     (pathlib.Path(FOLDER) / f"{name}{RANK}").touch()

@@ -89,13 +89,15 @@ class TransportTest(unittest.TestCase):
         self.assertIn("no-such-interface", first)
 
     def test_who_waits_hears_once_who_was_turned_away(self):
-        at = f"127.0.0.1:{ranks.free_port()}"
+        port = ranks.free_port()
+        at = f"127.0.0.1:{port}"
 
         def joined(workers):
             return thinwire.Tcp().join(at, workers, seconds=ranks.SECONDS)
 
         with concurrent.futures.ThreadPoolExecutor(3) as pool, self.assertLogs("thinwire") as told:
             waits = pool.submit(joined, 3)
+            ranks.wait_for_listener(port)
             for _ in range(2):
                 self.assertIn("this group has 3 ranks, not 2", refused(lambda: joined(2)))
             comms = [each.result() for each in (waits, pool.submit(joined, 3), pool.submit(joined, 3))]
