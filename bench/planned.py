@@ -64,8 +64,10 @@ def at_rate(arguments, rate, folder):
     _, alike = judge(rows, chosen, lambda row: row["measured_step_seconds"] - row["measured_pass_seconds"] + usual)
     print(f"{rate:>8} a line of {plan['link']}; {chosen} is chosen, {best} is the best measured, {100 * behind:.1f} % before it, and "
           f"{100 * alike:.1f} % were all passes alike", flush=True)
+    errors = [abs((row["step_seconds"] - plan["pass_seconds"] + row["measured_pass_seconds"]) / row["measured_step_seconds"] - 1)
+              for row in rows]
     return {"rate": rate, "ranks": arguments.ranks, "best_measured": best, "behind": behind, "behind_with_passes_alike": alike,
-            **plan, "candidates": rows}
+            "median_error": statistics.median(errors), "largest_error": max(errors), **plan, "candidates": rows}
 
 
 def main():
