@@ -18,7 +18,7 @@
 
 #include "hollow.h"
 #include "support/ranks.h"
-#include "support/tsan.h"
+#include "support/sanitizers.h"
 
 enum { RANKS = 2, COUNT = 1024, STEPS = 6, FORK_AT = 3, PATIENCE = 120 };
 static const tw_tensor table[] = {{.name = "w", .dims = 2, .shape = {32, 32}}};

@@ -11,7 +11,7 @@
 
 #include "tcp_players.h"
 
-#include "support/tsan.h"
+#include "support/sanitizers.h"
 
 #include "channel.h"
 #include "peer.h"
