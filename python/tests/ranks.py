@@ -123,14 +123,11 @@ def free_port():
 
 def wait_for_listener(port, seconds=SECONDS):
     """Whoever comes first to a meeting point decides what the group is."""
-    end = time.monotonic() + seconds
-    while True:
+    def listens():
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        if time.monotonic() > end:
-            raise AssertionError(f"nobody listens at port {port}")
-        time.sleep(0.005)
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    wait_until(listens, f"nobody listens at port {port}", seconds)
 
 
 def reached(name):
@@ -144,10 +141,14 @@ def meet(name, rank, seconds=SECONDS):
 
 
 def wait_for(path, seconds=SECONDS):
+    wait_until(path.exists, f"{path.name} did not come", seconds)
+
+
+def wait_until(is_so, otherwise, seconds):
     end = time.monotonic() + seconds
-    while not path.exists():
+    while not is_so():
         if time.monotonic() > end:
-            raise AssertionError(f"{path.name} did not come")
+            raise AssertionError(otherwise)
         time.sleep(0.005)
 
 
