@@ -123,11 +123,13 @@ class FiguresTest(unittest.TestCase):
         self.assertEqual(found, [True, False, True, False])
 
     def test_the_command_of_copied_figures_stands_on_their_page(self):
-        copied = [table["made"] for file in sorted(ROOT.glob("docs/figures/*.json")) for table in json.loads(file.read_text()).values()
-                  if isinstance(table, dict) and "copied" in table.get("made", {})]
+        files = sorted(ROOT.glob("docs/figures/*.json"))
+        copied = [table for file in files for table in json.loads(file.read_text()).values() if isinstance(table, dict) and "rows" in table]
         self.assertTrue(copied)
-        for made in copied:
+        for table in copied:
+            made = table["made"]
             self.assertTrue(made["commit"] and made["date"], made)
+            self.assertTrue(made["commands"] or "by" in made or all("command" in row for row in table["rows"]), made)
             text = without_form((ROOT / made["copied"]).read_text())
             for command in made["commands"]:
                 self.assertIn(without_form(command), text, made["copied"])
