@@ -60,7 +60,7 @@ class TablesTest(unittest.TestCase):
             for found, wanted in zip(row["steps"][spec], (PREDICTED[spec][0], seconds, PASS)):
                 self.assertAlmostEqual(found, wanted, msg=spec)
         self.assertIn("bench/planned.py", row["made"]["command"])
-        self.assertTrue(row["made"]["commit"] and row["made"]["date"])
+        self.assertEqual(sorted(row["made"]), ["command", "commit", "date", "machine", "program"])
 
     def test_several_runs_fill_one_table(self):
         self.plan("--rates", "10mbit,1gbit", "image")
