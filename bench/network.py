@@ -30,7 +30,7 @@ held-out data are reached; the clock stands while they are looked at.
 
 --out FOLDER has network.json and network.svg at the end, and the table goes to stdout. network.json:
 
-    schema            1, of this form
+    schema            2, of this form
     complete          false where the run was interrupted
     made              commit, date, command, and of the machine its processor, cores, system and torch
     ranks
@@ -374,7 +374,7 @@ def draw(report, path):
 class Report:
     def __init__(self, options):
         self.options = options
-        self.found = {"schema": 1, "complete": False, "made": made(), "ranks": options.ranks,
+        self.found = {"schema": 2, "complete": False, "made": made(), "ranks": options.ranks,
                       "optimizer": options.optimizer, "exchange": [], "train": None}
 
     def run(self):
