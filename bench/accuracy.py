@@ -25,6 +25,8 @@ import subprocess
 import sys
 import zlib
 
+from made import made
+
 DENSE = "allreduce"
 RATIOS = ("compressed", "message", "traffic")
 PLAIN = ("perplexity",)  # metrics that are not shares, shown as %
@@ -101,12 +103,20 @@ def mean(values):
     return statistics.fmean(values) if values and None not in values else None
 
 
+def percent_more(loss, than):
+    return None if loss is None or than is None else 100 * (loss / than - 1)
+
+
 def make_row(spec, summaries, dense):
-    """One spec's line; the difference to dense is taken seed by seed."""
+    """One spec's line; what it has more or less than dense is taken seed by seed."""
     points = {seed: figure(summary) for seed, summary in summaries.items()}
+    losses = {seed: summary["loss"] for seed, summary in summaries.items()}
     return {
         "sync": spec,
         "seeds": sorted(points),
+        "losses": [losses[seed] for seed in sorted(points)],
+        "loss": mean(losses.values()),
+        "loss_difference": mean(percent_more(loss, dense[seed]["loss"]) for seed, loss in losses.items() if seed in dense),
         "metric": mean(points.values()),
         "spread": statistics.stdev(points.values()) if len(points) > 1 else None,
         "difference": mean(points[seed] - figure(dense[seed]) for seed in points if seed in dense),
@@ -167,8 +177,7 @@ def main():
     metrics = [summary["metric"]["name"] for runs in found.values() for summary in runs.values()]
     print_table(options, rows, metrics[0] if metrics else "accuracy")
     if options.json:
-        options.json.write_text(json.dumps({"workers": options.workers, "epochs": options.epochs, "rows": rows},
-                                           indent=1) + "\n")
+        options.json.write_text(json.dumps({"made": made(), "workers": options.workers, "rows": rows}, indent=1) + "\n")
     return 1 if failures else 0
 
 

@@ -26,7 +26,6 @@ import json
 import math
 import os
 import pathlib
-import platform
 import shlex
 import statistics
 import subprocess
@@ -34,6 +33,7 @@ import sys
 
 import chart
 import failures
+from made import made
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINES = {"gigabit": "1Gbit,0.1ms", "fast": "100Mbit,1ms", "slow": "10Mbit,5ms"}
@@ -221,25 +221,6 @@ def add_times(options, arms, table):
     return step_time
 
 
-def machine():
-    cpu = next((line.split(":")[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-                if line.startswith("model name")), platform.machine())
-    return {"cpu": cpu, "cores": os.cpu_count(), "system": platform.platform()}
-
-
-def commit():
-    """What was checked out, with a + where files differ from it."""
-    def git(*words):
-        return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False).stdout.strip()
-
-    return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
-
-
-def made():
-    """By what a file of figures was made, and from what."""
-    return {"commit": commit(), "machine": machine(), "command": shlex.join(["bench/" + pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])}
-
-
 def draw(options, results, curves):
     page = chart.Page()
     for task, arms in results["tasks"].items():
@@ -256,7 +237,7 @@ def compare(options):
     def progress(text):
         print(text, file=sys.stderr, flush=True)
 
-    results = {"made": made(), "lines": LINES, "steps": options.steps, "seeds": options.seeds, "grid": list(options.grid), "tasks": {}}
+    results = {"made": made(options.program), "lines": LINES, "steps": options.steps, "seeds": options.seeds, "grid": list(options.grid), "tasks": {}}
     curves, first = {}, []
     for task in options.tasks:
         arms, curves[task], table = [], {}, None

@@ -30,6 +30,7 @@ import statistics
 import sys
 
 import link
+from made import made
 
 HERE = pathlib.Path(__file__).resolve().parent
 DENSE_ONLY = ("gloo", "raw")
@@ -147,7 +148,7 @@ def main():
     results = [summarise(options, name, found) for (spec, name), found in runs.items()]
     add_ratios(results)
     show(options, results)
-    print(json.dumps({"ranks": options.ranks, "gbit_per_second": options.rate, "round_trip_ms": options.delay,
+    print(json.dumps({"made": made(), "ranks": options.ranks, "gbit_per_second": options.rate, "round_trip_ms": options.delay,
                       "steps": options.steps * options.rounds,
                       "results": results}, indent=1))
 

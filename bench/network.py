@@ -30,9 +30,9 @@ held-out data are reached; the clock stands while they are looked at.
 
 --out FOLDER has network.json and network.svg at the end, and the table goes to stdout. network.json:
 
-    schema            1, of this form
+    schema            2, of this form
     complete          false where the run was interrupted
-    machine           cores, model of the processor, kernel, torch
+    made              commit, date, command, and of the machine its processor, cores, system and torch
     ranks
     optimizer         of the exchange's steps: null, or adamw
     exchange          a list, one item a rate:
@@ -65,7 +65,6 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import re
 import signal
 import statistics
@@ -75,6 +74,7 @@ import time
 
 import chart
 import link
+from made import made
 
 HERE = pathlib.Path(__file__).resolve().parent
 WORKER = HERE / "network_torch.py"
@@ -371,16 +371,10 @@ def draw(report, path):
     page.write(path)
 
 
-def machine(options):
-    model = [line.partition(":")[2].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-             if line.startswith("model name")]
-    return {"cores": os.cpu_count(), "processor": (model or [platform.machine()])[0], "kernel": platform.release()}
-
-
 class Report:
     def __init__(self, options):
         self.options = options
-        self.found = {"schema": 1, "complete": False, "machine": machine(options), "ranks": options.ranks,
+        self.found = {"schema": 2, "complete": False, "made": made(), "ranks": options.ranks,
                       "optimizer": options.optimizer, "exchange": [], "train": None}
 
     def run(self):
@@ -417,7 +411,7 @@ class Report:
 
     def note_torch(self, found):
         if "torch" in found:
-            self.found["machine"]["torch"] = found["torch"]
+            self.found["made"]["machine"]["torch"] = found["torch"]
 
     def write(self):
         self.options.out.mkdir(parents=True, exist_ok=True)

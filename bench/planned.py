@@ -6,16 +6,23 @@
 
 The ranks plan first, on the links that they measure themselves. Then each candidate trains. On a machine that is busy a pass
 takes longer in some runs than in the plan's: a last figure has the prediction with the pass of the run itself. `dgc` is left
-out, as its warm-up takes hundreds of steps. Prints a table, and JSON with --json FILE.
+out, as its warm-up takes hundreds of steps. Prints a table.
+
+--json FILE puts a row for each rate into FILE, of which tools/figures makes the table of docs/planning.md. Rows of other
+tasks, ranks and rates stay in it, so that several runs fill one table. --name is what the table calls the task.
 Needs what bench/link.sh needs, and a machine that does nothing else."""
 import argparse
 import json
+import math
 import os
 import pathlib
+import shlex
 import statistics
 import subprocess
 import sys
 import tempfile
+
+from made import made
 
 LINK = pathlib.Path(__file__).with_name("link.sh")
 PLANNED = 5000  # steps of the run that is planned
@@ -70,18 +77,50 @@ def at_rate(arguments, rate, folder):
             "median_error": statistics.median(errors), "largest_error": max(errors), **plan, "candidates": rows}
 
 
+def row_of(result, name, by):
+    """A row of the page's table. Shares are in per cent. A candidate's step has its seconds as predicted, as measured, and those of
+    the pass in the measured run."""
+    rate, behind = result["rate"], result["behind"]
+    return {"task": name, "ranks": result["ranks"], "rate": f"{rate[:-4]} {rate[-4].upper()}bit/s", "link": result["link"],
+            "chosen": result["choice"], "best": result["best_measured"], "behind": None if math.isnan(behind) else 100 * behind,
+            "median": 100 * result["median_error"], "largest": 100 * result["largest_error"],
+            "steps": {row["sync"]: [row[f"{key}_seconds"] for key in ("step", "measured_step", "measured_pass")] for row in result["candidates"]},
+            "made": by}
+
+
+def place_of(row):
+    return row["task"], row["ranks"], row["rate"]
+
+
+def table_in(path):
+    """The rows that earlier runs left there, by place."""
+    return {place_of(row): row for row in json.loads(path.read_text())["rows"]} if path.exists() else {}
+
+
+def add(path, row):
+    rows = {**table_in(path), place_of(row): row}.values()
+    path.write_text('{"rows": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]}\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rates", default="10mbit,100mbit,1gbit")
     parser.add_argument("--steps", type=int, default=20, help="of a candidate that exchanges in every step")
-    parser.add_argument("--json", help="a file")
+    parser.add_argument("--name", help="of the task in the table (default: its words)")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="to which rows are added")
     arguments, arguments.task = parser.parse_known_args()
+    try:
+        if arguments.json:
+            table_in(arguments.json)  # what is wrong with it is told before anything is measured
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        parser.error(f"--json {arguments.json}: it is there, and is not what an earlier run wrote; name another file ({error!r})")
     with tempfile.TemporaryDirectory() as folder:
-        results = [at_rate(arguments, rate, pathlib.Path(folder)) for rate in arguments.rates.split(",")]
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")
+        for rate in arguments.rates.split(","):
+            result = at_rate(arguments, rate, pathlib.Path(folder))
+            if arguments.json:
+                add(arguments.json, row_of(result, arguments.name or shlex.join(arguments.task), made(arguments.program)))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from made import made
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "pytorch"))
 import gpt  # noqa: E402
@@ -57,5 +58,5 @@ def run(o, ways, runs_of):
     runs = runs_of(len(alphabet), text[:len(text) * 9 // 10], text[len(text) * 9 // 10:])
     if dist.get_rank() == 0:
         told = {name: value for name, value in vars(o).items() if name not in ("text", ways)}
-        print(json.dumps({"torch": torch.__version__, "workers": dist.get_world_size(), **told, "runs": runs}, indent=1))
+        print(json.dumps({"made": made(), "torch": torch.__version__, "workers": dist.get_world_size(), **told, "runs": runs}, indent=1))
     dist.destroy_process_group()

@@ -23,7 +23,7 @@ import struct
 import sys
 import threading
 
-import compare
+from made import made
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LARGE = 1 << 20  # elements
@@ -155,7 +155,7 @@ def main():
     sys.path.insert(0, str(ROOT / "python/src"))
     print("| parameters that are trained | scheme | MB per step | " + " | ".join(f"s at {name}" for name in RATES) + " |")
     print("|---|---|" + "---:|" * (1 + len(RATES)))
-    found = {"made": compare.made(), "workers": options.workers, "whole": [], "adapters": []}
+    found = {"made": made(), "workers": options.workers, "whole": [], "adapters": []}
     for name in options.models:
         result = {spec: [bytes_per_step(spec, MODELS[name][1], workers) for workers in options.workers] for spec in options.specs}
         for row in rows_of(name, result):

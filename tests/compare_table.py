@@ -64,7 +64,11 @@ class CompareTable(unittest.TestCase):
                               env={**os.environ, "CALLS": str(self.calls), "THINWIRE_LIBRARY": LIBRARY})
         self.assertEqual(done.returncode, code, done.stderr)
         self.assertNotIn("Traceback", done.stderr)
-        return json.loads((self.work / "out" / "compare.json").read_text())["tasks"]["cnn"] if code == 0 else done.stderr
+        if code:
+            return done.stderr
+        found = json.loads((self.work / "out" / "compare.json").read_text())
+        self.assertEqual(sorted(found["made"]), ["command", "commit", "date", "machine", "program"])
+        return found["tasks"]["cnn"]
 
     def trained(self):
         """Of each arm the runs that were made since the last look: (steps, seed, rate)."""

@@ -1,0 +1,31 @@
+"""By what a file of figures was made, and from what: the entry `made` that tools/figures finds in it."""
+import datetime
+import os
+import pathlib
+import platform
+import shlex
+import subprocess
+import sys
+
+
+def machine():
+    cpu = next((line.split(":")[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), platform.machine())
+    return {"cpu": cpu, "cores": os.cpu_count(), "system": platform.platform()}
+
+
+def commit(folder):
+    """What is checked out there, with a + where files differ from it; None outside of a repository."""
+    def git(*words):
+        return subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=False).stdout.strip()
+
+    head = git("rev-parse", "--short=12", "HEAD")
+    return head + ("+" if git("status", "--porcelain", "--untracked-files=no") else "") if head else None
+
+
+def made(program=None):
+    """`commit` is what is checked out where the bench lies, and `program` what is where that lies, whatever it was built from."""
+    return {"commit": commit(pathlib.Path(__file__).parent),
+            **({"program": commit(pathlib.Path(program).resolve().parent)} if program else {}),
+            "date": datetime.date.today().isoformat(), "machine": machine(),
+            "command": shlex.join(["bench/" + pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])}

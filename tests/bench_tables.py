@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""What benchmarks make of their runs for tools/figures, with runs that train nothing: bench/planned.py and bench/accuracy.py."""
+import contextlib
+import io
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+sys.dont_write_bytecode = True
+import accuracy  # noqa: E402
+import planned  # noqa: E402
+
+PASS = 0.01
+PREDICTED = {"allreduce": (0.2, 0), "bf16": (0.1, 0.1), "diloco:every=50": (0.02, None), "dgc": (0.01, 0)}  # seconds, and steps more
+MEASURED = {"allreduce": 0.2, "bf16": 0.25, "diloco:every=50": 0.025}
+
+
+def run(arguments, rate, folder, command, *words):
+    """In place of the program over a shaped link."""
+    if command == "plan":
+        rows = [{"sync": spec, "step_seconds": seconds, "extra_steps": more} for spec, (seconds, more) in PREDICTED.items()]
+        return {"pass_seconds": PASS, "link": f"a line of {rate}", "choice": "bf16", "candidates": [*rows, {"sync": "sign", "left_out": "why"}]}
+    said = dict(zip(words, words[1:]))
+    steps = int(said["--steps"])
+    return {"seconds": {"training": MEASURED[said["--sync"]] * steps}, "steps": steps, "pass": {"seconds": PASS}}
+
+
+class TablesTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name) / "planned.json"
+
+    def main(self, module, *words):
+        """What a bench writes."""
+        with mock.patch.object(sys, "argv", [module.__file__, *map(str, words)]), contextlib.redirect_stdout(io.StringIO()):
+            module.main()
+        return json.loads(self.path.read_text())
+
+    def plan(self, *words):
+        with mock.patch.object(planned, "run", run):
+            return self.main(planned, sys.executable, "--json", self.path, *words)["rows"]
+
+    def test_a_plan_beside_what_was_measured(self):
+        """bf16 takes 0.25 s and a tenth more steps, where dense takes 0.2 s: 37.5 % more. Of the predictions one is right, one is a
+        fifth too short and one 60 %."""
+        row, = self.plan("--rates", "10mbit", "--name", "`cnn`, SGD", "image", "--batch", "64")
+        self.assertEqual({key: row[key] for key in ("task", "ranks", "rate", "link", "chosen", "best")},
+                         {"task": "`cnn`, SGD", "ranks": 2, "rate": "10 Mbit/s", "link": "a line of 10mbit", "chosen": "bf16", "best": "allreduce"})
+        for key, wanted in (("behind", 37.5), ("median", 20), ("largest", 60)):
+            self.assertAlmostEqual(row[key], wanted, msg=key)
+        self.assertEqual(list(row["steps"]), list(MEASURED))
+        for spec, seconds in MEASURED.items():
+            for found, wanted in zip(row["steps"][spec], (PREDICTED[spec][0], seconds, PASS)):
+                self.assertAlmostEqual(found, wanted, msg=spec)
+        self.assertIn("bench/planned.py", row["made"]["command"])
+        self.assertEqual(sorted(row["made"]), ["command", "commit", "date", "machine", "program"])
+
+    def test_several_runs_fill_one_table(self):
+        self.plan("--rates", "10mbit,1gbit", "image")
+        self.plan("--rates", "10mbit", "--ranks", "4", "image")
+        with mock.patch.dict(MEASURED, {"bf16": 0.1}):
+            rows = self.plan("--rates", "1gbit", "image")
+        self.assertEqual([(row["task"], row["ranks"], row["rate"], row["best"]) for row in rows],
+                         [("image", 2, "10 Mbit/s", "allreduce"), ("image", 2, "1 Gbit/s", "bf16"), ("image", 4, "10 Mbit/s", "allreduce")])
+        page = self.path.with_name("page.md")
+        page.write_text(f"<!-- figures {self.path} rows | {{ranks}} | {{behind:.1f}} | -->\n| ranks | behind |\n|---|---|\n")
+        subprocess.run([sys.executable, "-B", ROOT / "tools" / "figures", page], check=True)
+        self.assertEqual(page.read_text().splitlines()[3:], ["| 2 | 37.5 |", "| 2 | 0.0 |", "| 4 | 37.5 |"])
+
+    def test_a_choice_of_unknown_cost_is_behind_nothing(self):
+        with mock.patch.dict(PREDICTED, {"bf16": (0.1, None)}):
+            self.assertIsNone(self.plan("image")[0]["behind"])
+
+    def test_a_file_of_another_form_is_told_before_anything_is_measured(self):
+        for text in ("", "[]", '{"rows": 1}', '{"rows": [{}]}'):
+            self.path.write_text(text)
+            told = io.StringIO()
+            with contextlib.redirect_stderr(told), self.assertRaises(SystemExit) as ended, mock.patch.object(planned, "at_rate"):
+                self.main(planned, sys.executable, "--json", self.path, "image")
+            self.assertEqual(ended.exception.code, 2)
+            self.assertIn(f"--json {self.path}: ", told.getvalue())
+            self.assertEqual(self.path.read_text(), text)
+
+    def test_accuracies(self):
+        """Of losses 2 and 4, and of others a tenth and a fifth above them: 15 % above on the mean."""
+        losses = {("allreduce", 1): 2.0, ("allreduce", 2): 4.0, ("qsgd --lr 0.1", 1): 2.2, ("qsgd --lr 0.1", 2): 4.8}
+
+        def train(options, spec, seed):
+            return {"metric": {"name": "accuracy", "value": 0.5 + 0.1 * seed}, "loss": losses[spec, seed], "seconds": {"wall": 1},
+                    "ratio": {"compressed": None, "message": 8, "traffic": 4}}
+
+        with mock.patch.object(accuracy, "train", train):
+            found = self.main(accuracy, "--thinwire", sys.executable, "--results", self.path.parent, "--seeds", "1,2", "--json", self.path,
+                              "qsgd --lr 0.1")
+        dense, row = found["rows"]
+        self.assertEqual((dense["losses"], dense["loss"], dense["loss_difference"]), ([2.0, 4.0], 3.0, 0))
+        self.assertEqual((row["sync"], row["losses"], row["ratio"]["message"]), ("qsgd --lr 0.1", [2.2, 4.8], 8))
+        self.assertAlmostEqual(row["loss"], 3.5)
+        self.assertAlmostEqual(row["loss_difference"], 15)
+        self.assertAlmostEqual(row["metric"], 65)
+        self.assertIn("bench/accuracy.py", found["made"]["command"])
+
+
+if __name__ == "__main__":
+    unittest.main()
