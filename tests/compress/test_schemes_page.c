@@ -42,8 +42,8 @@ static char *paragraph_of(const char *header, const char *option)
     return strndup(start, (size_t)(end - start));
 }
 
-/* "(default 2; for allreduce, fp16 and bf16 4)": the number behind the scheme's name where it is named, else the first. A
- * default that is explained, "(default 0: ...)", is the same for all. */
+/* "(default 2; for allreduce, fp16 and bf16 4)": the number behind the scheme's name where it is named, else the first.
+ * A default that is explained, "(default 0: ...)", is the same for all. */
 static const char *default_of(const char *paragraph, const char *scheme, const char *fallback)
 {
     const char *said = strstr(paragraph, "(default ");
