@@ -15,6 +15,10 @@ add_test(again sh -c "echo ran >>again")
 set_tests_properties(again PROPERTIES LABELS "mpi;extra")
 add_test(without sh -c "echo 'skipped: there is no torch here'; exit 77")
 set_tests_properties(without PROPERTIES LABELS fast SKIP_RETURN_CODE 77)
+add_test(frameworks sh -c "echo 'skipped: there is no transformers here, or no torch'; exit 77")
+set_tests_properties(frameworks PROPERTIES LABELS fast SKIP_RETURN_CODE 77)
+add_test(python_some sh -c "seq 1000; echo 'OK (skipped=3)'")
+set_tests_properties(python_some PROPERTIES LABELS fast)
 add_test(lists ctest --show-only=json-v1)
 set_tests_properties(lists PROPERTIES LABELS fast DEPENDS without)
 """
@@ -41,13 +45,16 @@ class RunTests(unittest.TestCase):
         self.assertEqual((code, ran), (0, {"quick"}))
         self.assertEqual([line.rpartition(": ")[0] for line in said[:2]],
                          [f"left out: 1 with the label {label}" for label in ("slow", "extra")])
-        self.assertEqual(said[2:], ["make test-all runs them all", "skipped: 1 test: there is no torch here; "
-                                    "make test-python installs it and runs them"])
+        self.assertEqual(said[2], "make test-all runs them all")
+        self.assertCountEqual(said[3:], [
+            "skipped: 1 test: there is no torch here; make test-python installs it and runs them",
+            "skipped: 1 test: there is no transformers here, or no torch; make test-torch2 installs it and runs them",
+            "skipped: cases of python_some (3): this machine lacks what they need; make test-torch2 has what those of python_ need"])
 
     def test_all_leaves_out_none(self):
         code, said, ran = self.run_in(TESTS, "all")
         self.assertEqual((code, ran), (0, {"quick", "long", "again"}))
-        self.assertEqual([line.split(":")[0] for line in said], ["skipped"])
+        self.assertEqual([line.split(":")[0] for line in said], 3 * ["skipped"])
 
     def test_a_failure_is_its_own(self):
         self.assertNotEqual(self.run_in(TESTS + FAILS)[0], 0)

@@ -260,9 +260,9 @@ typedef struct tw_reducer tw_reducer;
  *                       host, and the scheme runs between hosts, so that a host's line carries what one rank's would.
  *                       Of the gradient the scheme sees, and clips, the host's mean. Only the first rank of a host
  *                       does its work and remembers anything. G has to divide the number of ranks (default 1)
- * Options of every scheme that compresses some tensors and not others:
- *   min_elements=N      tensors with fewer elements are not compressed            (default 128; of dgc and sdagc 1)
- *   min_dims=N          nor those with fewer dimensions: biases, norms            (default 2; of dgc and sdagc 1)
+ * Options of every scheme that compresses some tensors and not others, as settled schemes (docs/abi.md) have them:
+ *   min_elements=N      tensors with fewer elements are not compressed            (default 128)
+ *   min_dims=N          nor those with fewer dimensions: biases, norms            (default 2)
  *   dense=PATTERN|...   nor those whose name matches a pattern (with * and ?)
  *   leftovers=fp32|fp16|bf16  how these travel; in half precision, what rounding loses is sent with the next step
  *                                                                                 (default bf16) */

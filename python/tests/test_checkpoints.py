@@ -7,12 +7,14 @@ import io
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 import models
 import ranks
 import thinwire.torch
 import torch
 import torch.distributed as dist
+from thinwire.torch import _state
 from thinwire.torch._checkpoints import Checkpoints, Place, Record
 
 SPEC = "topk:density=0.02,min_dims=0,min_elements=1"
@@ -181,6 +183,18 @@ class CheckpointsTest(unittest.TestCase):
                 self.assertEqual([told for told, _, _ in outcomes[1:]], [""] * (size - 1))
                 self.same(outcomes[0][1], held - own)
             path.write_bytes(pathlib.Path(folders[1 - lost], "copy").read_bytes())
+
+    def test_a_file_is_on_the_disk_before_it_has_its_name(self):
+        path, kept = pathlib.Path(self.folder, "thinwire-0.pt"), []
+
+        def keep(descriptor):
+            kept.append((path.exists(), torch.load(f"/proc/self/fd/{descriptor}", weights_only=True)))
+
+        with mock.patch("os.fsync", keep):
+            _state.write_whole(path, {"step": 3})
+        self.assertEqual(kept, [(False, {"step": 3})])
+        self.assertEqual([one.name for one in path.parent.iterdir()], [path.name])
+        self.assertEqual(torch.load(path, weights_only=True), {"step": 3})
 
     def test_all_ranks_are_told_at_once_what_is_wrong(self):
         folders = self.folders(2)

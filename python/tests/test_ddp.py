@@ -496,6 +496,16 @@ class DdpTest(unittest.TestCase):
                 _optimiser.warn_of_unknown_rates(optimiser, spec)
                 self.assertEqual(len(told), warned, (spec, registers))
 
+    def test_adam_is_warned_of_gradients_that_come_late(self):
+        parameters = [torch.nn.Parameter(torch.zeros(3))]
+        adam, sgd, own = torch.optim.AdamW(parameters), torch.optim.SGD(parameters, lr=0.1), thinwire.torch.AdamW(parameters)
+        for spec, optimiser, warned in (("topk:density=0.01", adam, 1), ("scalecom", adam, 1), ("adacomp", own, 1), ("topk", sgd, 0),
+                                        ("topk", None, 0), ("powersgd", adam, 0), ("qsgd", adam, 0), ("dgc-adam", own, 0)):
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                _optimiser.settle(optimiser, spec, 0.9 * (spec == "dgc-adam"), False, object())
+                self.assertEqual(len(told), warned, spec)
+
     def test_an_optimiser_with_momentum_is_noticed(self):
         if not hasattr(torch.optim.Optimizer, "register_step_pre_hook"):
             self.skipTest("this torch does not say when an optimiser steps; attach() takes optimizer=")

@@ -255,6 +255,6 @@ if __name__ == "__main__":
     if torch.__version__.startswith("1."):
         from thinwire.torch.launch import launch
         assert launch(["--join", "127.0.0.1:1", "--workers", "2", "train.py"]) == 2
-        print("skipped: torch has told of every optimizer's steps since 2.0")
+        print("skipped: PyTorch 2 is missing, which tells of every optimizer's steps")
         sys.exit(77)
     unittest.main()

@@ -20,6 +20,7 @@ import unittest
 
 import ranks
 import thinwire
+from thinwire.comm import on_thread
 from thinwire.members import Members
 
 TENSORS = [("first.weight", (8, 32)), ("first.bias", (32,))]
@@ -77,6 +78,25 @@ class LibraryTest(unittest.TestCase):
         while not any(one.name == "thinwire" for one in threading.enumerate()) and time.monotonic() < end:
             time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
+
+    def test_ctrl_c_that_wakes_nobody_is_heeded(self):
+        """A signal that comes just before a wait begins does not end it, nor does one that another thread gets."""
+        ended, heard, main = threading.Event(), [], threading.get_ident()
+
+        def call():
+            looks = 0
+            while looks < 20:  # between which the other thread goes on, until it is in the wait
+                time.sleep(0.001)
+                looks = looks + 1 if sys._current_frames()[main].f_code is threading.Condition.wait.__code__ else 0
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            os.kill(os.getpid(), signal.SIGINT)
+            heard.append(ended.wait(20))
+
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+        self.addCleanup(signal.pthread_sigmask, signal.SIG_SETMASK, signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}))
+        with self.assertRaises(KeyboardInterrupt):
+            on_thread(call, ended.set)
+        self.assertEqual(heard, [True])
 
     def test_the_package_by_itself_says_what_is_installed_and_what_it_does_not_do(self):
         def said(*words):

@@ -86,8 +86,8 @@ if __name__ == "__main__":
     NAME = sys.argv.pop(1)
     launched.skip_without(NEEDS.get(NAME, "torch"))
     if NAME == "resnet" and torch.__version__.startswith("1."):
-        print("skipped: PyTorch 1 may hang when a group ends: it holds Python while it waits for a thread of Gloo's, which waits "
-              "for Python to free the tensor of a collective")
+        print("skipped: PyTorch 2 is missing; 1 may hang when a group ends: it holds Python while it waits for a thread of Gloo's, "
+              "which waits for Python to free the tensor of a collective")
         sys.exit(77)
     if sys.argv[1:2] == ["--play"]:
         play(NAME, pathlib.Path(sys.argv[2]))

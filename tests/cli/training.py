@@ -57,6 +57,19 @@ class TrainingTest(CommandLineTest):
             done = self.run_program(*self.train_words("--steps", 1, *words))
             self.assertIn(told, done.stdout.splitlines())
 
+    def test_adam_is_told_of_gradients_that_come_late(self):
+        """Before its moments; not behind them, nor where weights are exchanged, nor where all of a gradient comes at once."""
+        for optimiser, sync, told in (("adamw", "topk", "topk sends most of a gradient many steps late, and Adam learns badly from that: "
+                                       "take --sync dgc-adam, powersgd:rank=16, qsgd or fp8"),
+                                      ("adam", "scalecom", "scalecom sends most of a gradient many steps late, and Adam learns badly "
+                                       "from that: take --sync powersgd:rank=16, qsgd or fp8"),
+                                      ("adamw", "dgc-adam", ""), ("adamw", "demo", ""), ("adamw", "qsgd", ""), ("sgd", "topk", ""),
+                                      ("adamw", "choco", "")):
+            with self.subTest(optimiser=optimiser, sync=sync):
+                done = self.run_program(*self.train_words("--steps", 1, "--workers", 2, "--optimizer", optimiser, "--sync", sync))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual([line for line in done.stdout.splitlines() if "late" in line], [told] if told else [])
+
     def test_dgc_that_sends_everything_is_momentum_sgd_bit_for_bit(self):
         for form, nesterov in (((), "off"), (("--nesterov",), "on")):
             with self.subTest(nesterov=nesterov):

@@ -128,6 +128,18 @@ class Lists(unittest.TestCase):
             self.assertIn(f"[options] This is the page of task {task}: ", head)
             self.assertTrue(head.endswith(f"thinwire help train {others}."), head)
 
+    def test_no_example_sends_a_part_of_a_gradient_to_adam(self):
+        """Which learns little of what comes late; behind its moments, and all of a gradient, are another matter."""
+        for task in ("image", "lm", "asr", "w2v-bert"):
+            page = say("help", "train", task, COLUMNS="1000")
+            own = re.search(r"^  --optimizer .*default: (\w+)", page, re.M).group(1)
+            for line in page.partition("\nExamples:\n")[2].replace("\\\n", " ").splitlines():
+                scheme = re.search(r"--sync ([\w-]+)", line)
+                by = re.search(r"--optimizer (\w+)", line)
+                if scheme and (by.group(1) if by else own) != "sgd":
+                    options = dict(re.findall(r"^  (\w+) +(\S+)", say("schemes", scheme.group(1)), re.M))
+                    self.assertFalse("density" in options and float(options.get("beta2", 0)) == 0, line)
+
     def test_somebody_meant_another_word(self):
         none = ("--out", "none")
         for meant, words in (("train", ["trian"]), ("codec", ["bench", "codecs"]), ("image", ["train", "imgae"]),

@@ -102,6 +102,19 @@ static void print_warmups(FILE *stream, const worker *w)
     fprintf(stream, "; give more --epochs, or shorter warm-ups\n");
 }
 
+/* Adam divides what comes late by what is usual then. docs/pytorch.md has what that costs. */
+static void print_lateness(FILE *stream, const worker *w)
+{
+    const train_settings *s = &w->settings;
+    int is_adamw = s->optimizer == OPTIMISER_ADAMW, divides = is_adamw || s->optimizer == OPTIMISER_ADAM;
+    if (!divides || !w->exchange->replicas || w->size == 1 || !scheme_sends_a_part(w->spec)) return;
+    if (scheme_adapts(w->spec) || scheme_gives_signs(w->spec)) return;
+    fprintf(stream,
+            "%.*s sends most of a gradient many steps late, and Adam learns badly from that: take --sync "
+            "%spowersgd:rank=16, qsgd or fp8\n",
+            (int)strcspn(s->sync, ":"), s->sync, is_adamw ? "dgc-adam, " : "");
+}
+
 /* "--lr 0.03 --schedule step:3 ...": what tasks and models have defaults of their own for. */
 static void print_rates(FILE *stream, const train_settings *s)
 {
@@ -163,5 +176,6 @@ void banner_print(FILE *stream, const worker *w)
     if (l->buffer_count > 0 && !l->buffers_stand && l->place.size > 1)
         fprintf(stream, "running statistics are each worker's own; evaluation uses their mean over the workers\n");
     print_warmups(stream, w);
+    print_lateness(stream, w);
     fflush(stream);
 }

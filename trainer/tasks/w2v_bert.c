@@ -376,7 +376,7 @@ const task_ops w2v_bert_task = {
     .name = "w2v-bert",
     .summary = "pre-train a speech encoder on sounds that nobody has written down",
     .examples = "  thinwire train w2v-bert --data recordings --out runs/w2v\n"
-                "  thinwire train w2v-bert --data speech.json --workers 4 --batch 4 --sync topk:density=0.01\n"
+                "  thinwire train w2v-bert --data speech.json --workers 4 --batch 4 --sync dgc-adam\n"
                 "  thinwire train w2v-bert --size xl --describe\n",
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,

@@ -109,6 +109,14 @@ int scheme_gives_signs(const char *spec)
     return value_is(spec, "map", "sign");
 }
 
+int scheme_sends_a_part(const char *spec)
+{
+    static const char *const how_many[] = {"density", "tau", "rate", "bin", "k"};
+    for (size_t i = 0; i < sizeof how_many / sizeof *how_many; i++)
+        if (!isnan(scheme_number(spec, how_many[i]))) return 1;
+    return 0;
+}
+
 char *scheme_with(const char *spec, const char *option, const char *value)
 {
     char *with;

@@ -21,6 +21,8 @@ int scheme_is_on(const char *spec, const char *option);
 int scheme_adapts(const char *spec);
 /* Whether it gives the sign of each element of its momentum: a whole step, but for the rate and the decay. */
 int scheme_gives_signs(const char *spec);
+/* Whether it sends a part of a gradient in each step, and the rest later. */
+int scheme_sends_a_part(const char *spec);
 /* The spec with that value of an option, malloc'd; NULL: no memory. */
 char *scheme_with(const char *spec, const char *option, const char *value);
 /* The spec with every option of its scheme, in the library's order and with numbers in one form, malloc'd; NULL where

@@ -11,6 +11,7 @@ from ._owned import Owned
 from .errors import Error
 
 LARGEST = 1 << 30  # bytes that a rank may have for the others
+LONGEST_DEAF = 0.5  # seconds: a signal that comes just before a wait begins, or to another thread, does not end it
 Result = TypeVar("Result")
 
 
@@ -46,7 +47,8 @@ def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = No
     thread = threading.Thread(target=act, name="thinwire", daemon=end is None)
     try:
         thread.start()
-        over.wait()
+        while not over.wait(LONGEST_DEAF):
+            pass
     except BaseException:  # Ctrl-C may come while the thread starts, too
         if end is not None:
             end()

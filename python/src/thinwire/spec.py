@@ -90,6 +90,11 @@ def gives_signs(spec: str) -> bool:
     return {**defaults_of(name_of(spec)), **options_of(spec)}.get("map") == "sign"
 
 
+def sends_a_part(spec: str) -> bool:
+    """Whether a step sends a part of a gradient, and the rest of it goes later."""
+    return not {"density", "tau", "rate", "bin", "k"}.isdisjoint(defaults_of(name_of(spec)))
+
+
 def minds_rates(spec: str) -> bool:
     """Whether what the scheme holds back is in units of the learning rate, which it has to be told then."""
     return {**defaults_of(name_of(spec)), **options_of(spec)}.get("revision") == "rate"

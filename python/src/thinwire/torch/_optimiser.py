@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional
 import torch
 
 from ..errors import Error
-from ..spec import adapts, defaults_of, gives_signs, minds_rates, name_of, number_of, options_of, with_option
+from ..spec import adapts, defaults_of, gives_signs, minds_rates, name_of, number_of, options_of, sends_a_part, with_option
 
 
 def momentum_of(optimiser: torch.optim.Optimizer) -> str:
@@ -52,6 +52,7 @@ def settle(optimiser: Optional[torch.optim.Optimizer], spec: str, momentum: floa
     """`keeper` is whoever has the scheme, and says with take_back() when it is over."""
     settle_momentum(optimiser, spec, momentum, nesterov)
     inner = innermost(optimiser)
+    warn_of_late_gradients(inner, spec)
     if not hasattr(inner, "left_to"):
         return
     inner.left_to = keeper
@@ -133,6 +134,13 @@ def warn_of_unknown_rates(optimiser: Optional[torch.optim.Optimizer], spec: str)
     if optimiser is None and minds_rates(spec) and not registers_steps():
         warnings.warn(f"{name_of(spec)} follows the learning rate, and torch {torch.__version__} does not tell which optimiser "
                       "steps; pass optimizer=, or set revision=off", stacklevel=3)
+
+
+def warn_of_late_gradients(inner: Any, spec: str) -> None:
+    """Adam divides what comes late by what is usual then. docs/pytorch.md has what that costs."""
+    if inner is not None and "betas" in inner.param_groups[0] and sends_a_part(spec) and not adapts(spec):
+        warnings.warn(f"{name_of(spec)} sends most of a gradient many steps late, and {type(inner).__name__} learns badly from "
+                      "that: take dgc-adam with thinwire.torch.AdamW, powersgd:rank=16, qsgd or fp8", stacklevel=4)
 
 
 def at_each_step(noticed: Callable[[Any], None], when: str = "pre") -> Callable[[], None]:

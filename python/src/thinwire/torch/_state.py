@@ -1,6 +1,7 @@
 """What the library remembers, as plain tensors by name, and back."""
 
 import ctypes
+import os
 from pathlib import Path
 from typing import Any, Dict, Sequence
 
@@ -108,7 +109,11 @@ def check(state: Any, about: Dict[str, Any], of: str = "a compressor") -> None:
 
 
 def write_whole(path: Path, state: Dict[str, Any]) -> None:
-    """A file that is whole, or what stood there before."""
+    """A file that is whole, or what stood there before, also when the power fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save(state, path.with_suffix(".partial"))
-    path.with_suffix(".partial").replace(path)
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

@@ -3,7 +3,7 @@
     import thinwire.torch.accelerate
 
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-    compressor = thinwire.torch.accelerate.attach(accelerator, model, "powersgd:rank=4", optimizer=optimizer)
+    compressor = thinwire.torch.accelerate.attach(accelerator, model, "powersgd:rank=16", optimizer=optimizer)
 
 The hooks that Accelerate knows by name are PyTorch's own; its argument for them takes no other."""
 
