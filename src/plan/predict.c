@@ -18,6 +18,7 @@ typedef struct trip {
     const tw_thin *thin;
     const float *noise;
     const char *spec;
+    double times; /* that more is sent of the whole table */
     uint64_t steps;
     double start, seconds; /* when all begin; and what all workers' steps took, added up */
     uint64_t bytes;
@@ -93,12 +94,12 @@ static double bytes_touched(const char *spec)
     return bytes ? bytes + MEAN_BYTES : GOSSIP_BYTES;
 }
 
-/* The line is as much slower as the table is smaller, and so is memory. */
+/* The line is as much slower as less is sent, and so is memory. */
 static tw_world_options world_of(const trip *t, double codec_seconds)
 {
     const tw_plan_question *q = t->question;
-    double times = t->thin->times, rate = q->codec_rate > 0 ? q->codec_rate : MEMORY_RATE;
-    double element_seconds = q->codec_rate > 0 || codec_seconds == 0 ? times * bytes_touched(t->spec) / rate
+    double times = t->times, rate = q->codec_rate > 0 ? q->codec_rate : MEMORY_RATE;
+    double element_seconds = q->codec_rate > 0 || codec_seconds == 0 ? t->thin->times * bytes_touched(t->spec) / rate
                                                                      : codec_seconds / (double)t->thin->elements;
     return (tw_world_options){.struct_size = sizeof(tw_world_options),
                               .workers = q->workers,
@@ -138,6 +139,7 @@ tw_status tw_predict(const tw_plan_question *q, const tw_thin *thin, const float
     char *smaller;
     trip t = {.question = q, .thin = thin, .noise = noise};
     TW_TRY(steps_to_take(spec, &counted, &late));
+    TW_TRY(tw_spec_times(spec, q->tensors, q->tensor_count, thin, &t.times));
     TW_TRY(tw_spec_with_smaller_messages(spec, q->tensors, q->tensor_count, thin->times, &smaller));
     t.spec = smaller;
     t.steps = counted + late;
@@ -146,6 +148,6 @@ tw_status tw_predict(const tw_plan_question *q, const tw_thin *thin, const float
     TW_TRY(status);
     double workers = q->workers, steps = (double)counted, alone = q->pass_seconds + q->other_seconds;
     prediction->step_seconds = (t.seconds / workers - (double)late * alone) / steps;
-    prediction->bytes_per_step = thin->times * (double)t.bytes / workers / steps;
+    prediction->bytes_per_step = t.times * (double)t.bytes / workers / steps;
     return TW_OK;
 }

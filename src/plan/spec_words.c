@@ -1,6 +1,7 @@
 /* What a plan reads in specs, and adds to them. */
 #include "error.h"
 #include "gossip_registry.h"
+#include "matrix.h"
 #include "memory.h"
 #include "outer.h"
 #include "plan.h"
@@ -106,6 +107,33 @@ tw_status tw_spec_carrier(const char *spec, const char **name)
     const tw_scheme_ops *ops;
     TW_TRY(carrier_of(spec, &ops));
     *name = ops ? ops->name : NULL;
+    return TW_OK;
+}
+
+/* What a low-rank scheme sends of the tensors: of a matrix its factors, where they are smaller. */
+static double values_of_rank(size_t rank, const tw_tensor *tensors, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t values = tw_tensor_count(&tensors[i]), rows = tensors[i].dims ? tensors[i].shape[0] : 1;
+        size_t worthwhile = tw_matrix_rank(rank, rows, values / rows);
+        sum += (double)(worthwhile ? worthwhile * (rows + values / rows) : values);
+    }
+    return sum;
+}
+
+tw_status tw_spec_times(const char *spec, const tw_tensor *tensors, size_t count, const tw_thin *thin, double *times)
+{
+    const tw_scheme_ops *ops;
+    double rank;
+    size_t length;
+    *times = thin->times;
+    TW_TRY(carrier_of(spec, &ops));
+    if (!ops || !fallback_of(ops->name, "rank", tw_schemes_count(), tw_schemes_name, tw_schemes_option, &rank))
+        return TW_OK;
+    const char *set = find_value(spec, "rank", &length);
+    if (set) rank = strtod(set, NULL);
+    *times = values_of_rank((size_t)rank, tensors, count) / values_of_rank((size_t)rank, thin->tensors, thin->count);
     return TW_OK;
 }
 

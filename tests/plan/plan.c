@@ -246,6 +246,24 @@ TEST(test_a_thinned_table_predicts_what_the_whole_does)
     layout_release(&t);
 }
 
+/* An eighth of a square matrix, cut along one side, has more than half of both: what low rank sends shrinks less. */
+TEST(test_low_rank_is_predicted_of_a_part_of_a_matrix)
+{
+    const tw_tensor table[] = {{"square", 2, {512, 512}}, {"bias", 1, {512}}};
+    layout t;
+    assert_ok(layout_copy(table, 2, &t));
+    tw_plan_question q = ask(&t, 5 * MBIT, 1e-3, TW_PLAN_ADAMW, 3000);
+    tw_plan *whole = make(&q);
+    q.elements = t.elements / 8;
+    tw_plan *thin = make(&q);
+    tw_plan_row a = row_of(whole, "powersgd:rank=16"), b = row_of(thin, "powersgd:rank=16");
+    assert_true(fabs(b.bytes_per_step / a.bytes_per_step - 1) < 0.02);
+    assert_true(fabs(b.step_seconds / a.step_seconds - 1) < 0.1);
+    tw_plan_destroy(whole);
+    tw_plan_destroy(thin);
+    layout_release(&t);
+}
+
 TEST(test_who_stands_for_whom)
 {
     const tw_tensor table[] = {{"a", 2, {6, 4}}, {"b", 2, {6, 4}},      {"c", 2, {6, 4}},

@@ -6,6 +6,12 @@
 
 #include <thinwire/thinwire_plugin.h>
 
+size_t tw_matrix_rank(size_t rank, size_t rows, size_t columns)
+{
+    size_t most = rows < columns ? rows : columns, least = rank < most ? rank : most;
+    return least * (rows + columns) < rows * columns ? least : 0;
+}
+
 /* Fills one column of the start with numbers in [-1, 1). */
 static void draw_column(tw_matrix *matrix, size_t column, uint64_t seed, uint64_t stream)
 {

@@ -15,6 +15,9 @@ typedef struct tw_matrix {
     float *start;               /* columns x rank, orthonormal: what the matrix is multiplied by to get P */
 } tw_matrix;
 
+/* Of `rank` at most what the matrix has; 0 where the factors have no fewer values than the matrix itself. */
+size_t tw_matrix_rank(size_t rank, size_t rows, size_t columns);
+
 /* Orthonormalises the start; columns that are zero, or turn out to be, are first drawn from (seed, stream). `scratch`
  * has room for `columns` doubles. */
 void tw_matrix_refresh_start(tw_matrix *matrix, uint64_t seed, uint64_t stream, double *scratch);

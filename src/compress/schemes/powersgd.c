@@ -97,13 +97,11 @@ static void measure(const powersgd *self, tw_scheme_tensor *tensor, tw_matrix *m
 {
     m->rows = tensor->dims ? tensor->shape[0] : 1;
     m->columns = tensor->count / m->rows;
-    size_t shorter = m->rows < m->columns ? m->rows : m->columns;
-    m->rank = (size_t)self->rank < shorter ? (size_t)self->rank : shorter;
-    if (m->rank * (m->rows + m->columns) < tensor->count) return;
-    snprintf(tensor->plan, sizeof tensor->plan, "dense: rank %zu of %zu x %zu is no smaller", m->rank, m->rows,
-             m->columns);
+    m->rank = tw_matrix_rank((size_t)self->rank, m->rows, m->columns);
+    if (m->rank) return;
+    snprintf(tensor->plan, sizeof tensor->plan, "dense: rank %zu of %zu x %zu is no smaller", (size_t)self->rank,
+             m->rows, m->columns);
     tensor->compressed = 0;
-    m->rank = 0;
 }
 
 static size_t longest(size_t length, const tw_matrix *m)
