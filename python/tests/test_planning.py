@@ -65,6 +65,20 @@ class PlanTest(unittest.TestCase):
         self.assertIn(plan.choice.spec, plan.command)
         self.assertIsNone(self.plan(steps=10).candidates[3].seen)
 
+    def test_adapters_have_costs_of_their_own(self):
+        """LoRA of rank 8 beside the c_attn of a GPT-2, in a run that is shorter than those of whole networks were."""
+        model = torch.nn.ModuleList(torch.nn.Linear(768, 2304, device="meta") for _ in range(12))
+        for one in model:
+            one.requires_grad_(False)
+            one.adapters = torch.nn.ModuleList([torch.nn.Linear(768, 8, False, "meta"), torch.nn.Linear(8, 2304, False, "meta")])
+        how = {"line": "100Mbit,1ms", "steps": 300, "workers": 4, "step_time": 0.1, "codec_rate": 5e9}
+        plan = thinwire.plan(model, "adamw", **how)
+        self.assertEqual(len(planning.tensors_of(model)), 24)
+        self.assertNotEqual(plan.choice.spec, "allreduce")
+        self.assertIn("adapters", plan.choice.seen)
+        self.assertIn(f"Measured in docs/planning.md: {plan.choice.seen}.", plan.why)
+        self.assertEqual(thinwire.plan(planning.tensors_of(model), "adamw", **how).choice.spec, "allreduce")
+
     def test_who_trains_adapters(self):
         model = torch.nn.ModuleList([torch.nn.Linear(10, 10, False), torch.nn.Linear(10, 1, False)])
         self.assertFalse(planning.trains_adapters(model))

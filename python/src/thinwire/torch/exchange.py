@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import threading
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Union
@@ -138,8 +139,8 @@ class Exchange(Closes):
         if not good:
             self._skip()
             return
-        self.compressor.go_on([*((one.parameter, one.values) for one in under_way.values()),
-                               *((parameter, laid(self._rows[id(parameter)], mean)) for parameter, mean in absent)])
+        self.compressor.go_on(itertools.chain(((one.parameter, one.values) for one in under_way.values()),
+                                              ((one, laid(self._rows[id(one)], mean)) for one, mean in absent)))
         self._memory.give([pair for gradient in under_way.values() for pair in gradient.given()])
         for parameter, mean in absent:
             if bool(mean.any()):

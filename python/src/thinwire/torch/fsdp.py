@@ -301,7 +301,8 @@ def attach_fsdp2(model: torch.nn.Module, spec: str, group: Any, *, optimizer: Op
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     shards = {name: shard_of(parameters.fsdp_params, names) for name, _, parameters in found}
     inside = max((inside_of(parameters) for _, _, parameters in found), key=lambda one: dist.get_world_size(one) if one else 1)
-    limits, asked, made = _transport.Limits(timeout, patience), spec, []
+    made: List[ShardCompressor] = []
+    limits, asked = _transport.Limits(timeout, patience), spec
     spec = _auto.settled(spec, model, lambda: [row for shard in shards.values() for row in shard.rows], optimizer, GRADIENTS,
                          group=group, transport=transport, limits=limits, banner=banner, inside=inside).spec
 
