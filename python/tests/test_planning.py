@@ -202,6 +202,25 @@ def says_elsewhere(rank, size):
         lambda: LocalSGD(accelerator, model, None), lambda: thinwire.torch.OuterLoop(model, optimizer, AUTO, join="127.0.0.1:1"))]
 
 
+def of_adapters(rank, size, is_frozen):
+    """What auto takes for a run of 300 steps at two doors, or what it says."""
+    def model():
+        base = torch.nn.Linear(200, 200).requires_grad_(not is_frozen)
+        return torch.nn.Sequential(base, torch.nn.Linear(200, 8, bias=False), torch.nn.Linear(8, 200, bias=False))
+
+    auto, found = "auto:steps=300,pass_ms=20,rate=1Mbit,latency=5ms", []
+    for kind in ("attach", "outer"):
+        one = model()
+        optimizer = torch.optim.AdamW([parameter for parameter in one.parameters() if parameter.requires_grad])
+        try:
+            with door(kind, one, optimizer, auto) as (_, _, spec_of):
+                found.append(spec_of())
+                one(torch.ones(1, 200)).sum().backward()
+        except thinwire.Error as error:
+            found.append(str(error))
+    return found
+
+
 def walks_through(rank, size, kind, spec):
     """The line of a plan, as it is printed, and a step with what it makes."""
     model = torch.nn.Linear(4, 3)
@@ -578,6 +597,14 @@ class AutoTest(unittest.TestCase):
                                     ("auto:pass_ms=1", math.inf, "auto:pass_ms=1"), ("dgc", -1, "dgc"),
                                     ("dgc", 9000, thinwire.for_run("dgc", 9000))):
             self.assertEqual(_auto.of_framework(spec, steps), wanted)
+
+    def test_it_knows_adapters(self):
+        for gradients, updates in ranks.on_ranks(2, of_adapters, False):
+            self.assertEqual(gradients, "allreduce")
+            self.assertIn("has been measured in a run of 300 steps", updates)
+        for gradients, updates in ranks.on_ranks(2, of_adapters, True):
+            self.assertNotEqual(gradients, "allreduce")
+            self.assertIn(updates.partition(":")[0], ("diloco", "sparseloco"))
 
     def test_where_nothing_is_to_be_chosen(self):
         for text in ranks.on_ranks(2, says_elsewhere):
