@@ -26,19 +26,24 @@ FIRST = "10.77.0.1"  # link.sh's first host
 HELD_OUT = 20  # batches
 
 
-def parser_of(description):
-    """What bench/changing.py takes, too."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_problem(parser):
+    """What bench/adapters.py takes, too."""
     parser.add_argument("--base-text", type=Path, required=True)
     parser.add_argument("--text", type=Path, required=True)
-    parser.add_argument("--rate", type=float, default=0.1, help="of a line, Gbit/s")
-    parser.add_argument("--delay", type=float, default=40, help="of a round trip, ms; needs build/bench_relay")
     parser.add_argument("--base-steps", type=int, default=600)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=96)
     parser.add_argument("--lr", type=float, default=2e-3)
-    parser.add_argument("--relay", type=Path, default=Path("build/bench_relay"))
     parser.add_argument("--seconds", type=float, default=1800, help="that one way may take")
+
+
+def parser_of(description):
+    """What bench/changing.py takes, too."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_problem(parser)
+    parser.add_argument("--rate", type=float, default=0.1, help="of a line, Gbit/s")
+    parser.add_argument("--delay", type=float, default=40, help="of a round trip, ms; needs build/bench_relay")
+    parser.add_argument("--relay", type=Path, default=Path("build/bench_relay"))
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     return parser
 
@@ -102,6 +107,14 @@ def problem(o, base, seed, number, workers):
     return model, optimizer, part, unseen, torch.Generator().manual_seed(1000 * seed + number)
 
 
+def train(model, optimizer, part, generator, steps, o):
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = o.lr * min(1, (step + 1) / 20, 1.1 - step / steps)
+        optimizer.zero_grad()
+        model(**batch(part, generator, o)).loss.backward()
+        optimizer.step()
+
+
 def loss_of(model, unseen, o):
     import torch
     generator = torch.Generator().manual_seed(7)
@@ -124,11 +137,7 @@ def work(o):
     if loop:
         loop.begin()
     begin, before = time.monotonic(), sent()
-    for step in range(o.steps):
-        optimizer.param_groups[0]["lr"] = o.lr * min(1, (step + 1) / 20, 1.1 - step / o.steps)
-        optimizer.zero_grad()
-        trained(**batch(part, generator, o)).loss.backward()
-        optimizer.step()
+    train(trained, optimizer, part, generator, o.steps, o)
     if loop:
         loop.finish()
     seconds, bytes_sent, loss = time.monotonic() - begin, sent() - before, loss_of(model, unseen, o)

@@ -18,6 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRIPT, LIBRARY = ROOT / "bench" / "compare.py", sys.argv.pop()
 sys.path.insert(0, str(SCRIPT.parent))
 sys.dont_write_bytecode = True
+import adapters  # noqa: E402
 import compare  # noqa: E402
 
 PROGRAM = f"#!{sys.executable} -SE\n" + """import json, os, pathlib, struct, sys
@@ -188,6 +189,14 @@ class CompareTable(unittest.TestCase):
         difference, half = compare.paired([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
         self.assertAlmostEqual(difference, 2)
         self.assertAlmostEqual(half, 4.303 / 3 ** 0.5)
+
+    def test_after_how_many_steps_dense_had_a_loss(self):
+        dense = {300: 2.0, 100: 4.0, 200: 3.0}
+        for loss, steps in ((4.0, 100), (3.75, 125), (3.0, 200), (2.25, 275), (2.0, 300), (1.5, 300)):
+            self.assertEqual(adapters.dense_steps(loss, dense), steps)
+        with self.assertRaises(SystemExit) as refused:
+            adapters.dense_steps(4.5, dense)
+        self.assertIn("give --lengths a shorter one", str(refused.exception))
 
     def test_95_of_100_intervals_hold_what_is_true(self):
         """Student's density, summed up; as wide as that with up to 31 seeds, and a little wider with more."""

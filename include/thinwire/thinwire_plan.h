@@ -54,7 +54,9 @@ typedef struct tw_plan_question {
     size_t elements;       /* a larger table is thinned out to some so many; 0: 4 million */
     void (*told)(void *context, const char *line); /* gets a line for each candidate; NULL: none does */
     void *context;
-    int goes_on; /* 1: a run under way would go on with it, and what tw_plan_can_switch refuses is left out */
+    int goes_on;  /* 1: a run under way would go on with it, and what tw_plan_can_switch refuses is left out */
+    int adapters; /* 1: what is trained are adapters beside a network that stays, such as LoRA's. With Adam and AdamW
+                     candidates then cost what they cost there */
 } tw_plan_question;
 
 typedef struct tw_plan tw_plan;

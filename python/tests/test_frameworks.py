@@ -28,6 +28,7 @@ NEEDS = {"lightning": "lightning", "accelerate": "accelerate", "trainer": "trans
 SPEC = "topk:density=0.1,min_dims=0,min_elements=1"
 BEARABLE = 2.0 ** 13  # a scale above it gives rank 1 an infinite loss
 LIMIT = 2.0 ** 16  # which a scaler begins with
+AUTO = "auto:pass_ms=20,rate=1Mbit,latency=5ms"
 
 
 class Seen:
@@ -166,7 +167,7 @@ def run(name, folder, rank, size, to, job, spec=SPEC, steps=4, resume=None, prec
 
 LAUNCHES = {  # of how many processes, and what they do
     "begin": (2, [dict(to="fp16", steps=8, precision="fp16"), dict(to="bf16", steps=8, precision="bf16"), dict(to="shared"),
-                  dict(to="dense", spec=None), dict(to="disk", disks=True)]),
+                  dict(to="dense", spec=None), dict(to="disk", disks=True), dict(to="auto", spec=f"{AUTO},steps=3000")]),
     "alone": (1, [dict(to="shared", job="alone", steps=8, resume=4)]),
     "again": (2, [dict(to="shared", job="again", steps=12, resume=8), dict(to="dense", job="thin", steps=8, resume=4),
                   dict(to="disk", job="two disks", steps=8, resume=4, disks=True)]),
@@ -186,13 +187,13 @@ def play(name, launch, folder):
 class SpecTest(unittest.TestCase):
     """What a framework knows of the length of the run, told on one process: nothing is exchanged there."""
 
-    def specs_for(self, *lengths):
-        """Of one callback, which is used for runs of these lengths."""
+    def specs_for(self, spec, *lengths):
+        """Of one callback, which is used for runs of these lengths: its own, and what it comes to."""
         module = torch.nn.Linear(2, 2)
         optimizer = torch.optim.SGD(module.parameters(), 0.1)
         if NAME == "lightning":
             from thinwire.torch.lightning import Thinwire
-            callback = Thinwire("dgc", banner=False)
+            callback = Thinwire(spec, banner=False)
             begin = lambda steps: callback.on_train_start(
                 types.SimpleNamespace(optimizers=[optimizer], precision_plugin=None, world_size=1,
                                       estimated_stepping_batches=steps), module)
@@ -200,21 +201,22 @@ class SpecTest(unittest.TestCase):
             from thinwire.torch.transformers import Thinwire
             trainer = types.SimpleNamespace(optimizer=optimizer, model=module, accelerator=types.SimpleNamespace(scaler=None),
                                             callback_handler=types.SimpleNamespace(callbacks=[]))
-            callback = Thinwire(trainer, "dgc", banner=False)
+            callback = Thinwire(trainer, spec, banner=False)
             trainer.callback_handler.callbacks.append(callback)
             begin = lambda steps: callback.on_train_begin(
                 types.SimpleNamespace(world_size=1), types.SimpleNamespace(max_steps=steps, global_step=0), None)
         for steps in lengths:
             begin(steps)
-            self.assertEqual(callback.compressor.spec, callback.spec)
-            yield callback.spec
+            yield callback.spec, callback.compressor.spec
 
     def test_the_scheme_follows_the_length_of_the_run(self):
         if NAME == "accelerate":
             self.skipTest("accelerate does not know it")
         unknown = math.inf if NAME == "lightning" else -1
-        self.assertEqual(list(self.specs_for(10000, 4685, unknown)),
-                         ["dgc:density=0.04,warmup_steps=400", "dgc:density=0.18,warmup_steps=234", "dgc"])
+        self.assertEqual(list(self.specs_for("dgc", 10000, 4685, unknown)),
+                         [(spec, spec) for spec in ("dgc:density=0.04,warmup_steps=400", "dgc:density=0.18,warmup_steps=234", "dgc")])
+        self.assertEqual(list(self.specs_for(AUTO, 4685, unknown)), [(f"{AUTO},steps=4685", "allreduce"), (AUTO, "allreduce")])
+        self.assertEqual(list(self.specs_for(f"{AUTO},steps=9", 4685)), [(f"{AUTO},steps=9", "allreduce")])
 
 
 class FrameworkTest(unittest.TestCase):
@@ -268,6 +270,12 @@ class FrameworkTest(unittest.TestCase):
         sent = [log["thinwire/bytes_sent"] for log in logs]
         self.assertEqual(sent, sorted(sent))
         self.assertGreater(sent[-1], sent[0])
+
+    def test_it_plans(self):
+        first, other = self.saw("auto")
+        self.assertEqual((first["error"], other["error"], other["said"]), ("", "", []))
+        self.assertIn("thinwire auto takes ", first["said"][0])
+        self.assertEqual(first["losses"][0], self.saw("shared")[0]["losses"][0])
 
     def test_two_processes_then_one_then_two(self):
         alone = self.check_went_on("alone", 4, size=1)

@@ -193,6 +193,17 @@ def break_off(name, folder, machine, port):
     return "nothing"
 
 
+def plan(name, folder, machine, port):
+    """A run of so few steps that no method has been measured in one."""
+    from thinwire import Error
+    try:
+        spec = "auto:pass_ms=20,rate=1Mbit,latency=5ms"
+        globals()[name](model_of([]), machine, folder / f"machine{machine}", False, {**settings(port), "spec": spec})
+    except Error as error:
+        return str(error)
+    return "nothing"
+
+
 def choose(name, folder, machine, port):
     return best(folder, machine, port)
 
@@ -252,6 +263,11 @@ class ApartTest(unittest.TestCase):
     @unittest.skipIf(sys.argv[1] == "accelerate", "a with statement sees to it")
     def test_who_fails_leaves_the_others_at_once(self):
         self.assertEqual(self.played("break_off"), ["Broken", "PeerError"])
+
+    @unittest.skipIf(sys.argv[1] == "accelerate", "it does not know how many steps there are")
+    def test_a_plan_is_for_the_steps_of_the_framework(self):
+        for text in self.played("plan"):
+            self.assertIn(f"has been measured in a run of {STEPS} steps", text)
 
     @unittest.skipUnless(sys.argv[1] == "trainer", "the others choose no model themselves")
     def test_the_best_model_is_chosen_among_shared_weights(self):

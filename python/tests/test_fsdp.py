@@ -13,7 +13,8 @@ import ranks
 import thinwire.torch
 import torch
 import torch.distributed as dist
-from thinwire.torch import _transport
+from thinwire import planning
+from thinwire.torch import _auto, _transport
 
 
 POWERSGD = "powersgd:rank=2,min_elements=1,leftovers=fp32"
@@ -296,7 +297,7 @@ CALLS = {  # what each number of ranks does, in one start of theirs
     4: (("compare", 2, "allreduce"), ("compare", 2, "allreduce", "uneven"), ("compare", 2, EVERYTHING, "uneven"),
         ("by_hand", 2, POWERSGD), ("by_hand", 2, POWERSGD, "uneven"), *((("by_hand", 2, spec)) for spec in BY_HAND),
         *(("skipped", nonfinite) for nonfinite in ("skip", "scaler", "raise")), ("skipped_for_good",), ("told",), ("adamw",),
-        ("outer_loops", 2, "rooted", WITH_MOMENTS), ("outer_loops", 2, "uneven"))}
+        ("outer_loops", 2, "rooted", WITH_MOMENTS), ("outer_loops", 2, "uneven"), ("choices", 2))}
 
 
 def outer_loops(rank, size, per_site, make="layers", spec="diloco:every=3"):
@@ -337,11 +338,26 @@ def outer_refusals(rank, size):
     texts = [ranks.refused(lambda: thinwire.torch.OuterLoop(model, optimiser, "diloco:every=3", banner=False))]
     whole = sharded(size, 1, two_dimensions=True)[0]
     optimiser = torch.optim.SGD(whole.parameters(), lr=0.1)
-    apart, alike = sharded(size, 1)
-    auto = "auto:steps=3000,pass_ms=20,rate=1Mbit,latency=5ms"
-    texts.append(ranks.refused(lambda: thinwire.torch.OuterLoop(apart, torch.optim.SGD(apart.parameters(), lr=0.1), auto, group=alike,
-                                                                banner=False)))
     return texts + [ranks.refused(lambda: thinwire.torch.OuterLoop(whole, optimiser, "diloco:every=3", group=group, banner=False))]
+
+
+def choices(rank, size, per_site):
+    """What auto comes to at the doors for shards."""
+    model, group = sharded(size // per_site, per_site)
+    optimizer, text = torch.optim.AdamW(model.parameters()), io.StringIO()
+    auto = "auto:steps=3000,pass_ms=20,rate=1Mbit,latency=5ms"
+
+    def chosen(options, rows, optimizer, kind, *more):
+        spec = f"topk:density=0.{5 + rank}" if kind == planning.GRADIENTS else f"local:every={8 + rank}"
+        return spec, f"as rank {rank} has it"
+
+    with mock.patch.object(_auto, "chosen", chosen), contextlib.redirect_stderr(text):
+        compressor = thinwire.torch.attach_fsdp2(model, auto, group, optimizer=optimizer, timeout=ranks.SECONDS)
+        model(inputs(rank, 0)).square().mean().backward()
+        evaluated(model)
+        model.zero_grad()
+        loop = thinwire.torch.OuterLoop(model, optimizer, auto, group=group, timeout=ranks.SECONDS)
+    return compressor.spec, loop._loop.spec, loop._replanner is not None, text.getvalue()
 
 
 def in_turn(rank, size):
@@ -383,10 +399,15 @@ class FsdpTest(unittest.TestCase):
             for worst, rounds, named in on_ranks(size, "outer_loops", *case):
                 self.assertLess(worst, 1e-6, case)
                 self.assertEqual((rounds, named), (3, True))
-        for of_several, of_auto, of_two_dimensions in on_ranks(2, "outer_refusals"):
+        for of_several, of_two_dimensions in on_ranks(2, "outer_refusals"):
             self.assertIn("give OuterLoop the group of those that have the same shard", of_several)
             self.assertIn("over a mesh of one dimension", of_two_dimensions)
-            self.assertIn("auto: each group of ranks with the same shard would choose by itself", of_auto)
+
+    def test_auto_is_one_choice_for_all_shards(self):
+        """Where each rank would choose something else. It is told once, and nothing is watched."""
+        for rank, (gradients, updates, are_watched, text) in enumerate(on_ranks(4, "choices", 2)):
+            self.assertEqual((gradients, updates, are_watched), ("topk:density=0.5", "local:every=8", False))
+            self.assertEqual(text.count("as rank 0 has it"), 2 * (rank == 0), text)
 
     def test_what_goes_between_sites_is_compressed(self):
         biases = 40 / 808  # which are not

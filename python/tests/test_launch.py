@@ -5,6 +5,7 @@ hand."""
 import contextlib
 import io
 import pathlib
+import re
 import signal
 import sys
 import tempfile
@@ -161,6 +162,15 @@ class LaunchTest(unittest.TestCase):
             self.assertNotIn(test_http.SECRET, "".join(ended[1]))
             self.assertEqual(len(server.files), 4)
 
+    def test_it_plans(self):
+        codes, said = self.launched(PLAIN, more=("--spec", "auto:steps=3000,pass_ms=20,rate=1Mbit,latency=5ms"))
+        self.assertEqual(codes, [0] * MACHINES, said)
+        spec, = re.findall(r"thinwire auto takes (\S+) for a line of 1 Mbit/s", "".join(said))
+        ends = self.left("end")
+        self.launched(PLAIN, more=("--spec", spec))
+        for planned, named in zip(ends, self.left("end")):
+            self.assertTrue(torch.equal(planned["end"], named["end"]))
+
     def test_begins_with_the_weights_of_one(self):
         codes, said = self.launched(PLAIN, seeds=(1, 2), begins=())
         first, = (machine for machine, text in enumerate(said) if "weights in 4 tensors on 2 ranks" in text)
@@ -242,6 +252,7 @@ class WordsTest(unittest.TestCase):
             for join, more, script, wanted in (
                     ("nowhere", ["--spec", "nothing"], __file__, "nothing is no method of local updates"),
                     ("nowhere", ["--spec", "dgc"], __file__, "diloco:exchange=dgc"),
+                    ("nowhere", ["--spec", "auto:steps=10"], __file__, "pass_ms="),
                     ("nowhere", [], "no/train.py", "there is no no/train.py"),
                     ("folder:here", [], __file__, "join='folder:here' needs workers= and rank="),
                     ("folder:here", ["--rank", "0", "--key-file", key.name], __file__, "Tcp(key=..., seal=True)"),

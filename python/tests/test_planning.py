@@ -20,9 +20,13 @@ import thinwire
 import torch
 from thinwire import planning
 from thinwire.torch import _auto, _replan
+from thinwire.torch._parameters import table_of
+from thinwire.torch.accelerate import LocalSGD
 
+needs_hooks = unittest.skipUnless(hasattr(torch.Tensor, "register_post_accumulate_grad_hook"), "an Exchange needs torch 2.1")
 SHAPES = [("first.weight", (400, 200)), ("first.bias", (400,)), ("scalar", ())]
 LINE = "10Mbit/100Mbit,5ms"
+AUTO = "auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms"
 
 
 def program():
@@ -60,6 +64,28 @@ class PlanTest(unittest.TestCase):
         self.assertIn("applies momentum", rows["dgc"].left_out)
         self.assertIn(plan.choice.spec, plan.command)
         self.assertIsNone(self.plan(steps=10).candidates[3].seen)
+
+    def test_adapters_have_costs_of_their_own(self):
+        """LoRA of rank 8 beside the c_attn of a GPT-2, in a run that is shorter than those of whole networks were."""
+        model = torch.nn.ModuleList(torch.nn.Linear(768, 2304, device="meta") for _ in range(12))
+        for one in model:
+            one.requires_grad_(False)
+            one.adapters = torch.nn.ModuleList([torch.nn.Linear(768, 8, False, "meta"), torch.nn.Linear(8, 2304, False, "meta")])
+        how = {"line": "100Mbit,1ms", "steps": 300, "workers": 4, "step_time": 0.1, "codec_rate": 5e9}
+        plan = thinwire.plan(model, "adamw", **how)
+        self.assertEqual(len(planning.tensors_of(model)), 24)
+        self.assertNotEqual(plan.choice.spec, "allreduce")
+        self.assertIn("adapters", plan.choice.seen)
+        self.assertIn(f"Measured in docs/planning.md: {plan.choice.seen}.", plan.why)
+        self.assertEqual(thinwire.plan(planning.tensors_of(model), "adamw", **how).choice.spec, "allreduce")
+
+    def test_who_trains_adapters(self):
+        model = torch.nn.ModuleList([torch.nn.Linear(10, 10, False), torch.nn.Linear(10, 1, False)])
+        self.assertFalse(planning.trains_adapters(model))
+        model[0].requires_grad_(False)  # 10 of 110 are left
+        self.assertTrue(planning.trains_adapters(model))
+        self.assertFalse(planning.trains_adapters(torch.nn.ModuleList([*model, torch.nn.Linear(1, 2, False)])))
+        self.assertFalse(planning.trains_adapters(model.requires_grad_(False)))
 
     def test_a_function_is_timed(self):
         calls = []
@@ -107,25 +133,44 @@ class PlanTest(unittest.TestCase):
         self.assertAlmostEqual(latency, 2e-3, delta=1e-5)
 
 
+@contextlib.contextmanager
+def door(kind, model, optimizer, spec):
+    """What is trained, what is called after each step of the optimizer, and what tells the spec."""
+    if kind == "attach":
+        model = torch.nn.parallel.DistributedDataParallel(model)
+        with thinwire.torch.attach(model, spec, optimizer=optimizer, fallback=False) as made:
+            yield model, lambda: None, lambda: made.spec
+    elif kind == "exchange":
+        with thinwire.torch.Exchange(model, spec, optimizer=optimizer) as made:
+            yield model, lambda: None, lambda: made.compressor.spec
+    elif kind == "outer":
+        with thinwire.torch.OuterLoop(model, optimizer, spec) as made:
+            yield model, (lambda: None) if made._hooks else made.step, lambda: made._loop.spec
+            made.finish()
+    else:
+        model, steps = torch.nn.parallel.DistributedDataParallel(model), None
+        if not spec.startswith("auto"):
+            name, _, options = spec.partition(":")
+            steps = options.partition("=")[2].partition(",")[0]
+            spec = ":".join([name, *options.split(",", 1)[1:]])
+        accelerator = types.SimpleNamespace(num_processes=2, _optimizers=[optimizer], unwrap_model=lambda one: one.module)
+        with LocalSGD(accelerator, model, steps, spec=spec) as made:
+            yield model, made.step, lambda: made.loop._loop.spec
+
+
 def of_class(kind, spec, steps):
-    """What a run of a few steps comes to on this rank, by attach() or by an OuterLoop; and the spec that it had."""
+    """What a run of a few steps comes to on this rank by a door, and the spec that it had."""
     torch.manual_seed(3)
     model = torch.nn.Linear(40, 30)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    if kind == "attach":
-        model = torch.nn.parallel.DistributedDataParallel(model)
-        made = thinwire.torch.attach(model, spec, optimizer=optimizer, fallback=False)
-    else:
-        made = thinwire.torch.OuterLoop(model, optimizer, spec)
     generator = torch.Generator().manual_seed(torch.distributed.get_rank())
-    for _ in range(steps):
-        optimizer.zero_grad()
-        model(torch.randn(8, 40, generator=generator)).square().mean().backward()
-        optimizer.step() if kind == "attach" or made._hooks else (optimizer.step(), made.step())
-    if kind != "attach":
-        made.finish()
-    spec = made.spec if kind == "attach" else made._loop.spec
-    made.close()
+    with door(kind, model, optimizer, spec) as (trained, after_step, spec_of):
+        for _ in range(steps):
+            optimizer.zero_grad()
+            trained(torch.randn(8, 40, generator=generator)).square().mean().backward()
+            optimizer.step()
+            after_step()
+        spec = spec_of()
     return [parameter.detach().clone() for parameter in model.parameters()], spec
 
 
@@ -149,6 +194,33 @@ def says(rank, size, spec, optimizer):
     return ranks.refused(lambda: thinwire.torch.attach(ddp, spec if isinstance(spec, str) else spec[rank], optimizer=own))
 
 
+def says_elsewhere(rank, size):
+    model = torch.nn.Linear(4, 3)
+    optimizer, accelerator = torch.optim.SGD(model.parameters(), lr=0.1), types.SimpleNamespace(num_processes=2)
+    return [ranks.refused(made) for made in (
+        lambda: thinwire.torch.GossipDataParallel(model, AUTO, optimizer=optimizer), lambda: LocalSGD(accelerator, model, 8, spec=AUTO),
+        lambda: LocalSGD(accelerator, model, None), lambda: thinwire.torch.OuterLoop(model, optimizer, AUTO, join="127.0.0.1:1"))]
+
+
+def of_adapters(rank, size, is_frozen):
+    """What auto takes for a run of 300 steps at two doors, or what it says."""
+    def model():
+        base = torch.nn.Linear(200, 200).requires_grad_(not is_frozen)
+        return torch.nn.Sequential(base, torch.nn.Linear(200, 8, bias=False), torch.nn.Linear(8, 200, bias=False))
+
+    auto, found = "auto:steps=300,pass_ms=20,rate=1Mbit,latency=5ms", []
+    for kind in ("attach", "outer"):
+        one = model()
+        optimizer = torch.optim.AdamW([parameter for parameter in one.parameters() if parameter.requires_grad])
+        try:
+            with door(kind, one, optimizer, auto) as (_, _, spec_of):
+                found.append(spec_of())
+                one(torch.ones(1, 200)).sum().backward()
+        except thinwire.Error as error:
+            found.append(str(error))
+    return found
+
+
 def walks_through(rank, size, kind, spec):
     """The line of a plan, as it is printed, and a step with what it makes."""
     model = torch.nn.Linear(4, 3)
@@ -160,15 +232,16 @@ def walks_through(rank, size, kind, spec):
 FALL, RISE, LONG = 160, 320, 480  # steps
 
 
-def gradients_of_inputs(rank, size, spec, steps, at, skipped=()):
+def gradients_of_inputs(rank, size, spec, steps, at, skipped=(), by_exchange=False):
     """A run whose gradients are its inputs, which goes on by other specs at some steps: what it ends with, what it would if
     all of them had arrived, and the compressor's changes. In steps that are skipped the last rank's is NaN, and is lost."""
     torch.manual_seed(3)
     model = torch.nn.Linear(40, 30, bias=False)
-    ddp = torch.nn.parallel.DistributedDataParallel(model)
+    ddp = model if by_exchange else torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     expected = model.weight.detach().clone()
-    made = thinwire.torch.attach(ddp, spec, optimizer=optimizer, fallback=False)
+    made = (thinwire.torch.Exchange(model, spec, optimizer=optimizer).compressor if by_exchange else
+            thinwire.torch.attach(ddp, spec, optimizer=optimizer, fallback=False))
     inputs = [torch.Generator().manual_seed(one) for one in range(size)]
     changes = []
     for step in range(steps):
@@ -190,7 +263,7 @@ def gradients_of_inputs(rank, size, spec, steps, at, skipped=()):
     return model.weight.detach(), expected, changes, state
 
 
-def travels(rank, size, folder):
+def travels(rank, size, folder, by_exchange):
     """A line that falls by ten and comes back, with 40 % of noise: what is done by itself, and by hand."""
     step, noise = [0], torch.Generator().manual_seed(rank)
 
@@ -209,9 +282,9 @@ def travels(rank, size, folder):
             auto = f"auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms,keep={folder}/kept"
             pathlib.Path(folder, "kept").unlink(missing_ok=True) if rank == 0 else None
             torch.distributed.barrier()
-            by_itself = gradients_of_inputs(rank, size, auto, LONG, {})
+            by_itself = gradients_of_inputs(rank, size, auto, LONG, {}, by_exchange=by_exchange)
     first = pathlib.Path(folder, "kept").read_text().strip()
-    by_hand = gradients_of_inputs(rank, size, first, LONG, dict(by_itself[2]))
+    by_hand = gradients_of_inputs(rank, size, first, LONG, dict(by_itself[2]), by_exchange=by_exchange)
     return first, by_itself, by_hand, text.getvalue()
 
 
@@ -274,9 +347,6 @@ def over_a_line(rank, first, then, slow=SLOW):
     with unittest.mock.patch.object(_replan, "LineWatch", Line), unittest.mock.patch.object(_auto.Settled, "choose", choose), \
             unittest.mock.patch.object(_auto, "chosen", lambda *of: (first, f"auto takes {first}")):
         yield
-
-
-AUTO = "auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms"
 
 
 def steps_apart(rank, spec, steps, by_hand=(), weight=1.0, save_at=0, saved=None):
@@ -427,7 +497,7 @@ class ChangeTest(unittest.TestCase):
 
     def test_it_goes_on_by_what_suits_the_line(self):
         with tempfile.TemporaryDirectory() as folder:
-            results = ranks.on_ranks(2, travels, folder)
+            results = ranks.on_ranks(2, travels, folder, False)
             for rank, (first, (weights, _, changes, _), (by_hand, _, _, _), text) in enumerate(results):
                 self.assertEqual([spec for _, spec in changes], ["powersgd:rank=2", "bf16"], (first, text))
                 for (step, _), begun in zip(changes, (FALL, RISE)):
@@ -439,6 +509,14 @@ class ChangeTest(unittest.TestCase):
             for keep in ("", f",keep={folder}/kept"):
                 self.assertEqual(ranks.on_ranks(2, follows, keep, states), [("bf16", True)] * 2, keep)
 
+    @needs_hooks
+    def test_an_exchange_goes_on_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for first, (weights, _, changes, _), (by_hand, _, _, _), text in ranks.on_ranks(2, travels, folder, True):
+                self.assertEqual([spec for _, spec in changes], ["powersgd:rank=2", "bf16"], (first, text))
+                self.assertTrue(torch.equal(weights, by_hand))
+        for weights, expected, changes, _ in ranks.on_ranks(2, gradients_of_inputs, "topk:density=0.05", 12, {7: "allreduce"}, (), True):
+            self.assertTrue(torch.allclose(weights, expected, atol=1e-4), (weights - expected).abs().max())
 
     def test_local_updates_go_on_by_what_suits_the_line(self):
         """The bits are those of finishing by hand behind the same step; a state has the spec that it was of, and resumes it."""
@@ -498,6 +576,43 @@ class AutoTest(unittest.TestCase):
         methods = [name for name, _ in thinwire.outers()]
         self.assertIn(spec.split(":")[0], methods)
         self.assertIn(measured.split(":")[0], methods)
+
+    @needs_hooks
+    def test_an_exchange_takes_the_choice(self):
+        self.assertEqual(self.taken("exchange")[1], self.taken("attach")[1])
+
+    def test_local_sgd_takes_the_choice(self):
+        self.assertEqual(self.taken("local_sgd")[1], self.taken("outer")[1])
+
+    def test_what_is_chosen_knows_the_length_of_the_run(self):
+        """As it was predicted, and as its cost was measured."""
+        model = torch.nn.Linear(400, 200)
+        optimizer, line = thinwire.torch.AdamW(model.parameters()), planning.line_of("10Mbit,5ms")
+        spec, text = _auto.chosen({"steps": "3000", "pass_ms": "20"}, table_of(model)[0], optimizer, planning.GRADIENTS, 4, line, False)
+        self.assertIn(spec, [thinwire.for_run(one, 3000) for one in ("dgc-adam", "dgc-adam:density=0.01,warmup_density=0.1")])
+        self.assertIn(f"takes {spec} for", text)
+
+    def test_a_framework_says_how_long_the_run_is(self):
+        for spec, steps, wanted in (("auto", 9, "auto:steps=9"), (AUTO, 9, AUTO), ("auto:pass_ms=1", 9.0, "auto:pass_ms=1,steps=9"),
+                                    ("auto:pass_ms=1", math.inf, "auto:pass_ms=1"), ("dgc", -1, "dgc"),
+                                    ("dgc", 9000, thinwire.for_run("dgc", 9000))):
+            self.assertEqual(_auto.of_framework(spec, steps), wanted)
+
+    def test_it_knows_adapters(self):
+        for gradients, updates in ranks.on_ranks(2, of_adapters, False):
+            self.assertEqual(gradients, "allreduce")
+            self.assertIn("has been measured in a run of 300 steps", updates)
+        for gradients, updates in ranks.on_ranks(2, of_adapters, True):
+            self.assertNotEqual(gradients, "allreduce")
+            self.assertIn(updates.partition(":")[0], ("diloco", "sparseloco"))
+
+    def test_where_nothing_is_to_be_chosen(self):
+        for text in ranks.on_ranks(2, says_elsewhere):
+            gossip, too_many, none, changing = text
+            self.assertIn('write "adpsgd-random"', gossip)
+            self.assertIn("give local_sgd_steps=None with it", too_many)
+            self.assertIn("a number with any other spec", none)
+            self.assertIn("give workers=", changing)
 
     def test_refusals(self):
         for spec, optimizer, words in (("auto", True, "steps="), ("auto:steps=10", True, "pass_ms="),

@@ -14,7 +14,7 @@ typedef struct tw_candidate_cost {
 
 typedef struct tw_candidate {
     const char *spec;
-    tw_candidate_cost sgd, adam;
+    tw_candidate_cost sgd, adam, adapters; /* the last with Adam, too */
 } tw_candidate;
 
 /* Exact and simple ones first; NULL past the end. */

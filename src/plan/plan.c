@@ -204,6 +204,7 @@ static void explain(tw_plan *plan, const tw_plan_row *fastest, const tw_plan_row
         add_why(plan, "It is exact.");
     else
         add_why(plan, "It is predicted to reach the same loss %.3g times as fast as %s.", gain, dense->spec);
+    if (chosen != dense && chosen->seen) add_why(plan, " Measured in docs/%s: %s.", chosen->page, chosen->seen);
     if (fastest != chosen) add_why(plan, " %s is less than %d %% faster, and not as simple.", fastest->spec, percent);
     if (of_all->target_seconds * NEARLY < fastest->target_seconds)
         add_why(plan, " %s is faster, but what it costs in such a run has not been measured.", of_all->spec);
@@ -240,7 +241,8 @@ static void add_row(planner *p, const tw_candidate *c)
 {
     size_t index = p->plan->count++;
     tw_plan_row *row = &p->plan->rows[index];
-    const tw_candidate_cost *cost = p->q.optimizer == TW_PLAN_SGD ? &c->sgd : &c->adam;
+    const tw_candidate_cost *with_adam = p->q.adapters ? &c->adapters : &c->adam;
+    const tw_candidate_cost *cost = p->q.optimizer == TW_PLAN_SGD ? &c->sgd : with_adam;
     *row = (tw_plan_row){.struct_size = sizeof *row, .spec = c->spec, .extra = (double)NAN};
     if (tw_candidate_is_known(cost, (double)p->q.steps)) {
         row->extra = cost->extra;

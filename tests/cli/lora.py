@@ -59,6 +59,7 @@ class PlanTest(AdapterTest):
         done = self.run_program(*words, "--init-from", self.base)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn(f" {adapter_elements(2)} parameters", done.stdout)
+        self.assertIn("adapters", self.run_program(*words, "--init-from", self.base, "--steps", 300).stdout)
         program, *rest = shlex.split(done.stdout.splitlines()[-1])
         self.assertEqual((program, self.run_program(*rest, "--quiet", "--out", "none").returncode), ("thinwire", 0))
 

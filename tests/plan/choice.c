@@ -9,8 +9,8 @@ static void fill(tw_plan *plan, double dense, double compressed, double local)
 {
     *plan = (tw_plan){.count = 3};
     plan->rows[0] = (tw_plan_row){.spec = "allreduce", .kind = TW_PLAN_GRADIENTS, .seen = "exact"};
-    plan->rows[1] = (tw_plan_row){.spec = "bf16", .kind = TW_PLAN_GRADIENTS, .seen = "exact"};
-    plan->rows[2] = (tw_plan_row){.spec = "diloco", .kind = TW_PLAN_UPDATES, .seen = "more"};
+    plan->rows[1] = (tw_plan_row){.spec = "bf16", .kind = TW_PLAN_GRADIENTS, .seen = "as dense", .page = "a.md"};
+    plan->rows[2] = (tw_plan_row){.spec = "diloco", .kind = TW_PLAN_UPDATES, .seen = "more", .page = "b.md"};
     plan->rows[0].target_seconds = dense;
     plan->rows[1].target_seconds = compressed;
     plan->rows[2].target_seconds = local;
@@ -28,7 +28,7 @@ TEST(test_the_fastest_to_the_target_is_taken)
     tw_plan answer;
     fill(&answer, 4, 2, 3);
     assert_string_equal(choose(&answer, 0), "bf16");
-    assert_non_null(strstr(answer.why, "2 times as fast as allreduce"));
+    assert_non_null(strstr(answer.why, "2 times as fast as allreduce. Measured in docs/a.md: as dense."));
     fill(&answer, 4, 2, 1);
     assert_string_equal(choose(&answer, 0), "diloco");
     fill(&answer, 1, 2, 3);

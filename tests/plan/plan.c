@@ -132,6 +132,38 @@ TEST(test_what_adamw_takes_over_slow_lines)
     layout_release(&t);
 }
 
+/* LoRA of rank 8 beside the matrices of a GPT-2's attention, four workers and AdamW, in a run that is shorter than
+ * those of whole networks were. */
+TEST(test_adapters_have_costs_of_their_own)
+{
+    enum { MATRICES = 24, STEPS = 300 };
+    tw_tensor table[MATRICES];
+    char names[MATRICES][16];
+    for (size_t i = 0; i < MATRICES; i++) {
+        snprintf(names[i], sizeof names[i], "adapter%zu", i);
+        table[i] = i % 2 ? (tw_tensor){names[i], 2, {2304, 8}} : (tw_tensor){names[i], 2, {8, 768}};
+    }
+    layout t;
+    assert_ok(layout_copy(table, MATRICES, &t));
+    tw_plan_question q = ask(&t, 100 * MBIT, 1e-3, TW_PLAN_ADAMW, STEPS);
+    q.pass_seconds = 0.1;
+    tw_plan *plan = make(&q);
+    assert_string_equal(plan_chosen(plan).spec, "allreduce");
+    tw_plan_destroy(plan);
+    q.adapters = 1;
+    plan = make(&q);
+    assert_string_not_equal(plan_chosen(plan).spec, "allreduce");
+    assert_non_null(strstr(plan_chosen(plan).seen, "adapters"));
+    assert_non_null(strstr(tw_plan_why(plan), "Measured in docs/planning.md: "));
+    tw_plan_destroy(plan);
+    q.optimizer = TW_PLAN_SGD; /* with which nobody has measured adapters */
+    q.steps = 1000;
+    plan = make(&q);
+    assert_null(strstr(row_of(plan, "diloco:every=20").seen, "adapters"));
+    tw_plan_destroy(plan);
+    layout_release(&t);
+}
+
 static void assert_left_out(const tw_plan *plan, const char *spec, const char *why)
 {
     tw_plan_row row = row_of(plan, spec);

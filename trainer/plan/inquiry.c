@@ -28,6 +28,7 @@ tw_status plan_ask(const train_settings *s, const task *work, int workers, plan_
     learner_place place = {0, workers, (size_t)s->batch, (uint64_t)s->seed, (nn_precision)s->compute, NULL};
     TW_TRY(task_learner_create(work, &place, &l));
     int lacks_base = l->based && !s->init_from;
+    inquiry->question.adapters = l->based;
     ask(s, workers, s->steps > 0 ? (uint64_t)s->steps : (uint64_t)s->epochs * l->steps_per_epoch, inquiry);
     tw_status status = layout_copy(l->tensors, l->tensor_count, &inquiry->tensors);
     task_learner_destroy(l);
@@ -51,6 +52,7 @@ void plan_ask_of_run(const worker *w, plan_inquiry *inquiry)
     const double taken = w->step > 0 ? (double)w->step : 1;
     ask(&w->settings, w->size, w->steps, inquiry);
     q->goes_on = 1;
+    q->adapters = w->learner->based;
     q->pass_seconds = now[TOTAL_SECONDS_PASS] / taken;
     inquiry->tensors =
         (layout){.tensors = (tw_tensor *)(uintptr_t)w->learner->tensors, .count = w->learner->tensor_count};

@@ -90,7 +90,7 @@ class PlanQuestion(Structure):
                 ("optimizer", c_int), ("kinds", c_int), ("unmeasured", c_int), ("keeps_momentum", c_int), ("steps", c_uint64), ("seed", c_uint64),
                 ("pass_seconds", c_double), ("other_seconds", c_double), ("bandwidth", c_double), ("bandwidth_down", c_double),
                 ("latency", c_double), ("codec_rate", c_double), ("factors", c_void_p), ("elements", c_size_t), ("told", Told),
-                ("context", c_void_p), ("goes_on", c_int)]
+                ("context", c_void_p), ("goes_on", c_int), ("adapters", c_int)]
 
 
 class PlanRow(Structure):

@@ -19,6 +19,7 @@ DOORS = {GRADIENTS: 'thinwire.torch.attach(ddp, "{}", optimizer=optimizer)',
          UPDATES: 'thinwire.torch.OuterLoop(model, optimizer, "{}")'}
 MOST_WORKERS, MOST_STEPS = 16384, 1 << 64
 PASSES = 5  # that are timed, after one that is not
+FEW = 0.1  # of the parameters, and fewer: what is trained are adapters beside a network that stays
 
 
 class Candidate(NamedTuple):
@@ -119,7 +120,8 @@ def rates_of(line: Any) -> Tuple[float, float, float]:
 
 
 def plan_of(tensors: Sequence[Named], optimizer: Any, *, line: Union[str, Tuple[float, float, float]], steps: int, workers: int,
-            step_time: float, kinds: int = 0, unmeasured: bool = False, codec_rate: float = 0, goes_on: bool = False) -> Plan:
+            step_time: float, kinds: int = 0, unmeasured: bool = False, codec_rate: float = 0, adapters: bool = False,
+            goes_on: bool = False) -> Plan:
     """The plan for a table of (name, shape). `line` is a text, "100Mbit,1ms", or what measured_line() gives. `goes_on`: for a
     run under way, which cannot go on with everything."""
     refuse_no_count("workers", workers, 2, MOST_WORKERS + 1)
@@ -133,7 +135,7 @@ def plan_of(tensors: Sequence[Named], optimizer: Any, *, line: Union[str, Tuple[
                             workers=workers, optimizer=OPTIMIZERS.index(optimizer), kinds=kinds, unmeasured=bool(unmeasured),
                             keeps_momentum=keeps_momentum,
                             steps=steps, seed=1, pass_seconds=step_time, bandwidth=up, bandwidth_down=down, latency=latency,
-                            codec_rate=codec_rate, goes_on=goes_on)
+                            codec_rate=codec_rate, goes_on=goes_on, adapters=adapters)
     handle = ctypes.c_void_p()
     library.tw_plan_make(ctypes.byref(question), ctypes.byref(handle))
     try:
@@ -164,13 +166,20 @@ def tensors_of(model: Any) -> List[Named]:
         raise Error(f"model={model!r}: want a module of torch's, or a list of (name, shape)") from None
 
 
+def trains_adapters(model: Any) -> bool:
+    every = list(getattr(model, "parameters", list)())
+    trained = sum(one.numel() for one in every if one.requires_grad)
+    return 0 < trained <= FEW * sum(one.numel() for one in every)
+
+
 def plan(model: Any, optimizer: Any, *, line: str, steps: int, workers: int, step_time: Union[float, Callable[[], object]],
          unmeasured: bool = False, codec_rate: float = 0) -> Plan:
     """Which way of exchanging reaches the same loss soonest, of those that `thinwire plan` compares.
 
         print(thinwire.plan(model, optimizer, line="100Mbit,1ms", steps=20000, workers=4, step_time=0.12))
 
-    model       a module of torch's, of which the parameters that require a gradient count; or a list of (name, shape)
+    model       a module of torch's, of which the parameters that require a gradient count; or a list of (name, shape). A
+                module that trains a tenth of its parameters or less costs what adapters cost
     optimizer   of torch's, or one of "sgd", "adam", "adamw"
     line        of each worker: RATE,LATENCY, or UP/DOWN,LATENCY
     steps       of the optimiser in the run
@@ -179,7 +188,7 @@ def plan(model: Any, optimizer: Any, *, line: str, steps: int, workers: int, ste
     unmeasured  take a candidate, too, of which nobody has measured what it costs in a run of this length
     codec_rate  bytes per second at which schemes pass over memory; 0: each is timed on this machine"""
     return plan_of(tensors_of(model), optimizer, line=line, steps=steps, workers=workers, step_time=seconds_of(step_time),
-                   unmeasured=unmeasured, codec_rate=codec_rate)
+                   unmeasured=unmeasured, codec_rate=codec_rate, adapters=trains_adapters(model))
 
 
 # ---- a line that changes ---------------------------------------------------------------------------------------------

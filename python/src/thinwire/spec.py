@@ -67,6 +67,11 @@ def option_at(option: Callable, index: int, number: int) -> Tuple[str, str]:
     return info.name.decode(), info.fallback.decode()
 
 
+def with_more(spec: str, option: str) -> str:
+    """The spec with one more "option=value" at its end."""
+    return f"{spec}{',' if ':' in spec else ':'}{option}"
+
+
 def with_option(spec: str, option: str, value: str) -> str:
     """The spec with another value of an option; as it is, where the scheme has no such option."""
     scheme = name_of(spec)

@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 
 from ..comm import Comm
 from ..errors import SpecError
-from ..planning import GRADIENTS, Plan, line_of, measured_line, plan_of
-from ..spec import name_of, options_of
+from ..planning import GRADIENTS, Plan, line_of, measured_line, plan_of, trains_adapters
+from ..spec import for_run, name_of, options_of, with_more
 from ..tcp import Tcp
 from . import _transport
 from ._parameters import Row
@@ -39,6 +39,15 @@ def refuse(text: str) -> SpecError:
     return SpecError(f"auto: {text}", 2, "TW_ERROR_SPEC")
 
 
+def of_framework(spec: str, steps: float) -> str:
+    """The spec as it suits a run of so many steps of the optimiser, where the framework knows how many there are."""
+    if not 0 < steps < math.inf:
+        return spec
+    if is_auto(spec):
+        return spec if "steps" in options_of(spec) else with_more(spec, f"steps={int(steps)}")
+    return for_run(spec, int(steps))
+
+
 def number(options: Dict[str, str], option: str) -> float:
     try:
         value = float(options[option])
@@ -49,14 +58,12 @@ def number(options: Dict[str, str], option: str) -> float:
     return value
 
 
-def wishes(spec: str, optimizer: Any) -> Dict[str, str]:
+def wishes(spec: str) -> Dict[str, str]:
     """The options of the spec, or what is wrong with them."""
     options = options_of(spec)
     for option in options:
         if option not in OPTIONS:
             raise refuse(f'there is no option "{option}"; there are {", ".join(OPTIONS)}')
-    if optimizer is None:
-        raise refuse("the choice depends on the optimiser: give it as optimizer=")
     if number(options, "steps") != int(number(options, "steps")):
         raise refuse(f"steps={options['steps']}: want a whole number; {WANTED}")
     number(options, "pass_ms")
@@ -116,53 +123,67 @@ def keep(path: str, spec: str) -> None:
         raise refuse(f"keep={path}: {error}") from error
 
 
-def planned(options: Dict[str, str], rows: List[Row], optimizer: Any, kind: int, size: int, line: Line, goes_on: bool = False) -> Plan:
+def planned(options: Dict[str, str], rows: List[Row], optimizer: Any, kind: int, size: int, line: Line, adapters: bool,
+            goes_on: bool = False) -> Plan:
     return plan_of([(row.name, row.shape) for row in rows], optimizer, line=line, steps=int(float(options["steps"])), workers=size,
-                   step_time=number(options, "pass_ms") / 1e3, kinds=kind, goes_on=goes_on)
+                   step_time=number(options, "pass_ms") / 1e3, kinds=kind, adapters=adapters, goes_on=goes_on)
 
 
-def chosen(options: Dict[str, str], rows: List[Row], optimizer: Any, kind: int, size: int, line: Line) -> Tuple[str, str]:
+def chosen(options: Dict[str, str], rows: List[Row], optimizer: Any, kind: int, size: int, line: Line,
+           adapters: bool) -> Tuple[str, str]:
     """The spec, and the line that says so."""
-    plan = planned(options, rows, optimizer, kind, size, line)
+    plan = planned(options, rows, optimizer, kind, size, line, adapters)
+    spec = for_run(plan.choice.spec, int(float(options["steps"])))  # as it was planned
     if "keep" in options:
-        keep(options["keep"], plan.choice.spec)
-    return plan.choice.spec, f"auto takes {plan.choice.spec} for a line of {in_words(line)}. {plan.why}"
+        keep(options["keep"], spec)
+    return spec, f"auto takes {spec} for a line of {in_words(line)}. {plan.why}"
 
 
 class Settled(NamedTuple):
-    """What a spec comes to; and of "auto", where it has chosen now, the line and the options."""
+    """What a spec comes to; and of "auto", where it has chosen now, the line, the options and whether adapters are trained."""
 
     spec: str
     line: Optional[Line] = None
     options: Dict[str, str] = {}
+    adapters: bool = False
 
     def choose(self, rows: List[Row], optimizer: Any, kind: int, size: int, line: Line) -> Tuple[str, str]:
         """For a run under way: the spec, and why."""
-        plan = planned(self.options, rows, optimizer, kind, size, line, goes_on=True)
+        plan = planned(self.options, rows, optimizer, kind, size, line, self.adapters, goes_on=True)
         return plan.choice.spec, plan.why
 
 
-def settled(spec: str, rows: Callable[[], List[Row]], optimizer: Any, kind: int, *, group: Any,
-            transport: Union[str, Tcp, Comm], limits: _transport.Limits, banner: bool) -> Settled:
-    """The spec itself, or what "auto" comes to, the same on all ranks. A collective. Rank 0 alone asks for the rows."""
-    asked = _transport.gathered_by_all(group, lambda: spec if is_auto(spec) else "")
+def settled(spec: str, model: Any, rows: Callable[[], List[Row]], optimizer: Any, kind: int, *, group: Any,
+            transport: Union[str, Tcp, Comm], limits: _transport.Limits, banner: bool, inside: Any = None) -> Settled:
+    """The spec itself, or what "auto" comes to, the same on all ranks. A collective. Rank 0 alone asks for the model's rows.
+    `inside`: the ranks that have the other shards of the model. Their groups measure at once, and what the first one's rank 0
+    chooses, all take."""
+    def of_all(make: Callable[[], Any]) -> List[Any]:
+        return _transport.gathered_by_every(group, inside, make)
+
+    def wished() -> Dict[str, str]:
+        if optimizer is None:
+            raise refuse("the choice depends on the optimiser: give it as optimizer=")
+        return wishes(spec)
+
+    asked = of_all(lambda: spec if is_auto(spec) else "")
     if not any(asked):
         return Settled(spec)
     if any(one != asked[0] for one in asked):
         rank = next(rank for rank, one in enumerate(asked) if one != asked[0])
         raise refuse(f'rank {rank} has "{asked[rank] or "another spec"}", and rank 0 has "{asked[0] or "another spec"}": give all '
                      "ranks the same")
-    options = _transport.gathered_by_all(group, lambda: wishes(spec, optimizer))[0]
-    rank, size = _transport.rank_of(group), _transport.size_of(group)
+    options, size = of_all(wished)[0], _transport.size_of(group)
+    leads = _transport.rank_of(group) == 0 and (inside is None or _transport.rank_of(inside) == 0)
     if size == 1 and kind == GRADIENTS:
         return Settled(EXACT)
     line: Optional[Line] = None
-    found = _transport.gathered_by_all(group, lambda: kept(options["keep"]) if rank == 0 and "keep" in options else "")[0]
+    adapters = trains_adapters(model)
+    found = of_all(lambda: kept(options["keep"]) if leads and "keep" in options else "")[0]
     text = f"auto goes on with {found}, which {options.get('keep')} keeps"
     if not found:
         line = between = line_between(options, transport, group, limits)
-        found, text = _transport.gathered_by_all(
-            group, lambda: chosen(options, rows(), optimizer, kind, size, between) if rank == 0 else None)[0]
-    if banner and rank == 0:
+        found, text = of_all(lambda: chosen(options, rows(), optimizer, kind, size, between, adapters) if leads else None)[0]
+    if banner and leads:
         print(f"thinwire {text}", file=sys.stderr, flush=True)
-    return Settled(str(found), line, options)
+    return Settled(str(found), line, options, adapters)

@@ -140,6 +140,14 @@ def gathered_by_all(group: Any, make: Callable[[], Any]) -> List[Any]:
     return [value for value, _ in outcomes]
 
 
+def gathered_by_every(group: Any, inside: Any, make: Callable[[], Any]) -> List[Any]:
+    """The same of all ranks of several groups side by side, those of the first group first. `inside` has one rank of each
+    of them; None: there is one group."""
+    if inside is None:
+        return gathered_by_all(group, make)
+    return [one for row in gathered_by_all(inside, lambda: gathered_by_all(group, make)) for one in row]
+
+
 class Closing(Protocol):
     def close(self) -> None: ...
 

@@ -14,7 +14,8 @@ from typing import Any, Optional
 
 from torch.nn.parallel import DistributedDataParallel
 
-from . import ddp
+from ..spec import with_more
+from . import _auto, ddp
 from ._checkpoints import Checkpoints, Place, tell_dropped
 from .compressor import Compressor
 from .outer import OuterLoop
@@ -50,14 +51,18 @@ class LocalSGD:
                 optimizer.step()
                 local_sgd.step()
 
-    `spec` names another method of local updates, or what carries the average: "local:exchange=bf16", "diloco". The further
-    arguments are those of `OuterLoop`. Of parameters that are trained the average is taken, and at the end of buffers."""
+    `spec` names another method of local updates, or what carries the average: "local:exchange=bf16", "diloco". With
+    local_sgd_steps=None it may be "auto:steps=20000,pass_ms=120", which chooses both. The further arguments are those of
+    `OuterLoop`. Of parameters that are trained the average is taken, and at the end of buffers."""
 
-    def __init__(self, accelerator: Any, model: Any, local_sgd_steps: int, enabled: bool = True, spec: str = "local",
+    def __init__(self, accelerator: Any, model: Any, local_sgd_steps: Optional[int], enabled: bool = True, spec: str = "local",
                  **more: Any):
         self.enabled = enabled and accelerator.num_processes > 1
         self._accelerator, self._model, self._more = accelerator, model, more
-        self._spec = f"{spec}{',' if ':' in spec else ':'}every={local_sgd_steps}"
+        if _auto.is_auto(spec) != (local_sgd_steps is None):
+            raise _auto.refuse("it also chooses how many steps there are between two averages: give local_sgd_steps=None with it, "
+                               "and a number with any other spec")
+        self._spec = spec if local_sgd_steps is None else with_more(spec, f"every={local_sgd_steps}")
         self.loop: Optional[OuterLoop] = None
         self._without_sync = contextlib.ExitStack()
 

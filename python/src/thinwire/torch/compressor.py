@@ -2,19 +2,19 @@
 
 import contextlib
 import sys
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 
 from .. import gossip_schemes, outers
 from ..comm import Comm
 from ..errors import Error, SpecError
-from ..planning import DOORS, UPDATES, WEIGHTS, can_switch
+from ..planning import DOORS, GRADIENTS, UPDATES, WEIGHTS, can_switch
 from ..reducer import Reducer, regrouped
 from ..spec import adapts, gives_signs, minds_rates, name_of, options_of
 from ..table import Entry
-from . import _adam, _costs, _counts, _optimiser, _state, _transport
-from ._bucket import Bucket, spans
+from . import _adam, _auto, _costs, _counts, _optimiser, _state, _transport
+from ._bucket import spans
 from ._directions import Directions
 from ._fallback import Fallback
 from ._parameters import Row, orders_of
@@ -145,13 +145,23 @@ class Compressor(Stepping):
         if old is not None:
             old.close()
 
+    def watch(self, settled: _auto.Settled, banner: bool) -> None:
+        """Of a run of "auto". Where torch does the exchange nobody can see how long it takes; and what was chosen in an
+        earlier run stays."""
+        self.follows = not self.spec_is_dense and can_switch(self.spec)
+        if self.dense or not self.follows or settled.line is None or self._scaler is not None:
+            return
+        rank, size = _transport.rank_of(self._group), _transport.size_of(self._group)
+        self.replanner = Replanner(settled.line, lambda line: settled.choose(self._rows, self._optimiser, GRADIENTS, size, line),
+                                   rank, banner)
+
     def go_on_by(self, spec: str) -> None:
         """By another scheme, of which all ranks know, from the end of this step on, or of the next one that is not skipped."""
         self._next_spec = spec
 
-    def go_on(self, buckets: Sequence[Bucket]) -> None:
-        """At the end of a good step, whose means are in its buckets. What the scheme before has not sent of this rank's
-        gradients goes through the new one in a step of its own, whose means come on top: what is left is in its state."""
+    def go_on(self, means: Iterable[Tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """At the end of a good step, whose means are given with their parameters. What the scheme before has not sent of this
+        rank's gradients goes through the new one in a step of its own, whose means come on top: what is left is in its state."""
         if not self._next_spec:
             return
         held = [torch.zeros(row.elements, device="cpu") for row in self._rows]
@@ -163,9 +173,8 @@ class Compressor(Stepping):
         self._tell_rates(new)
         new.submit_all(range(len(held)), addresses)
         if new.wait():
-            for bucket in buckets:
-                for parameter, values in bucket.slices():
-                    values.add_(held[self._index_of(parameter)], alpha=self._scale)
+            for parameter, values in means:
+                values.view(-1).add_(held[self._index_of(parameter)], alpha=self._scale)
 
     @property
     def spec_is_dense(self) -> bool:

@@ -11,13 +11,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..comm import Comm
 from ..errors import Error, SpecError
-from ..planning import GRADIENTS, can_switch
+from ..planning import GRADIENTS
 from ..spec import name_of, options_of
 from ..tcp import Tcp
 from . import _auto, _optimiser, _parameters, _transport
 from ._bucket import Bucket, for_the_scheme
 from ._pinned import Arrivals, Pinned
-from ._replan import Replanner
 from .compressor import Compressor, announce, dtype_of, refuse_options
 
 # DDP takes a hook once. The next attach() to the same module gives the hook that is there another compressor.
@@ -129,7 +128,7 @@ class _Bridge:
         pending, self._pending = self._pending, []
         good = self.compressor.finish()
         if good:
-            self.compressor.go_on(pending)
+            self.compressor.go_on(pair for bucket in pending for pair in bucket.slices())
         for bucket in pending:
             bucket.complete(good, self.compressor._fill)
         return good
@@ -173,7 +172,8 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     rows, left_out = _parameters.table_of(ddp.module, ddp.parameters_to_ignore)
     limits = _transport.Limits(timeout, patience)
     asked = spec
-    settled = _auto.settled(spec, lambda: rows, optimizer, GRADIENTS, group=group, transport=transport, limits=limits, banner=banner)
+    settled = _auto.settled(spec, ddp.module, lambda: rows, optimizer, GRADIENTS, group=group, transport=transport, limits=limits,
+                            banner=banner)
     spec = settled.spec
 
     def made(comm: Optional[Comm]) -> Compressor:
@@ -194,20 +194,10 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
         _bridges[ddp].serve(compressor)
     compressor.alone = dist.get_world_size(group) == 1
     if _auto.is_auto(asked):
-        _watch(compressor, settled, rows, optimizer, group, banner)
+        compressor.watch(settled, banner)
     if banner:
         announce(compressor, dist.get_rank(group))
     return compressor
-
-
-def _watch(compressor: Compressor, settled: _auto.Settled, rows: List[_parameters.Row], optimizer: Any, group: Any, banner: bool) -> None:
-    """Where torch does the exchange nobody can see how long it takes; and what was chosen in an earlier run stays."""
-    compressor.follows = not compressor.spec_is_dense and can_switch(compressor.spec)
-    if compressor.dense or not compressor.follows or settled.line is None or compressor._scaler is not None:
-        return
-    size = dist.get_world_size(group)
-    compressor.replanner = Replanner(settled.line, lambda line: settled.choose(rows, optimizer, GRADIENTS, size, line),
-                                     dist.get_rank(group), banner)
 
 
 def attach_alone(module: torch.nn.Module, spec: str, *, banner: bool = True, **more: Any) -> Compressor:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import threading
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Union
@@ -12,8 +13,9 @@ import torch.distributed as dist
 from .._owned import Closes
 from ..comm import Comm
 from ..errors import Error
+from ..planning import GRADIENTS
 from ..tcp import Tcp
-from . import _parameters, _transport
+from . import _auto, _parameters, _transport
 from ._parameters import Row, is_shard, laid
 from ._passes import at_the_end
 from ._pinned import Arrivals, Pinned, Seen
@@ -57,13 +59,20 @@ class Exchange(Closes):
             raise Error("this module has an Exchange; close() it before making another")
         _parameters.start_alike(module, group)
 
+        limits, asked = _transport.Limits(timeout, patience), spec
+        settled = _auto.settled(spec, module, lambda: rows, optimizer, GRADIENTS, group=group, transport=transport, limits=limits,
+                                banner=banner)
+        spec = settled.spec
+
         def made(comm: Comm) -> Compressor:
             return Compressor(rows, left_out, spec, comm, owns_comm=comm is not transport, optimizer=optimizer,
                               scaler=scaler, nonfinite=nonfinite, expect_ratio=expect_ratio, group=group)
 
-        self.compressor = _transport.with_comm(
-            transport, group, _transport.Limits(timeout, patience), made,
-            lambda: refuse_options(spec, optimizer, nonfinite, scaler))
+        with _auto.naming_file(asked):
+            self.compressor = _transport.with_comm(transport, group, limits, made,
+                                                   lambda: refuse_options(spec, optimizer, nonfinite, scaler))
+        if _auto.is_auto(asked):
+            self.compressor.watch(settled, banner)
         self._rows = {id(row.parameter): row for row in rows}
         self._syncs = True
         self._under_way: Dict[int, Gradient] = {}
@@ -130,6 +139,8 @@ class Exchange(Closes):
         if not good:
             self._skip()
             return
+        self.compressor.go_on(itertools.chain(((one.parameter, one.values) for one in under_way.values()),
+                                              ((one, laid(self._rows[id(one)], mean)) for one, mean in absent)))
         self._memory.give([pair for gradient in under_way.values() for pair in gradient.given()])
         for parameter, mean in absent:
             if bool(mean.any()):

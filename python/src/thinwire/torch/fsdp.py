@@ -9,9 +9,10 @@ import torch.distributed as dist
 
 from ..comm import Comm
 from ..errors import Error
+from ..planning import GRADIENTS
 from ..spec import with_option
 from ..tcp import Tcp
-from . import _adam, _counts, _optimiser, _state, _transport
+from . import _adam, _auto, _counts, _optimiser, _state, _transport
 from ._parameters import DTYPES, Row, local
 from ._passes import at_the_end, this_pass
 from ._pinned import Pinned, Seen
@@ -204,7 +205,7 @@ class ShardCompressor(Stepping):
                     unless_all_do.callback(reducer.load_state, reducer.state())
                     reducer.load_state(_state.from_dict(self._part(state, module)))
 
-            agreed(self._group, self._inside, load)
+            _transport.gathered_by_every(self._group, self._inside, load)
             unless_all_do.pop_all()
 
     def optimizer_state_dict(self) -> Dict[str, Any]:
@@ -238,13 +239,6 @@ class ShardCompressor(Stepping):
             compressor.close()
         if self._owns_comm:
             self._comm.close()
-
-
-def agreed(group: Any, inside: Any, make: Callable[[], Any]) -> Any:
-    """What make() gives, where it fails on no rank of any site; `group` is between sites, and `inside` in this one."""
-    if inside is None:
-        return _transport.gathered_by_all(group, make)
-    return _transport.gathered_by_all(inside, lambda: _transport.gathered_by_all(group, make))
 
 
 def sharded_modules(model: torch.nn.Module) -> Iterator[Tuple[str, Any, Any]]:
@@ -295,7 +289,8 @@ def attach_fsdp2(model: torch.nn.Module, spec: str, group: Any, *, optimizer: Op
     module's gradients are compressed in the middle of the backward pass, which waits for it. A parameter is one tensor of
     the scheme's, under the name it has with `attach`, in the shape that this rank has of it. Where gradients accumulate
     (set_requires_gradient_sync(False)) nothing is sent before the last pass. The other arguments are those of `attach`;
-    the scheme is taken whether or not it is faster than FSDP's own exchange."""
+    the scheme is taken whether or not it is faster than FSDP's own exchange. What the spec "auto" chooses is the same for all
+    shards, and stays."""
     model = getattr(model, "_orig_mod", model)  # of torch.compile
     found = list(sharded_modules(model))
     if not found:
@@ -307,10 +302,13 @@ def attach_fsdp2(model: torch.nn.Module, spec: str, group: Any, *, optimizer: Op
     shards = {name: shard_of(parameters.fsdp_params, names) for name, _, parameters in found}
     inside = max((inside_of(parameters) for _, _, parameters in found), key=lambda one: dist.get_world_size(one) if one else 1)
     made: List[ShardCompressor] = []
+    limits, asked = _transport.Limits(timeout, patience), spec
+    spec = _auto.settled(spec, model, lambda: [row for shard in shards.values() for row in shard.rows], optimizer, GRADIENTS,
+                         group=group, transport=transport, limits=limits, banner=banner, inside=inside).spec
 
     def make() -> None:
         made.append(_transport.with_comm(
-            transport, group, _transport.Limits(timeout, patience),
+            transport, group, limits,
             lambda comm: ShardCompressor(shards, spec, comm, comm is not transport, group, inside, optimizer=optimizer,
                                          scaler=scaler, nonfinite=nonfinite, expect_ratio=expect_ratio),
             lambda: refuse_options(spec, optimizer, nonfinite, scaler)))
@@ -319,7 +317,7 @@ def attach_fsdp2(model: torch.nn.Module, spec: str, group: Any, *, optimizer: Op
         for one in made:
             one.close()
 
-    with contextlib.ExitStack() as unless_all_do:
+    with _auto.naming_file(asked), contextlib.ExitStack() as unless_all_do:
         unless_all_do.callback(close)
         if inside is None:
             make()

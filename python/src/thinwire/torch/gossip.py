@@ -8,7 +8,7 @@ from ..comm import Comm
 from ..gossip import Gossip, regrouped
 from ..table import Entry
 from ..tcp import Tcp
-from . import _buffers, _parameters, _state, _transport
+from . import _auto, _buffers, _parameters, _state, _transport
 from ._working import Working, rows_of
 from .compressor import refuse_options
 
@@ -31,6 +31,9 @@ class GossipDataParallel(torch.nn.Module):
     def __init__(self, module: torch.nn.Module, spec: str, *, optimizer: torch.optim.Optimizer, group: Any = None,
                  transport: Union[str, Tcp, Comm] = "tcp", timeout: float = 60.0, patience: float = 1800.0):
         super().__init__()
+        if _auto.is_auto(spec):
+            raise _auto.refuse('a plan knows one gossip scheme, so there is nothing to choose from here: write "adpsgd-random"; '
+                               "thinwire.plan compares it with attach() and OuterLoop")
         self.module = module
         self._optimiser, self._group = optimizer, group
         rows = rows_of(module, "GossipDataParallel")

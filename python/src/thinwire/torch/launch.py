@@ -56,7 +56,8 @@ def parsed(words: List[str]) -> argparse.Namespace:
                         "folder:PATH, a folder that all see, or https://HOST/PATH, one on a web server")
     parser.add_argument("--workers", type=int, metavar="N", required=True, help="how many machines there are")
     parser.add_argument("--rank", type=int, metavar="R", help="with a folder: for each machine another number from 0 on")
-    parser.add_argument("--spec", default="local:every=16", help="a method of local updates (default: %(default)s)")
+    parser.add_argument("--spec", default="local:every=16", help="a method of local updates, or auto:steps=20000,pass_ms=120, "
+                        "which plans (default: %(default)s)")
     parser.add_argument("--key-file", metavar="FILE", help="the secret that all have to know")
     parser.add_argument("--seal", action="store_true", help="encrypt what is sent; needs --key-file")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT",

@@ -7,7 +7,6 @@
 A DDPStrategy takes a communication hook, too, but leaves it out on CPUs without a word, and saves nothing of it.
 LocalUpdates is for programs that train on a machine each, and exchange once in many steps."""
 
-import math
 import sys
 from pathlib import Path
 from typing import Any, Dict, Optional
@@ -15,8 +14,7 @@ from typing import Any, Dict, Optional
 from lightning.pytorch import Callback
 
 from ..errors import Error
-from ..spec import for_run
-from . import _local
+from . import _auto, _local
 from ._checkpoints import Checkpoints, Record, beside, tell_dropped
 from .compressor import Compressor
 from .ddp import attach, attach_alone
@@ -64,9 +62,8 @@ class Thinwire(_Told):
         if len(trainer.optimizers) != 1:
             raise Error(f"thinwire works beside one optimiser, and this module has {len(trainer.optimizers)}")
         scaler = getattr(trainer.precision_plugin, "scaler", None)  # of fp16: a step that is not finite is its to skip
-        steps = trainer.estimated_stepping_batches
-        # Without an end of that kind it is infinite. The callback may be used again, for a run of another length.
-        self.spec = for_run(self._spec, int(steps)) if 0 < steps < math.inf else self._spec
+        # The callback may be used again, for a run of another length.
+        self.spec = _auto.of_framework(self._spec, trainer.estimated_stepping_batches)
         more = {"optimizer": trainer.optimizers[0], "scaler": scaler, **self._more}
         if trainer.world_size == 1:
             self.compressor = attach_alone(pl_module, self.spec, **more)
@@ -124,7 +121,8 @@ class LocalUpdates(_Told):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if len(trainer.optimizers) != 1:
             raise Error(f"thinwire works beside one optimiser, and this module has {len(trainer.optimizers)}")
-        self._local = _local.Local(trainer.strategy.model, trainer.optimizers[0], self.spec, self._saved, **self._more)
+        spec = _auto.of_framework(self.spec, trainer.estimated_stepping_batches)
+        self._local = _local.Local(trainer.strategy.model, trainer.optimizers[0], spec, self._saved, **self._more)
         self._saved = None
         self._local.loop.begin()  # training_step is no forward pass of the module's
 

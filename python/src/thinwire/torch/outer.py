@@ -91,21 +91,19 @@ class OuterLoop(Closes):
         settled = _auto.Settled(spec)
         with contextlib.ExitStack() as unless_made:
             if join is not None and workers is not None:
-                if not _auto.is_auto(spec):
-                    refuse_other_specs(spec)  # before anybody is waited for
+                refuse_other_specs(spec)  # before anybody is waited for
                 if banner:
                     tell_meeting(join, workers, limits)
                 group = transport = joined_group(join, workers, rank, transport, limits)
                 unless_made.callback(group.close)
             last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
-            if _auto.is_auto(spec) and any(map(is_shard, getattr(model, "parameters", list)())):
-                raise _auto.refuse("each group of ranks with the same shard would choose by itself, and the rounds of one model "
-                                   "would come apart: name a spec")
             if not self._changes:
-                settled = _auto.settled(spec, lambda: rows_of(unwrapped(model), "OuterLoop", shards=True), last, UPDATES,
-                                        group=group, transport=transport, limits=limits, banner=banner)
+                settled = _auto.settled(spec, unwrapped(model), lambda: rows_of(unwrapped(model), "OuterLoop", shards=True), last,
+                                        UPDATES, group=group, transport=transport, limits=limits, banner=banner,
+                                        inside=beside_in_shards(model))
             elif _auto.is_auto(spec):
-                raise _auto.refuse("it chooses for as many as there are at the start: give workers=, or name a spec")
+                raise _auto.refuse("it plans for a number of workers over their line, and who opens a group is alone: give workers=, "
+                                   "or name a spec, such as the one that thinwire.plan(..., workers=N) chooses for as many as you expect")
             with _auto.naming_file(asked):
                 self._make(model, optimizer, settled.spec, group, transport, limits, hook, join, quorum)
             unless_made.pop_all()
@@ -180,9 +178,9 @@ class OuterLoop(Closes):
                 lambda *what: self._count()).remove)
 
     def _watch(self, settled: _auto.Settled, optimizer: Any, banner: bool) -> None:
-        """What was chosen in an earlier run stays."""
+        """What was chosen in an earlier run stays; and groups of other shards would each judge by itself."""
         size, self._follows = self._comm.size, can_switch(settled.spec)
-        if self._follows and settled.line is not None and size > 1:
+        if self._follows and settled.line is not None and size > 1 and not self._sharded:
             self._replanner = Replanner(settled.line, lambda line: settled.choose(self._rows, optimizer, UPDATES, size, line),
                                         self._comm.rank, banner, ROUNDS, lambda spec: self._weight in (0, 1) or not sends_early(spec))
 
@@ -659,10 +657,23 @@ def unwrapped(model: Any) -> Any:
         model = inside
 
 
+def beside_in_shards(model: Any) -> Any:
+    """The process group of the ranks that have the other shards of the model; None, where it is whole."""
+    if not isinstance(model, nn.Module):
+        return None
+    _parameters.reshard(_parameters.sharded_in(model))
+    meshes = [parameter.device_mesh for parameter in model.parameters() if is_shard(parameter)]
+    largest = max(meshes, key=lambda mesh: mesh.size(), default=None)
+    return largest.get_group() if largest is not None and largest.ndim == 1 and largest.size() > 1 else None
+
+
 def refuse_other_specs(spec: str) -> None:
     """Where nobody else is there yet. Only the group can tell whether per_host divides it, and only the model has the
     tensors that dense and rates name."""
     methods = [name for name, _ in outers()]
+    if _auto.is_auto(spec):
+        _auto.wishes(spec)
+        return
     if name_of(spec) in methods:
         if not {"per_host", "dense", "rates"} & set(options_of(spec)):
             with Comm.threads(1)[0] as alone:

@@ -16,8 +16,7 @@ from typing import Any, Callable, Dict, List, Optional
 from transformers import TrainerCallback
 
 from ..errors import Error
-from ..spec import for_run
-from . import _local
+from . import _auto, _local
 from ._checkpoints import Checkpoints, Place, Record, say, tell_dropped
 from .compressor import Compressor
 from .ddp import attach, attach_alone
@@ -50,7 +49,7 @@ class Thinwire(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         trainer = self._trainer
         # The callback may be used again, for a run of another length.
-        self.spec = for_run(self._spec, state.max_steps) if state.max_steps > 0 else self._spec
+        self.spec = _auto.of_framework(self._spec, state.max_steps)
         options = {"optimizer": trainer.optimizer, "scaler": trainer.accelerator.scaler, **self._more}
         if args.world_size == 1:
             self.compressor = attach_alone(trainer.model, self.spec, **options)
@@ -128,7 +127,8 @@ class LocalUpdates(TrainerCallback):
         saved = _local.read(path) if state.global_step else None
         if state.global_step and saved is None:
             print(f"thinwire: there is no {path}: all go on from the weights of the first worker", file=sys.stderr, flush=True)
-        self._local = _local.Local(trainer.model_wrapped, trainer.optimizer, self.spec, saved, **self._more)
+        spec = _auto.of_framework(self.spec, state.max_steps)
+        self._local = _local.Local(trainer.model_wrapped, trainer.optimizer, spec, saved, **self._more)
         self._stats = _Stats(trainer, self._local, LOGGED_OF_ROUNDS)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
