@@ -9,6 +9,7 @@ The hooks that Accelerate knows by name are PyTorch's own; its argument for them
 
 import contextlib
 import shutil
+import sys
 from pathlib import Path
 from typing import Any, Optional
 
@@ -51,11 +52,14 @@ class LocalSGD:
                 local_sgd.step()
 
     `spec` names another method of local updates, or what carries the average: "local:exchange=bf16", "diloco". The further
-    arguments are those of `OuterLoop`. Of parameters that are trained the average is taken, and at the end of buffers."""
+    arguments are those of `OuterLoop`: with join="10.0.0.5:7000" programs on machines of their own meet, each started alone. Of parameters that are trained the average is taken, and at the end of buffers."""
 
     def __init__(self, accelerator: Any, model: Any, local_sgd_steps: int, enabled: bool = True, spec: str = "local",
                  **more: Any):
-        self.enabled = enabled and accelerator.num_processes > 1
+        self._joins = more.get("join") is not None
+        self.enabled = enabled and (self._joins or accelerator.num_processes > 1)
+        if enabled and not self.enabled:
+            print("thinwire: this run has one process, and LocalSGD exchanges nothing; join= meets other programs", file=sys.stderr, flush=True)
         self._accelerator, self._model, self._more = accelerator, model, more
         self._spec = f"{spec}{',' if ':' in spec else ':'}every={local_sgd_steps}"
         self.loop: Optional[OuterLoop] = None
@@ -64,8 +68,10 @@ class LocalSGD:
     def __enter__(self) -> "LocalSGD":
         if self.enabled:
             optimizers = list(self._accelerator._optimizers)
-            self.loop = OuterLoop(self._accelerator.unwrap_model(self._model), optimizers, self._spec, hook=False, **self._more)
-            self._without_sync.enter_context(self._model.no_sync())
+            model = self._model if self._joins else self._accelerator.unwrap_model(self._model)
+            self.loop = OuterLoop(model, optimizers, self._spec, hook=False, **self._more)
+            if not self._joins:  # else DDP is within a machine
+                self._without_sync.enter_context(self._model.no_sync())
         return self
 
     def step(self) -> None:
