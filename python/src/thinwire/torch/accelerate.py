@@ -52,7 +52,8 @@ class LocalSGD:
                 local_sgd.step()
 
     `spec` names another method of local updates, or what carries the average: "local:exchange=bf16", "diloco". The further
-    arguments are those of `OuterLoop`: with join="10.0.0.5:7000" programs on machines of their own meet, each started alone. Of parameters that are trained the average is taken, and at the end of buffers."""
+    arguments are those of `OuterLoop`: with join="10.0.0.5:7000" programs on machines of their own meet, each started alone.
+    Of parameters that are trained the average is taken, and at the end of buffers."""
 
     def __init__(self, accelerator: Any, model: Any, local_sgd_steps: int, enabled: bool = True, spec: str = "local",
                  **more: Any):
@@ -84,6 +85,8 @@ class LocalSGD:
         if self.loop is not None:
             if kind is None:
                 self.loop.finish()
+                if self._more.get("banner", True) and (self._joins or self._accelerator.is_main_process):
+                    print(self.loop.summary(), file=sys.stderr, flush=True)
             self.loop.close()
 
 

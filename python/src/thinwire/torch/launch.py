@@ -12,7 +12,7 @@ import re
 import runpy
 import sys
 import traceback
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -35,9 +35,7 @@ def launch(words: List[str]) -> int:
         refuse_old_torch()
         refuse_other_specs(settings.spec)
         refuse_missing(settings.command)
-        with contextlib.ExitStack() as ends:
-            meeting = meeting_of(settings, ends)
-            launched = ends.enter_context(contextlib.closing(Launched(settings.spec, meeting)))
+        with meeting_of(settings) as meeting, contextlib.closing(Launched(settings.spec, meeting)) as launched:
             return launched.run(settings.command)
     except Error as error:
         say(str(error))
@@ -87,16 +85,18 @@ def refuse_missing(command: List[str]) -> None:
         raise Error(f"there is no {command[0]}; want the path of a Python script")
 
 
-def meeting_of(settings: argparse.Namespace, ends: contextlib.ExitStack) -> Dict[str, Any]:
+@contextlib.contextmanager
+def meeting_of(settings: argparse.Namespace) -> Iterator[Dict[str, Any]]:
     """What an OuterLoop takes of where it meets the others: as many as are told of meet at once."""
     key = read_key(settings.key_file) if settings.key_file else b""
     tcp, limits = Tcp(key=key, seal=settings.seal), _transport.Limits(60.0)
     refuse_half_joined(None, settings.join, settings.workers, settings.rank, settings.quorum, tcp)
     if settings.workers is None:
-        return {"join": settings.join, "quorum": settings.quorum, "transport": tcp}
+        yield {"join": settings.join, "quorum": settings.quorum, "transport": tcp}
+        return
     tell_meeting(settings.join, settings.workers, limits)
-    comm = ends.enter_context(contextlib.closing(joined_group(settings.join, settings.workers, settings.rank, tcp, limits)))
-    return {"group": comm, "transport": comm}
+    with contextlib.closing(joined_group(settings.join, settings.workers, settings.rank, tcp, limits)) as comm:
+        yield {"group": comm, "transport": comm}
 
 
 class Launched:
