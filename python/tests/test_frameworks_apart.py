@@ -13,6 +13,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+import warnings
 
 import launched
 import models
@@ -21,7 +22,7 @@ import torch
 from torch import nn
 
 NEEDS = {"lightning": "lightning", "accelerate": "accelerate", "trainer": "transformers"}
-MACHINES, EVERY, SAVED, STEPS, RATE, EPOCH, BEST = 2, 4, 6, 10, 1e-2, 3, 1  # it saves in the middle of a round, and ends in one
+MACHINES, EVERY, SAVED, STEPS, MANY, RATE, EPOCH, BEST = 2, 4, 6, 10, 10**6, 1e-2, 3, 1  # it saves in the middle of a round, and ends in one
 
 
 class Broken(Exception):
@@ -156,13 +157,94 @@ def accelerate(model, machine, out, resume, more):
     accelerator = Accelerator(cpu=True)
     optimiser = torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.0)
     wrapped, optimiser = accelerator.prepare(model, optimiser)
-    with LocalSGD(accelerator=accelerator, model=wrapped, local_sgd_steps=EVERY, enabled=True, banner=False) as local_sgd:
+    meets = {} if "RANK" in os.environ else {key: more[key] for key in ("join", "workers", "timeout")}
+    with LocalSGD(accelerator=accelerator, model=wrapped, local_sgd_steps=EVERY, enabled=True, banner=False, **meets) as local_sgd:
         for _ in range(STEPS):
             optimiser.zero_grad()
             accelerator.backward(wrapped(**torch.utils.data.default_collate(rows(machine)))["loss"])
             optimiser.step()
             local_sgd.step()
     return None
+
+
+# ---- the same where machines come and go: each trains until it has made some rounds among so many, and saves once -----
+
+
+class Among:
+    def __init__(self, size):
+        self.size, self.since = size, None
+
+    def have_met(self, loop):
+        rounds = loop.stats()["rounds"]
+        self.since = rounds if self.since is None and loop.size == self.size else self.since
+        return self.since is not None and rounds >= self.since + 3
+
+
+def changing_trainer(model, machine, out, resume, more, among):
+    from safetensors.torch import load_file
+    from thinwire.torch.transformers import LocalUpdates
+    from transformers import Trainer, TrainerCallback, TrainingArguments
+    loops = []
+
+    class Watch(TrainerCallback):
+        def on_step_end(self, args, state, control, **more):
+            loops[:] = [local._local.loop]
+            control.should_save = state.global_step == SAVED and not resume
+            control.should_training_stop = among.have_met(*loops)
+
+    arguments = TrainingArguments(
+        output_dir=str(out), max_steps=MANY, per_device_train_batch_size=8, learning_rate=RATE, lr_scheduler_type="constant",
+        save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True)
+    one, place = Trainer(model, arguments, train_dataset=rows(machine), callbacks=[Watch()]), out / f"checkpoint-{SAVED}"
+    local = LocalUpdates(one, **more)
+    one.add_callback(local)
+    one.train(resume_from_checkpoint=str(place) if resume else None)
+    return loops[0], load_file(place / "model.safetensors"), torch.load(place / "thinwire.pt", weights_only=True)
+
+
+def changing_lightning(model, machine, out, resume, more, among):
+    from lightning.pytorch import Callback, LightningModule, Trainer
+    from thinwire.torch.lightning import KEY_OF_ROUNDS, LocalUpdates
+    local, loops, path = LocalUpdates(**more), [], out / "saved.ckpt"
+
+    class Module(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layers = model.layers
+
+        def training_step(self, batch, index):
+            return model(**batch)["loss"]
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), RATE)
+
+    class Watch(Callback):
+        def on_train_batch_end(self, trainer, *what):
+            loops[:] = [local._local.loop]
+            if trainer.global_step == SAVED and not resume:
+                trainer.save_checkpoint(path)
+            trainer.should_stop = among.have_met(*loops)
+
+    one = Trainer(accelerator="cpu", devices=1, max_steps=MANY, max_epochs=-1, logger=False, enable_checkpointing=False,
+                  enable_progress_bar=False, enable_model_summary=False, callbacks=[local, Watch()])
+    one.fit(Module(), torch.utils.data.DataLoader(rows(machine), batch_size=8), ckpt_path=path if resume else None)
+    saved = torch.load(path, weights_only=False)
+    return loops[0], saved["state_dict"], saved[KEY_OF_ROUNDS]
+
+
+def come_and_go(name, folder, machine, port, size=MACHINES, resume=False):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model, more = model_of([]), settings(port)
+        del more["workers"]
+        loop, saved, state = globals()[f"changing_{name}"](model, machine, folder / f"machine{machine}", resume, more, Among(size))
+    return {"end": flat(model).tolist(), "rounds": loop.stats()["rounds"], "hash": loop.hash, "rounds_saved": state["outer/numbers"][0].item(),
+            "alike": all(saved[key].equal(state[f"theta/{key}"]) for key in saved),
+            "alone": sum("this program has trained alone" in str(one.message) for one in told)}
+
+
+def go_on_alone(name, folder, machine, port):
+    return come_and_go(name, folder, machine, port, 1, True) if machine == 0 else {}
 
 
 def settings(port):
@@ -252,6 +334,8 @@ class ApartTest(unittest.TestCase):
             self.assertEqual(one["end"], first[0]["end"])
             self.close(one["end"], shared[-1])
         if NAME == "accelerate":
+            for one in self.played():
+                self.close(one["end"], shared[-1])
             return
         for one in first:
             self.assertEqual(one["saved"], first[0]["saved"])
@@ -259,6 +343,17 @@ class ApartTest(unittest.TestCase):
             self.close(one["seen"][0], shared[SAVED // EVERY])
         for one in self.played("resume"):
             self.assertEqual(one["end"], first[0]["end"])
+
+    @unittest.skipIf(sys.argv[1] == "accelerate", "it saves nothing of a loop")
+    def test_machines_that_come_and_go(self):
+        first, other = self.played("come_and_go")
+        for key in "end", "hash", "rounds":
+            self.assertEqual(first[key], other[key])
+        self.assertTrue(first["alike"] and other["alike"])
+        self.assertEqual((first["alone"], other["alone"]), (0, 0))
+        alone, _ = self.played("go_on_alone")
+        self.assertGreaterEqual(alone["rounds"], alone["rounds_saved"] + 3)
+        self.assertEqual(alone["alone"], 1)
 
     @unittest.skipIf(sys.argv[1] == "accelerate", "a with statement sees to it")
     def test_who_fails_leaves_the_others_at_once(self):

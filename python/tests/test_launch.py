@@ -7,6 +7,7 @@ import io
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import textwrap
@@ -66,6 +67,13 @@ for _ in range({STEPS}):
     nn.functional.cross_entropy(last(first(x)), labels).backward()
     optimiser.step()
 model.extend([*first, *last])
+"""
+UNTIL_TOLD = COMMON + f"""
+optimiser = torch.optim.AdamW(model.parameters(), {RATE}, weight_decay=0.0)
+while not os.path.exists(f"{{out}}/stop"):
+    optimiser.zero_grad()
+    nn.functional.cross_entropy(model(x), labels).backward()
+    optimiser.step()
 """
 TRAINER = COMMON + f"""
 import contextlib
@@ -196,6 +204,31 @@ class LaunchTest(unittest.TestCase):
         for name, values in saved[0].items():
             if name.endswith(("weight", "bias")):
                 self.assertTrue(values.equal(saved[1][name]))
+
+    def test_machines_that_come_and_go(self):
+        """Each trains until it is told to stop, which is when both have made rounds together. They have the same data, and other
+        weights to begin with."""
+        script, stop = self.folder / "script.py", self.folder / "stop"
+        script.write_text(UNTIL_TOLD)
+        words = [sys.executable, "-B", "-m", "thinwire", "launch", "--join", f"127.0.0.1:{ranks.free_port()}", "--spec",
+                 f"local:every={EVERY}", *map(str, self.sealed()), script]
+        programs, errors = [], [self.folder / f"errors{machine}" for machine in range(MACHINES)]
+        for machine, path in enumerate(errors):
+            with open(path, "w") as file:
+                programs.append(subprocess.Popen([*words, str(machine), str(machine), "0", "", self.folder], stderr=file,
+                                                 env=launched.environment(THINWIRE_BIND="127.0.0.1")))
+            self.addCleanup(programs[-1].wait)
+            self.addCleanup(programs[-1].kill)
+            ranks.wait_until(lambda: f" on {machine + 1} rank" in path.read_text(), f"nobody came: {path.read_text()}", ranks.SECONDS)
+        for path in errors:
+            ranks.wait_until(lambda: "a round of 2 took " in path.read_text(), path.read_text(), ranks.SECONDS)
+        stop.touch()
+        self.assertEqual([one.wait(ranks.SECONDS) for one in programs], [0] * MACHINES, errors[0].read_text() + errors[1].read_text())
+        first, other = self.left("end")
+        self.assertTrue(torch.equal(first["end"], other["end"]))
+        self.assertEqual(sum(path.read_text().count("has had the first batch of rank 0") for path in errors), 1)
+        hashes = {re.search(r"with weights (\w{8})\n$", path.read_text()).group(1) for path in errors}
+        self.assertEqual(len(hashes), 1)
 
     def test_a_script_that_fails_does_not_stop_the_others(self):
         for mishap, code in (("raise", 1), ("exit", 5)):

@@ -30,7 +30,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 import programs  # noqa: E402
 
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "joined.py"
-SPEC, EVERY, BATCH, RATE, SECONDS = "local:every=8", 8, 32, 1e-2, 400
+SPEC, EVERY, BATCH, RATE, SECONDS, EXAMPLES = "local:every=8", 8, 32, 1e-2, 400, 23
 LEAST_GRACE = 10.0  # of a member whose rounds take less, as thinwire_members.h says
 
 
@@ -76,7 +76,7 @@ def work(seed, meeting):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         loop = thinwire.torch.OuterLoop(model, optimiser, SPEC, join=meeting, timeout=10.0, patience=120.0)
-        generation, order = 0, ""
+        generation, order, part = 0, "", loop.shard(range(EXAMPLES))
         while not order:
             optimiser.zero_grad()
             loss_of(model, batch).backward()
@@ -85,7 +85,7 @@ def work(seed, meeting):
                 loop.step()
             if loop.generation != generation:
                 generation = loop.generation
-                say(member=seed, size=loop.size, rank=loop.rank, generation=generation, address=loop.address)
+                say(member=seed, size=loop.size, rank=loop.rank, generation=generation, address=loop.address, part=list(part))
             time.sleep(0.005)  # there are two cores
             if select.select([sys.stdin], [], [], 0)[0]:
                 order = sys.stdin.readline().strip()
@@ -123,6 +123,9 @@ class Story(programs.Programs):
             there = [self.latest.get(seed, {}) for seed in seeds]
             return all(one.get("size") == len(seeds) for one in there) and len({one["generation"] for one in there}) == 1
         self.wait(are_there, f"a generation of {seeds}")
+        parts = [self.latest[seed]["part"] for seed in seeds]
+        if sorted(sum(parts, [])) != list(range(EXAMPLES)):
+            raise AssertionError(f"{seeds} do not read each example once: {parts}")
 
     def kill(self, seed):
         self.may_end.add(self.programs[seed])
@@ -235,6 +238,18 @@ class Members(unittest.TestCase):
         self.assertEqual(refused.exception.name, "TW_ERROR_ARGUMENT")
         self.story.tell_to_end([1], "finish")
 
+    def test_parameters_are_matched_by_name_in_whatever_order_they_are_made(self):
+        self.story.begin(1)
+        self.story.wait_for_all([1])
+        other = torch.nn.Module()
+        for name, sizes in (("2", (16, 1)), ("0", (8, 16))):
+            other.add_module(name, torch.nn.Linear(*sizes))
+        own = {name: p.detach().clone() for name, p in other.named_parameters()}
+        with thinwire.torch.OuterLoop(other, torch.optim.AdamW(other.parameters()), SPEC, join=self.story.meeting, patience=60, banner=False) as loop:
+            loop.begin()
+        self.assertFalse(any(p.equal(own[name]) for name, p in other.named_parameters()))
+        self.story.tell_to_end([1], "finish")
+
     def test_who_waits_to_be_let_in_says_so_first(self):
         model, optimiser, _ = problem(1)
         for banner, told in ((True, "thinwire: asking to be let in at 192.0.2.1:7000, for up to 0.5 seconds\n"), (False, "")):
@@ -259,6 +274,32 @@ class Members(unittest.TestCase):
             thinwire.members.Members(self.story.meeting, "", thinwire.Tcp())
         with self.assertRaisesRegex(thinwire.Error, "quorum=1.5: want a whole number"):
             thinwire.members.Members(self.story.meeting, "", thinwire.Tcp(), quorum=1.5)
+
+
+class PartTest(unittest.TestCase):
+    def test_the_processes_of_a_loader_see_who_comes_and_goes(self):
+        from thinwire.torch._members import Part, Place
+        place = Place()
+        part = Part(list(range(10)), place)
+        self.assertEqual(list(part), list(range(10)))
+        place.set(1, 4)
+        for workers in (0, 1):
+            loader = torch.utils.data.DataLoader(part, batch_size=None, num_workers=workers, persistent_workers=workers > 0)
+            for rank, size, wanted in ((1, 4, [1, 5, 9]), (2, 3, [2, 5, 8]), (0, 3, [0, 3, 6, 9])):
+                place.set(rank, size)
+                self.assertEqual([int(one) for one in loader], wanted)
+
+    def test_who_has_fewer_examples_than_before_begins_again(self):
+        from thinwire.torch._members import Part, Place
+        place = Place()
+        part = Part("abcdefgh", place)
+        place.set(1, 2)
+        self.assertEqual("".join(part[i] for i in range(len(part))), "bdfh")
+        place.set(2, 3)
+        self.assertEqual("".join(part[i] for i in range(4)), "cfcf")
+        place.set(8, 9)
+        with self.assertRaisesRegex(thinwire.Error, "8 examples are too few for as many members as there are"):
+            part[0]
 
 
 class ExampleTest(unittest.TestCase):

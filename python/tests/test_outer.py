@@ -1005,7 +1005,7 @@ class OuterTest(unittest.TestCase):
             self.assertEqual((grouped[2], joined[2]), ([1.0, 0.5], [first + 1.0, 0.5]))
             parts += joined[1]
             for name, text in {"half": 'give join="HOST:PORT" with it', "both": "nor another transport=", "no key": "wants key=",
-                               "no group": "there is no process group", "unlike": "rank 1 has the parameter weight of (",
+                               "no group": "there is no process group", "unlike": "rank 1 has the parameter bias of (",
                                "specs": "rank 1 has the spec local:every=", "told": "thinwire: meeting 2 workers at 127.0.0.1:"}.items():
                 self.assertIn(text, refused[name])
         self.assertEqual(sorted(parts), list(range(7)))
@@ -1151,7 +1151,7 @@ class OuterTest(unittest.TestCase):
         parts = {
             "world": "averages the gradients of all ranks in every step",
             "world, joined": "with per_host=N in the spec, or start each program with join= by itself, without torchrun",
-            "foreign": "the optimizer does not have symbols.weight",
+            "foreign": "the optimizer does not have layer.linear1.bias",
             "part": "the optimizer does not have symbols.weight",
             "none": "OuterLoop needs the optimizer",
             "no optimiser": "optimizer=7",
@@ -1160,7 +1160,7 @@ class OuterTest(unittest.TestCase):
             "no spec": "the spec is None",
             "option": "no option \"evry\"",
             "no module": "this is a AdamW",
-            "models": "rank 1 has the parameter weight of (3, 3) where rank 0 has the parameter weight of (2, 3)",
+            "models": "rank 1 has the parameter bias of (3,) where rank 0 has the parameter bias of (2,)",
             "buffers": "rank 1 has the buffer 1.running_mean of (4,)",
             "gossip": "GossipDataParallel averages weights itself",
             "frozen": "no parameter",
@@ -1173,7 +1173,7 @@ class OuterTest(unittest.TestCase):
             "turned": "out.weight is torch.float32 on cpu with the strides (1, 11), and when it was first seen it was float32",
             "hook": "give hook=False, and call step()",
             "first": "before the first forward pass",
-            "uncounted": "symbols.weight has changed and no step was counted",
+            "uncounted": "layer.linear1.bias has changed and no step was counted",
             "another": "AdamW has taken steps that were not counted",
             "first alone": "SGD has taken steps that were not counted",
             "by hand": "out.bias has changed and no step was counted, so that the OuterLoop would undo it: give it the optimizer",
@@ -1220,7 +1220,7 @@ class OuterTest(unittest.TestCase):
             with self.subTest(exchange):
                 text = ranks.refused(lambda: thinwire.torch.OuterLoop(model, optimizer, f"diloco:every=4,exchange={exchange}", group=comm,
                                                                       transport=comm, banner=False).close())
-                self.assertEqual(text, "" if fits else "dense=head: no tensor has such a name; the first is called 0.weight")
+                self.assertEqual(text, "" if fits else "dense=head: no tensor has such a name; the first is called 0.bias")
 
     def test_states_that_are_none_are_refused_in_a_sentence(self):
         for texts in ranks.on_ranks(2, damaged_states):

@@ -164,6 +164,7 @@ class LineTest(CommandLineTest):
         self.assertEqual((done.returncode, done.stdout.partition(" is measured")[1]), (0, " is measured"), done.stderr)
         found, said = there[0]
         self.check_round(found, 1000000)
+        self.assertLessEqual(abs(found["clock_ms_ahead"]), found["clock_ms_within"])  # both ends have one clock
         self.assertIn("A round of 1000000 parameters between these two takes ", said)
 
     @unittest.skipUnless((PROGRAM.parent / "libthinwire_tcp.so").exists(), "needs libthinwire_tcp")

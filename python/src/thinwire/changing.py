@@ -40,14 +40,15 @@ class ChangingLoop:
     part in it with nothing of its own, and has theta. A round in which somebody is lost is made again by the others, with
     what they had for it; where some have applied it, the others take theta from them.
 
-    `give` and `take` are for what else a newcomer is given, of the program's own: entries by name."""
+    `give` and `take` are for what else a newcomer is given, of the program's own: entries by name. `compare` is a collective
+    of each generation, at the end of its second round: behind the first one all have had the same weights."""
 
     def __init__(self, members: Members, spec: str, tensors: Sequence[table.Named], give: Callable[[], Entries] = dict,
-                 take: Callable[[Entries], None] = lambda entries: None):
+                 take: Callable[[Entries], None] = lambda entries: None, compare: Callable[[Comm], None] = lambda comm: None):
         self._members, self.spec, self.tensors = members, spec, [(name, tuple(shape)) for name, shape in tensors]
-        self._give, self._take = give, take
+        self._give, self._take, self._compare = give, take, compare
         self._period, self._has_momentum = outer.period_of(spec), float(settings_of(spec).get("outer_momentum", "0")) > 0
-        self._since = self._steps = self.generation = 0
+        self._since = self._steps = self._met = self.generation = 0
         self._weight, self._has_steps = 1.0, False  # since it last had theta
         self._kept: Optional[Entries] = None  # the state between two rounds, which the next one is begun from
         self._saved: Optional[Entries] = None  # what load_state() took, until a group has been entered
@@ -140,6 +141,9 @@ class ChangingLoop:
                     loop.step(weights)
                 due = self._members.due(self._there(), wish)
                 if due is Due.SAME:
+                    if self._met == 1:
+                        self._compare(self._there())
+                    self._met += 1
                     loop.set_weight(self._weight if self._has_steps else 0)
                     loop.step(weights)
                     self._kept = self._before_round(loop.state_apart())
@@ -232,7 +236,7 @@ class ChangingLoop:
             with said_by(place.donor):
                 self._take(extra)
             self._has_steps = False
-        self._loop = loop
+        self._loop, self._met = loop, 0
         self._kept, self._saved, self._stayed = loop.state_apart(), None, comm.size
 
     def _tell_given_up(self, comm: Comm, complete: int) -> None:

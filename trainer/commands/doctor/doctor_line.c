@@ -13,16 +13,45 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define CONNECT_SECONDS 5.0   /* for one connection, and for each word of the other end */
 #define LISTEN_SECONDS 3600.0 /* in which a person has walked to the other machine */
+
+enum { CLOCK_TRIES = 5 };
 
 /* ---- the two ends ---- */
 
 typedef enum end { LISTENER, ASKER } end;
 
+typedef struct line_clock {
+    double ahead, within; /* seconds that the other end's clock is ahead, and by which that may be wrong */
+} line_clock;
+
+static double wall_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* The other end looks at its clock after this one has come to the barrier, and before what it saw arrives. */
+static tw_status compare_clocks(tw_comm *comm, end rank, line_clock *clock)
+{
+    clock->within = (double)INFINITY;
+    for (int i = 0; i < CLOCK_TRIES; i++) {
+        double both[2], begin = wall_clock();
+        TW_TRY(tw_comm_barrier(comm));
+        double mine = wall_clock();
+        TW_TRY(tw_comm_allgather(comm, &mine, sizeof mine, both));
+        double half = (wall_clock() - begin) / 2;
+        if (half < clock->within) *clock = (line_clock){both[!rank] - (begin + half), half};
+    }
+    return TW_OK;
+}
+
 /* Both have greeted, so that nobody else takes part. */
-static tw_status measure(const char *meeting, end rank, double timeout, peers_report *found)
+static tw_status measure(const char *meeting, end rank, double timeout, peers_report *found, line_clock *clock)
 {
     tw_comm *comm;
     const train_settings how = {.transport = TRANSPORT_TCP,
@@ -32,6 +61,7 @@ static tw_status measure(const char *meeting, end rank, double timeout, peers_re
                                 .timeout = 2 * CONNECT_SECONDS};
     TW_TRY(join_group(&how, &comm));
     tw_status status = doctor_measure(comm, timeout, found);
+    if (status == TW_OK) status = compare_clocks(comm, rank, clock);
     tw_comm_destroy(comm);
     return status;
 }
@@ -39,9 +69,11 @@ static tw_status measure(const char *meeting, end rank, double timeout, peers_re
 int doctor_listen(int port, double timeout)
 {
     peers_report found;
+    line_clock clock;
     char meeting[ROUTE_MEETING];
     fprintf(stderr, "thinwire: waits for thinwire doctor HOST:%d of another machine\n", port);
-    if (route_await(port, LISTEN_SECONDS, meeting) != TW_OK || measure(meeting, LISTENER, timeout, &found) != TW_OK)
+    if (route_await(port, LISTEN_SECONDS, meeting) != TW_OK ||
+        measure(meeting, LISTENER, timeout, &found, &clock) != TW_OK)
         return launcher_refuse();
     printf("The line to %s is measured; the results are there.\n", found.hosts[ASKER]);
     return EXIT_DONE;
@@ -55,6 +87,7 @@ typedef struct line {
     bool is_measured;
     char why_not[REPORT_SENTENCE];
     peers_report lines;
+    line_clock clock;
     size_t parameters;
     double seconds; /* of a round of them, in fp32 */
 } line;
@@ -90,6 +123,14 @@ static void print_direction(const char *what, const link_figures *link)
     print_row(what, text);
 }
 
+static void print_clock(const line_clock *clock)
+{
+    char text[256], ahead[REPORT_DURATION], within[REPORT_DURATION];
+    snprintf(text, sizeof text, "the other one is %s %s, give or take %s", report_duration(fabs(clock->ahead), ahead),
+             clock->ahead < 0 ? "behind" : "ahead", report_duration(clock->within, within));
+    print_row("clock", text);
+}
+
 static void print_round(const line *found)
 {
     char dense[REPORT_DURATION], half[REPORT_DURATION];
@@ -104,6 +145,7 @@ static void print_line(const line *found)
     if (found->is_measured) {
         print_direction("up", &found->lines.links[ASKER][LISTENER]);
         print_direction("down", &found->lines.links[LISTENER][ASKER]);
+        print_clock(&found->clock);
     }
     printf("\n%s\n", found->way.sentence);
     if (found->is_measured)
@@ -141,6 +183,8 @@ static cJSON *json_of(const line *found)
     if (!found->is_measured) return object;
     add_direction(object, "up", &found->lines.links[ASKER][LISTENER]);
     add_direction(object, "down", &found->lines.links[LISTENER][ASKER]);
+    cJSON_AddNumberToObject(object, "clock_ms_ahead", 1e3 * found->clock.ahead);
+    cJSON_AddNumberToObject(object, "clock_ms_within", 1e3 * found->clock.within);
     cJSON_AddNumberToObject(object, "parameters", (double)found->parameters);
     cJSON_AddNumberToObject(object, "round_ms", 1e3 * found->seconds);
     return object;
@@ -151,7 +195,7 @@ static cJSON *json_of(const line *found)
 static void measure_line(double timeout, line *found)
 {
     tw_status status = route_greet(&found->way, CONNECT_SECONDS);
-    if (status == TW_OK) status = measure(found->target, ASKER, timeout, &found->lines);
+    if (status == TW_OK) status = measure(found->target, ASKER, timeout, &found->lines, &found->clock);
     found->is_measured = status == TW_OK;
     if (found->is_measured)
         found->seconds = report_dense_step(&found->lines, (double)found->parameters);

@@ -12,8 +12,8 @@ from ._transport import device_of
 
 
 def floating(module: nn.Module) -> Dict[str, torch.Tensor]:
-    """Those that a checkpoint has and that have a mean, each once. What a module computes for itself, such as a mask,
-    is no part of the model."""
+    """Those that a checkpoint has and that have a mean, each once, by name. What a module computes for itself, such as a
+    mask, is no part of the model."""
     found: Dict[str, torch.Tensor] = {}
     for prefix, part in module.named_modules():
         for name, buffer in part._buffers.items():
@@ -21,7 +21,7 @@ def floating(module: nn.Module) -> Dict[str, torch.Tensor]:
                 continue
             if buffer.numel() and not any(buffer is other for other in found.values()):
                 found[f"{prefix}.{name}" if prefix else name] = buffer
-    return found
+    return dict(sorted(found.items()))
 
 
 def described(module: nn.Module) -> List[str]:

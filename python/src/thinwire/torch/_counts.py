@@ -1,6 +1,6 @@
 """What was sent, in numbers and in a line."""
 
-from typing import Dict
+from typing import Dict, Optional, Tuple
 
 from ..spec import name_of
 
@@ -21,6 +21,23 @@ def in_a_line(spec: str, counts: Dict[str, float]) -> str:
     steps = max(1, counts["steps"])
     return (f"thinwire {spec}: {steps_of(counts)}, {counts['bytes_sent'] / steps / 1e6:.3g} MB a step instead of "
             f"{counts['bytes_dense'] / steps / 1e6:.3g}, waited {milliseconds(counts['seconds_wait'] / steps)} a step")
+
+
+class Pace:
+    """What a round takes, which is told once: of the second of two among the same workers, since in the first one all are still
+    warming up."""
+
+    def __init__(self) -> None:
+        self._before: Optional[Tuple[float, float, Tuple[int, int]]] = None
+
+    def heard(self, begin: float, end: float, bytes_sent: float, among: Tuple[int, int]) -> str:
+        """The line, or "". `among`: which workers, and how many."""
+        before, self._before = self._before, (end, bytes_sent, among)
+        if before is None or before[2] != among or among[1] == 1:
+            return ""
+        took, period, sent = end - begin, max(end - before[0], 1e-9), bytes_sent - before[1]
+        return (f"thinwire: a round of {among[1]} took {milliseconds(took)} of {milliseconds(period)}, {100 * took / period:.2g} % of the "
+                f"time; {sent / 1e6:.3g} MB were sent in it, {8e-6 * sent / max(took, 1e-9):.3g} Mbit/s")
 
 
 def milliseconds(seconds: float) -> str:

@@ -18,10 +18,8 @@ class Local:
     worker's own weights are, too."""
 
     def __init__(self, model: Any, optimizer: Any, spec: str, saved: Optional[Dict[str, Any]], **more: Any):
-        if more.get("join") is not None and more.get("workers") is None:
-            raise Error("in a framework join= wants workers=N beside it: members that come and go are OuterLoop's alone, since a "
-                        "framework's checkpoints are of a number of workers that stays")
-        if saved is not None and "join" in more:
+        changes = more.get("join") is not None and more.get("workers") is None  # its members come and go
+        if saved is not None and "join" in more and not changes:
             more = {"rank": int(saved[_state.ABOUT + "rank"]), **more}
         self.loop = OuterLoop(model, optimizer, spec, **more)
         self._shown = contextlib.ExitStack()
@@ -29,7 +27,8 @@ class Local:
         self._is_over = False
         if saved is not None:
             try:
-                self._refuse_other_workers(saved)
+                if not changes:
+                    self._refuse_other_workers(saved)
                 self._put_own(saved)
                 self.loop.load_state_dict({key: value for key, value in saved.items() if key != OWN})
             except BaseException:

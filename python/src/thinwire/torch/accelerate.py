@@ -9,6 +9,7 @@ The hooks that Accelerate knows by name are PyTorch's own; its argument for them
 
 import contextlib
 import shutil
+import sys
 from pathlib import Path
 from typing import Any, Optional
 
@@ -53,11 +54,15 @@ class LocalSGD:
 
     `spec` names another method of local updates, or what carries the average: "local:exchange=bf16", "diloco". With
     local_sgd_steps=None it may be "auto:steps=20000,pass_ms=120", which chooses both. The further arguments are those of
-    `OuterLoop`. Of parameters that are trained the average is taken, and at the end of buffers."""
+    `OuterLoop`: with join="10.0.0.5:7000" programs on machines of their own meet, each started alone. Of parameters that are
+    trained the average is taken, and at the end of buffers."""
 
     def __init__(self, accelerator: Any, model: Any, local_sgd_steps: Optional[int], enabled: bool = True, spec: str = "local",
                  **more: Any):
-        self.enabled = enabled and accelerator.num_processes > 1
+        self._joins = more.get("join") is not None
+        self.enabled = enabled and (self._joins or accelerator.num_processes > 1)
+        if enabled and not self.enabled:
+            print("thinwire: this run has one process, and LocalSGD exchanges nothing; join= meets other programs", file=sys.stderr, flush=True)
         self._accelerator, self._model, self._more = accelerator, model, more
         if _auto.is_auto(spec) != (local_sgd_steps is None):
             raise _auto.refuse("it also chooses how many steps there are between two averages: give local_sgd_steps=None with it, "
@@ -69,8 +74,10 @@ class LocalSGD:
     def __enter__(self) -> "LocalSGD":
         if self.enabled:
             optimizers = list(self._accelerator._optimizers)
-            self.loop = OuterLoop(self._accelerator.unwrap_model(self._model), optimizers, self._spec, hook=False, **self._more)
-            self._without_sync.enter_context(self._model.no_sync())
+            model = self._model if self._joins else self._accelerator.unwrap_model(self._model)
+            self.loop = OuterLoop(model, optimizers, self._spec, hook=False, **self._more)
+            if not self._joins:  # else DDP is within a machine
+                self._without_sync.enter_context(self._model.no_sync())
         return self
 
     def step(self) -> None:
@@ -83,6 +90,8 @@ class LocalSGD:
         if self.loop is not None:
             if kind is None:
                 self.loop.finish()
+                if self._more.get("banner", True) and (self._joins or self._accelerator.is_main_process):
+                    print(self.loop.summary(), file=sys.stderr, flush=True)
             self.loop.close()
 
 

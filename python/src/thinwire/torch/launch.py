@@ -2,7 +2,7 @@
 
     python -m thinwire launch --join 10.0.0.5:7000 --workers 2 --spec local:every=16 train.py --its options
 
-Each machine runs it. docs/pytorch.md says what it does, and when not to take it."""
+Each machine runs it. Without --workers machines may come and go. docs/pytorch.md says what it does, and when not to take it."""
 
 import argparse
 import contextlib
@@ -12,19 +12,18 @@ import re
 import runpy
 import sys
 import traceback
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from ..comm import Comm
 from ..errors import Error, PeerError
 from ..seal import read_key
 from ..tcp import Tcp
 from . import _optimiser, _transport
 from ._alike import checksum
-from .outer import OuterLoop, joined_group, refuse_other_specs, tell_meeting
+from .outer import OuterLoop, joined_group, refuse_half_joined, refuse_other_specs, tell_meeting
 
 USAGE, PEER_LOST = 2, 3  # exit codes, as the program thinwire has them
 
@@ -36,7 +35,7 @@ def launch(words: List[str]) -> int:
         refuse_old_torch()
         refuse_other_specs(settings.spec)
         refuse_missing(settings.command)
-        with contextlib.closing(joined(settings)) as comm, contextlib.closing(Launched(comm, settings.spec)) as launched:
+        with meeting_of(settings) as meeting, contextlib.closing(Launched(settings.spec, meeting)) as launched:
             return launched.run(settings.command)
     except Error as error:
         say(str(error))
@@ -54,7 +53,9 @@ def parsed(words: List[str]) -> argparse.Namespace:
     parser.add_argument("--join", metavar="HOST:PORT", required=True,
                         help="where the machines meet: an address of one of them, and a port that is free there; or "
                         "folder:PATH, a folder that all see, or https://HOST/PATH, one on a web server")
-    parser.add_argument("--workers", type=int, metavar="N", required=True, help="how many machines there are")
+    parser.add_argument("--workers", type=int, metavar="N", help="how many machines there are; without it they come and go")
+    parser.add_argument("--quorum", type=int, default=0, metavar="N", help="without --workers, how many of them have to be there for "
+                        "those to go on when some are lost: 1 lets the last one train alone (default: more than half)")
     parser.add_argument("--rank", type=int, metavar="R", help="with a folder: for each machine another number from 0 on")
     parser.add_argument("--spec", default="local:every=16", help="a method of local updates, or auto:steps=20000,pass_ms=120, "
                         "which plans (default: %(default)s)")
@@ -85,18 +86,25 @@ def refuse_missing(command: List[str]) -> None:
         raise Error(f"there is no {command[0]}; want the path of a Python script")
 
 
-def joined(settings: argparse.Namespace) -> Comm:
+@contextlib.contextmanager
+def meeting_of(settings: argparse.Namespace) -> Iterator[Dict[str, Any]]:
+    """What an OuterLoop takes of where it meets the others: as many as are told of meet at once."""
     key = read_key(settings.key_file) if settings.key_file else b""
-    limits = _transport.Limits(60.0)
+    tcp, limits = Tcp(key=key, seal=settings.seal), _transport.Limits(60.0)
+    refuse_half_joined(None, settings.join, settings.workers, settings.rank, settings.quorum, tcp)
+    if settings.workers is None:
+        yield {"join": settings.join, "quorum": settings.quorum, "transport": tcp}
+        return
     tell_meeting(settings.join, settings.workers, limits)
-    return joined_group(settings.join, settings.workers, settings.rank, Tcp(key=key, seal=settings.seal), limits)
+    with contextlib.closing(joined_group(settings.join, settings.workers, settings.rank, tcp, limits)) as comm:
+        yield {"group": comm, "transport": comm}
 
 
 class Launched:
     """The script's run. The first optimizer that steps gets an OuterLoop, just before that step."""
 
-    def __init__(self, comm: Comm, spec: str):
-        self._comm, self._spec, self._process = comm, spec, os.getpid()
+    def __init__(self, spec: str, meeting: Dict[str, Any]):
+        self._spec, self._meeting, self._process = spec, meeting, os.getpid()
         self._loop: Optional[OuterLoop] = None
         self._optimiser: Any = None
         self._unhook = _optimiser.at_each_step(self._before_step)
@@ -147,11 +155,11 @@ class Launched:
             raise Error(f"the script is one of {dist.get_world_size()} processes of torch.distributed, and launch takes one "
                         "process a machine: start it without torchrun")
         module = trained_by(optimiser)
-        is_alike = begins_alike(self._comm, module)
-        self._loop = OuterLoop(module, optimiser, self._spec, group=self._comm, transport=self._comm)
+        before = checksum_of(module)
+        self._loop = OuterLoop(module, optimiser, self._spec, **self._meeting)
         self._optimiser = optimiser
         self._loop.begin()
-        if not is_alike:  # this gradient is of weights that are gone: the step leaves out what has none
+        if checksum_of(module) != before:  # this gradient is of weights that are gone: the step leaves out what has none
             optimiser.zero_grad(set_to_none=True)
         save_shared(module, self._loop)
 
@@ -198,13 +206,11 @@ def trained_by(optimiser: torch.optim.Optimizer) -> nn.Module:
     return ordered[0] if len(ordered) == 1 else nn.ModuleList(ordered)
 
 
-# ---- how the machines begin ----
+# ---- what it has then ----
 
 
-def begins_alike(comm: Comm, module: nn.Module) -> bool:
-    """A collective. Whether this machine begins with the weights of rank 0."""
-    mine = checksum(p for p in module.parameters() if p.requires_grad)
-    return mine == _transport.gathered(comm, mine)[0]
+def checksum_of(module: nn.Module) -> int:
+    return checksum(p for p in module.parameters() if p.requires_grad)
 
 
 def save_shared(module: nn.Module, loop: OuterLoop) -> None:

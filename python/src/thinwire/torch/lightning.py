@@ -109,9 +109,9 @@ class LocalUpdates(_Told):
         Trainer(callbacks=[LocalUpdates("diloco:every=50", join="10.0.0.5:7000", workers=2)])
 
     The further arguments are those of `OuterLoop`. The programs should read different data and have the same number of
-    steps. What is validated and saved are the shared weights; the checkpoint has what the loop keeps, too, and
-    fit(ckpt_path=...) goes on bit for bit, on all machines from the same step. When fit() ends, all have the same
-    weights. The trainer's loggers get the stats as thinwire/..."""
+    steps. Without `workers` they come and go, each with steps and data of its own. What is validated and saved are the shared
+    weights; the checkpoint has what the loop keeps, too, and fit(ckpt_path=...) goes on bit for bit, on all machines from the
+    same step. When fit() ends, all have the same weights. The trainer's loggers get the stats as thinwire/..."""
 
     def __init__(self, spec: str, **more: Any):
         self.spec, self._more = spec, more

@@ -3,6 +3,7 @@
 import contextlib
 import re
 import sys
+import time
 import warnings
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Union
 
@@ -24,7 +25,8 @@ from ..spec import adapts, name_of, number_of, options_of, settings_of
 from ..table import Entry
 from ..tcp import Tcp
 from . import _alike, _auto, _buffers, _optimiser, _parameters, _state, _transport
-from ._counts import milliseconds, with_ratios
+from ._counts import Pace, milliseconds, with_ratios
+from ._members import Part, Place
 from ._moments import Moments, forget_unfinite
 from ._parameters import is_shard, laid, local
 from ._replan import ROUNDS, Replanner
@@ -98,9 +100,8 @@ class OuterLoop(Closes):
                 unless_made.callback(group.close)
             last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
             if not self._changes:
-                settled = _auto.settled(spec, unwrapped(model), lambda: rows_of(unwrapped(model), "OuterLoop", shards=True), last,
-                                        UPDATES, group=group, transport=transport, limits=limits, banner=banner,
-                                        inside=beside_in_shards(model))
+                settled = _auto.settled(spec, unwrapped(model), lambda: rows_by_name(unwrapped(model)), last, UPDATES, group=group,
+                                        transport=transport, limits=limits, banner=banner, inside=beside_in_shards(model))
             elif _auto.is_auto(spec):
                 raise _auto.refuse("it plans for a number of workers over their line, and who opens a group is alone: give workers=, "
                                    "or name a spec, such as the one that thinwire.plan(..., workers=N) chooses for as many as you expect")
@@ -110,7 +111,7 @@ class OuterLoop(Closes):
         if _auto.is_auto(asked):
             self._watch(settled, last, banner)
         self._owns_comm = self._comm is not transport or join is not None
-        self._has_banner = banner
+        self._has_banner, self._pace = banner, Pace() if banner else None
         if not self._changes:
             self._tell_banner()
 
@@ -127,7 +128,7 @@ class OuterLoop(Closes):
             refuse_other_models(model, BETWEEN_PROGRAMS if self._changes else group)
             self._sharded = _parameters.sharded_in(self._module)
             _parameters.reshard(self._sharded)
-            self._rows = rows_of(self._module, "OuterLoop", shards=True)
+            self._rows = rows_by_name(self._module)
             for one in self._optimisers:
                 refuse_no_optimiser(one)
             refuse_unknown(self._optimisers, self._rows)
@@ -145,6 +146,8 @@ class OuterLoop(Closes):
 
         self._comm: Union[Comm, ChangingLoop]
         self._loop: Union[core.OuterLoop, ChangingLoop]
+        self._place: Optional[Place] = None  # of members that come and go, for shard()
+        self._gradient = (0, 0)  # likewise: a generation, and the checksum of the first gradient in it
 
         def made(comm: Comm) -> core.OuterLoop:
             self._comm = comm
@@ -154,7 +157,7 @@ class OuterLoop(Closes):
             members = joined_members(str(join), "\n".join(self._subject(spec)), transport, quorum, limits)
             self._asked = f"{join}, for up to {limits.patience:g} seconds"
             self._loop = self._comm = ChangingLoop(members, spec, tensors, lambda: _buffers.entries(self._module),
-                                                   lambda given: _buffers.take(self._module, given))
+                                                   lambda given: _buffers.take(self._module, given), self._compare_members)
         else:
             fixed = self._loop = _transport.with_comm(transport, group, limits, made)
             fixed.show_moments(*self._moments.addresses())
@@ -165,7 +168,7 @@ class OuterLoop(Closes):
         self._weight, self._rounds_before = 1.0, 0  # those of a state that was loaded, or of the group that let this one in
         self._saved: Optional[Dict[str, Any]] = None
         self._regrouped = False
-        self._counted, self._addresses = 0, self._working.addresses()
+        self._counted, self._hash, self._addresses = 0, 0, self._working.addresses()
         self._stepped: Set[int] = set()  # the optimizers that have stepped since a step was counted
         self._dropped = 0  # of stats(), when a round last changed the weights
         self._stray = ""  # the one whose steps are not
@@ -205,8 +208,18 @@ class OuterLoop(Closes):
             self.begin()
 
     def shard(self, dataset: Any) -> Any:
-        """This worker's part of a dataset that has a length: of every `size` examples one, which no other worker has."""
+        """This worker's part of a dataset that has a length: of every `size` examples one, which no other worker has. Where
+        members come and go, it is that of those who are there when an example is read."""
+        if self._changes:
+            self.begin()
+            self._place = self._place or Place()
+            self._keep_place()
+            return Part(dataset, self._place)
         return torch.utils.data.Subset(dataset, range(self.rank, len(dataset), self.size))
+
+    def _keep_place(self) -> None:
+        if self._place is not None:
+            self._place.set(self._comm.rank, self._comm.size)
 
     def _come_in(self) -> None:
         """To a group that changes, which makes no difference between its first generation and any other."""
@@ -223,8 +236,12 @@ class OuterLoop(Closes):
         self._ends[0]()
         self._tell_banner()
 
+    @property
+    def _tells(self) -> bool:
+        return self._has_banner and (self._changes or self._comm.rank == 0)
+
     def _tell_banner(self) -> None:
-        if self._has_banner and (self._changes or self._comm.rank == 0):
+        if self._tells:
             print(self.banner(), file=sys.stderr, flush=True)
 
     # ---- the loop ----
@@ -276,6 +293,8 @@ class OuterLoop(Closes):
             raise Error("the optimizer has stepped before the first forward pass of the model that the OuterLoop was "
                         "made with; call begin() on all ranks before the first step")
         self._compare_gradients()
+        if self._changes and not (self._gradient[0] == self.generation and self._gradient[1]):
+            self._gradient = self.generation, self._first_gradient()
         self._counted += 1
         if not self._loop.is_due:
             self._loop.step(self._addresses)
@@ -285,13 +304,23 @@ class OuterLoop(Closes):
         self._working.take()
         self._addresses = self._working.addresses()
         self._moments.take(stepped=True)
-        before = self._working.before()
+        before, begin = self._working.before(), time.monotonic()
         changed = self._loop.step(self._addresses) is core.Event.APPLIED
+        self._keep_place()
         if changed:
+            self._tell_pace(begin)
             self._working.give_changed(before)
             self._moments.give()
             self._heal_moments()
         return self._plan_again() or changed
+
+    def _tell_pace(self, begin: float) -> None:
+        if self._pace is None or not self._tells:
+            return
+        told = self._pace.heard(begin, time.monotonic(), self.stats()["bytes_sent"], (self.generation, self._comm.size))
+        if told:
+            print(told, file=sys.stderr, flush=True)
+            self._pace = None
 
     def _plan_again(self) -> bool:
         """Behind a round that all have made: goes on by another spec, if the line has become another. A collective."""
@@ -318,8 +347,15 @@ class OuterLoop(Closes):
     def _compare_gradients(self) -> None:
         """Once, as a collective: with the first step, or at the end where there was none."""
         if not self._counted and isinstance(self._comm, Comm):
-            of_its_own = [] if self._shares_gradients else [local(row.parameter.grad) for row in self._rows]
-            _alike.tell_repeats(self._comm, _alike.checksum(of_its_own))
+            _alike.tell_repeats(self._comm, self._first_gradient())
+
+    def _first_gradient(self) -> int:
+        return _alike.checksum([] if self._shares_gradients else [local(row.parameter.grad) for row in self._rows])
+
+    def _compare_members(self, comm: Comm) -> None:
+        """By the first gradient of each in this generation, behind a round that has given all the same weights."""
+        generation, gradient = self._gradient
+        _alike.tell_repeats(comm, gradient if generation == self.generation else 0)
 
     def _heal_moments(self) -> None:
         """Where weights held NaN, and are the shared ones now, moments that do would spoil them again."""
@@ -346,8 +382,10 @@ class OuterLoop(Closes):
         self._give_last()
         if not self._changes:
             _buffers.average(self._module, self._group)
-        self._last_stats, self._finished = self.stats(), True
-        self.close()
+        place = self.address
+        self._end()
+        if place and not self._last_stats["bytes_sent"]:
+            warnings.warn(f"nobody else has come to {place}: this program has trained alone, and nothing was exchanged", stacklevel=2)
 
     def _give_last(self) -> None:
         """The last steps, as a collective; the model has the shared weights."""
@@ -368,8 +406,20 @@ class OuterLoop(Closes):
         self._working.take()
         self._loop.leave(self._working.addresses())
         self._working.give()
+        self._end()
+
+    def _end(self) -> None:
+        """The model has the shared weights for good."""
+        self._hash = _alike.checksum(local(row.parameter) for row in self._rows)
         self._last_stats, self._finished = self.stats(), True
         self.close()
+
+    @property
+    def hash(self) -> str:
+        """Of the shared weights, as parameters of the model's type have them: after a round it is the same on all workers."""
+        if not self._finished:
+            self._hash = _alike.checksum(one.to(row.parameter.dtype) for row, one in zip(self._rows, self._shared()))
+        return f"{self._hash:08x}"
 
     @property
     def address(self) -> str:
@@ -546,7 +596,7 @@ class OuterLoop(Closes):
         rounds = int(counts["rounds"]) - self._rounds_before
         return (f"thinwire {self._loop.spec}: {counts['steps']} steps, {rounds} rounds, "
                 f"{counts['bytes_sent'] / 1e6:.3g} MB sent instead of {counts['bytes_dense'] / 1e6:.3g}, waited "
-                f"{milliseconds(counts['seconds_wait'] / max(1, rounds))} a round")
+                f"{milliseconds(counts['seconds_wait'] / max(1, rounds))} a round{f', with weights {self.hash}' if self._finished else ''}")
 
     def banner(self) -> str:
         settings, size = settings_of(self._loop.spec), self._comm.size
@@ -684,6 +734,11 @@ def refuse_other_specs(spec: str) -> None:
         carried = f"diloco:exchange={name_of(spec)}" + (",momentum=0" if number_of(name_of(spec), "momentum") else "")
         text += f", and {name_of(spec)} may carry what they exchange: \"{carried}\""
     raise SpecError(text, 2, "TW_ERROR_SPEC")
+
+
+def rows_by_name(module: nn.Module) -> List[_parameters.Row]:
+    """Programs of unlike versions may make one model in unlike orders."""
+    return sorted(rows_of(module, "OuterLoop", shards=True), key=lambda row: row.name)
 
 
 def members(group: Any) -> List[int]:

@@ -104,7 +104,8 @@ class LocalUpdates(TrainerCallback):
 
     The further arguments are those of `OuterLoop`. Under torchrun, which has one process group for all machines, the
     trainer would average gradients in every step: start each machine's program by itself. The programs should read
-    different data, such as ``dataset.shard(workers, machine)``, and have the same number of steps.
+    different data, such as ``dataset.shard(workers, machine)``, and have the same number of steps. Without `workers` they
+    come and go, each with steps and data of its own.
 
     What is evaluated, saved and chosen as the best model are the shared weights. Each program writes what its loop keeps
     into its own checkpoints, as thinwire.pt, and goes on bit for bit with trainer.train(resume_from_checkpoint=True), on
