@@ -239,13 +239,42 @@ tw_status tw_outer_await(tw_outer *outer)
     return status == TW_OK ? TW_OK : tw_channel_give_up(outer->channel, status);
 }
 
+/* Between D and the D before, which this one takes the place of. */
+static double outer_round_compare(tw_outer *outer)
+{
+    const tw_fragment *fragment = tw_outer_current(outer);
+    double both = 0, now = 0, then = 0;
+    for (size_t i = 0; i < fragment->sampled; i++) {
+        float d = outer->delta[fragment->start + i * fragment->apart];
+        both += (double)d * (double)fragment->before[i];
+        now += (double)d * (double)d;
+        then += (double)fragment->before[i] * (double)fragment->before[i];
+        fragment->before[i] = d;
+    }
+    return now > 0 && then > 0 ? both / sqrt(now) / sqrt(then) : 0;
+}
+
+/* How far the outer step goes along D, and its square beside D's. With v = momentum * the v before + D it is D +
+ * momentum * v, or v. */
+static void outer_round_measure(tw_outer *outer, const tw_outer_sums *sums)
+{
+    double m = outer->options.momentum;
+    if (sums->mean <= 0) return;
+    double both = m * sums->both / sums->mean, along = both + 1; /* D and v, beside D's square; */
+    double square = m * m * sums->momentum / sums->mean + 2 * both + 1; /* and v's */
+    outer->stats.gain = outer->options.nesterov ? 1 + m * along : along;
+    outer->stats.energy = outer->options.nesterov ? 1 + 2 * m * along + m * m * square : square;
+}
+
 /* An outer step that is too long throws the weights from one side to the other. */
 static void outer_round_watch(tw_outer *outer, const tw_outer_sums *sums)
 {
-    double lengths = sqrt(sums->mean) * sqrt(sums->momentum);
-    outer->stats.cosine = lengths > 0 ? sums->both / lengths : 0;
+    outer_round_measure(outer, sums);
+    outer->stats.cosine = outer_round_compare(outer);
     outer->against = outer->stats.cosine < -0.5 ? outer->against + 1 : 0;
-    if (outer->against == UNSTABLE_ROUNDS && outer->rank == 0)
+    if (outer->against != UNSTABLE_ROUNDS) return;
+    outer->stats.rounds_unstable++;
+    if (outer->rank == 0)
         tw_log(TW_LOG_WARNING,
                "%s: %d rounds in a row have pointed against those before them; a smaller outer_lr or outer_momentum "
                "would be stable",
