@@ -110,13 +110,16 @@ def as_signs(values):
 
 
 def as_two_levels(values):
-    """values=lm2: two magnitudes, each the mean of those on its side of the middle between them (Lloyd)."""
+    """values=lm2: two magnitudes, each the mean of those on its side of the middle between them, found in twelve sweeps."""
     sizes = abs(values.astype(float))
-    middle, before = sizes.mean(), None
-    while middle != before:
-        above, before = sizes > middle, middle
-        levels = numpy.array([sizes[side].mean() for side in (~above, above)])
-        middle = levels.mean()
+
+    def levels_by(middle):
+        return numpy.array([sizes[side].mean() for side in (sizes <= middle, sizes > middle)])
+
+    middle = sizes.mean()
+    for _ in range(12):
+        middle = levels_by(middle).mean()
+    above, levels = sizes > middle, levels_by(middle)
     return numpy.sign(values) * numpy.where(above, *as_bf16(levels.astype(numpy.float32))[::-1])
 
 
@@ -340,6 +343,7 @@ class LibraryTest(unittest.TestCase):
         def act(rank, comm):
             own, seen = start_of(), []
             with thinwire.Gossip(comm, f"gasloc:every={every},mixing={mixing}", SHAPES, addresses(own)) as gossip:
+                gossip.read(addresses(own))
                 for step in range(50 * every):
                     for x, m in zip(own, moves(rank, step)(own)):
                         x += m

@@ -145,12 +145,18 @@ void tw_outer_take_directions(const tw_outer *outer);
 typedef struct tw_outer_sums {
     double mean, momentum, both;
 } tw_outer_sums;
-void tw_outer_descend(const tw_outer_options *options, const float *mean, size_t count, float *v, float *theta,
+typedef struct tw_outer_arrays {
+    float *v, *theta, *weights;
+    float mixing; /* how much the weights keep of themselves */
+} tw_outer_arrays;
+void tw_outer_descend(const tw_outer_options *options, const float *mean, size_t count, const tw_outer_arrays *arrays,
                       uint32_t digests[2], tw_outer_sums *sums);
+/* What the steps did, with a part that no mean has brought yet, or NULL. 1: an element of it is NaN or above `most`. */
+int tw_outer_subtract(const float *began, const float *weights, const float *own_part, size_t count, float most,
+                      float *delta);
 /* As the part, one of so many, would take theta. */
 void tw_outer_go_on(const tw_outer_options *options, int parts, const float *part, const float *theta, size_t count,
                     float *own_v, float *began);
-void tw_outer_mix(float mixing, const float *theta, size_t count, float *weights);
 /* Of all tensors, as they are now. */
 void tw_outer_digest(const tw_outer *outer);
 

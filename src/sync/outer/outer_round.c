@@ -118,14 +118,14 @@ static void outer_round_drop(tw_outer *outer)
 static void subtract(tw_outer *outer, float *const *weights)
 {
     const tw_fragment *fragment = tw_outer_current(outer);
-    double squares = 0;
+    const float most = (float)(TW_FARTHEST / sqrt((double)fragment->elements));
+    int far = 0;
     for (size_t i = fragment->first; i < fragment->first + fragment->count; i++) {
         size_t place = outer->places[i], count = outer->places[i + 1] - place;
-        tw_kernels_best()->averaging->difference(outer->delta + place, outer->began + place, weights[i], count);
-        if (outer->options.eager) tw_kernels_best()->add(outer->delta + place, outer->own_part + place, count);
-        squares += tw_kernels_best()->sum_squares(outer->delta + place, count);
+        const float *own_part = outer->options.eager ? outer->own_part + place : NULL;
+        far |= tw_outer_subtract(outer->began + place, weights[i], own_part, count, most, outer->delta + place);
     }
-    if (!(sqrt(squares) <= TW_FARTHEST)) outer_round_drop(outer);
+    if (far) outer_round_drop(outer);
 }
 
 static void copy_out(const tw_outer *outer, const float *from, float *const *weights)
@@ -287,9 +287,8 @@ static void outer_round_descend(tw_outer *outer, float mixing, float *const *wei
     tw_outer_sums sums = {0};
     for (size_t i = fragment->first; i < fragment->first + fragment->count; i++) {
         size_t place = outer->places[i], count = outer->places[i + 1] - place;
-        tw_outer_descend(&outer->options, outer->delta + place, count, outer->v + place, outer->theta + place,
-                         outer->digests + 2 * i, &sums);
-        tw_outer_mix(mixing, outer->theta + place, count, weights[i]);
+        tw_outer_arrays arrays = {outer->v + place, outer->theta + place, weights[i], mixing};
+        tw_outer_descend(&outer->options, outer->delta + place, count, &arrays, outer->digests + 2 * i, &sums);
     }
     if (!outer->options.eager) fragment->moved = mixing > 0; /* else as from where it began */
     fragment->lost = 0;
