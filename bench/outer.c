@@ -1,16 +1,16 @@
-/* What a round of local updates costs a rank beside the line: medians of the processor time of a tw_outer_step that ends
- * one, of a single rank, of streaming the bytes that none can avoid, and of the one over the other, pair by pair. An
- * element's are 36: theta and the weights are read and their difference is written; then the mean, momentum and theta are read, and
- * momentum, theta and the weights are written.
+/* What a round of local updates costs a rank beside the line: medians of the processor time of a tw_outer_step that
+ * ends one, of a single rank, of streaming the bytes that none can avoid, and of the one over the other, pair by pair.
+ * An element's are 36: theta and the weights are read and their difference is written; then the mean, momentum and
+ * theta are read, and momentum, theta and the weights are written.
  *
  *     bench_outer                bench_outer 100000000 diloco:every=2 pulseloco:every=2 */
 #include "bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <thinwire/thinwire_outer.h>
 #include <thinwire/thinwire_plugin.h>
+#include <time.h>
 
 enum { REPEATS = 11, TENSORS = 16, BYTES = 36, STREAMED = 20 /* by the pass that is timed */ };
 

@@ -1,7 +1,7 @@
 /* kills_world SEED TRIALS: seeded trials of reducers and outer loops that lose a rank, in a world of virtual time.
  *
- * Each trial takes a scheme or a method of local updates from the lists, some ranks, and a moment. At that moment one rank is cut off, falls silent for
- * longer than the deadline, or pauses for less. What has to hold:
+ * Each trial takes a scheme or a method of local updates from the lists, some ranks, and a moment. At that moment one
+ * rank is cut off, falls silent for longer than the deadline, or pauses for less. What has to hold:
  * - the world ends: nobody waits for what will never come;
  * - every rank that was not cut off ends well, or with TW_ERROR_PEER;
  * - what a call has given back after a failure stays as its owner left it;
@@ -42,7 +42,7 @@ typedef struct player {
 
 typedef struct run {
     char spec[160];
-    int is_method; /* of local updates */
+    int is_method;    /* of local updates */
     int ranks, first; /* the step to begin with, from what players kept after as many */
     blow blow;
     int victim;
@@ -151,8 +151,7 @@ static tw_status live(const run *all, int rank, tw_comm *comm, float *values)
     tw_outer *outer = NULL;
     tw_status status = all->is_method ? tw_outer_create(comm, all->spec, table, TENSORS, &outer)
                                       : tw_reducer_create(comm, all->spec, table, TENSORS, &reducer);
-    if (status == TW_OK)
-        status = outer ? train_apart(all, rank, outer, values) : train(all, rank, reducer, values);
+    if (status == TW_OK) status = outer ? train_apart(all, rank, outer, values) : train(all, rank, reducer, values);
     if (status != TW_OK) snprintf(all->players[rank].text, sizeof all->players[rank].text, "%s", tw_last_error());
     tw_reducer_destroy(reducer);
     tw_outer_destroy(outer);

@@ -599,7 +599,7 @@ TEST(test_an_eager_rank_that_is_spoilt_is_healed)
     }
 }
 
-/* ---- what the momentum makes of the means ------------------------------------------------------------------------- */
+/* ---- what the momentum makes of the means ----------------------------------------------------------------------- */
 
 /* In each round both ranks move along a unit vector whose product with that of k rounds before is rate^k. */
 static void move_by_chain(actor *self, int step)

@@ -1,5 +1,5 @@
-/* The arithmetic of a round. Each array streams through memory once: what is done to an element is done at once, four by
- * four, which every processor can. Sums and digests are lane by lane. */
+/* The arithmetic of a round. Each array streams through memory once: what is done to an element is done at once, four
+ * by four, which every processor can. Sums and digests are lane by lane. */
 #include "outer.h"
 
 #include <math.h>
@@ -26,8 +26,8 @@ static inline void store(vector x, size_t count, float *to)
 
 /* ---- digests ----------------------------------------------------------------------------------------------------- */
 
-/* Fletcher's sums of the bits, modulo 2^32: one word that differs changes the first, and two that make up for each other
- * there the second. A processor adds faster than it makes a better checksum. */
+/* Fletcher's sums of the bits, modulo 2^32: one word that differs changes the first, and two that make up for each
+ * other there the second. A processor adds faster than it makes a better checksum. */
 typedef struct digest {
     words first, second;
 } digest;
