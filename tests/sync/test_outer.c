@@ -1348,6 +1348,33 @@ TEST(test_a_difference_is_found_and_named)
     }
 }
 
+static tw_status exchange_two(actor *self, int step)
+{
+    const tw_outer *outer = self->outer;
+    float *theta = outer->theta + self->all->first, one = theta[5];
+    uint32_t before = outer->digests[2];
+    (void)step;
+    theta[5] = theta[21];
+    theta[21] = one;
+    tw_outer_digest(outer);
+    assert_true(outer->digests[2] != before || theta[5] == one);
+    theta[21] = theta[5];
+    theta[5] = one;
+    tw_outer_digest(outer);
+    assert_true(outer->digests[2] == before);
+    return TW_OK;
+}
+
+/* Elements that change places, which no sum of all would show, are a difference; and what a round counts while it goes
+ * is what is counted afterwards. */
+TEST(test_digests_heed_the_order)
+{
+    scene all = walk_of("diloco:every=4", 2, 12);
+    all.between = exchange_two;
+    play_well(&all);
+    assert_true(all.actors[0].shared[all.first + 5] != all.actors[0].shared[all.first + 21]);
+}
+
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
 /* Goes on as another loop, which is given what this one remembered; the weights are kept by hand. */
