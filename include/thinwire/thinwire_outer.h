@@ -117,8 +117,15 @@ typedef struct tw_outer_counts {
     uint64_t message_packet;
     double seconds_codec, seconds_exchange; /* as a reducer's */
     double seconds_wait;                    /* that step and finish blocked their caller in rounds, and average */
-    double cosine; /* of the last mean with the momentum before it; without momentum, with the mean before. Negative in
-                    * many rounds: the outer step is too long */
+    double cosine; /* of the last mean with the one before it, of the same tensors; 0: there is none. Negative in many
+                    * rounds: the outer step is too long. Of large models it is that of a sample */
+    /* What the momentum made of the last mean, D, whose outer step was outer_lr * S: S . D / |D|^2 and |S|^2 / |D|^2.
+     * Both are 1 without momentum. Where the cosine of means k rounds apart is c^k and rounds are many, with momentum m
+     * in Nesterov's form, they are
+     *     gain   = 1 + m / (1 - m c)
+     *     energy = 1 + 2 m / (1 - m c) + m^2 (1 + m c) / ((1 - m^2) (1 - m c)) */
+    double gain, energy;
+    uint64_t rounds_unstable; /* that were the third in a row with a cosine below -1/2, and told as a warning */
 } tw_outer_counts;
 TW_API tw_status tw_outer_stats(const tw_outer *outer, tw_outer_counts *stats);
 

@@ -67,25 +67,27 @@ class Kept:
     """What an exchange keeps of each rank's and tensor's share of the mean: v = decay v + delta / N. What is sent of it
     leaves it, and D is the sum of that."""
 
-    def __init__(self, decay):
-        self.decay, self.kept = numpy.float32(decay), {}
+    def __init__(self, decay, rounded=lambda values: values, by_senders=False):
+        self.decay, self.kept, self.rounded, self.by_senders = numpy.float32(decay), {}, rounded, by_senders
 
     def mean(self, i, theta, deltas):
-        total = numpy.zeros_like(theta)
+        total, senders = numpy.zeros_like(theta), numpy.zeros_like(theta)
         for rank, delta in enumerate(deltas):
             v = self.kept.setdefault((rank, i), numpy.zeros_like(theta))
             v[...] = self.decay * v + numpy.float32(1 / len(deltas)) * delta
-            sent = numpy.where(self.choose(v, theta, len(deltas)), v, numpy.float32(0))
+            chosen, sent = self.choose(v, theta, len(deltas)), numpy.zeros_like(v)
+            sent[chosen] = self.rounded(v[chosen])
             v -= sent
             total += sent
-        return total
+            senders += chosen
+        return total * numpy.float32(len(deltas)) / numpy.maximum(senders, 1) if self.by_senders else total
 
 
 class Chunks(Kept):
     """sparseloco: the k largest of each chunk."""
 
-    def __init__(self, chunk, k, decay):
-        super().__init__(decay)
+    def __init__(self, chunk, k, decay, **more):
+        super().__init__(decay, **more)
         self.chunk, self.k = chunk, k
 
     def choose(self, v, theta, size):
@@ -100,6 +102,25 @@ def as_bf16(values):
     """To the nearest, ties to even, in fp32."""
     bits = values.view(numpy.uint32)
     return (bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000).astype(numpy.uint32).view(numpy.float32)
+
+
+def as_signs(values):
+    """values=sign: one magnitude, the mean."""
+    return numpy.sign(values) * as_bf16(numpy.array([abs(values.astype(float)).mean()], numpy.float32))
+
+
+def as_two_levels(values):
+    """values=lm2: two magnitudes, each the mean of those on its side of the middle between them, found in twelve sweeps."""
+    sizes = abs(values.astype(float))
+
+    def levels_by(middle):
+        return numpy.array([sizes[side].mean() for side in (sizes <= middle, sizes > middle)])
+
+    middle = sizes.mean()
+    for _ in range(12):
+        middle = levels_by(middle).mean()
+    above, levels = sizes > middle, levels_by(middle)
+    return numpy.sign(values) * numpy.where(above, *as_bf16(levels.astype(numpy.float32))[::-1])
 
 
 class Pulse(Kept):
@@ -204,6 +225,12 @@ TWINS = {
                                                                                delay=2),
     "sparseloco:every=3,chunk=64,k=4,values=fp32,min_elements=1":
         dict(every=3, rate=1.0, momentum=0.0, exchange=lambda: Chunks(64, 4, 0.95)),
+    "sparseloco:every=3,chunk=64,k=4,min_elements=1":
+        dict(every=3, rate=1.0, momentum=0.0, exchange=lambda: Chunks(64, 4, 0.95, rounded=as_two_levels)),
+    "sparseloco:every=3,chunk=64,k=4,values=sign,min_elements=1":
+        dict(every=3, rate=1.0, momentum=0.0, exchange=lambda: Chunks(64, 4, 0.95, rounded=as_signs)),
+    "sparseloco:every=3,chunk=64,k=4,values=fp32,agg=senders,min_elements=1":
+        dict(every=3, rate=1.0, momentum=0.0, exchange=lambda: Chunks(64, 4, 0.95, by_senders=True)),
     "diloco:every=2,exchange=chunktopk,chunk=100,k=7,decay=0.5,values=fp32,min_elements=1":
         dict(every=2, rate=0.7, momentum=0.5, exchange=lambda: Chunks(100, 7, 0.5)),
     "diloco:every=3,merge=rda": dict(every=3, rate=0.7, momentum=0.5, merge=of_directions),
@@ -271,6 +298,110 @@ class LibraryTest(unittest.TestCase):
                     for mine, theta, x, expected in zip(shared, twin.theta, own, twin.own[rank]):
                         self.assertLess(abs(mine - theta).max(), 1e-6 * abs(theta).max())
                         self.assertLess(abs(x - expected).max(), 1e-6 * abs(expected).max())
+
+    def test_fifty_rounds_of_moments_are_those_of_the_twin(self):
+        """Every second round the first moments become the mean, and every third one the second moments."""
+        def grown(moments, rank, step):
+            noise = [numpy.random.default_rng([rank, step, i]).standard_normal(shape) for i, (_, shape) in enumerate(SHAPES)]
+            return [[(0.9 * m + g).astype(m.dtype) for m, g in zip(moments[0], noise)],
+                    [(0.99 * m + g * g).astype(m.dtype) for m, g in zip(moments[1], noise)]]
+
+        def zeros(dtype):
+            return [[numpy.zeros(shape, dtype) for _, shape in SHAPES] for _ in range(2)]
+
+        def act(rank, comm):
+            own, moments = start_of(), zeros(numpy.float32)
+            with thinwire.OuterLoop(comm, "diloco:every=2,first_moment=2,second_moment=3", SHAPES) as loop:
+                loop.show_moments(*(addresses(one) for one in moments))
+                loop.begin(addresses(own))
+                for step in range(100):
+                    for there, now in zip(moments, grown(moments, rank, step)):
+                        for m, value in zip(there, now):
+                            m[...] = value
+                    loop.step(addresses(own))
+                ended = [[m.copy() for m in one] for one in moments]
+                loop.finish(addresses(own))
+                return ended
+
+        twin = [zeros(float) for _ in range(RANKS)]
+        for step in range(100):
+            twin = [grown(moments, rank, step) for rank, moments in enumerate(twin)]
+            for which, period in enumerate((4, 6)):
+                if (step + 1) % period == 0:
+                    for of in zip(*(moments[which] for moments in twin)):
+                        mean = sum(of) / RANKS
+                        for one in of:
+                            one[...] = mean
+        for ended, expected in zip(in_threads(act), twin):
+            for one, other in zip(ended[0] + ended[1], expected[0] + expected[1]):
+                self.assertLess(abs(one - other).max(), 1e-5 * abs(other).max())
+
+    def test_fifty_rounds_of_gasloc_are_those_of_a_twin(self):
+        """Two of three workers meet in each round: which two is found out, and each pair has its turn."""
+        rate, momentum, mixing, every = 0.7, 0.5, 0.75, 3
+
+        def act(rank, comm):
+            own, seen = start_of(), []
+            with thinwire.Gossip(comm, f"gasloc:every={every},mixing={mixing}", SHAPES, addresses(own)) as gossip:
+                gossip.read(addresses(own))
+                for step in range(50 * every):
+                    for x, m in zip(own, moves(rank, step)(own)):
+                        x += m
+                    gossip.step(addresses(own))
+                    if (step + 1) % every == 0:
+                        seen.append(numpy.concatenate([x.ravel() for x in own]))
+                gossip.finish(addresses(own))
+            return seen
+
+        def flat(arrays):
+            return numpy.concatenate([x.ravel() for x in arrays])
+
+        def parted(values):
+            return [one.reshape(shape) for one, (_, shape) in
+                    zip(numpy.split(values, numpy.cumsum([math.prod(shape) for _, shape in SHAPES])[:-1]), SHAPES)]
+
+        there, met = in_threads(act), set()
+        start = [flat(start_of()).astype(float) for _ in range(RANKS)]
+        last = list(start)
+        for number in range(50):
+            moved = []
+            for rank, x in enumerate(start):
+                for step in range(number * every, (number + 1) * every):
+                    x = x + flat(moves(rank, step)(parted(x)))
+                moved.append(x)
+            y = [begun + rate * (x - begun) for begun, x in zip(start, moved)]
+
+            def after(pair):
+                partner = {pair[0]: pair[1], pair[1]: pair[0]}
+                return [mine + mixing * (y[partner.get(rank, rank)] - mine) / 2 + momentum * (mine - last[rank])
+                        for rank, mine in enumerate(y)]
+
+            fits = [pair for pair in ((0, 1), (0, 2), (1, 2))
+                    if max(abs(one[number] - other).max() for one, other in zip(there, after(pair))) < 1e-5]
+            self.assertEqual(len(fits), 1, number)
+            met.update(fits)
+            start, last = after(fits[0]), y
+        self.assertEqual(len(met), 3)
+
+    def test_the_cosine_of_a_large_model_is_that_of_a_sample(self):
+        """Columns differ in length, and a sample that left some out would be far off."""
+        noise = numpy.random.default_rng(5)
+        columns = numpy.exp2(-numpy.arange(512) / 64) * (1 + (numpy.arange(512) % 2) * 7)
+        first, fresh = (noise.standard_normal((600, 512)) * columns for _ in range(2))
+        second = numpy.where(numpy.arange(512) % 2, 0.6 * first + 0.8 * fresh, -first)
+        exact = (first * second).sum() / math.sqrt((first ** 2).sum() * (second ** 2).sum())
+        comm, = thinwire.Comm.threads(1)
+        own = numpy.zeros((600, 512), numpy.float32)
+        with thinwire.OuterLoop(comm, "local:every=1", [("w", own.shape)]) as loop:
+            loop.begin([own.ctypes.data])
+            cosines = []
+            for move in (first, second):
+                own += move
+                loop.step([own.ctypes.data])
+                cosines.append(loop.stats()["cosine"])
+            loop.finish([own.ctypes.data])
+        self.assertEqual(cosines[0], 0)
+        self.assertAlmostEqual(cosines[1], exact, delta=0.02)
 
     def test_steps_that_are_not_due_look_at_nothing(self):
         def act(rank, comm):

@@ -65,6 +65,29 @@ class LocalUpdatesTest(CommandLineTest):
                 for name in names:
                     self.assertEqual(own[0][name] == own[1][name], alike, name)
 
+    def test_the_journal_says_what_the_outer_steps_come_to(self):
+        """Of a first round with Nesterov's momentum m the step is 1 + m times as long as the mean; without it, as long."""
+        for spec, first in (("diloco:every=8", 1.5), ("diloco:every=8,outer_momentum=0.9", 1.9), ("local:every=8", 1)):
+            out = self.folder / spec.replace(":", "-")
+            self.train("--workers", 2, "--steps", 30, "--sync", spec, "--out", out)
+            one, ten, *_, last = [line for line in map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+                                  if line["kind"] == "step"]
+            self.assertEqual([one[key] for key in ("rounds", "cosine", "gain", "energy")], [0, 0, 0, 0])
+            self.assertEqual((ten["rounds"], ten["cosine"]), (1, 0))
+            self.assertAlmostEqual(ten["gain"], first, places=5)
+            self.assertAlmostEqual(ten["energy"], first ** 2, places=5)
+            self.assertEqual(last["rounds"], 3)
+            self.assertGreater(last["cosine"], 0)
+        out = self.folder / "dense"
+        self.train("--workers", 2, "--steps", 1, "--out", out)
+        self.assertNotIn("cosine", (out / "metrics.jsonl").read_text())
+
+    def test_an_outer_step_that_is_too_long_is_told(self):
+        words = ("--workers", 2, "--steps", 120, "--lr", 0.3, "--momentum", 0, "--warmup", 0, "--schedule", "constant", "--out", "none")
+        for rate, is_told in ((1, False), (2.4, True)):
+            done = self.run_program(*self.train_words(*words, "--sync", f"diloco:every=10,outer_lr={rate},outer_momentum=0"))
+            self.assertEqual("a smaller outer_lr or outer_momentum would be stable" in done.stdout, is_told, done.stdout)
+
     def test_gradients_are_clipped_by_each_worker(self):
         loss = {clip: self.train("--workers", 2, "--steps", 4, "--sync", "local:every=4", "--clip", clip)["loss"]
                 for clip in (0.01, 0.02)}

@@ -1,7 +1,7 @@
-/* kills_world SEED TRIALS: seeded trials of reducers that lose a rank, in a world of virtual time.
+/* kills_world SEED TRIALS: seeded trials of reducers and outer loops that lose a rank, in a world of virtual time.
  *
- * Each trial takes a scheme of the list, some ranks, and a moment. At that moment one rank is cut off, falls silent for
- * longer than the deadline, or pauses for less. What has to hold:
+ * Each trial takes a scheme or a method of local updates from the lists, some ranks, and a moment. At that moment one
+ * rank is cut off, falls silent for longer than the deadline, or pauses for less. What has to hold:
  * - the world ends: nobody waits for what will never come;
  * - every rank that was not cut off ends well, or with TW_ERROR_PEER;
  * - what a call has given back after a failure stays as its owner left it;
@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_outer.h>
 #include <thinwire/thinwire_plugin.h>
 #include <thinwire/thinwire_sim.h>
 
@@ -40,7 +41,8 @@ typedef struct player {
 } player;
 
 typedef struct run {
-    char spec[128];
+    char spec[160];
+    int is_method;    /* of local updates */
     int ranks, first; /* the step to begin with, from what players kept after as many */
     blow blow;
     int victim;
@@ -72,24 +74,30 @@ static void stand_still(const run *all, int rank, double *stood)
     tw_world_compute(pause);
 }
 
+static void compute(const run *all, int rank, int step, int tensor, float *gradient, double *stood)
+{
+    tw_world_compute(GRADIENT * (1 + (rank * 7 + tensor * 3 + step) % 5) / TENSORS);
+    stand_still(all, rank, stood);
+    fill(gradient, rank, step, tensor);
+}
+
 static tw_status take_step(const run *all, int rank, int step, tw_reducer *reducer, float *gradients, double *stood)
 {
     for (int t = TENSORS; t-- > 0;) {
-        tw_world_compute(GRADIENT * (1 + (rank * 7 + t * 3 + step) % 5) / TENSORS);
-        stand_still(all, rank, stood);
-        fill(gradients + t * COUNT, rank, step, t);
+        compute(all, rank, step, t, gradients + t * COUNT, stood);
         tw_status status = tw_reducer_submit(reducer, (size_t)t, gradients + t * COUNT);
         if (status != TW_OK) return status;
     }
     return tw_reducer_wait(reducer);
 }
 
-static tw_status keep(player *me, tw_reducer *reducer, const float *weights)
+static tw_status keep(player *me, tw_reducer *reducer, tw_outer *outer, const float *weights)
 {
     kept *now = &me->after[me->steps];
     memcpy(now->weights, weights, sizeof now->weights);
     tw_status status = tw_state_create(&now->state);
-    return status == TW_OK ? tw_reducer_save_state(reducer, "", now->state) : status;
+    if (status != TW_OK) return status;
+    return outer ? tw_outer_save_state(outer, "", now->state) : tw_reducer_save_state(reducer, "", now->state);
 }
 
 static tw_status train(const run *all, int rank, tw_reducer *reducer, float *gradients)
@@ -105,8 +113,48 @@ static tw_status train(const run *all, int rank, tw_reducer *reducer, float *gra
         if (status != TW_OK) return status;
         for (int i = 0; i < ALL; i++) weights[i] -= 0.1f * gradients[i];
         me->steps++;
-        status = keep(me, reducer, weights);
+        status = keep(me, reducer, NULL, weights);
     }
+    return status;
+}
+
+/* Who has taken its steps waits until all have. */
+static tw_status train_apart(const run *all, int rank, tw_outer *outer, float *weights)
+{
+    player *me = &all->players[rank];
+    const kept *start = &me->after[all->first];
+    float gradient[COUNT], *parts[TENSORS];
+    double stood = 0;
+    for (int t = 0; t < TENSORS; t++) parts[t] = weights + t * COUNT;
+    memcpy(weights, start->weights, sizeof start->weights);
+    tw_status status = start->state ? tw_outer_load_state(outer, "", start->state) : TW_OK;
+    if (status == TW_OK) status = tw_outer_begin(outer, parts);
+    while (status == TW_OK && me->steps < STEPS) {
+        tw_outer_event event;
+        for (int t = 0; t < TENSORS; t++) {
+            compute(all, rank, me->steps, t, gradient, &stood);
+            for (int i = 0; i < COUNT; i++) parts[t][i] -= 0.1f * gradient[i];
+        }
+        status = tw_outer_step(outer, parts, &event);
+        if (status != TW_OK) return status;
+        me->steps++;
+        status = keep(me, NULL, outer, weights);
+        if (status != TW_OK) me->steps--; /* to save waits for others, who may be lost */
+    }
+    return status == TW_OK ? tw_outer_finish(outer, parts) : status;
+}
+
+/* `values`: where the gradients stand, or the weights of local updates. */
+static tw_status live(const run *all, int rank, tw_comm *comm, float *values)
+{
+    tw_reducer *reducer = NULL;
+    tw_outer *outer = NULL;
+    tw_status status = all->is_method ? tw_outer_create(comm, all->spec, table, TENSORS, &outer)
+                                      : tw_reducer_create(comm, all->spec, table, TENSORS, &reducer);
+    if (status == TW_OK) status = outer ? train_apart(all, rank, outer, values) : train(all, rank, reducer, values);
+    if (status != TW_OK) snprintf(all->players[rank].text, sizeof all->players[rank].text, "%s", tw_last_error());
+    tw_reducer_destroy(reducer);
+    tw_outer_destroy(outer);
     return status;
 }
 
@@ -118,14 +166,14 @@ static void *cut_in_time(void *argument)
     return NULL;
 }
 
-/* After a failure and the reducer's end the gradients are this rank's alone, for as long as anybody else runs. */
-static int count_scribbles(float *gradients)
+/* After a failure and the end of what exchanged them these are this rank's alone, for as long as anybody else runs. */
+static int count_scribbles(float *values)
 {
-    unsigned char *bytes = (unsigned char *)gradients;
+    unsigned char *bytes = (unsigned char *)values;
     int changed = 0;
-    memset(bytes, 0xa5, ALL * sizeof *gradients);
+    memset(bytes, 0xa5, ALL * sizeof *values);
     tw_world_compute(10 * DEADLINE);
-    for (size_t i = 0; i < ALL * sizeof *gradients; i++) changed += bytes[i] != 0xa5;
+    for (size_t i = 0; i < ALL * sizeof *values; i++) changed += bytes[i] != 0xa5;
     return changed;
 }
 
@@ -133,30 +181,27 @@ static void play(void *context, int rank, tw_comm *comm)
 {
     run *all = context;
     player *me = &all->players[rank];
-    tw_reducer *reducer = NULL;
     tw_thread killer;
-    float *gradients = calloc(ALL, sizeof *gradients);
+    float *values = calloc(ALL, sizeof *values);
     int mortal = all->blow == CUT && rank == all->victim;
-    if (!gradients || (mortal && tw_thread_start(&killer, cut_in_time, all) != TW_OK)) abort();
+    if (!values || (mortal && tw_thread_start(&killer, cut_in_time, all) != TW_OK)) abort();
     tw_comm_set_timeout(comm, DEADLINE);
-    me->status = tw_reducer_create(comm, all->spec, table, TENSORS, &reducer);
-    if (me->status == TW_OK) me->status = train(all, rank, reducer, gradients);
-    if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
+    me->status = live(all, rank, comm, values);
     if (tw_clock() > all->ended) all->ended = tw_clock();
-    tw_reducer_destroy(reducer);
     if (mortal) tw_thread_join(killer);
-    if (me->status != TW_OK) me->scribbled = count_scribbles(gradients);
-    free(gradients);
+    if (me->status != TW_OK) me->scribbled = count_scribbles(values);
+    free(values);
 }
 
 /* --- one run ------------------------------------------------------------------------------------------------- */
 
-static run *create_run(const char *spec, int ranks)
+static run *create_run(const char *spec, int is_method, int ranks)
 {
     run *made = calloc(1, sizeof *made);
     if (made) made->players = calloc((size_t)ranks, sizeof *made->players);
     if (!made || !made->players) abort();
     snprintf(made->spec, sizeof made->spec, "%s", spec);
+    made->is_method = is_method;
     made->ranks = ranks;
     return made;
 }
@@ -184,7 +229,7 @@ static const char *perform(run *all)
 /* The run that goes on after `lost`, from the last step that every rank has kept. */
 static run *continue_run(const run *lost)
 {
-    run *next = create_run(lost->spec, lost->ranks);
+    run *next = create_run(lost->spec, lost->is_method, lost->ranks);
     next->first = STEPS;
     for (int r = 0; r < lost->ranks; r++)
         if (lost->players[r].steps < next->first) next->first = lost->players[r].steps;
@@ -250,23 +295,41 @@ static int compare_continued(uint64_t seed, uint64_t trial, const run *lost, con
     return failed;
 }
 
-/* Whether packets of few ranks can go in pieces, too; by default only those of many do. */
-static int takes_exchange(size_t scheme)
+static int takes(size_t (*help)(size_t, char *, size_t), size_t index, const char *option)
 {
-    char page[8192];
-    tw_schemes_help(scheme, page, sizeof page);
-    return strstr(page, "\n  exchange ") != NULL;
+    char page[8192], name[32];
+    help(index, page, sizeof page);
+    snprintf(name, sizeof name, "\n  %s ", option);
+    return strstr(page, name) != NULL;
+}
+
+/* Packets of few ranks go in pieces, too, where they can; by default only those of many do. */
+static void choose_scheme(size_t scheme, int overlap, int per_host, char *spec, size_t room)
+{
+    snprintf(spec, room, "%s:message_kb=1,overlap=%s,per_host=%d%s", tw_schemes_name(scheme), overlap ? "on" : "off",
+             per_host, takes(tw_schemes_help, scheme, "exchange") ? ",exchange=scatter" : "");
+}
+
+/* Rounds are under way while ranks go on, where they can be. */
+static void choose_method(size_t method, int eager, int per_host, char *spec, size_t room)
+{
+    snprintf(spec, room, "%s:every=4,message_kb=1,per_host=%d%s%s", tw_outers_name(method), per_host,
+             takes(tw_outers_help, method, "fragments") ? ",fragments=2,delay=1" : "",
+             eager && takes(tw_outers_help, method, "eager") ? ",eager=on" : "");
 }
 
 static int try_once(uint64_t seed, uint64_t trial, int *resumed)
 {
-    char spec[128];
-    size_t scheme = draw(seed, trial, 0) % tw_schemes_count();
+    char spec[160];
+    size_t way = draw(seed, trial, 0) % (tw_schemes_count() + tw_outers_count());
+    const int is_method = way >= tw_schemes_count(), drawn = draw(seed, trial, 2) % 2;
     int ranks = 2 + (int)(draw(seed, trial, 1) % (MOST_RANKS - 1));
     int per_host = ranks % 2 == 0 && draw(seed, trial, 6) % 2 ? 2 : 1;
-    snprintf(spec, sizeof spec, "%s:message_kb=1,overlap=%s,per_host=%d%s", tw_schemes_name(scheme),
-             draw(seed, trial, 2) % 2 ? "on" : "off", per_host, takes_exchange(scheme) ? ",exchange=scatter" : "");
-    run *whole = create_run(spec, ranks), *lost = create_run(spec, ranks);
+    if (is_method)
+        choose_method(way - tw_schemes_count(), drawn, per_host, spec, sizeof spec);
+    else
+        choose_scheme(way, drawn, per_host, spec, sizeof spec);
+    run *whole = create_run(spec, is_method, ranks), *lost = create_run(spec, is_method, ranks);
     const char *fault = perform(whole);
     lost->blow = CUT + (blow)(draw(seed, trial, 3) % (BLOWS - CUT));
     lost->victim = (int)(draw(seed, trial, 4) % (unsigned)ranks);

@@ -12,7 +12,7 @@
 #include "support/random.h"
 #include "support/ranks.h"
 
-enum { TENSORS = 2, MOST_RANKS = 8, MOST_STEPS = 64, MOST_ELEMENTS = 4096 };
+enum { TENSORS = 2, MOST_RANKS = 8, MOST_STEPS = 128, MOST_ELEMENTS = 4096 };
 
 typedef struct scene scene;
 
@@ -214,6 +214,26 @@ TEST(test_momentum_coasts)
     assert_near(all.actors[0].history[3][0], first - 0.5 * 0.8 * 0.8 * v, 1e-6);
 }
 
+static void move_by_one(actor *self, int step)
+{
+    for (int t = 0; t < TENSORS; t++) self->parts[t][0] -= (float)(step % 2);
+}
+
+/* Where each round's mean is the same, steps grow as the geometric series does, towards lr / (1 - momentum). */
+TEST(test_steps_of_a_constant_mean)
+{
+    enum { ROUNDS = 40 };
+    const double lr = 0.7, m = 0.9;
+    scene all = quadratic("diloco:every=2,outer_lr=0.7,outer_momentum=0.9", 2 * ROUNDS, 0, 0, (double[]){0, 0});
+    all.move = move_by_one;
+    play_well(&all);
+    double theta = 0;
+    for (int n = 1; n <= ROUNDS; n++) {
+        theta -= lr * (1 + m * (1 - pow(m, n)) / (1 - m));
+        assert_near(all.actors[1].history[2 * n - 1][0], theta, 1e-5 * fabs(theta));
+    }
+}
+
 /* Heavy ball: without Nesterov's look ahead the step is v. */
 TEST(test_heavy_ball)
 {
@@ -367,6 +387,20 @@ TEST(test_an_exchange_that_sends_all_changes_nothing)
                "diloco:every=4,outer_lr=0.6");
     check_same("sparseloco:every=4", "diloco:every=4,outer_lr=1,outer_momentum=0,exchange=chunktopk,k=64");
     check_same("pulseloco:every=10", "diloco:every=10,exchange=pulse");
+}
+
+/* Each tensor travels once in `every` steps, whole or in parts; beside it travels what ranks tell each other. */
+TEST(test_a_stream_sends_what_diloco_sends)
+{
+    scene whole = walk_of("diloco:every=6", 3, 24), parts = walk_of("streaming:every=6,fragments=2,delay=0", 3, 24);
+    whole.unfinished = parts.unfinished = 1;
+    play_both(&whole, &parts);
+    const tw_outer_counts *one = &whole.actors[1].counts, *other = &parts.actors[1].counts;
+    assert_int_equal(one->rounds, 4);
+    assert_int_equal(other->rounds, 8);
+    assert_int_equal(one->message_fp32, other->message_fp32);
+    assert_int_equal(one->message_packet, other->message_packet);
+    assert_near((double)other->bytes_sent, (double)one->bytes_sent, 1000);
 }
 
 /* ---- directions and lengths apart -------------------------------------------------------------------------------- */
@@ -563,6 +597,87 @@ TEST(test_an_eager_rank_that_is_spoilt_is_healed)
                              : (noise(0, step, i) + noise(1, step, i) + noise(2, step, i)) / 3;
         assert_near(all.actors[1].shared[i], mean, 1e-6);
     }
+}
+
+/* ---- what the momentum makes of the means ----------------------------------------------------------------------- */
+
+/* In each round both ranks move along a unit vector whose product with that of k rounds before is rate^k. */
+static void move_by_chain(actor *self, int step)
+{
+    const double c = self->all->rate;
+    const int round = step / 2;
+    for (int i = 0; step % 2 == 0 && i <= round; i++)
+        self->parts[0][i] -= (float)(pow(c, round - i) * (i == 0 ? 1 : sqrt(1 - c * c)));
+}
+
+static tw_outer_counts counts_of_chain(const char *spec, double cosine, int rounds)
+{
+    scene all = walk_of(spec, 2, 2 * rounds);
+    all.move = move_by_chain;
+    all.rate = cosine;
+    play_well(&all);
+    return all.actors[1].counts;
+}
+
+static void check_gain(const char *spec, double cosine, double gain, double energy)
+{
+    tw_outer_counts counts = counts_of_chain(spec, cosine, 60);
+    assert_near(counts.cosine, cosine, 1e-4);
+    if (gain > 0) assert_near(counts.gain, gain, 1e-3);
+    assert_near(counts.energy, energy, 1e-3);
+}
+
+/* Golden values of the two sums over all rounds; 60 are enough. */
+TEST(test_gain_and_energy_of_the_outer_step)
+{
+    check_gain("diloco:every=2,outer_momentum=0.9", 0.5622, 2.8218, 17.6395);
+    check_gain("diloco:every=2,outer_momentum=0.9", 0.2498, 0, 10.0580);
+    check_gain("diloco:every=2,outer_momentum=0.9", 0.3277, 0, 11.3826);
+    check_gain("diloco:every=2,outer_momentum=0.5", 0.5622, 0, 2.9850);
+    check_gain("diloco:every=2,outer_momentum=0.9", 0, 0, 7.0632);
+    check_gain("diloco:every=2,outer_momentum=0.5", 0, 1.5, 2.3333);
+    check_gain("diloco:every=2,outer_momentum=0.5,nesterov=off", 0, 1, 1.3333);
+    check_gain("local:every=2", 0.5622, 1, 1);
+    tw_outer_counts first = counts_of_chain("diloco:every=2,outer_momentum=0.5", 0.3, 1);
+    assert_near(first.cosine, 0, 0); /* nothing was before */
+    assert_near(first.gain, 1.5, 1e-6);
+    assert_near(first.energy, 2.25, 1e-6);
+}
+
+/* Of two fragments one goes up and one goes down, in turn. */
+TEST(test_cosines_are_of_the_same_tensors)
+{
+    scene all = quadratic("streaming:every=4,fragments=2,delay=0,mixing=0", 12, 1, 0.1, (double[]){2, 2});
+    all.start[1] = 3;
+    play_well(&all);
+    assert_near(all.actors[0].counts.cosine, 1, 1e-6);
+}
+
+static int warnings;
+
+static void count_warnings(void *context, tw_log_level level, const char *text)
+{
+    (void)context;
+    warnings += level == TW_LOG_WARNING && strstr(text, "a smaller outer_lr") != NULL;
+}
+
+static void check_told(const char *spec, int rounds, int times)
+{
+    scene all = quadratic(spec, 10 * rounds, 1, 0.5, (double[]){0, 0});
+    warnings = 0;
+    tw_set_log(count_warnings, NULL);
+    play_well(&all);
+    tw_set_log(NULL, NULL);
+    assert_int_equal(warnings, times);
+    for (int r = 0; r < 2; r++) assert_int_equal(all.actors[r].counts.rounds_unstable, times);
+}
+
+/* Ten local steps lead to the centre, and an outer rate of 2.5 farther beyond it each time. */
+TEST(test_an_outer_step_that_is_too_long_is_told)
+{
+    check_told("diloco:every=10,outer_lr=1,outer_momentum=0", 9, 0);
+    check_told("diloco:every=10,outer_lr=2.5,outer_momentum=0", 3, 0);
+    check_told("diloco:every=10,outer_lr=2.5,outer_momentum=0", 9, 1);
 }
 
 /* ---- moments ----------------------------------------------------------------------------------------------------- */
@@ -1233,6 +1348,32 @@ TEST(test_a_difference_is_found_and_named)
     }
 }
 
+static tw_status exchange_two(actor *self, int step)
+{
+    const tw_outer *outer = self->outer;
+    float *theta = outer->theta + self->all->first, one = theta[5];
+    uint32_t before = outer->digests[2];
+    (void)step;
+    theta[5] = theta[21];
+    theta[21] = one;
+    tw_outer_digest(outer);
+    int heeds = outer->digests[2] != before || theta[5] == one;
+    theta[21] = theta[5];
+    theta[5] = one;
+    tw_outer_digest(outer);
+    return heeds && outer->digests[2] == before ? TW_OK : TW_ERROR_STATE;
+}
+
+/* Elements that change places, which no sum of all would show, are a difference; and what a round counts while it goes
+ * is what is counted afterwards. */
+TEST(test_digests_heed_the_order)
+{
+    scene all = walk_of("diloco:every=4", 2, 12);
+    all.between = exchange_two;
+    play_well(&all);
+    assert_true(all.actors[0].shared[all.first + 5] != all.actors[0].shared[all.first + 21]);
+}
+
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
 /* Goes on as another loop, which is given what this one remembered; the weights are kept by hand. */
@@ -1292,6 +1433,25 @@ static void spoil_early(actor *self, int step)
 static tw_status restart_after_a_round_began(actor *self, int step)
 {
     return step == 3 ? restart(self, 1) : TW_OK;
+}
+
+/* A new one, too. */
+TEST(test_every_method_of_the_list)
+{
+    for (size_t m = 0; m < tw_outers_count(); m++) {
+        char spec[64];
+        snprintf(spec, sizeof spec, "%s:every=6", tw_outers_name(m));
+        check_restart(spec);
+        check_last_rounds(spec, one_fewer);
+        check_last_rounds(spec, fewer);
+        scene spoilt_walk = walk_of(spec, 3, 24), twice[2] = {walk_of(spec, 4, 24), walk_of(spec, 4, 24)};
+        spoilt_walk.move = spoil_all;
+        play_well(&spoilt_walk);
+        for (size_t i = 0; i < 3700; i++) assert_true(isfinite(spoilt_walk.actors[1].weights[i]));
+        play_both(&twice[0], &twice[1]);
+        assert_memory_equal(twice[0].actors[3].history, twice[1].actors[0].history, sizeof twice[0].actors[0].history);
+        assert_true(twice[0].actors[0].counts.rounds >= 4);
+    }
 }
 
 TEST(test_a_restart_heals_as_well)

@@ -197,6 +197,16 @@ static tw_status measure_step(journal *j, const worker *w, cJSON *line)
     return TW_OK;
 }
 
+static tw_status record_rounds(const journal *j, const worker *w, cJSON *line)
+{
+    if (!w->exchange->last_round) return TW_OK;
+    cJSON_AddNumberToObject(line, "rounds", j->rounds.rounds);
+    cJSON_AddNumberToObject(line, "cosine", j->rounds.cosine);
+    cJSON_AddNumberToObject(line, "gain", j->rounds.gain);
+    cJSON_AddNumberToObject(line, "energy", j->rounds.energy);
+    return tensorboard_scalar(j->board, "rounds/cosine", w->step, (float)j->rounds.cosine);
+}
+
 static tw_status record_step(journal *j, const worker *w, double loss, const totals *sums)
 {
     double rate = schedule_rate(&w->schedule, w->step - 1);
@@ -204,11 +214,30 @@ static tw_status record_step(journal *j, const worker *w, double loss, const tot
     cJSON_AddNumberToObject(line, "loss", loss);
     cJSON_AddNumberToObject(line, "lr", rate);
     tw_status measured = measure_step(j, w, line);
+    if (measured == TW_OK) measured = record_rounds(j, w, line);
     TW_TRY(jsonl_write(j->metrics, line));
     TW_TRY(measured);
     TW_TRY(tensorboard_scalar(j->board, "train/loss", w->step, (float)loss));
     TW_TRY(tensorboard_scalar(j->board, "train/lr", w->step, (float)rate));
     return tensorboard_scalar(j->board, "traffic/bytes_sent", w->step, (float)sums->values[TOTAL_BYTES_SENT]);
+}
+
+/* What a person may have to look after is told when it comes. */
+static tw_status watch_rounds(journal *j, const worker *w)
+{
+    const round_figures before = j->rounds;
+    if (!w->exchange->last_round) return TW_OK;
+    TW_TRY(w->exchange->last_round(w, &j->rounds));
+    if (j->rounds.empty > before.empty)
+        progress_say(&j->progress,
+                     "round %.0f changed nothing: no worker gave anything, or it was too large for the exchange",
+                     j->rounds.rounds);
+    if (j->rounds.unstable > before.unstable)
+        progress_say(&j->progress,
+                     "round %.0f is one of three in a row that pointed against the one before; a smaller outer_lr or "
+                     "outer_momentum would be stable",
+                     j->rounds.rounds);
+    return TW_OK;
 }
 
 tw_status journal_step(journal *j, const worker *w, double loss)
@@ -218,6 +247,7 @@ tw_status journal_step(journal *j, const worker *w, double loss)
     totals sums;
     TW_TRY(worker_totals(w, &sums));
     progress_step(&j->progress, w, loss, &sums);
+    TW_TRY(watch_rounds(j, w));
     return due ? record_step(j, w, loss, &sums) : TW_OK;
 }
 

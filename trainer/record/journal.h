@@ -3,6 +3,7 @@
 #ifndef TRAINER_JOURNAL_H
 #define TRAINER_JOURNAL_H
 
+#include "exchange.h"
 #include "jsonl.h"
 #include "progress.h"
 #include "run_lock.h"
@@ -13,6 +14,7 @@ typedef struct journal {
     jsonl *metrics; /* NULL when the run keeps no folder */
     tensorboard *board;
     progress progress;
+    round_figures rounds; /* as they were after the last step; zeros where there are none */
     run_lock *lock;
     int shares; /* this rank has no more than the configuration and a lock, on its own disk */
 } journal;

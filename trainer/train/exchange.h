@@ -24,6 +24,12 @@ typedef struct scheme_list {
     int (*is_synchronous)(size_t scheme); /* whether all workers take a step together; NULL: with each of them */
 } scheme_list;
 
+/* Of local updates: counts of rounds, and figures of the last one, as in tw_outer_counts. */
+typedef struct round_figures {
+    double rounds, empty, unstable;
+    double cosine, gain, energy;
+} round_figures;
+
 /* Every rank calls all functions. begin, apply, plan and add_totals must be there, and destroy where bytes is not 0. Of
  * the others those that have nothing to do are NULL; without regroup a checkpoint is resumed by as many workers only.
  */
@@ -82,6 +88,8 @@ typedef struct exchange {
     const char *(*plan)(const worker *w, size_t index);
     /* Adds what is counted and not yet in worker.now. */
     tw_status (*add_totals)(const worker *w, totals *sums);
+    /* NULL: there are no rounds. */
+    tw_status (*last_round)(const worker *w, round_figures *figures);
 
     /* Between two steps: adds to the gradients, one array a tensor, what of this worker's has not been sent yet. NULL:
      * nothing is held back. */

@@ -231,6 +231,19 @@ static tw_status exchange_updates_add_totals(const worker *w, totals *sums)
     return TW_OK;
 }
 
+static tw_status last_round(const worker *w, round_figures *figures)
+{
+    tw_outer_counts stats = {.struct_size = sizeof stats};
+    TW_TRY(tw_outer_stats(exchange_updates_way_of(w)->outer, &stats));
+    *figures = (round_figures){.rounds = (double)stats.rounds,
+                               .empty = (double)stats.rounds_empty,
+                               .unstable = (double)stats.rounds_unstable,
+                               .cosine = stats.cosine,
+                               .gain = stats.gain,
+                               .energy = stats.energy};
+    return TW_OK;
+}
+
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
 static tw_status join_name(const char *prefix, const char *name, char text[1024])
@@ -425,6 +438,7 @@ const exchange updates_exchange = {
     .apply = exchange_updates_apply,
     .plan = exchange_updates_plan,
     .add_totals = exchange_updates_add_totals,
+    .last_round = last_round,
     .give_held = exchange_updates_give_held,
     .take_held = exchange_updates_take_held,
     .save = exchange_updates_save,

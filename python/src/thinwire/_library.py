@@ -58,7 +58,8 @@ class OuterCounts(Structure):
                 ("bytes_between", c_uint64), ("bytes_dense", c_uint64), ("elements_sent", c_uint64),
                 ("elements_total", c_uint64), ("compressed_fp32", c_uint64), ("compressed_packet", c_uint64), ("message_fp32", c_uint64),
                 ("message_packet", c_uint64), ("seconds_codec", c_double), ("seconds_exchange", c_double),
-                ("seconds_wait", c_double), ("cosine", c_double)]
+                ("seconds_wait", c_double), ("cosine", c_double), ("gain", c_double), ("energy", c_double),
+                ("rounds_unstable", c_uint64)]
 
 
 class StateEntry(Structure):

@@ -111,8 +111,9 @@ def period_of(spec: str) -> int:
 
 
 def counted_after(past: Dict[str, float], now: Dict[str, float]) -> Dict[str, float]:
-    """The sums of what loops of one run have counted; a cosine is that of the last one."""
-    return {**{name: past.get(name, 0) + now.get(name, 0) for name in {**past, **now}}, "cosine": now.get("cosine", 0.0)}
+    """The sums of what loops of one run have counted; what is of a round is that of the last one."""
+    return {**{name: past.get(name, 0) + now.get(name, 0) for name in {**past, **now}},
+            **{name: now.get(name, 0.0) for name in ("cosine", "gain", "energy")}}
 
 
 def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Optional[Dict[str, table.Entry]]],

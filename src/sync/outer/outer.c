@@ -66,12 +66,22 @@ static tw_status create_own_arrays(tw_outer *outer)
     return tw_allocate(outer->elements, sizeof *outer->began, &outer->began);
 }
 
+/* An odd distance goes through all columns of a matrix whose width is a power of two. */
+static tw_status create_samples(tw_fragment *fragment)
+{
+    if (fragment->elements == 0) return TW_OK;
+    fragment->apart = (fragment->elements - 1) / TW_SAMPLED | 1;
+    fragment->sampled = (fragment->elements - 1) / fragment->apart + 1;
+    return tw_allocate(fragment->sampled, sizeof *fragment->before, &fragment->before);
+}
+
 static tw_status outer_create_arrays(tw_outer *outer)
 {
     TW_TRY(tw_allocate(outer->elements, sizeof *outer->theta, &outer->theta));
     TW_TRY(create_own_arrays(outer));
     TW_TRY(tw_allocate(outer->count, sizeof *outer->shown, &outer->shown));
     for (size_t i = 0; i < outer->count; i++) outer->shown[i] = outer->theta + outer->places[i];
+    for (size_t f = 0; f < outer->fragment_count; f++) TW_TRY(create_samples(&outer->fragments[f]));
     if (outer->options.merge)
         TW_TRY(tw_allocate(outer->count * ((size_t)outer->size + 2), sizeof *outer->lengths, &outer->lengths));
     TW_TRY(tw_allocate(outer->elements, sizeof *outer->v, &outer->v));
@@ -164,8 +174,10 @@ tw_status tw_outer_create(tw_comm *comm, const char *spec, const tw_tensor *tens
 void tw_outer_destroy(tw_outer *outer)
 {
     if (!outer || (outer->channel && tw_process_is_child(outer->channel->comm->process))) return;
-    for (size_t f = 0; outer->fragments && f < outer->fragment_count; f++)
+    for (size_t f = 0; outer->fragments && f < outer->fragment_count; f++) {
         tw_reducer_destroy(outer->fragments[f].reducer);
+        tw_free(outer->fragments[f].before);
+    }
     tw_channel_destroy(outer->channel);
     tw_free(outer->fragments);
     tw_free(outer->tensors);

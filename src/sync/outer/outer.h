@@ -25,7 +25,7 @@
 
 #define TW_FARTHEST 1e30 /* that weights may be from theta: reducers skip what is above 1e33 */
 
-enum { TW_MOST_FRAGMENTS = 32, TW_MOMENTS = 2 /* of the inner optimiser */ };
+enum { TW_MOST_FRAGMENTS = 32, TW_MOMENTS = 2 /* of the inner optimiser */, TW_SAMPLED = 65536 /* of a D */ };
 
 typedef struct tw_outer_options {
     int64_t every, fragments, delay, moments[TW_MOMENTS];
@@ -38,6 +38,8 @@ typedef struct tw_outer_options {
 typedef struct tw_fragment {
     size_t first, count;    /* tensors */
     size_t start, elements; /* in the flat arrays */
+    float *before;          /* so many elements of the D before, which are so far apart: for the next one's cosine */
+    size_t sampled, apart;
     tw_reducer *reducer;
     int moved; /* this rank's weights are not where the last round put them */
     int lost;  /* the last round to which somebody gave something came to nothing */
@@ -139,16 +141,22 @@ tw_status tw_outer_give_directions(tw_outer *outer, double weights);
 void tw_outer_take_directions(const tw_outer *outer);
 
 /* outer_update.c: the arithmetic, over flat arrays, and a digest of what stands in them afterwards. */
-/* What the products of D and v add up to: for the cosine between D and the D before. */
+/* What the products of D and the v before add up to: for what the outer step makes of D. */
 typedef struct tw_outer_sums {
     double mean, momentum, both;
 } tw_outer_sums;
-void tw_outer_descend(const tw_outer_options *options, const float *mean, size_t count, float *v, float *theta,
+typedef struct tw_outer_arrays {
+    float *v, *theta, *weights;
+    float mixing; /* how much the weights keep of themselves */
+} tw_outer_arrays;
+void tw_outer_descend(const tw_outer_options *options, const float *mean, size_t count, const tw_outer_arrays *arrays,
                       uint32_t digests[2], tw_outer_sums *sums);
+/* What the steps did, with a part that no mean has brought yet, or NULL. 1: an element of it is NaN or above `most`. */
+int tw_outer_subtract(const float *began, const float *weights, const float *own_part, size_t count, float most,
+                      float *delta);
 /* As the part, one of so many, would take theta. */
 void tw_outer_go_on(const tw_outer_options *options, int parts, const float *part, const float *theta, size_t count,
                     float *own_v, float *began);
-void tw_outer_mix(float mixing, const float *theta, size_t count, float *weights);
 /* Of all tensors, as they are now. */
 void tw_outer_digest(const tw_outer *outer);
 

@@ -118,14 +118,14 @@ static void outer_round_drop(tw_outer *outer)
 static void subtract(tw_outer *outer, float *const *weights)
 {
     const tw_fragment *fragment = tw_outer_current(outer);
-    double squares = 0;
+    const float most = (float)(TW_FARTHEST / sqrt((double)fragment->elements));
+    int far = 0;
     for (size_t i = fragment->first; i < fragment->first + fragment->count; i++) {
         size_t place = outer->places[i], count = outer->places[i + 1] - place;
-        tw_kernels_best()->averaging->difference(outer->delta + place, outer->began + place, weights[i], count);
-        if (outer->options.eager) tw_kernels_best()->add(outer->delta + place, outer->own_part + place, count);
-        squares += tw_kernels_best()->sum_squares(outer->delta + place, count);
+        const float *own_part = outer->options.eager ? outer->own_part + place : NULL;
+        far |= tw_outer_subtract(outer->began + place, weights[i], own_part, count, most, outer->delta + place);
     }
-    if (!(sqrt(squares) <= TW_FARTHEST)) outer_round_drop(outer);
+    if (far) outer_round_drop(outer);
 }
 
 static void copy_out(const tw_outer *outer, const float *from, float *const *weights)
@@ -239,13 +239,42 @@ tw_status tw_outer_await(tw_outer *outer)
     return status == TW_OK ? TW_OK : tw_channel_give_up(outer->channel, status);
 }
 
+/* Between D and the D before, which this one takes the place of. */
+static double outer_round_compare(tw_outer *outer)
+{
+    const tw_fragment *fragment = tw_outer_current(outer);
+    double both = 0, now = 0, then = 0;
+    for (size_t i = 0; i < fragment->sampled; i++) {
+        float d = outer->delta[fragment->start + i * fragment->apart];
+        both += (double)d * (double)fragment->before[i];
+        now += (double)d * (double)d;
+        then += (double)fragment->before[i] * (double)fragment->before[i];
+        fragment->before[i] = d;
+    }
+    return now > 0 && then > 0 ? both / sqrt(now) / sqrt(then) : 0;
+}
+
+/* How far the outer step goes along D, and its square beside D's. With v = momentum * the v before + D it is D +
+ * momentum * v, or v. */
+static void outer_round_measure(tw_outer *outer, const tw_outer_sums *sums)
+{
+    double m = outer->options.momentum;
+    if (sums->mean <= 0) return;
+    double both = m * sums->both / sums->mean, along = both + 1;        /* D and v, beside D's square; */
+    double square = m * m * sums->momentum / sums->mean + 2 * both + 1; /* and v's */
+    outer->stats.gain = outer->options.nesterov ? 1 + m * along : along;
+    outer->stats.energy = outer->options.nesterov ? 1 + 2 * m * along + m * m * square : square;
+}
+
 /* An outer step that is too long throws the weights from one side to the other. */
 static void outer_round_watch(tw_outer *outer, const tw_outer_sums *sums)
 {
-    double lengths = sqrt(sums->mean) * sqrt(sums->momentum);
-    outer->stats.cosine = lengths > 0 ? sums->both / lengths : 0;
+    outer_round_measure(outer, sums);
+    outer->stats.cosine = outer_round_compare(outer);
     outer->against = outer->stats.cosine < -0.5 ? outer->against + 1 : 0;
-    if (outer->against == UNSTABLE_ROUNDS && outer->rank == 0)
+    if (outer->against != UNSTABLE_ROUNDS) return;
+    outer->stats.rounds_unstable++;
+    if (outer->rank == 0)
         tw_log(TW_LOG_WARNING,
                "%s: %d rounds in a row have pointed against those before them; a smaller outer_lr or outer_momentum "
                "would be stable",
@@ -258,9 +287,8 @@ static void outer_round_descend(tw_outer *outer, float mixing, float *const *wei
     tw_outer_sums sums = {0};
     for (size_t i = fragment->first; i < fragment->first + fragment->count; i++) {
         size_t place = outer->places[i], count = outer->places[i + 1] - place;
-        tw_outer_descend(&outer->options, outer->delta + place, count, outer->v + place, outer->theta + place,
-                         outer->digests + 2 * i, &sums);
-        tw_outer_mix(mixing, outer->theta + place, count, weights[i]);
+        tw_outer_arrays arrays = {outer->v + place, outer->theta + place, weights[i], mixing};
+        tw_outer_descend(&outer->options, outer->delta + place, count, &arrays, outer->digests + 2 * i, &sums);
     }
     if (!outer->options.eager) fragment->moved = mixing > 0; /* else as from where it began */
     fragment->lost = 0;

@@ -1,82 +1,166 @@
-/* The arithmetic of a round. Blocks are small enough to stay in the first cache while several things are done to them,
- * so that each array streams through memory once. */
+/* The arithmetic of a round. Each array streams through memory once: what is done to an element is done at once, four
+ * by four, which every processor can. Sums and digests are lane by lane. */
 #include "outer.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { BLOCK = 2048, LANES = 16 };
+enum { LANES = 4, BLOCK = 2048 /* elements whose sums stay in fp32 */ };
 
-static size_t block_at(size_t start, size_t count)
+/* Operators of vectors act lane by lane: an extension of gcc and clang. */
+typedef float vector __attribute__((vector_size(4 * LANES)));
+typedef uint32_t words __attribute__((vector_size(4 * LANES)));
+
+/* What is beyond `count` is 0. */
+static inline vector load(const float *from, size_t count)
 {
-    return count - start < BLOCK ? count - start : BLOCK;
+    vector x = {0};
+    memcpy(&x, from, count * sizeof *from);
+    return x;
 }
 
-/* Sixteen sums in fp32 of a block, then one in fp64: the same bits whatever the compiler makes of it. */
-static double product(const float *a, const float *b, size_t count)
+static inline void store(vector x, size_t count, float *to)
 {
-    float lanes[LANES] = {0};
-    double sum = 0;
+    memcpy(to, &x, count * sizeof *to);
+}
+
+/* ---- digests ----------------------------------------------------------------------------------------------------- */
+
+/* Fletcher's sums of the bits, modulo 2^32: one word that differs changes the first, and two that make up for each
+ * other there the second. A processor adds faster than it makes a better checksum. */
+typedef struct digest {
+    words first, second;
+} digest;
+
+static inline void take_in(digest *of, vector values)
+{
+    of->first += (words)values;
+    of->second += of->first;
+}
+
+static uint32_t digest_word(const digest *of)
+{
+    return tw_crc32c(0, of, sizeof *of);
+}
+
+static uint32_t digest_of(const float *values, size_t count)
+{
+    digest of = {{0}, {0}};
     size_t whole = count - count % LANES;
-    for (size_t i = 0; i < whole; i += LANES)
-        for (size_t j = 0; j < LANES; j++) lanes[j] += a[i + j] * b[i + j];
-    for (size_t i = whole; i < count; i++) lanes[i - whole] += a[i] * b[i];
-    for (size_t j = 0; j < LANES; j++) sum += lanes[j];
-    return sum;
-}
-
-static void outer_update_descend(float rate, float momentum, int nesterov, const float *mean, size_t count, float *v,
-                                 float *theta)
-{
-    for (size_t i = 0; i < count; i++) v[i] = momentum * v[i] + mean[i];
-    if (nesterov)
-        for (size_t i = 0; i < count; i++) theta[i] -= rate * (mean[i] + momentum * v[i]);
-    else
-        for (size_t i = 0; i < count; i++) theta[i] -= rate * v[i];
-}
-
-void tw_outer_descend(const tw_outer_options *options, const float *mean, size_t count, float *v, float *theta,
-                      uint32_t digests[2], tw_outer_sums *sums)
-{
-    digests[0] = digests[1] = 0;
-    for (size_t start = 0; start < count; start += BLOCK) {
-        size_t block = block_at(start, count);
-        const float *d = mean + start;
-        float *velocity = v + start, *weights = theta + start;
-        sums->mean += product(d, d, block);
-        sums->momentum += product(velocity, velocity, block);
-        sums->both += product(d, velocity, block);
-        outer_update_descend((float)options->rate, (float)options->momentum, options->nesterov, d, block, velocity,
-                             weights);
-        digests[0] = tw_crc32c(digests[0], weights, block * sizeof *weights);
-        digests[1] = tw_crc32c(digests[1], velocity, block * sizeof *velocity);
-    }
-}
-
-void tw_outer_go_on(const tw_outer_options *options, int parts, const float *part, const float *theta, size_t count,
-                    float *own_v, float *began)
-{
-    float rate = (float)(options->rate / parts);
-    for (size_t start = 0; start < count; start += BLOCK) {
-        size_t block = block_at(start, count);
-        memcpy(began + start, theta + start, block * sizeof *began);
-        outer_update_descend(rate, (float)options->momentum, options->nesterov, part + start, block, own_v + start,
-                             began + start);
-    }
-}
-
-void tw_outer_mix(float mixing, const float *theta, size_t count, float *weights)
-{
-    if (mixing == 0.0F)
-        memcpy(weights, theta, count * sizeof *weights);
-    else
-        for (size_t i = 0; i < count; i++) weights[i] = mixing * weights[i] + (1.0F - mixing) * theta[i];
+    for (size_t i = 0; i < whole; i += LANES) take_in(&of, load(values + i, LANES));
+    if (whole < count) take_in(&of, load(values + whole, count - whole));
+    return digest_word(&of);
 }
 
 void tw_outer_digest(const tw_outer *outer)
 {
     for (size_t i = 0; i < outer->count; i++) {
-        size_t place = outer->places[i], bytes = (outer->places[i + 1] - place) * sizeof *outer->theta;
-        outer->digests[2 * i] = tw_crc32c(0, outer->theta + place, bytes);
-        outer->digests[2 * i + 1] = tw_crc32c(0, outer->v + place, bytes);
+        size_t place = outer->places[i], count = outer->places[i + 1] - place;
+        outer->digests[2 * i] = digest_of(outer->theta + place, count);
+        outer->digests[2 * i + 1] = digest_of(outer->v + place, count);
     }
+}
+
+/* ---- an outer step ----------------------------------------------------------------------------------------------- */
+
+/* `nesterov` and `copies` are constants wherever these are called, so that no loop has a branch. */
+typedef struct pace {
+    float rate, momentum;
+    int nesterov, copies;
+} pace;
+
+typedef struct tally {
+    vector mean, momentum, both;
+    digest theta, v;
+} tally;
+
+static inline void descend_few(pace by, const float *mean, const tw_outer_arrays *at, size_t i, size_t count, tally *of)
+{
+    vector d = load(mean + i, count), before = load(at->v + i, count), v = by.momentum * before + d;
+    vector theta = load(at->theta + i, count) - by.rate * (by.nesterov ? d + by.momentum * v : v);
+    of->mean += d * d;
+    of->momentum += before * before;
+    of->both += d * before;
+    take_in(&of->theta, theta);
+    take_in(&of->v, v);
+    store(v, count, at->v + i);
+    store(theta, count, at->theta + i);
+    if (by.copies) store(theta, count, at->weights + i);
+}
+
+static void add_up(tally *of, tw_outer_sums *sums)
+{
+    for (size_t j = 0; j < LANES; j++) {
+        sums->mean += (double)of->mean[j];
+        sums->momentum += (double)of->momentum[j];
+        sums->both += (double)of->both[j];
+    }
+    of->mean = of->momentum = of->both = (vector){0};
+}
+
+static inline tally descend_all(pace by, const float *mean, size_t count, const tw_outer_arrays *at,
+                                tw_outer_sums *sums)
+{
+    tally of = {0};
+    size_t whole = count - count % LANES;
+    for (size_t i = 0; i < whole; i += LANES) {
+        if (i % BLOCK == 0) add_up(&of, sums);
+        descend_few(by, mean, at, i, LANES, &of);
+    }
+    if (whole < count) descend_few(by, mean, at, whole, count - whole, &of);
+    add_up(&of, sums);
+    return of;
+}
+
+static void mix(float mixing, const float *theta, size_t count, float *weights)
+{
+    for (size_t i = 0; i < count; i++) weights[i] = mixing * weights[i] + (1.0F - mixing) * theta[i];
+}
+
+void tw_outer_descend(const tw_outer_options *options, const float *mean, size_t count, const tw_outer_arrays *arrays,
+                      uint32_t digests[2], tw_outer_sums *sums)
+{
+    const float rate = (float)options->rate, momentum = (float)options->momentum;
+    const int copies = arrays->mixing == 0;
+    tally of;
+    if (options->nesterov && copies)
+        of = descend_all((pace){rate, momentum, 1, 1}, mean, count, arrays, sums);
+    else if (options->nesterov)
+        of = descend_all((pace){rate, momentum, 1, 0}, mean, count, arrays, sums);
+    else
+        of = descend_all((pace){rate, momentum, 0, copies}, mean, count, arrays, sums);
+    if (!copies) mix(arrays->mixing, arrays->theta, count, arrays->weights);
+    digests[0] = digest_word(&of.theta);
+    digests[1] = digest_word(&of.v);
+}
+
+void tw_outer_go_on(const tw_outer_options *options, int parts, const float *part, const float *theta, size_t count,
+                    float *own_v, float *began)
+{
+    const float rate = (float)(options->rate / parts), momentum = (float)options->momentum;
+    for (size_t i = 0; i < count; i++) {
+        own_v[i] = momentum * own_v[i] + part[i];
+        began[i] = theta[i] - rate * (options->nesterov ? part[i] + momentum * own_v[i] : own_v[i]);
+    }
+}
+
+/* ---- what local steps did ---------------------------------------------------------------------------------------- */
+
+static inline int subtract_all(const float *restrict began, const float *restrict weights,
+                               const float *restrict own_part, size_t count, float most, float *restrict delta)
+{
+    int far = 0;
+    for (size_t i = 0; i < count; i++) {
+        float moved = began[i] - weights[i];
+        delta[i] = own_part ? moved + own_part[i] : moved;
+        far |= !(fabsf(delta[i]) <= most);
+    }
+    return far;
+}
+
+int tw_outer_subtract(const float *began, const float *weights, const float *own_part, size_t count, float most,
+                      float *delta)
+{
+    return own_part ? subtract_all(began, weights, own_part, count, most, delta)
+                    : subtract_all(began, weights, NULL, count, most, delta);
 }

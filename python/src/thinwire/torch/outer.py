@@ -587,7 +587,7 @@ class OuterLoop(Closes):
     def stats(self) -> Dict[str, float]:
         """Steps, rounds, bytes and seconds, as tw_outer_counts in thinwire.h names them; `ratio`, how many times
         smaller than fp32 what was given is, and `ratio_traffic`, how many times less was sent than by an all-reduce in each
-        step. `cosine`, of the last round with those before it: negative in many rounds, outer_lr is too large."""
+        step. `cosine`, of the last round's mean with the one before: negative in many rounds, outer_lr is too large."""
         return dict(self._last_stats) if self._finished else with_ratios(core.counted_after(self._past, self._loop.stats()))
 
     def summary(self) -> str:
