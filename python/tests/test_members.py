@@ -232,8 +232,8 @@ class Members(unittest.TestCase):
         self.story.begin(1)
         self.story.wait_for_all([1])
         other = torch.nn.Sequential(torch.nn.Linear(8, 20), torch.nn.Tanh(), torch.nn.Linear(20, 1))
-        with self.assertRaisesRegex(thinwire.Error, r"this process has the parameter 0.weight of \(20, 8\) where the "
-                                    r"group at .* has the parameter 0.weight of \(16, 8\)") as refused:
+        with self.assertRaisesRegex(thinwire.Error, r"this process has the parameter 0.bias of \(20,\) where the "
+                                    r"group at .* has the parameter 0.bias of \(16,\)") as refused:
             thinwire.torch.OuterLoop(other, torch.optim.AdamW(other.parameters()), SPEC, join=self.story.meeting, patience=60).begin()
         self.assertEqual(refused.exception.name, "TW_ERROR_ARGUMENT")
         self.story.tell_to_end([1], "finish")

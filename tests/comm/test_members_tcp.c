@@ -1,7 +1,9 @@
 /* Groups whose members come and go, over sockets: who is let in and who is not, what is made of damaged words, and one
  * generation after the other. The council itself is tried in virtual time, by council. */
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 
 #include "tcp_players.h"
 
@@ -13,7 +15,7 @@
 #include <thinwire/thinwire_members.h>
 #include <thinwire/thinwire_plugin.h>
 
-enum { STRANGERS = 10000, DAMAGES = 20000, MEMBERS = 3, REASONS = 5 };
+enum { STRANGERS = 10000, DAMAGES = 20000, MEMBERS = 3, REASONS = 5, FILES = 50 };
 
 static const char subject[] = "the spec local:every=8\nthe parameter w of (3,)\n";
 
@@ -171,6 +173,37 @@ TEST(test_one_generation_after_the_other)
     assert_int_equal(players[2].generation.size, 1);
     go(&players[1]);
     go(&players[2]);
+}
+
+/* What a program opens afterwards may have the numbers of sockets that the group had. */
+static int files_that_a_child_lacks(const int *files, int count)
+{
+    int lacks = 0, status;
+    pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < count; i++) lacks += fcntl(files[i], F_GETFD) < 0;
+        _exit(lacks);
+    }
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(test_a_child_has_what_is_opened_after_a_group)
+{
+    char meeting[TCP_ADDRESS];
+    player players[2];
+    int files[FILES];
+    find_meeting(meeting);
+    come(&players[0], meeting);
+    players[0].rounds = 0;
+    begin(players, 1, 1);
+    end(players, 1);
+    come(&players[1], meeting);
+    begin(players, 2, 2);
+    end(players, 2);
+    for (int i = 0; i < 2; i++) go(&players[i]);
+    for (int i = 0; i < FILES; i++) assert_true((files[i] = dup(STDERR_FILENO)) >= 0);
+    assert_int_equal(files_that_a_child_lacks(files, FILES), 0);
+    for (int i = 0; i < FILES; i++) close(files[i]);
 }
 
 /* --- members that cannot be called ------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 #include "dial.h"
 
 #include "acceptor.h"
+#include "children.h"
 
 #include <errno.h>
 #include <math.h>
@@ -18,7 +19,7 @@ void tcp_dial_create(tcp_dial *dial, tcp_place place, const struct addrinfo *lis
 
 void tcp_dial_destroy(tcp_dial *dial)
 {
-    if (dial->fd >= 0) close(dial->fd);
+    if (dial->fd >= 0) tcp_close(dial->fd);
     dial->fd = -1;
 }
 
