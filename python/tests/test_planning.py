@@ -153,7 +153,7 @@ def door(kind, model, optimizer, spec):
             name, _, options = spec.partition(":")
             steps = options.partition("=")[2].partition(",")[0]
             spec = ":".join([name, *options.split(",", 1)[1:]])
-        accelerator = types.SimpleNamespace(num_processes=2, _optimizers=[optimizer], unwrap_model=lambda one: one.module)
+        accelerator = types.SimpleNamespace(num_processes=2, is_main_process=True, _optimizers=[optimizer], unwrap_model=lambda one: one.module)
         with LocalSGD(accelerator, model, steps, spec=spec) as made:
             yield model, made.step, lambda: made.loop._loop.spec
 
