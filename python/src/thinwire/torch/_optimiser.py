@@ -138,7 +138,7 @@ def warn_of_unknown_rates(optimiser: Optional[torch.optim.Optimizer], spec: str)
 
 def warn_of_late_gradients(inner: Any, spec: str) -> None:
     """Adam divides what comes late by what is usual then. docs/pytorch.md has what that costs."""
-    if inner is not None and "betas" in inner.param_groups[0] and sends_a_part(spec) and not adapts(spec):
+    if any("betas" in group for group in getattr(inner, "param_groups", ())) and sends_a_part(spec) and not adapts(spec):
         warnings.warn(f"{name_of(spec)} sends most of a gradient many steps late, and {type(inner).__name__} learns badly from "
                       "that: take dgc-adam with thinwire.torch.AdamW, powersgd:rank=16, qsgd or fp8", stacklevel=4)
 
