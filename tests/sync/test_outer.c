@@ -644,6 +644,29 @@ TEST(test_gain_and_energy_of_the_outer_step)
     assert_near(first.energy, 2.25, 1e-6);
 }
 
+static void move_far(actor *self, int step)
+{
+    self->parts[0][0] -= step % 2 ? 1e25F : 0;
+}
+
+static void move_once(actor *self, int step)
+{
+    self->parts[0][0] -= step < 2 ? 1 : 0;
+}
+
+TEST(test_figures_of_a_mean_without_a_square)
+{
+    void (*const moves[])(actor *, int) = {move_far, move_once};
+    for (int i = 0; i < 2; i++) {
+        scene all = walk_of("diloco:every=2,outer_momentum=0.5", 2, 4);
+        all.move = moves[i];
+        play_well(&all);
+        assert_near(all.actors[0].counts.gain, 0, 0);
+        assert_near(all.actors[0].counts.energy, 0, 0);
+        assert_near(all.actors[0].counts.cosine, i == 0, 1e-6);
+    }
+}
+
 /* Of two fragments one goes up and one goes down, in turn. */
 TEST(test_cosines_are_of_the_same_tensors)
 {
