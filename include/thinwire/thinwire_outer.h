@@ -120,8 +120,8 @@ typedef struct tw_outer_counts {
     double cosine; /* of the last mean with the one before it, of the same tensors; 0: there is none. Negative in many
                     * rounds: the outer step is too long. Of large models it is that of a sample */
     /* What the momentum made of the last mean, D, whose outer step was outer_lr * S: S . D / |D|^2 and |S|^2 / |D|^2.
-     * Both are 1 without momentum. Where the cosine of means k rounds apart is c^k and rounds are many, with momentum m
-     * in Nesterov's form, they are
+     * Both are 1 without momentum, and 0 where D is 0 or its square is beyond fp32. Where the cosine of means k rounds
+     * apart is c^k and rounds are many, with momentum m in Nesterov's form, they are
      *     gain   = 1 + m / (1 - m c)
      *     energy = 1 + 2 m / (1 - m c) + m^2 (1 + m c) / ((1 - m^2) (1 - m c)) */
     double gain, energy;

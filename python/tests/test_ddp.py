@@ -500,7 +500,8 @@ class DdpTest(unittest.TestCase):
         parameters = [torch.nn.Parameter(torch.zeros(3))]
         adam, sgd, own = torch.optim.AdamW(parameters), torch.optim.SGD(parameters, lr=0.1), thinwire.torch.AdamW(parameters)
         for spec, optimiser, warned in (("topk:density=0.01", adam, 1), ("scalecom", adam, 1), ("adacomp", own, 1), ("topk", sgd, 0),
-                                        ("topk", None, 0), ("powersgd", adam, 0), ("qsgd", adam, 0), ("dgc-adam", own, 0)):
+                                        ("topk", None, 0), ("topk:density=1", adam, 0), ("powersgd", adam, 0), ("qsgd", adam, 0),
+                                        ("dgc-adam", own, 0)):
             with warnings.catch_warnings(record=True) as told:
                 warnings.simplefilter("always")
                 _optimiser.settle(optimiser, spec, 0.9 * (spec == "dgc-adam"), False, object())

@@ -64,7 +64,7 @@ class TrainingTest(CommandLineTest):
                                       ("adam", "scalecom", "scalecom sends most of a gradient many steps late, and Adam learns badly "
                                        "from that: take --sync powersgd:rank=16, qsgd or fp8"),
                                       ("adamw", "dgc-adam", ""), ("adamw", "demo", ""), ("adamw", "qsgd", ""), ("sgd", "topk", ""),
-                                      ("adamw", "choco", "")):
+                                      ("adamw", "choco", ""), ("adamw", "topk:density=1", ""), ("adam", "scalecom:rate=1", "")):
             with self.subTest(optimiser=optimiser, sync=sync):
                 done = self.run_program(*self.train_words("--steps", 1, "--workers", 2, "--optimizer", optimiser, "--sync", sync))
                 self.assertEqual(done.returncode, 0, done.stderr)

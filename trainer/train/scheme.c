@@ -111,9 +111,13 @@ int scheme_gives_signs(const char *spec)
 
 int scheme_sends_a_part(const char *spec)
 {
-    static const char *const how_many[] = {"density", "tau", "rate", "bin", "k"};
-    for (size_t i = 0; i < sizeof how_many / sizeof *how_many; i++)
-        if (!isnan(scheme_number(spec, how_many[i]))) return 1;
+    static const char *const shares[] = {"density", "rate"}, *const others[] = {"tau", "bin", "k"};
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        double share = scheme_number(spec, shares[i]);
+        if (!isnan(share) && share != 1) return 1;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!isnan(scheme_number(spec, others[i]))) return 1;
     return 0;
 }
 

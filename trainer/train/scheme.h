@@ -21,7 +21,7 @@ int scheme_is_on(const char *spec, const char *option);
 int scheme_adapts(const char *spec);
 /* Whether it gives the sign of each element of its momentum: a whole step, but for the rate and the decay. */
 int scheme_gives_signs(const char *spec);
-/* Whether it sends a part of a gradient in each step, and the rest later. */
+/* Whether it sends a part of a gradient in each step, and the rest later; of a density of 1 there is no rest. */
 int scheme_sends_a_part(const char *spec);
 /* The spec with that value of an option, malloc'd; NULL: no memory. */
 char *scheme_with(const char *spec, const char *option, const char *value);

@@ -96,8 +96,10 @@ def gives_signs(spec: str) -> bool:
 
 
 def sends_a_part(spec: str) -> bool:
-    """Whether a step sends a part of a gradient, and the rest of it goes later."""
-    return not {"density", "tau", "rate", "bin", "k"}.isdisjoint(defaults_of(name_of(spec)))
+    """Whether a step sends a part of a gradient, and the rest of it goes later. Of a density of 1 nothing does."""
+    known = {**defaults_of(name_of(spec)), **options_of(spec)}
+    shares = {known[option] for option in ("density", "rate") if option in known} - {"1", "1.0"}
+    return bool(shares) or not {"tau", "bin", "k"}.isdisjoint(known)
 
 
 def minds_rates(spec: str) -> bool:

@@ -259,7 +259,8 @@ static double outer_round_compare(tw_outer *outer)
 static void outer_round_measure(tw_outer *outer, const tw_outer_sums *sums)
 {
     double m = outer->options.momentum;
-    if (sums->mean <= 0) return;
+    outer->stats.gain = outer->stats.energy = 0;
+    if (!(sums->mean > 0 && sums->mean + sums->momentum < (double)INFINITY)) return;
     double both = m * sums->both / sums->mean, along = both + 1;        /* D and v, beside D's square; */
     double square = m * m * sums->momentum / sums->mean + 2 * both + 1; /* and v's */
     outer->stats.gain = outer->options.nesterov ? 1 + m * along : along;

@@ -27,14 +27,17 @@ static inline void store(vector x, size_t count, float *to)
 /* ---- digests ----------------------------------------------------------------------------------------------------- */
 
 /* Fletcher's sums of the bits, modulo 2^32: one word that differs changes the first, and two that make up for each
- * other there the second. A processor adds faster than it makes a better checksum. */
+ * other there the second. Sums carry upwards alone: of signs or exponents that differ in many places nothing would be
+ * left, unless the upper half of a word went into its lower one, too. A processor adds faster than it makes a better
+ * checksum. */
 typedef struct digest {
     words first, second;
 } digest;
 
 static inline void take_in(digest *of, vector values)
 {
-    of->first += (words)values;
+    words bits = (words)values;
+    of->first += bits ^ bits >> 16;
     of->second += of->first;
 }
 
