@@ -19,7 +19,7 @@ import ranks
 import thinwire
 import torch
 from thinwire import planning
-from thinwire.torch import _auto, _replan
+from thinwire.torch import _auto, _local, _replan
 from thinwire.torch._parameters import table_of
 from thinwire.torch.accelerate import LocalSGD
 
@@ -597,6 +597,13 @@ class AutoTest(unittest.TestCase):
                                     ("auto:pass_ms=1", math.inf, "auto:pass_ms=1"), ("dgc", -1, "dgc"),
                                     ("dgc", 9000, thinwire.for_run("dgc", 9000))):
             self.assertEqual(_auto.of_framework(spec, steps), wanted)
+
+    def test_members_have_one_spec_however_many_steps_each_takes(self):
+        spec = "local:every=4,exchange=dgc,momentum=0"
+        for more, wanted in (({}, spec), ({"workers": 2}, thinwire.for_run(spec, 400))):
+            with unittest.mock.patch.object(_local, "OuterLoop") as made:
+                _local.Local(None, None, spec, None, 400, join="here:1", **more)
+            self.assertEqual(made.call_args.args[2], wanted, more)
 
     def test_it_knows_adapters(self):
         for gradients, updates in ranks.on_ranks(2, of_adapters, False):
