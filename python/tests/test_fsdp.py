@@ -335,7 +335,8 @@ def outer_loops(rank, size, per_site, make="layers", spec="diloco:every=3"):
 def outer_refusals(rank, size):
     model, group = sharded(1, size)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
-    texts = [ranks.refused(lambda: thinwire.torch.OuterLoop(model, optimiser, "diloco:every=3", banner=False))]
+    texts = [ranks.refused(lambda: thinwire.torch.OuterLoop(model, optimiser, "diloco:every=3", banner=False, **more))
+             for more in ({}, {"join": f"127.0.0.1:{ranks.free_port()}"})]
     whole = sharded(size, 1, two_dimensions=True)[0]
     optimiser = torch.optim.SGD(whole.parameters(), lr=0.1)
     return texts + [ranks.refused(lambda: thinwire.torch.OuterLoop(whole, optimiser, "diloco:every=3", group=group, banner=False))]
@@ -399,8 +400,9 @@ class FsdpTest(unittest.TestCase):
             for worst, rounds, named in on_ranks(size, "outer_loops", *case):
                 self.assertLess(worst, 1e-6, case)
                 self.assertEqual((rounds, named), (3, True))
-        for of_several, of_two_dimensions in on_ranks(2, "outer_refusals"):
+        for of_several, of_members, of_two_dimensions in on_ranks(2, "outer_refusals"):
             self.assertIn("give OuterLoop the group of those that have the same shard", of_several)
+            self.assertIn("who comes and goes is a program of one process", of_members)
             self.assertIn("over a mesh of one dimension", of_two_dimensions)
 
     def test_auto_is_one_choice_for_all_shards(self):

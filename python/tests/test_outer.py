@@ -892,6 +892,8 @@ def refused(rank, size):
     note("world", lambda: made(models.wrapped(text_model()), good))
     at = f"127.0.0.1:{_transport.gathered(None, ranks.free_port())[0]}"
     note("world, joined", lambda: made(models.wrapped(text_model()), good, join=at, workers=size))
+    ddp = models.wrapped(text_model())
+    note("members of one model", lambda: made(ddp, adamw(ddp), join=f"127.0.0.1:{ranks.free_port()}"))
     note("foreign", lambda: made(model, adamw(text_model())))
     note("part", lambda: made(model, torch.optim.SGD(list(model.parameters())[1:], lr=0.1)))
     note("none", lambda: made(model, None))
@@ -982,7 +984,7 @@ def frozen_in_the_middle(rank, size):
     optimiser = adamw(model)
 
     def local(saved):
-        return _local.Local(model, optimiser, "local:every=4", saved, timeout=ranks.SECONDS, banner=False)
+        return _local.Local(model, optimiser, "local:every=4", saved, 0, timeout=ranks.SECONDS, banner=False)
 
     first = local(None)
     go_on(model, optimiser, first.loop, rank, range(2))
@@ -1282,6 +1284,7 @@ class OuterTest(unittest.TestCase):
         parts = {
             "world": "averages the gradients of all ranks in every step",
             "world, joined": "with per_host=N in the spec, or start each program with join= by itself, without torchrun",
+            "members of one model": "give workers=N, how many processes there are on all machines",
             "foreign": "the optimizer does not have layer.linear1.bias",
             "part": "the optimizer does not have symbols.weight",
             "none": "OuterLoop needs the optimizer",

@@ -118,7 +118,6 @@ class OuterLoop(Closes):
     def _make(self, model: nn.Module, optimizer: Any, spec: str, group: Any, transport: Union[str, Tcp, Comm],
               limits: _transport.Limits, hook: Optional[bool], join: Optional[str], quorum: int) -> None:
         self._group, self._module = group, unwrapped(model)
-        self._shares_gradients = shares_gradients(model)
         self._optimisers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
 
         def check() -> None:
@@ -140,6 +139,7 @@ class OuterLoop(Closes):
         else:
             _transport.gathered_by_all(group, check)
             refuse_unlike(self._subject(spec), group)
+        self._shares_gradients = shares_gradients(model)
         self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows)
 
         tensors = [(row.name, row.shape) for row in self._rows]
@@ -758,8 +758,14 @@ def averages_all(of_gradients: Any, group: Any) -> bool:
 
 def shares_gradients(model: Any) -> bool:
     """With other ranks of its machine, which have the same by design."""
-    ddp = getattr(model, "_orig_mod", model)
-    return isinstance(ddp, DistributedDataParallel) and len(members(ddp.process_group)) > 1 or unwrapped(model) in _exchanges
+    ddp, exchange = getattr(model, "_orig_mod", model), _exchanges.get(unwrapped(model))
+    groups = [ddp.process_group] if isinstance(ddp, DistributedDataParallel) else []
+    groups += [exchange.compressor._group] if exchange else []
+    return any(len(members(group)) > 1 for group in groups)
+
+
+def is_in_shards(model: nn.Module) -> bool:
+    return any(is_shard(parameter) and parameter.device_mesh.size() > 1 for parameter in model.parameters())
 
 
 def refuse_other_models(model: Any, group: Any) -> None:
@@ -774,6 +780,9 @@ def refuse_other_models(model: Any, group: Any) -> None:
     if exchange and averages_all(exchange.compressor._group, group):
         raise Error("this module has an Exchange, which averages the gradients of all ranks in every step, so that no "
                     "step is a rank's own; close() it before making an OuterLoop")
+    if group is BETWEEN_PROGRAMS and (shares_gradients(model) or is_in_shards(model)):
+        raise Error("several processes of this machine train one model together, none of which takes a step before all are let in: give "
+                    "workers=N, how many processes there are on all machines; who comes and goes is a program of one process")
     for part in model.modules():
         if isinstance(part, GossipDataParallel):
             raise Error("GossipDataParallel averages weights itself; give OuterLoop the module that it wraps")
