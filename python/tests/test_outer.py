@@ -804,8 +804,9 @@ def laid_otherwise(rank, size):
     optimiser.step()
     outer.step()
     moved = [float((p - s).detach().abs().sub(0.5).abs().max()) for p, s in zip(model.parameters(), start)]
+    hashes = [outer.hash]
     outer.finish()
-    return moved, [str(p.dtype) for p in model.parameters()]
+    return moved, [str(p.dtype) for p in model.parameters()], [*hashes, outer.hash]
 
 
 STOPS = [10, 10, 4]
@@ -1230,9 +1231,10 @@ class OuterTest(unittest.TestCase):
         self.assertEqual(ranks.on_ranks(2, rounding), [(True, False)] * 2)
 
     def test_parameters_lie_in_any_way(self):
-        for moved, dtypes in ranks.on_ranks(2, laid_otherwise):
+        for moved, dtypes, hashes in ranks.on_ranks(2, laid_otherwise):
             self.assertLess(max(moved), 1e-6)
             self.assertEqual(dtypes, ["torch.float64", "torch.float32", "torch.float32", "torch.float32"])
+            self.assertEqual(*hashes)
 
     def test_a_rank_with_fewer_batches_does_not_hang_the_others(self):
         expected = 3 * (1 + 2 + 3) / 3 + (3 * 1 + 3 * 2 + 1 * 3) / 3 + 3 * (1 + 2) / 2 + (1 + 2) / 2
@@ -1257,7 +1259,7 @@ class OuterTest(unittest.TestCase):
         model = nn.Sequential(nn.Linear(61, 67), nn.Linear(67, 61), nn.Linear(61, 67))
         optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
         with looped(model, optimiser, "local:every=4", join=f"127.0.0.1:{ranks.free_port()}", hook=False) as outer:
-            outer.begin()
+            self.assertEqual(len(outer.hash), 8)  # for which it begins
             model(torch.ones(1, 61)).sum().backward()
             optimiser.step()
             outer.step()

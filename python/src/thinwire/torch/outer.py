@@ -410,7 +410,7 @@ class OuterLoop(Closes):
 
     def _end(self) -> None:
         """The model has the shared weights for good."""
-        self._hash = _alike.checksum(local(row.parameter) for row in self._rows)
+        self._hash = _alike.checksum(map(laid, self._rows))
         self._last_stats, self._finished = self.stats(), True
         self.close()
 
@@ -418,6 +418,7 @@ class OuterLoop(Closes):
     def hash(self) -> str:
         """Of the shared weights, as parameters of the model's type have them: after a round it is the same on all workers."""
         if not self._finished:
+            self.begin()
             self._hash = _alike.checksum(one.to(row.parameter.dtype) for row, one in zip(self._rows, self._shared()))
         return f"{self._hash:08x}"
 
