@@ -1339,6 +1339,22 @@ class OuterTest(unittest.TestCase):
         for seconds, text in ((0, "0 ms"), (0.00123456, "1.23 ms"), (0.9994, "999 ms"), (0.9996, "1,000 ms"), (1.88, "1,880 ms")):
             self.assertEqual(_counts.milliseconds(seconds), text)
 
+    def test_what_a_round_takes_is_told_of_the_second_one_among_the_same(self):
+        for beside, what, rate in ((False, "took", ", 8 Mbit/s"), (True, "held the steps up for", "")):
+            pace = _counts.Pace(beside)
+            rounds = [(1.0, 2.0, 1e6, (1, 2)), (3.0, 4.0, 2e6, (2, 3)), (5.0, 6.0, 3e6, (3, 1)), (7.0, 8.0, 4e6, (3, 1)), (9.0, 10.0, 5e6, (4, 2))]
+            self.assertEqual([pace.heard(*one) for one in rounds], [""] * 5)
+            self.assertEqual(pace.heard(13.0, 14.0, 6e6, (4, 2)), f"thinwire: a round of 2 {what} 1,000 ms of 4,000 ms, 25 % of the time; "
+                             f"1 MB were sent for it{rate}")
+
+    def test_a_round_that_travels_beside_the_steps_has_no_rate(self):
+        for spec, beside in (("diloco:every=2", False), ("streaming:every=2,fragments=1", True), ("diloco:every=2,eager=on", True)):
+            comm, = thinwire.Comm.threads(1)
+            model = nn.Linear(2, 2)
+            with contextlib.redirect_stderr(io.StringIO()), looped(model, adamw(model), spec, group=comm, transport=comm, hook=False,
+                                                                   banner=True) as outer:
+                self.assertEqual(outer._pace._beside, beside, spec)
+
     def test_a_wrong_spec_is_told_before_anybody_waits(self):
         model = torch.nn.Linear(4, 3)
         for spec, text in (("dilco:every=16", "dilco is no method of local updates"), ("diloco:evry=16", 'no option "evry"'),

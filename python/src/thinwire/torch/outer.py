@@ -111,7 +111,7 @@ class OuterLoop(Closes):
         if _auto.is_auto(asked):
             self._watch(settled, last, banner)
         self._owns_comm = self._comm is not transport or join is not None
-        self._has_banner, self._pace = banner, Pace() if banner else None
+        self._has_banner, self._pace = banner, Pace(sends_early(settled.spec)) if banner else None
         if not self._changes:
             self._tell_banner()
 
