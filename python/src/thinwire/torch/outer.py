@@ -92,8 +92,9 @@ class OuterLoop(Closes):
         self._changes, asked = join is not None and workers is None, spec
         settled = _auto.Settled(spec)
         with contextlib.ExitStack() as unless_made:
+            if join is not None:
+                refuse_other_specs(spec, self._changes)  # before anybody is waited for
             if join is not None and workers is not None:
-                refuse_other_specs(spec)  # before anybody is waited for
                 if banner:
                     tell_meeting(join, workers, limits)
                 group = transport = joined_group(join, workers, rank, transport, limits)
@@ -102,9 +103,6 @@ class OuterLoop(Closes):
             if not self._changes:
                 settled = _auto.settled(spec, unwrapped(model), lambda: rows_by_name(unwrapped(model)), last, UPDATES, group=group,
                                         transport=transport, limits=limits, banner=banner, inside=beside_in_shards(model))
-            elif _auto.is_auto(spec):
-                raise _auto.refuse("it plans for a number of workers over their line, and who opens a group is alone: give workers=, "
-                                   "or name a spec, such as the one that thinwire.plan(..., workers=N) chooses for as many as you expect")
             with _auto.naming_file(asked):
                 self._make(model, optimizer, settled.spec, group, transport, limits, hook, join, quorum)
             unless_made.pop_all()
@@ -121,9 +119,7 @@ class OuterLoop(Closes):
         self._optimisers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
 
         def check() -> None:
-            refuse_other_specs(spec)
-            if self._changes:
-                refuse_unfit(spec)
+            refuse_other_specs(spec, self._changes)
             refuse_other_models(model, BETWEEN_PROGRAMS if self._changes else group)
             self._sharded = _parameters.sharded_in(self._module)
             _parameters.reshard(self._sharded)
@@ -718,17 +714,22 @@ def beside_in_shards(model: Any) -> Any:
     return largest.get_group() if largest is not None and largest.ndim == 1 and largest.size() > 1 else None
 
 
-def refuse_other_specs(spec: str) -> None:
+def refuse_other_specs(spec: str, changes: bool) -> None:
     """Where nobody else is there yet. Only the group can tell whether per_host divides it, and only the model has the
-    tensors that dense and rates name."""
+    tensors that dense and rates name. `changes`: its members come and go."""
     methods = [name for name, _ in outers()]
     if _auto.is_auto(spec):
+        if changes:
+            raise _auto.refuse("it plans for a number of workers over their line, and who opens a group is alone: give workers=N, or "
+                               "launch --workers N, or name a spec, such as the one that thinwire.plan(..., workers=N) chooses for as many as you expect")
         _auto.wishes(spec)
         return
     if name_of(spec) in methods:
         if not {"per_host", "dense", "rates"} & set(options_of(spec)):
             with Comm.threads(1)[0] as alone:
                 core.OuterLoop(alone, spec, [("weight", (1,))]).close()
+        if changes:
+            refuse_unfit(spec)
         return
     text = f"{name_of(spec)} is no method of local updates; there are {', '.join(methods)}"
     if name_of(spec) in dict(schemes()) and not adapts(name_of(spec)):
