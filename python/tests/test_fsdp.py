@@ -297,7 +297,7 @@ CALLS = {  # what each number of ranks does, in one start of theirs
     4: (("compare", 2, "allreduce"), ("compare", 2, "allreduce", "uneven"), ("compare", 2, EVERYTHING, "uneven"),
         ("by_hand", 2, POWERSGD), ("by_hand", 2, POWERSGD, "uneven"), *((("by_hand", 2, spec)) for spec in BY_HAND),
         *(("skipped", nonfinite) for nonfinite in ("skip", "scaler", "raise")), ("skipped_for_good",), ("told",), ("adamw",),
-        ("outer_loops", 2, "rooted", WITH_MOMENTS), ("outer_loops", 2, "uneven"), ("choices", 2))}
+        ("outer_loops", 2, "rooted", WITH_MOMENTS), ("outer_loops", 2, "uneven"), ("choices", 2), ("lost_lines", 2))}
 
 
 def outer_loops(rank, size, per_site, make="layers", spec="diloco:every=3"):
@@ -361,6 +361,20 @@ def choices(rank, size, per_site):
     return compressor.spec, loop._loop.spec, loop._replanner is not None, text.getvalue()
 
 
+def lost_lines(rank, size, per_site):
+    """What the ranks of all shards are told where those of one shard have lost the line between them."""
+    model, group = sharded(size // per_site, per_site)
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def measured(*of):
+        if rank % per_site:
+            raise thinwire.PeerError("the line is cut")
+        return 1e6, 1e6, 1e-3
+
+    with mock.patch.object(_auto, "line_between", measured):
+        return ranks.refused(lambda: thinwire.torch.attach_fsdp2(model, "auto:steps=3000,pass_ms=20", group, optimizer=optimizer))
+
+
 def in_turn(rank, size):
     return {call: globals()[call[0]](rank, size, *call[1:]) for call in CALLS[size]}
 
@@ -410,6 +424,10 @@ class FsdpTest(unittest.TestCase):
         for rank, (gradients, updates, are_watched, text) in enumerate(on_ranks(4, "choices", 2)):
             self.assertEqual((gradients, updates, are_watched), ("topk:density=0.5", "local:every=8", False))
             self.assertEqual(text.count("as rank 0 has it"), 2 * (rank == 0), text)
+
+    def test_a_line_that_is_lost_is_told_to_all_shards(self):
+        for text in on_ranks(4, "lost_lines", 2):
+            self.assertIn("the line is cut", text)
 
     def test_what_goes_between_sites_is_compressed(self):
         biases = 40 / 808  # which are not
