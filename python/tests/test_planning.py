@@ -598,6 +598,12 @@ class AutoTest(unittest.TestCase):
                                     ("dgc", 9000, thinwire.for_run("dgc", 9000))):
             self.assertEqual(_auto.of_framework(spec, steps), wanted)
 
+    def test_a_local_sgd_of_one_process_says_so_unless_it_is_to_be_silent(self):
+        for more, told in (({}, 1), ({"banner": False}, 0)):
+            with contextlib.redirect_stderr(io.StringIO()) as said, LocalSGD(types.SimpleNamespace(num_processes=1), None, 8, **more) as made:
+                made.step()
+            self.assertEqual(said.getvalue().count("this run has one process, and LocalSGD exchanges nothing"), told)
+
     def test_members_have_one_spec_however_many_steps_each_takes(self):
         spec = "local:every=4,exchange=dgc,momentum=0"
         for more, wanted in (({}, spec), ({"workers": 2}, thinwire.for_run(spec, 400))):
