@@ -297,7 +297,7 @@ CALLS = {  # what each number of ranks does, in one start of theirs
     4: (("compare", 2, "allreduce"), ("compare", 2, "allreduce", "uneven"), ("compare", 2, EVERYTHING, "uneven"),
         ("by_hand", 2, POWERSGD), ("by_hand", 2, POWERSGD, "uneven"), *((("by_hand", 2, spec)) for spec in BY_HAND),
         *(("skipped", nonfinite) for nonfinite in ("skip", "scaler", "raise")), ("skipped_for_good",), ("told",), ("adamw",),
-        ("outer_loops", 2, "rooted", WITH_MOMENTS), ("outer_loops", 2, "uneven"), ("choices", 2))}
+        ("outer_loops", 2, "rooted", WITH_MOMENTS), ("outer_loops", 2, "uneven"), ("choices", 2), ("lost_lines", 2))}
 
 
 def outer_loops(rank, size, per_site, make="layers", spec="diloco:every=3"):
@@ -335,7 +335,8 @@ def outer_loops(rank, size, per_site, make="layers", spec="diloco:every=3"):
 def outer_refusals(rank, size):
     model, group = sharded(1, size)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
-    texts = [ranks.refused(lambda: thinwire.torch.OuterLoop(model, optimiser, "diloco:every=3", banner=False))]
+    texts = [ranks.refused(lambda: thinwire.torch.OuterLoop(model, optimiser, "diloco:every=3", banner=False, **more))
+             for more in ({}, {"join": f"127.0.0.1:{ranks.free_port()}"})]
     whole = sharded(size, 1, two_dimensions=True)[0]
     optimiser = torch.optim.SGD(whole.parameters(), lr=0.1)
     return texts + [ranks.refused(lambda: thinwire.torch.OuterLoop(whole, optimiser, "diloco:every=3", group=group, banner=False))]
@@ -358,6 +359,20 @@ def choices(rank, size, per_site):
         model.zero_grad()
         loop = thinwire.torch.OuterLoop(model, optimizer, auto, group=group, timeout=ranks.SECONDS)
     return compressor.spec, loop._loop.spec, loop._replanner is not None, text.getvalue()
+
+
+def lost_lines(rank, size, per_site):
+    """What the ranks of all shards are told where those of one shard have lost the line between them."""
+    model, group = sharded(size // per_site, per_site)
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def measured(*of):
+        if rank % per_site:
+            raise thinwire.PeerError("the line is cut")
+        return 1e6, 1e6, 1e-3
+
+    with mock.patch.object(_auto, "line_between", measured):
+        return ranks.refused(lambda: thinwire.torch.attach_fsdp2(model, "auto:steps=3000,pass_ms=20", group, optimizer=optimizer))
 
 
 def in_turn(rank, size):
@@ -399,8 +414,9 @@ class FsdpTest(unittest.TestCase):
             for worst, rounds, named in on_ranks(size, "outer_loops", *case):
                 self.assertLess(worst, 1e-6, case)
                 self.assertEqual((rounds, named), (3, True))
-        for of_several, of_two_dimensions in on_ranks(2, "outer_refusals"):
+        for of_several, of_members, of_two_dimensions in on_ranks(2, "outer_refusals"):
             self.assertIn("give OuterLoop the group of those that have the same shard", of_several)
+            self.assertIn("who comes and goes is a program of one process", of_members)
             self.assertIn("over a mesh of one dimension", of_two_dimensions)
 
     def test_auto_is_one_choice_for_all_shards(self):
@@ -408,6 +424,10 @@ class FsdpTest(unittest.TestCase):
         for rank, (gradients, updates, are_watched, text) in enumerate(on_ranks(4, "choices", 2)):
             self.assertEqual((gradients, updates, are_watched), ("topk:density=0.5", "local:every=8", False))
             self.assertEqual(text.count("as rank 0 has it"), 2 * (rank == 0), text)
+
+    def test_a_line_that_is_lost_is_told_to_all_shards(self):
+        for text in on_ranks(4, "lost_lines", 2):
+            self.assertIn("the line is cut", text)
 
     def test_what_goes_between_sites_is_compressed(self):
         biases = 40 / 808  # which are not

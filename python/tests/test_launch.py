@@ -293,6 +293,10 @@ class WordsTest(unittest.TestCase):
                 with self.subTest(wanted), contextlib.redirect_stderr(io.StringIO()) as said:
                     self.assertEqual(launch(["--join", join, "--workers", "2", *more, script]), 2)
                 self.assertIn(wanted, said.getvalue())
+        for spec, wanted in (("auto:steps=10,pass_ms=1", "launch --workers N"), ("streaming:every=30", "delay=1 where members come and go")):
+            with self.subTest(spec), contextlib.redirect_stderr(io.StringIO()) as said, tempfile.NamedTemporaryFile() as script:
+                self.assertEqual(launch(["--join", "nowhere:1", "--spec", spec, script.name]), 2)
+            self.assertIn(wanted, said.getvalue())
 
 
 if __name__ == "__main__":

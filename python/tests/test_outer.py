@@ -804,8 +804,9 @@ def laid_otherwise(rank, size):
     optimiser.step()
     outer.step()
     moved = [float((p - s).detach().abs().sub(0.5).abs().max()) for p, s in zip(model.parameters(), start)]
+    hashes = [outer.hash]
     outer.finish()
-    return moved, [str(p.dtype) for p in model.parameters()]
+    return moved, [str(p.dtype) for p in model.parameters()], [*hashes, outer.hash]
 
 
 STOPS = [10, 10, 4]
@@ -892,6 +893,8 @@ def refused(rank, size):
     note("world", lambda: made(models.wrapped(text_model()), good))
     at = f"127.0.0.1:{_transport.gathered(None, ranks.free_port())[0]}"
     note("world, joined", lambda: made(models.wrapped(text_model()), good, join=at, workers=size))
+    ddp = models.wrapped(text_model())
+    note("members of one model", lambda: made(ddp, adamw(ddp), join=f"127.0.0.1:{ranks.free_port()}"))
     note("foreign", lambda: made(model, adamw(text_model())))
     note("part", lambda: made(model, torch.optim.SGD(list(model.parameters())[1:], lr=0.1)))
     note("none", lambda: made(model, None))
@@ -982,7 +985,7 @@ def frozen_in_the_middle(rank, size):
     optimiser = adamw(model)
 
     def local(saved):
-        return _local.Local(model, optimiser, "local:every=4", saved, timeout=ranks.SECONDS, banner=False)
+        return _local.Local(model, optimiser, "local:every=4", saved, 0, timeout=ranks.SECONDS, banner=False)
 
     first = local(None)
     go_on(model, optimiser, first.loop, rank, range(2))
@@ -1228,9 +1231,10 @@ class OuterTest(unittest.TestCase):
         self.assertEqual(ranks.on_ranks(2, rounding), [(True, False)] * 2)
 
     def test_parameters_lie_in_any_way(self):
-        for moved, dtypes in ranks.on_ranks(2, laid_otherwise):
+        for moved, dtypes, hashes in ranks.on_ranks(2, laid_otherwise):
             self.assertLess(max(moved), 1e-6)
             self.assertEqual(dtypes, ["torch.float64", "torch.float32", "torch.float32", "torch.float32"])
+            self.assertEqual(*hashes)
 
     def test_a_rank_with_fewer_batches_does_not_hang_the_others(self):
         expected = 3 * (1 + 2 + 3) / 3 + (3 * 1 + 3 * 2 + 1 * 3) / 3 + 3 * (1 + 2) / 2 + (1 + 2) / 2
@@ -1255,7 +1259,7 @@ class OuterTest(unittest.TestCase):
         model = nn.Sequential(nn.Linear(61, 67), nn.Linear(67, 61), nn.Linear(61, 67))
         optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
         with looped(model, optimiser, "local:every=4", join=f"127.0.0.1:{ranks.free_port()}", hook=False) as outer:
-            outer.begin()
+            self.assertEqual(len(outer.hash), 8)  # for which it begins
             model(torch.ones(1, 61)).sum().backward()
             optimiser.step()
             outer.step()
@@ -1282,6 +1286,7 @@ class OuterTest(unittest.TestCase):
         parts = {
             "world": "averages the gradients of all ranks in every step",
             "world, joined": "with per_host=N in the spec, or start each program with join= by itself, without torchrun",
+            "members of one model": "give workers=N, how many processes there are on all machines",
             "foreign": "the optimizer does not have layer.linear1.bias",
             "part": "the optimizer does not have symbols.weight",
             "none": "OuterLoop needs the optimizer",
@@ -1333,6 +1338,22 @@ class OuterTest(unittest.TestCase):
     def test_a_long_wait_is_told_in_digits(self):
         for seconds, text in ((0, "0 ms"), (0.00123456, "1.23 ms"), (0.9994, "999 ms"), (0.9996, "1,000 ms"), (1.88, "1,880 ms")):
             self.assertEqual(_counts.milliseconds(seconds), text)
+
+    def test_what_a_round_takes_is_told_of_the_second_one_among_the_same(self):
+        for beside, what, rate in ((False, "took", ", 8 Mbit/s"), (True, "held the steps up for", "")):
+            pace = _counts.Pace(beside)
+            rounds = [(1.0, 2.0, 1e6, (1, 2)), (3.0, 4.0, 2e6, (2, 3)), (5.0, 6.0, 3e6, (3, 1)), (7.0, 8.0, 4e6, (3, 1)), (9.0, 10.0, 5e6, (4, 2))]
+            self.assertEqual([pace.heard(*one) for one in rounds], [""] * 5)
+            self.assertEqual(pace.heard(13.0, 14.0, 6e6, (4, 2)), f"thinwire: a round of 2 {what} 1,000 ms of 4,000 ms, 25 % of the time; "
+                             f"1 MB were sent for it{rate}")
+
+    def test_a_round_that_travels_beside_the_steps_has_no_rate(self):
+        for spec, beside in (("diloco:every=2", False), ("streaming:every=2,fragments=1", True), ("diloco:every=2,eager=on", True)):
+            comm, = thinwire.Comm.threads(1)
+            model = nn.Linear(2, 2)
+            with contextlib.redirect_stderr(io.StringIO()), looped(model, adamw(model), spec, group=comm, transport=comm, hook=False,
+                                                                   banner=True) as outer:
+                self.assertEqual(outer._pace._beside, beside, spec)
 
     def test_a_wrong_spec_is_told_before_anybody_waits(self):
         model = torch.nn.Linear(4, 3)

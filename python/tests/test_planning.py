@@ -19,7 +19,7 @@ import ranks
 import thinwire
 import torch
 from thinwire import planning
-from thinwire.torch import _auto, _replan
+from thinwire.torch import _auto, _local, _replan
 from thinwire.torch._parameters import table_of
 from thinwire.torch.accelerate import LocalSGD
 
@@ -153,7 +153,8 @@ def door(kind, model, optimizer, spec):
             name, _, options = spec.partition(":")
             steps = options.partition("=")[2].partition(",")[0]
             spec = ":".join([name, *options.split(",", 1)[1:]])
-        accelerator = types.SimpleNamespace(num_processes=2, is_main_process=True, _optimizers=[optimizer], unwrap_model=lambda one: one.module)
+        accelerator = types.SimpleNamespace(num_processes=2, _optimizers=[optimizer], unwrap_model=lambda one: one.module,
+                                            is_main_process=torch.distributed.get_rank() == 0)
         with LocalSGD(accelerator, model, steps, spec=spec) as made:
             yield model, made.step, lambda: made.loop._loop.spec
 
@@ -597,6 +598,19 @@ class AutoTest(unittest.TestCase):
                                     ("auto:pass_ms=1", math.inf, "auto:pass_ms=1"), ("dgc", -1, "dgc"),
                                     ("dgc", 9000, thinwire.for_run("dgc", 9000))):
             self.assertEqual(_auto.of_framework(spec, steps), wanted)
+
+    def test_a_local_sgd_of_one_process_says_so_unless_it_is_to_be_silent(self):
+        for more, told in (({}, 1), ({"banner": False}, 0)):
+            with contextlib.redirect_stderr(io.StringIO()) as said, LocalSGD(types.SimpleNamespace(num_processes=1), None, 8, **more) as made:
+                made.step()
+            self.assertEqual(said.getvalue().count("this run has one process, and LocalSGD exchanges nothing"), told)
+
+    def test_members_have_one_spec_however_many_steps_each_takes(self):
+        spec = "local:every=4,exchange=dgc,momentum=0"
+        for more, wanted in (({}, spec), ({"workers": 2}, thinwire.for_run(spec, 400))):
+            with unittest.mock.patch.object(_local, "OuterLoop") as made:
+                _local.Local(None, None, spec, None, 400, join="here:1", **more)
+            self.assertEqual(made.call_args.args[2], wanted, more)
 
     def test_it_knows_adapters(self):
         for gradients, updates in ranks.on_ranks(2, of_adapters, False):

@@ -182,7 +182,9 @@ def settled(spec: str, model: Any, rows: Callable[[], List[Row]], optimizer: Any
     found = of_all(lambda: kept(options["keep"]) if leads and "keep" in options else "")[0]
     text = f"auto goes on with {found}, which {options.get('keep')} keeps"
     if not found:
-        line = between = line_between(options, transport, group, limits)
+        lines: List[Line] = []
+        of_all(lambda: lines.append(line_between(options, transport, group, limits)))  # no group waits for one that could not
+        line = between = lines[0]
         found, text = of_all(lambda: chosen(options, rows(), optimizer, kind, size, between, adapters) if leads else None)[0]
     if banner and leads:
         print(f"thinwire {text}", file=sys.stderr, flush=True)

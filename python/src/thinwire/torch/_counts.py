@@ -25,9 +25,10 @@ def in_a_line(spec: str, counts: Dict[str, float]) -> str:
 
 class Pace:
     """What a round takes, which is told once: of the second of two among the same workers, since in the first one all are still
-    warming up."""
+    warming up. `beside`: it travels while steps go on, so that what they are held up for is no time of the line's."""
 
-    def __init__(self) -> None:
+    def __init__(self, beside: bool = False) -> None:
+        self._beside = beside
         self._before: Optional[Tuple[float, float, Tuple[int, int]]] = None
 
     def heard(self, begin: float, end: float, bytes_sent: float, among: Tuple[int, int]) -> str:
@@ -36,8 +37,9 @@ class Pace:
         if before is None or before[2] != among or among[1] == 1:
             return ""
         took, period, sent = end - begin, max(end - before[0], 1e-9), bytes_sent - before[1]
-        return (f"thinwire: a round of {among[1]} took {milliseconds(took)} of {milliseconds(period)}, {100 * took / period:.2g} % of the "
-                f"time; {sent / 1e6:.3g} MB were sent in it, {8e-6 * sent / max(took, 1e-9):.3g} Mbit/s")
+        what, rate = ("held the steps up for", "") if self._beside else ("took", f", {8e-6 * sent / max(took, 1e-9):.3g} Mbit/s")
+        return (f"thinwire: a round of {among[1]} {what} {milliseconds(took)} of {milliseconds(period)}, {100 * took / period:.2g} % of "
+                f"the time; {sent / 1e6:.3g} MB were sent for it{rate}")
 
 
 def milliseconds(seconds: float) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional
 import torch
 
 from ..errors import Error
-from . import _state
+from . import _auto, _state
 from .outer import OuterLoop
 
 OWN = _state.ABOUT + "own"  # this worker's weights in a state, where the framework's checkpoint has the shared ones
@@ -15,10 +15,12 @@ OWN = _state.ABOUT + "own"  # this worker's weights in a state, where the framew
 
 class Local:
     """The outer loop of a run whose framework owns the loop. What it saves is a state of the loop, in which this
-    worker's own weights are, too."""
+    worker's own weights are, too. `steps` are those of this program's run, as far as the framework knows them."""
 
-    def __init__(self, model: Any, optimizer: Any, spec: str, saved: Optional[Dict[str, Any]], **more: Any):
+    def __init__(self, model: Any, optimizer: Any, spec: str, saved: Optional[Dict[str, Any]], steps: float, **more: Any):
         changes = more.get("join") is not None and more.get("workers") is None  # its members come and go
+        if not changes:  # else each has steps of its own, and all the same spec
+            spec = _auto.of_framework(spec, steps)
         if saved is not None and "join" in more and not changes:
             more = {"rank": int(saved[_state.ABOUT + "rank"]), **more}
         self.loop = OuterLoop(model, optimizer, spec, **more)

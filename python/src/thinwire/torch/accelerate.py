@@ -61,7 +61,7 @@ class LocalSGD:
                  **more: Any):
         self._joins = more.get("join") is not None
         self.enabled = enabled and (self._joins or accelerator.num_processes > 1)
-        if enabled and not self.enabled:
+        if enabled and not self.enabled and more.get("banner", True):
             print("thinwire: this run has one process, and LocalSGD exchanges nothing; join= meets other programs", file=sys.stderr, flush=True)
         self._accelerator, self._model, self._more = accelerator, model, more
         if _auto.is_auto(spec) != (local_sgd_steps is None):

@@ -33,7 +33,7 @@ def launch(words: List[str]) -> int:
     settings = parsed(words)
     try:
         refuse_old_torch()
-        refuse_other_specs(settings.spec)
+        refuse_other_specs(settings.spec, settings.workers is None)
         refuse_missing(settings.command)
         with meeting_of(settings) as meeting, contextlib.closing(Launched(settings.spec, meeting)) as launched:
             return launched.run(settings.command)

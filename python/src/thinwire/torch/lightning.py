@@ -121,8 +121,8 @@ class LocalUpdates(_Told):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if len(trainer.optimizers) != 1:
             raise Error(f"thinwire works beside one optimiser, and this module has {len(trainer.optimizers)}")
-        spec = _auto.of_framework(self.spec, trainer.estimated_stepping_batches)
-        self._local = _local.Local(trainer.strategy.model, trainer.optimizers[0], spec, self._saved, **self._more)
+        self._local = _local.Local(trainer.strategy.model, trainer.optimizers[0], self.spec, self._saved,
+                                   trainer.estimated_stepping_batches, **self._more)
         self._saved = None
         self._local.loop.begin()  # training_step is no forward pass of the module's
 

@@ -92,8 +92,9 @@ class OuterLoop(Closes):
         self._changes, asked = join is not None and workers is None, spec
         settled = _auto.Settled(spec)
         with contextlib.ExitStack() as unless_made:
+            if join is not None:
+                refuse_other_specs(spec, self._changes)  # before anybody is waited for
             if join is not None and workers is not None:
-                refuse_other_specs(spec)  # before anybody is waited for
                 if banner:
                     tell_meeting(join, workers, limits)
                 group = transport = joined_group(join, workers, rank, transport, limits)
@@ -102,29 +103,23 @@ class OuterLoop(Closes):
             if not self._changes:
                 settled = _auto.settled(spec, unwrapped(model), lambda: rows_by_name(unwrapped(model)), last, UPDATES, group=group,
                                         transport=transport, limits=limits, banner=banner, inside=beside_in_shards(model))
-            elif _auto.is_auto(spec):
-                raise _auto.refuse("it plans for a number of workers over their line, and who opens a group is alone: give workers=, "
-                                   "or name a spec, such as the one that thinwire.plan(..., workers=N) chooses for as many as you expect")
             with _auto.naming_file(asked):
                 self._make(model, optimizer, settled.spec, group, transport, limits, hook, join, quorum)
             unless_made.pop_all()
         if _auto.is_auto(asked):
             self._watch(settled, last, banner)
         self._owns_comm = self._comm is not transport or join is not None
-        self._has_banner, self._pace = banner, Pace() if banner else None
+        self._has_banner, self._pace = banner, Pace(sends_early(settled.spec)) if banner else None
         if not self._changes:
             self._tell_banner()
 
     def _make(self, model: nn.Module, optimizer: Any, spec: str, group: Any, transport: Union[str, Tcp, Comm],
               limits: _transport.Limits, hook: Optional[bool], join: Optional[str], quorum: int) -> None:
         self._group, self._module = group, unwrapped(model)
-        self._shares_gradients = shares_gradients(model)
         self._optimisers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
 
         def check() -> None:
-            refuse_other_specs(spec)
-            if self._changes:
-                refuse_unfit(spec)
+            refuse_other_specs(spec, self._changes)
             refuse_other_models(model, BETWEEN_PROGRAMS if self._changes else group)
             self._sharded = _parameters.sharded_in(self._module)
             _parameters.reshard(self._sharded)
@@ -140,6 +135,7 @@ class OuterLoop(Closes):
         else:
             _transport.gathered_by_all(group, check)
             refuse_unlike(self._subject(spec), group)
+        self._shares_gradients = shares_gradients(model)
         self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows)
 
         tensors = [(row.name, row.shape) for row in self._rows]
@@ -410,7 +406,7 @@ class OuterLoop(Closes):
 
     def _end(self) -> None:
         """The model has the shared weights for good."""
-        self._hash = _alike.checksum(local(row.parameter) for row in self._rows)
+        self._hash = _alike.checksum(map(laid, self._rows))
         self._last_stats, self._finished = self.stats(), True
         self.close()
 
@@ -418,6 +414,7 @@ class OuterLoop(Closes):
     def hash(self) -> str:
         """Of the shared weights, as parameters of the model's type have them: after a round it is the same on all workers."""
         if not self._finished:
+            self.begin()
             self._hash = _alike.checksum(one.to(row.parameter.dtype) for row, one in zip(self._rows, self._shared()))
         return f"{self._hash:08x}"
 
@@ -717,17 +714,22 @@ def beside_in_shards(model: Any) -> Any:
     return largest.get_group() if largest is not None and largest.ndim == 1 and largest.size() > 1 else None
 
 
-def refuse_other_specs(spec: str) -> None:
+def refuse_other_specs(spec: str, changes: bool) -> None:
     """Where nobody else is there yet. Only the group can tell whether per_host divides it, and only the model has the
-    tensors that dense and rates name."""
+    tensors that dense and rates name. `changes`: its members come and go."""
     methods = [name for name, _ in outers()]
     if _auto.is_auto(spec):
+        if changes:
+            raise _auto.refuse("it plans for a number of workers over their line, and who opens a group is alone: give workers=N, or "
+                               "launch --workers N, or name a spec, such as the one that thinwire.plan(..., workers=N) chooses for as many as you expect")
         _auto.wishes(spec)
         return
     if name_of(spec) in methods:
         if not {"per_host", "dense", "rates"} & set(options_of(spec)):
             with Comm.threads(1)[0] as alone:
                 core.OuterLoop(alone, spec, [("weight", (1,))]).close()
+        if changes:
+            refuse_unfit(spec)
         return
     text = f"{name_of(spec)} is no method of local updates; there are {', '.join(methods)}"
     if name_of(spec) in dict(schemes()) and not adapts(name_of(spec)):
@@ -758,8 +760,14 @@ def averages_all(of_gradients: Any, group: Any) -> bool:
 
 def shares_gradients(model: Any) -> bool:
     """With other ranks of its machine, which have the same by design."""
-    ddp = getattr(model, "_orig_mod", model)
-    return isinstance(ddp, DistributedDataParallel) and len(members(ddp.process_group)) > 1 or unwrapped(model) in _exchanges
+    ddp, exchange = getattr(model, "_orig_mod", model), _exchanges.get(unwrapped(model))
+    groups = [ddp.process_group] if isinstance(ddp, DistributedDataParallel) else []
+    groups += [exchange.compressor._group] if exchange else []
+    return any(len(members(group)) > 1 for group in groups)
+
+
+def is_in_shards(model: nn.Module) -> bool:
+    return any(is_shard(parameter) and parameter.device_mesh.size() > 1 for parameter in model.parameters())
 
 
 def refuse_other_models(model: Any, group: Any) -> None:
@@ -774,6 +782,9 @@ def refuse_other_models(model: Any, group: Any) -> None:
     if exchange and averages_all(exchange.compressor._group, group):
         raise Error("this module has an Exchange, which averages the gradients of all ranks in every step, so that no "
                     "step is a rank's own; close() it before making an OuterLoop")
+    if group is BETWEEN_PROGRAMS and (shares_gradients(model) or is_in_shards(model)):
+        raise Error("several processes of this machine train one model together, none of which takes a step before all are let in: give "
+                    "workers=N, how many processes there are on all machines; who comes and goes is a program of one process")
     for part in model.modules():
         if isinstance(part, GossipDataParallel):
             raise Error("GossipDataParallel averages weights itself; give OuterLoop the module that it wraps")

@@ -128,8 +128,7 @@ class LocalUpdates(TrainerCallback):
         saved = _local.read(path) if state.global_step else None
         if state.global_step and saved is None:
             print(f"thinwire: there is no {path}: all go on from the weights of the first worker", file=sys.stderr, flush=True)
-        spec = _auto.of_framework(self.spec, state.max_steps)
-        self._local = _local.Local(trainer.model_wrapped, trainer.optimizer, spec, saved, **self._more)
+        self._local = _local.Local(trainer.model_wrapped, trainer.optimizer, self.spec, saved, state.max_steps, **self._more)
         self._stats = _Stats(trainer, self._local, LOGGED_OF_ROUNDS)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
