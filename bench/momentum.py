@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 
+from made import made
+
 STEPS = 600
 ROUNDS = (6, 20, 50, 200)
 ARMS = ((1, 0), (1, 0.5), (0.7, 0.5), (0.7, 0.9))  # outer rate and momentum
@@ -87,7 +89,7 @@ def main():
                     sync = f"diloco:every={STEPS // rounds},outer_lr={rate},outer_momentum={momentum}"
                     runs.append({"task": task, "rounds": rounds, "outer_lr": rate, "outer_momentum": momentum, "sync": sync,
                                  **best(o.program, folder, task, sync, o.seed)})
-    print(json.dumps({"steps": STEPS, "seed": o.seed, "rates": RATES, "runs": runs, "arms": arms(runs)}, indent=1))
+    print(json.dumps({"made": made(o.program), "steps": STEPS, "seed": o.seed, "rates": RATES, "runs": runs, "arms": arms(runs)}, indent=1))
 
 
 if __name__ == "__main__":

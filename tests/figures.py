@@ -83,6 +83,14 @@ class FiguresTest(unittest.TestCase):
         self.assertTrue(text.startswith("Before.") and text.endswith("After.\n"))
         self.assertEqual(self.figures("--check", self.page).returncode, 0)
 
+    def test_a_table_may_end_a_page(self):
+        self.figures(self.page)
+        text = self.page.read_text()
+        table = text[text.index("<!--"):text.index("\n\n", text.index("| `two`"))]
+        self.page.write_text(table)
+        self.assertEqual(self.figures(self.page).returncode, 0)
+        self.assertEqual(self.page.read_text(), table + "\n")
+
     def test_where_page_and_json_part_it_is_noticed(self):
         self.figures(self.page)
         right = self.page.read_text()
@@ -134,6 +142,13 @@ class FiguresTest(unittest.TestCase):
             for command in made["commands"]:
                 self.assertIn(without_form(command), text, made["copied"])
 
+    def test_every_table_says_by_what_it_was_made(self):
+        markers = sorted({found for page in pages() for found in re.findall(r"^<!-- figures (\S+ \S+) ", page.read_text(), re.M)})
+        self.page.write_text("".join(f"<!-- figures {marker} by {{made}} -->\n\n" for marker in markers))
+        self.assertEqual(self.figures(self.page).returncode, 0)
+        said = re.findall(r"^<!-- figures (\S+ \S+) .*\nby (.*)", self.page.read_text(), re.M)
+        self.assertEqual([(marker, bool(by)) for marker, by in said], [(marker, True) for marker in markers])
+
     def test_the_nearest_made_counts(self):
         """That of the entry, then that of its table, then that of the file."""
         self.page.write_text(f"<!-- figures {self.data} tasks.rows {{made[commit]}} -->\n")
@@ -164,6 +179,14 @@ class FiguresTest(unittest.TestCase):
             self.page.write_text(wrong)
             done = self.figures(self.page)
             self.assertNotIn(done.returncode, (0, None), words)
+            self.assertIn(words, done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+        self.page.write_text(right)
+        for key, value, words in (("name", "of two\n\nlines", "several lines"), ("half", 10 ** 400, "OverflowError")):
+            self.rows[0][key] = value
+            self.write()
+            done = self.figures(self.page)
+            self.assertEqual(done.returncode, 1, words)
             self.assertIn(words, done.stderr)
             self.assertNotIn("Traceback", done.stderr)
         done = self.figures(self.page.with_name("none.md"))
