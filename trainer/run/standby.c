@@ -322,7 +322,6 @@ static tw_status run_own_stage(lineup *l, run_result *result)
 static tw_status train(lineup *l)
 {
     run_result result = {0};
-    interrupt_ends_with(0);
     const tw_status status = run_own_stage(l, &result);
     if (status == TW_ERROR_PEER) return status;
     end_with(l, status, &result);
@@ -386,6 +385,7 @@ static void live_in(lineup *l)
 static tw_status live_on(lineup *l, run_result *result)
 {
     while (!l->over) {
+        interrupt_ends_with(0); /* who gets a stage ends the run with all, and who stands by again hears it then */
         const tw_status status = group_next(l->group, l->rounds, 0, &l->trace.whole);
         if (status != TW_OK && l->own.ended) break;
         result->interrupted = status != TW_OK && interrupt_asked() && !l->group->was_in;
