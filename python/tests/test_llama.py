@@ -15,6 +15,8 @@ import sys
 import tempfile
 import unittest
 
+import ranks
+
 PROGRAM, NETWORK_OUTPUTS = (pathlib.Path(word) for word in (sys.argv.pop(1), sys.argv.pop(1)))
 STEPS, BATCH = 9, 2  # as in network_outputs.c
 CONTEXT = 24
@@ -311,24 +313,28 @@ class KinTest(FolderTest):
         import transformers
         return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
-    def losses_there(self, model):
-        """Of those that learn, and matrices alone decay."""
+    def losses_there(self, model, rank=0, size=1, wrap=lambda model, optimizer: None):
+        """Of those that learn, and matrices alone decay. Each of `size` workers has strips of its own."""
         import numpy
         import torch
         numbers = torch.tensor(numpy.load(self.numbers / "train.npy").astype("int64"))
-        length, losses = (len(numbers) - 1) // STRIPS, []
+        length, losses, own = (len(numbers) - 1) // STRIPS, [], STRIPS // size
         learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW([{"params": [p for p in learned if p.dim() > 1], "weight_decay": DECAY},
                                        {"params": [p for p in learned if p.dim() == 1], "weight_decay": 0.0}],
                                       lr=RATE, betas=(0.9, 0.95), eps=1e-8)
+        wrapped = wrap(model, optimizer)
         for at in range(0, COUNT * CONTEXT, CONTEXT):
-            strips = torch.stack([numbers[strip * length + at:strip * length + at + CONTEXT + 1] for strip in range(STRIPS)])
+            strips = torch.stack([numbers[strip * length + at:strip * length + at + CONTEXT + 1]
+                                  for strip in range(rank * own, (rank + 1) * own)])
             loss = torch.nn.functional.cross_entropy(model(strips[:, :-1]).logits.flatten(0, 1), strips[:, 1:].flatten())
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(learned, CLIP)
             optimizer.step()
             losses.append(loss.item())
+        if wrapped:
+            wrapped.finish()
         return losses
 
     def loss_here(self, step, folder, *options):
@@ -374,6 +380,29 @@ class KinTest(FolderTest):
                 self.succeed("export", first, f"{first}.peft", "--peft", "--checkpoint", "last")
                 model = peft.PeftModel.from_pretrained(self.read(folder), f"{first}.peft", is_trainable=True)
                 self.check_losses(self.losses_there(model), folder, *lora)
+
+    def weights_there(self, rank, size, folder, spec):
+        import thinwire.torch
+        model = self.read(folder).train()
+        self.losses_there(model, rank, size, lambda *both: thinwire.torch.OuterLoop(*both, spec, banner=False))
+        return {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+
+    def test_local_updates_come_to_the_same_weights(self):
+        """The program's and the plug-in's: two workers, whole rounds and one of two steps. In fragments they would not be the
+        same, as the two have the tensors in other orders."""
+        folder = self.make("llama3")
+        before = {name: tensor.numpy() for name, tensor in self.read(folder).state_dict().items()}
+        for spec in ("diloco:every=4", "local:every=3", "sparseloco:every=4"):
+            with self.subTest(spec):
+                run = self.folder / spec.partition(":")[0]
+                self.begin(folder, run, "--workers", 2, "--batch", STRIPS // 2, "--sync", spec, "--steps", COUNT)
+                here = self.load(run)[0].state_dict()
+                first, second = ranks.on_ranks(2, self.weights_there, folder, spec)
+                for name, theta in first.items():
+                    self.assertEqual(theta.tobytes(), second[name].tobytes(), name)
+                    moved = abs(theta - before[name]).max()
+                    self.assertGreater(moved, 0.005, name)
+                    self.assertLess(abs(here[name].numpy() - theta).max(), 0.003 * moved, name)
 
     def test_what_transformers_4_writes(self):
         folder, run = self.make("llama3"), self.folder / "older"
