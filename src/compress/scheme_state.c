@@ -170,7 +170,7 @@ static tw_status scheme_state_show(tw_walk *walk, const tw_remembered *entry)
     return ((const public_walk *)walk)->visit(walk->context, entry);
 }
 
-static tw_status check_visit(const tw_scheme *scheme, tw_state_visit visit, const char *name)
+static tw_status scheme_state_check_visit(const tw_scheme *scheme, tw_state_visit visit, const char *name)
 {
     TW_TRY(tw_need(scheme, "scheme"));
     if (!visit) return tw_fail(TW_ERROR_ARGUMENT, "%s is NULL", name);
@@ -180,7 +180,7 @@ static tw_status check_visit(const tw_scheme *scheme, tw_state_visit visit, cons
 tw_status tw_scheme_visit_state(tw_scheme *scheme, tw_state_visit visit, void *context)
 {
     public_walk walk = {{scheme_state_show, context}, visit};
-    TW_TRY(check_visit(scheme, visit, "visit"));
+    TW_TRY(scheme_state_check_visit(scheme, visit, "visit"));
     return visit_settled(scheme, &walk.walk);
 }
 
@@ -209,7 +209,7 @@ static tw_status scheme_state_ask(tw_walk *walk, const tw_remembered *entry)
 tw_status tw_scheme_ask_state(tw_scheme *scheme, tw_state_visit fill, void *context, tw_state *state)
 {
     asking_walk walk = {{.walk = {.visit = scheme_state_ask}, .prefix = "", .dst = state}, fill, context};
-    TW_TRY(check_visit(scheme, fill, "fill"));
+    TW_TRY(scheme_state_check_visit(scheme, fill, "fill"));
     return tw_scheme_visit(scheme, &walk.into.walk);
 }
 

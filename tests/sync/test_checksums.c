@@ -1,9 +1,8 @@
-/* Every byte of a step is summed once where it is sent, however many peers it goes to, and once where it arrives. */
+/* Every byte of a step is summed once where it is sent, and once where it arrives. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <thinwire/thinwire_gossip.h>
 #include <thinwire/thinwire_plugin.h>
-
-#include <stdatomic.h>
 
 #include "support/random.h"
 #include "support/ranks.h"
