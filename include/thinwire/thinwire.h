@@ -475,13 +475,17 @@ TW_API tw_status tw_state_load(const char *path, tw_state **state);
 TW_API tw_status tw_reducer_save_state(tw_reducer *reducer, const char *prefix, tw_state *state);
 TW_API tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state);
 
-/* For a caller's function that is shown what is remembered, a thing at a time. What it returns other than TW_OK ends
- * the visit, and is what the visit returns. */
+/* For a caller's function that is shown what is remembered, or asked for it, a thing at a time. What it returns other
+ * than TW_OK ends the visit, and is what the visit returns. */
 typedef tw_status (*tw_state_visit)(void *context, const tw_remembered *entry);
 /* Shows all that save would copy, where it lies: entry->data stays until the reducer's next submit, and is to be read
  * only. Between steps only. As by a save, what a scheme leaves open until its next step is closed, and the last step
  * can no longer be taken back. */
 TW_API tw_status tw_reducer_visit_state(tw_reducer *reducer, tw_state_visit visit, void *context);
+/* The other way: asks for the same things in the same order, and loads them. entry->data are entry->count zeros, for
+ * `fill` to write to. When all is there, it is looked at and loaded as by load, or refused, and then nothing has
+ * changed; nor has it when `fill` ends the visit. */
+TW_API tw_status tw_reducer_fill_state(tw_reducer *reducer, tw_state_visit fill, void *context);
 
 /* Gives *state, what rank `rank` of some former group has saved. It stays until the next call or the end. NULL: it is
  * lost, with the machine that it was on, say. */
@@ -510,6 +514,8 @@ TW_API tw_status tw_reducer_regroup_state(const char *spec, const tw_tensor *ten
 /* The schemes of this library: names and one-line summaries. */
 TW_API size_t tw_schemes_count(void);
 TW_API const char *tw_schemes_name(size_t index);
+/* 1, and which one it is in *index, where a spec ("dgc:density=0.01", or "dgc" alone) names one of them; else 0. */
+TW_API int tw_schemes_find(const char *spec, size_t *index);
 TW_API const char *tw_schemes_summary(size_t index);
 /* 1: what a spec of it says may still change with a release, as what gossips and outer loops take may. 0: its name, its
  * options and what a value does stay as they are (docs/abi.md). Those that stay come first. */

@@ -89,6 +89,8 @@ TW_API tw_status tw_scheme_load_state(tw_scheme *scheme, const char *prefix, con
 /* Shows it, as tw_reducer_visit_state; the pointers stay until the next begin. As after a save, the last step can no
  * longer be taken back. */
 TW_API tw_status tw_scheme_visit_state(tw_scheme *scheme, tw_state_visit visit, void *context);
+/* Asks for it and loads it, as tw_reducer_fill_state. */
+TW_API tw_status tw_scheme_fill_state(tw_scheme *scheme, tw_state_visit fill, void *context);
 /* The global-norm threshold the scheme wants its workers' gradients clipped at; 0 for none. */
 TW_API double tw_scheme_clip(const tw_scheme *scheme);
 /* The momentum it applies itself, what happens to tensor `index`, and the bytes that it remembers on this rank: as

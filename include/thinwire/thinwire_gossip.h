@@ -97,6 +97,7 @@ TW_API tw_status tw_gossip_stats(const tw_gossip *gossip, tw_gossip_counts *stat
 /* The gossip schemes of this library, as tw_schemes_count and its kin. */
 TW_API size_t tw_gossips_count(void);
 TW_API const char *tw_gossips_name(size_t index);
+TW_API int tw_gossips_find(const char *spec, size_t *index);
 TW_API const char *tw_gossips_summary(size_t index);
 TW_API size_t tw_gossips_option_count(size_t index);
 TW_API tw_status tw_gossips_option(size_t index, size_t number, tw_option_info *option);

@@ -132,6 +132,7 @@ TW_API tw_status tw_outer_stats(const tw_outer *outer, tw_outer_counts *stats);
 /* The methods of this library, as tw_schemes_count and its kin. */
 TW_API size_t tw_outers_count(void);
 TW_API const char *tw_outers_name(size_t index);
+TW_API int tw_outers_find(const char *spec, size_t *index);
 TW_API const char *tw_outers_summary(size_t index);
 TW_API size_t tw_outers_option_count(size_t index);
 TW_API tw_status tw_outers_option(size_t index, size_t number, tw_option_info *option);

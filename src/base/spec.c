@@ -342,6 +342,18 @@ size_t tw_list_count(const tw_list *list)
     return count;
 }
 
+int tw_list_index(const tw_list *list, const char *spec, size_t *index)
+{
+    if (!spec || !index) return 0;
+    slice name = next_slice(&spec, ':');
+    for (size_t i = 0; list->at(i).ops; i++) {
+        if (!slice_is(name, list->at(i).name)) continue;
+        *index = i;
+        return 1;
+    }
+    return 0;
+}
+
 /* How many sets of options the entry has; none past the end. */
 static size_t sets_of(const tw_list *list, tw_named entry, tw_option_set sets[TW_OPTION_SETS])
 {

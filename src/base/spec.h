@@ -81,9 +81,11 @@ tw_status tw_list_find(const tw_list *list, const char *spec, tw_named *found);
 tw_status tw_list_parse(const tw_list *list, const void *ops, const char *name, const char *spec, void *target);
 void tw_list_release(const tw_list *list, const void *ops, void *target);
 
-/* The public view: how many entries, how many options one has (0 past the end), option `number` of them, and the page
- * of help, a head and a line for each option, which returns what snprintf would. */
+/* The public view: how many entries, which one a spec names (0: none, or NULL), how many options one has (0 past the
+ * end), option `number` of them, and the page of help, a head and a line for each option, which returns what snprintf
+ * would. */
 size_t tw_list_count(const tw_list *list);
+int tw_list_index(const tw_list *list, const char *spec, size_t *index);
 size_t tw_list_option_count(const tw_list *list, size_t index);
 tw_status tw_list_option(const tw_list *list, size_t index, size_t number, tw_option_info *option);
 size_t tw_list_help(const tw_list *list, size_t index, char *text, size_t capacity);
@@ -93,6 +95,10 @@ size_t tw_list_help(const tw_list *list, size_t index, char *text, size_t capaci
     size_t prefix##_count(void)                                                                                        \
     {                                                                                                                  \
         return tw_list_count(&(list));                                                                                 \
+    }                                                                                                                  \
+    int prefix##_find(const char *spec, size_t *index)                                                                 \
+    {                                                                                                                  \
+        return tw_list_index(&(list), spec, index);                                                                    \
     }                                                                                                                  \
     const char *prefix##_name(size_t index)                                                                            \
     {                                                                                                                  \

@@ -23,6 +23,8 @@ tw_status tw_scheme_visit(tw_scheme *scheme, tw_walk *walk);
 size_t tw_scheme_index_of(const tw_scheme *scheme, const char *name);
 /* Of an entry of TW_F32, TW_BF16 or TW_F64. */
 double tw_remembered_value(const tw_remembered *entry, size_t i);
+/* What tw_scheme_fill_state loads: puts what `fill` gives into `state`, but for what is there already. */
+tw_status tw_scheme_ask_state(tw_scheme *scheme, tw_state_visit fill, void *context, tw_state *state);
 /* Whether tw_scheme_load_state would succeed; changes nothing. */
 tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state);
 /* Whether a load would take what it remembers now, which a sum over ranks may have made too large. */

@@ -6,6 +6,7 @@
 #include "error.h"
 #include "half.h"
 #include "kernels.h"
+#include "memory.h"
 #include "state.h"
 
 #include <math.h>
@@ -158,7 +159,7 @@ tw_status tw_scheme_save_state(tw_scheme *scheme, const char *prefix, tw_state *
     return visit_settled(scheme, &walk.walk);
 }
 
-/* For a caller's function. */
+/* For a caller's function that reads. */
 typedef struct public_walk {
     tw_walk walk;
     tw_state_visit visit;
@@ -169,13 +170,57 @@ static tw_status scheme_state_show(tw_walk *walk, const tw_remembered *entry)
     return ((const public_walk *)walk)->visit(walk->context, entry);
 }
 
+static tw_status scheme_state_check_visit(const tw_scheme *scheme, tw_state_visit visit, const char *name)
+{
+    TW_TRY(tw_need(scheme, "scheme"));
+    if (!visit) return tw_fail(TW_ERROR_ARGUMENT, "%s is NULL", name);
+    return check_open(scheme);
+}
+
 tw_status tw_scheme_visit_state(tw_scheme *scheme, tw_state_visit visit, void *context)
 {
     public_walk walk = {{scheme_state_show, context}, visit};
-    TW_TRY(tw_need(scheme, "scheme"));
-    if (!visit) return tw_fail(TW_ERROR_ARGUMENT, "visit is NULL");
-    TW_TRY(check_open(scheme));
+    TW_TRY(scheme_state_check_visit(scheme, visit, "visit"));
     return visit_settled(scheme, &walk.walk);
+}
+
+/* For one that writes. */
+typedef struct asking_walk {
+    state_walk into;
+    tw_state_visit fill;
+    void *context;
+} asking_walk;
+
+/* The count of steps, which all messages of a reducer share, is asked for once. */
+static tw_status scheme_state_ask(tw_walk *walk, const tw_remembered *entry)
+{
+    const asking_walk *self = (const asking_walk *)walk;
+    tw_remembered asked = *entry;
+    char key[MAX_KEY];
+    make_key(key, &self->into, entry);
+    if (tw_state_has(self->into.dst, key)) return TW_OK;
+    TW_TRY(tw_allocate(entry->count, tw_dtypes[entry->dtype].bytes, &asked.data));
+    tw_status status = self->fill(self->context, &asked);
+    if (status == TW_OK) status = save(walk, &asked);
+    tw_free(asked.data);
+    return status;
+}
+
+tw_status tw_scheme_ask_state(tw_scheme *scheme, tw_state_visit fill, void *context, tw_state *state)
+{
+    asking_walk walk = {{.walk = {.visit = scheme_state_ask}, .prefix = "", .dst = state}, fill, context};
+    TW_TRY(scheme_state_check_visit(scheme, fill, "fill"));
+    return tw_scheme_visit(scheme, &walk.into.walk);
+}
+
+tw_status tw_scheme_fill_state(tw_scheme *scheme, tw_state_visit fill, void *context)
+{
+    tw_state *state = NULL;
+    TW_TRY(tw_state_create(&state));
+    tw_status status = tw_scheme_ask_state(scheme, fill, context, state);
+    if (status == TW_OK) status = tw_scheme_load_state(scheme, "", state);
+    tw_state_destroy(state);
+    return status;
 }
 
 static tw_status count_bytes(tw_walk *walk, const tw_remembered *entry)

@@ -13,10 +13,10 @@ typedef struct header {
     uint32_t sections;
     uint64_t body; /* bytes behind the header */
     uint32_t step;
-    uint32_t crc; /* CRC-32C of the 20 bytes before it and of the body */
+    uint32_t crc; /* CRC-32C of the 20 bytes before it and of the body; 0 of one that is carried */
 } header;
 
-enum { HEADER = 24, CHECKED = 20, VERSION = 3, FLAG_NONFINITE = 1, MOST_VARINT = 5 };
+enum { HEADER = 24, CHECKED = 20, VERSION = 3, FLAG_NONFINITE = 1, FLAG_CARRIED = 2, MOST_VARINT = 5 };
 _Static_assert(sizeof(header) == HEADER && offsetof(header, crc) == CHECKED, "the header is what wire-format.md says");
 
 /* A section begins with a byte that says what it is: nothing, a block, or else a value code's number in its low half
@@ -24,10 +24,11 @@ _Static_assert(sizeof(header) == HEADER && offsetof(header, crc) == CHECKED, "th
 enum { SECTION_ONE = 0xD0, SECTION_EMPTY = 0xE0, SECTION_BLOCK = 0xF0 };
 _Static_assert((int)TW_INDEX_CODES <= SECTION_ONE >> 4 && (int)TW_VALUE_CODES <= 16, "codes and forms differ");
 
-/* Beside the channel's: a packet may come by a program's own collectives. It takes a hundredth of the codec's time. */
-static uint32_t packet_checksum(const unsigned char *packet, size_t body)
+/* A packet may come by a program's own collectives. One that a channel carries is summed there. */
+static uint32_t packet_checksum(const header *head, const unsigned char *body)
 {
-    return tw_crc32c(tw_crc32c(0, packet, CHECKED), packet + HEADER, body);
+    if (head->flags & FLAG_CARRIED) return 0;
+    return tw_crc32c(tw_crc32c(0, head, CHECKED), body, head->body);
 }
 
 /* Writing ------------------------------------------------------------------------------------------------------- */
@@ -53,7 +54,7 @@ void tw_packet_begin(tw_packet_writer *writer, void *dst, size_t capacity, uint3
 {
     unsigned char *start = dst;
     size_t skip = capacity < HEADER ? capacity : HEADER;
-    *writer = (tw_packet_writer){start, start + skip, start + capacity, {step, nonfinite != 0, 0}, 0};
+    *writer = (tw_packet_writer){start, start + skip, start + capacity, {step, nonfinite != 0, 0, 0}, 0};
 }
 
 static size_t varint_bytes(size_t x)
@@ -172,12 +173,10 @@ size_t tw_packet_end(tw_packet_writer *writer)
 {
     size_t size = (size_t)(writer->at - writer->start);
     if (size < HEADER) return 0;
-    header head = {
-        {'T', 'W'},        VERSION, writer->info.nonfinite ? FLAG_NONFINITE : 0, writer->info.sections, size - HEADER,
-        writer->info.step, 0};
+    unsigned flags = (writer->info.nonfinite ? FLAG_NONFINITE : 0) | (writer->info.carried ? FLAG_CARRIED : 0);
+    header head = {{'T', 'W'}, VERSION, (uint8_t)flags, writer->info.sections, size - HEADER, writer->info.step, 0};
+    head.crc = packet_checksum(&head, writer->start + HEADER);
     memcpy(writer->start, &head, HEADER);
-    head.crc = packet_checksum(writer->start, size - HEADER);
-    memcpy(writer->start + CHECKED, &head.crc, sizeof head.crc);
     return size;
 }
 
@@ -200,11 +199,12 @@ tw_status tw_packet_open(tw_packet_reader *reader, const void *src, size_t size)
     if (head.body != size - HEADER)
         return tw_fail(TW_ERROR_PACKET, "a packet claims %llu bytes of body and brought %zu",
                        (unsigned long long)head.body, size - HEADER);
-    if (head.crc != packet_checksum(start, size - HEADER))
+    if (head.crc != packet_checksum(&head, start + HEADER))
         return tw_fail(TW_ERROR_PACKET, "a packet of %zu bytes fails its checksum: it was damaged on the way", size);
-    if (head.flags & ~FLAG_NONFINITE)
+    if (head.flags & ~(FLAG_NONFINITE | FLAG_CARRIED))
         return tw_fail(TW_ERROR_PACKET, "a packet has unknown flags (0x%02x)", head.flags);
-    *reader = (tw_packet_reader){start + HEADER, start + size, {head.step, head.flags, head.sections}, 0};
+    tw_packet_info info = {head.step, head.flags & FLAG_NONFINITE, (head.flags & FLAG_CARRIED) != 0, head.sections};
+    *reader = (tw_packet_reader){start + HEADER, start + size, info, 0};
     return TW_OK;
 }
 

@@ -44,6 +44,7 @@ typedef struct tw_coding {
 typedef struct tw_packet_info {
     uint32_t step;     /* the sender's step, modulo 2^32: packets of two steps never mix */
     int nonfinite;     /* 1: the sender's gradient was not finite; every section is empty */
+    int carried;       /* 1: what carries it checks each byte, so it has no checksum of its own; set after begin */
     unsigned sections; /* tensors */
 } tw_packet_info;
 

@@ -103,6 +103,7 @@ static void try_reducer(tw_reducer *reducer, float *values, tw_state *state)
     REFUSED(tw_reducer_set_rates(reducer, values));
     REFUSED(tw_reducer_set_gradient_scale(reducer, 1));
     REFUSED(tw_reducer_visit_state(reducer, look, NULL));
+    REFUSED(tw_reducer_fill_state(reducer, look, NULL));
     REFUSED(tw_reducer_hand_over(reducer, &values));
     REFUSED(tw_reducer_stats(reducer, &counts));
     REFUSED(tw_reducer_save_state(reducer, "", state));

@@ -16,6 +16,7 @@ static float weights[ROWS * COLUMNS];
 typedef struct catalogue {
     size_t (*count)(void);
     const char *(*name)(size_t index);
+    int (*find)(const char *spec, size_t *index);
     size_t (*option_count)(size_t index);
     tw_status (*option)(size_t index, size_t number, tw_option_info *option);
     size_t (*help)(size_t index, char *text, size_t capacity);
@@ -54,9 +55,12 @@ static tw_status make_outer(const char *spec)
 }
 
 static const catalogue catalogues[] = {
-    {tw_schemes_count, tw_schemes_name, tw_schemes_option_count, tw_schemes_option, tw_schemes_help, make_scheme},
-    {tw_gossips_count, tw_gossips_name, tw_gossips_option_count, tw_gossips_option, tw_gossips_help, make_gossip},
-    {tw_outers_count, tw_outers_name, tw_outers_option_count, tw_outers_option, tw_outers_help, make_outer},
+    {tw_schemes_count, tw_schemes_name, tw_schemes_find, tw_schemes_option_count, tw_schemes_option, tw_schemes_help,
+     make_scheme},
+    {tw_gossips_count, tw_gossips_name, tw_gossips_find, tw_gossips_option_count, tw_gossips_option, tw_gossips_help,
+     make_gossip},
+    {tw_outers_count, tw_outers_name, tw_outers_find, tw_outers_option_count, tw_outers_option, tw_outers_help,
+     make_outer},
 };
 enum { CATALOGUES = sizeof catalogues / sizeof *catalogues };
 
@@ -223,6 +227,23 @@ TEST(test_there_are_no_others)
         assert_fails(all->option(0, SIZE_MAX, &option), TW_ERROR_ARGUMENT, "no number");
         assert_null(option.name);
     }
+}
+
+/* Alone and with options; part of a name, or more than one, is none. */
+TEST(test_each_is_found_by_its_name)
+{
+    for (const catalogue *all = catalogues; all < catalogues + CATALOGUES; all++)
+        for (size_t i = 0; i < all->count(); i++) {
+            char spec[TEXT];
+            size_t found = SIZE_MAX, with = SIZE_MAX, none = SIZE_MAX;
+            snprintf(spec, sizeof spec, "%s:a=b:c", all->name(i));
+            assert_true(all->find(all->name(i), &found) && found == i);
+            assert_true(all->find(spec, &with) && with == i);
+            spec[strlen(all->name(i))] = 'x';
+            assert_false(all->find(spec, &none));
+            assert_false(all->find(":", &none));
+            assert_int_equal(none, SIZE_MAX);
+        }
 }
 
 RUN_TESTS(NULL, NULL)

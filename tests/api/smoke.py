@@ -236,6 +236,9 @@ class SmokeTest(unittest.TestCase):
             self.assertEqual(call(f"tw_{kind}_help", 999, None, 99), 0)
             for index in range(call(f"tw_{kind}_count")):
                 self.assertTrue(call(f"tw_{kind}_name", index) and call(f"tw_{kind}_summary", index))
+                found = ctypes.c_size_t()
+                self.assertEqual(call(f"tw_{kind}_find", call(f"tw_{kind}_name", index), ctypes.byref(found)), 1)
+                self.assertEqual(found.value, index)
                 page = ctypes.create_string_buffer(call(f"tw_{kind}_help", index, None, 0) + 1)
                 call(f"tw_{kind}_help", index, ctypes.addressof(page), len(page))
                 for number in range(call(f"tw_{kind}_option_count", index)):
@@ -356,6 +359,7 @@ class SmokeTest(unittest.TestCase):
             ok("tw_reducer_load_state", reducer, b"", state)
             seen, visit = self.visitor()
             ok("tw_reducer_visit_state", reducer, visit, None)
+            ok("tw_reducer_fill_state", reducer, visit, None)
             self.assertEqual({b"residual", b"momentum"} & seen, {b"residual", b"momentum"})
             source = binding.types["tw_state_source"](lambda _, old, where: self.hand_over(state, where))
             for_two = made("tw_state_create")
@@ -499,6 +503,7 @@ class SmokeTest(unittest.TestCase):
         ok("tw_scheme_save_state", scheme, b"", state)
         ok("tw_scheme_load_state", scheme, b"", state)
         ok("tw_scheme_visit_state", scheme, self.visitor()[1], None)
+        ok("tw_scheme_fill_state", scheme, self.visitor()[1], None)
         call("tw_state_destroy", state)
         call("tw_scheme_destroy", scheme)
 

@@ -539,6 +539,74 @@ TEST(test_a_visit_shows_each_thing_once)
     }
 }
 
+/* Gives what `saved` has, and has no more after `most` things. */
+typedef struct giver {
+    const tw_state *saved;
+    size_t most, asked;
+    float spoilt; /* the first value of each residual, if it is not 0 */
+} giver;
+
+static tw_status give(void *context, const tw_remembered *entry)
+{
+    giver *self = context;
+    char name[300];
+    for (size_t i = 0; i < entry->count; i++) assert_int_equal(((const uint32_t *)entry->data)[i], 0);
+    if (self->asked++ == self->most) return tw_fail(TW_ERROR_IO, "there is no more");
+    snprintf(name, sizeof name, "v/%s/%s", entry->what, entry->tensor);
+    assert_ok(tw_state_get(self->saved, name, entry->dtype, entry->count, entry->data));
+    if (self->spoilt != 0 && strcmp(entry->what, "residual") == 0) *(float *)entry->data = self->spoilt;
+    return TW_OK;
+}
+
+static tw_state *all_of(tw_reducer *reducer)
+{
+    tw_state *saved;
+    assert_ok(tw_state_create(&saved));
+    assert_ok(tw_reducer_save_state(reducer, "v/", saved));
+    return saved;
+}
+
+static size_t count_different(tw_reducer *reducer, const tw_state *saved)
+{
+    visited all = {.saved = saved};
+    assert_ok(tw_reducer_visit_state(reducer, look, &all));
+    return all.different;
+}
+
+static void take_one_step(tw_reducer *reducer)
+{
+    static float gradient[ELEMENTS];
+    for (size_t i = 0; i < ELEMENTS; i++) gradient[i] = draw(0, 0, i);
+    for (size_t t = TENSORS; t-- > 0;) assert_ok(tw_reducer_submit(reducer, t, gradient + offset_of(t)));
+    assert_ok(tw_reducer_wait(reducer));
+}
+
+/* Each thing once, whatever the messages; what ends early or is refused changes nothing. */
+TEST(test_what_is_asked_for_is_loaded)
+{
+    static const char *const specs[] = {"dgc:warmup_steps=0,message_kb=1", "dgc:warmup_steps=0,message_kb=1000"};
+    for (size_t s = 0; s < 2; s++) {
+        tw_comm *comm, *other_comm;
+        tw_reducer *from = open_alone(specs[s], &comm), *to = open_alone(specs[1 - s], &other_comm);
+        take_one_step(from);
+        tw_state *saved = all_of(from), *before = all_of(to);
+        giver spoils = {saved, SIZE_MAX, 0, NAN}, stops = {saved, 2, 0, 0}, gives = {saved, SIZE_MAX, 0, 0};
+        assert_int_equal(tw_reducer_fill_state(to, give, &spoils), TW_ERROR_STATE);
+        assert_int_equal(tw_reducer_fill_state(to, give, &stops), TW_ERROR_IO);
+        assert_string_equal(tw_last_error(), "there is no more");
+        assert_int_equal(stops.asked, 3);
+        assert_int_equal(count_different(to, before), 0);
+        assert_ok(tw_reducer_fill_state(to, give, &gives));
+        assert_int_equal(gives.asked, tw_state_count(saved));
+        assert_int_equal(count_different(to, saved), 0);
+        assert_true(count_different(to, before) > 0);
+        tw_state_destroy(saved);
+        tw_state_destroy(before);
+        close_alone(from, comm);
+        close_alone(to, other_comm);
+    }
+}
+
 /* What `other` remembers of moments would be lost in a reducer of fewer. */
 static void refuse_moments(tw_comm *comm, tw_reducer *reducer, const char *spec, const char *what)
 {

@@ -27,6 +27,8 @@ static const unsigned char golden_nonfinite[] = {0x54, 0x57, 0x03, 0x01, 0x02, 0
                                                  0x00, 0x00, 0xaf, 0xcf, 0xb0, 0x28, 0xe0, 0xe0};
 
 /* From the steps in docs/wire-format.md, with integers as long as it takes. */
+static const unsigned char golden_carried[] = {0x54, 0x57, 0x03, 0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+                                               0x00, 0x00, 0x00, 0x00, 0x02, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00};
 static const unsigned char golden_adaptive[] = {0x54, 0x57, 0x03, 0x00, 0x01, 0x00, 0x00, 0x00, 0x09, 0x00, 0x00,
                                                 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x01, 0x00, 0x00, 0x0e, 0x23,
                                                 0xac, 0x54, 0x34, 0x03, 0x03, 0x27, 0x41, 0xfa, /* v: 6, 12, 73 */
@@ -84,6 +86,9 @@ TEST(writing_gives_the_known_bytes)
     put_empty(&writer, 8);
     put_empty(&writer, 8);
     EXPECT_GOLDEN(&writer, packet, golden_nonfinite);
+    tw_packet_begin(&writer, packet, sizeof packet, 258, 1);
+    writer.info.carried = 1;
+    EXPECT_GOLDEN(&writer, packet, golden_carried);
 }
 
 #define GET(reader, n, name)                                                                                           \
@@ -120,6 +125,24 @@ TEST(reading_takes_the_known_bytes)
     assert_int_equal(tw_packet_open(&reader, golden_nonfinite, sizeof golden_nonfinite), TW_OK);
     assert_int_equal(reader.info.nonfinite, 1);
     assert_int_equal(reader.info.sections, 2);
+    assert_int_equal(reader.info.carried, 0);
+    assert_int_equal(tw_packet_open(&reader, golden_carried, sizeof golden_carried), TW_OK);
+    assert_int_equal(reader.info.nonfinite, 1);
+    assert_int_equal(reader.info.carried, 1);
+}
+
+/* One that says so still has its checksum, or the rest of one: damage has made it say so. */
+TEST(a_carried_packet_has_no_checksum)
+{
+    unsigned char packet[sizeof golden_rice];
+    tw_packet_reader reader;
+    memcpy(packet, golden_rice, sizeof packet);
+    packet[3] = 2;
+    for (unsigned at = 20; at < 24; at++) {
+        assert_int_equal(tw_packet_open(&reader, packet, sizeof packet), TW_ERROR_PACKET);
+        packet[at] = 0;
+    }
+    assert_int_equal(tw_packet_open(&reader, packet, sizeof packet), TW_OK);
 }
 
 /* A section more or fewer than the table has, a tensor of another size, or more elements than agreed. */

@@ -1,7 +1,7 @@
 """The text that names a scheme and its options: "scheme:option=value,option=value"."""
 
 import ctypes
-from typing import Callable, Dict, Tuple
+from typing import Callable, Dict, Optional, Tuple
 
 from ._library import OptionInfo, library
 from .errors import Error, SpecError
@@ -41,24 +41,22 @@ def options_of(spec: str) -> Dict[str, str]:
 
 def defaults_of(scheme: str) -> Dict[str, str]:
     """Each option of a scheme that agrees on gradients, and its value where a spec says none."""
-    for index in range(library.tw_schemes_count()):
-        if library.tw_schemes_name(index).decode() == scheme:
-            return fallbacks(library.tw_schemes_option, index, library.tw_schemes_option_count(index))
-    return {}
+    return fallbacks(library.tw_schemes_find, library.tw_schemes_option_count, library.tw_schemes_option, scheme) or {}
 
 
 def settings_of(spec: str) -> Dict[str, str]:
     """Each option of a method of local updates and its value, and what else the spec sets, which is the exchange's."""
-    for index in range(library.tw_outers_count()):
-        if library.tw_outers_name(index).decode() == name_of(spec):
-            defaults = fallbacks(library.tw_outers_option, index, library.tw_outers_option_count(index))
-            return {**defaults, **options_of(spec)}
-    return {}
+    defaults = fallbacks(library.tw_outers_find, library.tw_outers_option_count, library.tw_outers_option,
+                         name_of(spec))
+    return {} if defaults is None else {**defaults, **options_of(spec)}
 
 
-def fallbacks(option: Callable, index: int, count: int) -> Dict[str, str]:
-    """The `count` options that the C function `option` tells of number `index`, each with its default."""
-    return dict(option_at(option, index, number) for number in range(count))
+def fallbacks(find: Callable, count: Callable, option: Callable, spec: str) -> Optional[Dict[str, str]]:
+    """The options of what a spec names, each with its default, by these C functions of a list; None: it is not there."""
+    index = ctypes.c_size_t()
+    if not find(spec.encode(), ctypes.byref(index)):
+        return None
+    return dict(option_at(option, index.value, number) for number in range(count(index.value)))
 
 
 def option_at(option: Callable, index: int, number: int) -> Tuple[str, str]:

@@ -60,6 +60,7 @@ struct tw_scheme {
     const float *const *weights; /* that all ranks share, one array a tensor, where somebody tells; else NULL */
     const float *shares;         /* with by_senders: what each worker's part counts, where somebody tells; else NULL */
     int by_senders;              /* an element's mean is over the ranks that sent it, not over all */
+    int carried;                 /* its packets go over channels, which check what they carry */
     uint64_t step;               /* steps done, skipped and reverted ones too: the number of the step under way */
     uint64_t begun;              /* steps begun since create, whatever state was loaded: no two have the same number */
     float scale; /* turns the local gradient into this rank's share of the mean: 1/N, clipping, the gradients' scale */

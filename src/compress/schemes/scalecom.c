@@ -243,6 +243,7 @@ static tw_status scalecom_write_packet(scalecom *self, size_t *size)
     const tw_scheme *scheme = &self->scheme;
     tw_packet_writer writer;
     tw_packet_begin(&writer, self->packet, self->packet_bound, (uint32_t)scheme->step, !scheme->finite);
+    writer.info.carried = scheme->carried;
     for (size_t i = 0; scheme->finite && i < scheme->count; i++)
         if (scheme->tensors[i].compressed) TW_TRY(put_positions(self, i, &writer));
     *size = tw_packet_end(&writer);

@@ -57,8 +57,10 @@ static tw_status create_message(tw_reducer *reducer, tw_message *message, size_t
     }
     reducer->elements += message->elements;
     int per_host = reducer->host.size;
-    return tw_scheme_create_between(spec, tensors + first, end - first, reducer->rank / per_host,
-                                    reducer->size / per_host, &message->scheme);
+    TW_TRY(tw_scheme_create_between(spec, tensors + first, end - first, reducer->rank / per_host,
+                                    reducer->size / per_host, &message->scheme));
+    message->scheme->carried = 1;
+    return TW_OK;
 }
 
 static tw_status create_messages(tw_reducer *reducer, const char *spec, const tw_tensor *tensors, size_t least)

@@ -40,12 +40,17 @@ static tw_status visit_once(void *context, const tw_remembered *entry)
     return self->visit(self->context, entry);
 }
 
+static tw_status reducer_state_check_visit(const tw_reducer *reducer, tw_state_visit visit, const char *name)
+{
+    TW_TRY(tw_reducer_need(reducer));
+    if (!visit) return tw_fail(TW_ERROR_ARGUMENT, "%s is NULL", name);
+    return check_between_steps(reducer);
+}
+
 tw_status tw_reducer_visit_state(tw_reducer *reducer, tw_state_visit visit, void *context)
 {
     visitor self = {visit, context, 0};
-    TW_TRY(tw_reducer_need(reducer));
-    if (!visit) return tw_fail(TW_ERROR_ARGUMENT, "visit is NULL");
-    TW_TRY(check_between_steps(reducer));
+    TW_TRY(reducer_state_check_visit(reducer, visit, "visit"));
     for (; self.message < working_messages(reducer); self.message++)
         TW_TRY(tw_scheme_visit_state(reducer->messages[self.message].scheme, visit_once, &self));
     return TW_OK;
@@ -73,4 +78,17 @@ tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const t
     for (size_t m = 0; m < working_messages(reducer); m++)
         TW_TRY(tw_scheme_load_state(reducer->messages[m].scheme, prefix, state));
     return TW_OK;
+}
+
+tw_status tw_reducer_fill_state(tw_reducer *reducer, tw_state_visit fill, void *context)
+{
+    tw_state *state = NULL;
+    TW_TRY(reducer_state_check_visit(reducer, fill, "fill"));
+    TW_TRY(tw_state_create(&state));
+    tw_status status = TW_OK;
+    for (size_t m = 0; status == TW_OK && m < working_messages(reducer); m++)
+        status = tw_scheme_ask_state(reducer->messages[m].scheme, fill, context, state);
+    if (status == TW_OK) status = tw_reducer_load_state(reducer, "", state);
+    tw_state_destroy(state);
+    return status;
 }

@@ -116,6 +116,7 @@ static tw_status innovation_write_packet(tw_innovation *innovation, size_t *size
     const tw_gossip *gossip = innovation->gossip;
     tw_packet_writer writer;
     tw_packet_begin(&writer, innovation->outgoing, innovation->capacity, innovation->step, 0);
+    writer.info.carried = 1;
     for (size_t tensor = 0, first = 0; tensor < gossip->count; tensor++) {
         TW_TRY(put_tensor(innovation, &writer, tensor, first));
         first += tw_tensor_count(&gossip->tensors[tensor]);

@@ -187,12 +187,14 @@ TW_API tw_status tw_reducer_save_state(tw_reducer *reducer, const char *prefix, 
 TW_API tw_status tw_reducer_load_state(tw_reducer *reducer, const char *prefix, const tw_state *state);
 typedef tw_status (*tw_state_visit)(void *context, const tw_remembered *entry);
 TW_API tw_status tw_reducer_visit_state(tw_reducer *reducer, tw_state_visit visit, void *context);
+TW_API tw_status tw_reducer_fill_state(tw_reducer *reducer, tw_state_visit fill, void *context);
 typedef tw_status (*tw_state_source)(void *context, int rank, const tw_state **state);
 TW_API tw_status tw_reducer_regroup_state(const char *spec, const tw_tensor *tensors, size_t count, int old_size,
                                           tw_state_source source, void *context, int rank, int size, const char *prefix,
                                           tw_state *state);
 TW_API size_t tw_schemes_count(void);
 TW_API const char *tw_schemes_name(size_t index);
+TW_API int tw_schemes_find(const char *spec, size_t *index);
 TW_API const char *tw_schemes_summary(size_t index);
 TW_API int tw_schemes_is_experimental(size_t index);
 TW_API size_t tw_schemes_option_count(size_t index);
