@@ -28,7 +28,8 @@ static tw_plan_question ask(const layout *tensors, double rate, double latency, 
                               .codec_rate = 10e9,
                               .bandwidth = rate,
                               .bandwidth_down = rate,
-                              .latency = latency};
+                              .latency = latency,
+                              .simulate = tw_world_play};
 }
 
 static tw_plan *make(const tw_plan_question *question)
