@@ -154,7 +154,7 @@ typedef struct tw_time_ops {
     /* Starts a thread under the same clock, which is joined once. */
     tw_status (*start)(void *thread, void *(*run)(void *argument), void *argument, void **started);
     void (*join)(void *thread, void *started);
-    /* The library has worked on so many elements, or on so many bytes that others sent, which this clock may not see. */
+    /* The library has worked on so many elements, or on bytes that others sent, which this clock may not see. */
     void (*charge)(void *thread, uint64_t elements, uint64_t bytes);
 } tw_time_ops;
 

@@ -1,4 +1,4 @@
-/* thinwire_sim.h - a world of many workers in one process, under a clock of its own. Link with -lthinwire_sim -lthinwire.
+/* thinwire_sim.h - a world: many workers in one process, under a clock of its own. Link -lthinwire_sim -lthinwire.
  *
  * EXPERIMENTAL: it works and is tested as the rest is, and may still change with a release (docs/abi.md).
  *
