@@ -359,6 +359,8 @@ TEST(test_refusals)
         q[12 + i].tensors = &wrong[i];
     }
     for (size_t i = 0; i < WRONG; i++) assert_fails(tw_plan_make(&q[i], &plan), TW_ERROR_ARGUMENT, said[i]);
+    q[0].simulate = NULL;
+    assert_fails(tw_plan_make(&q[0], &plan), TW_ERROR_ARGUMENT, "tw_world_play");
     assert_null(plan);
     layout_release(&t);
 }
