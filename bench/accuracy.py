@@ -25,7 +25,7 @@ import subprocess
 import sys
 import zlib
 
-from made import made
+from made import as_json, made
 
 DENSE = "allreduce"
 RATIOS = ("compressed", "message", "traffic")
@@ -177,7 +177,7 @@ def main():
     metrics = [summary["metric"]["name"] for runs in found.values() for summary in runs.values()]
     print_table(options, rows, metrics[0] if metrics else "accuracy")
     if options.json:
-        options.json.write_text(json.dumps({"made": made(), "workers": options.workers, "rows": rows}, indent=1) + "\n")
+        options.json.write_text(as_json({"made": made(), "workers": options.workers, "rows": rows}) + "\n")
     return 1 if failures else 0
 
 

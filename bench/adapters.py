@@ -11,7 +11,6 @@ Prints one JSON object: of each way the loss on text that nobody trained on, in 
 these steps of dense; and the steps more, in percent. Needs torch, transformers and peft."""
 
 import argparse
-import json
 import multiprocessing
 import os
 import statistics
@@ -20,6 +19,7 @@ import tempfile
 
 import apart
 import compare
+from made import as_json
 
 DENSE = "ddp"
 WAYS = ["bf16", "fp8", "qsgd", "dgc-adam", "dgc-adam:density=0.01,warmup_density=0.1", "diloco:every=20", "diloco:every=50",
@@ -105,7 +105,7 @@ def main():
     for row in rows:
         after = None if row["spec"] == "allreduce" else dense_steps(row["loss"], dense)
         row.update(after=after, more=after and 100 * (row["steps"] / after - 1))
-    print(json.dumps({"made": compare.made(), "workers": o.workers, "rows": rows}, indent=1))
+    print(as_json({"made": compare.made(), "workers": o.workers, "rows": rows}))
 
 
 if __name__ == "__main__":

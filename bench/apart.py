@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import link
-from made import made
+from made import as_json, made
 
 PORTS = {"thinwire": 29700, "torch": 29701}
 FIRST = "10.77.0.1"  # link.sh's first host
@@ -164,8 +164,7 @@ def main():
                 rows.append(row)
                 print(row, file=sys.stderr, flush=True)
     means = {way: sum(row["loss"] for row in rows if row["way"] == way) / o.seeds for way in o.ways}
-    print(json.dumps({"made": made(), "workers": o.workers, "gbit": o.rate, "ms": o.delay, "steps": o.steps, "loss": means, "rows": rows},
-                     indent=1))
+    print(as_json({"made": made(), "workers": o.workers, "gbit": o.rate, "ms": o.delay, "steps": o.steps, "loss": means, "rows": rows}))
 
 
 if __name__ == "__main__":

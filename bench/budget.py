@@ -14,7 +14,7 @@ import pathlib
 import subprocess
 import tempfile
 
-from made import made
+from made import as_json, made
 
 ARRAYS = 4  # weights, gradients, and AdamW's two
 
@@ -74,7 +74,7 @@ def main():
             rows += [row_of(o, folder, share, bytes_of(summary)) for share in o.shares]
     if len({row["weights"] for row in rows}) != 1:
         raise SystemExit("runs ended with unlike weights")
-    print(json.dumps({"made": made(), "parameters": summary["parameters"], "total": bytes_of(summary), "rows": rows}, indent=1))
+    print(as_json({"made": made(), "parameters": summary["parameters"], "total": bytes_of(summary), "rows": rows}))
 
 
 if __name__ == "__main__":

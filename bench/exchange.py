@@ -30,7 +30,7 @@ import statistics
 import sys
 
 import link
-from made import made
+from made import as_json, made
 
 HERE = pathlib.Path(__file__).resolve().parent
 DENSE_ONLY = ("gloo", "raw")
@@ -148,9 +148,9 @@ def main():
     results = [summarise(options, name, found) for (spec, name), found in runs.items()]
     add_ratios(results)
     show(options, results)
-    print(json.dumps({"made": made(), "ranks": options.ranks, "gbit_per_second": options.rate, "round_trip_ms": options.delay,
+    print(as_json({"made": made(), "ranks": options.ranks, "gbit_per_second": options.rate, "round_trip_ms": options.delay,
                       "steps": options.steps * options.rounds,
-                      "results": results}, indent=1))
+                   "results": results}))
 
 
 if __name__ == "__main__":

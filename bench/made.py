@@ -1,5 +1,6 @@
-"""By what a file of figures was made, and from what: the entry `made` that tools/figures finds in it."""
+"""By what a file of figures was made, and from what: the entry `made` that tools/figures finds in it; and its text."""
 import datetime
+import json
 import os
 import pathlib
 import platform
@@ -29,3 +30,17 @@ def made(program=None):
             **({"program": commit(pathlib.Path(program).resolve().parent)} if program else {}),
             "date": datetime.date.today().isoformat(), "machine": machine(),
             "command": shlex.join(["bench/" + pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])}
+
+
+def as_json(value, indent=0):
+    """As JSON, of which what is short enough stands on one line: so a row of figures is a line of a comparison."""
+    line = json.dumps(value)
+    if len(line) + indent <= 320 or not isinstance(value, (dict, list)):
+        return line
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(key)}: {as_json(one, indent + 1)}" for key, one in value.items()]
+    else:
+        parts = [as_json(one, indent + 1) for one in value]
+    pad = "\n" + " " * (indent + 1)
+    return line[0] + pad + f",{pad}".join(parts) + "\n" + " " * indent + line[-1]
+

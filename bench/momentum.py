@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from made import made
+from made import as_json, made
 
 STEPS = 600
 ROUNDS = (6, 20, 50, 200)
@@ -89,7 +89,7 @@ def main():
                     sync = f"diloco:every={STEPS // rounds},outer_lr={rate},outer_momentum={momentum}"
                     runs.append({"task": task, "rounds": rounds, "outer_lr": rate, "outer_momentum": momentum, "sync": sync,
                                  **best(o.program, folder, task, sync, o.seed)})
-    print(json.dumps({"made": made(o.program), "steps": STEPS, "seed": o.seed, "rates": RATES, "runs": runs, "arms": arms(runs)}, indent=1))
+    print(as_json({"made": made(o.program), "steps": STEPS, "seed": o.seed, "rates": RATES, "runs": runs, "arms": arms(runs)}))
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ import time
 
 import chart
 import link
-from made import made
+from made import as_json, made
 
 HERE = pathlib.Path(__file__).resolve().parent
 WORKER = HERE / "network_torch.py"
@@ -419,7 +419,7 @@ class Report:
             show_exchange(self.found["ranks"], part)
         if self.found["train"] and self.found["train"]["task"]:
             show_training(self.found["ranks"], self.found["train"])
-        (self.options.out / "network.json").write_text(json.dumps(self.found, indent=1) + "\n")
+        (self.options.out / "network.json").write_text(as_json(self.found) + "\n")
         draw(self.found, self.options.out / "network.svg")
         print(f"\n{self.options.out / 'network.json'} and network.svg are written")
 

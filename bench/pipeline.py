@@ -24,7 +24,7 @@ import sys
 import tempfile
 
 import link
-from made import made
+from made import as_json, made
 
 FIRST = "10.77.0.1"  # link.sh's first host
 TORCH = "torch, synchronous, several"
@@ -157,8 +157,8 @@ def main():
                 words = [sys.executable, __file__, *sys.argv[1:], "--way", name, machines, folder]
                 rows.append(json.loads(link.run(str(machines), o.rate / o.slower, words, o.seconds)))
                 print(rows[-1], file=sys.stderr, flush=True)
-    print(json.dumps({"made": made(), "gbit": o.rate, "width": o.width, "tokens": o.batch * o.length, "accumulate": o.accumulate,
-                      "slower": o.slower, "rows": rows}, indent=1))
+    print(as_json({"made": made(), "gbit": o.rate, "width": o.width, "tokens": o.batch * o.length, "accumulate": o.accumulate,
+                   "slower": o.slower, "rows": rows}))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from made import made
+from made import as_json, made
 
 LISTS = (1, 2, 3)
 LONGER_STEPS, SYNC_STEPS = 20000, 1500
@@ -203,7 +203,7 @@ def report(options, runs):
     tables = {"tuned": tuning_rows(options, runs), "pretrained": pretraining_rows(options, runs)}
     print_tables(tables)
     if options.json:
-        options.json.write_text(json.dumps({"made": made(), **tables}, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(as_json({"made": made(), **tables}) + "\n", encoding="utf-8")
 
 
 def read_options():

@@ -15,7 +15,6 @@ import argparse
 import collections
 import ctypes
 import functools
-import json
 import os
 import pathlib
 import random
@@ -23,7 +22,7 @@ import struct
 import sys
 import threading
 
-from made import made
+from made import as_json, made
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LARGE = 1 << 20  # elements
@@ -162,7 +161,7 @@ def main():
             print(f"| {row['model']} | `{row['spec']}` | {row['megabytes']} | " + " | ".join(row["seconds"].values()) + " |", flush=True)
             found["adapters" if name.endswith("-lora") else "whole"].append(row)
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+        options.json.write_text(as_json(found) + "\n")
 
 
 if __name__ == "__main__":

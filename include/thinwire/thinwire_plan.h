@@ -6,7 +6,7 @@
  *     tw_line_read("100Mbit,1ms", &line);
  *     tw_plan_question question = {.struct_size = sizeof question, .tensors = table, .tensor_count = count,
  *                                  .workers = 4, .optimizer = TW_PLAN_ADAMW, .steps = 20000, .pass_seconds = 0.12,
- *                                  .bandwidth = line.bandwidth, .latency = line.latency};
+ *                                  .bandwidth = line.bandwidth, .latency = line.latency, .simulate = tw_world_play};
  *     tw_plan_make(&question, &plan);
  *     tw_plan_row_at(plan, tw_plan_choice(plan), &row);         // row.spec is what to use
  *     tw_plan_destroy(plan);
@@ -57,12 +57,15 @@ typedef struct tw_plan_question {
     int goes_on;  /* 1: a run under way would go on with it, and what tw_plan_can_switch refuses is left out */
     int adapters; /* 1: what is trained are adapters beside a network that stays, such as LoRA's. With Adam and AdamW
                      candidates then cost what they cost there */
+    /* tw_world_play, whose library, libthinwire_sim, the program links: this one runs no worlds itself. Or what does
+     * the same. */
+    tw_status (*simulate)(const tw_world_options *options, tw_world_worker worker, void *context);
 } tw_plan_question;
 
 typedef struct tw_plan tw_plan;
 
 /* Times each candidate's codec on one thread of this machine, and predicts its step: the scheme's own code exchanges
- * noise of the tensors' shapes in a world of virtual time (thinwire_sim.h). Of a table that is thinned out, one k-th of
+ * noise of the tensors' shapes in a world of virtual time (`simulate`). Of a table that is thinned out, one k-th of
  * the tensors exchange over a line that is k times as slow, and their codec takes k times as long. What a candidate
  * costs in steps to the same loss is known from runs that docs/planning.md names. The choice is the shortest time to
  * the same loss; of those within 5 % the first of the list, where the simple ones stand.

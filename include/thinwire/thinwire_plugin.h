@@ -129,8 +129,38 @@ TW_API size_t tw_fp8_bytes(size_t count);
 TW_API void tw_fp8_encode(const float *values, size_t count, unsigned char *bytes);
 TW_API void tw_fp8_decode(const unsigned char *bytes, size_t count, float *values);
 
-/* Seconds of a monotonic clock; under the simulator, virtual ones. */
+/* ---------------------------------------------------------------------------------------------------------------
+ * 3. Time of one's own
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* Seconds of a monotonic clock; on a thread that has taken another (tw_time_take), of that one. */
 TW_API double tw_clock(void);
+
+/* Threads that wait for the same thing, in a line. Zeroed it is empty; what is in it is whose clock they have. */
+typedef struct tw_waiters {
+    void *first, *last;
+} tw_waiters;
+
+/* What threads under another clock do instead of waiting: the simulator's (thinwire_sim.h). `thread` is what the
+ * calling one gave to tw_time_take. One thread runs at a time, and another only when it waits or ends. */
+typedef struct tw_time_ops {
+    size_t struct_size; /* sizeof(tw_time_ops) */
+    double (*clock)(void *thread);
+    /* Stands in the line until woken (1) or until the clock reads `deadline` (0); INFINITY for no deadline. `what` is
+     * what it waits for, in words. */
+    int (*wait)(void *thread, tw_waiters *line, double deadline, const char *what);
+    /* Wakes the first of a line, or all. */
+    void (*wake)(void *thread, tw_waiters *line, int all);
+    /* Starts a thread under the same clock, which is joined once. */
+    tw_status (*start)(void *thread, void *(*run)(void *argument), void *argument, void **started);
+    void (*join)(void *thread, void *started);
+    /* The library has worked on so many elements, or on bytes that others sent, which this clock may not see. */
+    void (*charge)(void *thread, uint64_t elements, uint64_t bytes);
+} tw_time_ops;
+
+/* The calling thread is under that clock from here on. *ops outlives it. TW_ERROR_ARGUMENT where one of the functions
+ * is missing; TW_ERROR_ORDER where it is under another already. */
+TW_API tw_status tw_time_take(const tw_time_ops *ops, void *thread);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* thinwire_sim.h - a world of many workers in one process, under a clock of its own.
+/* thinwire_sim.h - a world: many workers in one process, under a clock of its own. Link -lthinwire_sim -lthinwire.
  *
  * EXPERIMENTAL: it works and is tested as the rest is, and may still change with a release (docs/abi.md).
  *
@@ -54,6 +54,8 @@ TW_API void tw_world_destroy(tw_world *world);
  * would stop the world. */
 typedef void (*tw_world_worker)(void *context, int rank, tw_comm *comm);
 TW_API tw_status tw_world_run(tw_world *world, tw_world_worker worker, void *context);
+/* Makes a world, runs it and destroys it. */
+TW_API tw_status tw_world_play(const tw_world_options *options, tw_world_worker worker, void *context);
 
 /* What a worker that computes for so long does: lets `seconds` pass. On a thread outside any world it does nothing. */
 TW_API void tw_world_compute(double seconds);

@@ -78,7 +78,7 @@ class WheelTest(unittest.TestCase):
         modules = {str(p.relative_to(PACKAGE / "src")) for p in (PACKAGE / "src").rglob("*") if p.suffix in (".py", ".typed")}
         libraries = {name for name in names if name.startswith("thinwire/lib/")}
         self.assertEqual({re.sub(r"sodium\.so\.\d+", "sodium.so", name) for name in libraries},
-                         {f"thinwire/lib/{name}" for name in ("libthinwire.so.0", "libthinwire_folder.so.0", "libthinwire_tcp.so.0", "libthinwire_sealed.so.0",
+                         {f"thinwire/lib/{name}" for name in ("libthinwire.so.0", "libthinwire_folder.so.0", "libthinwire_sim.so.0", "libthinwire_tcp.so.0", "libthinwire_sealed.so.0",
                                                                    "libsodium.so")})
         self.assertEqual({name for name in names if ".dist-info/" not in name} - libraries, modules | {"thinwire/LICENSE"})
         version = re.search(r"project\(thinwire VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text()).group(1)

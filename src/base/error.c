@@ -31,11 +31,6 @@ tw_status tw_fail(tw_status status, const char *format, ...)
     return status;
 }
 
-tw_status tw_need(const void *pointer, const char *argument)
-{
-    return pointer ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it", argument);
-}
-
 tw_status tw_fail_in(tw_status status, const char *place)
 {
     return tw_fail(status, "%s: %s", place, text);

@@ -14,7 +14,10 @@
 
 /* What a call begins with for each pointer that must be given: TW_ERROR_ARGUMENT, naming the argument as the public
  * header does, if it is NULL. */
-tw_status tw_need(const void *pointer, const char *argument);
+static inline tw_status tw_need(const void *pointer, const char *argument)
+{
+    return pointer ? TW_OK : tw_fail(TW_ERROR_ARGUMENT, "the argument %s is NULL, and this call needs it", argument);
+}
 
 /* 1 if a number, such as a peer sent, is a tw_status. */
 int tw_status_is_known(uint32_t number);

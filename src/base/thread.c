@@ -1,10 +1,35 @@
 #include "thread.h"
 
+#include "sized.h"
+
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
+
+static _Thread_local const tw_time_ops *virtual_ops;
+_Thread_local void *tw_virtual_self;
+
+tw_status tw_time_take(const tw_time_ops *ops, void *thread)
+{
+    tw_time_ops given;
+    TW_TRY(tw_need(ops, "ops"));
+    TW_TRY(tw_need(thread, "thread"));
+    TW_TRY(tw_read_sized(&given, sizeof given, ops, "tw_time_ops"));
+    if (!given.clock || !given.wait || !given.wake || !given.start || !given.join || !given.charge)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "a clock has all of its functions: clock, wait, wake, start, join and charge");
+    if (tw_virtual_self) return tw_fail(TW_ERROR_ORDER, "the thread is under a clock of its own already");
+    virtual_ops = ops;
+    tw_virtual_self = thread;
+    return TW_OK;
+}
+
+static int virtual_wait(tw_waiters *line, double deadline, const char *what)
+{
+    return virtual_ops->wait(tw_virtual_self, line, deadline, what);
+}
 
 static struct timespec to_timespec(double seconds)
 {
@@ -14,7 +39,7 @@ static struct timespec to_timespec(double seconds)
 
 double tw_clock(void)
 {
-    if (tw_virtual_self) return tw_virtual_clock();
+    if (tw_virtual_self) return virtual_ops->clock(tw_virtual_self);
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
@@ -24,19 +49,21 @@ void tw_pause(double seconds)
 {
     if (tw_virtual_self) {
         tw_waiters nobody = {NULL};
-        tw_virtual_wait(&nobody, tw_virtual_clock() + seconds, "time to pass");
+        virtual_wait(&nobody, tw_clock() + seconds, "time to pass");
         return;
     }
     struct timespec rest = to_timespec(seconds);
     nanosleep(&rest, NULL);
 }
 
+void tw_let_pass(double seconds)
+{
+    if (tw_virtual_self && seconds > 0) tw_pause(seconds);
+}
+
 void tw_charge(uint64_t elements, uint64_t bytes)
 {
-    if (!tw_virtual_self) return;
-    tw_virtual_owner owner = tw_virtual_owned_by();
-    double seconds = (double)elements * owner.element_seconds + (double)bytes * owner.byte_seconds;
-    if (seconds > 0) tw_pause(seconds);
+    if (tw_virtual_self) virtual_ops->charge(tw_virtual_self, elements, bytes);
 }
 
 tw_status tw_mutex_create(tw_mutex *mutex)
@@ -56,13 +83,13 @@ void tw_mutex_lock(tw_mutex *mutex)
     if (!tw_virtual_self)
         pthread_mutex_lock(&mutex->real);
     else
-        while (pthread_mutex_trylock(&mutex->real)) tw_virtual_wait(&mutex->waiters, (double)INFINITY, "a lock");
+        while (pthread_mutex_trylock(&mutex->real)) virtual_wait(&mutex->waiters, (double)INFINITY, "a lock");
 }
 
 void tw_mutex_unlock(tw_mutex *mutex)
 {
     pthread_mutex_unlock(&mutex->real);
-    if (tw_virtual_self) tw_virtual_wake_one(&mutex->waiters);
+    if (tw_virtual_self) virtual_ops->wake(tw_virtual_self, &mutex->waiters, 0);
 }
 
 tw_status tw_condition_create(tw_condition *condition)
@@ -85,7 +112,7 @@ void tw_condition_destroy(tw_condition *condition)
 static int wait_in_world(tw_condition *condition, tw_mutex *mutex, double deadline)
 {
     tw_mutex_unlock(mutex);
-    int woken = tw_virtual_wait(&condition->waiters, deadline, "a condition");
+    int woken = virtual_wait(&condition->waiters, deadline, "a condition");
     tw_mutex_lock(mutex);
     return woken;
 }
@@ -108,7 +135,7 @@ int tw_condition_wait_until(tw_condition *condition, tw_mutex *mutex, double dea
 void tw_condition_wake_all(tw_condition *condition)
 {
     if (tw_virtual_self)
-        tw_virtual_wake_all(&condition->waiters);
+        virtual_ops->wake(tw_virtual_self, &condition->waiters, 1);
     else
         pthread_cond_broadcast(&condition->real);
 }
@@ -130,8 +157,7 @@ static int start_without_signals(pthread_t *thread, void *(*run)(void *), void *
 tw_status tw_thread_start(tw_thread *thread, void *(*run)(void *), void *argument)
 {
     *thread = (tw_thread){.simulated = NULL};
-    if (tw_virtual_self)
-        return tw_virtual_start(tw_virtual_here(), tw_virtual_owned_by(), run, argument, &thread->simulated);
+    if (tw_virtual_self) return virtual_ops->start(tw_virtual_self, run, argument, &thread->simulated);
     int error = start_without_signals(&thread->real, run, argument);
     return error ? tw_fail(TW_ERROR_SYSTEM, "no thread: %s", strerror(error)) : TW_OK;
 }
@@ -139,7 +165,7 @@ tw_status tw_thread_start(tw_thread *thread, void *(*run)(void *), void *argumen
 void tw_thread_join(tw_thread thread)
 {
     if (thread.simulated)
-        tw_virtual_join(thread.simulated);
+        virtual_ops->join(tw_virtual_self, thread.simulated);
     else
         pthread_join(thread.real, NULL);
 }

@@ -1,12 +1,15 @@
-/* thread.h - the only threads, waits and clock of the library, so that the simulator can own them: on a thread of a
- * virtual world (virtual.h), each of these does the same under the world's clock. */
+/* thread.h - the only threads, waits and clock of the library, so that the simulator can own them: on a thread that has
+ * taken another clock (tw_time_take), each of these does the same under that. */
 #ifndef TW_BASE_THREAD_H
 #define TW_BASE_THREAD_H
 
 #include <pthread.h>
 #include <thinwire/thinwire_plugin.h>
 
-#include "virtual.h"
+#include "error.h"
+
+/* What the calling thread gave to tw_time_take; NULL: it is under the machine's clock. Only thread.c writes it. */
+extern _Thread_local void *tw_virtual_self;
 
 typedef struct tw_mutex {
     pthread_mutex_t real;
@@ -20,7 +23,7 @@ typedef struct tw_condition {
 
 typedef struct tw_thread {
     pthread_t real;
-    tw_virtual_thread *simulated; /* NULL: it is none */
+    void *simulated; /* NULL: it is none */
 } tw_thread;
 
 tw_status tw_mutex_create(tw_mutex *mutex);
@@ -41,9 +44,11 @@ void tw_thread_join(tw_thread thread);
 
 /* Gives the processor away for about `seconds`: for polling a library that cannot wake us (MPI). */
 void tw_pause(double seconds);
+/* Lets virtual time pass, as if the thread computed for so long; under the machine's clock it does nothing. */
+void tw_let_pass(double seconds);
 
 /* Working on so many elements, or on so many bytes that others sent, takes time that a virtual clock does not see:
- * there as much of it passes as the thread's owner says. Elsewhere this does nothing. */
+ * there as much of it passes as that clock says. Elsewhere this does nothing. */
 void tw_charge(uint64_t elements, uint64_t bytes);
 
 #endif

@@ -3,6 +3,7 @@
 #include "error.h"
 #include "memory.h"
 #include "plan.h"
+#include "thread.h"
 
 #include <math.h>
 #include <string.h>
@@ -56,7 +57,7 @@ static double gone_by(size_t ready, size_t tensors)
 void tw_phantom_pass(double seconds, size_t ready, size_t tensors)
 {
     if (ready < 1 || ready > tensors) return;
-    tw_world_compute(seconds * (gone_by(ready, tensors) - gone_by(ready - 1, tensors)));
+    tw_let_pass(seconds * (gone_by(ready, tensors) - gone_by(ready - 1, tensors)));
 }
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */

@@ -297,6 +297,8 @@ static tw_status check_taste(const tw_plan_question *q)
 static tw_status check_question(const tw_plan_question *q)
 {
     TW_TRY(tw_need(q->tensors, "tensors"));
+    if (!q->simulate)
+        return tw_fail(TW_ERROR_ARGUMENT, "simulate is NULL: say tw_world_play, and link with -lthinwire_sim");
     if (q->tensor_count == 0) return tw_fail(TW_ERROR_ARGUMENT, "tensor_count is 0: there is nothing to exchange");
     TW_TRY(tw_table_check(q->tensors, q->tensor_count));
     TW_TRY(check_taste(q));

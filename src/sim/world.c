@@ -1,8 +1,6 @@
 /* tw_world: many workers in one process, under a clock of their own. */
 #include "world.h"
 
-#include "channel.h"
-#include "comm.h"
 #include "error.h"
 #include "memory.h"
 #include "sized.h"
@@ -11,6 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
+enum { MOST_WORKERS = 16384 };
 #define DEFAULT_STACK ((size_t)1 << 20)
 #define LEAST_STACK ((size_t)64 << 10)
 
@@ -21,8 +20,8 @@ static int is_span(double value)
 
 static tw_status check_options(const tw_world_options *options)
 {
-    if (options->workers < 1 || options->workers > TW_MAX_RANKS)
-        return tw_fail(TW_ERROR_ARGUMENT, "a world of %d workers: want 1 to %d", options->workers, TW_MAX_RANKS);
+    if (options->workers < 1 || options->workers > MOST_WORKERS)
+        return tw_fail(TW_ERROR_ARGUMENT, "a world of %d workers: want 1 to %d", options->workers, MOST_WORKERS);
     if (options->workers_per_host < 1)
         return tw_fail(TW_ERROR_ARGUMENT, "workers_per_host is %d: want 1 or more", options->workers_per_host);
     if (!is_span(options->bandwidth) || !is_span(options->bandwidth_down) || !is_span(options->latency) ||
@@ -126,7 +125,7 @@ static void *world_live(void *argument)
 static tw_status start_all(tw_world *world)
 {
     for (int r = 0; r < world->options.workers; r++) {
-        tw_virtual_thread *thread;
+        void *thread;
         tw_virtual_owner owner = {.rank = r,
                                   .element_seconds = world->options.element_seconds,
                                   .byte_seconds = world->options.byte_seconds,
@@ -152,16 +151,25 @@ tw_status tw_world_run(tw_world *world, tw_world_worker worker, void *context)
     return status;
 }
 
+tw_status tw_world_play(const tw_world_options *options, tw_world_worker worker, void *context)
+{
+    tw_world *world;
+    TW_TRY(tw_world_create(options, &world));
+    tw_status status = tw_world_run(world, worker, context);
+    tw_world_destroy(world);
+    return status;
+}
+
 /* --- inside -------------------------------------------------------------------------------------------------- */
 
 void tw_world_compute(double seconds)
 {
-    if (tw_virtual_self && seconds > 0) tw_pause(seconds);
+    if (tw_virtual_here() && seconds > 0) tw_virtual_pause(seconds);
 }
 
 void tw_world_kill(void)
 {
-    if (tw_virtual_self) tw_seat_leave(tw_virtual_owned_by().context);
+    if (tw_virtual_here()) tw_seat_leave(tw_virtual_owned_by().context);
 }
 
 double tw_world_seconds(const tw_world *world)

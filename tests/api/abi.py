@@ -236,7 +236,7 @@ class AbiTest(unittest.TestCase):
         self.assertGreaterEqual(cuts, 5)
         for headers, defined in [(include, "-DEXPERIMENTAL"), *((kept, "-DSETTLED") for kept in sorted(KEPT.iterdir()))]:
             program = self.folder / "program"
-            must(CC, "-std=c11", "-Wall", "-Werror", defined, f"-I{headers}", PROGRAM, "-o", program, LIBRARY, f"-Wl,-rpath,{LIBRARY.parent}")
+            must(CC, "-std=c11", "-Wall", "-Werror", defined, f"-I{headers}", PROGRAM, "-o", program, LIBRARY.with_name("libthinwire_sim.so"), LIBRARY, f"-Wl,-rpath,{LIBRARY.parent}")
             self.assertIn("as promised", must(program))
 
 

@@ -52,6 +52,8 @@ class Binding:
         return self.types[words.replace("const ", "")]
 
     def argument(self, words):
+        if "(*" in words:  # a function
+            return ctypes.c_void_p
         kind, name, array = re.fullmatch(r"(.*?)(\w+)\s*(\[\w*\])?", words).groups()
         return ctypes.c_void_p if array else self.of(kind)
 

@@ -24,6 +24,18 @@ target_link_libraries(hello_threads thinwire::thinwire Threads::Threads)
 add_executable(hello_static {examples}/hello_threads.c)
 target_link_libraries(hello_static thinwire::static)
 """
+WORLD = """#include <stdio.h>
+#include <thinwire/thinwire_sim.h>
+static void worker(void *context, int rank, tw_comm *comm) { (void)context; (void)comm; tw_world_compute(rank); }
+int main(void)
+{
+    const tw_world_options options = {.struct_size = sizeof options, .workers = 3};
+    tw_world *world;
+    if (tw_world_create(&options, &world) || tw_world_run(world, worker, NULL)) return 1;
+    printf("%g seconds\\n", tw_world_seconds(world));
+    tw_world_destroy(world);
+}
+"""
 PROJECT_MORE = """add_executable(hello_{name} {examples}/hello_{name}.c)
 target_link_libraries(hello_{name} thinwire::thinwire_{name})
 """
@@ -117,6 +129,17 @@ class InstalledTest(unittest.TestCase):
         run("cc", EXAMPLES / "hello_threads.c", self.folder / "own.c", "-o", program, f"-I{self.prefix / 'include'}",
             self.lib / "libthinwire.a", "-pthread", "-lm", "-ldl")
         self.check(program)
+
+    def test_a_world_runs_from_the_archives_and_from_the_libraries(self):
+        (self.folder / "world.c").write_text(WORLD)
+        for libraries in ([self.lib / "libthinwire_sim.a", self.lib / "libthinwire.a", "-pthread", "-lm", "-ldl"],
+                          [self.lib / "libthinwire_sim.so", self.lib / "libthinwire.so", f"-Wl,-rpath,{self.lib}"]):
+            run("cc", self.folder / "world.c", "-o", self.folder / "world", f"-I{self.prefix / 'include'}", *libraries)
+            self.assertEqual(run(self.folder / "world"), "2 seconds\n")
+        for kind, library in (("-g", "libthinwire_sim.a"), ("-D", "libthinwire_sim.so")):  # not its copy of tw_set_allocator
+            lines = [line.split() for line in run("nm", kind, "--defined-only", self.lib / library).splitlines()]
+            names = {words[2] for words in lines if len(words) == 3 and words[1] == "T"}
+            self.assertTrue(names and all(name.startswith("tw_world_") for name in names), names)
 
     def test_each_component_is_what_its_name_says(self):
         for component, has, lacks in [("runtime", "libthinwire.so.0", "thinwire.h"), *[("mpi", "libthinwire_mpi.so.0", "thinwire.h")] * WITH_MPI,

@@ -601,6 +601,26 @@ class SmokeTest(unittest.TestCase):
         self.assertEqual(call("tw_world_seconds", world), 2)
         self.assertEqual(call("tw_world_bytes", world, 0), 0)
         call("tw_world_destroy", world)
+        ok("tw_world_play", ctypes.byref(options), run, None)
+        self.assertEqual(len(seen), 2)
+
+    def test_8_time(self):
+        answers = dict(clock=lambda thread: 7 * thread, wait=lambda *_: 1, wake=lambda *_: None, start=lambda *_: 0, join=lambda *_: None,
+                       charge=lambda *_: None)
+        ops = struct("tw_time_ops", **{name: kind(answers[name]) for name, kind in binding.types["tw_time_ops"]._fields_ if name in answers})
+        seen = []
+
+        def take():
+            ok("tw_time_take", ctypes.byref(ops), 1)
+            seen.extend([call("tw_clock"), functions["tw_time_take"](ctypes.byref(ops), 2), call("tw_clock")])
+        thread = threading.Thread(target=take)
+        thread.start()
+        thread.join()
+        self.assertEqual(seen, [7, binding.constants["TW_ERROR_ORDER"], 7])
+        for name in answers:
+            lacking = struct("tw_time_ops", **{other: kind(answers[other]) for other, kind in binding.types["tw_time_ops"]._fields_
+                                               if other in answers and other != name})
+            self.assertEqual(functions["tw_time_take"](ctypes.byref(lacking), 1), binding.constants["TW_ERROR_ARGUMENT"], name)
 
     def test_8_plans(self):
         line, text, told = struct("tw_world_options"), ctypes.create_string_buffer(4096), []
@@ -612,7 +632,7 @@ class SmokeTest(unittest.TestCase):
         tell = fields["told"](lambda _, line: told.append(line))
         table = tensors()
         question = struct("tw_plan_question", tensors=ctypes.addressof(table), tensor_count=1, workers=2, steps=1, pass_seconds=1,
-                          bandwidth=line.bandwidth, latency=line.latency, told=tell)
+                          bandwidth=line.bandwidth, latency=line.latency, told=tell, simulate=ctypes.cast(functions["tw_world_play"], fields["simulate"]))
         plan = made("tw_plan_make", ctypes.byref(question))
         self.assertEqual(len(told), call("tw_plan_count", plan))
         row = struct("tw_plan_row")
@@ -736,7 +756,7 @@ class SmokeTest(unittest.TestCase):
     def test_8_what_opens_a_transport(self):
         """It has no prototype in a header."""
         for name, library in zip(LIBRARIES, libraries):
-            if name != "thinwire":
+            if name not in ("thinwire", "thinwire_sim"):
                 self.assertEqual(library.tw_transport_open(None), binding.constants["TW_ERROR_ARGUMENT"], name)
                 self.assertIn(b"comm", call("tw_last_error"))
 

@@ -28,7 +28,8 @@ static tw_plan_question ask(const layout *tensors, double rate, double latency, 
                               .codec_rate = 10e9,
                               .bandwidth = rate,
                               .bandwidth_down = rate,
-                              .latency = latency};
+                              .latency = latency,
+                              .simulate = tw_world_play};
 }
 
 static tw_plan *make(const tw_plan_question *question)
@@ -358,6 +359,8 @@ TEST(test_refusals)
         q[12 + i].tensors = &wrong[i];
     }
     for (size_t i = 0; i < WRONG; i++) assert_fails(tw_plan_make(&q[i], &plan), TW_ERROR_ARGUMENT, said[i]);
+    q[0].simulate = NULL;
+    assert_fails(tw_plan_make(&q[0], &plan), TW_ERROR_ARGUMENT, "tw_world_play");
     assert_null(plan);
     layout_release(&t);
 }

@@ -20,6 +20,7 @@ static void ask(const train_settings *s, int workers, uint64_t steps, plan_inqui
     q->optimizer = optimizer_of(s);
     q->steps = steps;
     q->seed = (uint64_t)s->seed;
+    q->simulate = tw_world_play;
 }
 
 tw_status plan_ask(const train_settings *s, const task *work, int workers, plan_inquiry *inquiry)

@@ -86,12 +86,16 @@ class WorldOptions(Structure):
                 ("element_seconds", c_double), ("byte_seconds", c_double), ("bandwidth_down", c_double)]
 
 
+Simulate = CFUNCTYPE(c_int, POINTER(WorldOptions), c_void_p, c_void_p)
+
+
 class PlanQuestion(Structure):
     _fields_ = [("struct_size", c_size_t), ("tensors", POINTER(Tensor)), ("tensor_count", c_size_t), ("workers", c_int),
                 ("optimizer", c_int), ("kinds", c_int), ("unmeasured", c_int), ("keeps_momentum", c_int), ("steps", c_uint64), ("seed", c_uint64),
                 ("pass_seconds", c_double), ("other_seconds", c_double), ("bandwidth", c_double), ("bandwidth_down", c_double),
                 ("latency", c_double), ("codec_rate", c_double), ("factors", c_void_p), ("elements", c_size_t), ("told", Told),
-                ("context", c_void_p), ("goes_on", c_int), ("adapters", c_int)]
+                ("context", c_void_p), ("goes_on", c_int), ("adapters", c_int),
+                ("simulate", Simulate)]
 
 
 class PlanRow(Structure):
@@ -246,6 +250,10 @@ TCP_FUNCTIONS = {  # of libthinwire_tcp
 
 FOLDER_FUNCTIONS: Dict[str, Tuple[Any, ...]] = {  # of libthinwire_folder
     "tw_folder_join": (Status, c_char_p, c_int, c_int, c_double, POINTER(c_void_p)),
+}
+
+SIM_FUNCTIONS: Dict[str, Tuple[Any, ...]] = {  # of libthinwire_sim
+    "tw_world_play": (Status, POINTER(WorldOptions), c_void_p, c_void_p),
 }
 
 SEALED_FUNCTIONS = {  # of libthinwire_sealed

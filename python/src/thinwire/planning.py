@@ -1,11 +1,12 @@
 """Which way of exchanging suits a network, an optimiser and a line (docs/planning.md)."""
 
 import ctypes
+import functools
 import math
 import time
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ._library import PlanQuestion, PlanRow, Tensor, WorldOptions, library
+from ._library import SIM_FUNCTIONS, PlanQuestion, PlanRow, Simulate, Tensor, WorldOptions, library, load_part
 from ._owned import Owned
 from .comm import Comm
 from .errors import Error
@@ -75,6 +76,11 @@ def read(handle: ctypes.c_void_p) -> Plan:
     return Plan(rows, rows[library.tw_plan_choice(handle)], library.tw_plan_why(handle).decode(), text.value.decode())
 
 
+@functools.cache
+def simulator() -> ctypes.CDLL:
+    return load_part("libthinwire_sim", SIM_FUNCTIONS, "no plan can be made")
+
+
 def line_of(text: str) -> Tuple[float, float, float]:
     """Bytes a second up and down, and seconds, of "100Mbit,1ms"."""
     if not isinstance(text, str):
@@ -135,7 +141,8 @@ def plan_of(tensors: Sequence[Named], optimizer: Any, *, line: Union[str, Tuple[
                             workers=workers, optimizer=OPTIMIZERS.index(optimizer), kinds=kinds, unmeasured=bool(unmeasured),
                             keeps_momentum=keeps_momentum,
                             steps=steps, seed=1, pass_seconds=step_time, bandwidth=up, bandwidth_down=down, latency=latency,
-                            codec_rate=codec_rate, goes_on=goes_on, adapters=adapters)
+                            codec_rate=codec_rate, goes_on=goes_on, adapters=adapters,
+                            simulate=ctypes.cast(simulator().tw_world_play, Simulate))
     handle = ctypes.c_void_p()
     library.tw_plan_make(ctypes.byref(question), ctypes.byref(handle))
     try:

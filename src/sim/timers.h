@@ -1,6 +1,6 @@
 /* timers.h - what is to happen at which virtual time: a heap, earliest first, ties by the order of arming. */
-#ifndef TW_BASE_TIMERS_H
-#define TW_BASE_TIMERS_H
+#ifndef TW_SIM_TIMERS_H
+#define TW_SIM_TIMERS_H
 
 #include <thinwire/thinwire.h>
 

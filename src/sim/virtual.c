@@ -38,24 +38,34 @@ struct tw_virtual {
     int abandoned;
 };
 
-_Thread_local tw_virtual_thread *tw_virtual_self;
+static _Thread_local tw_virtual_thread *virtual_self; /* the calling thread; NULL: it is none of these */
 
 /* --- lines of threads ---------------------------------------------------------------------------------------- */
 
 static void join_line(tw_waiters *line, tw_virtual_thread *thread)
 {
+    tw_virtual_thread *last = line->last;
     thread->line = line;
-    thread->previous = line->last;
+    thread->previous = last;
     thread->next = NULL;
-    *(line->last ? &line->last->next : &line->first) = thread;
+    if (last)
+        last->next = thread;
+    else
+        line->first = thread;
     line->last = thread;
 }
 
 static void virtual_leave_line(tw_virtual_thread *thread)
 {
     tw_waiters *line = thread->line;
-    *(thread->previous ? &thread->previous->next : &line->first) = thread->next;
-    *(thread->next ? &thread->next->previous : &line->last) = thread->previous;
+    if (thread->previous)
+        thread->previous->next = thread->next;
+    else
+        line->first = thread->next;
+    if (thread->next)
+        thread->next->previous = thread->previous;
+    else
+        line->last = thread->previous;
     thread->line = NULL;
 }
 
@@ -108,7 +118,7 @@ static void pass_baton(tw_virtual *all, tw_virtual_thread *next)
 
 int tw_virtual_wait(tw_waiters *line, double deadline, const char *what)
 {
-    tw_virtual_thread *self = tw_virtual_self;
+    tw_virtual_thread *self = virtual_self;
     self->waits_for = what;
     join_line(line, self);
     if (deadline < (double)INFINITY) tw_timers_arm(&self->all->timers, &self->timer, deadline);
@@ -118,11 +128,6 @@ int tw_virtual_wait(tw_waiters *line, double deadline, const char *what)
         take_baton(self);
     }
     return self->woken;
-}
-
-void tw_virtual_wake_one(tw_waiters *line)
-{
-    if (line->first) make_runnable(line->first, 1);
 }
 
 void tw_virtual_wake_all(tw_waiters *line)
@@ -137,32 +142,7 @@ void tw_virtual_hasten(tw_waiters *line, double time)
             tw_timers_arm(&thread->all->timers, &thread->timer, time);
 }
 
-/* --- threads ------------------------------------------------------------------------------------------------- */
-
-static void *virtual_live(void *argument)
-{
-    tw_virtual_thread *self = argument;
-    tw_virtual *all = self->all;
-    tw_virtual_self = self;
-    take_baton(self);
-    void *result = self->run(self->argument);
-    self->finished = 1;
-    all->alive--;
-    tw_virtual_wake_all(&self->joiners);
-    pass_baton(all, virtual_choose(all)); /* from here on, self may be freed as soon as this thread has ended */
-    return result;
-}
-
-static int start_real(tw_virtual_thread *thread)
-{
-    pthread_attr_t attributes;
-    int error = pthread_attr_init(&attributes);
-    if (error) return error;
-    error = pthread_attr_setstacksize(&attributes, thread->all->stack_bytes);
-    if (!error) error = pthread_create(&thread->real, &attributes, virtual_live, thread);
-    pthread_attr_destroy(&attributes);
-    return error;
-}
+/* --- the list of threads --------------------------------------------------------------------------------------- */
 
 static void enrol(tw_virtual *all, tw_virtual_thread *thread)
 {
@@ -184,8 +164,87 @@ static void dismiss(tw_virtual_thread *thread)
     tw_free(thread);
 }
 
+/* --- what the library asks of its threads (tw_time_ops) ------------------------------------------------------- */
+
+static double time_clock(void *thread)
+{
+    return ((tw_virtual_thread *)thread)->all->now;
+}
+
+static int time_wait(void *thread, tw_waiters *line, double deadline, const char *what)
+{
+    (void)thread;
+    return tw_virtual_wait(line, deadline, what);
+}
+
+static void time_wake(void *thread, tw_waiters *line, int all)
+{
+    (void)thread;
+    if (all)
+        tw_virtual_wake_all(line);
+    else if (line->first)
+        make_runnable(line->first, 1);
+}
+
+static tw_status time_start(void *thread, void *(*run)(void *), void *argument, void **started)
+{
+    const tw_virtual_thread *self = thread;
+    return tw_virtual_start(self->all, self->owner, run, argument, started);
+}
+
+static void time_join(void *thread, void *started)
+{
+    tw_virtual_thread *other = started;
+    (void)thread;
+    while (!other->finished) tw_virtual_wait(&other->joiners, (double)INFINITY, "a thread's end");
+    dismiss(other);
+}
+
+static void time_charge(void *thread, uint64_t elements, uint64_t bytes)
+{
+    const tw_virtual_owner *owner = &((tw_virtual_thread *)thread)->owner;
+    double seconds = (double)elements * owner->element_seconds + (double)bytes * owner->byte_seconds;
+    if (seconds > 0) tw_virtual_pause(seconds);
+}
+
+static const tw_time_ops time_ops = {.struct_size = sizeof(tw_time_ops),
+                                     .clock = time_clock,
+                                     .wait = time_wait,
+                                     .wake = time_wake,
+                                     .start = time_start,
+                                     .join = time_join,
+                                     .charge = time_charge};
+
+/* --- threads ------------------------------------------------------------------------------------------------- */
+
+static void *virtual_live(void *argument)
+{
+    tw_virtual_thread *self = argument;
+    tw_virtual *all = self->all;
+    virtual_self = self;
+    tw_time_take(&time_ops, self); /* a new thread has no other */
+    take_baton(self);
+    void *result = self->run(self->argument);
+    self->finished = 1;
+    all->alive--;
+    tw_virtual_wake_all(&self->joiners);
+    pass_baton(all, virtual_choose(all)); /* from here on, self may be freed as soon as this thread has ended */
+    return result;
+}
+
+static int start_real(tw_virtual_thread *thread)
+{
+    pthread_attr_t attributes;
+    int error = pthread_attr_init(&attributes);
+    if (error) return error;
+    error = pthread_attr_setstacksize(&attributes, thread->all->stack_bytes);
+    if (!error) error = pthread_create(&thread->real, &attributes, virtual_live, thread);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
+
 tw_status tw_virtual_start(tw_virtual *all, tw_virtual_owner owner, void *(*run)(void *), void *argument,
-                           tw_virtual_thread **started)
+                           void **started)
 {
     tw_virtual_thread *thread;
     TW_TRY(tw_timers_reserve(&all->timers, 1));
@@ -206,12 +265,6 @@ tw_status tw_virtual_start(tw_virtual *all, tw_virtual_owner owner, void *(*run)
     }
     all->timers.reserved--;
     return status;
-}
-
-void tw_virtual_join(tw_virtual_thread *thread)
-{
-    while (!thread->finished) tw_virtual_wait(&thread->joiners, (double)INFINITY, "a thread's end");
-    dismiss(thread);
 }
 
 /* --- all of them --------------------------------------------------------------------------------------------- */
@@ -283,15 +336,16 @@ tw_timers *tw_virtual_timers(tw_virtual *all)
 
 tw_virtual *tw_virtual_here(void)
 {
-    return tw_virtual_self->all;
+    return virtual_self ? virtual_self->all : NULL;
 }
 
 tw_virtual_owner tw_virtual_owned_by(void)
 {
-    return tw_virtual_self->owner;
+    return virtual_self->owner;
 }
 
-double tw_virtual_clock(void)
+void tw_virtual_pause(double seconds)
 {
-    return tw_virtual_self->all->now;
+    tw_waiters nobody = {NULL, NULL};
+    tw_virtual_wait(&nobody, virtual_self->all->now + seconds, "time to pass");
 }
