@@ -308,7 +308,6 @@ static tw_status deceive(crew_member *self)
     TW_TRY(tw_comm_broadcast(w->comm, 0, &lie, sizeof lie));
     int is_empty = lie.dims == 1 && lie.shape[0] == 0; /* and comes again and again */
     for (int i = 0; is_empty && i < 200000; i++) {
-        TW_TRY(tw_comm_broadcast(w->comm, 0, NULL, 0));
         TW_TRY(tw_comm_broadcast(w->comm, 0, &lie, sizeof lie));
     }
     return TW_OK;

@@ -148,6 +148,10 @@ class Comm(Owned):
         """A collective: the `size` bytes at the address become those of rank `root`."""
         self.waited(lambda: library.tw_comm_broadcast(self._handle, root, address, size))
 
+    def broadcast_packed(self, root: int, address: int, count: int, width: int) -> None:
+        """As broadcast(), of `count` numbers of `width` bytes, which travel packed without loss."""
+        self.waited(lambda: library.tw_comm_broadcast_packed(self._handle, root, address, count, width))
+
     def waited(self, call: Callable[[], Result]) -> Result:
         """What a call gives that may wait for other ranks. Ctrl-C ends the wait of all."""
         return on_thread(call, self.leave)
