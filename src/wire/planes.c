@@ -7,12 +7,12 @@
 
 enum {
     VALUES = 256,
-    SCALE = 12,         /* frequencies add up to 2^SCALE */
-    COST_SHIFT = 8,     /* costs are in 256ths of a bit */
-    LEAST_GAIN = 16,    /* of as many bytes one has to be saved: less is not worth its time */
-    MOST_TAIL = 16,     /* bytes that a stream may have above its cost: the end, and what rounding loses */
-    LENGTH = 4,         /* bytes of a stream's length */
-    WIDEST = 2          /* bytes that a width takes */
+    SCALE = 12,      /* frequencies add up to 2^SCALE */
+    COST_SHIFT = 8,  /* costs are in 256ths of a bit */
+    LEAST_GAIN = 16, /* of as many bytes one has to be saved: less is not worth its time */
+    MOST_TAIL = 16,  /* bytes that a stream may have above its cost: the end, and what rounding loses */
+    LENGTH = 4,      /* bytes of a stream's length */
+    WIDEST = 2       /* bytes that a width takes */
 };
 
 /* Value i has the parts start[i] .. start[i + 1] - 1 of 2^SCALE: those from `first` to `last` have any. */
@@ -30,7 +30,8 @@ size_t tw_planes_bound(size_t count, size_t width)
 
 /* As they are once their number has been turned. */
 typedef struct plane {
-    const unsigned char *upper, *lower; /* of the first number: the bits that stay, and the byte whose top bit comes in */
+    const unsigned char *upper,
+        *lower; /* of the first number: the bits that stay, and the byte whose top bit comes in */
     size_t count, width;
 } plane;
 
@@ -110,7 +111,8 @@ static unsigned char *put_frequencies(unsigned char *at, const frequencies *by)
 {
     *at++ = (unsigned char)by->first;
     *at++ = (unsigned char)by->last;
-    for (unsigned v = by->first; v <= by->last && by->first < by->last; v++) at = put_number(at, parts_of(by, v), WIDEST);
+    for (unsigned v = by->first; v <= by->last && by->first < by->last; v++)
+        at = put_number(at, parts_of(by, v), WIDEST);
     return at;
 }
 

@@ -5,7 +5,10 @@
 
 #include <stddef.h>
 
-enum { TW_PLANES_MOST = 8 /* bytes of a number */, TW_PLANES_BLOCK = 1 << 20 /* bytes of a block's numbers, at the most */ };
+enum {
+    TW_PLANES_MOST = 8 /* bytes of a number */,
+    TW_PLANES_BLOCK = 1 << 20 /* bytes of a block's numbers, at the most */
+};
 
 /* The most bytes that a block of `count` numbers of `width` bytes takes: one more than they are. */
 size_t tw_planes_bound(size_t count, size_t width);

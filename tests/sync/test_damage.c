@@ -229,7 +229,7 @@ static long damage_messages(act what, const char *spec, uint64_t salt, long *in_
 
 TEST(in_every_collective)
 {
-    static const act collectives[] = {call_barrier,  call_allreduce, call_large_allreduce, call_allgather,
+    static const act collectives[] = {call_barrier,  call_allreduce, call_large_allreduce,  call_allgather,
                                       call_alltoall, call_broadcast, call_broadcast_packed, call_clusters};
     long flips = 0, in_words = 0;
     for (uint64_t c = 0; c < sizeof collectives / sizeof *collectives; c++)

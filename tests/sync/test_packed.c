@@ -99,7 +99,8 @@ TEST(test_who_sends_what_cannot_be_is_named)
     for (int r = 0; r < s.ranks; r++) s.have[r] = make(SMALL, 1);
     run_on_threads_that_stay(s.ranks, lie, &s);
     assert_int_equal(s.status[0], TW_ERROR_PACKET);
-    assert_string_equal(s.text[0], "a block of numbers from rank 1 cannot be: it codes bytes that its numbers have not");
+    assert_string_equal(s.text[0],
+                        "a block of numbers from rank 1 cannot be: it codes bytes that its numbers have not");
     end(&s);
 }
 

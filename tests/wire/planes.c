@@ -36,7 +36,8 @@ static const unsigned char *plain_frequencies_of(const unsigned char *at, page *
 {
     to->first = *at++;
     to->last = *at++;
-    for (unsigned v = to->first; v <= to->last && to->first < to->last; v++, at += 2) to->width[v] = at[0] + 256u * at[1];
+    for (unsigned v = to->first; v <= to->last && to->first < to->last; v++, at += 2)
+        to->width[v] = at[0] + 256u * at[1];
     return at;
 }
 
@@ -95,7 +96,8 @@ static size_t assert_comes_back(const void *numbers, size_t count, size_t width)
     if (count) assert_memory_equal(back, numbers, count * width);
     for (size_t i = 0; i < GUARD; i++) assert_int_equal(back[count * width + i], 0xA5);
     plain_read(&made, second, count, width);
-    for (size_t i = 0; i < count; i++) assert_memory_equal(second + i, (const unsigned char *)numbers + i * width, width);
+    for (size_t i = 0; i < count; i++)
+        assert_memory_equal(second + i, (const unsigned char *)numbers + i * width, width);
     free(back);
     free(second);
     free(made.bytes);
@@ -116,8 +118,9 @@ static void fill_normal(float *values, size_t count)
 
 TEST(every_class_of_numbers_comes_back)
 {
-    static const uint32_t kinds[] = {0,          0x80000000, 1,          0x807FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF,
-                                     0x7F800000, 0xFF800000, 0x7F800001, 0x7FC00000, 0xFFFFFFFF, 0xFFC12345, 0x3F800000};
+    static const uint32_t kinds[] = {0,          0x80000000, 1,          0x807FFFFF, 0x00800000,
+                                     0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001,
+                                     0x7FC00000, 0xFFFFFFFF, 0xFFC12345, 0x3F800000};
     uint32_t values[MANY];
     uint64_t seed = SEED;
     for (size_t i = 0; i < MANY; i++) values[i] = kinds[random_word(&seed) % (sizeof kinds / sizeof *kinds)];
@@ -266,8 +269,9 @@ static void assert_refused(const unsigned char *bytes, size_t size, size_t count
     free(copy);
 }
 
-#define REFUSED(count, width, why, ...)                                                                      \
-    assert_refused((const unsigned char[]){__VA_ARGS__}, sizeof((const unsigned char[]){__VA_ARGS__}), count, width, why)
+#define REFUSED(count, width, why, ...)                                                                                \
+    assert_refused((const unsigned char[]){__VA_ARGS__}, sizeof((const unsigned char[]){__VA_ARGS__}), count, width,   \
+                   why)
 
 TEST(forged_blocks_are_refused_by_what_is_wrong)
 {
@@ -279,8 +283,8 @@ TEST(forged_blocks_are_refused_by_what_is_wrong)
     REFUSED(2, 1, "it ends before its numbers do", 1, 8, 9, 0, 8, 0, 8, 2, 0, 0, 0, 0);
     REFUSED(2, 1, "it ends before its numbers do", 1, 8, 9, 0, 8, 0, 8, 255, 255, 255, 255, 0);
     REFUSED(2, 1, "it has another length, or another end, than it should", 1, 8, 9, 0, 8, 0, 8, 2, 0, 0, 0, 0, 0);
-    REFUSED(2, 1, "it holds a number that no encoder writes", 1, 8, 9, 0, 8, 0, 8, 8, 0, 0, 0, 255, 255, 255, 255, 255, 255,
-            255, 255);
+    REFUSED(2, 1, "it holds a number that no encoder writes", 1, 8, 9, 0, 8, 0, 8, 8, 0, 0, 0, 255, 255, 255, 255, 255,
+            255, 255, 255);
     REFUSED(2, 1, "something follows its numbers", 1, 8, 8, 8);
     REFUSED(2, 1, "it has another length than its numbers", 0, 8);
 }
