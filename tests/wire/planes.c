@@ -280,6 +280,9 @@ TEST(forged_blocks_are_refused_by_what_is_wrong)
     REFUSED(2, 1, "its frequencies do not add up to one", 1, 8, 9, 0, 8, 1, 8, 1, 0, 0, 0, 0);
     REFUSED(2, 1, "its frequencies do not add up to one", 1, 8, 9, 0, 8, 255, 7, 1, 0, 0, 0, 0);
     REFUSED(2, 1, "its frequencies do not add up to one", 1, 8, 9, 255, 255, 1, 16, 1, 0, 0, 0, 0);
+    REFUSED(2, 1, "it ends before its numbers do", 1, 8);
+    REFUSED(2, 1, "it ends before its numbers do", 1, 8, 99, 0, 8);
+    REFUSED(2, 1, "it ends before its numbers do", 1, 8, 9, 0, 8, 0, 8, 0);
     REFUSED(2, 1, "it ends before its numbers do", 1, 8, 9, 0, 8, 0, 8, 2, 0, 0, 0, 0);
     REFUSED(2, 1, "it ends before its numbers do", 1, 8, 9, 0, 8, 0, 8, 255, 255, 255, 255, 0);
     REFUSED(2, 1, "it has another length, or another end, than it should", 1, 8, 9, 0, 8, 0, 8, 2, 0, 0, 0, 0, 0);
