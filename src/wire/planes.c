@@ -12,7 +12,7 @@ enum {
     LEAST_GAIN = 16, /* of as many bytes one has to be saved: less is not worth its time */
     MOST_TAIL = 16,  /* bytes that a stream may have above its cost: the end, and what rounding loses */
     LENGTH = 4,      /* bytes of a stream's length */
-    WIDEST = 2       /* bytes that a width takes */
+    WIDEST = 2       /* bytes of a frequency */
 };
 
 /* Value i has the parts start[i] .. start[i + 1] - 1 of 2^SCALE: those from `first` to `last` have any. */
@@ -30,8 +30,8 @@ size_t tw_planes_bound(size_t count, size_t width)
 
 /* As they are once their number has been turned. */
 typedef struct plane {
-    const unsigned char *upper,
-        *lower; /* of the first number: the bits that stay, and the byte whose top bit comes in */
+    const unsigned char *upper; /* of the first number: the byte whose lower bits become the upper ones, */
+    const unsigned char *lower; /* and the one whose top bit comes in below */
     size_t count, width;
 } plane;
 
@@ -184,7 +184,7 @@ static const char *take_frequencies(reader *from, frequencies *by)
     by->first = *from->at++;
     by->last = *from->at++;
     if (by->first >= by->last) return by->first == by->last ? NULL : "its last value comes before its first";
-    if (left_of(from) < WIDEST * (by->last - by->first + 1)) return too_short;
+    if (left_of(from) < (size_t)WIDEST * (by->last - by->first + 1)) return too_short;
     for (unsigned v = by->first; v <= by->last; v++) {
         by->start[v] = (uint16_t)sum;
         sum += (unsigned)take_number(from, WIDEST);
