@@ -17,7 +17,9 @@ extern "C" {
 
 /* A collective of `size` processes, at most 64, each with a `rank` of its own from 0 on, in the folder `path`, which is
  * there; or at a URL, "https://host/path" or "http://host/path?what is behind each name", with the headers of
- * THINWIRE_HTTP_HEADERS in the environment, a line each. Waits up to `seconds` for the others, at most 1e9. What an
+ * THINWIRE_HTTP_HEADERS in the environment, a line each; or "s3+https://host/bucket/path", whose requests are signed as
+ * Amazon's S3 wants it, with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION or AWS_DEFAULT_REGION, and, where it
+ * is set, AWS_SESSION_TOKEN. Waits up to `seconds` for the others, at most 1e9. What an
  * earlier group of this rank left in a folder is removed. Whoever may write there may take part, and read all, unless
  * the comm is sealed (thinwire_sealed.h). TW_ERROR_PEER: the others did not come in time, or another process has this
  * rank. TW_ERROR_IO: there is no such folder, or nothing can be written there. TW_ERROR_UNSUPPORTED: URLs need libcurl,

@@ -3,6 +3,7 @@
 last digit. theta is where the rounds' means have taken it, whoever gave to them, and the same on all."""
 
 import ctypes
+import random
 import struct
 import threading
 import unittest
@@ -249,6 +250,26 @@ class ChangingTest(unittest.TestCase):
                 self.end(members)
                 self.assertEqual(len({member.theta for member in members}), 1)
                 self.assertEqual(given, [expected])
+
+    def test_what_a_newcomer_is_given_travels_packed(self):
+        """Exponents are much alike: of 32 bits some 27 travel, and of 16 some 11. Every bit arrives."""
+        chance = random.Random(5)
+        theta = struct.pack("<20000f", *[chance.gauss(0, 0.02) for _ in range(20000)])
+        given = {"theta/w": Entry("float32", (20000,), theta), "outer_momentum/w": Entry("float32", (20000,), theta[4:] + theta[:4])}
+        for planes, most in ((changing.whole, 0.85 * 160000), (lambda name, _: 2 if name != "theta/w" else 4, 0.85 * 80000 + 0.7 * 40000)):
+            comms, found = thinwire.Comm.threads(2), {}
+
+            def take(rank, planes=planes, comms=comms, found=found):
+                found[rank] = changing.spread(comms[rank], 1, given if rank else {}, {}, 1 << 20, planes)[0]
+
+            threads = [threading.Thread(target=take, args=(rank,)) for rank in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(SECONDS)
+            self.assertEqual(found[0], {name: changing.cut(one, planes(name, one)) for name, one in given.items()})
+            self.assertEqual(found[0]["theta/w"].data, theta)
+            self.assertLess(comms[1].traffic()["bytes_sent"], most)
 
     def test_two_of_which_the_first_is_lost(self):
         """The second stops with a sentence."""

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """Groups whose folder lies on a web server: one that does what it should, and others that do not. No torch is needed."""
 
+import calendar
 import concurrent.futures
 import ctypes
+import hashlib
+import hmac
 import http.server
 import os
+import re
 import sys
 import threading
+import time
 import unittest
 from unittest import mock
 
@@ -96,6 +101,43 @@ def both(url, act=lambda comm: comm.barrier()):
         return [member.result() for member in members]
 
 
+KEYS = {"AWS_ACCESS_KEY_ID": f"id-{SECRET}", "AWS_SECRET_ACCESS_KEY": f"{SECRET}/with+signs=", "AWS_REGION": "eu-north-1",
+        "AWS_SESSION_TOKEN": f"token-{SECRET}=="}
+
+
+def what_is_wrong(method, path, headers):
+    """With a request by Amazon's signature, version 4, or nothing. What is signed has to be all that says what is asked."""
+    found = re.fullmatch(r"AWS4-HMAC-SHA256 Credential=(.*?)/(\d{8}/.*), ?SignedHeaders=(.*), ?Signature=([0-9a-f]{64})",
+                         headers.get("Authorization", ""))
+    if not found:
+        return "nothing is signed"
+    identity, scope, names, signature = found.groups()
+    day, moment = scope.split("/")[0], headers["x-amz-date"]
+    if (identity, scope) != (KEYS["AWS_ACCESS_KEY_ID"], f"{moment[:8]}/{KEYS['AWS_REGION']}/s3/aws4_request"):
+        return "scope"
+    if headers.get("x-amz-security-token") != KEYS["AWS_SESSION_TOKEN"]:
+        return "token"
+    if not {"host", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token"} <= set(names.split(";")):
+        return "too little is signed"
+    age = time.time() - calendar.timegm(time.strptime(moment, "%Y%m%dT%H%M%SZ"))
+    if not -60 < age < 900:
+        return "time"
+    lines = "".join(f"{name}:{' '.join(headers[name].split())}\n" for name in sorted(names.split(";")))
+    request = "\n".join([method, path, "", lines, names, headers["x-amz-content-sha256"]])
+    text = "\n".join(["AWS4-HMAC-SHA256", moment, scope, hashlib.sha256(request.encode()).hexdigest()])
+    key = ("AWS4" + KEYS["AWS_SECRET_ACCESS_KEY"]).encode()
+    for part in (day, KEYS["AWS_REGION"], "s3", "aws4_request", text):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    return None if hmac.compare_digest(key.hex(), signature) else "signature"
+
+
+def takes_what_is_signed(handler, method, path):
+    wrong = what_is_wrong(method, path, handler.headers)
+    with handler.server.lock:
+        handler.server.wrong.append(wrong)
+    return wrong and (handler.say(403) or True)
+
+
 def what_is_missing():
     """Why no folder can lie on a web server here, or nothing."""
     said = ranks.refused(lambda: thinwire.Comm.folder("http://127.0.0.1:1/", 1, 0, 0.1))
@@ -136,6 +178,36 @@ class HttpTest(unittest.TestCase):
             self.assertEqual(self.refused(url), told)
             del os.environ["THINWIRE_HTTP_HEADERS"]
             self.assertEqual(self.refused(f"http://{SECRET}:{SECRET}@{server.place}"), told)
+
+    def test_requests_are_signed_as_s3_wants_it(self):
+        """By the published rule, worked out again here. A key, a region or a token that is another is refused, and told to nobody."""
+        with Server(takes_what_is_signed) as server, mock.patch.dict(os.environ, KEYS):
+            server.wrong, said = [], [bytes([65 + rank]) * LARGE for rank in range(2)]
+            url = f"s3+{server.url}"
+            self.assertEqual(both(url + "/", lambda comm: comm.allgather(said[comm.rank])), [said, said])
+            self.assertEqual(set(server.wrong), {None})
+            self.assertEqual({asked[0] for asked in server.asked}, {"PUT", "GET", "DELETE"})
+            for name, wrong in (("AWS_SECRET_ACCESS_KEY", "signature"), ("AWS_ACCESS_KEY_ID", "scope"), ("AWS_REGION", "scope"),
+                                ("AWS_SESSION_TOKEN", "token")):
+                with self.subTest(name), mock.patch.dict(os.environ, {name: "a" + KEYS[name]}):
+                    server.wrong.clear()
+                    self.assertEqual(self.refused(url), f"{server.url}/hello-0 cannot be written: the server answers 403, as to one "
+                                     "without the right to")
+                    self.assertEqual(server.wrong, [wrong])
+            del os.environ["AWS_REGION"]
+            os.environ["AWS_DEFAULT_REGION"] = KEYS["AWS_REGION"]
+            both(url)
+            server.wrong.clear()
+            self.assertIn("403", self.refused(server.url))  # nothing is signed where nobody asked for it
+            self.assertEqual(server.wrong, ["nothing is signed"])
+
+    def test_what_signing_lacks_is_named(self):
+        with mock.patch.dict(os.environ, KEYS):
+            for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+                with self.subTest(name), mock.patch.dict(os.environ, {name: ""}):
+                    self.assertRegex(self.refused("s3+https://127.0.0.1:1/x"), f"begins with s3. needs {name}.* in the environment$")
+            for url in (f"s3+https://me:{SECRET}@127.0.0.1:1/x", f"s3+https://127.0.0.1:1/x?key={SECRET}"):
+                self.assertIn("has no ? and no @", self.refused(url))
 
     def test_a_server_that_fails_now_and_then(self):
         counts = {}

@@ -4,6 +4,7 @@ hand."""
 
 import contextlib
 import io
+import os
 import pathlib
 import re
 import signal
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import textwrap
 import unittest
+from unittest import mock
 
 import launched
 import models
@@ -120,7 +122,7 @@ class LaunchTest(unittest.TestCase):
         path, join = self.folder / "script.py", join or f"127.0.0.1:{ranks.free_port()}"
         path.write_text(textwrap.dedent(script))
         words = [[sys.executable, "-B", "-m", "thinwire", "launch", "--join", join, "--workers", MACHINES, "--spec",
-                  f"local:every={EVERY}", *(["--rank", machine] if join.startswith(("folder:", "http:")) else []), *more, *begins, path.stem if "-m" in begins else path, machine, seeds[machine], data[machine], mishaps[machine],
+                  f"local:every={EVERY}", *(["--rank", machine] if join.startswith(("folder:", "http:", "s3+http:")) else []), *more, *begins, path.stem if "-m" in begins else path, machine, seeds[machine], data[machine], mishaps[machine],
                   self.folder] for machine in range(MACHINES)]
         environment = launched.environment(THINWIRE_BIND="127.0.0.1")
         environment["PYTHONPATH"] += f":{self.folder}"
@@ -169,6 +171,15 @@ class LaunchTest(unittest.TestCase):
             self.check(*ended, by_hand(self.left("begin"))[-1])
             self.assertNotIn(test_http.SECRET, "".join(ended[1]))
             self.assertEqual(len(server.files), 4)
+
+    @unittest.skipIf(test_http.what_is_missing(), test_http.what_is_missing())
+    def test_over_a_store_that_wants_signatures(self):
+        with test_http.Server(test_http.takes_what_is_signed) as server, mock.patch.dict(os.environ, test_http.KEYS):
+            server.wrong = []
+            ended = self.launched(PLAIN, more=self.sealed(), join=f"s3+{server.url}")
+            self.check(*ended, by_hand(self.left("begin"))[-1])
+            self.assertEqual(set(server.wrong), {None})
+            self.assertNotIn(test_http.SECRET, "".join(ended[1]))
 
     def test_it_plans(self):
         codes, said = self.launched(PLAIN, more=("--spec", "auto:steps=3000,pass_ms=20,rate=1Mbit,latency=5ms"))

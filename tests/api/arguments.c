@@ -86,6 +86,11 @@ TEST(test_what_is_out_of_range)
     assert_refused(tw_comm_open("../../lib", group), "../../lib");
     assert_refused(tw_comm_broadcast(comm, 1, values, 4), "root 1");
     assert_refused(tw_comm_broadcast(comm, -1, values, 4), "root -1");
+    assert_refused(tw_comm_broadcast_packed(comm, 1, values, 1, 4), "root 1");
+    assert_refused(tw_comm_broadcast_packed(comm, -1, values, 1, 4), "root -1");
+    assert_refused(tw_comm_broadcast_packed(comm, 0, values, 1, 0), "numbers of 0 bytes; want 1 to 8");
+    assert_refused(tw_comm_broadcast_packed(comm, 0, values, 1, 9), "numbers of 9 bytes; want 1 to 8");
+    assert_refused(tw_comm_broadcast_packed(comm, 0, values, SIZE_MAX / 2, 4), "count");
     assert_refused(tw_comm_allreduce(comm, values, SIZE_MAX), "count");
     assert_refused(tw_comm_allgather(comm, values, sizeof values, values), "overlaps");
     assert_refused(tw_reducer_submit(reducer, 1, values), "tensor 1");

@@ -75,6 +75,7 @@ static void try_comm(tw_comm *comm, float *values)
     REFUSED(tw_comm_barrier(comm));
     REFUSED(tw_comm_allreduce(comm, values, 4));
     REFUSED(tw_comm_broadcast(comm, 0, values, 4));
+    REFUSED(tw_comm_broadcast_packed(comm, 0, values, 1, 4));
     REFUSED(tw_comm_allgather(comm, values, 4, values + 8));
     REFUSED(tw_comm_set_timeout(comm, 1));
     REFUSED(tw_comm_set_patience(comm, 1));

@@ -271,6 +271,10 @@ class SmokeTest(unittest.TestCase):
             self.assertEqual(list(gathered), [1, 2, 1, 2])
             ok("tw_comm_allreduce", comm, None, 0)  # nothing needs no place
             ok("tw_comm_broadcast", comm, 0, None, 0)
+            values = floats(rank, 1)
+            ok("tw_comm_broadcast_packed", comm, 1, values, 2, 4)
+            self.assertEqual(list(values), [1, 1])
+            ok("tw_comm_broadcast_packed", comm, 1, None, 0, 8)
             ok("tw_comm_allgather", comm, None, 0, None)
             self.assertGreater(told("tw_comm_traffic", comm, "tw_traffic").bytes_sent, 0)
             self.assertEqual(call("tw_comm_timeout", comm), 60)

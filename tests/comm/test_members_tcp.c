@@ -19,6 +19,13 @@ enum { STRANGERS = 10000, DAMAGES = 20000, MEMBERS = 3, REASONS = 5, FILES = 50 
 
 static const char subject[] = "the spec local:every=8\nthe parameter w of (3,)\n";
 
+/* In place of the library's: one of several releases. */
+static const char *release = "1.2.3";
+const char *tw_version(void)
+{
+    return release;
+}
+
 /* --- members ----------------------------------------------------------------------------------------------------- */
 
 typedef struct refusals {
@@ -371,6 +378,13 @@ TEST(test_another_key_and_another_subject)
     assert_fails(tw_members_next(other, -1, 0, &generation, &comm), TW_ERROR_ARGUMENT,
                  "this process has quorum=1 where the group at ");
     assert_non_null(strstr(tw_last_error(), "has quorum=0"));
+    tw_members_destroy(other);
+    release = "1.2.4";
+    other = join(meeting, subject, key, NULL);
+    release = "1.2.3";
+    assert_fails(tw_members_next(other, -1, 0, &generation, &comm), TW_ERROR_ARGUMENT,
+                 "this process has the release 1.2.4 of thinwire where the group at ");
+    assert_non_null(strstr(tw_last_error(), "has the release 1.2.3 of thinwire"));
     tw_members_destroy(other);
     go(&players[0]);
 }

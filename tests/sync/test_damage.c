@@ -5,6 +5,7 @@
 #include <string.h>
 #include <thinwire/thinwire_by_hand.h>
 #include <thinwire/thinwire_clusters.h>
+#include <thinwire/thinwire_outer.h>
 
 #include "error.h"
 #include "support/ranks.h"
@@ -106,6 +107,16 @@ static tw_status call_broadcast(tw_comm *comm, const char *spec, uint32_t *broug
     (void)spec;
     fill(values, COUNT, tw_comm_rank(comm), 3);
     TW_TRY(tw_comm_broadcast(comm, 0, values, sizeof values));
+    *brought = tw_crc32c(0, values, sizeof values);
+    return TW_OK;
+}
+
+static tw_status call_broadcast_packed(tw_comm *comm, const char *spec, uint32_t *brought)
+{
+    float values[COUNT];
+    (void)spec;
+    fill(values, COUNT, tw_comm_rank(comm), 3);
+    TW_TRY(tw_comm_broadcast_packed(comm, 0, values, COUNT, sizeof *values));
     *brought = tw_crc32c(0, values, sizeof values);
     return TW_OK;
 }
@@ -218,8 +229,8 @@ static long damage_messages(act what, const char *spec, uint64_t salt, long *in_
 
 TEST(in_every_collective)
 {
-    static const act collectives[] = {call_barrier,  call_allreduce, call_large_allreduce, call_allgather,
-                                      call_alltoall, call_broadcast, call_clusters};
+    static const act collectives[] = {call_barrier,  call_allreduce, call_large_allreduce,  call_allgather,
+                                      call_alltoall, call_broadcast, call_broadcast_packed, call_clusters};
     long flips = 0, in_words = 0;
     for (uint64_t c = 0; c < sizeof collectives / sizeof *collectives; c++)
         flips += damage_messages(collectives[c], "a collective", c, &in_words);

@@ -7,6 +7,7 @@
 #include "worker_file.h"
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_outer.h>
 
 #define WEIGHTS "own/" /* as an exchange saves them, where it does */
 #define BASE_BUFFERS "base/"
@@ -76,10 +77,15 @@ static uint64_t most_bytes(const worker *w)
     return 64 * (uint64_t)w->learner->parameter_count * sizeof(float) + ((uint64_t)1 << 24);
 }
 
+static uint64_t width_of(const parcel *p)
+{
+    return p->dtype == TW_F32 ? 4 : 8;
+}
+
 /* More than `most`: it cannot be. */
 static uint64_t bytes_of(const parcel *p, uint64_t most)
 {
-    uint64_t bytes = p->dtype == TW_F32 ? 4 : 8;
+    uint64_t bytes = width_of(p);
     if (p->dims > TW_MAX_DIMS || (p->dtype != TW_F32 && p->dtype != TW_F64 && p->dtype != TW_U64)) return most + 1;
     for (uint64_t i = 0; i < p->dims; i++) {
         if (p->shape[i] > most || bytes * p->shape[i] > most) return most + 1;
@@ -102,7 +108,8 @@ static tw_status take_parcel(const worker *w, int donor, parcel *p, const void *
     if (!data) return tw_fail(TW_ERROR_MEMORY, "no memory for the %.100s that rank %d gives", p->name, donor);
     if (given) memcpy(data, given, (size_t)bytes);
     for (uint64_t i = 0; i < p->dims; i++) shape[i] = (size_t)p->shape[i];
-    tw_status status = tw_comm_broadcast(w->comm, donor, data, (size_t)bytes);
+    uint64_t width = width_of(p);
+    tw_status status = tw_comm_broadcast_packed(w->comm, donor, data, (size_t)(bytes / width), (size_t)width);
     if (status == TW_OK && w->rank != donor)
         status = tw_state_put(state, p->name, (tw_dtype)p->dtype, (size_t)p->dims, shape, data);
     free(data);

@@ -147,6 +147,7 @@ FUNCTIONS = {
     "tw_comm_set_patience": (Status, c_void_p, c_double),
     "tw_comm_barrier": (Status, c_void_p),
     "tw_comm_broadcast": (Status, c_void_p, c_int, c_void_p, c_size_t),
+    "tw_comm_broadcast_packed": (Status, c_void_p, c_int, c_void_p, c_size_t, c_size_t),
     "tw_comm_allgather": (Status, c_void_p, c_void_p, c_size_t, c_void_p),
     "tw_comm_traffic": (Status, c_void_p, POINTER(Traffic)),
     "tw_schemes_count": (c_size_t,),

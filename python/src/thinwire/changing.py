@@ -393,15 +393,20 @@ def cut(entry: Entry, planes: int) -> Entry:
 
 
 def packed(data: bytes, width: int, planes: int) -> bytes:
-    return data if planes == width else b"".join(data[k::width] for k in range(width - planes, width))
+    if planes == width:
+        return data
+    upper = bytearray(len(data) // width * planes)
+    for k in range(planes):
+        upper[k::planes] = data[width - planes + k::width]
+    return bytes(upper)
 
 
 def unpacked(data: bytes, width: int, planes: int, size: int) -> bytes:
     if planes == width:
         return data
-    there, count = bytearray(size), size // width
+    there = bytearray(size)
     for k in range(planes):
-        there[width - planes + k::width] = data[k * count:(k + 1) * count]
+        there[width - planes + k::width] = data[k::planes]
     return bytes(there)
 
 
@@ -457,7 +462,7 @@ def spread_part(comm: Comm, donor: int, rows: List[Row], own: Entries) -> Entrie
         try:
             data = ctypes.create_string_buffer(packed(own[name].data, width, planes) if comm.rank == donor else b"", max(1, travels))
             if travels:
-                comm.broadcast(donor, ctypes.addressof(data), travels)
+                comm.broadcast_packed(donor, ctypes.addressof(data), size // width, planes)
             found[name] = Entry(dtype, shape, unpacked(ctypes.string_at(data, travels), width, planes, size))
         except MemoryError:
             raise Error(f"rank {donor} has {size} bytes of {name}, and there is no memory for them here", 3,

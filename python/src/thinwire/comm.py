@@ -91,8 +91,9 @@ class Comm(Owned):
     def folder(cls, path: "Union[str, os.PathLike[str]]", workers: int, rank: int, seconds: float = 600.0) -> "Comm":
         """A collective of `workers` processes that see one folder and need not reach each other. It is that of a file
         server, one that a program keeps alike on several machines, or a URL ("https://host/run") of a server that takes
-        PUT and DELETE. Each has a number of its own, from 0. PeerError: the others did not come within `seconds`. Whoever
-        may write there may take part, and read all, unless it is sealed."""
+        PUT and DELETE, or of one that wants them signed as Amazon's S3 does ("s3+https://host/bucket/run"). Each has a
+        number of its own, from 0. PeerError: the others did not come within `seconds`. Whoever may write there may take
+        part, and read all, unless it is sealed."""
         refuse_no_numbers(workers=workers, rank=rank)
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= 1e9:
             raise Error(f"seconds={seconds!r}: want a number above 0, at most 1e9")
@@ -147,6 +148,10 @@ class Comm(Owned):
     def broadcast(self, root: int, address: int, size: int) -> None:
         """A collective: the `size` bytes at the address become those of rank `root`."""
         self.waited(lambda: library.tw_comm_broadcast(self._handle, root, address, size))
+
+    def broadcast_packed(self, root: int, address: int, count: int, width: int) -> None:
+        """As broadcast(), of `count` numbers of `width` bytes, which travel packed without loss."""
+        self.waited(lambda: library.tw_comm_broadcast_packed(self._handle, root, address, count, width))
 
     def waited(self, call: Callable[[], Result]) -> Result:
         """What a call gives that may wait for other ranks. Ctrl-C ends the wait of all."""

@@ -53,7 +53,8 @@ typedef struct store_header {
     uint64_t size;    /* bytes behind the header */
 } store_header;
 
-/* A directory, or a place that begins with http:// or https://. TW_ERROR_IO: there is no such folder. */
+/* A directory, or a place that begins with http://, https://, s3+http:// or s3+https://. TW_ERROR_IO: there is no such
+ * folder. */
 tw_status store_open(const char *path, store *at);
 void store_close(store *at);
 

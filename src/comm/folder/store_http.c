@@ -1,11 +1,21 @@
-/* Files on a web server that takes PUT and DELETE, such as one for WebDAV. libcurl speaks to it, and is loaded when it
- * is wanted first, so that nobody else needs it. */
+/* Files on a web server that takes PUT and DELETE, such as one for WebDAV, or in a store of objects that wants each
+ * request signed, as Amazon's S3 does. libcurl speaks to it, and is loaded when it is wanted first, so that nobody else
+ * needs it. */
 #include "store.h"
 
 #include <string.h>
 
+/* What a URL begins with where requests are signed. */
+static const char signs[] = "s3+";
+
+static int is_signed(const char *url)
+{
+    return strncmp(url, signs, strlen(signs)) == 0;
+}
+
 int store_is_http(const char *path)
 {
+    if (is_signed(path)) path += strlen(signs);
     return strncmp(path, "http://", 7) == 0 || strncmp(path, "https://", 8) == 0;
 }
 
@@ -35,6 +45,9 @@ tw_status store_open_http(const char *url, store *at)
 
 enum { IDLE = 8 /* connections that are kept */, TRIES = 6, TALK = 64 * 1024 /* bytes that an error may have */ };
 
+/* The oldest libcurl that signs what goes up as it should, and its option, which headers before 7.75 lack. */
+enum { SIGNS_SINCE = 0x075800, OPTION_SIGN = CURLOPTTYPE_STRINGPOINT + 305 };
+
 #define SHORTEST_NAP 0.02
 #define LONGEST_NAP 1.0
 #define FIRST_PAUSE 0.1 /* seconds before a second try, and twice as many before each further one */
@@ -61,6 +74,7 @@ static struct {
     const char *(*strerror)(CURLcode);
     struct curl_slist *(*slist_append)(struct curl_slist *, const char *);
     void (*slist_free_all)(struct curl_slist *);
+    curl_version_info_data *(*version_info)(CURLversion);
 } curl;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -80,7 +94,8 @@ static void load_curl(void)
                   find("curl_easy_setopt", &curl.setopt) && find("curl_easy_perform", &curl.perform) &&
                   find("curl_easy_getinfo", &curl.getinfo) && find("curl_easy_reset", &curl.reset) &&
                   find("curl_easy_cleanup", &curl.cleanup) && find("curl_easy_strerror", &curl.strerror) &&
-                  find("curl_slist_append", &curl.slist_append) && find("curl_slist_free_all", &curl.slist_free_all);
+                  find("curl_slist_append", &curl.slist_append) && find("curl_slist_free_all", &curl.slist_free_all) &&
+                  find("curl_version_info", &curl.version_info);
     if (!has_all || curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) curl.library = NULL;
 }
 
@@ -89,8 +104,9 @@ static void load_curl(void)
 typedef struct place {
     char *base, *query; /* "https://host/path" and "?what is behind it", or "" */
     struct curl_slist *headers;
-    _Atomic int keeps;    /* it does not remove files, and that has been told */
-    pthread_mutex_t lock; /* of what follows */
+    char *scope, *key, *secret; /* what requests are signed for, and by which key; or NULL */
+    _Atomic int keeps;          /* it does not remove files, and that has been told */
+    pthread_mutex_t lock;       /* of what follows */
     CURL *idle[IDLE];
     int idle_count;
     char why[STORE_REASON]; /* the last look found nothing; "": there is nothing to say */
@@ -192,6 +208,10 @@ static void set_up(const place *me, CURL *one, const char *url, size_t size, req
     curl.setopt(one, CURLOPT_TIMEOUT, (long)(ANSWER_SECONDS + (double)size / (double)SLOWEST));
     curl.setopt(one, CURLOPT_WRITEFUNCTION, pass_over);
     curl.setopt(one, CURLOPT_WRITEDATA, all);
+    if (!me->scope) return;
+    curl.setopt(one, (CURLoption)OPTION_SIGN, me->scope);
+    curl.setopt(one, CURLOPT_USERNAME, me->key);
+    curl.setopt(one, CURLOPT_PASSWORD, me->secret);
 }
 
 static void ask(place *me, const char *name, void (*finish)(CURL *one, request *all), request *all)
@@ -348,6 +368,9 @@ static void http_close(void *self)
     pthread_mutex_destroy(&me->lock);
     free(me->base);
     free(me->query);
+    free(me->scope);
+    free(me->key);
+    free(me->secret);
     free(me);
 }
 
@@ -386,11 +409,12 @@ static int add_header(place *me, const char *text, size_t length)
     return longer != NULL;
 }
 
-/* What the environment says goes with every request, a line each, such as "Authorization: Bearer ...". */
+/* What the environment says goes with every request, a line each, such as "Authorization: Bearer ...". A header that is
+ * to be left out is not, where requests are signed: libcurl 7.88 signs it even so. */
 static int add_headers(place *me)
 {
     const char *text = getenv("THINWIRE_HTTP_HEADERS");
-    int added = add_header(me, "Expect:", 7) && add_header(me, "Cache-Control: no-cache", 23);
+    int added = (me->scope || add_header(me, "Expect:", 7)) && add_header(me, "Cache-Control: no-cache", 23);
     for (size_t length; added && text && *text; text += length + (text[length] == '\n')) {
         length = strcspn(text, "\n");
         if (length) added = add_header(me, text, length);
@@ -398,7 +422,44 @@ static int add_headers(place *me)
     return added;
 }
 
-static tw_status make_place(const char *url, store *at)
+/* "" where the environment has it not, which is as good as one that is empty. */
+static const char *from_environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value ? value : "";
+}
+
+static const char unsigned_body[] = "x-amz-content-sha256: UNSIGNED-PAYLOAD";
+
+/* For requests that are signed with what Amazon's own programs read. The bodies are not: they have checksums of their
+ * own. */
+static tw_status prepare_to_sign(place *me)
+{
+    const char *key = from_environment("AWS_ACCESS_KEY_ID"), *secret = from_environment("AWS_SECRET_ACCESS_KEY");
+    const char *region = from_environment("AWS_REGION"), *token = from_environment("AWS_SESSION_TOKEN");
+    char *line = NULL;
+    if (!*region) region = from_environment("AWS_DEFAULT_REGION");
+    if (!*key || !*secret || !*region)
+        return tw_fail(TW_ERROR_ARGUMENT, "a URL that begins with s3+ needs %s in the environment",
+                       !*key      ? "AWS_ACCESS_KEY_ID"
+                       : !*secret ? "AWS_SECRET_ACCESS_KEY"
+                                  : "AWS_REGION, such as us-east-1,");
+    const curl_version_info_data *version = curl.version_info(CURLVERSION_NOW);
+    if (version->version_num < SIGNS_SINCE)
+        return tw_fail(TW_ERROR_UNSUPPORTED,
+                       "a URL that begins with s3+ needs libcurl 7.88 or later, and this machine has %s",
+                       version->version);
+    me->key = strdup(key);
+    me->secret = strdup(secret);
+    if (asprintf(&me->scope, "aws:amz:%s:s3", region) < 0) me->scope = NULL;
+    if (asprintf(&line, "x-amz-security-token: %s", token) < 0) line = NULL;
+    int made = me->key && me->secret && me->scope && line && add_header(me, unsigned_body, strlen(unsigned_body)) &&
+               (!*token || add_header(me, line, strlen(line)));
+    free(line);
+    return made ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a folder on a web server");
+}
+
+static tw_status make_place(const char *url, int is_to_sign, store *at)
 {
     place *me = at->self;
     size_t length = strcspn(url, "?"), path = length;
@@ -406,6 +467,8 @@ static tw_status make_place(const char *url, store *at)
     me->base = strndup(url, path);
     me->query = strdup(url + length);
     at->path = me->base ? cut_secrets(me->base) : NULL;
+    tw_status status = is_to_sign ? prepare_to_sign(me) : TW_OK;
+    if (status != TW_OK) return status;
     if (me->query && at->path && add_headers(me)) return TW_OK;
     return tw_fail(TW_ERROR_MEMORY, "no memory for a folder on a web server");
 }
@@ -418,6 +481,8 @@ tw_status store_open_http(const char *url, store *at)
                                   .remove_all = http_remove_all,
                                   .tell = http_tell,
                                   .close = http_close};
+    int is_to_sign = is_signed(url);
+    if (is_to_sign) url += strlen(signs);
     if (!is_possible(url))
         return tw_fail(TW_ERROR_ARGUMENT,
                        "what begins with http is no URL: want http://HOST/PATH or https://HOST/PATH, in "
@@ -426,6 +491,11 @@ tw_status store_open_http(const char *url, store *at)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "a URL has an @ behind its first / or ?: write these two in a password as %%2F and %%3F, and an "
                        "@ elsewhere as %%40");
+    if (is_to_sign && strpbrk(url, "?@"))
+        return tw_fail(
+            TW_ERROR_ARGUMENT,
+            "a URL that begins with s3+ has no ? and no @: what signs the requests stands in the environment, "
+            "as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
     pthread_once(&once, load_curl);
     if (!curl.library)
         return tw_fail(TW_ERROR_UNSUPPORTED,
@@ -434,7 +504,7 @@ tw_status store_open_http(const char *url, store *at)
     *at = (store){&ops, calloc(1, sizeof(place)), NULL, SHORTEST_NAP, LONGEST_NAP};
     if (!at->self) return tw_fail(TW_ERROR_MEMORY, "no memory for a folder on a web server");
     pthread_mutex_init(&((place *)at->self)->lock, NULL);
-    tw_status status = make_place(url, at);
+    tw_status status = make_place(url, is_to_sign, at);
     if (status != TW_OK) store_close(at);
     return status;
 }

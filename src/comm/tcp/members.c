@@ -201,7 +201,10 @@ static tw_status keep_subject(tw_members *me, const char *subject)
 {
     if (strlen(subject) > TCP_SUBJECT)
         return tw_fail(TW_ERROR_ARGUMENT, "a subject of %zu bytes: want at most %d", strlen(subject), TCP_SUBJECT);
-    if (asprintf(&me->subject, "quorum=%d\n%s", me->options.quorum, subject) >= 0) return TW_OK;
+    /* In what form a newcomer is handed the state may differ with the release. */
+    if (asprintf(&me->subject, "the release %s of thinwire\nquorum=%d\n%s", tw_version(), me->options.quorum,
+                 subject) >= 0)
+        return TW_OK;
     me->subject = NULL;
     return tw_fail(TW_ERROR_MEMORY, "no memory for a group");
 }

@@ -35,7 +35,7 @@ from .exchange import _exchanges
 from .gossip import GossipDataParallel
 
 OF_A_LOOP = "an OuterLoop"
-FOLDER, WEB = "folder:", ("http://", "https://")  # what join= begins with where it is no HOST:PORT
+FOLDER, WEB = "folder:", ("http://", "https://", "s3+http://", "s3+https://")  # what join= begins with where it is no HOST:PORT
 BETWEEN_PROGRAMS = object()  # a group whose members are not known yet
 
 
