@@ -125,7 +125,8 @@ typedef struct tw_outer_counts {
      *     gain   = 1 + m / (1 - m c)
      *     energy = 1 + 2 m / (1 - m c) + m^2 (1 + m c) / ((1 - m^2) (1 - m c)) */
     double gain, energy;
-    uint64_t rounds_unstable; /* that were the third in a row with a cosine below -1/2, and told as a warning */
+    uint64_t rounds_unstable; /* that were the third in a row with a cosine below -1/2, and told as a warning: of
+                               * methods that have outer_lr */
 } tw_outer_counts;
 TW_API tw_status tw_outer_stats(const tw_outer *outer, tw_outer_counts *stats);
 

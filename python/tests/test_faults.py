@@ -2,6 +2,7 @@
 """Values that are not finite, ranks that are killed or stop, Ctrl-C, and processes that fork or end: nobody hangs, and
 the others are told who it was."""
 
+import ctypes
 import os
 import signal
 import time
@@ -15,6 +16,7 @@ import torch
 EVERYTHING = "dgc:density=0.05,warmup_steps=0"
 ADAM = "dgc-adam:density=0.05,warmup_steps=0"
 FOREVER = 10_000
+TIMEOUT, TIMEOUTS = 2.0, 4  # of a rank that is not lost, and for how many of them it is busy
 
 
 def attached(spec=EVERYTHING, timeout=ranks.SECONDS, ddp_more=None, **more):
@@ -159,6 +161,26 @@ def busy(rank, size):
         return str(error)
 
 
+def locked(rank, size, pipe):
+    """Each rank does something else once, while the other waits for its gradients: rank 1 within its pass, rank 0 before it.
+    It is in C, with Python's lock held, until there is a letter in the pipe. What the last step gives."""
+    ddp, compressor = attached(timeout=TIMEOUT, ddp_more={"broadcast_buffers": False})
+
+    def be_busy():
+        ranks.meet("waits", 1 - rank)
+        ranks.reached("busy")
+        ctypes.PyDLL(None).read(pipe, ctypes.create_string_buffer(1), 1)
+
+    ddp.module[0].weight.register_hook(lambda gradient: be_busy() if (rank, step) == (1, 1) else None)
+    for step in range(4):
+        if step == 1 + rank:
+            say_when_it_waits()
+        if (rank, step) == (0, 2):
+            be_busy()
+        models.backward(ddp, rank, step)
+    return models.gradients(ddp.module)
+
+
 def interrupted(rank, size):
     """Rank 1 never comes to its last gradient; rank 0 waits for it, and gets a Ctrl-C."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -288,6 +310,22 @@ class FaultsTest(unittest.TestCase):
         impatient, _ = ranks.on_ranks(2, busy)
         self.assertIn("rank 1 is there, but did not answer rank 0 within 5 seconds: where it may be busy for longer, set a "
                       "longer patience", impatient)
+
+    def test_a_rank_that_is_busy_with_pythons_lock_held_is_not_lost(self):
+        """For several timeouts, each of two ranks once. It all ends as where nobody is busy."""
+        pipe, letters = os.pipe()
+        self.addCleanup(os.close, pipe)
+        self.addCleanup(os.close, letters)
+        with ranks.Crew(locked, 2, pipe) as crew:
+            for rank in (1, 0):
+                ranks.wait_for(ranks.pathlib.Path(crew.folder.name, f"busy{rank}"))
+                time.sleep(TIMEOUTS * TIMEOUT)
+                os.write(letters, b".")
+            disturbed = crew.results()
+        os.write(letters, b"..")
+        for ended, wanted in zip(disturbed, ranks.on_ranks(2, locked, pipe)):
+            for name, gradient in wanted.items():
+                self.assertTrue(torch.equal(ended[name], gradient), name)
 
     def test_ctrl_c_ends_the_wait(self):
         with ranks.Crew(interrupted, 2) as crew:

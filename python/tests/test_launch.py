@@ -88,20 +88,24 @@ class Model(nn.Module):
         return {{"loss": nn.functional.cross_entropy(self.layers(x), labels)}}
 arguments = TrainingArguments(
     output_dir=f"{{out}}/machine{{machine}}", max_steps={STEPS}, per_device_train_batch_size=8, learning_rate={RATE},
-    weight_decay=0.0, lr_scheduler_type="constant", save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True,
+    weight_decay=0.0, lr_scheduler_type="constant", save_steps={SAVED}, report_to=[], disable_tqdm=True, use_cpu=True,
     max_grad_norm=0.0)
 trainer = Trainer(Model(), arguments, train_dataset=[{{"x": a, "labels": b}} for a, b in zip(x, labels)])
-trainer.train()
-trainer.save_model(f"{{out}}/machine{{machine}}")
+trainer.train(resume_from_checkpoint=f"{{out}}/machine{{machine}}/checkpoint-{SAVED}" if mishap == "resume" else None)
 """
+
+
+def layers_of(weights):
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.BatchNorm1d(8, affine=False), nn.Linear(8, 3))
+    nn.utils.vector_to_parameters(weights.clone(), model.parameters())
+    return model
 
 
 def by_hand(begins, first=0, alike=True):
     """The shared weights after each round, of which the last one ends early. All begin with the weights of the machine
     `first`; where the others' were not alike, their first gradients are of weights that are gone."""
     def worker(machine):
-        model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.BatchNorm1d(8, affine=False), nn.Linear(8, 3))
-        nn.utils.vector_to_parameters(begins[first].clone(), model.parameters())
+        model = layers_of(begins[first])
         generator = torch.Generator().manual_seed(machine)
         x, labels = torch.randn(8, 6, generator=generator), torch.randint(3, (8,), generator=generator)
         return (model, torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.0),
@@ -207,14 +211,21 @@ class LaunchTest(unittest.TestCase):
 
     @unittest.skipIf(not ranks.importlib.util.find_spec("transformers"), "there is no transformers here")
     def test_a_script_of_transformers(self):
+        """Its checkpoint in the middle of a round has the shared weights. Those that resume from it begin with a round: behind it
+        they have the mean of what they come to without thinwire."""
         from safetensors.torch import load_file
         ended = self.launched(TRAINER)
         shared = by_hand(self.left("begin"))
         self.check(*ended, shared[-1])
-        saved = [load_file(self.folder / f"machine{machine}/model.safetensors") for machine in range(MACHINES)]
-        for name, values in saved[0].items():
-            if name.endswith(("weight", "bias")):
-                self.assertTrue(values.equal(saved[1][name]))
+        for machine in range(MACHINES):
+            model = layers_of(shared[-1])
+            nn.ModuleDict({"layers": model}).load_state_dict(load_file(self.folder / f"machine{machine}/checkpoint-{SAVED}/model.safetensors"))
+            saved = nn.utils.parameters_to_vector(model.parameters())
+            self.assertLess(float((saved - shared[SAVED // EVERY]).detach().abs().max()), 1e-5)
+        words = [[sys.executable, "-B", self.folder / "script.py", machine, 1, machine, "resume", self.folder] for machine in range(MACHINES)]
+        self.assertEqual(launched.ends_of(words, env=launched.environment())[0], [0] * MACHINES)
+        alone = sum(one["end"] for one in self.left("end")) / MACHINES
+        self.check(*self.launched(TRAINER, mishaps=("resume", "resume")), alone)
 
     def test_machines_that_come_and_go(self):
         """Each trains until it is told to stop, which is when both have made rounds together. They have the same data, and other

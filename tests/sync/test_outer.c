@@ -684,9 +684,9 @@ static void count_warnings(void *context, tw_log_level level, const char *text)
     warnings += level == TW_LOG_WARNING && strstr(text, "a smaller outer_lr") != NULL;
 }
 
-static void check_told(const char *spec, int rounds, int times)
+static void check_told(const char *spec, double rate, int rounds, int times)
 {
-    scene all = quadratic(spec, 10 * rounds, 1, 0.5, (double[]){0, 0});
+    scene all = quadratic(spec, 10 * rounds, 1, rate, (double[]){0, 0});
     warnings = 0;
     tw_set_log(count_warnings, NULL);
     play_well(&all);
@@ -695,12 +695,15 @@ static void check_told(const char *spec, int rounds, int times)
     for (int r = 0; r < 2; r++) assert_int_equal(all.actors[r].counts.rounds_unstable, times);
 }
 
-/* Ten local steps lead to the centre, and an outer rate of 2.5 farther beyond it each time. */
+/* Ten local steps lead to the centre, and an outer rate of 2.5 farther beyond it each time. Where the local steps go
+ * beyond it, a method without an outer rate has none to be told of. */
 TEST(test_an_outer_step_that_is_too_long_is_told)
 {
-    check_told("diloco:every=10,outer_lr=1,outer_momentum=0", 9, 0);
-    check_told("diloco:every=10,outer_lr=2.5,outer_momentum=0", 3, 0);
-    check_told("diloco:every=10,outer_lr=2.5,outer_momentum=0", 9, 1);
+    check_told("diloco:every=10,outer_lr=1,outer_momentum=0", 0.5, 9, 0);
+    check_told("diloco:every=10,outer_lr=2.5,outer_momentum=0", 0.5, 3, 0);
+    check_told("diloco:every=10,outer_lr=2.5,outer_momentum=0", 0.5, 9, 1);
+    check_told("diloco:every=1,outer_lr=1,outer_momentum=0", 1.9, 9, 1);
+    check_told("local:every=1", 1.9, 9, 0);
 }
 
 /* ---- moments ----------------------------------------------------------------------------------------------------- */

@@ -267,12 +267,13 @@ static void outer_round_measure(tw_outer *outer, const tw_outer_sums *sums)
     outer->stats.energy = outer->options.nesterov ? 1 + 2 * m * along + m * m * square : square;
 }
 
-/* An outer step that is too long throws the weights from one side to the other. */
+/* An outer step that is too long throws the weights from one side to the other. Where it is the mean, the workers' own
+ * steps do, or what is left is noise: no option of the method would help. */
 static void outer_round_watch(tw_outer *outer, const tw_outer_sums *sums)
 {
     outer_round_measure(outer, sums);
     outer->stats.cosine = outer_round_compare(outer);
-    outer->against = outer->stats.cosine < -0.5 ? outer->against + 1 : 0;
+    outer->against = outer->stats.cosine < -0.5 && outer->method->takes_momentum ? outer->against + 1 : 0;
     if (outer->against != UNSTABLE_ROUNDS) return;
     outer->stats.rounds_unstable++;
     if (outer->rank == 0)
