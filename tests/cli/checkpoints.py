@@ -80,7 +80,7 @@ class ResumeTest(CommandLineTest):
         out = self.folder / "run"
         self.train("--optimizer", "adamw", "--lr", 0.01, "--workers", 2, "--steps", 3, "--out", out)
         self.go_on(out, "dgc-adam", 6, 4, "is of a run with --sync allreduce: the moments of AdamW go on with --sync dgc-adam")
-        for sync, steps, workers in (("onebit-adam:warmup_steps=2", 8, 3), ("dgc-adam:state=bf16", 10, 4), ("allreduce", 12, 1)):
+        for sync, steps, workers in (("onebit-adam:warmup_steps=2,refresh=2", 8, 3), ("dgc-adam:state=bf16", 10, 4), ("allreduce", 12, 1)):
             self.assertEqual(self.go_on(out, sync, steps, workers, "what they remembered is taken over")["steps"], steps)
         self.refuse_training(2, ["has --sync allreduce, whose moments go on with dgc-adam or onebit-adam,"], "--out", out, "--resume", "--sync", "topk")
 

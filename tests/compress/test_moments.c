@@ -194,28 +194,29 @@ TEST(test_what_is_held_back_is_paid_out)
     free(back);
 }
 
-/* 1-bit Adam's squares stand still from its eighth step on, and so does their correction. Adam's is of its own step. */
-static void check_onebit(const char *exchange, const char *divide)
+/* 1-bit Adam's squares stand still, and so does their correction. Adam's is of its own step, of which `age` are done
+ * when the scheme takes over. */
+static void check_onebit(const char *still, uint64_t age, const char *exchange, const char *divide)
 {
-    enum { LAST = 8 };
     char spec[256];
     loopback group;
     gradients g;
     twin *t = twin_create(0.9375F), *back = twin_create(0.9375F);
-    snprintf(spec, sizeof spec, "onebit-adam:momentum=0.75,beta2=0.9375,warmup_steps=%d,exchange=%s,divide=%s", LAST,
-             exchange, divide);
-    t->steps = 10;
+    snprintf(spec, sizeof spec, "onebit-adam:momentum=0.75,beta2=0.9375,%s,exchange=%s,divide=%s", still, exchange,
+             divide);
+    t->steps = age;
     for (size_t k = 0; k < TENSORS; k++)
         for (size_t i = 0; i < counts[k]; i++) t->second[k][i] = 1 + fabsf(gradient_draw(5, 2, 0, k, i));
     gradients_create(&g, table, TENSORS, RANKS);
     follow_twin(&group, spec, t, RANKS);
     for (int step = 1; step <= STEPS; step++) step_of(&group, &g, step);
     follow_group(back, spec, &group);
-    assert_int_equal(back->steps, 10 + STEPS);
+    assert_int_equal(back->steps, age + STEPS);
     double *first = sum_of(&group, "momentum"), *held = sum_of(&group, "residual"), *pieces = sum_of(&group, "section");
     double corrected = 1 - pow(0.9375, (double)back->steps), most = 0;
     for (size_t i = 0; i < MATRIX; i++) {
-        double square = (double)t->second[0][i] / (1 - pow(0.9375, 10)); /* as it was when the scheme took over */
+        double square =
+            (double)t->second[0][i] / (1 - pow(0.9375, (double)age)); /* as it was when the scheme took over */
         double divisor = strcmp(divide, "before") == 0 ? sqrt(square) + 1e-8 : 1;
         double wanted = first[i] / RANKS + (held[i] + pieces[i]) * divisor / 0.75;
         assert_true(fabs((double)back->second[0][i] / corrected - square) < 1e-5 * square);
@@ -234,9 +235,10 @@ static void check_onebit(const char *exchange, const char *divide)
 
 TEST(test_onebit_adam_gives_back_what_both_sides_lost)
 {
-    check_onebit("gather", "before");
-    check_onebit("scatter", "before");
-    check_onebit("scatter", "after");
+    check_onebit("warmup_steps=8", 10, "gather", "before");
+    check_onebit("warmup_steps=8", 10, "scatter", "before");
+    check_onebit("warmup_steps=8", 10, "scatter", "after");
+    check_onebit("warmup_steps=2,refresh=1", 17, "scatter", "before"); /* refreshed by steps 17 and 33 */
 }
 
 /* The first rank of a host speaks for it. */

@@ -23,11 +23,14 @@ typedef struct rule {
     int before;  /* divides before the signs are taken */
     int gathers; /* nothing is encoded a second time */
     int adapts;  /* has squares */
+    int warmup;  /* steps */
+    int kappa;   /* refreshes of the squares at each interval; 0: they stand still */
 } rule;
 
 typedef struct twin {
     rule rule;
     double m[TENSORS][MOST], v[TENSORS][MOST];
+    double age;                               /* of the matrix's v, in gradients */
     double worker[RANKS][MOST], server[MOST]; /* of the matrix, which alone is compressed */
 } twin;
 
@@ -44,10 +47,36 @@ static int is_nobodys(int step, size_t tensor)
     return 1;
 }
 
-/* Some elements have no gradient in the beginning. */
-static int is_still(const twin *t, size_t tensor, size_t i)
+/* Steps are counted from 1. Refresh j + 1 is 2^floor(j / kappa) steps after refresh j. */
+static int is_refresh(const rule *r, int step)
 {
-    return t->rule.adapts && tensor == 0 && i % 5 == 4;
+    int refresh = r->warmup;
+    for (int j = 0; r->kappa && refresh < step; j++) refresh += 1 << j / r->kappa;
+    return r->kappa && refresh == step;
+}
+
+static int is_whole(const rule *r, int step)
+{
+    return r->adapts && (step <= r->warmup || is_refresh(r, step));
+}
+
+/* Gradients that the squares have taken in after this step. */
+static double age(const rule *r, int step)
+{
+    int count = 0;
+    for (int s = 1; s <= step; s++) count += is_whole(r, s);
+    return count;
+}
+
+/* Some elements have no gradient in the beginning. */
+static int is_late(size_t tensor, size_t i)
+{
+    return tensor == 0 && i % 5 == 4;
+}
+
+static int is_still(const twin *t, size_t i)
+{
+    return t->rule.adapts && t->v[0][i] == 0;
 }
 
 /* What signs and a root mean square say of the elements from `first` on, which keep the rest. */
@@ -55,12 +84,12 @@ static void compress_piece(const twin *t, size_t first, size_t n, double *x, dou
 {
     double squares = 0, count = 0;
     for (size_t i = first; i < first + n; i++) {
-        squares += is_still(t, 0, i) ? 0 : x[i] * x[i];
-        count += !is_still(t, 0, i);
+        squares += is_still(t, i) ? 0 : x[i] * x[i];
+        count += !is_still(t, i);
     }
     double scale = sqrt(squares / count);
     for (size_t i = first; i < first + n; i++) {
-        said[i] = is_still(t, 0, i) ? 0 : x[i] < 0 ? -scale : scale;
+        said[i] = is_still(t, i) ? 0 : x[i] < 0 ? -scale : scale;
         x[i] -= said[i];
     }
 }
@@ -74,14 +103,14 @@ static void compress(const twin *t, double *x, double *said)
 /* What m is divided by before its signs are taken. */
 static double divisor(const twin *t, size_t i)
 {
-    return t->rule.before && t->rule.adapts ? sqrt(t->v[0][i] / (1 - pow(BETA2, WARMUP))) + EPSILON : 1;
+    return t->rule.before && t->rule.adapts ? sqrt(t->v[0][i] / (1 - pow(BETA2, t->age))) + EPSILON : 1;
 }
 
 /* Adam itself goes no further for a gradient of a new size. */
 static double fresh(const twin *t, size_t i, double gradient)
 {
     double most = 1 / sqrt(1 - BETA2), ahead = gradient / divisor(t, i);
-    if (is_still(t, 0, i)) return 0;
+    if (is_still(t, i)) return 0;
     if (!t->rule.adapts) return ahead;
     return (1 - BETA1) * (t->rule.before ? fmax(fmin(ahead, most), -most) : ahead);
 }
@@ -118,26 +147,23 @@ static void take_mean(twin *t, int step, size_t tensor, double given[RANKS][MOST
     }
 }
 
-static int is_frozen(const twin *t, int step, size_t tensor)
-{
-    return tensor == 0 && (step > WARMUP || !t->rule.adapts);
-}
-
 static void twin_step(twin *t, int step, size_t tensor, double given[RANKS][MOST], double *direction)
 {
-    int frozen = is_frozen(t, step, tensor), nobodys = is_nobodys(step, tensor);
+    int frozen = tensor == 0 && !is_whole(&t->rule, step), nobodys = is_nobodys(step, tensor);
+    t->age = age(&t->rule, step);
     if (!nobodys && frozen) share_momentum(t, step, given);
     if (!nobodys && !frozen) take_mean(t, step, tensor, given);
     for (size_t i = 0; i < count_of(tensor); i++) {
-        double first = t->m[tensor][i], second = t->v[tensor][i] / (1 - pow(BETA2, frozen ? WARMUP : step));
+        double first = t->m[tensor][i], second = t->v[tensor][i] / (1 - pow(BETA2, tensor == 0 ? t->age : step));
         if (t->rule.adapts) first /= (1 - pow(BETA1, step)) * (sqrt(second) + EPSILON);
         direction[i] = nobodys ? 0 : first;
     }
 }
 
-/* A step that is not taken leaves the gradients of those ranks that had one. */
+/* A step that is not taken leaves the gradients of those ranks that had one, if it is compressed. */
 static void twin_keep(twin *t, int step, int sick, double given[RANKS][MOST])
 {
+    if (is_whole(&t->rule, step)) return;
     for (int r = 0; r < RANKS; r++)
         for (size_t i = 0; r != sick && !is_absent(step, r, 0) && i < MATRIX; i++)
             t->worker[r][i] += fresh(t, i, given[r][i]);
@@ -153,7 +179,7 @@ static void give(const twin *t, int step, gradients *g, loopback *group, double 
         for (size_t k = 0; k < TENSORS; k++) {
             absent[r][k] = is_absent(step, r, k);
             for (size_t i = 0; i < count_of(k); i++) {
-                if (step <= WARMUP && is_still(t, k, i)) g->rank[r][k][i] = 0;
+                if (step <= WARMUP && t->rule.adapts && is_late(k, i)) g->rank[r][k][i] = 0;
                 given[k][r][i] = (double)g->rank[r][k][i];
                 if (absent[r][k]) g->rank[r][k][i] = NAN;
             }
@@ -192,18 +218,33 @@ static void check_rule(rule tried)
 }
 
 #define REST "leftovers=fp32,min_dims=2,momentum=0.75"
-#define SPEC "onebit-adam:warmup_steps=8,beta2=0.9375,epsilon=9.5367431640625e-7," REST
+#define EXACT "onebit-adam:beta2=0.9375,epsilon=9.5367431640625e-7," REST
+#define SPEC EXACT ",warmup_steps=8"
 
 TEST(equals_the_published_rule)
 {
-    check_rule((rule){SPEC ",divide=after", .adapts = 1});
-    check_rule((rule){SPEC ",divide=after,exchange=gather", .adapts = 1, .gathers = 1});
+    check_rule((rule){SPEC ",divide=after", .adapts = 1, .warmup = WARMUP});
+    check_rule((rule){SPEC ",divide=after,exchange=gather", .adapts = 1, .warmup = WARMUP, .gathers = 1});
 }
 
 TEST(divides_before_it_takes_signs)
 {
-    check_rule((rule){SPEC, .adapts = 1, .before = 1});
-    check_rule((rule){SPEC ",exchange=gather", .adapts = 1, .before = 1, .gathers = 1});
+    check_rule((rule){SPEC, .adapts = 1, .warmup = WARMUP, .before = 1});
+    check_rule((rule){SPEC ",exchange=gather", .adapts = 1, .warmup = WARMUP, .before = 1, .gathers = 1});
+}
+
+/* Step 30, which is taken back, is a refresh with 2 after the beginning, and step 36, which is skipped, with 4. */
+TEST(squares_are_refreshed_at_growing_intervals)
+{
+    rule after_warmup = {SPEC ",refresh=2", .adapts = 1, .warmup = WARMUP, .kappa = 2, .before = 1};
+    rule from_the_first = {EXACT ",warmup_steps=0,refresh=4", .adapts = 1, .kappa = 4, .before = 1};
+    assert_true(is_refresh(&after_warmup, 30) && is_refresh(&from_the_first, 36));
+    check_rule(after_warmup);
+    check_rule(from_the_first);
+    from_the_first.spec = EXACT ",warmup_steps=0,refresh=4,divide=after,exchange=gather";
+    from_the_first.gathers = 1;
+    from_the_first.before = 0;
+    check_rule(from_the_first);
 }
 
 TEST(is_momentum_without_squares)
@@ -252,6 +293,22 @@ TEST(the_share_of_absent_ranks_comes_however_small_the_tensor)
         }
         assert_false(group_step(&group, &g));
         for (size_t i = 0; i < SMALL; i++) assert_near(g.rank[0][0][i], 1, 1e-5);
+    }
+    group_destroy(&group, &g);
+}
+
+/* They are no part of the beginning, of which a ratio leaves the bytes out. */
+TEST(refreshes_count)
+{
+    loopback group;
+    gradients g;
+    group_create(&group, &g, "onebit-adam:warmup_steps=1,refresh=1", table, 1, RANKS);
+    for (int step = 1; step <= 4; step++) { /* the second and the fourth are refreshes */
+        tw_cost cost = {.struct_size = sizeof cost};
+        step_of(&group, &g, step);
+        assert_ok(tw_scheme_cost(group.scheme[0], &cost));
+        assert_int_equal(cost.warmup, step == 1);
+        assert_int_equal(cost.packet_bytes == 4 * MATRIX, step != 3);
     }
     group_destroy(&group, &g);
 }

@@ -223,6 +223,8 @@ TEST_IN_FOLDER(resumed_is_uninterrupted_with_all_that_is_carried)
     check_resumed(state, "--sync sdagc:density=0.2,min_elements=1,min_sent=1,momentum=0.5 --warmup 8", 5);
     check_resumed(state, "--sync dgc-adam:density=0.2,min_sent=1,momentum=0.5,warmup_steps=4 --optimizer adamw", 5);
     check_resumed(state, "--sync onebit-adam:momentum=0.5,warmup_steps=3,min_elements=1 --optimizer adamw", 5);
+    check_resumed(state, "--sync onebit-adam:momentum=0.5,warmup_steps=0,refresh=2,min_elements=1 --optimizer adamw",
+                  5);
     check_resumed(state, "--sync demo:chunk=16,k=2 --weight-decay 0.125", 5);
     check_resumed(state, "--sync dpsgd --momentum 0.5 --checkpoint-every 5", 5);
     check_resumed(state, "--sync adpsgd-d1 --optimizer adam --momentum 0.5 --checkpoint-every 5", 5);

@@ -21,6 +21,10 @@ tw_status tw_adam_check(double beta1, double beta2);
 /* The step after `before` others. `shares`: N, or 1 for a whole gradient. */
 tw_adam_step tw_adam_begin(const tw_adam *adam, int nesterov, uint64_t before, int shares);
 
+/* When squares that all ranks have in common are renewed by an exact gradient: `kappa` times at each interval of 1, 2,
+ * 4... steps (0/1 Adam; Lu et al., ICLR 2023). How many of the first `steps` steps do; kappa of 0: none. */
+uint64_t tw_adam_refreshes(uint64_t kappa, uint64_t steps);
+
 static inline float tw_adam_bounded(float moment)
 {
     return fmaxf(fminf(moment, TW_ADAM_LARGEST), -TW_ADAM_LARGEST);

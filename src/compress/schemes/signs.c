@@ -20,6 +20,9 @@
  * piece. So it is with divide=after. The bias corrections, which the release leaves out, are Adam's; v's stands still
  * with v.
  *
+ * With `refresh` single steps after the beginning are Adam's of the exact mean, too, and v takes them in. When they come
+ * is 0/1 Adam's rule (Lu et al., ICLR 2023, arXiv 2202.06009; adam.h), of which no more is here.
+ *
  * divide=before is ours: C is given what is divided by sqrt(v) + epsilon. One magnitude a tensor then stands for
  * elements of one size, where m has as many sizes as the gradients have, and what is small in m would be made enormous
  * by the division behind C.
@@ -71,16 +74,29 @@ static float signs_mean_of(double sum, size_t count)
     return count ? (float)fmax(fmin(sum / (double)count, FLT_MAX), -FLT_MAX) : 0;
 }
 
-/* Of an element that does not count the signs say something all the same. Nobody listens, and nothing is kept of it. */
-static float signs_root_mean_square(const signs *self, const tw_quantised_part *part)
+/* Sets those elements of the residual that do not count. Returns their number. */
+static size_t fill_still(const signs *self, const tw_quantised_part *part, float value)
 {
     const float *alive = self->alive ? self->alive + self->quantised.offset[part->tensor] + part->first : NULL;
-    size_t count = part->n;
-    for (size_t i = 0; alive && i < part->n; i++) count -= alive[i] <= 0;
-    for (size_t i = 0; count < part->n && i < part->n; i++)
-        if (alive[i] <= 0) part->residual[i] = 0;
+    size_t count = 0;
+    for (size_t i = 0; alive && i < part->n; i++) {
+        if (alive[i] > 0) continue;
+        part->residual[i] = value;
+        count++;
+    }
+    return count;
+}
+
+/* Of an element that does not count the signs say something all the same. Nobody listens, and what the next step finds
+ * of it is zero. */
+static float signs_root_mean_square(const signs *self, const tw_quantised_part *part)
+{
+    size_t count = part->n - fill_still(self, part, 0);
     if (!count) return 0;
-    return signs_mean_of(sqrt(tw_kernels_best()->sum_squares(part->residual, part->n) / (double)count), 1);
+    double squares = tw_kernels_best()->sum_squares(part->residual, part->n);
+    float mean = signs_mean_of(sqrt(squares / (double)count), 1);
+    if (count < part->n) fill_still(self, part, mean);
+    return mean;
 }
 
 static void write_means(const signs *self, const tw_quantised_part *part, tw_sign_sums *sums, unsigned char *section)
@@ -196,7 +212,7 @@ static tw_status onebit_create(tw_scheme *scheme)
 typedef struct onebit_adam {
     signs signs;
     tw_adam adam;
-    int64_t warmup_steps;
+    int64_t warmup_steps, refresh;
     int divide;                        /* DIVIDE_BEFORE or _AFTER */
     tw_velocity compressed, leftovers; /* m and v, alike on all ranks */
 } onebit_adam;
@@ -212,7 +228,9 @@ static const tw_option adam_options[] = {
     {"epsilon", TW_OPTION_REAL, offsetof(onebit_adam, adam.epsilon), "1e-8", 1e-30, 1, NULL,
      "what Adam adds to the root of the squares"},
     {"warmup_steps", TW_OPTION_INTEGER, offsetof(onebit_adam, warmup_steps), "2000", 0, 1e9, NULL,
-     "steps of Adam, with nothing compressed, before its squares stand still; with beta2 one at least"},
+     "steps of Adam, with nothing compressed, before its squares stand still; one at least, unless they are refreshed"},
+    {"refresh", TW_OPTION_INTEGER, offsetof(onebit_adam, refresh), "0", 0, 1e9, NULL,
+     "steps after it that are not compressed and renew the squares: so many in a row, then as many every 2, 4, 8..."},
     {"divide", TW_OPTION_CHOICE, offsetof(onebit_adam, divide), "before", 0, 0, "before|after",
      "by the root of the squares before the signs are taken, or after, as published"},
 };
@@ -230,15 +248,28 @@ static void onebit_adam_of_run(uint64_t steps, double *density, int64_t *warmup_
 static uint64_t steps_of_adam(const onebit_adam *self)
 {
     if (self->adam.beta2 == 0) return 0;
-    return self->warmup_steps ? (uint64_t)self->warmup_steps : 1;
+    return self->warmup_steps || self->refresh ? (uint64_t)self->warmup_steps : 1;
+}
+
+/* How many of the first `steps` steps are not compressed. */
+static uint64_t whole_among(const onebit_adam *self, uint64_t steps)
+{
+    uint64_t beginning = steps_of_adam(self);
+    if (steps <= beginning || self->adam.beta2 == 0) return tw_smaller(steps, beginning);
+    return beginning + tw_adam_refreshes((uint64_t)self->refresh, steps - beginning);
+}
+
+/* Of squares that have taken in one gradient, and `before` others. */
+static tw_adam_step step_with_squares(const onebit_adam *self, uint64_t before)
+{
+    tw_adam_step now = tw_adam_begin(&self->adam, 0, self->signs.quantised.scheme.step, 1);
+    now.correct_root = tw_adam_begin(&self->adam, 0, before, 1).correct_root;
+    return now;
 }
 
 static tw_adam_step step_of_frozen(const onebit_adam *self)
 {
-    uint64_t last = steps_of_adam(self) - 1;
-    tw_adam_step now = tw_adam_begin(&self->adam, 0, self->signs.quantised.scheme.step, 1);
-    now.correct_root = tw_adam_begin(&self->adam, 0, last, 1).correct_root;
-    return now;
+    return step_with_squares(self, whole_among(self, self->signs.quantised.scheme.step) - 1);
 }
 
 /* What the momentum of compressed element i is divided by before the signs are taken; 0 of one that never had a
@@ -308,13 +339,15 @@ static void multiply_back(onebit_adam *self, const tw_adam_step *frozen)
 static void direct(onebit_adam *self)
 {
     const tw_quantised *quantised = &self->signs.quantised;
-    tw_adam_step now = tw_adam_begin(&self->adam, 0, quantised->scheme.step, 1), frozen = step_of_frozen(self);
+    uint64_t step = quantised->scheme.step;
+    tw_adam_step now = tw_adam_begin(&self->adam, 0, step, 1), frozen = step_of_frozen(self),
+                 renewed = step_with_squares(self, whole_among(self, step));
     if (self->adam.beta2 > 0)
         tw_velocity_adapt(&self->leftovers, &now);
     else
         tw_velocity_apply(&self->leftovers, (float)self->adam.beta1, 0);
     if (quantised->gather.is_whole) {
-        tw_velocity_adapt(&self->compressed, &now);
+        tw_velocity_adapt(&self->compressed, &renewed);
         return;
     }
     multiply_back(self, &frozen);
@@ -325,8 +358,9 @@ static tw_status onebit_adam_next(tw_scheme *scheme, tw_round *round)
 {
     onebit_adam *self = (onebit_adam *)scheme;
     if (scheme->phase == 0) {
-        int is_whole = scheme->step < steps_of_adam(self);
-        self->signs.quantised.gather.is_whole = scheme->account.warmup = is_whole;
+        int is_whole = whole_among(self, scheme->step + 1) > whole_among(self, scheme->step);
+        scheme->account.warmup = scheme->step < steps_of_adam(self);
+        self->signs.quantised.gather.is_whole = is_whole;
         tw_velocity_mark(&self->compressed);
         tw_velocity_mark(&self->leftovers);
         if (!is_whole && scheme->finite) blend(self);
@@ -355,8 +389,12 @@ static void onebit_adam_revert(tw_scheme *scheme)
     tw_quantised *quantised = &self->signs.quantised;
     tw_velocity_revert(&self->compressed);
     tw_velocity_revert(&self->leftovers);
+    if (quantised->gather.is_whole) { /* what was sent last is that of a step before, which stays */
+        tw_gather_revert(&quantised->gather);
+        return;
+    }
     signs_revert(scheme);
-    if (scheme->finite && !quantised->gather.is_whole) tw_quantised_each_share(quantised, take_momentum_back);
+    if (scheme->finite) tw_quantised_each_share(quantised, take_momentum_back);
 }
 
 static tw_status onebit_adam_walk(tw_scheme *scheme, tw_walk *walk)
@@ -370,8 +408,8 @@ static tw_status onebit_adam_walk(tw_scheme *scheme, tw_walk *walk)
 /* The corrections of squares that stand still stand still, too. An Adam's are those of its own count of steps. */
 static void rescale_squares(onebit_adam *self, int to_adam)
 {
-    uint64_t done = self->signs.quantised.scheme.step, last = steps_of_adam(self);
-    if (self->adam.beta2 == 0 || done <= last) return;
+    uint64_t done = self->signs.quantised.scheme.step;
+    if (self->adam.beta2 == 0 || whole_among(self, done) == done) return;
     float frozen = step_of_frozen(self).correct_root, adams = tw_adam_begin(&self->adam, 0, done - 1, 1).correct_root;
     float factor = to_adam ? frozen / adams : adams / frozen;
     for (size_t i = 0; i < self->compressed.dense->count; i++) self->compressed.squares_now[i] *= factor * factor;
