@@ -14,8 +14,8 @@ the end; and one worker that takes as many steps as all together, dense and with
 
 Bytes are counted by the transport. Times are predicted: the simulator runs each arm's own code on the tensors, over three
 lines and with one worker half as fast (docs/simulator.md). What an arm reaches in the time that the fastest one takes over a line
-is the training loss there. With a text some arms run twice more: the workers' parts of it are alike, or each has other speakers
-(shards.py). --long takes more outer momenta, more controls, and all arms through that.
+is the training loss there. With a text in which empty lines stand between speeches some arms run twice more: the workers' parts are alike,
+or each has other speakers (shards.py). --long takes more outer momenta, more controls, and all arms through that.
 
 With --failures a worker dies and another comes, with each seed: see failures.py. That
 needs a text and PyTorch (THINWIRE_PYTHON names another Python that has it), and takes 300 steps at least.
@@ -150,17 +150,23 @@ def curve_of(folder):
     return [(row["step"], row["loss"]) for row in rows if row.get("kind") == "step" and row.get("loss") is not None]
 
 
+def finish(options, arm, lr, seed, words):
+    """A run for which tuning has found a rate: its summary, its folder and its command."""
+    summary, folder = run(options, words)
+    if summary is None:
+        sys.exit(f"compare: {arm.name} with the rate {lr:g} that tuning found diverges with seed {seed}; take another grid with --grid")
+    return summary, folder, shlex.join(["thinwire", "train", *words])
+
+
 def measure(options, task, arm, progress):
     lr, tuning = tune(options, task, arm)
     runs, folders = [], []
     for seed in range(1, options.seeds + 1):
         words = words_of(options, task, arm, lr, seed, options.steps)
-        summary, folder = run(options, words)
-        if summary is None:
-            sys.exit(f"compare: {arm.name} with the rate {lr:g} that tuning found diverges with seed {seed}; take another grid with --grid")
+        summary, folder, command = finish(options, arm, lr, seed, words)
         runs.append({"seed": seed, "loss": summary["loss"], "metric": summary["metric"], "sent": summary["bytes"]["sent"],
                      "weights": summary["weights_crc32c"], "ratio": summary["ratio"], "seconds": summary["seconds"],
-                     "pass": summary["pass"]["seconds"], "command": shlex.join(["thinwire", "train", *words])})
+                     "pass": summary["pass"]["seconds"], "command": command})
         folders.append(folder)
     reached = ", ".join(format(one["loss"], ".4f") for one in runs)
     progress(f"{task}: {arm.name}: rate {lr:g}, test loss {reached}")
@@ -170,23 +176,20 @@ def measure(options, task, arm, progress):
 
 def measure_shards(options, task, arms, rows, progress):
     """With the rates that tuning found: parts of the text that are alike, and parts of other speakers."""
-    known = {row["name"]: row["lr"] for row in rows}
     taken = ("dense", TASKS[task]["own"], LOCAL[0], SPARSE)
+    texts = {how: shards.arrange(options.text, options.out, how) for how in shards.WAYS}
     found = []
-    for arm in arms:
+    for arm, row in zip(arms, rows):
         if arm.workers == 1 or not (options.long or arm.name in taken):
             continue
-        row = {"name": arm.name, "lr": known[arm.name], "runs": []}
+        runs = []
         for seed in range(1, options.seeds + 1):
-            losses = {}
-            for how in shards.WAYS:
-                text = shards.arrange(options.text, options.out, how)
-                words = words_of(options, task, arm, row["lr"], seed, options.steps, text)
-                summary, _ = run(options, words)
-                losses[how] = validation_of(summary) if summary is None else summary["loss"]
-            row["runs"].append({"seed": seed, **losses})
-        progress(f"{task}: {arm.name}: " + ", ".join(f"{how} parts {statistics.mean(one[how] for one in row['runs']):.4f}" for how in shards.WAYS))
-        found.append(row)
+            made_of = {how: finish(options, arm, row["lr"], seed, words_of(options, task, arm, row["lr"], seed, options.steps, text))
+                       for how, text in texts.items()}
+            runs.append({"seed": seed, **{how: summary["loss"] for how, (summary, _, _) in made_of.items()},
+                         "commands": {how: command for how, (_, _, command) in made_of.items()}})
+        progress(f"{task}: {arm.name}: " + ", ".join(f"{how} parts {statistics.mean(one[how] for one in runs):.4f}" for how in shards.WAYS))
+        found.append({"name": arm.name, "lr": row["lr"], "runs": runs})
     return found
 
 
@@ -326,7 +329,7 @@ def compare(options):
             table = table or table_of(folders[0], row["parameters"])
         add_means(arms)
         results["tasks"][task] = {"step_seconds": add_times(options, arms, table), "fastest": add_in_time(arms, curves[task]), "arms": arms}
-        if task == "transformer":
+        if task == "transformer" and shards.has_blocks(options.text):
             results["tasks"][task]["shards"] = add_shards(measure_shards(options, task, chosen, arms, progress))
     if options.failures:
         results["failures"] = add_failures(failures.measure(options, progress))

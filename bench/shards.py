@@ -13,6 +13,11 @@ def blocks_of(text):
     return [block.strip("\n") for block in text.split("\n\n") if block.strip()]
 
 
+def has_blocks(path):
+    """Else nothing can be dealt out: a folder of texts, or one whose lines are all alike."""
+    return pathlib.Path(path).is_file() and len(blocks_of(pathlib.Path(path).read_text())) > 1
+
+
 def arranged(text, how):
     """The same blocks: dealt out, or by their first lines, which in a play name who speaks."""
     blocks = blocks_of(text)

@@ -131,6 +131,10 @@ class CompareTable(unittest.TestCase):
         self.assertTrue(text.read_text().endswith((like / "valid.txt").read_text() + (like / "test.txt").read_text()))
         rows = self.compare("--seeds", "2", "--grid", "1", "--text", str(text), task="transformer")["shards"]
         self.assertEqual([row["name"] for row in rows], ["dense", "dgc-adam", "diloco:every=20", "sparseloco:every=20,k=256,agg=senders"])
+        self.assertIn("text-unlike-", rows[0]["runs"][1]["commands"]["unlike"])
+        self.assertFalse(shards.has_blocks(self.work))
+        text.write_text("Romeo: Speech.\nJuliet: Speech.\n")
+        self.assertFalse(shards.has_blocks(text))
         for row, behind in zip(rows, (0, 0, 0.5, 0)):
             self.assertAlmostEqual(row["unlike"] - row["like"], 1 + behind)
             for how, wanted in (("like", 0), ("unlike", behind)):

@@ -1,6 +1,6 @@
-/* What a plan says of a run, beside the run: all of its steps and its end, over the same line in virtual time. The run is
- * played by reducers and outer loops themselves. Of the plan's own worker, which takes a few steps and no more, nothing
- * goes into it. */
+/* What a plan says of a run, beside the run: all of its steps and its end, over the same line in virtual time. The run
+ * is played by reducers and outer loops themselves. Of the plan's own worker, which takes a few steps and no more,
+ * nothing goes into it. */
 #include "support/random.h"
 #include "support/ranks.h"
 
@@ -129,7 +129,8 @@ static tw_plan_row row_of(const tw_plan *plan, const char *spec)
 
 static void assert_alike(const char *spec, const char *what, double predicted, double real)
 {
-    if (!(fabs(predicted / real - 1) <= WITHIN)) fail_msg("%s: %s are %g, and %g predicted", spec, what, real, predicted);
+    if (!(fabs(predicted / real - 1) <= WITHIN))
+        fail_msg("%s: %s are %g, and %g predicted", spec, what, real, predicted);
 }
 
 static void compare(const tw_plan *plan, const tw_plan_question *q, const char *spec)
@@ -149,8 +150,12 @@ static void compare(const tw_plan *plan, const tw_plan_question *q, const char *
 
 static void compare_all(int workers, const char *line, uint64_t steps, tw_plan_optimizer optimizer)
 {
-    static const char *const specs[] = {"allreduce",      "qsgd", "powersgd:rank=16", "diloco:every=20",
-                                        "diloco:every=50", "streaming:every=20,fragments=2",
+    static const char *const specs[] = {"allreduce",
+                                        "qsgd",
+                                        "powersgd:rank=16",
+                                        "diloco:every=20",
+                                        "diloco:every=50",
+                                        "streaming:every=20,fragments=2",
                                         "sparseloco:every=20,k=256,agg=senders"};
     tw_world_options world = {.struct_size = sizeof world};
     tw_plan *plan;
