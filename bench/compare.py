@@ -9,11 +9,15 @@
 What is the same for all arms: the network, the data of each worker, the number of steps and so of tokens, the number of tuning
 runs, and the seeds. Each arm is tuned by itself: it takes a third of the steps with each learning rate of the grid and one
 seed, and the best by validation is taken. Then it runs with fresh seeds, and what it loses to dense is the mean over seeds of
-the difference between two runs with one seed, with a 95 % interval. Controls: one worker alone; dense; and workers that meet
-once, at the end.
+the difference between two runs with one seed, with a 95 % interval. Controls: one worker alone; dense; workers that meet once, at
+the end; and one worker that takes as many steps as all together, dense and with local updates.
 
 Bytes are counted by the transport. Times are predicted: the simulator runs each arm's own code on the tensors, over three
-lines and with one worker half as fast (docs/simulator.md). With --failures a worker dies and another comes, with each seed: see failures.py. That
+lines and with one worker half as fast (docs/simulator.md). What an arm reaches in the time that the fastest one takes over a line
+is the training loss there. With a text in which empty lines stand between speeches some arms run twice more: the workers' parts are alike,
+or each has other speakers (shards.py). --long takes more outer momenta, more controls, and all arms through that.
+
+With --failures a worker dies and another comes, with each seed: see failures.py. That
 needs a text and PyTorch (THINWIRE_PYTHON names another Python that has it), and takes 300 steps at least.
 
 A finished run is kept in --out. It is not made again as long as program, library, text and plug-in have the same bytes. There lie compare.json, curves.svg and report.html as well. --json FILE writes
@@ -30,9 +34,11 @@ import shlex
 import statistics
 import subprocess
 import sys
+from typing import NamedTuple, Optional
 
 import chart
 import failures
+import shards
 from made import made
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -46,29 +52,48 @@ TASKS = {
     "transformer": {"words": ["lm", "--model", "transformer", "--unit", "char", "--hidden", "48", "--layers", "1", "--bptt", "48",
                               "--batch", "8"], "lr": 0.012, "own": "dgc-adam"},
 }
-DENSE, ALONE = "allreduce", "one worker"
+DENSE = "allreduce"
+LOCAL = ["diloco:every=20", "diloco:every=50"]  # with the outer momentum that is theirs, which is one of these
+MOMENTA = ("0", "0.5", "0.9")
+OWN_MOMENTUM = "0.5"
+SPARSE = "sparseloco:every=20,k=256,agg=senders"
+LATELY = 5  # figures of a curve, whose mean is what it has reached
+
+
+class Arm(NamedTuple):
+    name: str
+    sync: str
+    workers: int
+    plugin: Optional[str] = None
+    times: int = 1  # the steps of the others, so that one worker sees as many tokens as all
+    control: bool = False
 
 
 def arms_of(options, task):
-    """(name, spec, workers, plugin)."""
     many = options.workers
-    arms = [(ALONE, DENSE, 1, None), ("dense", DENSE, many, None), ("one average at the end", f"local:every={options.steps}", many, None)]
-    specs = ["bf16", "qsgd", "powersgd:rank=4", TASKS[task]["own"], "diloco:every=20", "diloco:every=50",
-             "sparseloco:every=20,k=256,agg=senders"]
-    arms += [(spec, spec, many, None) for spec in specs if "every=50" not in spec or options.steps >= 50]
+    alone = f"one worker, {many} times the steps"
+    arms = [Arm("one worker", DENSE, 1, control=True), Arm("dense", DENSE, many),
+            Arm("one average at the end", f"local:every={options.steps}", many, control=True),
+            Arm(alone, DENSE, 1, times=many, control=True)]
+    local = [spec for spec in LOCAL if int(spec.partition("every=")[2]) <= options.steps]
+    specs = ["bf16", "qsgd", "powersgd:rank=4", TASKS[task]["own"], *local, SPARSE]
+    for spec in local if options.long else local[:1]:
+        specs += [f"{spec},outer_momentum={momentum}" for momentum in MOMENTA if momentum != OWN_MOMENTUM]
+        arms.append(Arm(f"{spec}, {alone}", spec, 1, times=many, control=True))
+    arms += [Arm(spec, spec, many) for spec in specs]
     for also in options.also:
         plugin, _, spec = also.partition(":")
-        arms.append((spec, spec, many, plugin or None))
+        arms.append(Arm(spec, spec, many, plugin or None))
     return arms
 
 
 # ---- runs --------------------------------------------------------------------------------------------------------------
 
 
-def words_of(options, task, arm, lr, seed, steps):
-    _, spec, workers, plugin = arm
-    words = [*TASKS[task]["words"], *(["--data", options.text] if task == "transformer" else []), "--workers", workers,
-             "--steps", steps, "--lr", f"{lr:g}", "--seed", seed, "--sync", spec, "--evaluate-every", 1000000, *(["--plugin", plugin] if plugin else [])]
+def words_of(options, task, arm, lr, seed, steps, text=None):
+    words = [*TASKS[task]["words"], *(["--data", text or options.text] if task == "transformer" else []), "--workers", arm.workers,
+             "--steps", arm.times * steps, "--lr", f"{lr:g}", "--seed", seed, "--sync", arm.sync, "--evaluate-every", 1000000,
+             *(["--plugin", arm.plugin] if arm.plugin else [])]
     return [str(word) for word in words]
 
 
@@ -125,22 +150,47 @@ def curve_of(folder):
     return [(row["step"], row["loss"]) for row in rows if row.get("kind") == "step" and row.get("loss") is not None]
 
 
+def finish(options, arm, lr, seed, words):
+    """A run for which tuning has found a rate: its summary, its folder and its command."""
+    summary, folder = run(options, words)
+    if summary is None:
+        sys.exit(f"compare: {arm.name} with the rate {lr:g} that tuning found diverges with seed {seed}; take another grid with --grid")
+    return summary, folder, shlex.join(["thinwire", "train", *words])
+
+
 def measure(options, task, arm, progress):
     lr, tuning = tune(options, task, arm)
     runs, folders = [], []
     for seed in range(1, options.seeds + 1):
         words = words_of(options, task, arm, lr, seed, options.steps)
-        summary, folder = run(options, words)
-        if summary is None:
-            sys.exit(f"compare: {arm[0]} with the rate {lr:g} that tuning found diverges with seed {seed}; take another grid with --grid")
+        summary, folder, command = finish(options, arm, lr, seed, words)
         runs.append({"seed": seed, "loss": summary["loss"], "metric": summary["metric"], "sent": summary["bytes"]["sent"],
                      "weights": summary["weights_crc32c"], "ratio": summary["ratio"], "seconds": summary["seconds"],
-                     "pass": summary["pass"]["seconds"], "command": shlex.join(["thinwire", "train", *words])})
+                     "pass": summary["pass"]["seconds"], "command": command})
         folders.append(folder)
     reached = ", ".join(format(one["loss"], ".4f") for one in runs)
-    progress(f"{task}: {arm[0]}: rate {lr:g}, test loss {reached}")
-    return {"name": arm[0], "sync": summary["sync"], "workers": arm[2], "plugin": arm[3], "lr": lr,
-            "parameters": summary["parameters"], "tuning": tuning, "runs": runs}, folders
+    progress(f"{task}: {arm.name}: rate {lr:g}, test loss {reached}")
+    return {"name": arm.name, "sync": summary["sync"], "workers": arm.workers, "plugin": arm.plugin, "control": arm.control,
+            "steps": arm.times * options.steps, "lr": lr, "parameters": summary["parameters"], "tuning": tuning, "runs": runs}, folders
+
+
+def measure_shards(options, task, arms, rows, progress):
+    """With the rates that tuning found: parts of the text that are alike, and parts of other speakers."""
+    taken = ("dense", TASKS[task]["own"], LOCAL[0], SPARSE)
+    texts = {how: shards.arrange(options.text, options.out, how) for how in shards.WAYS}
+    found = []
+    for arm, row in zip(arms, rows):
+        if arm.workers == 1 or not (options.long or arm.name in taken):
+            continue
+        runs = []
+        for seed in range(1, options.seeds + 1):
+            made_of = {how: finish(options, arm, row["lr"], seed, words_of(options, task, arm, row["lr"], seed, options.steps, text))
+                       for how, text in texts.items()}
+            runs.append({"seed": seed, **{how: summary["loss"] for how, (summary, _, _) in made_of.items()},
+                         "commands": {how: command for how, (_, _, command) in made_of.items()}})
+        progress(f"{task}: {arm.name}: " + ", ".join(f"{how} parts {statistics.mean(one[how] for one in runs):.4f}" for how in shards.WAYS))
+        found.append({"name": arm.name, "lr": row["lr"], "runs": runs})
+    return found
 
 
 # ---- what is made of them ----------------------------------------------------------------------------------------------
@@ -164,6 +214,35 @@ def add_means(arms):
         arm["behind"], arm["behind_half"] = paired(losses, [one["loss"] for one in dense["runs"]])
         arm["megabytes"] = statistics.mean(one["sent"] for one in arm["runs"]) / 1e6
         arm["ratio_message"], arm["ratio_traffic"] = arm["runs"][0]["ratio"]["message"], arm["runs"][0]["ratio"]["traffic"]
+
+
+def add_shards(rows):
+    """What each loses to dense, where all have parts of the same kind."""
+    for row in rows:
+        for how in shards.WAYS:
+            losses, dense = ([run[how] for run in one["runs"]] for one in (row, rows[0]))
+            row[how] = statistics.mean(losses)
+            row[f"behind_{how}"], row[f"behind_{how}_half"] = paired(losses, dense)
+    return rows
+
+
+def loss_at(curves, steps):
+    """Of the seeds' mean, what the last figures up to so many steps have on average; None before the first one."""
+    reached = [[loss for step, loss in curve if step <= steps][-LATELY:] for curve in curves]
+    return statistics.mean(map(statistics.mean, reached)) if all(reached) else None
+
+
+def add_in_time(arms, curves):
+    """The training loss of each arm when the fastest one that is no control has taken its steps, line by line."""
+    fastest = {}
+    for line in LINES:
+        first = min((arm for arm in arms if not arm["control"]), key=lambda arm: arm["seconds"][line])
+        fastest[line] = {"name": first["name"], "seconds": first["seconds"][line]}
+        for arm in arms:
+            steps = min(1, first["seconds"][line] / arm["seconds"][line]) * arm["steps"]
+            arm.setdefault("steps_in_time", {})[line] = int(steps + 1e-6)
+            arm.setdefault("in_time", {})[line] = loss_at(curves[arm["name"]], steps + 1e-6)
+    return fastest
 
 
 def add_failures(rows):
@@ -202,7 +281,7 @@ def for_run_of(program):
 def simulate(options, arm, table, step_time, link, slow):
     """Seconds of the whole run, predicted."""
     if arm["workers"] == 1:
-        return step_time * options.steps
+        return step_time * arm["steps"]
     words = ["simulate", "none", "--parameters", table, "--workers", arm["workers"], "--steps", options.steps,
              "--step-time", f"{step_time:.6g}", "--link", link, "--sync", options.for_run(arm["sync"], options.steps),
              *(["--slow", "1:2"] if slow else []), *(["--plugin", arm["plugin"]] if arm["plugin"] else []), "--quiet", "--json", "-"]
@@ -227,8 +306,8 @@ def draw(options, results, curves):
         for line, link in LINES.items():
             named = []
             for arm in arms["arms"]:
-                step = arm["seconds"][line] / options.steps
-                named.append((arm["name"], [(number * step, loss) for number, loss in curves[task][arm["name"]]]))
+                step = arm["seconds"][line] / arm["steps"]
+                named.append((arm["name"], [(number * step, loss) for number, loss in curves[task][arm["name"]][0]]))
             chart.curves(page, f"{task}: a line of {link}", [one for one in named if len(one[1]) > 1], "s", "training loss")
     page.write(options.out / "curves.svg")
 
@@ -241,14 +320,17 @@ def compare(options):
     curves, first = {}, []
     for task in options.tasks:
         arms, curves[task], table = [], {}, None
-        for arm in arms_of(options, task):
+        chosen = arms_of(options, task)
+        for arm in chosen:
             row, folders = measure(options, task, arm, progress)
             arms.append(row)
-            curves[task][row["name"]] = curve_of(folders[0])
+            curves[task][row["name"]] = list(map(curve_of, folders))
             first.append(folders[0])
             table = table or table_of(folders[0], row["parameters"])
         add_means(arms)
-        results["tasks"][task] = {"step_seconds": add_times(options, arms, table), "arms": arms}
+        results["tasks"][task] = {"step_seconds": add_times(options, arms, table), "fastest": add_in_time(arms, curves[task]), "arms": arms}
+        if task == "transformer" and shards.has_blocks(options.text):
+            results["tasks"][task]["shards"] = add_shards(measure_shards(options, task, chosen, arms, progress))
     if options.failures:
         results["failures"] = add_failures(failures.measure(options, progress))
     draw(options, results, curves)
@@ -260,6 +342,12 @@ def interval(half):
     return "" if half is None else f" +- {half:.3f}"
 
 
+def show_in_time(found):
+    print("training loss in the time of " + ", ".join(f"{first['name']} over {LINES[line]} ({first['seconds']:.4g} s)" for line, first in found["fastest"].items()))
+    for arm in found["arms"]:
+        print(f"{arm['name']:40} " + " ".join("        -" if loss is None else f"{loss:9.3f}" for loss in arm["in_time"].values()))
+
+
 def show(results):
     for task, found in results["tasks"].items():
         print(f"\n{task}: {results['steps']} steps, {results['seeds']} seeds")
@@ -267,6 +355,10 @@ def show(results):
         for arm in found["arms"]:
             print(f"{arm['name']:40} {arm['lr']:8g} {arm['loss']:10.4f} {arm['behind']:+9.4f}{interval(arm['behind_half']):9} {arm['megabytes']:9.3g} "
                   + " ".join(f"{arm['seconds'][name]:8.4g}s" for name in LINES))
+        show_in_time(found)
+        for row in found.get("shards", []):
+            print(f"parts of the text: {row['name']}: to dense " + ", ".join(
+                f"{how} {row[f'behind_{how}']:+.4f}{interval(row[f'behind_{how}_half'])}" for how in shards.WAYS))
     for row in results.get("failures", []):
         print(f"with failures: {row['name']}: loss {row['more']:+.4f}{interval(row['more_half'])}, by seed "
               + ", ".join(f"{run['seed']}: {run['more']:+.4f}" for run in row["runs"]))
@@ -282,6 +374,7 @@ def main():
     parser.add_argument("--grid", help="times the rate of the task, with commas (default: 0.5,1,2,4; with --quick 1)")
     parser.add_argument("--also", action="append", default=[], metavar="PLUGIN:SPEC", help="one more arm; without PLUGIN one of ours")
     parser.add_argument("--failures", action="store_true", help="lose a worker and take in another one, too; needs --text and PyTorch")
+    parser.add_argument("--long", action="store_true", help="each outer momentum and one worker for all local methods, and all arms with unlike parts")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--program", default=str(ROOT / "build" / "thinwire"))
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("compare"), help="a folder for the runs")

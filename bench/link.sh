@@ -44,6 +44,13 @@ trap 'exit 130' INT TERM
 # environment is another size.
 shape() { ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst "${BURST:-256kb}" latency 20ms; }
 
+# The kernel hands over a train of packets as one of up to 64 kB, and a queue that has no room for it loses most of it at
+# once: on slow links two fifths of all that was sent. A network card would have put single packets on the cable.
+single_packets() {
+    case $rate in *gbit) return ;; esac
+    ip -n "$1" link set dev eth0 gso_max_segs 1 || cannot "this ip cannot set gso_max_segs"
+}
+
 # Between host $1 and port $2 of the hub. A round trip goes through four cables.
 connect() {
     if [ "$delay" = 0 ]; then
@@ -69,6 +76,7 @@ for i in $(seq 0 $((links - 1))); do
     ip -n "$host" link set lo up
     ip -n "$host" link set eth0 up
     ip netns exec "$host" sysctl -qw net.ipv4.tcp_congestion_control=cubic 2>/dev/null || true
+    single_packets "$host"
     shape "$host" eth0
     shape "$name-hub" "port$i"
     hosts=${hosts:+$hosts,}$host:$each

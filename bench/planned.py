@@ -42,11 +42,14 @@ def run(arguments, rate, folder, command, *words):
     return json.loads(path.read_text())
 
 
-def measure(arguments, rate, folder, sync):
-    """Seconds of a step, and of the pass in it."""
+def measure(arguments, rate, folder, row):
+    """Seconds of a step, and of the pass in it; and those that are predicted of a step of so short a run, of which its end is a larger
+    share than of the one that is planned."""
+    sync = row["sync"]
     steps = 300 if sync == "adpsgd-random" else 100 if "every=" in sync else arguments.steps
     figures = run(arguments, rate, folder, "train", *arguments.task, "--steps", str(steps), "--sync", sync, "--out", "none")
-    return figures["seconds"]["training"] / figures["steps"], figures["pass"]["seconds"]
+    predicted = row["step_seconds"] + row["end_seconds"] * (1 / steps - 1 / PLANNED)
+    return figures["seconds"]["training"] / figures["steps"], figures["pass"]["seconds"], predicted
 
 
 def judge(rows, chosen, seconds):
@@ -60,10 +63,10 @@ def at_rate(arguments, rate, folder):
     plan = run(arguments, rate, folder, "plan", *arguments.task, "--steps", str(PLANNED))
     rows = [row for row in plan["candidates"] if "left_out" not in row and row["sync"] != "dgc"]
     for row in rows:
-        step, passed = measure(arguments, rate, folder, row["sync"])
-        row["measured_step_seconds"], row["measured_pass_seconds"] = step, passed
-        known = row["step_seconds"] - plan["pass_seconds"] + passed
-        print(f"{rate:>8} {row['sync']:40} {row['step_seconds']:9.4f} {step:9.4f} {100 * (row['step_seconds'] / step - 1):+7.1f} %"
+        step, passed, predicted = measure(arguments, rate, folder, row)
+        row["measured_step_seconds"], row["measured_pass_seconds"], row["step_seconds"] = step, passed, predicted
+        known = predicted - plan["pass_seconds"] + passed
+        print(f"{rate:>8} {row['sync']:40} {predicted:9.4f} {step:9.4f} {100 * (predicted / step - 1):+7.1f} %"
               f"  with that run's pass {100 * (known / step - 1):+7.1f} %", flush=True)
     usual = statistics.median(row["measured_pass_seconds"] for row in rows)
     chosen = plan["choice"]

@@ -20,6 +20,7 @@ sys.path.insert(0, str(SCRIPT.parent))
 sys.dont_write_bytecode = True
 import adapters  # noqa: E402
 import compare  # noqa: E402
+import shards  # noqa: E402
 
 PROGRAM = f"#!{sys.executable} -SE\n" + """import json, os, pathlib, struct, sys
 words = sys.argv[1:]
@@ -37,6 +38,8 @@ rate, seed, sync = float(said["--lr"]), int(said["--seed"]), said["--sync"]
 if sync == "qsgd" and rate > 0.08:
     sys.exit(4)
 loss = (rate - 0.1) ** 2 + seed + {"bf16": 0.25 * seed}.get(sync, 0)
+if "text-unlike-" in said.get("--data", ""):
+    loss += 1.5 if sync.startswith("diloco") else 1
 folder = pathlib.Path(said["--out"])
 model = folder / "checkpoints" / "step-1"
 model.mkdir(parents=True)
@@ -59,7 +62,7 @@ class CompareTable(unittest.TestCase):
         self.program.write_text(PROGRAM)
         self.program.chmod(0o755)
 
-    def compare(self, *words, code=0):
+    def compare(self, *words, code=0, task="cnn"):
         done = subprocess.run([sys.executable, "-B", SCRIPT, "--program", self.program, "--out", self.work / "out", "--steps", "60", *words],
                               capture_output=True, text=True, check=False,
                               env={**os.environ, "CALLS": str(self.calls), "THINWIRE_LIBRARY": LIBRARY})
@@ -69,28 +72,74 @@ class CompareTable(unittest.TestCase):
             return done.stderr
         found = json.loads((self.work / "out" / "compare.json").read_text())
         self.assertEqual(sorted(found["made"]), ["command", "commit", "date", "machine", "program"])
-        return found["tasks"]["cnn"]
+        return found["tasks"][task]
 
     def trained(self):
-        """Of each arm the runs that were made since the last look: (steps, seed, rate)."""
+        """Of each arm the runs that were made since the last look: (steps, seed, rate). One worker takes as many steps as the
+        others, or four times as many."""
         runs = {}
         for line in self.calls.read_text().splitlines():
             said = dict(zip(line.split(), line.split()[1:]))
             if line.startswith("train"):
-                runs.setdefault((said["--workers"], said["--sync"]), []).append((said["--steps"], said["--seed"], float(said["--lr"])))
+                steps = int(said["--steps"])
+                runs.setdefault((said["--workers"], said["--sync"], 4 if steps in (80, 240) else 1), []).append(
+                    (steps, said["--seed"], float(said["--lr"])))
         self.calls.write_text("")
         return runs
 
     def test_all_arms_have_as_many_runs_and_the_same_seeds(self):
         self.compare("--seeds", "2", "--grid", "0.5,1,2")
-        for arm, runs in self.trained().items():
-            tuning, rest = runs[:3], runs[3:]
-            self.assertEqual([(steps, seed) for steps, seed, _ in tuning], [("20", "1000")] * 3, arm)
+        trained = self.trained()
+        for arm, runs in trained.items():
+            tuning, rest, times = runs[:3], runs[3:], arm[2]
+            self.assertEqual([(steps, seed) for steps, seed, _ in tuning], [(20 * times, "1000")] * 3, arm)
             self.assertEqual([rate for *_, rate in tuning], [0.025, 0.05, 0.1])
-            self.assertEqual([(steps, seed) for steps, seed, _ in rest], [("60", "1"), ("60", "2")], arm)
+            self.assertEqual([(steps, seed) for steps, seed, _ in rest], [(60 * times, "1"), (60 * times, "2")], arm)
             self.assertEqual({rate for *_, rate in rest}, {0.05 if arm[1] == "qsgd" else 0.1}, arm)  # beyond that qsgd diverges
+        self.assertEqual({arm for arm in trained if arm[0] == "1"}, {("1", "allreduce", 1), ("1", "allreduce", 4), ("1", "diloco:every=20", 4)})
+        momenta = [arm[1] for arm in trained if "momentum" in arm[1]]
+        self.assertEqual(momenta, ["diloco:every=20,outer_momentum=0", "diloco:every=20,outer_momentum=0.9"])
         self.compare("--seeds", "2", "--grid", "0.5,1,2")
         self.assertEqual(self.trained(), {})
+        self.compare("--seeds", "2", "--grid", "0.5,1,2", "--long")
+        self.assertEqual(set(self.trained()), {("1", "diloco:every=50", 4), *(("4", f"diloco:every=50,outer_momentum={m}", 1) for m in ("0", "0.9"))})
+
+    def test_what_each_reaches_in_one_time(self):
+        """The fastest arm that is no control takes 10 s; one of half the pace has half of its steps then, and one that is as slow as
+        can be not even a first figure."""
+        curves = {name: [[(10 * i, float(seed * 100 - i)) for i in range(1, 11)] for seed in (1, 2)] for name in ("fast", "half", "slow", "end")}
+        arms = [{"name": name, "control": name == "end", "steps": 100, "seconds": {line: seconds for line in compare.LINES}}
+                for name, seconds in (("fast", 10), ("half", 20), ("slow", 101), ("end", 5))]
+        self.assertEqual(compare.add_in_time(arms, curves), {line: {"name": "fast", "seconds": 10} for line in compare.LINES})
+        for arm, steps, loss in zip(arms, (100, 50, 9, 100), (142, 147, None, 142)):
+            self.assertEqual((arm["steps_in_time"]["slow"], arm["in_time"]["slow"]), (steps, loss), arm["name"])
+
+    def test_parts_of_a_text(self):
+        """Unlike ones hold other speakers; what is trained on is the same otherwise, and what is tested on wholly. With them dense
+        loses 1, and diloco a half more, which is what it then is behind."""
+        text = self.work / "play"
+        blocks = [f"{speaker}:\nSpeech {i}." for i in range(300) for speaker in ("Romeo", "Juliet")]
+        text.write_text("\n\n".join(blocks) + "\n")
+        like, unlike = (shards.arrange(text, self.work, how) for how in shards.WAYS)
+        trained = [sorted(shards.blocks_of((one / "train.txt").read_text())) for one in (like, unlike)]
+        self.assertEqual(*trained)
+        said = [block.partition(":")[0] for block in shards.blocks_of((unlike / "train.txt").read_text())]
+        self.assertEqual(said, sorted(said))
+        self.assertNotEqual((like / "train.txt").read_text(), (unlike / "train.txt").read_text())
+        for name in ("valid.txt", "test.txt"):
+            self.assertEqual((like / name).read_bytes(), (unlike / name).read_bytes())
+        self.assertTrue(text.read_text().endswith((like / "valid.txt").read_text() + (like / "test.txt").read_text()))
+        rows = self.compare("--seeds", "2", "--grid", "1", "--text", str(text), task="transformer")["shards"]
+        self.assertEqual([row["name"] for row in rows], ["dense", "dgc-adam", "diloco:every=20", "sparseloco:every=20,k=256,agg=senders"])
+        self.assertIn("text-unlike-", rows[0]["runs"][1]["commands"]["unlike"])
+        self.assertFalse(shards.has_blocks(self.work))
+        text.write_text("Romeo: Speech.\nJuliet: Speech.\n")
+        self.assertFalse(shards.has_blocks(text))
+        for row, behind in zip(rows, (0, 0, 0.5, 0)):
+            self.assertAlmostEqual(row["unlike"] - row["like"], 1 + behind)
+            for how, wanted in (("like", 0), ("unlike", behind)):
+                self.assertAlmostEqual(row[f"behind_{how}"], wanted)
+                self.assertAlmostEqual(row[f"behind_{how}_half"], 0)
 
     def test_a_run_is_made_again_where_a_file_has_changed(self):
         """Each has its old name, and some their old size."""
@@ -125,6 +174,7 @@ class CompareTable(unittest.TestCase):
         self.assertIsNone(arms["qsgd"]["tuning"][2]["loss"])
         self.assertEqual(found["step_seconds"], 0.5)
         self.assertEqual(arms["one worker"]["seconds"], {"gigabit": 30, "fast": 30, "slow": 30, "slow_worker": 30})
+        self.assertEqual(arms["one worker, 4 times the steps"]["seconds"]["slow"], 120)
         self.assertEqual(arms["dense"]["seconds"], {"gigabit": 60, "fast": 120, "slow": 180, "slow_worker": 240})
         for name in ("report.html", "curves.svg"):
             self.assertTrue((self.work / "out" / name).exists(), name)

@@ -81,12 +81,13 @@ typedef struct tw_plan_row {
     const char *page;     /* that has it */
     tw_plan_kind kind;
     double extra;          /* steps that it takes more, as a share of them; NaN: unknown */
-    double step_seconds;   /* of a worker, on average over the run */
+    double step_seconds;   /* of a worker, on average over the run and its end */
     double utilisation;    /* the share of it that computes */
     double bytes_per_step; /* that a worker sends */
     double memory_bytes;   /* that the exchange takes on a worker, without peers; NaN: unknown */
     double codec_seconds;  /* of a step, measured on one thread */
     double target_seconds; /* step_seconds as long as it takes more steps */
+    double end_seconds;    /* of the run, after its last step: what is still to be shared then */
 } tw_plan_row;
 
 TW_API size_t tw_plan_count(const tw_plan *plan);

@@ -21,6 +21,7 @@ typedef struct planner {
     tw_thin thin;
     float *noise;
     tw_plan *plan;
+    double end_bytes; /* of the row in hand */
 } planner;
 
 /* ---- who is left out --------------------------------------------------------------------------------------------- */
@@ -110,6 +111,8 @@ static tw_status add_share(planner *p, const char *spec, double share, tw_plan_r
     TW_TRY(tw_predict(&p->q, &p->thin, p->noise, spec, trial.seconds, &found));
     row->step_seconds += share * found.step_seconds;
     row->bytes_per_step += share * found.bytes_per_step;
+    row->end_seconds = found.end_seconds;
+    p->end_bytes = found.end_bytes;
     row->codec_seconds += share * trial.seconds / (every >= 1 ? every : 1);
     row->memory_bytes = trial.memory_bytes;
     return TW_OK;
@@ -162,6 +165,8 @@ static tw_status plan_predict(planner *p, tw_plan_row *row)
     if (row->kind == TW_PLAN_WEIGHTS && row->bytes_per_step == 0 && p->q.workers > 1)
         return tw_fail(TW_ERROR_ARGUMENT, "over this line no exchange ended in the steps that were simulated");
     if (row->kind == TW_PLAN_WEIGHTS && !averages_each_step(p, row)) row->seen = NULL;
+    row->step_seconds += row->end_seconds / (double)p->q.steps;
+    row->bytes_per_step += p->end_bytes / (double)p->q.steps;
     row->utilisation = (p->q.pass_seconds + p->q.other_seconds) / row->step_seconds;
     row->target_seconds = row->step_seconds * (1 + (row->seen ? row->extra : 0));
     return TW_OK;

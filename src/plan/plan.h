@@ -33,9 +33,9 @@ typedef struct tw_thin {
 tw_status tw_thin_create(const tw_tensor *tensors, size_t count, size_t elements, tw_thin *thin);
 void tw_thin_release(tw_thin *thin);
 
-/* predict.c: what a step takes in a world. */
+/* predict.c: what a step takes in a world, on average over the run, and what its end takes after the last one. */
 typedef struct tw_prediction {
-    double step_seconds, bytes_per_step;
+    double step_seconds, bytes_per_step, end_seconds, end_bytes;
 } tw_prediction;
 tw_status tw_predict(const tw_plan_question *question, const tw_thin *thin, const float *noise, const char *spec,
                      double codec_seconds, tw_prediction *prediction);

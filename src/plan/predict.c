@@ -21,8 +21,10 @@ typedef struct trip {
     const char *spec;
     double times; /* that more is sent of the whole table */
     uint64_t steps;
+    int cut;               /* the run ends amid a round */
     double start, seconds; /* when all begin; and what all workers' steps took, added up */
-    uint64_t bytes;
+    double end_seconds;    /* what their ends took */
+    uint64_t bytes, end_bytes;
     tw_status status;
     char text[512];
 } trip;
@@ -56,6 +58,19 @@ static tw_status line_up(trip *t, int rank, tw_comm *comm)
     return TW_OK;
 }
 
+/* What is still to be shared when the last step is taken: where parts meet in turn, all of them once more. */
+static tw_status trip_end(trip *t, tw_comm *comm, tw_phantom *phantom)
+{
+    if (t->cut) TW_TRY(tw_phantom_step(phantom, t->steps, NULL, NULL));
+    TW_TRY(tw_comm_barrier(comm));
+    double begun = tw_clock();
+    uint64_t sent = sent_so_far(comm);
+    TW_TRY(tw_phantom_finish(phantom, NULL));
+    t->end_seconds += tw_clock() - begun;
+    t->end_bytes += sent_so_far(comm) - sent;
+    return TW_OK;
+}
+
 static tw_status trip_steps(trip *t, int rank, tw_comm *comm, tw_phantom *phantom)
 {
     const tw_plan_question *q = t->question;
@@ -69,7 +84,7 @@ static tw_status trip_steps(trip *t, int rank, tw_comm *comm, tw_phantom *phanto
     }
     t->seconds += tw_clock() - begun;
     t->bytes += sent_so_far(comm) - sent;
-    return tw_phantom_finish(phantom, NULL);
+    return trip_end(t, comm, phantom);
 }
 
 static void play(void *context, int rank, tw_comm *comm)
@@ -118,34 +133,41 @@ static tw_status trip_run(trip *t, double codec_seconds)
     return t->status == TW_OK ? TW_OK : tw_fail(t->status, "%s", t->text);
 }
 
-static tw_status steps_to_take(const char *spec, uint64_t *counted, uint64_t *late)
+/* Steps that are counted; and the share of the run's steps that are in whole rounds. */
+static tw_status steps_to_take(const char *spec, trip *t, uint64_t *counted, double *whole)
 {
     tw_plan_kind kind;
-    double delay = tw_spec_number(spec, "delay");
+    double fragments = tw_spec_number(spec, "fragments"), every = tw_spec_number(spec, "every");
     TW_TRY(tw_spec_kind(spec, &kind));
-    *counted = kind == TW_PLAN_UPDATES   ? ROUNDS * (uint64_t)tw_spec_number(spec, "every")
+    *counted = kind == TW_PLAN_UPDATES   ? ROUNDS * (uint64_t)every
                : kind == TW_PLAN_WEIGHTS ? GOSSIP_STEPS
                                          : REDUCER_STEPS;
-    *late = delay > 0 ? (uint64_t)delay : 0; /* what is exchanged last arrives so many steps later */
+    double steps = (double)t->question->steps, round = kind == TW_PLAN_UPDATES ? every / fmax(1, fragments) : 1;
+    *whole = floor(steps / round) * round / steps;
+    t->cut = *whole < 1;
     return TW_OK;
 }
 
 tw_status tw_predict(const tw_plan_question *q, const tw_thin *thin, const float *noise, const char *spec,
                      double codec_seconds, tw_prediction *prediction)
 {
-    uint64_t counted, late;
+    uint64_t counted;
     char *smaller;
     trip t = {.question = q, .thin = thin, .noise = noise};
-    TW_TRY(steps_to_take(spec, &counted, &late));
+    double whole, delay = fmax(0, tw_spec_number(spec, "delay")); /* so many steps later the last exchange ends */
+    TW_TRY(steps_to_take(spec, &t, &counted, &whole));
     TW_TRY(tw_spec_times(spec, q->tensors, q->tensor_count, thin, &t.times));
     TW_TRY(tw_spec_with_smaller_messages(spec, q->tensors, q->tensor_count, thin->times, &smaller));
     t.spec = smaller;
-    t.steps = counted + late;
+    t.steps = counted + (uint64_t)delay;
     tw_status status = trip_run(&t, codec_seconds);
     tw_free(smaller);
     TW_TRY(status);
     double workers = q->workers, steps = (double)counted, alone = q->pass_seconds + q->other_seconds;
-    prediction->step_seconds = (t.seconds / workers - (double)late * alone) / steps;
-    prediction->bytes_per_step = t.times * (double)t.bytes / workers / steps;
+    double exchange = t.seconds / workers - (steps + delay) * alone;
+    *prediction = (tw_prediction){.step_seconds = alone + whole * exchange / steps,
+                                  .bytes_per_step = whole * t.times * (double)t.bytes / workers / steps,
+                                  .end_seconds = t.end_seconds / workers,
+                                  .end_bytes = t.times * (double)t.end_bytes / workers};
     return TW_OK;
 }

@@ -63,7 +63,7 @@ static double dense_seconds(const layout *t, double rate, double latency)
 }
 
 /* A step's pass is short beside the exchange, so little overlaps but what streaming lets travel while it takes a
- * step. */
+ * step. When the run ends, all that it sends in parts meets once more. */
 TEST(test_closed_forms)
 {
     const tw_tensor both[] = {{"one", 2, {500, 250}}, {"other", 2, {500, 250}}};
@@ -81,8 +81,11 @@ TEST(test_closed_forms)
     assert_close(diloco.step_seconds, local);
     assert_close(diloco.bytes_per_step, allreduce.bytes_per_step / 20);
     double half = exchange / 2;
-    assert_close(streaming.step_seconds, PASS + 2 * (half - PASS) / 20);
-    assert_close(streaming.bytes_per_step, diloco.bytes_per_step);
+    assert_close(streaming.step_seconds, PASS + 2 * (half - PASS) / 20 + exchange / 1000);
+    assert_close(streaming.bytes_per_step, diloco.bytes_per_step * (1 + 20.0 / 1000));
+    assert_close(streaming.end_seconds, exchange);
+    assert_true(diloco.end_seconds < 0.01 * exchange);
+    assert_true(allreduce.end_seconds == 0);
     assert_close(diloco.target_seconds, diloco.step_seconds * (1 + diloco.extra));
     tw_plan_destroy(plan);
     layout_release(&t);

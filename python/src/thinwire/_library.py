@@ -102,7 +102,7 @@ class PlanRow(Structure):
     _fields_ = [("struct_size", c_size_t), ("spec", c_char_p), ("left_out", c_char_p), ("seen", c_char_p), ("page", c_char_p),
                 ("kind", c_int), ("extra", c_double), ("step_seconds", c_double), ("utilisation", c_double),
                 ("bytes_per_step", c_double), ("memory_bytes", c_double), ("codec_seconds", c_double),
-                ("target_seconds", c_double)]
+                ("target_seconds", c_double), ("end_seconds", c_double)]
 
 
 Source = CFUNCTYPE(c_int, c_void_p, c_int, POINTER(c_void_p))

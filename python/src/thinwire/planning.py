@@ -37,6 +37,7 @@ class Candidate(NamedTuple):
     codec_seconds: float
     target_seconds: float
     kind: int
+    end_seconds: float  # of the run, after its last step; each step_seconds has its share
 
 
 class Plan(NamedTuple):
@@ -62,7 +63,7 @@ def candidate_of(row: PlanRow) -> Candidate:
 
     return Candidate(row.spec.decode(), row.left_out.decode() if row.left_out else None, row.seen.decode() if row.seen else None,
                      known(row.extra) if row.seen else None, row.step_seconds, row.utilisation, row.bytes_per_step,
-                     known(row.memory_bytes), row.codec_seconds, row.target_seconds, row.kind)
+                     known(row.memory_bytes), row.codec_seconds, row.target_seconds, row.kind, row.end_seconds)
 
 
 def read(handle: ctypes.c_void_p) -> Plan:

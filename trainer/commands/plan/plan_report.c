@@ -105,6 +105,7 @@ static cJSON *plan_row_json(const tw_plan_row *row)
     cJSON_AddNumberToObject(object, "utilisation", row->utilisation);
     cJSON_AddNumberToObject(object, "bytes_per_worker_step", row->bytes_per_step);
     cJSON_AddNumberToObject(object, "memory_bytes", row->memory_bytes);
+    cJSON_AddNumberToObject(object, "end_seconds", row->end_seconds);
     cJSON_AddNumberToObject(object, "codec_seconds", row->codec_seconds);
     cJSON_AddNumberToObject(object, "extra_steps", row->seen ? row->extra : (double)NAN);
     cJSON_AddStringToObject(object, "seen", row->seen ? row->seen : "not measured");
