@@ -5,14 +5,14 @@
     sudo venv/bin/python bench/adamw.py --lines 1,0.1 --steps 200 --text shakespeare.txt torch:powersgd=4 dgc-adam > adamw.json
 
 Without --text it reads the documents of this repository. Each scheme of the command line trains once with every seed,
-after a run without thinwire, which is what its losses are put beside. torch:powersgd=R is torch's own hook of PowerSGD. Torch's
-AdamW is fused where torch has that. Prints one JSON object: of each scheme the loss on
-text that nobody trained on, in nats a character, its gap to dense, and how many times smaller messages are than fp32.
+after a run without thinwire, which is what its losses are put beside. torch:powersgd=R is torch's own hook of PowerSGD.
+AdamW is fused where torch has that. Prints one JSON object: of each scheme the loss on text that nobody trained on, in nats
+a character, its gap to dense, and how many times smaller messages are than fp32.
 
-With --lines each worker is a process in a network namespace of its own, behind a line of so many Gbit/s (bench/link.sh, and what
-that needs), and all schemes train at one rate after the other. Of each there is then the median step in the last quarter of
-the run, behind every warm-up, what a worker sent in one of these steps by the count of its network card, what it sent a step of
-the whole run, and the seconds of that. Needs a machine that does nothing else."""
+With --lines each worker is a process in a network namespace of its own, behind a line of so many Gbit/s (bench/link.sh, and
+what that needs). All schemes train at one rate after the other. Of each there is then the median step in the last quarter of
+the run, behind every warm-up, with what a worker sent in one of these by the count of its network card; and the same of the
+whole run, with its seconds. Needs a machine that does nothing else: the load before it is in the object."""
 
 import json
 import os
@@ -58,8 +58,9 @@ def trained(o, scheme, seed, symbols, learnt, unseen):
     small_gpt.train(o, seed, way.module, optimizer, learnt, with_gradient)
     counts = way.plugged.stats() if way.plugged else {"ratio": 1.0, "ratio_traffic": 1.0}
     way.finish()
-    counts = {name: counts[name] for name in ("ratio", "ratio_traffic")}
-    return small_gpt.loss_on(unseen, model, o), {**counts, **(of_line(marks) if o.lines else {})}, sum(p.numel() for p in model.parameters())
+    found = {name: counts[name] for name in ("ratio", "ratio_traffic")}
+    found.update(of_line(marks) if o.lines else {})
+    return small_gpt.loss_on(unseen, model, o), found, sum(p.numel() for p in model.parameters())
 
 
 def of_line(marks):
@@ -86,20 +87,18 @@ def row(o, scheme, dense, *text):
 
 
 def over_lines(o):
-    """A row for each scheme: what it learnt, which no line changes, and what it took at each rate."""
-    rows = {}
+    """Prints a row for each scheme: what it learnt, which no line changes, and what it took at each rate."""
+    rows, load = {}, os.getloadavg()[0]
     os.environ.update(MASTER_ADDR=FIRST, MASTER_PORT="29702", GLOO_SOCKET_IFNAME="eth0", THINWIRE_BIND="eth0", OMP_NUM_THREADS="1")
     for gbit in o.lines:
         found = json.loads(link.run(str(o.workers), gbit, [sys.executable, "-B", __file__, *sys.argv[1:]], SECONDS))
-        dense = found["runs"][0]
-        for run in found["runs"]:
+        runs = found.pop("runs")
+        dense = runs[0]["step_ms"]
+        for run in runs:
             at = {name: run.pop(name) for name in ("step_ms", "seconds", "sent_late", "sent")}
+            at["faster"] = dense / at["step_ms"]
             rows.setdefault(run["scheme"], {**run, "at": {}})["at"][f"{gbit:g} Gbit/s"] = at
-        for one in rows.values():
-            at = one["at"][f"{gbit:g} Gbit/s"]
-            at["faster"] = rows[DENSE]["at"][f"{gbit:g} Gbit/s"]["step_ms"] / at["step_ms"]
-        print(f"{gbit:g} Gbit/s: done", file=sys.stderr, flush=True)
-    print(json.dumps({**{name: found[name] for name in found if name != "runs"}, "made": made(), "rows": list(rows.values())}, indent=1))
+    print(json.dumps({**found, "made": made(), "load": load, "rows": list(rows.values())}, indent=1))
 
 
 def main():
