@@ -35,6 +35,7 @@ def options():
     parser.add_argument("schemes", nargs="*", default=SCHEMES)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--clip", type=float, default=1.0, metavar="NORM", help="of the gradient; 0: none is (default %(default)s)")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)  # its number, and where they meet
     return parser.parse_args()
 
@@ -48,7 +49,7 @@ def work(o):
     rank, exchanges = int(o.worker[0]), []
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{o.worker[1]}/meeting", rank=rank, world_size=o.workers)
-    scheme = small_gpt.Beside(o.schemes[0], o.steps)
+    scheme = small_gpt.Beside(o.schemes[0], o.steps, o.clip)
 
     def adamw(groups, **words):
         torch.optim.AdamW = torchs  # which thinwire's needs in each step
@@ -59,7 +60,7 @@ def work(o):
     torchs, seeded, torch.optim.AdamW = torch.optim.AdamW, torch.manual_seed, adamw
     torch.manual_seed = lambda seed: seeded(seed + rank)  # as the script itself has it where it knows its rank
     words = {**NETWORK, "max_iters": o.steps, "lr_decay_iters": o.steps, "eval_interval": o.steps, "beta1": scheme.beta1,
-             "grad_clip": 0.0 if scheme.gives_directions else small_gpt.CLIP, "out_dir": f"{o.worker[1]}/{rank}"}
+             "grad_clip": 0.0 if scheme.gives_directions else o.clip, "out_dir": f"{o.worker[1]}/{rank}"}
     os.chdir(o.folder)
     sys.argv = ["train.py", "config/train_shakespeare_char.py", *(f"--{name}={value}" for name, value in words.items())]
     sys.path.insert(0, os.getcwd())
@@ -76,7 +77,7 @@ def work(o):
 def run(o, scheme):
     with tempfile.TemporaryDirectory() as meeting:
         jobs = [subprocess.Popen([sys.executable, __file__, o.folder.resolve(), scheme, f"--workers={o.workers}",
-                                  f"--steps={o.steps}", "--worker", str(rank), meeting], stdout=subprocess.PIPE, text=True)
+                                  f"--steps={o.steps}", f"--clip={o.clip}", "--worker", str(rank), meeting], stdout=subprocess.PIPE, text=True)
                 for rank in range(o.workers)]
         told = [job.communicate()[0] for job in jobs]
     if any(job.returncode for job in jobs):
@@ -93,7 +94,7 @@ def main():
         rows.append(run(o, scheme))
         rows[-1]["above"] = rows[-1]["loss"] - rows[0]["loss"] if len(rows) > 1 else None
         print(rows[-1], file=sys.stderr, flush=True)
-    print(json.dumps({"made": made(), "workers": o.workers, "steps": o.steps, "rows": rows}, indent=1))
+    print(json.dumps({"made": made(), "workers": o.workers, "steps": o.steps, "clip": o.clip, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

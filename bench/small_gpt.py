@@ -24,11 +24,11 @@ class Beside:
     """A scheme as a run of so many steps has it, and what it asks of the training. Behind one that gives directions there is no
     gradient to clip, so it clips itself where it can."""
 
-    def __init__(self, scheme, steps):
+    def __init__(self, scheme, steps, clip=CLIP):
         self.spec = thinwire.for_run(scheme, steps)
         self.beta1, self.gives_directions = float(options_of(self.spec).get("momentum", 0.9)), adapts(self.spec)
         if self.gives_directions:
-            self.spec = with_option(self.spec, "clip", str(CLIP))
+            self.spec = with_option(self.spec, "clip", str(clip))
 
 
 def parser_of(description, ways, known, **numbers):
