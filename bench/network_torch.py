@@ -12,6 +12,7 @@ import json
 import os
 import statistics
 import time
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -27,7 +28,8 @@ PERIOD = 4      # steps between two averages of PostLocalSGD
 BUCKET_MB = 25  # DDP's own default
 ONE_BUCKET_MB = 4000
 
-# All ranks make the same weights themselves: not to send them saves seconds at 1 Gbit/s.
+# All ranks make the same weights themselves: not to send them saves seconds at 1 Gbit/s. No buffer changes, either, and one that
+# DDP sends in each step would be bytes that no gradient has.
 ALIKE = {"init_sync": False} if "init_sync" in inspect.signature(DistributedDataParallel).parameters else {}
 
 
@@ -64,13 +66,13 @@ class Way:
         self.module = make(module, optimiser)
 
     def _ddp(self, module, megabytes=BUCKET_MB):
-        return DistributedDataParallel(module, bucket_cap_mb=megabytes, gradient_as_bucket_view=True, **ALIKE)
+        return DistributedDataParallel(module, bucket_cap_mb=megabytes, gradient_as_bucket_view=True, broadcast_buffers=False, **ALIKE)
 
     def _by_torch(self, module, optimiser):
         scheme, _, rank = self.spec.partition("=")
         if scheme == "powersgd":  # with several buckets its collectives overtake each other, and it hangs or aborts
-            dist._DEFAULT_FIRST_BUCKET_BYTES = ONE_BUCKET_MB << 20
-            ddp = self._ddp(module, ONE_BUCKET_MB)
+            with mock.patch.object(dist, "_DEFAULT_FIRST_BUCKET_BYTES", ONE_BUCKET_MB << 20):
+                ddp = self._ddp(module, ONE_BUCKET_MB)
         else:
             ddp = self._ddp(module)
         getattr(self, f"_hook_{scheme}")(ddp, module, rank)
@@ -190,15 +192,14 @@ class Still:
         pass
 
 
-def optimiser_of(options, module):
+def adamw_of(way, module, **words):
     """AdamW as torch is fastest with it, which leaves the moments to a scheme that has them."""
-    if not options.optimizer:
-        return Still()
     kind = torch.optim.AdamW
-    if options.way.startswith(("thinwire", "auto")):
+    if way.startswith(("thinwire", "auto")):
         import thinwire.torch
         kind = thinwire.torch.AdamW
-    return kind(module.parameters(), lr=1e-4, fused=True)
+    has_fused = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 4)  # on a processor
+    return kind(module.parameters(), **words, **({"fused": True} if has_fused else {}))
 
 
 class Exchange:
@@ -210,7 +211,7 @@ class Exchange:
         module = tasks.Table(tasks.shapes(options.parameters))
         if options.way.startswith(("thinwire", "auto")):
             self.watch.watch()
-        self.way = Way(options.way, module, optimiser_of(options, module))
+        self.way = Way(options.way, module, adamw_of(options.way, module, lr=1e-4) if options.optimizer else Still())
         self.gradients = tasks.Gradients(module, dist.get_rank(), dist.get_world_size(), SETS)
         self.taken, self.python = 0, []
 

@@ -1,4 +1,5 @@
-"""What bench/adamw.py and bench/sharded.py share: the GPT of examples/pytorch, which each of several ways trains on text."""
+"""What bench/adamw.py, bench/nanogpt.py and bench/sharded.py share: the GPT of examples/pytorch, which each of several ways
+trains on text, and how a scheme stands beside AdamW."""
 
 import argparse
 import json
@@ -6,14 +7,28 @@ import statistics
 import sys
 from pathlib import Path
 
+import thinwire
 import torch
 import torch.distributed as dist
 from made import made
+from thinwire.spec import adapts, options_of, with_option
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "pytorch"))
 import gpt  # noqa: E402
 
 HELD_OUT = 16  # batches
+CLIP = 1.0  # of the gradient's norm
+
+
+class Beside:
+    """A scheme as a run of so many steps has it, and what it asks of the training. Behind one that gives directions there is no
+    gradient to clip, so it clips itself where it can."""
+
+    def __init__(self, scheme, steps, clip=CLIP):
+        self.spec = thinwire.for_run(scheme, steps)
+        self.beta1, self.gives_directions = float(options_of(self.spec).get("momentum", 0.9)), adapts(self.spec)
+        if self.gives_directions:
+            self.spec = with_option(self.spec, "clip", str(clip))
 
 
 def parser_of(description, ways, known, **numbers):

@@ -422,7 +422,8 @@ def shortened(rank, size):
             parameter.grad.mul_(by)
 
     texts = []
-    for spec, make in (("dgc-adam", thinwire.torch.AdamW), ("demo", torch.optim.SGD), ("powersgd:rank=2", torch.optim.AdamW)):
+    for spec, make in (("dgc-adam", thinwire.torch.AdamW), ("onebit-adam", thinwire.torch.AdamW), ("demo", torch.optim.SGD),
+                       ("powersgd:rank=2", torch.optim.AdamW)):
         model = models.small()
         optimiser, ddp = make(model.parameters(), 0.01), models.wrapped(model)
         compressor = thinwire.torch.attach(ddp, spec, optimizer=optimiser, banner=False, fallback=False, timeout=ranks.SECONDS)
@@ -610,13 +611,15 @@ class ModulesTest(unittest.TestCase):
     @unittest.skipUnless(hasattr(torch.optim.Optimizer, "register_step_pre_hook"), "torch tells of no step before 2.0")
     def test_a_direction_that_is_clipped_to_the_norm_of_a_gradient_is_told(self):
         for texts in ranks.on_ranks(2, shortened):
-            adam, signs, momentum = texts[:7], texts[7:14], texts[14:]
+            adam, bits, signs, momentum = (texts[at:at + 7] for at in range(0, 28, 7))
             self.assertIn("dgc-adam gives a direction to step in, which is as long as the network is large, and it is 0.01 of", adam[1])
             self.assertIn("it is 0.5 of that length where the optimizer has it", adam[6])
             self.assertIn('"dgc-adam:clip=1"', adam[6])
+            self.assertIn("onebit-adam gives a direction to step in", bits[1])
+            self.assertNotIn("clip=1", bits[1])  # it has no such option
             self.assertIn("demo gives a direction to step in", signs[1])
             self.assertNotIn("clip=1", signs[1])
-            self.assertEqual([adam[0], *adam[2:6], signs[0], *signs[2:6], *momentum], [""] * 17)
+            self.assertEqual([adam[0], *adam[2:6], bits[0], *bits[2:6], signs[0], *signs[2:6], *momentum], [""] * 22)
 
     def test_moments_are_not_taken_twice(self):
         parts = ["thinwire.torch.AdamW in place of AdamW", "thinwire.torch.AdamW in place of SGD", "amsgrad=True",

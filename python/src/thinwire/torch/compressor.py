@@ -11,7 +11,7 @@ from ..comm import Comm
 from ..errors import Error, SpecError
 from ..planning import DOORS, GRADIENTS, UPDATES, WEIGHTS, can_switch
 from ..reducer import Reducer, regrouped
-from ..spec import adapts, gives_signs, minds_rates, name_of, options_of
+from ..spec import adapts, defaults_of, gives_signs, minds_rates, name_of, options_of
 from ..table import Entry
 from . import _adam, _auto, _costs, _counts, _optimiser, _state, _transport
 from ._bucket import spans
@@ -360,8 +360,9 @@ class Compressor(Stepping):
     def _look_at_step(self, optimiser: torch.optim.Optimizer) -> None:
         """An optimiser has stepped. (In a closure that it is given, frameworks clip.)"""
         if self._directions is not None and self._scale == 1 and optimiser is self.inner_optimizer():
-            clips = f", and write \"{name_of(self.spec)}:clip=1\" to clip gradients" if self._adapts else ""
-            self._directions.refuse_shortened(name_of(self.spec), clips)
+            scheme = name_of(self.spec)
+            clips = f", and write \"{scheme}:clip=1\" to clip gradients" if "clip" in defaults_of(scheme) else ""
+            self._directions.refuse_shortened(scheme, clips)
 
     # Counts
 
