@@ -5,6 +5,7 @@ a deadline, and nothing outlives the test."""
 
 import atexit
 import ctypes
+import functools
 import gc
 import importlib.util
 import multiprocessing
@@ -36,10 +37,21 @@ def skip_without_torch():
         sys.exit(77)
 
 
+@functools.cache
+def load_for_all():
+    """PyTorch 2 loads its compiler with the first optimiser or DDP, which takes seconds: once, not in each rank. And what is
+    there by now no rank's collector looks at, which would copy all of its pages."""
+    import torch
+    torch.optim.SGD([torch.zeros(1)], lr=1)
+    gc.collect()
+    gc.freeze()
+
+
 class Crew:
     """The processes of one test."""
 
     def __init__(self, function, size, *arguments):
+        load_for_all()
         self.folder = tempfile.TemporaryDirectory()
         self.size = size
         path = pathlib.Path(self.folder.name)
