@@ -126,20 +126,20 @@ class LaunchTest(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
 
-    def launched(self, script, seeds=(1, 1), data=(0, 1), mishaps=("", ""), more=(), begins=("--", "python3"), join=None, fork=True):
-        """The exit code of each program, and what it said. With `fork` they are forks of the test, which have loaded torch; the
-        end of a whole Python is another one."""
+    def launched(self, script, seeds=(1, 1), data=(0, 1), mishaps=("", ""), more=(), begins=("--", "python3"), join=None, whole=False):
+        """The exit code of each program, and what it said. They are forks of the test, which have loaded torch, but where their
+        end is what is asked: then each is a whole Python."""
         path, join = self.folder / "script.py", join or f"127.0.0.1:{ranks.free_port()}"
         path.write_text(textwrap.dedent(script))
         words = [["launch", "--join", join, "--workers", MACHINES, "--spec",
                   f"local:every={EVERY}", *(["--rank", machine] if join.startswith(("folder:", "http:")) else []), *more, *begins, path.stem if "-m" in begins else path, machine, seeds[machine], data[machine], mishaps[machine],
                   self.folder] for machine in range(MACHINES)]
-        environment = launched.environment(THINWIRE_BIND="127.0.0.1")
-        environment["PYTHONPATH"] += f":{self.folder}"
-        if fork:
+        if not whole:
             with ranks.Machines(play, MACHINES, [list(map(str, one)) for one in words], self.folder) as machines:
                 ends = [machines.end(machine) for machine in range(MACHINES)]
                 return [code or machines.result(machine) for machine, (code, _) in enumerate(ends)], [said for _, said in ends]
+        environment = launched.environment(THINWIRE_BIND="127.0.0.1")
+        environment["PYTHONPATH"] += f":{self.folder}"
         codes, wrote = launched.ends_of([[sys.executable, "-B", "-m", "thinwire", *one] for one in words], env=environment)
         return codes, [said for said, _ in wrote]
 
@@ -161,7 +161,7 @@ class LaunchTest(unittest.TestCase):
         self.assertLess(float((first["end"] - wanted).abs().max()), 1e-5)
 
     def test_what_is_saved_and_what_is_there_at_the_end(self):
-        ended = self.launched(PLAIN, more=self.sealed(), fork=False)
+        ended = self.launched(PLAIN, more=self.sealed(), whole=True)
         shared = by_hand(self.left("begin"))
         self.check(*ended, shared[-1])
         for state in self.left("saved"):
@@ -249,7 +249,7 @@ class LaunchTest(unittest.TestCase):
     def test_a_script_that_fails_does_not_stop_the_others(self):
         for mishap, code in (("raise", 1), ("exit", 5)):
             with self.subTest(mishap):
-                codes, said = self.launched(PLAIN, mishaps=(mishap, ""), fork=False)
+                codes, said = self.launched(PLAIN, mishaps=(mishap, ""), whole=True)
                 self.assertEqual(codes, [code, 0], said)
                 self.assertEqual("ValueError: a mishap" in said[0], mishap == "raise")
                 self.assertIn("the script has failed, and the other machines go on", said[0])
@@ -257,11 +257,11 @@ class LaunchTest(unittest.TestCase):
                 self.assertTrue(first["end"].equal(other["end"]))
 
     def test_a_forked_child_ends_as_it_does_without(self):
-        codes, said = self.launched(PLAIN, mishaps=("early fork", "fork"), fork=False)
+        codes, said = self.launched(PLAIN, mishaps=("early fork", "fork"), whole=True)
         self.assertEqual(codes, [0] * MACHINES, said)
 
     def test_ctrl_c_leaves(self):
-        codes, said = self.launched(PLAIN, mishaps=("interrupt", ""), fork=False)
+        codes, said = self.launched(PLAIN, mishaps=("interrupt", ""), whole=True)
         self.assertEqual(codes, [-signal.SIGINT, 3], said)
         self.assertIn("thinwire: rank ", said[1])
 
@@ -269,7 +269,7 @@ class LaunchTest(unittest.TestCase):
         for mishap, sentence in (("none", "the script took no step with an optimizer of torch's"),
                                  ("second", "a second optimizer steps, SGD beside AdamW")):
             with self.subTest(mishap):
-                codes, said = self.launched(PLAIN, mishaps=(mishap, ""), fork=False)
+                codes, said = self.launched(PLAIN, mishaps=(mishap, ""), whole=True)
                 self.assertEqual(codes, [2, 3], said)
                 self.assertIn(f"thinwire: {sentence}", said[0])
                 self.assertNotIn("Traceback", said[0])
