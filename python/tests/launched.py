@@ -3,6 +3,7 @@
 (That of PyTorch 1.13 does not run under Python 3.11: then its part is done here.)"""
 
 import contextlib
+import importlib
 import importlib.util
 import os
 import pathlib
@@ -53,16 +54,31 @@ def ends_of(commands, **more):
     return [process.returncode for process in processes], wrote
 
 
+def told_by_torchrun(port, size, rank):
+    return {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "RANK": str(rank), "LOCAL_RANK": str(rank),
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo",
+            "THINWIRE_BIND": "127.0.0.1", "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
+
+
+def forked_as_torchrun_does(size, function, *arguments):
+    """The function on several ranks, which are forks of the test: what it has loaded by now they need not load."""
+    store = meeting_point(size)
+    with ranks.Machines(_as_rank, size, store.port, function, arguments) as crew:
+        return crew.results()
+
+
+def _as_rank(rank, size, port, function, arguments):
+    os.environ.update(told_by_torchrun(port, size, rank))
+    return function(*arguments)
+
+
 def started_as_torchrun_does(words, size):
     """What each rank wrote: its ends, its output and its errors."""
     store = meeting_point(size)
-    common = environment(WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1",
-                         MASTER_PORT=str(store.port), GLOO_SOCKET_IFNAME="lo", THINWIRE_BIND="127.0.0.1",
-                         TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0")
     with contextlib.ExitStack() as stack:
         files = [[stack.enter_context(tempfile.TemporaryFile("w+")) for _ in "oe"] for _ in range(size)]
         processes = [subprocess.Popen([sys.executable, *map(str, words)], start_new_session=True, stdout=out, stderr=err,
-                                      env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+                                      env=environment(**told_by_torchrun(store.port, size, rank)))
                      for rank, (out, err) in enumerate(files)]
         codes = wait(processes, 2 * ranks.SECONDS)
         for file in (file for pair in files for file in pair):
@@ -83,6 +99,17 @@ def folder_with_torchrun(folder):
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m torch.distributed.run "$@"\n')
     program.chmod(0o755)
     return folder
+
+
+def load(framework):
+    """All of it that takes long."""
+    name = {"trainer": "transformers"}.get(framework, framework)
+    skip_without(name)
+    importlib.import_module(f"thinwire.torch.{name}")
+    if name == "transformers":
+        from transformers import Trainer, TrainingArguments  # noqa: F401: they are loaded when they are asked for
+    else:
+        importlib.import_module({"lightning": "lightning.pytorch"}.get(name, name))
 
 
 def skip_without(framework):

@@ -5,6 +5,7 @@ a deadline, and nothing outlives the test."""
 
 import atexit
 import ctypes
+import functools
 import gc
 import importlib.util
 import multiprocessing
@@ -36,15 +37,27 @@ def skip_without_torch():
         sys.exit(77)
 
 
+@functools.cache
+def load_for_all():
+    """PyTorch 2 loads its compiler with the first optimiser or DDP, which takes seconds: once, not in each rank. And what is
+    there by now no rank's collector looks at, which would copy all of its pages."""
+    import torch
+    torch.optim.SGD([torch.zeros(1)], lr=1)
+    gc.collect()
+    gc.freeze()
+
+
 class Crew:
     """The processes of one test."""
+    grouped = True
 
     def __init__(self, function, size, *arguments):
+        load_for_all()
         self.folder = tempfile.TemporaryDirectory()
         self.size = size
         path = pathlib.Path(self.folder.name)
         start = multiprocessing.get_context("fork").Process
-        self.processes = [start(target=play, args=(rank, size, path, function, arguments)) for rank in range(size)]
+        self.processes = [start(target=play, args=(rank, size, path, function, arguments, self.grouped)) for rank in range(size)]
         sys.stdout.flush(), sys.stderr.flush()
         for process in self.processes:
             process.start()
@@ -77,6 +90,11 @@ class Crew:
             if code:
                 raise AssertionError(f"rank {rank} of {self.size} ended with {code}:\n{text[-4000:]}")
         return [self.result(rank) for rank in range(self.size)]
+
+
+class Machines(Crew):
+    """Without a group of torch's: whoever wants one makes it."""
+    grouped = False
 
 
 def on_ranks(size, function, *arguments):
@@ -156,7 +174,7 @@ FOLDER, RANK = "", 0
 WHOLE_END = False  # whether this rank ends as Python does, with all that is left in it
 
 
-def play(rank, size, folder, function, arguments):
+def play(rank, size, folder, function, arguments, grouped):
     """A rank's whole life."""
     global FOLDER, RANK
     FOLDER, RANK = folder, rank
@@ -165,7 +183,8 @@ def play(rank, size, folder, function, arguments):
     import torch.distributed as dist
     torch.set_num_threads(1)
     try:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=size)
+        if grouped:
+            dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=size)
         result = function(rank, size, *arguments)
         (folder / f"writing{rank}").write_bytes(pickle.dumps(result))
         (folder / f"writing{rank}").rename(folder / f"result{rank}")
@@ -174,7 +193,8 @@ def play(rank, size, folder, function, arguments):
         sys.stdout.flush(), sys.stderr.flush()
         os._exit(1)  # and so the others meet a rank that is gone, whatever they wait for
     gc.collect()  # a group that a cycle holds has threads of Gloo's, which must not meet the end of Python
-    dist.destroy_process_group()
+    if dist.is_initialized():
+        dist.destroy_process_group()
     if WHOLE_END:
         ctypes.pythonapi.Py_Exit(0)
     atexit._run_exitfuncs()

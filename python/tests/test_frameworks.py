@@ -24,7 +24,6 @@ import thinwire
 import torch
 from torch import nn
 
-NEEDS = {"lightning": "lightning", "accelerate": "accelerate", "trainer": "transformers"}
 SPEC = "topk:density=0.1,min_dims=0,min_elements=1"
 BEARABLE = 2.0 ** 13  # a scale above it gives rank 1 an infinite loss
 LIMIT = 2.0 ** 16  # which a scaler begins with
@@ -222,20 +221,14 @@ class SpecTest(unittest.TestCase):
 class FrameworkTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
+        temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.folder = pathlib.Path(temporary.name)
         cls.lost = None
         for launch, (size, _) in LAUNCHES.items():
             if launch == "lost":
                 cls.replace_the_second_machine()
-            ends = launched.started_as_torchrun_does([__file__, NAME, "--play", launch, cls.folder], size)
-            if any(code for code, _, _ in ends):
-                cls.temporary.cleanup()
-                raise AssertionError(f"{launch}\n" + "\n".join(out[-2000:] + err[-6000:] for _, out, err in ends))
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
+            launched.forked_as_torchrun_does(size, play, NAME, launch, cls.folder)
 
     @classmethod
     def replace_the_second_machine(cls):
@@ -305,8 +298,5 @@ class FrameworkTest(unittest.TestCase):
 
 if __name__ == "__main__":
     NAME = sys.argv.pop(1)
-    launched.skip_without(NEEDS[NAME])
-    if sys.argv[1:2] == ["--play"]:
-        play(NAME, sys.argv[2], pathlib.Path(sys.argv[3]))
-    else:
-        unittest.main()
+    launched.load(NAME)
+    unittest.main()

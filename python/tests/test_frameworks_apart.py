@@ -7,7 +7,6 @@ nothing of each other but where they meet, or for Accelerate the two processes o
 Each machine has one batch of its own, so that all that is random is out of it. Whatever the framework evaluates and saves
 in the middle of a round are the shared weights of the round before, and a run that is resumed there has the same bits."""
 
-import json
 import os
 import pathlib
 import sys
@@ -21,7 +20,6 @@ import ranks
 import torch
 from torch import nn
 
-NEEDS = {"lightning": "lightning", "accelerate": "accelerate", "trainer": "transformers"}
 MACHINES, EVERY, SAVED, STEPS, MANY, RATE, EPOCH, BEST = 2, 4, 6, 10, 10**6, 1e-2, 3, 1  # it saves in the middle of a round, and ends in one
 
 
@@ -270,7 +268,9 @@ def break_off(name, folder, machine, port):
                         settings(port))
     except (Broken, PeerError) as error:
         if machine == 0:
-            ranks.wait_for(folder / "break_off1.json")
+            ranks.meet("noticed", 1)
+        else:
+            ranks.reached("noticed")
         return type(error).__name__
     return "nothing"
 
@@ -290,12 +290,8 @@ def choose(name, folder, machine, port):
     return best(folder, machine, port)
 
 
-def run(name, what, folder, machine, port):
-    """What it has seen, whole or not there."""
-    folder = pathlib.Path(folder)
-    there = folder / f"{what}{machine}.part"
-    there.write_text(json.dumps(globals()[what](name, folder, int(machine), int(port))))
-    there.rename(there.with_suffix(".json"))
+def run(machine, size, what, folder, port):
+    return globals()[what](NAME, folder, machine, port)
 
 
 # ---- the test ----------------------------------------------------------------------------------------------------------
@@ -309,14 +305,8 @@ class ApartTest(unittest.TestCase):
 
     def played(self, what="play"):
         """What each machine has left."""
-        port = ranks.free_port()
-        words = [[sys.executable, "-B", __file__, NAME, "--run", what, self.folder, machine, port] for machine in range(MACHINES)]
-        codes, wrote = launched.ends_of(words, env=launched.environment(THINWIRE_BIND="127.0.0.1"))
-        self.assertEqual(codes, [0] * MACHINES, "\n".join(said[-5000:] for said, _ in wrote))
-        return self.left(what)
-
-    def left(self, name):
-        return [json.loads((self.folder / f"{name}{machine}.json").read_text()) for machine in range(MACHINES)]
+        with ranks.Machines(run, MACHINES, what, self.folder, ranks.free_port()) as machines:
+            return machines.results()
 
     def close(self, values, wanted):
         self.assertEqual(len(values), len(wanted))
@@ -325,9 +315,7 @@ class ApartTest(unittest.TestCase):
     def test_the_shared_weights_are_those_by_hand(self):
         shared = [one.tolist() for one in by_hand()]
         if NAME == "accelerate":
-            ends = launched.started_as_torchrun_does([__file__, NAME, "--process", self.folder], MACHINES)
-            self.assertEqual([code for code, _, _ in ends], [0] * MACHINES, "\n".join(err[-5000:] for _, _, err in ends))
-            first = self.left("play")
+            first = launched.forked_as_torchrun_does(MACHINES, lambda: play(NAME, self.folder, int(os.environ["RANK"]), 0))
         else:
             first = self.played()
         for one in first:
@@ -378,11 +366,6 @@ class ApartTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    NAME, *words = sys.argv[1:]
-    launched.skip_without(NEEDS[NAME])
-    if words[:1] == ["--run"]:
-        run(NAME, *words[1:])
-    elif words[:1] == ["--process"]:
-        run(NAME, "play", words[1], os.environ["RANK"], 0)
-    else:
-        unittest.main(argv=sys.argv[:1])
+    NAME = sys.argv.pop(1)
+    launched.load(NAME)
+    unittest.main()

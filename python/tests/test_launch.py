@@ -7,6 +7,7 @@ import io
 import os
 import pathlib
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -115,22 +116,37 @@ def by_hand(begins, first=0, alike=True):
                                 lambda step, machine: alike or machine == first or step > 1)
 
 
+def play(machine, size, words, folder):
+    """What `python -m thinwire` does with these words, and its exit code."""
+    sys.argv[1:], sys.path = words[machine], [*sys.path, str(folder)]
+    try:
+        runpy.run_module("thinwire", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        return end.code or 0
+    return 0
+
+
 class LaunchTest(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
 
-    def launched(self, script, seeds=(1, 1), data=(0, 1), mishaps=("", ""), more=(), begins=("--", "python3"), join=None):
-        """The exit code of each program, and what it said."""
+    def launched(self, script, seeds=(1, 1), data=(0, 1), mishaps=("", ""), more=(), begins=("--", "python3"), join=None, whole=False):
+        """The exit code of each program, and what it said. They are forks of the test, which have loaded torch, but where their
+        end is what is asked: then each is a whole Python."""
         path, join = self.folder / "script.py", join or f"127.0.0.1:{ranks.free_port()}"
         path.write_text(textwrap.dedent(script))
-        words = [[sys.executable, "-B", "-m", "thinwire", "launch", "--join", join, "--workers", MACHINES, "--spec",
+        words = [["launch", "--join", join, "--workers", MACHINES, "--spec",
                   f"local:every={EVERY}", *(["--rank", machine] if join.startswith(("folder:", "http:", "s3+http:")) else []), *more, *begins, path.stem if "-m" in begins else path, machine, seeds[machine], data[machine], mishaps[machine],
                   self.folder] for machine in range(MACHINES)]
+        if not whole:
+            with ranks.Machines(play, MACHINES, [list(map(str, one)) for one in words], self.folder) as machines:
+                ends = [machines.end(machine) for machine in range(MACHINES)]
+                return [code or machines.result(machine) for machine, (code, _) in enumerate(ends)], [said for _, said in ends]
         environment = launched.environment(THINWIRE_BIND="127.0.0.1")
         environment["PYTHONPATH"] += f":{self.folder}"
-        codes, wrote = launched.ends_of(words, env=environment)
+        codes, wrote = launched.ends_of([[sys.executable, "-B", "-m", "thinwire", *one] for one in words], env=environment)
         return codes, [said for said, _ in wrote]
 
     def sealed(self):
@@ -151,7 +167,7 @@ class LaunchTest(unittest.TestCase):
         self.assertLess(float((first["end"] - wanted).abs().max()), 1e-5)
 
     def test_what_is_saved_and_what_is_there_at_the_end(self):
-        ended = self.launched(PLAIN, more=self.sealed())
+        ended = self.launched(PLAIN, more=self.sealed(), whole=True)
         shared = by_hand(self.left("begin"))
         self.check(*ended, shared[-1])
         for state in self.left("saved"):
@@ -255,7 +271,7 @@ class LaunchTest(unittest.TestCase):
     def test_a_script_that_fails_does_not_stop_the_others(self):
         for mishap, code in (("raise", 1), ("exit", 5)):
             with self.subTest(mishap):
-                codes, said = self.launched(PLAIN, mishaps=(mishap, ""))
+                codes, said = self.launched(PLAIN, mishaps=(mishap, ""), whole=True)
                 self.assertEqual(codes, [code, 0], said)
                 self.assertEqual("ValueError: a mishap" in said[0], mishap == "raise")
                 self.assertIn("the script has failed, and the other machines go on", said[0])
@@ -263,11 +279,11 @@ class LaunchTest(unittest.TestCase):
                 self.assertTrue(first["end"].equal(other["end"]))
 
     def test_a_forked_child_ends_as_it_does_without(self):
-        codes, said = self.launched(PLAIN, mishaps=("early fork", "fork"))
+        codes, said = self.launched(PLAIN, mishaps=("early fork", "fork"), whole=True)
         self.assertEqual(codes, [0] * MACHINES, said)
 
     def test_ctrl_c_leaves(self):
-        codes, said = self.launched(PLAIN, mishaps=("interrupt", ""))
+        codes, said = self.launched(PLAIN, mishaps=("interrupt", ""), whole=True)
         self.assertEqual(codes, [-signal.SIGINT, 3], said)
         self.assertIn("thinwire: rank ", said[1])
 
@@ -275,7 +291,7 @@ class LaunchTest(unittest.TestCase):
         for mishap, sentence in (("none", "the script took no step with an optimizer of torch's"),
                                  ("second", "a second optimizer steps, SGD beside AdamW")):
             with self.subTest(mishap):
-                codes, said = self.launched(PLAIN, mishaps=(mishap, ""))
+                codes, said = self.launched(PLAIN, mishaps=(mishap, ""), whole=True)
                 self.assertEqual(codes, [2, 3], said)
                 self.assertIn(f"thinwire: {sentence}", said[0])
                 self.assertNotIn("Traceback", said[0])
