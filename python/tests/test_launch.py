@@ -227,8 +227,8 @@ class LaunchTest(unittest.TestCase):
 
     @unittest.skipIf(not ranks.importlib.util.find_spec("transformers"), "there is no transformers here")
     def test_a_script_of_transformers(self):
-        """Its checkpoint in the middle of a round has the shared weights. Those that resume from it begin with a round: behind it
-        they have the mean of what they come to without thinwire."""
+        """Its checkpoint in the middle of a round has the shared weights. Those that resume from it begin a new round: behind
+        it they have the mean of what they come to without thinwire."""
         from safetensors.torch import load_file
         ended = self.launched(TRAINER)
         shared = by_hand(self.left("begin"))
