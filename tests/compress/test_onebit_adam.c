@@ -238,6 +238,8 @@ TEST(squares_are_refreshed_at_growing_intervals)
 {
     rule after_warmup = {SPEC ",refresh=2", .adapts = 1, .warmup = WARMUP, .kappa = 2, .before = 1};
     rule from_the_first = {EXACT ",warmup_steps=0,refresh=4", .adapts = 1, .kappa = 4, .before = 1};
+    rule published = {.adapts = 1, .kappa = 16};
+    assert_true(age(&published, 600) == 83 && age(&published, 10000) == 147);
     assert_true(is_refresh(&after_warmup, 30) && is_refresh(&from_the_first, 36));
     check_rule(after_warmup);
     check_rule(from_the_first);
