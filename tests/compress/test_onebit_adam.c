@@ -299,6 +299,13 @@ TEST(the_share_of_absent_ranks_comes_however_small_the_tensor)
     group_destroy(&group, &g);
 }
 
+TEST(momentum_has_nothing_to_refresh)
+{
+    loopback group;
+    assert_int_equal(loopback_create(&group, "onebit-adam:beta2=0,refresh=4", table, 1, 2), TW_ERROR_SPEC);
+    assert_string_equal(tw_last_error(), "refresh=4 with beta2=0, which has no squares to renew; leave it out");
+}
+
 /* They are no part of the beginning, of which a ratio leaves the bytes out. */
 TEST(refreshes_count)
 {
