@@ -238,6 +238,8 @@ TEST(squares_are_refreshed_at_growing_intervals)
 {
     rule after_warmup = {SPEC ",refresh=2", .adapts = 1, .warmup = WARMUP, .kappa = 2, .before = 1};
     rule from_the_first = {EXACT ",warmup_steps=0,refresh=4", .adapts = 1, .kappa = 4, .before = 1};
+    rule published = {.adapts = 1, .kappa = 16};
+    assert_true(age(&published, 600) == 83 && age(&published, 10000) == 147);
     assert_true(is_refresh(&after_warmup, 30) && is_refresh(&from_the_first, 36));
     check_rule(after_warmup);
     check_rule(from_the_first);
@@ -295,6 +297,13 @@ TEST(the_share_of_absent_ranks_comes_however_small_the_tensor)
         for (size_t i = 0; i < SMALL; i++) assert_near(g.rank[0][0][i], 1, 1e-5);
     }
     group_destroy(&group, &g);
+}
+
+TEST(momentum_has_nothing_to_refresh)
+{
+    loopback group;
+    assert_int_equal(loopback_create(&group, "onebit-adam:beta2=0,refresh=4", table, 1, 2), TW_ERROR_SPEC);
+    assert_string_equal(tw_last_error(), "refresh=4 with beta2=0, which has no squares to renew; leave it out");
 }
 
 /* They are no part of the beginning, of which a ratio leaves the bytes out. */

@@ -37,6 +37,7 @@
 #include "smaller.h"
 
 #include <float.h>
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -441,6 +442,9 @@ static tw_status onebit_adam_create(tw_scheme *scheme)
     tw_gather *gather = &self->signs.quantised.gather;
     int adapts = self->adam.beta2 > 0;
     TW_TRY(tw_adam_check(self->adam.beta1, self->adam.beta2));
+    if (self->refresh && !adapts)
+        return tw_fail(TW_ERROR_SPEC, "refresh=%" PRId64 " with beta2=0, which has no squares to renew; leave it out",
+                       self->refresh);
     self->signs.is_root = 1;
     TW_TRY(create_signs(scheme, &momentum, 1));
     TW_TRY(tw_gather_create_whole(gather));
