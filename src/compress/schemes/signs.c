@@ -20,8 +20,8 @@
  * piece. So it is with divide=after. The bias corrections, which the release leaves out, are Adam's; v's stands still
  * with v.
  *
- * With `refresh` single steps after the beginning are Adam's of the exact mean, too, and v takes them in. When they come
- * is 0/1 Adam's rule (Lu et al., ICLR 2023, arXiv 2202.06009; adam.h), of which no more is here.
+ * With `refresh` single steps after the beginning are Adam's of the exact mean, too, and v takes them in. When they
+ * come is 0/1 Adam's rule (Lu et al., ICLR 2023, arXiv 2202.06009; adam.h), of which no more is here.
  *
  * divide=before is ours: C is given what is divided by sqrt(v) + epsilon. One magnitude a tensor then stands for
  * elements of one size, where m has as many sizes as the gradients have, and what is small in m would be made enormous
