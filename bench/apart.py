@@ -8,11 +8,15 @@ Llama of transformers, on a part of the text that no other has. The base was tra
 JSON object: of each way and seed the loss on text that nobody trained on, in nats a byte, what a worker has sent by the
 count of its network card, the seconds of the training and the part of them that it waited. "alone" is one worker with its
 own part of the text, "ddp" PyTorch's DistributedDataParallel, which averages gradients in every step. Needs torch,
-transformers and peft, and what bench/link.sh needs."""
+transformers and peft, and what bench/link.sh needs.
+
+With --program build/thinwire the workers are `thinwire train lm`, and "ddp" is its allreduce: its own transformer begins
+with the same base."""
 
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -55,6 +59,7 @@ def options():
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--steps", type=int, default=320)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--program", type=Path, help="that trains; without it PyTorch does")
     return parser.parse_args()
 
 
@@ -86,6 +91,17 @@ def train_base(o, path):
         model(**batch(text, generator, o)).loss.backward()
         optimizer.step()
     model.save_pretrained(path)
+
+
+def save_ids(o, folder):
+    """The text as `thinwire train lm --unit id` reads it: all of it, and what one worker alone has."""
+    import numpy
+    whole = numpy.frombuffer(o.text.read_bytes(), dtype="uint8").astype("uint16")
+    learnt, unseen = whole[:len(whole) * 9 // 10], whole[len(whole) * 9 // 10:]
+    for name, part in (("all", learnt), ("alone", learnt[:len(learnt) // o.workers])):
+        (folder / name).mkdir()
+        for split, ids in (("train", part), ("valid", unseen), ("test", unseen)):
+            numpy.save(folder / name / f"{split}.npy", ids)
 
 
 def sent():
@@ -122,10 +138,37 @@ def loss_of(model, unseen, o):
         return sum(float(model(**batch(unseen, generator, o)).loss) for _ in range(HELD_OUT)) / HELD_OUT
 
 
+def run_program(o, way, seed, base, rank, size):
+    """What the program says of its training, and the bytes that its card has sent."""
+    words = [o.program, "train", "lm", "--unit", "id", "--data", Path(base) / ("alone" if way == "alone" else "all"), "--init-from",
+             base, "--lora", "rank=8,alpha=16,targets=q+v", "--batch", o.batch, "--bptt", o.length, "--steps", o.steps, "--lr", o.lr,
+             "--warmup", 20, "--schedule", "cosine", "--weight-decay", 0.01, "--clip", 0, "--seed", seed, "--quiet", "--out", "none",
+             "--json", "-"]
+    if way != "alone":
+        words += ["--join", f"{FIRST}:{PORTS['thinwire']}", "--workers", size, "--rank", rank, "--sync", "allreduce" if way == "ddp" else way]
+    before = sent()
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_"))}
+    done = subprocess.run([str(word) for word in words], check=True, stdout=subprocess.PIPE, text=True, env=own)
+    return (json.loads(done.stdout) if rank == 0 else None), sent() - before
+
+
+def work_by_program(o, way, seed, base, rank, size):
+    told, bytes_sent = run_program(o, way, seed, base, rank, size)
+    if rank == 0:
+        seconds = told["seconds"]
+        print(json.dumps({"way": way, "seed": seed, "loss": told["loss"], "bytes_sent": bytes_sent,
+                          "seconds": round(seconds["training"], 2), "waited": seconds["wait"] / seconds["training"],
+                          "trained": told["parameters"]}), flush=True)
+
+
 def work(o):
-    import torch
     way, seed, base = o.worker[0], int(o.worker[1]), o.worker[2]
     rank, size = (int(os.environ.get(f"OMPI_COMM_WORLD_{name}", default)) for name, default in (("RANK", 0), ("SIZE", 1)))
+    (work_by_program if o.program else work_by_torch)(o, way, seed, base, rank, size)
+
+
+def work_by_torch(o, way, seed, base, rank, size):
+    import torch
     model, optimizer, part, unseen, generator = problem(o, base, seed, rank, o.workers)
     loop, trained = None, model
     if way == "ddp":
@@ -156,6 +199,7 @@ def main():
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         train_base(o, folder)
+        save_ids(o, Path(folder))
         for seed in range(1, o.seeds + 1):
             for way in o.ways:
                 words = [sys.executable, __file__, *sys.argv[1:], "--worker", way, seed, folder]
@@ -164,7 +208,8 @@ def main():
                 rows.append(row)
                 print(row, file=sys.stderr, flush=True)
     means = {way: sum(row["loss"] for row in rows if row["way"] == way) / o.seeds for way in o.ways}
-    print(as_json({"made": made(), "workers": o.workers, "gbit": o.rate, "ms": o.delay, "steps": o.steps, "loss": means, "rows": rows}))
+    print(as_json({"made": made(), "workers": o.workers, "gbit": o.rate, "ms": o.delay, "steps": o.steps, "trainer": "thinwire train" if o.program else "PyTorch",
+                   "loss": means, "rows": rows}))
 
 
 if __name__ == "__main__":

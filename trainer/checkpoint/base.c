@@ -90,14 +90,16 @@ tw_status base_get(worker *w, const tw_state *state)
     return TW_OK;
 }
 
-tw_status base_share(worker *w)
+/* All ranks learn which base rank 0 has. */
+static tw_status base_share(worker *w)
 {
     base_weights *base = &w->base;
-    if (!w->learner->based) return TW_OK;
     TW_TRY(agree_text(w->comm, base->path, sizeof base->path));
     TW_TRY(agree_text(w->comm, base->sum, sizeof base->sum));
     return agree_text(w->comm, base->network, sizeof base->network);
 }
+
+/* ---- on every rank ----------------------------------------------------------------------------------------------- */
 
 static tw_status take_buffers(void *context, const tw_state *state)
 {
@@ -108,13 +110,29 @@ static tw_status take_buffers(void *context, const tw_state *state)
     return check_network(state, w->base.network);
 }
 
-tw_status base_load(worker *w)
+/* Over a line the base may take longer than all that is trained. Threads of one process have none. */
+static bool base_reads_own(const worker *w)
+{
+    const char *transport = tw_comm_transport(w->comm);
+    return w->rank > 0 && strcmp(transport, "threads") != 0 && strcmp(transport, "virtual") != 0;
+}
+
+tw_status base_spread(worker *w, const char *path)
 {
     const learner *l = w->learner;
-    if (!l->based) return TW_OK;
+    const model_choice best = {MODEL_BEST, true};
+    int lacks = w->rank > 0;
     TW_TRY(base_share(w));
+    if (base_reads_own(w)) lacks = model_file_read(path, &best, take_buffers, w) != TW_OK;
+    TW_TRY(agree_any(w->comm, &lacks));
+    return lacks ? tw_comm_broadcast(w->comm, 0, l->buffers, l->buffer_count * sizeof *l->buffers) : TW_OK;
+}
+
+tw_status base_load(worker *w)
+{
+    if (!w->learner->based) return TW_OK;
     TW_TRY(agree_status(w, w->rank == 0 ? model_file_read(w->base.path, NULL, take_buffers, w) : TW_OK));
-    return tw_comm_broadcast(w->comm, 0, l->buffers, l->buffer_count * sizeof *l->buffers);
+    return base_spread(w, w->base.path);
 }
 
 /* ---- merging ----------------------------------------------------------------------------------------------------- */

@@ -13,9 +13,10 @@ tw_status base_take(worker *w, const tw_state *state);
 /* Into a checkpoint, where the learner has a base; and out of it. */
 tw_status base_put(const worker *w, tw_state *state);
 tw_status base_get(worker *w, const tw_state *state);
-/* All ranks learn which base rank 0 has. */
-tw_status base_share(worker *w);
-/* Reads the base of a run that goes on into the learner's buffers. A collective; rank 0 alone reads. */
+/* A collective: the base that rank 0 has is in the learner's buffers everywhere. It is sent where some rank has not the
+ * same weights at `path`, its own. */
+tw_status base_spread(worker *w, const char *path);
+/* Reads the base of a run that goes on into the learner's buffers. A collective. */
 tw_status base_load(worker *w);
 
 /* The weights with what a checkpoint's adapters add to them, W + scale * B A, and with that checkpoint's texts: its

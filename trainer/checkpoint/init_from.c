@@ -179,6 +179,6 @@ tw_status init_from_take(worker *w)
         return agree_status(w, tw_fail(TW_ERROR_ARGUMENT, "adapters are trained beside the weights of a network that "
                                                           "is there; --init-from RUN names it"));
     TW_TRY(agree_status(w, w->rank == 0 ? model_file_read(w->settings.init_from, &best, take, w) : TW_OK));
-    TW_TRY(base_share(w));
+    if (l->based) return base_spread(w, w->settings.init_from);
     return l->buffer_count > 0 ? tw_comm_broadcast(w->comm, 0, l->buffers, l->buffer_count * sizeof(float)) : TW_OK;
 }
