@@ -92,6 +92,7 @@ class CountsTest(unittest.TestCase):
         self.assertTrue(1 < sent["torch:dense"] < 1.2, sent)  # each of two ranks sends the gradient once, and headers
         self.assertLess(max(sent[scheme] for scheme in rows if scheme != "torch:dense"), 0.25, sent)
         self.assertLess(max(row["loss"] for row in rows.values()), 5, rows)
+        self.assertIsNone(rows["torch:powersgd=1"]["ratio"])  # nobody has counted
 
 
 class ScriptTest(unittest.TestCase):
