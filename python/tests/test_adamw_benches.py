@@ -37,7 +37,8 @@ losses = {"val": model.weight.detach().sum()}
 
 def printed_by(name, *words):
     environment = {**os.environ, "PYTHONPATH": str(BENCH.parent / "python" / "src")}
-    done = subprocess.run([sys.executable, "-B", BENCH / name, *map(str, words)], capture_output=True, text=True, env=environment)
+    done = subprocess.run([sys.executable, "-B", BENCH / name, *map(str, words)], capture_output=True, text=True, env=environment,
+                          timeout=2 * ranks.SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 
