@@ -7,7 +7,7 @@
 Without --text it reads the documents of this repository. Each scheme of the command line trains once with every seed,
 after a run without thinwire, which is what its losses are put beside. torch:powersgd=R is torch's own hook of PowerSGD.
 AdamW is fused where torch has that. Prints one JSON object: of each scheme the loss on text that nobody trained on, in nats
-a character, its gap to dense, and how many times smaller messages are than fp32.
+a character, its gap to dense, and how many times smaller messages are than fp32, which a hook of torch's does not tell.
 
 With --lines each worker is a process in a network namespace of its own, behind a line of so many Gbit/s (bench/link.sh, and
 what that needs). All schemes train at one rate after the other. Of each there is then the median step in the last quarter of
@@ -23,7 +23,7 @@ import time
 import link
 import small_gpt
 import torch
-from made import made
+from made import as_json, made
 from network_torch import Way, adamw_of
 from small_gpt import gpt
 
@@ -56,7 +56,7 @@ def trained(o, scheme, seed, symbols, learnt, unseen):
             torch.nn.utils.clip_grad_norm_(model.parameters(), small_gpt.CLIP)
 
     small_gpt.train(o, seed, way.module, optimizer, learnt, with_gradient)
-    counts = way.plugged.stats() if way.plugged else {"ratio": 1.0, "ratio_traffic": 1.0}
+    counts = way.plugged.stats() if way.plugged else dict.fromkeys(("ratio", "ratio_traffic"), 1.0 if scheme == DENSE else None)
     way.finish()
     found = {name: counts[name] for name in ("ratio", "ratio_traffic")}
     found.update(of_line(marks) if o.lines else {})
@@ -81,7 +81,7 @@ def row(o, scheme, dense, *text):
     if dense:
         found["gap"] = statistics.mean(mine - without for mine, without in zip(losses, dense["losses"]))
         found["deviation"] = statistics.stdev(losses) if o.seeds > 1 else None
-    found.update({name: statistics.mean(counts[name] for _, counts, _ in runs) for name in runs[0][1]})
+    found.update({name: None if one is None else statistics.mean(counts[name] for _, counts, _ in runs) for name, one in runs[0][1].items()})
     small_gpt.say(f"{found['scheme']}: {found['loss']:.4f} after {time.perf_counter() - begin:.0f} s")
     return {**found, "parameters": runs[0][2]}
 
@@ -98,7 +98,7 @@ def over_lines(o):
             at = {name: run.pop(name) for name in ("step_ms", "seconds", "sent_late", "sent")}
             at["faster"] = dense / at["step_ms"]
             rows.setdefault(run["scheme"], {**run, "at": {}})["at"][f"{gbit:g} Gbit/s"] = at
-    print(json.dumps({**found, "made": made(), "load": load, "rows": list(rows.values())}, indent=1))
+    print(as_json({**found, "made": made(), "load": load, "rows": list(rows.values())}))
 
 
 def main():

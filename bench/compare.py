@@ -345,15 +345,15 @@ def interval(half):
 def show_in_time(found):
     print("training loss in the time of " + ", ".join(f"{first['name']} over {LINES[line]} ({first['seconds']:.4g} s)" for line, first in found["fastest"].items()))
     for arm in found["arms"]:
-        print(f"{arm['name']:40} " + " ".join("        -" if loss is None else f"{loss:9.3f}" for loss in arm["in_time"].values()))
+        print(f"{arm['name']:46} " + " ".join("        -" if loss is None else f"{loss:9.3f}" for loss in arm["in_time"].values()))
 
 
 def show(results):
     for task, found in results["tasks"].items():
         print(f"\n{task}: {results['steps']} steps, {results['seeds']} seeds")
-        print(f"{'':40} {'rate':>8} {'test loss':>10} {'to dense':>18} {'MB sent':>9} " + " ".join(f"{name:>9}" for name in LINES))
+        print(f"{'':46} {'rate':>8} {'test loss':>10} {'to dense':>18} {'MB sent':>9} " + " ".join(f"{name:>9}" for name in LINES))
         for arm in found["arms"]:
-            print(f"{arm['name']:40} {arm['lr']:8g} {arm['loss']:10.4f} {arm['behind']:+9.4f}{interval(arm['behind_half']):9} {arm['megabytes']:9.3g} "
+            print(f"{arm['name']:46} {arm['lr']:8g} {arm['loss']:10.4f} {arm['behind']:+9.4f}{interval(arm['behind_half']):9} {arm['megabytes']:9.3g} "
                   + " ".join(f"{arm['seconds'][name]:8.4g}s" for name in LINES))
         show_in_time(found)
         for row in found.get("shards", []):

@@ -149,7 +149,7 @@ def main():
     add_ratios(results)
     show(options, results)
     print(as_json({"made": made(), "ranks": options.ranks, "gbit_per_second": options.rate, "round_trip_ms": options.delay,
-                      "steps": options.steps * options.rounds,
+                   "steps": options.steps * options.rounds,
                    "results": results}))
 
 

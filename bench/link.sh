@@ -47,7 +47,7 @@ shape() { ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst "
 # The kernel hands over a train of packets as one of up to 64 kB, and a queue that has no room for it loses most of it at
 # once: on slow links two fifths of all that was sent. A network card would have put single packets on the cable.
 single_packets() {
-    case $rate in *gbit) return ;; esac
+    awk -v rate="$rate" 'BEGIN { exit (rate / (rate ~ /gbit$/ ? 1 : rate ~ /mbit$/ ? 1e3 : 1e6) < 1) }' && return
     ip -n "$1" link set dev eth0 gso_max_segs 1 || cannot "this ip cannot set gso_max_segs"
 }
 

@@ -43,4 +43,3 @@ def as_json(value, indent=0):
         parts = [as_json(one, indent + 1) for one in value]
     pad = "\n" + " " * (indent + 1)
     return line[0] + pad + f",{pad}".join(parts) + "\n" + " " * indent + line[-1]
-

@@ -21,7 +21,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from made import made
+from made import as_json, made
 
 SCHEMES = ("allreduce", "fp8", "qsgd", "powersgd:rank=16", "powersgd:rank=4", "powersgd:rank=1", "onebit-adam", "dgc-adam",
            "dgc-adam:density=0.01,warmup_density=0.1", "dgc-adam:density=0.01,warmup_density=0.1,momentum=0.7")
@@ -94,7 +94,7 @@ def main():
         rows.append(run(o, scheme))
         rows[-1]["above"] = rows[-1]["loss"] - rows[0]["loss"] if len(rows) > 1 else None
         print(rows[-1], file=sys.stderr, flush=True)
-    print(json.dumps({"made": made(), "workers": o.workers, "steps": o.steps, "clip": o.clip, "rows": rows}, indent=1))
+    print(as_json({"made": made(), "workers": o.workers, "steps": o.steps, "clip": o.clip, "rows": rows}))
 
 
 if __name__ == "__main__":

@@ -13,9 +13,14 @@ def blocks_of(text):
     return [block.strip("\n") for block in text.split("\n\n") if block.strip()]
 
 
+def read(path):
+    """In UTF-8, which is all that thinwire train takes; lines end as they do here, wherever the text was written."""
+    return pathlib.Path(path).read_text(encoding="utf-8")
+
+
 def has_blocks(path):
     """Else nothing can be dealt out: a folder of texts, or one whose lines are all alike."""
-    return pathlib.Path(path).is_file() and len(blocks_of(pathlib.Path(path).read_text())) > 1
+    return pathlib.Path(path).is_file() and len(blocks_of(cut(read(path))[0])) > 1
 
 
 def arranged(text, how):
@@ -35,10 +40,10 @@ def cut(text):
 
 def arrange(path, out, how):
     """A folder of texts in `out`, named by what they are. Only the training text differs from one way to the other."""
-    train, *others = cut(pathlib.Path(path).read_bytes().decode())
+    train, *others = cut(read(path))
     texts = dict(zip(("train", "valid", "test"), (arranged(train, how), *others)))
     folder = pathlib.Path(out) / f"text-{how}-{hashlib.sha256(''.join(texts.values()).encode()).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        (folder / f"{name}.txt").write_text(text)
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
     return folder

@@ -2,7 +2,6 @@
 trains on text, and how a scheme stands beside AdamW."""
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import thinwire
 import torch
 import torch.distributed as dist
-from made import made
+from made import as_json, made
 from thinwire.spec import adapts, options_of, with_option
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "pytorch"))
@@ -73,5 +72,5 @@ def run(o, ways, runs_of):
     runs = runs_of(len(alphabet), text[:len(text) * 9 // 10], text[len(text) * 9 // 10:])
     if dist.get_rank() == 0:
         told = {name: value for name, value in vars(o).items() if name not in ("text", ways)}
-        print(json.dumps({"made": made(), "torch": torch.__version__, "workers": dist.get_world_size(), **told, "runs": runs}, indent=1))
+        print(as_json({"made": made(), "torch": torch.__version__, "workers": dist.get_world_size(), **told, "runs": runs}))
     dist.destroy_process_group()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What benchmarks make of their runs for tools/figures, with runs that train nothing: bench/planned.py and bench/accuracy.py."""
+"""What benchmarks make of their runs for tools/figures, with runs that train nothing: bench/planned.py and bench/accuracy.py; and
+their text."""
 import contextlib
 import io
 import json
@@ -14,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 sys.dont_write_bytecode = True
 import accuracy  # noqa: E402
+import made  # noqa: E402
 import planned  # noqa: E402
 
 PASS = 0.01
@@ -107,6 +109,15 @@ class TablesTest(unittest.TestCase):
         self.assertAlmostEqual(row["loss_difference"], 15)
         self.assertAlmostEqual(row["metric"], 65)
         self.assertIn("bench/accuracy.py", found["made"]["command"])
+
+    def test_a_row_of_figures_is_a_line(self):
+        """What is too long for one is not, however deep it lies."""
+        rows = [{"name": f'"{i}"', "loss": i / 3, "gap": None, "losses": []} for i in range(20)]
+        value = {"made": {"command": "x" * 400}, "at": {"1 Gbit/s": rows}, "steps": 3}
+        text = made.as_json(value)
+        self.assertEqual(json.loads(text), value)
+        self.assertEqual([json.loads(line.rstrip(",")) for line in text.splitlines() if "loss" in line], rows)
+        self.assertEqual(len(text.splitlines()), 20 + len("{") + len(["made {", "command", "}"]) + len(["at {", "[", "]", "}"]) + len(["steps", "}"]))
 
 
 if __name__ == "__main__":

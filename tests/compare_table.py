@@ -132,7 +132,13 @@ class CompareTable(unittest.TestCase):
         rows = self.compare("--seeds", "2", "--grid", "1", "--text", str(text), task="transformer")["shards"]
         self.assertEqual([row["name"] for row in rows], ["dense", "dgc-adam", "diloco:every=20", "sparseloco:every=20,k=256,agg=senders"])
         self.assertIn("text-unlike-", rows[0]["runs"][1]["commands"]["unlike"])
+        there = text.read_bytes()
+        text.write_bytes(there.replace(b"\n", b"\r\n"))  # as another system has it
+        self.assertTrue(shards.has_blocks(text))
+        self.assertEqual([shards.arrange(text, self.work, how) for how in shards.WAYS], [like, unlike])
         self.assertFalse(shards.has_blocks(self.work))
+        text.write_bytes(b"Romeo: Speech.\n" * 99 + b"\n\nJuliet.\n")
+        self.assertFalse(shards.has_blocks(text))  # what is trained on is one block
         text.write_text("Romeo: Speech.\nJuliet: Speech.\n")
         self.assertFalse(shards.has_blocks(text))
         for row, behind in zip(rows, (0, 0, 0.5, 0)):

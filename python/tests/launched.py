@@ -128,7 +128,7 @@ def forget_group():
 
 
 def meet_anew(folder, name, rank, size, prepare=lambda: None):
-    """In a process of started_as_torchrun_does, which makes one group after another: all ranks come here, rank 0 does what
+    """In a rank that began as torchrun has it, which makes one group after another: all ranks come here, rank 0 does what
     has to be done before, and the next group meets at a place of its own, for a store serves one group."""
     os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
     _meet(folder, name, rank, size)

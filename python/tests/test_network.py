@@ -146,6 +146,11 @@ class LinkTest(unittest.TestCase):
                 link.run("2", 1, ["sleep", "1000"], 3)
         self.assertFalse(namespaces(f"{jobs[0].pid}-"))
 
+    def test_single_packets_are_for_links_below_a_gigabit(self):
+        for gbit, single in ((10, False), (1, False), (0.9, True), (0.01, True)):
+            shown = link.run("1", gbit, ["ip", "-d", "link", "show", "eth0"], ranks.SECONDS)
+            self.assertEqual("gso_max_segs 1 " in shown, single, (gbit, shown))
+
     def test_what_a_program_wrote_is_told_when_it_fails(self):
         with self.assertRaisesRegex(link.Failed, "it broke"):
             link.run("1", 1, ["sh", "-c", "echo it broke >&2; exit 3"], ranks.SECONDS)

@@ -4,11 +4,13 @@
 import contextlib
 import copy
 import io
+import json
 import math
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import types
 import unittest
@@ -47,13 +49,26 @@ class PlanTest(unittest.TestCase):
             table = pathlib.Path(folder) / "table"
             table.write_text("first.weight 400 200\nfirst.bias 400\nscalar\n")
             done = subprocess.run([program(), "plan", "none", "--parameters", table, "--workers", "4", "--link", LINE, "--step-time",
-                                   "0.05", "--codec-rate", "5", "--steps", "3000", "--optimizer", "adamw", "--quiet"],
+                                   "0.05", "--codec-rate", "5", "--steps", "3000", "--optimizer", "adamw", "--quiet", "--json", table.with_name("plan")],
                                   capture_output=True, text=True, check=True)
+            rows = json.loads(table.with_name("plan").read_text())["candidates"]
 
         def figures(text):
             return [line[:68] + line[80:] if line.count("%") and "kB" in line else line for line in text.splitlines()]
 
-        self.assertEqual(figures(str(self.plan())), figures(done.stdout.rstrip("\n")))
+        plan = self.plan()
+        self.assertEqual(figures(str(plan)), figures(done.stdout.rstrip("\n")))
+        ends = {row["sync"]: row.get("end_seconds", 0) for row in rows}
+        self.assertEqual({row.spec: row.end_seconds for row in plan.candidates}, ends)
+        self.assertGreater(max(ends.values()), 0)
+
+    def test_without_the_simulator(self):
+        with tempfile.TemporaryDirectory() as folder:
+            alone = shutil.copy(planning.library._name, pathlib.Path(folder) / "libthinwire.so")
+            asked = "import thinwire; thinwire.plan([('w', (4,))], 'sgd', line='1Gbit,1ms', steps=10, workers=2, step_time=1)"
+            done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False,
+                                  env={**os.environ, "THINWIRE_LIBRARY": str(alone), "PYTHONPATH": os.pathsep.join(sys.path)})
+        self.assertRegex(done.stderr, "no plan can be made: .*libthinwire_sim.* is in the wheel")
 
     def test_its_rows(self):
         plan = self.plan()

@@ -52,7 +52,8 @@ def parsed(words: List[str]) -> argparse.Namespace:
         "script, as it is: each takes steps of its own, and once in a while all go on from shared weights.")
     parser.add_argument("--join", metavar="HOST:PORT", required=True,
                         help="where the machines meet: an address of one of them, and a port that is free there; or "
-                        "folder:PATH, a folder that all see, or https://HOST/PATH, one on a web server")
+                        "folder:PATH, a folder that all see, or https://HOST/PATH, one on a web server, "
+                        "with s3+ before it where that wants requests signed as Amazon's S3 does")
     parser.add_argument("--workers", type=int, metavar="N", help="how many machines there are; without it they come and go")
     parser.add_argument("--quorum", type=int, default=0, metavar="N", help="without --workers, how many of them have to be there for "
                         "those to go on when some are lost: 1 lets the last one train alone (default: more than half)")

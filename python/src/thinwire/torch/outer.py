@@ -67,8 +67,8 @@ class OuterLoop(Closes):
         outer = thinwire.torch.OuterLoop(model, optimizer, "diloco:every=50", join="10.0.0.5:7000")
 
     join          "HOST:PORT", where the processes meet, or "folder:PATH", a folder that all see, or
-                  "https://HOST/PATH", one on a web server, these two with `workers` and `rank`;
-                  instead of `group`. `transport` may be a Tcp with a key, and over a folder with a seal as well. Without
+                  "https://HOST/PATH", one on a web server, or "s3+https://HOST/BUCKET/PATH", these three with `workers` and
+                  `rank`; instead of `group`. `transport` may be a Tcp with a key, and over a folder with a seal as well. Without
                   `workers` also several, "A:PORT,B:PORT": the first opens the group unless another of them answers
     workers       how many processes meet there; None: any number, which come and go
     rank          the number that this one takes among `workers`; None: any
