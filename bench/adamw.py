@@ -2,7 +2,7 @@
 """What AdamW learns beside each scheme: the same small GPT, batches and rates, exchanged by PyTorch and by thinwire.
 
     torchrun --standalone --nproc_per_node=2 bench/adamw.py --text shakespeare.txt > adamw.json
-    sudo venv/bin/python bench/adamw.py --lines 1,0.1 --steps 200 --text shakespeare.txt torch:powersgd=4 dgc-adam > adamw.json
+    sudo venv/bin/python bench/adamw.py --lines 1,0.1 --steps 200 torch:powersgd=4 dgc-adam --text shakespeare.txt > adamw.json
 
 Without --text it reads the documents of this repository. Each scheme of the command line trains once with every seed,
 after a run without thinwire, which is what its losses are put beside. torch:powersgd=R is torch's own hook of PowerSGD.

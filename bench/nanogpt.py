@@ -37,7 +37,7 @@ def options():
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--clip", type=float, default=1.0, metavar="NORM", help="of the gradient; 0: none is (default %(default)s)")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)  # its number, and where they meet
-    return parser.parse_args()
+    return parser.parse_intermixed_args()
 
 
 def work(o):

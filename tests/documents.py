@@ -109,11 +109,21 @@ def check_no_tests(text, tests):
                 if case in words_of_tests() and case.count("_") > 1)
 
 
-def commands(text):
-    """The command lines of thinwire's in fenced and indented blocks, as lists of words; not those of `python -m thinwire`."""
+def blocks(text):
+    """The lines of fenced and indented blocks, each with those that continue it."""
     text = re.sub(r"\\\n\s*", " ", text)
-    blocks = "\n".join(FENCE.findall(text) + re.findall(r"^ {4}.*$", text, re.M))
-    for line in re.findall(r"^\s*(?:\S+ )*?(?<!-m )(?:\S*/)?thinwire ([a-z].*)$", blocks, re.M):
+    return "\n".join(FENCE.findall(text) + re.findall(r"^ {4}.*$", text, re.M))
+
+
+def check_scripts(text):
+    for name in re.findall(rf"^\s*(?:sudo )?({FOLDERS}/[\w./-]+\.(?:py|sh))\b", blocks(text), re.M):
+        if not os.access(ROOT / name, os.X_OK):
+            yield f"runs {name}, which is no program: it lacks the bit"
+
+
+def commands(text):
+    """The command lines of thinwire's, as lists of words; not those of `python -m thinwire`."""
+    for line in re.findall(r"^\s*(?:\S+ )*?(?<!-m )(?:\S*/)?thinwire ([a-z].*)$", blocks(text), re.M):
         yield shlex.split(line, comments=True)
 
 
@@ -139,6 +149,7 @@ def complaints(path, tests, program):
     if path.name == HISTORY:
         return
     yield from check_paths(text)
+    yield from check_scripts(text)
     yield from check_functions(text)
     yield from check_tests(text, tests)
     if path.name == KNOWN:

@@ -306,6 +306,23 @@ TEST(momentum_has_nothing_to_refresh)
     assert_string_equal(tw_last_error(), "refresh=4 with beta2=0, which has no squares to renew; leave it out");
 }
 
+/* A state may say any, and intervals double until they reach it. */
+TEST(a_count_of_steps_that_no_run_has_ends_nothing)
+{
+    loopback group;
+    gradients g;
+    tw_state *forged;
+    uint64_t steps = UINT64_MAX;
+    group_create(&group, &g, "onebit-adam:warmup_steps=0,refresh=1", table, 1, 1);
+    assert_ok(tw_state_create(&forged));
+    assert_ok(tw_scheme_save_state(group.scheme[0], "s.", forged));
+    assert_ok(tw_state_put(forged, "s.scheme/steps", TW_U64, 1, (size_t[]){1}, &steps));
+    assert_ok(tw_scheme_load_state(group.scheme[0], "s.", forged));
+    step_of(&group, &g, 1);
+    tw_state_destroy(forged);
+    group_destroy(&group, &g);
+}
+
 /* They are no part of the beginning, of which a ratio leaves the bytes out. */
 TEST(refreshes_count)
 {

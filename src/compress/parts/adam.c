@@ -32,7 +32,7 @@ tw_adam_step tw_adam_begin(const tw_adam *adam, int nesterov, uint64_t before, i
 uint64_t tw_adam_refreshes(uint64_t kappa, uint64_t steps)
 {
     uint64_t count = 0, interval = 1;
-    for (; kappa && steps / interval >= kappa; interval *= 2) {
+    for (; kappa && steps / interval >= kappa && interval <= UINT64_MAX / 2; interval *= 2) {
         count += kappa;
         steps -= kappa * interval;
     }
