@@ -28,7 +28,7 @@ MAY_SEE = {
     "src/comm/sealed": ["src/comm/shared"],
     "src/sim": ["src/base"],
     "src/sync": ["src/compress", "src/compress/parts", "src/wire", "src/comm", "src/kernels", "src/base"],
-    "src/sync/reducer": ["src/sync", "src/compress", "src/compress/parts", "src/wire", "src/comm", "src/kernels", "src/base"],
+    "src/sync/reducer": ["src/sync", "src/compress", "src/compress/parts", "src/state", "src/wire", "src/comm", "src/kernels", "src/base"],
     "src/sync/gossip/core": ["src/sync", "src/compress", "src/compress/parts", "src/state", "src/wire", "src/comm", "src/kernels", "src/base"],
     "src/sync/gossip/schemes": ["src/sync/gossip/core", "src/sync", "src/wire", "src/comm", "src/kernels", "src/base", "src/compress/parts"],
     "src/sync/gossip": ["src/sync/gossip/schemes", "src/sync/gossip/core", "src/sync", "src/compress", "src/compress/parts", "src/state", "src/wire", "src/comm", "src/kernels", "src/base"],

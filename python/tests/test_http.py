@@ -9,7 +9,9 @@ import hmac
 import http.server
 import os
 import re
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -131,6 +133,18 @@ def what_is_wrong(method, path, headers):
     return None if hmac.compare_digest(key.hex(), signature) else "signature"
 
 
+OTHER_LIBCURL = """
+#define NOTHING(name) int curl_##name(void) { return 0; }
+NOTHING(global_init) NOTHING(easy_perform) NOTHING(easy_getinfo) NOTHING(easy_reset) NOTHING(easy_cleanup) NOTHING(slist_free_all)
+static struct { int age; const char *version; unsigned number; } about = {0, "a libcurl of this test's", NUMBER};
+void *curl_version_info(int age) { (void)age; return &about; }
+void *curl_easy_init(void) { return &about; }
+void *curl_slist_append(void *list, const char *text) { (void)list, (void)text; return &about; }
+const char *curl_easy_strerror(int code) { (void)code; return "it does nothing"; }
+int curl_easy_setopt(void *one, int option, ...) { (void)one; return option == 10305 && !SIGNS ? 48 : 0; }
+"""
+
+
 def takes_what_is_signed(handler, method, path):
     wrong = what_is_wrong(method, path, handler.headers)
     with handler.server.lock:
@@ -208,6 +222,18 @@ class HttpTest(unittest.TestCase):
                     self.assertRegex(self.refused("s3+https://127.0.0.1:1/x"), f"begins with s3. needs {name}.* in the environment$")
             for url in (f"s3+https://me:{SECRET}@127.0.0.1:1/x", f"s3+https://127.0.0.1:1/x?key={SECRET}"):
                 self.assertIn("has no ? and no @", self.refused(url))
+
+    def test_a_libcurl_that_cannot_sign_is_refused(self):
+        """It is too old, or was built without. It would take the key for a password, and send it."""
+        with tempfile.TemporaryDirectory() as folder:
+            for number, signs in ((0x075700, 1), (0x075800, 0)):
+                with self.subTest(number=number, signs=signs):
+                    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", f"-DNUMBER={number}", f"-DSIGNS={signs}", "-o",
+                                    f"{folder}/libcurl.so.4"], input=OTHER_LIBCURL, text=True, check=True)
+                    ended = subprocess.run([sys.executable, "-c", "import thinwire; thinwire.Comm.folder('s3+https://127.0.0.1:1/x', 2, 0, 0.1)"],
+                                           env={**os.environ, **KEYS, "PYTHONPATH": os.pathsep.join(sys.path), "LD_LIBRARY_PATH": folder},
+                                           capture_output=True, text=True, timeout=ranks.SECONDS)
+                    self.assertRegex(ended.stderr, "needs libcurl 7.88 or later.*this machine has a libcurl of this test's")
 
     def test_a_server_that_fails_now_and_then(self):
         counts = {}

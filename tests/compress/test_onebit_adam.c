@@ -25,6 +25,7 @@ typedef struct rule {
     int adapts;  /* has squares */
     int warmup;  /* steps */
     int kappa;   /* refreshes of the squares at each interval; 0: they stand still */
+    int late;    /* steps that some elements have no gradient in; 0: WARMUP */
 } rule;
 
 typedef struct twin {
@@ -69,9 +70,9 @@ static double age(const rule *r, int step)
 }
 
 /* Some elements have no gradient in the beginning. */
-static int is_late(size_t tensor, size_t i)
+static int is_late(const rule *r, int step, size_t tensor, size_t i)
 {
-    return tensor == 0 && i % 5 == 4;
+    return r->adapts && step <= (r->late ? r->late : WARMUP) && tensor == 0 && i % 5 == 4;
 }
 
 static int is_still(const twin *t, size_t i)
@@ -179,7 +180,7 @@ static void give(const twin *t, int step, gradients *g, loopback *group, double 
         for (size_t k = 0; k < TENSORS; k++) {
             absent[r][k] = is_absent(step, r, k);
             for (size_t i = 0; i < count_of(k); i++) {
-                if (step <= WARMUP && t->rule.adapts && is_late(k, i)) g->rank[r][k][i] = 0;
+                if (is_late(&t->rule, step, k, i)) g->rank[r][k][i] = 0;
                 given[k][r][i] = (double)g->rank[r][k][i];
                 if (absent[r][k]) g->rank[r][k][i] = NAN;
             }
@@ -247,6 +248,14 @@ TEST(squares_are_refreshed_at_growing_intervals)
     from_the_first.gathers = 1;
     from_the_first.before = 0;
     check_rule(from_the_first);
+}
+
+/* Step 36 is skipped. In step 37, a refresh, a fifth of the elements has its first gradient. */
+TEST(what_wakes_after_a_skipped_step_has_nothing_held_back)
+{
+    rule waking = {EXACT ",warmup_steps=6,refresh=1", .adapts = 1, .warmup = 6, .kappa = 1, .before = 1, .late = 36};
+    assert_true(!is_refresh(&waking, 36) && is_refresh(&waking, 37));
+    check_rule(waking);
 }
 
 TEST(is_momentum_without_squares)

@@ -171,7 +171,8 @@ static void compare_all(int workers, const char *line, uint64_t steps, tw_plan_o
                           .bandwidth = world.bandwidth,
                           .bandwidth_down = world.bandwidth_down,
                           .latency = world.latency,
-                          .unmeasured = 1};
+                          .unmeasured = 1,
+                          .simulate = tw_world_play};
     assert_ok(tw_plan_make(&q, &plan));
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) compare(plan, &q, specs[i]);
     compare(plan, &q, optimizer == TW_PLAN_SGD ? "dgc" : "dgc-adam");

@@ -30,11 +30,11 @@ static double start(tw_comm *comm)
 
 /* --- a reducer -------------------------------------------------------------------------------------------------- */
 
-/* A lie: the word fits. */
+/* A lie: the word fits, and it is no packet. */
 static void lie(wire *through, unsigned char *message, size_t *size, uint32_t *check)
 {
     (void)through;
-    message[*size - 1] ^= 1;
+    message[0] ^= 1;
     *check = tw_crc32c(0, message, *size);
 }
 

@@ -431,6 +431,21 @@ static const char *from_environment(const char *name)
 
 static const char unsigned_body[] = "x-amz-content-sha256: UNSIGNED-PAYLOAD";
 
+/* A libcurl that cannot sign would take the key for a password, and send it. */
+static tw_status check_signing(const char *scope)
+{
+    const curl_version_info_data *version = curl.version_info(CURLVERSION_NOW);
+    CURL *one = curl.init();
+    int can =
+        version->version_num >= SIGNS_SINCE && one && curl.setopt(one, (CURLoption)OPTION_SIGN, scope) == CURLE_OK;
+    curl.cleanup(one);
+    if (can) return TW_OK;
+    return tw_fail(TW_ERROR_UNSUPPORTED,
+                   "a URL that begins with s3+ needs libcurl 7.88 or later, built with Amazon's signatures, and this "
+                   "machine has %s",
+                   version->version);
+}
+
 /* For requests that are signed with what Amazon's own programs read. The bodies are not: they have checksums of their
  * own. */
 static tw_status prepare_to_sign(place *me)
@@ -444,11 +459,6 @@ static tw_status prepare_to_sign(place *me)
                        !*key      ? "AWS_ACCESS_KEY_ID"
                        : !*secret ? "AWS_SECRET_ACCESS_KEY"
                                   : "AWS_REGION, such as us-east-1,");
-    const curl_version_info_data *version = curl.version_info(CURLVERSION_NOW);
-    if (version->version_num < SIGNS_SINCE)
-        return tw_fail(TW_ERROR_UNSUPPORTED,
-                       "a URL that begins with s3+ needs libcurl 7.88 or later, and this machine has %s",
-                       version->version);
     me->key = strdup(key);
     me->secret = strdup(secret);
     if (asprintf(&me->scope, "aws:amz:%s:s3", region) < 0) me->scope = NULL;
@@ -456,7 +466,7 @@ static tw_status prepare_to_sign(place *me)
     int made = me->key && me->secret && me->scope && line && add_header(me, unsigned_body, strlen(unsigned_body)) &&
                (!*token || add_header(me, line, strlen(line)));
     free(line);
-    return made ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a folder on a web server");
+    return made ? check_signing(me->scope) : tw_fail(TW_ERROR_MEMORY, "no memory for a folder on a web server");
 }
 
 static tw_status make_place(const char *url, int is_to_sign, store *at)

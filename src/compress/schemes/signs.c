@@ -179,8 +179,10 @@ static void signs_destroy(tw_scheme *scheme)
     tw_quantised_destroy(scheme);
 }
 
+/* What was sent of elements that do not count was made up, and so is what is kept of them. */
 static void forget_sent(tw_quantised *quantised, const tw_quantised_part *part)
 {
+    fill_still((signs *)quantised, part, 0);
     memset(((signs *)quantised)->sent[part->index], 0, 2 * sizeof(float));
 }
 
