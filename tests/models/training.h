@@ -9,9 +9,9 @@
 /* The mean loss of the model behind `context` with its parameters as they stand. */
 typedef double (*loss_function)(void *context);
 
-/* Checks random coordinates of every gradient, but for those of the first `frozen` tensors, against central differences
- * of `loss`, of several widths: one that is lost in the rounding of floats is no evidence, and a wrong gradient agrees
- * with none. */
+/* Checks random coordinates of every gradient, but for those of the first `frozen` tensors, against differences of
+ * `loss`, of several widths, to both sides and to either: one that is lost in the rounding of floats, or has a ReLU's
+ * bend within it, is no evidence, and a wrong gradient agrees with none. */
 static inline void check_learning_gradients(const parameter_set *set, size_t frozen, loss_function loss, void *context)
 {
     static const float widths[] = {3e-2f, 1e-2f, 3e-3f, 1e-3f};
@@ -29,17 +29,20 @@ static inline void check_learning_gradients(const parameter_set *set, size_t fro
             uint32_t words[4];
             tw_random(7, t, i, words);
             float *value = &set->values[begin + words[0] % count], old = *value;
-            double actual = gradients[begin + words[0] % count], expected = 0.0;
+            double actual = gradients[begin + words[0] % count], expected = 0.0, here = loss(context);
             int agrees = 0;
             for (size_t w = 0; w < sizeof widths / sizeof *widths && !agrees; w++) {
                 *value = old + widths[w];
-                double above = loss(context), distance = (double)*value;
+                double above = loss(context), up = (double)*value - old;
                 *value = old - widths[w];
-                distance -= *value;
-                expected = (above - loss(context)) / distance;
-                agrees = fabs(actual - expected) <= 1e-2 * fmax(scale, fabs(expected));
+                double below = loss(context), down = (double)old - *value;
+                *value = old;
+                const double slopes[] = {(above - here) / up, (here - below) / down, (above - below) / (up + down)};
+                for (size_t s = 0; s < sizeof slopes / sizeof *slopes && !agrees; s++) {
+                    expected = slopes[s];
+                    agrees = fabs(actual - expected) <= 1e-2 * fmax(scale, fabs(expected));
+                }
             }
-            *value = old;
             if (!agrees)
                 fail_msg("%s[%zu]: %.6g, by differences %.6g", set->table->tensors[t].name, words[0] % count, actual,
                          expected);

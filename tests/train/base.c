@@ -1,5 +1,5 @@
-/* The weights that adapters are trained beside: a rank that has them itself is not sent them, and one that has others, or
- * none, is. Threads stand for ranks on machines of their own. */
+/* The weights that adapters are trained beside: a rank that has them itself is not sent them, and one that has others,
+ * or none, is. Threads stand for ranks on machines of their own. */
 #include "base.h"
 #include "checksum.h"
 #include "crew.h"
