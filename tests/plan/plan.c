@@ -3,6 +3,7 @@
 #include "inquiry.h"
 #include "layout.h"
 #include "line.h"
+#include "row.h"
 #include "support/ranks.h"
 
 #include <math.h>
@@ -37,15 +38,6 @@ static tw_plan *make(const tw_plan_question *question)
     tw_plan *plan;
     assert_ok(tw_plan_make(question, &plan));
     return plan;
-}
-
-static tw_plan_row row_of(const tw_plan *plan, const char *spec)
-{
-    tw_plan_row row = {.struct_size = sizeof row};
-    for (size_t i = 0; tw_plan_row_at(plan, i, &row) == TW_OK; i++)
-        if (strcmp(row.spec, spec) == 0) return row;
-    fail_msg("the plan has no %s", spec);
-    return row;
 }
 
 /* The codec's own time is small beside such a line. */

@@ -1,6 +1,7 @@
 /* What a plan says of a run, beside the run: all of its steps and its end, over the same line in virtual time. The run
  * is played by reducers and outer loops themselves. Of the plan's own worker, which takes a few steps and no more,
  * nothing goes into it. */
+#include "row.h"
 #include "support/random.h"
 #include "support/ranks.h"
 
@@ -116,15 +117,6 @@ static void play(void *context, int rank, tw_comm *comm)
     tw_reducer_destroy(p.reducer);
     tw_outer_destroy(p.outer);
     for (size_t i = 0; i < TENSORS; i++) free(p.tensors[i]);
-}
-
-static tw_plan_row row_of(const tw_plan *plan, const char *spec)
-{
-    tw_plan_row row = {.struct_size = sizeof row};
-    for (size_t i = 0; tw_plan_row_at(plan, i, &row) == TW_OK; i++)
-        if (strcmp(row.spec, spec) == 0) return row;
-    fail_msg("the plan has no %s", spec);
-    return row;
 }
 
 static void assert_alike(const char *spec, const char *what, double predicted, double real)
