@@ -30,8 +30,8 @@ TW_INLINE size_t update_and_select(tw_update update, float *u, float *v, float *
     return count;
 }
 
-TW_INLINE size_t momentum_select(float *u, float *v, float *g, size_t n, float a, float m, int nesterov, float threshold,
-                              uint32_t first, uint32_t *index, float *value, size_t *done)
+TW_INLINE size_t momentum_select(float *u, float *v, float *g, size_t n, float a, float m, int nesterov,
+                                 float threshold, uint32_t first, uint32_t *index, float *value, size_t *done)
 {
     if (done) *done = n = quiet_before(g, n);
     return nesterov ? update_and_select(TW_NESTEROV, u, v, g, n, a, m, threshold, first, index, value)
