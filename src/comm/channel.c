@@ -2,6 +2,7 @@
 #include "channel.h"
 
 #include "error.h"
+#include "held.h"
 #include "memory.h"
 #include "patience.h"
 
@@ -35,30 +36,26 @@ tw_status tw_channel_create(tw_comm *comm, tw_channel **channel)
     return tw_channel_create_wide(comm, 0, channel);
 }
 
-static tw_status create_with(tw_comm *comm, unsigned more, tw_status take(tw_channel *, unsigned, tw_numbers **),
-                             tw_channel **channel)
+void tw_channel_give(tw_channel *channel, tw_numbers *numbers)
 {
-    tw_channel *made;
-    TW_TRY(channel_create(comm, &made));
-    tw_status status = take(made, 1 + more, &made->numbers);
-    if (status != TW_OK) {
-        tw_channel_destroy(made);
-        return status;
-    }
-    made->has_taken = 1;
-    made->number = made->numbers->first;
-    *channel = made;
-    return TW_OK;
+    channel->has_taken = 1;
+    channel->numbers = numbers;
+    channel->number = numbers->first;
 }
 
 tw_status tw_channel_create_wide(tw_comm *comm, unsigned more, tw_channel **channel)
 {
-    return create_with(comm, more, tw_numbers_take, channel);
-}
-
-tw_status tw_channel_create_again(tw_comm *comm, unsigned more, tw_channel **channel)
-{
-    return create_with(comm, more, tw_numbers_agree, channel);
+    tw_channel *made;
+    tw_numbers *numbers;
+    TW_TRY(channel_create(comm, &made));
+    tw_status status = tw_numbers_take(comm, 1 + more, &numbers);
+    if (status != TW_OK) {
+        tw_channel_destroy(made);
+        return status;
+    }
+    tw_channel_give(made, numbers);
+    *channel = made;
+    return TW_OK;
 }
 
 tw_status tw_channel_create_behind(const tw_channel *first, unsigned behind, tw_channel **channel)

@@ -1,45 +1,11 @@
-/* channel.h - what comms and channels are made of, and the messages that collectives are made of. */
+/* channel.h - what channels are made of, and the messages that collectives are made of. */
 #ifndef TW_COMM_CHANNEL_H
 #define TW_COMM_CHANNEL_H
 
 #include "numbers.h"
-#include "process.h"
-#include "thread.h"
 
-enum {
-    TW_MAX_RANKS = 16384,
-    TW_REASON_BYTES = 512,
-    TW_WINDOW = 256 /* peers a rank has messages with at a time, so that what is under way grows with N, not N * N */
-};
-
-typedef struct tw_counters {
-    _Atomic uint64_t bytes_sent, bytes_received;
-    _Atomic uint64_t messages_sent, messages_received;
-} tw_counters;
-
-tw_traffic tw_counters_read(const tw_counters *counters);
-void tw_counters_add(tw_counters *counters, int outgoing, size_t size);
-
-struct tw_comm {
-    tw_transport_ops ops;
-    void *self; /* the transport's */
-    int rank, size;
-    double timeout, patience; /* patience.h; a patience of 0: nobody has set it */
-    tw_counters counters;
-    tw_channel *channel; /* the program's own: number 0 */
-    tw_mutex mutex;      /* guards what stands below, but for what numbers.h says to be atomic */
-    tw_numbers *numbers; /* of channels, in order */
-    unsigned numbers_end;
-    unsigned process;             /* that made it; a forked child is another: process.h */
-    _Atomic int broken;           /* also read without the mutex; never goes back to 0 */
-    char reason[TW_REASON_BYTES]; /* what broke it; does not change once broken is set */
-    struct tw_comm *whole;        /* that this is a part of, and fails with; NULL: it is whole */
-    const int *names;             /* what texts call the ranks: numbers of the whole comm; NULL: as they are */
-    int separated;                /* a part of its ranks has a comm of its own on this one */
-    int maimed;                   /* whole, but a rank was lost that others go on without: destroy waits for nobody */
-    _Atomic int users;            /* its owner, the channels of what was made on it, and its subsets: with the last of
-                                   * them it is freed */
-};
+/* Peers a rank has messages with at a time, so that what is under way grows with N, not N * N. */
+enum { TW_WINDOW = 256 };
 
 /* One message under way. */
 typedef struct tw_transfer {
@@ -78,29 +44,8 @@ struct tw_channel {
     size_t *sizes;
 };
 
-/* What texts call a rank: of a subset, its number in the whole comm, which is the one a person knows. */
-static inline int tw_comm_name(const tw_comm *comm, int rank)
-{
-    return comm->names ? comm->names[rank] : rank;
-}
-
-/* The comm that breaks when this one does. */
-static inline tw_comm *tw_comm_whole(tw_comm *comm)
-{
-    while (comm->whole) comm = comm->whole;
-    return comm;
-}
-
-/* TW_ERROR_ARGUMENT for NULL, TW_ERROR_ORDER in a forked child: what every call on a comm begins with, and what every
- * call on an object that was made on one asks of it. */
-tw_status tw_comm_need(const tw_comm *comm);
-
-/* For what uses a comm until it says that it no longer does. */
-void tw_comm_hold(tw_comm *comm);
-void tw_comm_release(tw_comm *comm);
-
-/* The transport's leave, where it has one. */
-void tw_comm_withdraw(const tw_comm *comm);
+tw_traffic tw_counters_read(const tw_counters *counters);
+void tw_counters_add(tw_counters *counters, int outgoing, size_t size);
 
 /* A phase of a collective: start every receive, then every send, then finish. A failure on the way is kept for finish,
  * so that the starting calls need no check. At most one message each way to each peer, and TW_WINDOW peers. */
@@ -114,6 +59,9 @@ tw_status tw_channel_finish_to(tw_channel *channel, size_t most);
 /* Waits until all of them are done, for the comm's timeout at most, and returns the first failure: TW_ERROR_PACKET when
  * what came is not what was sent. Every buffer is the caller's again, whatever the outcome. */
 tw_status tw_channel_finish(tw_channel *channel);
+
+/* Its numbers, which it gives back at its end. */
+void tw_channel_give(tw_channel *channel, tw_numbers *numbers);
 
 /* Makes the lists of packets and sizes. */
 tw_status tw_channel_list(tw_channel *channel);

@@ -1,12 +1,14 @@
 /* The comm object and its public collectives, which run on a channel of the comm's own. */
 #include "channel.h"
-
 #include "error.h"
+#include "held.h"
 #include "memory.h"
 #include "sized.h"
 
 #define DEFAULT_TIMEOUT 600.0
 #define LONGEST_TIMEOUT 1e9 /* seconds; a clock still resolves microseconds there */
+
+enum { COMM_OWN = 2 /* of its users: the owner and the comm's own channel */ };
 
 static tw_status check_custom(const tw_transport_ops *ops, int rank, int size, tw_comm **comm)
 {
@@ -30,9 +32,8 @@ static tw_status comm_create(const tw_transport_ops *ops, void *self, int rank, 
     tw_status status = tw_process_note(&made->process);
     if (status == TW_OK) status = tw_mutex_create(&made->mutex);
     if (status == TW_OK) {
-        status = tw_channel_create_wide(made, 1, &made->channel); /* the other is for agreeing: numbers.c */
+        status = tw_channel_create_wide(made, 1, &made->channel); /* the other is for agreeing: again.c */
         if (status != TW_OK) tw_mutex_destroy(&made->mutex);
-        made->users = 1; /* its own channel goes with it */
     }
     if (status == TW_OK)
         *comm = made;
@@ -61,38 +62,12 @@ tw_status tw_comm_create_custom(const tw_transport_ops *ops, void *self, int ran
     return status;
 }
 
-void tw_comm_withdraw(const tw_comm *comm)
-{
-    if (comm->ops.leave) comm->ops.leave(comm->self);
-}
-
-tw_status tw_comm_need(const tw_comm *comm)
-{
-    TW_TRY(tw_need(comm, "comm"));
-    return tw_process_check(comm->process);
-}
-
-void tw_comm_hold(tw_comm *comm)
-{
-    comm->users++;
-}
-
-void tw_comm_release(tw_comm *comm)
-{
-    if (--comm->users != 0) return;
-    if (comm->maimed) tw_comm_withdraw(comm);
-    comm->ops.destroy(comm->self);
-    tw_channel_destroy(comm->channel);
-    tw_numbers_free(comm);
-    tw_mutex_destroy(&comm->mutex);
-    tw_free(comm);
-}
-
 /* What was made on it may be in the middle of a call, and fails from now on. */
 void tw_comm_destroy(tw_comm *comm)
 {
     if (!comm || tw_process_is_child(comm->process)) return;
-    if (comm->users > 1) tw_channel_leave(comm->channel);
+    if (comm->users > COMM_OWN) tw_channel_leave(comm->channel);
+    tw_channel_destroy(comm->channel);
     tw_comm_release(comm);
 }
 

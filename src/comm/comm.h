@@ -13,7 +13,7 @@ typedef struct tw_channel tw_channel;
 tw_status tw_channel_create(tw_comm *comm, tw_channel **channel);
 /* The same, with `more` numbers behind its own for messages that its user starts by itself. */
 tw_status tw_channel_create_wide(tw_comm *comm, unsigned more, tw_channel **channel);
-/* The same as a collective, under numbers that others have had before, where there are any: numbers.h. */
+/* The same as a collective, under numbers that others have had before, where there are any: again.c. */
 tw_status tw_channel_create_again(tw_comm *comm, unsigned more, tw_channel **channel);
 /* A channel on one of these: `behind` is 1 to `more`. */
 tw_status tw_channel_create_behind(const tw_channel *first, unsigned behind, tw_channel **channel);

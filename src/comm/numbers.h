@@ -9,7 +9,7 @@
 #ifndef TW_COMM_NUMBERS_H
 #define TW_COMM_NUMBERS_H
 
-#include "comm.h"
+#include "object.h"
 
 typedef struct tw_numbers {
     struct tw_numbers *next; /* in its comm, the next higher */
@@ -19,12 +19,18 @@ typedef struct tw_numbers {
     _Atomic int64_t open; /* messages that this rank began to send, less those it received */
 } tw_numbers;
 
-/* For a channel that is made: `count` numbers that nobody has had, without a word to the others. Every rank calls it in
- * the same order. */
-tw_status tw_numbers_take(tw_channel *channel, unsigned count, tw_numbers **numbers);
-/* The same, of those that may be used again, if there are any: a collective on the channel, in which all agree on them.
- */
-tw_status tw_numbers_agree(tw_channel *channel, unsigned count, tw_numbers **numbers);
+/* `count` numbers that nobody has had, without a word to the others. Every rank calls it in the same order. */
+tw_status tw_numbers_take(tw_comm *comm, unsigned count, tw_numbers **numbers);
+
+/* The same of those that all agree on (again.c). First without a place; then on the comm's list, with its final one. */
+tw_status tw_numbers_create(unsigned count, tw_numbers **numbers);
+void tw_numbers_enter(tw_comm *comm, tw_numbers *made);
+/* The first number from `from` on with `count` in a row that may be used, as far as this rank knows; and the messages
+ * that are on their way under them. */
+unsigned tw_numbers_room(tw_comm *comm, unsigned from, unsigned count, int64_t *open);
+/* They are not used again. */
+void tw_numbers_spoil(tw_comm *comm, unsigned first, unsigned count);
+
 /* NULL is allowed. */
 void tw_numbers_give(tw_comm *comm, tw_numbers *numbers);
 void tw_numbers_free(tw_comm *comm);

@@ -8,7 +8,7 @@
 #ifndef TW_COMM_PATIENCE_H
 #define TW_COMM_PATIENCE_H
 
-#include "channel.h"
+#include "object.h"
 
 /* What is left of one wait, in seconds. */
 typedef struct tw_wait {

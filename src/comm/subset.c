@@ -1,6 +1,7 @@
 #include "subset.h"
 
 #include "error.h"
+#include "held.h"
 #include "memory.h"
 #include "pool.h"
 

@@ -3,7 +3,6 @@
 
 #include "error.h"
 #include "memory.h"
-#include "registry.h"
 #include "sized.h"
 
 #include <string.h>
@@ -163,8 +162,7 @@ static tw_status outside_fill(tw_outside *made, const tw_scheme_definition *give
     if (definition->plan) made->ops.plan = outside_plan;
     if (definition->settle) made->ops.settle = outside_settle;
     if (definition->clip) made->ops.clip = clip;
-    TW_TRY(make_options(made, form));
-    return tw_scheme_options_check(&made->ops);
+    return make_options(made, form);
 }
 
 tw_status tw_outside_make(const tw_scheme_definition *definition, tw_outside **out)
@@ -199,30 +197,4 @@ uint32_t tw_outside_digest(const tw_scheme_ops *ops)
     for (size_t i = 0; i < definition->option_count; i++)
         crc = add_text(add_text(crc, ops->options[i].key), ops->options[i].fallback);
     return crc;
-}
-
-/* ---- for the forms ----------------------------------------------------------------------------------------------- */
-
-tw_status tw_outside_create(tw_scheme *scheme)
-{
-    const tw_scheme_definition *definition = tw_outside_definition(scheme);
-    return definition->create ? definition->create(tw_outside_self(scheme), scheme) : TW_OK;
-}
-
-void tw_outside_destroy(const tw_scheme *scheme)
-{
-    const tw_scheme_definition *definition = tw_outside_definition(scheme);
-    if (definition->destroy) definition->destroy(tw_outside_self(scheme));
-}
-
-void tw_outside_revert(tw_scheme *scheme)
-{
-    const tw_scheme_definition *definition = tw_outside_definition(scheme);
-    if (definition->revert) definition->revert(tw_outside_self(scheme), scheme);
-}
-
-tw_status tw_outside_walk(tw_scheme *scheme, tw_walk *walk)
-{
-    const tw_scheme_definition *definition = tw_outside_definition(scheme);
-    return definition->walk ? definition->walk(tw_outside_self(scheme), scheme, walk) : TW_OK;
 }

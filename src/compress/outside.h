@@ -34,7 +34,7 @@ void tw_outside_destroy(const tw_scheme *scheme);
 void tw_outside_revert(tw_scheme *scheme);
 tw_status tw_outside_walk(tw_scheme *scheme, tw_walk *walk);
 
-/* A definition as the library has it, checked but for its name, which others may have. */
+/* A definition as the library has it, checked but for its options, and for its name, which others may have. */
 tw_status tw_outside_make(const tw_scheme_definition *definition, tw_outside **made);
 void tw_outside_release(tw_outside *made);
 
@@ -47,5 +47,9 @@ tw_status tw_outside_register(const tw_scheme_definition *const *definitions, si
 
 /* In the order in which they were registered; NULL past the end. From any thread. */
 const tw_scheme_ops *tw_outside_at(size_t index);
+/* For tw_outside_register alone: how many there are, and more of them. */
+enum { TW_MOST_OUTSIDE = 256 };
+size_t tw_outside_count(void);
+void tw_outside_add(tw_outside *const *made, size_t count);
 
 #endif

@@ -25,9 +25,6 @@ enum { TW_GROUP = 64 };
 enum { TW_PAST_CACHE = 1 << 18 };
 /* From here on an element is loud. Quiet ones have a norm that is no matter, however many they are. */
 #define TW_LOUD 1e24F
-/* How many elements stand before the first group of g that has a loud one, or NaN. */
-size_t tw_quiet_before(const float *g, size_t n);
-
 typedef struct tw_kernels {
     /* 1 if no element is NaN or infinite. */
     int (*all_finite)(const float *x, size_t n);

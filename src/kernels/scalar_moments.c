@@ -1,7 +1,5 @@
 /* The reference of moments.h. */
-#include "levels.h"
-
-#include <math.h>
+#include "scalar_select.h"
 
 static void add(tw_moments *moments, const float *x, size_t n)
 {
@@ -11,16 +9,16 @@ static void add(tw_moments *moments, const float *x, size_t n)
     }
 }
 
-static size_t momentum_select(tw_moments *moments, float *u, float *v, float *g, size_t n, float a, float m,
+static size_t measured_select(tw_moments *moments, float *u, float *v, float *g, size_t n, float a, float m,
                               int nesterov, float threshold, uint32_t first, uint32_t *index, float *value,
                               size_t *done)
 {
-    size_t count = tw_kernels_scalar.momentum_select(u, v, g, n, a, m, nesterov, threshold, first, index, value, done);
+    size_t count = momentum_select(u, v, g, n, a, m, nesterov, threshold, first, index, value, done);
     add(moments, v, done ? *done : n);
     return count;
 }
 
-const tw_moments_rows tw_moments_scalar = {.add = add, .momentum_select = momentum_select};
+const tw_moments_rows tw_moments_scalar = {.add = add, .momentum_select = measured_select};
 
 void tw_moments_finish(const tw_moments *moments, size_t n, double *mean, double *deviation)
 {

@@ -1,8 +1,6 @@
 /* The reference of rounded.h. */
 #include "half.h"
-#include "levels.h"
-
-#include <math.h>
+#include "scalar_quiet.h"
 
 /* All that a row is asked, but for the arrays. */
 typedef struct request {
@@ -64,7 +62,7 @@ static size_t momentum_select(tw_moments *moments, uint16_t *u, uint16_t *v, flo
                               size_t *done)
 {
     const request r = {a, m, threshold, noise, NULL};
-    if (done) *done = n = tw_quiet_before(g, n);
+    if (done) *done = n = quiet_before(g, n);
     size_t count = nesterov ? update_and_select(TW_NESTEROV, u, NULL, v, g, n, &r, index, value)
                             : update_and_select(TW_MOMENTUM, u, NULL, v, g, n, &r, index, value);
     if (moments) add_moments(moments, v, n);
@@ -75,7 +73,7 @@ static size_t adapt_select(const tw_adam_step *step, uint16_t *u, float *second,
                            float a, float threshold, tw_noise noise, uint32_t *index, float *value, size_t *done)
 {
     const request r = {a, 0, threshold, noise, step};
-    if (done) *done = n = tw_quiet_before(g, n);
+    if (done) *done = n = quiet_before(g, n);
     return update_and_select(TW_MOMENTUM, u, second, v, g, n, &r, index, value);
 }
 
@@ -83,7 +81,7 @@ static size_t accumulate_select(uint16_t *v, float *g, size_t n, float a, float 
                                 uint32_t *index, float *value, size_t *done)
 {
     const request r = {a, 0, threshold, noise, NULL};
-    if (done) *done = n = tw_quiet_before(g, n);
+    if (done) *done = n = quiet_before(g, n);
     return update_and_select(TW_ACCUMULATE, v, NULL, v, g, n, &r, index, value);
 }
 

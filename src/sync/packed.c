@@ -2,6 +2,7 @@
  * by each of the others while the next one is on its way. */
 #include "channel.h"
 #include "error.h"
+#include "held.h"
 #include "planes.h"
 
 #include <thinwire/thinwire_outer.h>

@@ -88,10 +88,3 @@ void tw_values_round(float *value, size_t k, tw_value_code code)
 {
     rows[code]->round(value, k);
 }
-
-int tw_values_finite(const float *value, size_t k)
-{
-    int bad = 0;
-    for (size_t i = 0; i < k; i++) bad |= (tw_float_bits(value[i]) & 0x7F800000) == 0x7F800000;
-    return !bad;
-}

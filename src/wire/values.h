@@ -3,6 +3,7 @@
 #ifndef TW_WIRE_VALUES_H
 #define TW_WIRE_VALUES_H
 
+#include "half.h"
 #include "packet.h"
 
 /* A block of k finite values, whose length depends on k alone. */
@@ -20,6 +21,11 @@ extern const tw_value_row tw_values_log8, tw_values_sign, tw_values_lm2;
 void tw_values_write(unsigned char *dst, const float *value, size_t k, tw_value_code code);
 const char *tw_values_read(const unsigned char *src, float *value, size_t k, tw_value_code code);
 /* 1 when none of them is NaN or infinite. */
-int tw_values_finite(const float *value, size_t k);
+static inline int tw_values_finite(const float *value, size_t k)
+{
+    int bad = 0;
+    for (size_t i = 0; i < k; i++) bad |= (tw_float_bits(value[i]) & 0x7F800000) == 0x7F800000;
+    return !bad;
+}
 
 #endif

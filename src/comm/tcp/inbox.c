@@ -78,19 +78,10 @@ static void forget_kept(tcp_peer *peer, tcp_slot *slot)
     peer->kept -= slot->size;
 }
 
-static void end_receive(tcp_slot *slot, tcp_outcome outcome)
-{
-    tcp_request *receive = slot->receive;
-    slot->receive = NULL;
-    receive->size = slot->size;
-    receive->check = slot->check;
-    tcp_request_end(receive, outcome);
-}
-
 /* Its receive learns that it does not fit, now; its bytes are let by. */
 static void inbox_drop(tcp_peer *peer, tcp_slot *slot)
 {
-    end_receive(slot, TCP_TOO_LONG);
+    tcp_receive_end(slot, TCP_TOO_LONG);
     slot->dropped = 1;
     forget_kept(peer, slot);
 }
@@ -102,7 +93,7 @@ static void inbox_meet(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot)
     if (slot->receive) {
         if (slot->kept) memcpy(slot->receive->dst, slot->kept, slot->size);
         forget_kept(peer, slot);
-        end_receive(slot, TCP_DONE);
+        tcp_receive_end(slot, TCP_DONE);
     }
     give_credit(peer, flow, slot);
     slot->over = 1;
@@ -117,7 +108,7 @@ static void decline(tcp_peer *peer, tcp_flow *flow, tcp_slot *slot)
     slot->size = slot->offered;
     slot->granted = 0;
     say_ready(peer, flow, slot, room);
-    end_receive(slot, TCP_TOO_LONG);
+    tcp_receive_end(slot, TCP_TOO_LONG);
     slot->over = 1;
 }
 
@@ -209,21 +200,6 @@ void tcp_inbox_withdraw(tcp_request *receive)
         tcp_request *one = later;
         later = one->next;
         (void)tcp_inbox_post(flow, one); /* there is a slot */
-    }
-}
-
-void tcp_inbox_fail(tcp_flow *flow)
-{
-    for (tcp_slot *slot = flow->front; slot; slot = slot->next)
-        if (slot->receive) end_receive(slot, TCP_FAILED);
-}
-
-void tcp_inbox_free(tcp_flow *flow)
-{
-    for (tcp_slot *slot = flow->front, *next; slot; slot = next) {
-        next = slot->next;
-        free(slot->kept);
-        free(slot);
     }
 }
 

@@ -11,13 +11,6 @@ static int is_small(const tcp_request *send)
 
 /* --- the first of a flow ------------------------------------------------------------------------------------- */
 
-static void pop_first(tcp_flow *flow)
-{
-    flow->first = flow->first->next;
-    if (!flow->first) flow->last = NULL;
-    flow->offered = 0;
-}
-
 static void set_offer_due(tcp_flow *flow, int due)
 {
     flow->peer->controls += (size_t)due - (size_t)flow->offer_due;
@@ -45,7 +38,7 @@ static int waits_for_permit(const tcp_flow *flow)
 static void skip_first(tcp_flow *flow)
 {
     tcp_request *send = flow->first;
-    pop_first(flow);
+    tcp_flow_pop(flow);
     flow->sent_seq++;
     tcp_request_end(send, TCP_DONE);
 }
@@ -106,7 +99,7 @@ static void replace_first(tcp_flow *flow)
 {
     flow->corrects |= flow->offered && !flow->offer_due;
     set_offer_due(flow, flow->corrects);
-    pop_first(flow);
+    tcp_flow_pop(flow);
     consider_first(flow);
 }
 
@@ -152,16 +145,6 @@ void tcp_outbox_withdraw(tcp_request *send)
     else
         tcp_peer_fail(send->peer, TW_ERROR_MEMORY, "no memory for what was left of a message to rank %d",
                       send->peer->rank);
-}
-
-static void outbox_finish(tcp_request *send, tcp_outcome outcome)
-{
-    if (!send->orphan) {
-        tcp_request_end(send, outcome);
-        return;
-    }
-    free(send->rest);
-    free(send);
 }
 
 /* --- what the peer says -------------------------------------------------------------------------------------- */
@@ -272,7 +255,7 @@ static tcp_frame next_piece(tcp_flow *flow, tcp_outgoing *out)
     send->given += out->length;
     send->frames++;
     if (send->given == send->size) {
-        pop_first(flow);
+        tcp_flow_pop(flow);
         consider_first(flow);
     }
     return (tcp_frame){.kind = is_small(send) ? TCP_DATA : TCP_GRANTED,
@@ -326,7 +309,7 @@ const unsigned char *tcp_outbox_bytes(const tcp_request *send, size_t at)
 void tcp_outbox_written(tcp_request *send)
 {
     send->frames--;
-    if (send->frames == 0 && send->given == send->size) outbox_finish(send, TCP_DONE);
+    if (send->frames == 0 && send->given == send->size) tcp_send_end(send, TCP_DONE);
 }
 
 int tcp_outbox_is_empty(const tcp_peer *peer)
@@ -337,39 +320,4 @@ int tcp_outbox_is_empty(const tcp_peer *peer)
     for (int s = 0; s < peer->streams; s++)
         if (peer->stream[s].out_count) return 0;
     return 1;
-}
-
-/* --- the end ------------------------------------------------------------------------------------------------- */
-
-static void fail_under_way(tcp_flow *flow)
-{
-    tcp_peer *peer = flow->peer;
-    for (int s = 0; s < peer->streams; s++)
-        for (int i = 0; i < peer->stream[s].out_count; i++) {
-            tcp_outgoing *frame = &peer->stream[s].out[(peer->stream[s].out_first + i) % TCP_BATCH];
-            tcp_request *send = frame->message;
-            if (!send || send->flow != flow) continue;
-            frame->message = NULL; /* it may be freed before the other flows look here */
-            if (--send->frames || send->given < send->size) continue;
-            outbox_finish(send, TCP_FAILED);
-        }
-}
-
-/* Of those that are in frames, the last frame ends them; one that has more bytes to give is the first of its flow. */
-void tcp_outbox_fail(tcp_flow *flow)
-{
-    fail_under_way(flow);
-    while (flow->first) {
-        tcp_request *send = flow->first;
-        pop_first(flow);
-        outbox_finish(send, TCP_FAILED);
-    }
-}
-
-void tcp_outbox_free(tcp_flow *flow)
-{
-    for (tcp_permit *permit = flow->permits, *next; permit; permit = next) {
-        next = permit->next;
-        free(permit);
-    }
 }

@@ -21,9 +21,7 @@ void tcp_peer_destroy(tcp_peer *peer)
 {
     for (tcp_flow *flow = peer->flows, *next; flow; flow = next) {
         next = flow->other;
-        tcp_inbox_free(flow);
-        tcp_outbox_free(flow);
-        free(flow);
+        tcp_flow_free(flow);
     }
     free(peer->stream);
     pthread_cond_destroy(&peer->changed);
@@ -65,10 +63,7 @@ static void end_all(tcp_peer *peer, tw_status why)
     peer->why = why;
     peer->gone = 1;
     peer->wake = 1;
-    for (tcp_flow *flow = peer->flows; flow; flow = flow->other) {
-        tcp_inbox_fail(flow);
-        tcp_outbox_fail(flow);
-    }
+    for (tcp_flow *flow = peer->flows; flow; flow = flow->other) tcp_flow_fail(flow);
     forget_under_way(peer);
 }
 
@@ -107,47 +102,4 @@ void tcp_peer_leave(tcp_peer *peer)
     say_bye(&peer->stream[0]);
     for (int s = 0; s < peer->streams; s++) shutdown(peer->stream[s].fd, SHUT_WR);
     end_all(peer, TW_ERROR_PEER);
-}
-
-uint64_t tcp_peer_signs(tcp_peer *peer, int ask)
-{
-    if (ask && !peer->asked && !peer->gone && !peer->closing) {
-        peer->ask_due = peer->asked = 1;
-        tcp_stream_push(peer);
-    }
-    return peer->signs;
-}
-
-static tw_status add_flow(tcp_peer *peer, unsigned channel, tcp_flow **added)
-{
-    if (peer->flow_count == TCP_MOST_FLOWS)
-        return tw_fail(TW_ERROR_UNSUPPORTED,
-                       "rank %d has %d channels already, the most there can be over sockets: destroy reducers and "
-                       "gossips that are no longer needed before others are made",
-                       peer->rank, TCP_MOST_FLOWS);
-    tcp_flow *flow = calloc(1, sizeof *flow);
-    if (!flow) return tw_fail(TW_ERROR_MEMORY, "no memory for channel %u of rank %d", channel, peer->rank);
-    flow->peer = peer;
-    flow->channel = channel;
-    flow->next = peer->bucket[channel % TCP_BUCKETS];
-    flow->other = peer->flows;
-    peer->bucket[channel % TCP_BUCKETS] = peer->flows = flow;
-    peer->flow_count++;
-    *added = flow;
-    return TW_OK;
-}
-
-tw_status tcp_flow_of(tcp_peer *peer, unsigned channel, tcp_flow **found)
-{
-    tcp_flow *flow = peer->bucket[channel % TCP_BUCKETS];
-    while (flow && flow->channel != channel) flow = flow->next;
-    if (!flow) return add_flow(peer, channel, found);
-    *found = flow;
-    return TW_OK;
-}
-
-void tcp_request_end(tcp_request *request, tcp_outcome outcome)
-{
-    request->outcome = outcome;
-    if (request->awaited) request->peer->wake = 1;
 }

@@ -147,16 +147,24 @@ void tcp_peer_fail(tcp_peer *peer, tw_status why, const char *format, ...) __att
 /* The same for what it sent that no rank sends. Returns 0. */
 int tcp_peer_violated(tcp_peer *peer, const char *rule);
 
-/* How often it was heard; asks it to be heard again, once until it answers. */
-uint64_t tcp_peer_signs(tcp_peer *peer, int ask);
-
 /* The same as failing, by this rank's own will: the peer is told, and what it still sends is let by until the end. */
 void tcp_peer_leave(tcp_peer *peer);
+
+/* --- flow.c: the messages of one channel */
 
 /* The flow of a channel, made where there is none. It stays, and its channel has other users in time. */
 tw_status tcp_flow_of(tcp_peer *peer, unsigned channel, tcp_flow **flow);
 /* Gives a request its outcome. */
 void tcp_request_end(tcp_request *request, tcp_outcome outcome);
+/* The same for a slot's receive, which leaves the slot. */
+void tcp_receive_end(tcp_slot *slot, tcp_outcome outcome);
+/* The same for a message that goes; an orphan has nobody to be told, and is freed. */
+void tcp_send_end(tcp_request *send, tcp_outcome outcome);
+/* The first to be sent is no longer in the queue. */
+void tcp_flow_pop(tcp_flow *flow);
+/* All of its requests fail. */
+void tcp_flow_fail(tcp_flow *flow);
+void tcp_flow_free(tcp_flow *flow);
 
 /* --- inbox.c: messages that come */
 
@@ -172,9 +180,6 @@ unsigned char *tcp_inbox_target(const tcp_slot *slot, size_t at);
 void tcp_inbox_arrived(tcp_flow *flow, tcp_slot *slot, size_t bytes);
 /* Lets go of the first slots that are over, and whose READY has been written. */
 void tcp_inbox_settle(tcp_flow *flow);
-/* All receives that are posted fail. */
-void tcp_inbox_fail(tcp_flow *flow);
-void tcp_inbox_free(tcp_flow *flow);
 
 /* --- outbox.c: messages that go */
 
@@ -189,11 +194,11 @@ const unsigned char *tcp_outbox_bytes(const tcp_request *send, size_t at);
 void tcp_outbox_written(tcp_request *send);
 /* 1 when there is nothing to write. */
 int tcp_outbox_is_empty(const tcp_peer *peer);
-void tcp_outbox_fail(tcp_flow *flow);
-void tcp_outbox_free(tcp_flow *flow);
 
 /* --- stream.c: one connection */
 
+/* How often the peer was heard; asks it to be heard again, once until it answers. */
+uint64_t tcp_peer_signs(tcp_peer *peer, int ask);
 /* Writes what there is to write, until the system takes no more. */
 void tcp_stream_push(tcp_peer *peer);
 /* There is room again. */

@@ -137,6 +137,15 @@ void tcp_stream_push(tcp_peer *peer)
     if (peer->closing) shut(peer);
 }
 
+uint64_t tcp_peer_signs(tcp_peer *peer, int ask)
+{
+    if (ask && !peer->asked && !peer->gone && !peer->closing) {
+        peer->ask_due = peer->asked = 1;
+        tcp_stream_push(peer);
+    }
+    return peer->signs;
+}
+
 void tcp_stream_go_on(tcp_stream *stream)
 {
     wait_for_room(stream, 0);

@@ -10,6 +10,7 @@
 #include "agreement.h"
 #include "channel.h"
 #include "error.h"
+#include "held.h"
 #include "kernels.h"
 #include "memory.h"
 #include "owner_map.h"

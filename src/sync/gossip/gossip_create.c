@@ -5,6 +5,7 @@
 #include "gossip.h"
 #include "gossip_host.h"
 #include "gossip_registry.h"
+#include "held.h"
 #include "kernels.h"
 #include "memory.h"
 #include "table.h"

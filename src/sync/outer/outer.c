@@ -4,23 +4,13 @@
 #include "agreement.h"
 #include "channel.h"
 #include "error.h"
+#include "held.h"
 #include "memory.h"
 #include "reducer.h"
 #include "sized.h"
 #include "table.h"
 
 #include <string.h>
-
-tw_status tw_outer_need(const tw_outer *outer)
-{
-    TW_TRY(tw_need(outer, "outer"));
-    return tw_comm_need(outer->channel->comm);
-}
-
-tw_fragment *tw_outer_current(const tw_outer *outer)
-{
-    return &outer->fragments[outer->round % outer->fragment_count];
-}
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 

@@ -326,15 +326,6 @@ static tw_status outer_round_take(tw_outer *outer, float mixing, float *const *w
 
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
 
-tw_status tw_outer_check_arrays(const tw_outer *outer, float *const *arrays, const char *argument)
-{
-    TW_TRY(tw_need(arrays, argument));
-    for (size_t i = 0; i < outer->count; i++)
-        if (!arrays[i])
-            return tw_fail(TW_ERROR_ARGUMENT, "%s[%zu], of %s, is NULL", argument, i, outer->tensors[i].name);
-    return TW_OK;
-}
-
 static tw_status outer_round_check_call(const tw_outer *outer, float *const *tensors, const char *argument)
 {
     TW_TRY(tw_outer_need(outer));

@@ -103,15 +103,6 @@ static void await_line(tw_lane *lane)
 
 /* ---- what a message begins and ends with ------------------------------------------------------------------------- */
 
-void tw_reducer_measure(tw_reducer *reducer, const tw_message *message)
-{
-    for (size_t i = 0; i < message->count; i++) {
-        double *squares = &reducer->squares[message->first + i];
-        const float *values = reducer->exchanged[message->first + i];
-        if (*squares < 0) *squares = tw_kernels_best()->sum_squares(values, message->scheme->tensors[i].count);
-    }
-}
-
 static double norm_of(const tw_reducer *reducer, size_t first, size_t count)
 {
     double sum = 0;

@@ -5,6 +5,7 @@
 #include "channel.h"
 #include "compress.h"
 #include "error.h"
+#include "held.h"
 #include "kernels.h"
 #include "memory.h"
 #include "outside.h"

@@ -198,6 +198,7 @@ void tw_gossip_copy_out(const tw_gossip *gossip, const float *src, float *const 
 /* The public calls, for a rank that gossips, with arguments that have been checked. */
 tw_status tw_gossip_read_alone(tw_gossip *gossip, float *const *weights);
 tw_status tw_gossip_add_alone(tw_gossip *gossip, const float *const *steps);
+tw_status tw_gossip_step_alone(tw_gossip *gossip, float *const *weights);
 tw_status tw_gossip_finish_alone(tw_gossip *gossip, float *const *weights);
 
 #endif

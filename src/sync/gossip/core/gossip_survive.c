@@ -146,36 +146,3 @@ tw_status tw_gossip_regroup(tw_gossip *gossip, tw_status failure)
     TW_TRY(tw_members_agree(members, &round));
     return members->committed ? accept_mean(gossip, 0) : shrink(gossip, round);
 }
-
-/* Those that are left, as the gossip numbers them: ranks, or hosts. */
-static tw_status list_left(tw_gossip *gossip, int *list, int *count)
-{
-    tw_mutex_lock(&gossip->lock);
-    int concluded = gossip->ended && gossip->concluded;
-    tw_mutex_unlock(&gossip->lock);
-    if (!concluded)
-        return tw_fail(TW_ERROR_ORDER, "the survivors are known after a tw_gossip_finish of a spec with survive=on");
-    *count = gossip->size;
-    memcpy(list, gossip->ranks, (size_t)gossip->size * sizeof *list);
-    return TW_OK;
-}
-
-static tw_status create_survivors(tw_gossip *gossip, tw_comm *whole, int *list, tw_comm **survivors)
-{
-    int count = 0;
-    tw_status status = tw_host_is_first(gossip) ? list_left(gossip, list, &count) : TW_OK;
-    TW_TRY(gossip->host.members ? tw_host_expand(gossip, status, list, &count) : status);
-    return tw_comm_create_part(whole, list, count, survivors);
-}
-
-tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors)
-{
-    int *list;
-    TW_TRY(tw_gossip_need(gossip));
-    TW_TRY(tw_need(survivors, "survivors"));
-    tw_comm *whole = tw_gossip_comm(gossip);
-    TW_TRY(tw_allocate((size_t)whole->size, sizeof *list, &list));
-    tw_status status = create_survivors(gossip, whole, list, survivors);
-    tw_free(list);
-    return status;
-}

@@ -1,0 +1,31 @@
+#include "held.h"
+
+#include "error.h"
+#include "memory.h"
+#include "numbers.h"
+
+tw_status tw_comm_need(const tw_comm *comm)
+{
+    TW_TRY(tw_need(comm, "comm"));
+    return tw_process_check(comm->process);
+}
+
+void tw_comm_withdraw(const tw_comm *comm)
+{
+    if (comm->ops.leave) comm->ops.leave(comm->self);
+}
+
+void tw_comm_hold(tw_comm *comm)
+{
+    comm->users++;
+}
+
+void tw_comm_release(tw_comm *comm)
+{
+    if (--comm->users != 0) return;
+    if (comm->maimed) tw_comm_withdraw(comm);
+    comm->ops.destroy(comm->self);
+    tw_numbers_free(comm);
+    tw_mutex_destroy(&comm->mutex);
+    tw_free(comm);
+}
