@@ -87,9 +87,10 @@ static void lie(void *context, int rank, tw_comm *comm)
     const void *packet;
     size_t size = 0;
     unsigned char block[sizeof(uint64_t) + 3] = {SMALL & 255, SMALL >> 8, [sizeof(uint64_t)] = 255};
-    s->status[rank] = rank == s->root ? tw_channel_broadcast(comm->channel, rank, block, sizeof block,
-                                                             sizeof(uint64_t) + tw_planes_bound(SMALL, sizeof(float)), &packet, &size)
-                                      : tw_comm_broadcast_packed(comm, s->root, s->have[rank], SMALL, sizeof(float));
+    s->status[rank] =
+        rank == s->root ? tw_channel_broadcast(comm->channel, rank, block, sizeof block,
+                                               sizeof(uint64_t) + tw_planes_bound(SMALL, sizeof(float)), &packet, &size)
+                        : tw_comm_broadcast_packed(comm, s->root, s->have[rank], SMALL, sizeof(float));
     if (s->status[rank] != TW_OK) snprintf(s->text[rank], sizeof s->text[rank], "%s", tw_last_error());
 }
 
