@@ -106,6 +106,8 @@ def main():
     parser.add_argument("--lines", type=lambda text: [float(gbit) for gbit in text.split(",")], metavar="LIST", help="in Gbit/s")
     parser.add_argument("--workers", type=int, default=2, help="behind lines; torchrun tells it otherwise")
     o = parser.parse_args()
+    if "torch:postlocal" in o.schemes:  # its weights are averaged behind steps, of which this bench tells nobody
+        parser.error("torch:postlocal would train without its averages: bench/network.py measures it")
     if o.lines and "OMPI_COMM_WORLD_RANK" not in os.environ:
         return over_lines(o)
     if o.lines:

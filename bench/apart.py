@@ -154,17 +154,19 @@ def run_program(o, way, seed, base, rank, size):
 
 def work_by_program(o, way, seed, base, rank, size):
     told, bytes_sent = run_program(o, way, seed, base, rank, size)
-    if rank == 0:
-        seconds = told["seconds"]
-        print(json.dumps({"way": way, "seed": seed, "loss": told["loss"], "bytes_sent": bytes_sent,
-                          "seconds": round(seconds["training"], 2), "waited": seconds["wait"] / seconds["training"],
-                          "trained": told["parameters"]}), flush=True)
+    if rank > 0:
+        return None
+    return told["loss"], bytes_sent, told["seconds"]["training"], told["seconds"]["wait"], told["parameters"]
 
 
 def work(o):
     way, seed, base = o.worker[0], int(o.worker[1]), o.worker[2]
     rank, size = (int(os.environ.get(f"OMPI_COMM_WORLD_{name}", default)) for name, default in (("RANK", 0), ("SIZE", 1)))
-    (work_by_program if o.program else work_by_torch)(o, way, seed, base, rank, size)
+    found = (work_by_program if o.program else work_by_torch)(o, way, seed, base, rank, size)
+    if rank == 0:
+        loss, bytes_sent, seconds, waited, trained = found
+        print(json.dumps({"way": way, "seed": seed, "loss": loss, "bytes_sent": bytes_sent, "seconds": round(seconds, 2),
+                          "waited": None if waited is None else waited / seconds, "trained": trained}), flush=True)
 
 
 def work_by_torch(o, way, seed, base, rank, size):
@@ -184,11 +186,8 @@ def work_by_torch(o, way, seed, base, rank, size):
     if loop:
         loop.finish()
     seconds, bytes_sent, loss = time.monotonic() - begin, sent() - before, loss_of(model, unseen, o)
-    if rank == 0:
-        waited = loop.stats()["seconds_wait"] / seconds if loop else None
-        print(json.dumps({"way": way, "seed": seed, "loss": loss, "bytes_sent": bytes_sent,
-                          "seconds": round(seconds, 2), "waited": waited,
-                          "trained": sum(p.numel() for p in model.parameters() if p.requires_grad)}), flush=True)
+    return (loss, bytes_sent, seconds, loop.stats()["seconds_wait"] if loop else None,
+            sum(p.numel() for p in model.parameters() if p.requires_grad))
 
 
 def main():

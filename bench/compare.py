@@ -39,7 +39,7 @@ from typing import NamedTuple, Optional
 import chart
 import failures
 import shards
-from made import made
+from made import as_json, made
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINES = {"gigabit": "1Gbit,0.1ms", "fast": "100Mbit,1ms", "slow": "10Mbit,5ms"}
@@ -407,7 +407,7 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     results = compare(options)
     for path in [options.out / "compare.json", *([options.json] if options.json else [])]:
-        pathlib.Path(path).write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+        pathlib.Path(path).write_text(as_json(results, allow_nan=False) + "\n")
     show(results)
 
 

@@ -32,14 +32,15 @@ def made(program=None):
             "command": shlex.join(["bench/" + pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])}
 
 
-def as_json(value, indent=0):
-    """As JSON, of which what is short enough stands on one line: so a row of figures is a line of a comparison."""
-    line = json.dumps(value)
+def as_json(value, indent=0, **how):
+    """As JSON, of which what is short enough stands on one line: so a row of figures is a line of a comparison. `how`: as
+    json.dumps takes it."""
+    line = json.dumps(value, **how)
     if len(line) + indent <= 320 or not isinstance(value, (dict, list)):
         return line
     if isinstance(value, dict):
-        parts = [f"{json.dumps(key)}: {as_json(one, indent + 1)}" for key, one in value.items()]
+        parts = [f"{json.dumps(key)}: {as_json(one, indent + 1, **how)}" for key, one in value.items()]
     else:
-        parts = [as_json(one, indent + 1) for one in value]
+        parts = [as_json(one, indent + 1, **how) for one in value]
     pad = "\n" + " " * (indent + 1)
     return line[0] + pad + f",{pad}".join(parts) + "\n" + " " * indent + line[-1]

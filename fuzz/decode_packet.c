@@ -23,9 +23,9 @@ static void check_elements(size_t n, size_t k, const uint32_t *index, const floa
     if (capacity > sizeof packet) return;
     memcpy(rounded, value, k * sizeof *value);
     tw_values_round(rounded, k, coding.values);
-    tw_packet_begin(&writer, packet, capacity, 0, 0);
+    tw_packet_begin(&writer, packet, capacity, 0, 0, 0);
     must(tw_packet_put_sparse(&writer, n, k, index, value, coding) == TW_OK);
-    must(tw_packet_open(&reader, packet, tw_packet_end(&writer)) == TW_OK);
+    must(tw_packet_open(&reader, packet, tw_packet_end(&writer), 1) == TW_OK);
     must(tw_packet_get_sparse(&reader, n, k, index_again, value_again, &k_again) == TW_OK);
     must(tw_packet_close(&reader) == TW_OK && k_again == k);
     must(memcmp(index_again, index, k * sizeof *index) == 0 && memcmp(value_again, rounded, k * sizeof *value) == 0);
@@ -62,7 +62,7 @@ static tw_status read_block(tw_packet_reader *reader, size_t bytes)
 static void read_packet(const unsigned char *packet, size_t size, size_t n, unsigned blocks)
 {
     tw_packet_reader reader;
-    if (tw_packet_open(&reader, packet, size) != TW_OK) return;
+    if (tw_packet_open(&reader, packet, size, 1) != TW_OK) return;
     for (unsigned i = 0; i < MOST_SECTIONS; i++) {
         int wants_block = blocks & 0x80 && i % 2;
         if ((wants_block ? read_block(&reader, (blocks & 0x7F) + i / 2) : read_sparse(&reader, n)) != TW_OK) return;

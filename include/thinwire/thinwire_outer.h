@@ -160,7 +160,8 @@ TW_API tw_status tw_outer_regroup_state(const char *spec, const tw_tensor *tenso
 /* As tw_comm_broadcast, of `count` numbers of `width` bytes (1 to 8), bit for bit: what one rank hands to another
  * whole, such as a state. They travel packed without loss (docs/wire-format.md): weights in fp32 in five sixths of
  * their bytes, zeros in next to none. Packing them takes a core about as long as a line of 2 Gbit/s takes to carry
- * them, so tw_comm_broadcast is for faster ones. TW_ERROR_PACKET: what the root has sent cannot be. */
+ * them, so tw_comm_broadcast is for faster ones. TW_ERROR_PACKET: what the root has sent cannot be, or is of another
+ * count. */
 TW_API tw_status tw_comm_broadcast_packed(tw_comm *comm, int root, void *data, size_t count, size_t width);
 
 #ifdef __cplusplus

@@ -35,11 +35,14 @@ typedef enum tw_plan_optimizer { TW_PLAN_SGD = 0, TW_PLAN_ADAM = 1, TW_PLAN_ADAM
 /* What a candidate exchanges: an object of thinwire.h, thinwire_gossip.h or thinwire_outer.h takes its spec. */
 typedef enum tw_plan_kind { TW_PLAN_GRADIENTS = 1, TW_PLAN_WEIGHTS = 2, TW_PLAN_UPDATES = 4 } tw_plan_kind;
 
+/* Each is played for each candidate, and so many take minutes. */
+#define TW_PLAN_WORKERS_MOST 128
+
 typedef struct tw_plan_question {
     size_t struct_size; /* sizeof(tw_plan_question) */
     const tw_tensor *tensors;
     size_t tensor_count;
-    int workers; /* 2 or more */
+    int workers; /* 2 to TW_PLAN_WORKERS_MOST */
     tw_plan_optimizer optimizer;
     int kinds;      /* that may be chosen, added up; 0: any. allreduce stays in the table */
     int unmeasured; /* 1: a candidate may be chosen though nobody has measured what it costs in a run of this length */

@@ -60,6 +60,12 @@ def trained_by_hand(workers):
 
 
 class CountsTest(unittest.TestCase):
+    def test_what_would_train_without_its_averages_is_refused(self):
+        done = subprocess.run([sys.executable, "-B", BENCH / "adamw.py", "fp8", "torch:postlocal"], capture_output=True, text=True,
+                              timeout=ranks.SECONDS, env={**os.environ, "PYTHONPATH": str(BENCH.parent / "python" / "src")})
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("torch:postlocal would train without its averages", done.stderr)
+
     def test_the_last_quarter_is_told_apart(self):
         """Eight steps of 2 s that send 100 bytes, and three of 1 s, 1 s and 4 s that send 10."""
         marks = [(2.0 * step, 100 * step) for step in range(9)] + [(17, 810), (18, 820), (22, 830)]

@@ -703,6 +703,15 @@ def states(rank, size):
     return state
 
 
+def summed_up(rank, size, steps):
+    model = text_model()
+    optimiser = adamw(model)
+    outer = looped(model, optimiser, "diloco:every=3")
+    go_on(model, optimiser, outer, rank, range(steps))
+    outer.finish()
+    return outer.summary()
+
+
 def shown(rank, size):
     """What averaged() shows and gives back, with the statistics of a batch norm; then one rank does it alone."""
     model = models.small(seed=rank)
@@ -1188,6 +1197,12 @@ class OuterTest(unittest.TestCase):
             self.assertFalse(same(ended, theta))
             self.assertEqual(rounds, 3)
             self.assertIn(": 3 steps, 2 rounds, ", summary)  # of the three, one was made before the state was saved
+
+    def test_a_meeting_to_end_is_no_round(self):
+        """Where all have given their last steps before. Else these are one."""
+        for steps, rounds in (3, "1 round"), (6, "2 rounds"), (7, "3 rounds"):
+            for summary in ranks.on_ranks(2, summed_up, steps):
+                self.assertIn(f": {steps} steps, {rounds}, ", summary)
 
     def test_averaged_shows_the_shared_weights_and_gives_back_each_ranks_own(self):
         results = ranks.on_ranks(2, shown)

@@ -109,6 +109,7 @@ class PlanTest(unittest.TestCase):
 
     def test_refusals(self):
         for words, more in {"RATE,LATENCY": {"line": "ten"}, "line=3": {"line": 3}, "workers=1": {"workers": 1},
+                            "5000 workers: a plan .* at most 128": {"workers": 5000},
                             "steps=True": {"steps": True}, "step_time=0": {"step_time": 0}, "optimizer='lion'": {"optimizer": "lion"},
                             "step_time='x'": {"step_time": "x"}, "codec_rate='x'": {"codec_rate": "x"}, "codec_rate=nan": {"codec_rate": math.nan},
                             "codec_rate=-1": {"codec_rate": -1}, r"line=\(1, 2\)": {"line": (1, 2)},

@@ -310,6 +310,11 @@ static tw_status check_question(const tw_plan_question *q)
     if (q->workers < 2)
         return tw_fail(TW_ERROR_ARGUMENT, "%d workers: a worker alone exchanges nothing; say how many there will be",
                        q->workers);
+    if (q->workers > TW_PLAN_WORKERS_MOST)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "%d workers: a plan plays each of them for each candidate, and takes at most %d; thinwire "
+                       "simulate plays more, with one spec",
+                       q->workers, TW_PLAN_WORKERS_MOST);
     if (q->steps == 0) return tw_fail(TW_ERROR_ARGUMENT, "steps is 0: say how many steps the run has");
     if (!is_time(q->pass_seconds) || !is_time(q->other_seconds))
         return tw_fail(TW_ERROR_ARGUMENT, "a pass of %g s and %g s beside it: want 0 to 1e7", q->pass_seconds,

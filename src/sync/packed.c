@@ -5,7 +5,11 @@
 #include "held.h"
 #include "planes.h"
 
+#include <inttypes.h>
+#include <string.h>
 #include <thinwire/thinwire_outer.h>
+
+typedef uint64_t packed_left; /* before each block: how many numbers are still to come, those of the block included */
 
 static tw_status packed_check(tw_comm *comm, int root, const void *data, size_t count, size_t width)
 {
@@ -19,18 +23,39 @@ static tw_status packed_check(tw_comm *comm, int root, const void *data, size_t 
     return TW_OK;
 }
 
-static tw_status packed_hand_over(tw_channel *channel, int root, void *numbers, size_t count, size_t width)
+/* Numbers that are all alike take as many bytes however many they are, so that a block does not show its count. */
+static tw_status packed_read(const unsigned char *packet, size_t bytes, int root, void *numbers, packed_left left,
+                             size_t count, size_t width)
 {
-    size_t bytes = 0, most = tw_planes_bound(count, width);
-    const void *block;
+    packed_left given = left;
+    const char *wrong = "it ends before its numbers do";
+    if (bytes >= sizeof given) {
+        memcpy(&given, packet, sizeof given);
+        wrong = tw_planes_read(packet + sizeof given, bytes - sizeof given, numbers, count, width);
+    }
+    if (given != left)
+        return tw_fail(TW_ERROR_PACKET,
+                       "rank %d hands over %" PRIu64 " numbers more, and this rank awaits %" PRIu64
+                       ": every rank must pass the same count",
+                       root, given, left);
+    return wrong ? tw_fail(TW_ERROR_PACKET, "a block of numbers from rank %d cannot be: %s", root, wrong) : TW_OK;
+}
+
+static tw_status packed_hand_over(tw_channel *channel, int root, void *numbers, packed_left left, size_t count,
+                                  size_t width)
+{
+    size_t bytes = 0, most = sizeof left + tw_planes_bound(count, width);
+    const void *packet;
     int gives = channel->comm->rank == root;
     TW_TRY(tw_channel_reserve(channel, most)); /* where the root has its packet, and the others the root's */
-    if (gives) bytes = tw_planes_write(channel->scratch, numbers, count, width);
-    TW_TRY(tw_channel_broadcast(channel, root, channel->scratch, bytes, most, &block, &bytes));
-    const char *wrong = gives ? NULL : tw_planes_read(block, bytes, numbers, count, width);
-    if (!wrong) return TW_OK;
-    return tw_channel_give_up(channel, tw_fail(TW_ERROR_PACKET, "a block of numbers from rank %d cannot be: %s",
-                                               tw_comm_name(channel->comm, root), wrong));
+    if (gives) {
+        memcpy(channel->scratch, &left, sizeof left);
+        bytes = sizeof left + tw_planes_write(channel->scratch + sizeof left, numbers, count, width);
+    }
+    TW_TRY(tw_channel_broadcast(channel, root, channel->scratch, bytes, most, &packet, &bytes));
+    if (gives) return TW_OK;
+    tw_status status = packed_read(packet, bytes, tw_comm_name(channel->comm, root), numbers, left, count, width);
+    return status == TW_OK ? TW_OK : tw_channel_give_up(channel, status);
 }
 
 tw_status tw_comm_broadcast_packed(tw_comm *comm, int root, void *data, size_t count, size_t width)
@@ -40,7 +65,7 @@ tw_status tw_comm_broadcast_packed(tw_comm *comm, int root, void *data, size_t c
     size_t most = TW_PLANES_BLOCK / width;
     for (size_t at = 0; comm->size > 1 && at < count; at += most) {
         size_t some = count - at < most ? count - at : most;
-        TW_TRY(packed_hand_over(comm->channel, root, numbers + at * width, some, width));
+        TW_TRY(packed_hand_over(comm->channel, root, numbers + at * width, count - at, some, width));
     }
     return TW_OK;
 }

@@ -50,11 +50,11 @@ size_t tw_packet_bound_block(size_t bytes)
     return 1 + MOST_VARINT + bytes;
 }
 
-void tw_packet_begin(tw_packet_writer *writer, void *dst, size_t capacity, uint32_t step, int nonfinite)
+void tw_packet_begin(tw_packet_writer *writer, void *dst, size_t capacity, uint32_t step, int nonfinite, int carried)
 {
     unsigned char *start = dst;
     size_t skip = capacity < HEADER ? capacity : HEADER;
-    *writer = (tw_packet_writer){start, start + skip, start + capacity, {step, nonfinite != 0, 0, 0}, 0};
+    *writer = (tw_packet_writer){start, start + skip, start + capacity, {step, nonfinite != 0, carried != 0, 0}, 0};
 }
 
 static size_t varint_bytes(size_t x)
@@ -182,7 +182,7 @@ size_t tw_packet_end(tw_packet_writer *writer)
 
 /* Reading ------------------------------------------------------------------------------------------------------- */
 
-tw_status tw_packet_open(tw_packet_reader *reader, const void *src, size_t size)
+tw_status tw_packet_open(tw_packet_reader *reader, const void *src, size_t size, int carried)
 {
     const unsigned char *start = src;
     header head;
@@ -203,6 +203,8 @@ tw_status tw_packet_open(tw_packet_reader *reader, const void *src, size_t size)
         return tw_fail(TW_ERROR_PACKET, "a packet of %zu bytes fails its checksum: it was damaged on the way", size);
     if (head.flags & ~(FLAG_NONFINITE | FLAG_CARRIED))
         return tw_fail(TW_ERROR_PACKET, "a packet has unknown flags (0x%02x)", head.flags);
+    if (head.flags & FLAG_CARRIED && !carried)
+        return tw_fail(TW_ERROR_PACKET, "a packet has no checksum, and what brought it does not check its bytes");
     tw_packet_info info = {head.step, head.flags & FLAG_NONFINITE, (head.flags & FLAG_CARRIED) != 0, head.sections};
     *reader = (tw_packet_reader){start + HEADER, start + size, info, 0};
     return TW_OK;

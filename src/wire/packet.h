@@ -44,7 +44,7 @@ typedef struct tw_coding {
 typedef struct tw_packet_info {
     uint32_t step;     /* the sender's step, modulo 2^32: packets of two steps never mix */
     int nonfinite;     /* 1: the sender's gradient was not finite; every section is empty */
-    int carried;       /* 1: what carries it checks each byte, so it has no checksum of its own; set after begin */
+    int carried;       /* 1: what carries it checks each byte, so it has no checksum of its own */
     unsigned sections; /* tensors */
 } tw_packet_info;
 
@@ -66,7 +66,7 @@ size_t tw_packet_bound_sparse(size_t n, size_t k, tw_coding coding);
 size_t tw_packet_bound_block(size_t bytes);
 
 /* Writing: begin, one put a tensor in table order, end. dst must have room for the sum of the bounds. */
-void tw_packet_begin(tw_packet_writer *writer, void *dst, size_t capacity, uint32_t step, int nonfinite);
+void tw_packet_begin(tw_packet_writer *writer, void *dst, size_t capacity, uint32_t step, int nonfinite, int carried);
 /* k elements of a tensor of n: index strictly ascending, < n; value finite. TW_ERROR_ARGUMENT when that does not hold,
  * when the room runs out, or when a nonfinite packet is given values; the packet is then as it was. */
 tw_status tw_packet_put_sparse(tw_packet_writer *writer, size_t n, size_t k, const uint32_t *index, const float *value,
@@ -77,8 +77,9 @@ tw_status tw_packet_put_block(tw_packet_writer *writer, size_t bytes, unsigned c
 /* Fills the header in and returns the packet's bytes; 0 if not even the header had room. */
 size_t tw_packet_end(tw_packet_writer *writer);
 
-/* Reading: open, one get a tensor in table order, close (which refuses bytes or sections that are left over). */
-tw_status tw_packet_open(tw_packet_reader *reader, const void *src, size_t size);
+/* Reading: open, one get a tensor in table order, close (which refuses bytes or sections that are left over). Unless it
+ * was `carried` here, by what checks each byte, a packet has to have its checksum. */
+tw_status tw_packet_open(tw_packet_reader *reader, const void *src, size_t size, int carried);
 /* index and value have room for most; *k is how many were there (0 .. most). Refuses NaN and infinity. */
 tw_status tw_packet_get_sparse(tw_packet_reader *reader, size_t n, size_t most, uint32_t *index, float *value,
                                size_t *k);

@@ -60,7 +60,7 @@ static void refuse(size_t at, unsigned value, const char *words)
     assert_ok(tw_scheme_create("e3m0:min_elements=1,min_dims=1,exchange=gather", table, 1, 0, 2, &scheme));
     assert_ok(tw_scheme_begin(scheme, tensors, -1));
     assert_ok(tw_scheme_next(scheme, &round));
-    tw_packet_begin(&writer, packet, sizeof packet, 0, 0);
+    tw_packet_begin(&writer, packet, sizeof packet, 0, 0, 0);
     assert_ok(tw_packet_put_block(&writer, 8, &section));
     memset(section, 0, 8);
     section[at] = (unsigned char)value;

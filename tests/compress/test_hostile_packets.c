@@ -125,12 +125,24 @@ static void check_refused(const char *spec, struct damage done)
     if (!strstr(tw_last_error(), sender)) fail_msg("%s: \"%s\" does not name %s", spec, tw_last_error(), sender);
 }
 
+/* As over a channel, which nobody knows it came by. */
+static void check_carried_refused(const char *spec, int round, const unsigned char *packet, size_t size)
+{
+    enum { FLAGS = 3, CARRIED = 2, CHECK = 20 };
+    unsigned char carried[MOST_BYTES];
+    memcpy(carried, packet, size);
+    carried[FLAGS] |= CARRIED;
+    memset(carried + CHECK, 0, sizeof(uint32_t));
+    check_refused(spec, (struct damage){.round = round, .kind = REPLACE, .instead = carried, .instead_size = size});
+}
+
 static void check_damage(const tw_scheme_ops *ops, const char *spec)
 {
     recording *sound = record_step(spec, table, TENSORS, 1);
     (void)ops;
     for (int round = 0; round < sound->rounds; round++) {
         check_refused(spec, (struct damage){.round = round, .kind = EXTEND});
+        check_carried_refused(spec, round, sound->packet[round], sound->size[round]);
         for (size_t byte = 0; byte < sound->size[round]; byte++) {
             check_refused(spec, (struct damage){round, CUT, byte, 0, NULL, 0});
             for (int bit = 0; bit < 8; bit++) check_refused(spec, (struct damage){round, FLIP, byte, bit, NULL, 0});

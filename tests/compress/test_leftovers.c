@@ -272,7 +272,7 @@ static void forge(void *packets[], size_t sizes[], int size)
 {
     tw_packet_writer writer;
     unsigned char *block;
-    tw_packet_begin(&writer, packets[size - 1], sizes[size - 1], 0, 0);
+    tw_packet_begin(&writer, packets[size - 1], sizes[size - 1], 0, 0, 0);
     assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 0, NULL, NULL, (tw_coding){0}), TW_OK);
     if (forged_halves >= 0) {
         size_t bytes = 2 * (size_t)forged_halves + (size_t)forged_odd;
@@ -319,7 +319,7 @@ static void send_largest(void *packets[], size_t sizes[], int size)
     for (int r = 0; r < size; r++) {
         tw_packet_writer writer;
         unsigned char *block;
-        tw_packet_begin(&writer, packets[r], sizes[r], 0, 0);
+        tw_packet_begin(&writer, packets[r], sizes[r], 0, 0, 0);
         assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 0, NULL, NULL, (tw_coding){0}), TW_OK);
         assert_int_equal(tw_packet_put_block(&writer, 2 * BIAS, &block), TW_OK);
         memset(block, 0, 2 * BIAS);

@@ -201,7 +201,7 @@ static void send_large(void *packets[], size_t sizes[], int size)
     if (rounds++) return;
     free(packets[0]);
     packets[0] = malloc(capacity);
-    tw_packet_begin(&writer, packets[0], capacity, 1, 0);
+    tw_packet_begin(&writer, packets[0], capacity, 1, 0, 0);
     assert_int_equal(tw_packet_put_sparse(&writer, SMALL, 1, &index, &large, coding), TW_OK);
     sizes[0] = tw_packet_end(&writer);
 }

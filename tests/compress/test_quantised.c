@@ -448,7 +448,7 @@ static void replace(void *packets[], size_t sizes[], int size)
     unsigned char *section;
     (void)size;
     packets[1] = realloc(packets[1], sizeof hostile + 64);
-    tw_packet_begin(&writer, packets[1], sizeof hostile + 64, hostile_step, 0);
+    tw_packet_begin(&writer, packets[1], sizeof hostile + 64, hostile_step, 0, 0);
     assert_int_equal(tw_packet_put_block(&writer, hostile_bytes, &section), TW_OK);
     memcpy(section, hostile, hostile_bytes);
     sizes[1] = tw_packet_end(&writer);

@@ -84,7 +84,7 @@ static void send_largest(void *packets[], size_t sizes[], int size)
     for (int r = 0; r < size; r++) {
         tw_packet_writer writer;
         tw_coding coding = {TW_VALUES_FP32, TW_INDICES_AUTO};
-        tw_packet_begin(&writer, packets[r], sizes[r], 0, 0);
+        tw_packet_begin(&writer, packets[r], sizes[r], 0, 0, 0);
         assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 1, &index, &value, coding), TW_OK);
         put_bias(&writer);
         sizes[r] = tw_packet_end(&writer);
@@ -336,7 +336,7 @@ static void add_section(void *packets[], size_t sizes[], int size)
     const float value = 1;
     tw_packet_writer writer;
     tw_coding coding = {TW_VALUES_FP32, TW_INDICES_AUTO};
-    tw_packet_begin(&writer, packets[size - 1], sizes[size - 1], 0, 0);
+    tw_packet_begin(&writer, packets[size - 1], sizes[size - 1], 0, 0, 0);
     assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 1, &index, &value, coding), TW_OK);
     put_bias(&writer);
     assert_int_equal(tw_packet_put_sparse(&writer, MATRIX, 0, NULL, NULL, coding), TW_OK);

@@ -326,10 +326,23 @@ TEST(test_the_table_of_gpt2)
 /* Too little to go by, a table that no reducer takes, and what is none of the values that a field has. */
 TEST(test_refusals)
 {
-    enum { WRONG = 15 };
-    static const char *const said[WRONG] = {
-        "alone", "steps",      "pass",       "worker 1",   "tensor_count",         "10 steps", "optimizer 3", "kinds",
-        "kinds", "codec_rate", "codec_rate", "codec_rate", "100000000 dimensions", "2^31",     "a name"};
+    enum { WRONG = 16 };
+    static const char *const said[WRONG] = {"alone",
+                                            "steps",
+                                            "pass",
+                                            "worker 1",
+                                            "tensor_count",
+                                            "10 steps",
+                                            "optimizer 3",
+                                            "kinds",
+                                            "kinds",
+                                            "codec_rate",
+                                            "codec_rate",
+                                            "codec_rate",
+                                            "100000000 dimensions",
+                                            "2^31",
+                                            "a name",
+                                            "129 workers"};
     const tw_tensor wrong[] = {{"deep", 100000000, {2}}, {"huge", 2, {SIZE_MAX, 2}}, {NULL, 1, {2}}};
     const double factors[WORKERS] = {1, 0, 1, 1};
     tw_plan_question q[WRONG];
@@ -353,6 +366,7 @@ TEST(test_refusals)
         q[12 + i].tensor_count = 1;
         q[12 + i].tensors = &wrong[i];
     }
+    q[15].workers = TW_PLAN_WORKERS_MOST + 1;
     for (size_t i = 0; i < WRONG; i++) assert_fails(tw_plan_make(&q[i], &plan), TW_ERROR_ARGUMENT, said[i]);
     q[0].simulate = NULL;
     assert_fails(tw_plan_make(&q[0], &plan), TW_ERROR_ARGUMENT, "tw_world_play");

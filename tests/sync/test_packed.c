@@ -86,10 +86,11 @@ static void lie(void *context, int rank, tw_comm *comm)
     story *s = context;
     const void *packet;
     size_t size = 0;
-    unsigned char block[] = {255, 0, 0};
-    s->status[rank] = rank == s->root ? tw_channel_broadcast(comm->channel, rank, block, sizeof block,
-                                                             tw_planes_bound(SMALL, sizeof(float)), &packet, &size)
-                                      : tw_comm_broadcast_packed(comm, s->root, s->have[rank], SMALL, sizeof(float));
+    unsigned char block[sizeof(uint64_t) + 3] = {SMALL & 255, SMALL >> 8, [sizeof(uint64_t)] = 255};
+    s->status[rank] =
+        rank == s->root ? tw_channel_broadcast(comm->channel, rank, block, sizeof block,
+                                               sizeof(uint64_t) + tw_planes_bound(SMALL, sizeof(float)), &packet, &size)
+                        : tw_comm_broadcast_packed(comm, s->root, s->have[rank], SMALL, sizeof(float));
     if (s->status[rank] != TW_OK) snprintf(s->text[rank], sizeof s->text[rank], "%s", tw_last_error());
 }
 
@@ -102,6 +103,31 @@ TEST(test_who_sends_what_cannot_be_is_named)
     assert_string_equal(s.text[0],
                         "a block of numbers from rank 1 cannot be: it codes bytes that its numbers have not");
     end(&s);
+}
+
+static void take_own_count(void *context, int rank, tw_comm *comm)
+{
+    story *s = context;
+    s->status[rank] = tw_comm_broadcast_packed(comm, s->root, s->have[rank], rank ? s->count : LARGE, sizeof(float));
+    snprintf(s->text[rank], sizeof s->text[rank], "%s", s->status[rank] == TW_OK ? "" : tw_last_error());
+}
+
+/* Of numbers that are all alike no other byte says how many they are. The first two counts differ in the last block
+ * alone, and the third by a whole block. */
+TEST(test_who_awaits_another_count_is_told_both)
+{
+    const size_t counts[] = {LARGE + SMALL, LARGE - SMALL, LARGE - TW_PLANES_BLOCK / sizeof(float)};
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        char wanted[256];
+        story s = {.ranks = 2, .count = counts[c], .have = {make(LARGE, 0), make(LARGE + SMALL, 1)}};
+        run_on_threads_that_stay(s.ranks, take_own_count, &s);
+        snprintf(wanted, sizeof wanted,
+                 "rank 0 hands over %d numbers more, and this rank awaits %zu: every rank must pass the same count",
+                 LARGE, counts[c]);
+        assert_int_equal(s.status[1], TW_ERROR_PACKET);
+        assert_string_equal(s.text[1], wanted);
+        end(&s);
+    }
 }
 
 RUN_TESTS(NULL, NULL)

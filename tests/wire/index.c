@@ -22,7 +22,7 @@ static void check_reader(const support *from, const unsigned char *packet, size_
     size_t k = ~(size_t)0;
     support got = support_create(from->n, from->k);
     tw_packet_reader reader;
-    assert_int_equal(tw_packet_open(&reader, packet, size), TW_OK);
+    assert_int_equal(tw_packet_open(&reader, packet, size, 1), TW_OK);
     assert_int_equal(tw_packet_get_sparse(&reader, from->n, from->k, got.index, got.value, &k), TW_OK);
     assert_int_equal(tw_packet_close(&reader), TW_OK);
     assert_int_equal(k, from->k);
@@ -130,7 +130,7 @@ TEST(no_index_lies_beyond_the_tensor)
         for (size_t n = from.k; n <= from.n; n++) {
             support got = support_create(n, from.k);
             tw_packet_reader reader;
-            assert_int_equal(tw_packet_open(&reader, packet, size), TW_OK);
+            assert_int_equal(tw_packet_open(&reader, packet, size, 1), TW_OK);
             tw_status expected = n > from.index[from.k - 1] ? TW_OK : TW_ERROR_PACKET;
             assert_int_equal(tw_packet_get_sparse(&reader, n, from.k, got.index, got.value, &k), expected);
             support_destroy(&got);

@@ -64,16 +64,16 @@ TEST(writing_gives_the_known_bytes)
 {
     unsigned char packet[64];
     tw_packet_writer writer;
-    tw_packet_begin(&writer, packet, sizeof packet, 7, 0);
+    tw_packet_begin(&writer, packet, sizeof packet, 7, 0, 0);
     EXPECT_GOLDEN(&writer, packet, golden_nothing);
-    tw_packet_begin(&writer, packet, sizeof packet, 258, 0);
+    tw_packet_begin(&writer, packet, sizeof packet, 258, 0, 0);
     PUT_RICE(&writer);
     EXPECT_GOLDEN(&writer, packet, golden_rice);
-    tw_packet_begin(&writer, packet, sizeof packet, 258, 0);
+    tw_packet_begin(&writer, packet, sizeof packet, 258, 0, 0);
     tw_coding coding = {TW_VALUES_SIGN, TW_INDICES_ADAPTIVE};
     assert_int_equal(tw_packet_put_sparse(&writer, 100, 3, rice_index, rice_value, coding), TW_OK);
     EXPECT_GOLDEN(&writer, packet, golden_adaptive);
-    tw_packet_begin(&writer, packet, sizeof packet, 0xFFFFFFFF, 0);
+    tw_packet_begin(&writer, packet, sizeof packet, 0xFFFFFFFF, 0, 0);
     PUT(&writer, 8, bitmap, TW_VALUES_FP16);
     put_empty(&writer, 50);
     PUT(&writer, 2, all, TW_VALUES_BF16);
@@ -82,12 +82,11 @@ TEST(writing_gives_the_known_bytes)
     assert_int_equal(tw_packet_put_block(&writer, sizeof block_bytes, &block), TW_OK);
     memcpy(block, block_bytes, sizeof block_bytes);
     EXPECT_GOLDEN(&writer, packet, golden_mixed);
-    tw_packet_begin(&writer, packet, sizeof packet, 9, 1);
+    tw_packet_begin(&writer, packet, sizeof packet, 9, 1, 0);
     put_empty(&writer, 8);
     put_empty(&writer, 8);
     EXPECT_GOLDEN(&writer, packet, golden_nonfinite);
-    tw_packet_begin(&writer, packet, sizeof packet, 258, 1);
-    writer.info.carried = 1;
+    tw_packet_begin(&writer, packet, sizeof packet, 258, 1, 1);
     EXPECT_GOLDEN(&writer, packet, golden_carried);
 }
 
@@ -105,12 +104,12 @@ TEST(reading_takes_the_known_bytes)
     float value[8];
     size_t k;
     tw_packet_reader reader;
-    assert_int_equal(tw_packet_open(&reader, golden_rice, sizeof golden_rice), TW_OK);
+    assert_int_equal(tw_packet_open(&reader, golden_rice, sizeof golden_rice, 1), TW_OK);
     assert_int_equal(reader.info.step, 258);
     assert_int_equal(reader.info.sections, 1);
     GET(&reader, 100, rice);
     assert_int_equal(tw_packet_close(&reader), TW_OK);
-    assert_int_equal(tw_packet_open(&reader, golden_mixed, sizeof golden_mixed), TW_OK);
+    assert_int_equal(tw_packet_open(&reader, golden_mixed, sizeof golden_mixed, 1), TW_OK);
     assert_int_equal(reader.info.step, 0xFFFFFFFF);
     assert_int_equal(reader.info.nonfinite, 0);
     GET(&reader, 8, bitmap);
@@ -122,13 +121,16 @@ TEST(reading_takes_the_known_bytes)
     assert_int_equal(tw_packet_get_block(&reader, sizeof block_bytes, &block), TW_OK);
     assert_memory_equal(block, block_bytes, sizeof block_bytes);
     assert_int_equal(tw_packet_close(&reader), TW_OK);
-    assert_int_equal(tw_packet_open(&reader, golden_nonfinite, sizeof golden_nonfinite), TW_OK);
+    assert_int_equal(tw_packet_open(&reader, golden_nonfinite, sizeof golden_nonfinite, 1), TW_OK);
     assert_int_equal(reader.info.nonfinite, 1);
     assert_int_equal(reader.info.sections, 2);
     assert_int_equal(reader.info.carried, 0);
-    assert_int_equal(tw_packet_open(&reader, golden_carried, sizeof golden_carried), TW_OK);
+    assert_int_equal(tw_packet_open(&reader, golden_carried, sizeof golden_carried, 1), TW_OK);
     assert_int_equal(reader.info.nonfinite, 1);
     assert_int_equal(reader.info.carried, 1);
+    assert_int_equal(tw_packet_open(&reader, golden_carried, sizeof golden_carried, 0), TW_ERROR_PACKET);
+    assert_string_equal(tw_last_error(), "a packet has no checksum, and what brought it does not check its bytes");
+    assert_int_equal(tw_packet_open(&reader, golden_nonfinite, sizeof golden_nonfinite, 0), TW_OK);
 }
 
 /* One that says so still has its checksum, or the rest of one: damage has made it say so. */
@@ -139,10 +141,10 @@ TEST(a_carried_packet_has_no_checksum)
     memcpy(packet, golden_rice, sizeof packet);
     packet[3] = 2;
     for (unsigned at = 20; at < 24; at++) {
-        assert_int_equal(tw_packet_open(&reader, packet, sizeof packet), TW_ERROR_PACKET);
+        assert_int_equal(tw_packet_open(&reader, packet, sizeof packet, 1), TW_ERROR_PACKET);
         packet[at] = 0;
     }
-    assert_int_equal(tw_packet_open(&reader, packet, sizeof packet), TW_OK);
+    assert_int_equal(tw_packet_open(&reader, packet, sizeof packet, 1), TW_OK);
 }
 
 /* A section more or fewer than the table has, a tensor of another size, or more elements than agreed. */
@@ -152,7 +154,7 @@ TEST(counts_are_checked)
     float value[8];
     size_t k = 99;
     tw_packet_reader reader;
-    assert_int_equal(tw_packet_open(&reader, golden_rice, sizeof golden_rice), TW_OK);
+    assert_int_equal(tw_packet_open(&reader, golden_rice, sizeof golden_rice, 1), TW_OK);
     assert_int_equal(tw_packet_close(&reader), TW_ERROR_PACKET);
     assert_int_equal(tw_packet_get_sparse(&reader, 90, 8, index, value, &k), TW_ERROR_PACKET);
     assert_int_equal(tw_packet_get_sparse(&reader, 2, 8, index, value, &k), TW_ERROR_PACKET);
@@ -161,7 +163,7 @@ TEST(counts_are_checked)
     assert_int_equal(tw_packet_get_sparse(&reader, 91, 3, index, value, &k), TW_OK);
     assert_int_equal(tw_packet_get_sparse(&reader, 91, 3, index, value, &k), TW_ERROR_PACKET);
     assert_int_equal(tw_packet_close(&reader), TW_OK);
-    assert_int_equal(tw_packet_open(&reader, golden_one, sizeof golden_one), TW_OK);
+    assert_int_equal(tw_packet_open(&reader, golden_one, sizeof golden_one, 1), TW_OK);
     assert_int_equal(tw_packet_get_sparse(&reader, 1000, 0, index, value, &k), TW_ERROR_PACKET);
     assert_int_equal(tw_packet_get_sparse(&reader, 300, 1, index, value, &k), TW_ERROR_PACKET);
     assert_int_equal(tw_packet_get_sparse(&reader, 301, 1, index, value, &k), TW_OK);
@@ -174,7 +176,7 @@ TEST(the_writer_refuses_what_no_reader_would_take)
     static const float fine[] = {1, 2}, nan_value[] = {1, NAN}, infinite[] = {-INFINITY, 1};
     unsigned char packet[HEADER + 20];
     tw_packet_writer writer;
-    tw_packet_begin(&writer, packet, sizeof packet, 0, 0);
+    tw_packet_begin(&writer, packet, sizeof packet, 0, 0, 0);
     assert_int_equal(tw_packet_put_sparse(&writer, 10, 2, twice, fine, FP32), TW_ERROR_ARGUMENT);
     assert_int_equal(tw_packet_put_sparse(&writer, 10, 2, far, fine, FP32), TW_ERROR_ARGUMENT);
     assert_int_equal(tw_packet_put_sparse(&writer, 11, 2, far, nan_value, FP32), TW_ERROR_ARGUMENT);
@@ -182,11 +184,11 @@ TEST(the_writer_refuses_what_no_reader_would_take)
                      TW_ERROR_ARGUMENT);
     assert_int_equal(tw_packet_put_sparse(&writer, 1, 2, far, fine, FP32), TW_ERROR_ARGUMENT);
     assert_int_equal(tw_packet_end(&writer), HEADER);
-    tw_packet_begin(&writer, packet, sizeof packet, 0, 1);
+    tw_packet_begin(&writer, packet, sizeof packet, 0, 1, 0);
     assert_int_equal(tw_packet_put_sparse(&writer, 11, 2, far, fine, FP32), TW_ERROR_ARGUMENT);
     unsigned char *block;
     assert_int_equal(tw_packet_put_block(&writer, 1, &block), TW_ERROR_ARGUMENT);
-    tw_packet_begin(&writer, packet, sizeof packet, 0, 0);
+    tw_packet_begin(&writer, packet, sizeof packet, 0, 0, 0);
     assert_int_equal(tw_packet_put_block(&writer, (size_t)1 << 35, &block), TW_ERROR_ARGUMENT);
     assert_int_equal(tw_packet_put_block(&writer, 19, &block), TW_ERROR_ARGUMENT);
     assert_int_equal(tw_packet_put_block(&writer, 18, &block), TW_OK);
@@ -203,7 +205,7 @@ TEST(the_writer_stays_in_its_room)
         tw_packet_writer writer;
         assert_non_null(packet);
         packet[capacity] = 0xA7;
-        tw_packet_begin(&writer, packet, capacity, 258, 0);
+        tw_packet_begin(&writer, packet, capacity, 258, 0, 0);
         tw_status status = tw_packet_put_sparse(&writer, 100, 3, rice_index, rice_value, FP32_RICE);
         assert_int_equal(status, capacity == sizeof golden_rice ? TW_OK : TW_ERROR_ARGUMENT);
         size_t size = tw_packet_end(&writer);
@@ -227,7 +229,7 @@ static victim make_victim(uint64_t seed)
     victim made = {malloc(4096), 0, {40 + seed * 300, 30 + seed, 20, 5, 200}};
     tw_packet_writer writer;
     assert_non_null(made.bytes);
-    tw_packet_begin(&writer, made.bytes, 4096, (uint32_t)seed, 0);
+    tw_packet_begin(&writer, made.bytes, 4096, (uint32_t)seed, 0, 0);
     for (int i = 0; i < SECTIONS; i++) {
         support from = support_uniform(made.n[i], densities[i], seed);
         if (i == LONELY) from.k = 0, support_add(&from, 130);
@@ -247,7 +249,7 @@ static tw_status open_copy(const unsigned char *bytes, size_t size)
     tw_packet_reader reader;
     assert_non_null(copy);
     memcpy(copy, bytes, size);
-    tw_status status = tw_packet_open(&reader, copy, size);
+    tw_status status = tw_packet_open(&reader, copy, size, 1);
     free(copy);
     return status;
 }
@@ -289,7 +291,7 @@ static tw_status read_all(const unsigned char *bytes, size_t size, const size_t 
     tw_packet_reader reader;
     assert_non_null(copy);
     memcpy(copy, bytes, size);
-    tw_status status = tw_packet_open(&reader, copy, size);
+    tw_status status = tw_packet_open(&reader, copy, size, 1);
     for (int i = 0; i < SECTIONS && status == TW_OK; i++) {
         support got = {n[i], 0, malloc(MOST * sizeof(uint32_t)), malloc(MOST * sizeof(float))};
         status = tw_packet_get_sparse(&reader, n[i], MOST, got.index, got.value, &got.k);
@@ -347,13 +349,13 @@ TEST(a_section_is_what_was_expected)
     size_t k = 99;
     tw_packet_writer writer;
     tw_packet_reader reader;
-    tw_packet_begin(&writer, packet, sizeof packet, 0, 0);
+    tw_packet_begin(&writer, packet, sizeof packet, 0, 0, 0);
     assert_int_equal(tw_packet_put_block(&writer, 3, &dst), TW_OK);
     memcpy(dst, block_bytes, 3);
     PUT_RICE(&writer);
     put_empty(&writer, 5);
     assert_int_equal(tw_packet_put_block(&writer, 0, &dst), TW_OK);
-    assert_int_equal(tw_packet_open(&reader, packet, tw_packet_end(&writer)), TW_OK);
+    assert_int_equal(tw_packet_open(&reader, packet, tw_packet_end(&writer), 1), TW_OK);
     assert_int_equal(tw_packet_get_sparse(&reader, 100, 8, index, value, &k), TW_ERROR_PACKET);
     assert_int_equal(tw_packet_get_block(&reader, 2, &block), TW_ERROR_PACKET);
     assert_int_equal(tw_packet_get_block(&reader, 4, &block), TW_ERROR_PACKET);
@@ -449,7 +451,7 @@ TEST(each_rule_is_enforced)
         packet[8] = (unsigned char)cases[i].size;
         memcpy(packet + HEADER, cases[i].body, cases[i].size);
         fix_checksum(packet, size);
-        tw_status status = tw_packet_open(&reader, packet, size);
+        tw_status status = tw_packet_open(&reader, packet, size, 1);
         if (status == TW_OK) status = tw_packet_get_sparse(&reader, cases[i].n, 8, index, value, &k);
         if (status == TW_OK) status = tw_packet_close(&reader);
         if (status != cases[i].expected) fail_msg("%s: %s", cases[i].what, tw_last_error());

@@ -72,7 +72,7 @@ static inline unsigned char *encode_one(const support *from, tw_coding coding, s
     unsigned char *packet = malloc(capacity);
     tw_packet_writer writer;
     assert_non_null(packet);
-    tw_packet_begin(&writer, packet, capacity, 1, 0);
+    tw_packet_begin(&writer, packet, capacity, 1, 0, 0);
     assert_int_equal(tw_packet_put_sparse(&writer, from->n, from->k, from->index, from->value, coding), TW_OK);
     *size = tw_packet_end(&writer);
     assert_true(*size <= capacity);

@@ -328,7 +328,7 @@ TEST(lm2_of_equal_magnitudes_arrives)
     tw_packet_reader reader;
     for (size_t i = 0; i < from.k; i++) from.value[i] = i % 3 ? 0.75f : -0.75f;
     unsigned char *packet = encode_one(&from, (tw_coding){TW_VALUES_LM2, TW_INDICES_AUTO}, &size);
-    assert_int_equal(tw_packet_open(&reader, packet, size), TW_OK);
+    assert_int_equal(tw_packet_open(&reader, packet, size, 1), TW_OK);
     assert_int_equal(tw_packet_get_sparse(&reader, 1000, from.k, index, got, &k), TW_OK);
     assert_memory_equal(got, from.value, from.k * sizeof *got);
     free(packet);
@@ -351,7 +351,7 @@ TEST(rounding_is_what_arrives)
         size_t size, k;
         unsigned char *packet = encode_one(&from, (tw_coding){code, TW_INDICES_AUTO}, &size);
         tw_packet_reader reader;
-        assert_int_equal(tw_packet_open(&reader, packet, size), TW_OK);
+        assert_int_equal(tw_packet_open(&reader, packet, size, 1), TW_OK);
         assert_int_equal(tw_packet_get_sparse(&reader, COUNT, COUNT, got.index, got.value, &k), TW_OK);
         tw_values_round(from.value, COUNT, code);
         assert_memory_equal(got.value, from.value, COUNT * sizeof(float));

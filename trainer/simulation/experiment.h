@@ -42,7 +42,7 @@ typedef struct sim_result {
     double rate;  /* gradients a second; by an asynchronous scheme each worker's own steps over the time they took it,
                    * summed, so that what is half done at the end counts half */
     double steps; /* of a worker, on average */
-    double step_seconds;           /* that a worker took for each of its own, on average */
+    double step_seconds;           /* that a worker took for each of its own, on average; without the run's end */
     double bytes_per_worker_step;  /* counted in the transport */
     double loss, metric, distance; /* of the consensus at the end, and root mean square of the workers' from it */
     const char *metric_name;       /* NULL where nothing was evaluated */

@@ -18,7 +18,7 @@ OPTIMIZERS = ("sgd", "adam", "adamw")  # tw_plan_optimizer
 DOORS = {GRADIENTS: 'thinwire.torch.attach(ddp, "{}", optimizer=optimizer)',
          WEIGHTS: 'thinwire.torch.GossipDataParallel(model, "{}", optimizer=optimizer)',
          UPDATES: 'thinwire.torch.OuterLoop(model, optimizer, "{}")'}
-MOST_WORKERS, MOST_STEPS = 16384, 1 << 64
+MOST_INT, MOST_STEPS = 1 << 31, 1 << 64
 PASSES = 5  # that are timed, after one that is not
 FEW = 0.1  # of the parameters, and fewer: what is trained are adapters beside a network that stays
 
@@ -131,7 +131,7 @@ def plan_of(tensors: Sequence[Named], optimizer: Any, *, line: Union[str, Tuple[
             goes_on: bool = False) -> Plan:
     """The plan for a table of (name, shape). `line` is a text, "100Mbit,1ms", or what measured_line() gives. `goes_on`: for a
     run under way, which cannot go on with everything."""
-    refuse_no_count("workers", workers, 2, MOST_WORKERS + 1)
+    refuse_no_count("workers", workers, 2, MOST_INT)
     refuse_no_count("steps", steps, 1, MOST_STEPS)
     optimizer, keeps_momentum = known_optimizer(optimizer)
     refuse_no_number("step_time", step_time, 1e-12, 1e7, "the seconds of a forward and backward pass, such as 0.12")

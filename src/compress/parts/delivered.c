@@ -17,7 +17,7 @@ tw_status tw_delivered_open(tw_scheme *scheme, tw_packet_reader *readers, const 
 {
     for (int rank = 0; rank < count; rank++) {
         tw_packet_reader *reader = &readers[rank];
-        TW_TRY(tw_delivered_blame(rank, tw_packet_open(reader, packets[rank], sizes[rank])));
+        TW_TRY(tw_delivered_blame(rank, tw_packet_open(reader, packets[rank], sizes[rank], scheme->carried)));
         if (reader->info.step != (uint32_t)scheme->step)
             return tw_fail(TW_ERROR_PACKET, "rank %d sent a packet of step %u in step %u", rank, reader->info.step,
                            (uint32_t)scheme->step);

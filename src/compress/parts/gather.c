@@ -72,8 +72,8 @@ void tw_gather_destroy(tw_gather *gather)
 static void begin_packet(const tw_gather *gather, tw_packet_writer *writer)
 {
     const tw_scheme *scheme = gather->scheme;
-    tw_packet_begin(writer, gather->packet, gather->packet_capacity, (uint32_t)scheme->step, !scheme->finite);
-    writer->info.carried = scheme->carried;
+    tw_packet_begin(writer, gather->packet, gather->packet_capacity, (uint32_t)scheme->step, !scheme->finite,
+                    scheme->carried);
 }
 
 /* Whoever finds out while writing that the gradient is not sound begins anew. */

@@ -109,8 +109,8 @@ static tw_status scatter_write_packet(tw_scatter *scatter, int at, int owner, in
     tw_scheme *scheme = scatter->scheme;
     const size_t *offset = &scatter->offset[at];
     tw_packet_writer writer;
-    tw_packet_begin(&writer, scatter->packets + offset[0], offset[1] - offset[0], (uint32_t)scheme->step, nonfinite);
-    writer.info.carried = scheme->carried;
+    tw_packet_begin(&writer, scatter->packets + offset[0], offset[1] - offset[0], (uint32_t)scheme->step, nonfinite,
+                    scheme->carried);
     for (size_t i = 0; !nonfinite && i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
         tw_piece piece = tw_scatter_piece(scatter, i, owner);

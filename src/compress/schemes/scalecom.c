@@ -242,8 +242,8 @@ static tw_status scalecom_write_packet(scalecom *self, size_t *size)
 {
     const tw_scheme *scheme = &self->scheme;
     tw_packet_writer writer;
-    tw_packet_begin(&writer, self->packet, self->packet_bound, (uint32_t)scheme->step, !scheme->finite);
-    writer.info.carried = scheme->carried;
+    tw_packet_begin(&writer, self->packet, self->packet_bound, (uint32_t)scheme->step, !scheme->finite,
+                    scheme->carried);
     for (size_t i = 0; scheme->finite && i < scheme->count; i++)
         if (scheme->tensors[i].compressed) TW_TRY(put_positions(self, i, &writer));
     *size = tw_packet_end(&writer);
@@ -277,7 +277,7 @@ static tw_status read_packet(scalecom *self, const tw_round *round)
 {
     tw_scheme *scheme = &self->scheme;
     tw_packet_reader reader;
-    TW_TRY(tw_packet_open(&reader, round->packets[0], round->sizes[0]));
+    TW_TRY(tw_packet_open(&reader, round->packets[0], round->sizes[0], scheme->carried));
     if (reader.info.step != (uint32_t)scheme->step)
         return tw_fail(TW_ERROR_PACKET, "a packet of step %u in step %u", reader.info.step, (uint32_t)scheme->step);
     scheme->skipped = reader.info.nonfinite;

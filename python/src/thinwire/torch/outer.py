@@ -590,8 +590,8 @@ class OuterLoop(Closes):
     def summary(self) -> str:
         """Of this process: what came before it, of a state that was loaded, is left out."""
         counts = self.stats()
-        rounds = int(counts["rounds"]) - self._rounds_before
-        return (f"thinwire {self._loop.spec}: {counts['steps']} steps, {rounds} rounds, "
+        rounds = int(counts["rounds"] - counts["rounds_empty"]) - self._rounds_before  # who meets to end gives nothing
+        return (f"thinwire {self._loop.spec}: {counts['steps']} steps, {rounds} round{'s' * (rounds != 1)}, "
                 f"{counts['bytes_sent'] / 1e6:.3g} MB sent instead of {counts['bytes_dense'] / 1e6:.3g}, waited "
                 f"{milliseconds(counts['seconds_wait'] / max(1, rounds))} a round{f', with weights {self.hash}' if self._finished else ''}")
 

@@ -115,8 +115,7 @@ static tw_status innovation_write_packet(tw_innovation *innovation, size_t *size
 {
     const tw_gossip *gossip = innovation->gossip;
     tw_packet_writer writer;
-    tw_packet_begin(&writer, innovation->outgoing, innovation->capacity, innovation->step, 0);
-    writer.info.carried = 1;
+    tw_packet_begin(&writer, innovation->outgoing, innovation->capacity, innovation->step, 0, 1);
     for (size_t tensor = 0, first = 0; tensor < gossip->count; tensor++) {
         TW_TRY(put_tensor(innovation, &writer, tensor, first));
         first += tw_tensor_count(&gossip->tensors[tensor]);
@@ -152,7 +151,7 @@ static tw_status read_packet(tw_innovation *innovation, int partner)
     const tw_gossip *gossip = innovation->gossip;
     tw_packet_reader reader;
     float *estimate = innovation->theirs[partner];
-    TW_TRY(tw_packet_open(&reader, innovation->incoming[partner], innovation->received[partner]));
+    TW_TRY(tw_packet_open(&reader, innovation->incoming[partner], innovation->received[partner], 1));
     if (reader.info.step != innovation->step)
         return tw_fail(TW_ERROR_PACKET, "rank %d sent its innovation %u in place of %u", innovation->ranks[partner],
                        reader.info.step, innovation->step);
