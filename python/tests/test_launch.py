@@ -265,6 +265,8 @@ class LaunchTest(unittest.TestCase):
         self.assertNotIn("members now", newcomer)
         stop.touch()
         self.assertEqual([one.wait(ranks.SECONDS) for one in programs], [0] * MACHINES, errors[0].read_text() + errors[1].read_text())
+        for path in errors:
+            self.assertIn("thinwire: the script has ended: this machine serves the others' rounds", path.read_text())
         first, other = self.left("end")
         self.assertTrue(torch.equal(first["end"], other["end"]))
         self.assertEqual(sum(path.read_text().count("has had the first batch of rank 0") for path in errors), 1)
