@@ -218,7 +218,7 @@ class LaunchTest(unittest.TestCase):
     def test_who_reads_the_same_is_told(self):
         codes, said = self.launched(PLAIN, data=(0, 0))
         self.assertEqual(codes, [0, 0], said)
-        self.assertIn("rank 1 has had the first batch of rank 0: ", "".join(said))
+        self.assertIn("rank 1 has had the first batch of rank 0, and", "".join(said))
         self.assertEqual("".join(said).count("has had the first batch"), 1, said)
 
     def test_a_model_in_parts(self):
@@ -260,8 +260,13 @@ class LaunchTest(unittest.TestCase):
             ranks.wait_until(lambda: f" on {machine + 1} rank" in path.read_text(), f"nobody came: {path.read_text()}", ranks.SECONDS)
         for path in errors:
             ranks.wait_until(lambda: "a round of 2 took " in path.read_text(), path.read_text(), ranks.SECONDS)
+        founder, newcomer = (path.read_text() for path in errors)
+        self.assertIn("thinwire: the group has 2 members now, and had 1\n", founder)
+        self.assertNotIn("members now", newcomer)
         stop.touch()
         self.assertEqual([one.wait(ranks.SECONDS) for one in programs], [0] * MACHINES, errors[0].read_text() + errors[1].read_text())
+        for path in errors:
+            self.assertIn("thinwire: the script has ended: this machine serves the others' rounds", path.read_text())
         first, other = self.left("end")
         self.assertTrue(torch.equal(first["end"], other["end"]))
         self.assertEqual(sum(path.read_text().count("has had the first batch of rank 0") for path in errors), 1)

@@ -1132,7 +1132,7 @@ class OuterTest(unittest.TestCase):
         for data, wanted in (((0, 1, 2), [0, 0, 0]), ((5, 1, 5), [0, 0, 1])):
             told = ranks.on_ranks(3, repeats, data, "")
             self.assertEqual(list(map(len, told)), wanted)
-        self.assertIn("rank 2 has had the first batch of rank 0: ", told[2][0])
+        self.assertIn("rank 2 has had the first batch of rank 0, and", told[2][0])
 
     def test_gradients_that_have_to_be_alike_or_are_not_there_are_no_news(self):
         self.assertEqual(ranks.on_ranks(4, repeats, (0, 0, 1, 1), "machine"), [[]] * 4)

@@ -106,6 +106,7 @@ TEST(test_a_momentum_of_the_schemes_own)
     assert_ok(tw_reducer_create(comm, "dgc:momentum=0", &one, 1, &reducer));
     tw_reducer_destroy(reducer);
     assert_int_equal(count_lines(TW_LOG_NOTE, "momentum of"), 1);
+    assert_int_equal(count_lines(TW_LOG_NOTE, "compresses"), 0); /* alone it sends nothing */
     tw_comm_destroy(comm);
     tw_set_log(NULL, NULL);
 }

@@ -128,8 +128,9 @@ static void tell_plan(const tw_reducer *reducer, const char *spec)
     for (size_t m = 0; m < reducer->message_count; m++)
         for (size_t i = 0; i < reducer->messages[m].count; i++)
             compressed += reducer->messages[m].scheme->tensors[i].compressed != 0;
-    tw_log(TW_LOG_NOTE, "rank %d of %d: %s compresses %zu of %zu tensors, in %zu messages", comm->rank, comm->size,
-           spec, compressed, reducer->count, reducer->message_count);
+    if (comm->size > 1) /* alone it sends nothing, such as one that only tries a spec */
+        tw_log(TW_LOG_NOTE, "rank %d of %d: %s compresses %zu of %zu tensors, in %zu messages", comm->rank, comm->size,
+               spec, compressed, reducer->count, reducer->message_count);
     if (momentum > 0)
         tw_log(TW_LOG_NOTE, "rank %d: %s has a momentum of %g itself; the optimiser takes plain steps", comm->rank,
                spec, momentum);

@@ -27,5 +27,5 @@ def tell_repeats(comm: Comm, mine: int) -> None:
     0 where it has none of its own."""
     first = _transport.gathered(comm, mine).index(mine)
     if mine and first < comm.rank:
-        warnings.warn(f"rank {comm.rank} has had the first batch of rank {first}: give each worker data or a seed of its own, or "
-                      "they learn no more than one; OuterLoop.shard(dataset) gives each a part", stacklevel=2)
+        warnings.warn(f"rank {comm.rank} has had the first batch of rank {first}, and the two learn no more than one: give each worker "
+                      "data or a seed of its own, by options of the script or by OuterLoop.shard(dataset)", stacklevel=2)

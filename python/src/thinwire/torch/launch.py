@@ -134,8 +134,8 @@ class Launched:
             if not has_failed:
                 raise Error("the script took no step with an optimizer of torch's, and so nothing was exchanged")
             return
-        if has_failed:
-            say("the script has failed, and the other machines go on: this one serves their rounds until they end")
+        ended = "has failed, and the other machines go on" if has_failed else "has ended"
+        say(f"the script {ended}: this machine serves the others' rounds until they end")
         self._loop.finish()
         print(self._loop.summary(), file=sys.stderr, flush=True)
 

@@ -5,7 +5,7 @@ import re
 import sys
 import time
 import warnings
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 import torch
 import torch.distributed as dist
@@ -301,7 +301,9 @@ class OuterLoop(Closes):
         self._addresses = self._working.addresses()
         self._moments.take(stepped=True)
         before, begin = self._working.before(), time.monotonic()
+        members = self._members()
         changed = self._loop.step(self._addresses) is core.Event.APPLIED
+        self._tell_members(members)
         self._keep_place()
         if changed:
             self._tell_pace(begin)
@@ -310,10 +312,20 @@ class OuterLoop(Closes):
             self._heal_moments()
         return self._plan_again() or changed
 
+    def _members(self) -> Tuple[int, int]:
+        """Which generation of the group it is, and how many are in it."""
+        return self.generation, self._comm.size
+
+    def _tell_members(self, before: Tuple[int, int]) -> None:
+        """Behind a warning that the group broke it says that the others go on."""
+        size = self._comm.size
+        if self._tells and self._members() != before:
+            print(f"thinwire: the group has {size} member{'s' * (size > 1)} now, and had {before[1]}", file=sys.stderr, flush=True)
+
     def _tell_pace(self, begin: float) -> None:
         if self._pace is None or not self._tells:
             return
-        told = self._pace.heard(begin, time.monotonic(), self.stats()["bytes_sent"], (self.generation, self._comm.size))
+        told = self._pace.heard(begin, time.monotonic(), self.stats()["bytes_sent"], self._members())
         if told:
             print(told, file=sys.stderr, flush=True)
             self._pace = None
