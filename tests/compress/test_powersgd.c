@@ -1,10 +1,12 @@
 /* PowerSGD against its identities, against matrices whose singular vectors are known, and against a second
  * implementation in double. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
 #include "gradients.h"
+#include "memory.h"
 #include "scheme.h"
 #include "support/cmocka.h"
 
@@ -339,6 +341,133 @@ TEST(a_sum_that_overflows_is_skipped)
     assert_true(w.skipped);
     for (size_t i = 0; i < ELEMENTS; i++) assert_true(isfinite(residual[i]));
     destroy(&w);
+}
+
+/* ---- the beginning, in which every element goes out ---- */
+
+enum { BEGINNING = 5, SKIPPED = 1, PARTLY_ABSENT = 2, TAKEN_BACK = 3 };
+
+/* A step of the beginning: of these, one has a NaN, one lacks a tensor on a rank, and one is taken back. */
+static void step_of_beginning(world *w, int at_step)
+{
+    static const unsigned char absent[TENSORS] = {1, 0, 0};
+    fill(w, at_step);
+    if (at_step == SKIPPED) w->g.rank[1][2][7] = NAN;
+    w->group.absent[0] = at_step == PARTLY_ABSENT ? absent : NULL;
+    step(w);
+    assert_int_equal(w->skipped, at_step == SKIPPED);
+    for (int r = 0; at_step == TAKEN_BACK && r < w->g.ranks; r++)
+        assert_int_equal(tw_scheme_revert(w->group.scheme[r]), TW_OK);
+}
+
+/* Of the matrices: what is not compressed of a skipped step is dropped, as ever. */
+static void assert_same_means(const world *w, const world *other)
+{
+    for (size_t t = 0; t < TENSORS; t += 2)
+        assert_memory_equal(w->g.rank[0][t], other->g.rank[0][t], tw_tensor_count(&table[t]) * sizeof(float));
+}
+
+/* What the ranks of a scheme without error feedback keep back is nothing. */
+static void assert_same_kept(const world *w, const world *other)
+{
+    for (int r = 0; r < w->g.ranks; r++)
+        for (size_t t = 0; t < TENSORS; t += 2) {
+            static float kept[MOST], expected[MOST];
+            memset(expected, 0, sizeof expected);
+            remembered(other->group.scheme[r], "rounding", table[t].name, expected);
+            if (!remembered(w->group.scheme[r], "residual", table[t].name, kept)) continue;
+            assert_memory_equal(kept, expected, tw_tensor_count(&table[t]) * sizeof(float));
+        }
+}
+
+/* It is what a scheme of its own does, to the bit, and then the low rank begins with what that has kept back. */
+static void check_beginning(const char *options, const char *other)
+{
+    char spec[128];
+    snprintf(spec, sizeof spec, "powersgd:warmup_steps=0,%s", options);
+    world low = create(spec, 3), whole = create(other, 3);
+    snprintf(spec, sizeof spec, "powersgd:warmup_steps=%d,%s", BEGINNING, options);
+    world w = create(spec, 3);
+    for (int s = 0; s < BEGINNING; s++) {
+        step_of_beginning(&w, s);
+        step_of_beginning(&whole, s);
+        if (s != SKIPPED) assert_same_means(&w, &whole);
+        if (s != SKIPPED && s != TAKEN_BACK) assert_true(cost_of(w.group.scheme[0]).warmup);
+        assert_same_kept(&w, &whole);
+    }
+    for (int r = 0; r < 3; r++)
+        for (size_t t = 0; t < TENSORS; t += 2) {
+            finder kept = find(w.group.scheme[r], "residual", table[t].name);
+            if (kept.data) memcpy(find(low.group.scheme[r], "residual", table[t].name).data, kept.data, kept.bytes);
+        }
+    for (int s = BEGINNING; s < BEGINNING + 3; s++) {
+        run(&w, s, s + 1);
+        run(&low, s, s + 1);
+        assert_same_means(&w, &low);
+        assert_false(cost_of(w.group.scheme[0]).warmup);
+    }
+    destroy(&w);
+    destroy(&low);
+    destroy(&whole);
+}
+
+TEST(the_beginning_is_a_dense_scheme)
+{
+    check_beginning("values=bf16", "bf16:feedback=on");
+    check_beginning("values=fp32", "allreduce");
+    check_beginning("feedback=off", "bf16");
+}
+
+TEST(the_beginning_is_accounted_for)
+{
+    const uint64_t elements = 40 * 23 + 12 * 35, factors = 40 + 23 + 12 + 35;
+    world half = create("powersgd:rank=1,warmup_steps=2", 2), whole = create("powersgd:values=fp32,warmup_steps=2", 2);
+    for (int s = 0; s < 3; s++) {
+        run(&half, s, s + 1);
+        run(&whole, s, s + 1);
+        tw_cost cost = cost_of(half.group.scheme[1]);
+        assert_int_equal(cost.warmup, s < 2);
+        assert_int_equal(cost.elements_sent, s < 2 ? elements : factors);
+        assert_int_equal(cost.packet_bytes, 2 * (s < 2 ? elements : factors + 2));
+        assert_int_equal(cost.exact_bytes, 2 * 17);
+        if (s < 2) assert_int_equal(cost_of(whole.group.scheme[0]).packet_bytes, 4 * elements);
+    }
+    destroy(&half);
+    destroy(&whole);
+}
+
+/* After it the room for every element is given back, and taken again where the beginning comes back with a state. */
+TEST(the_beginning_may_be_loaded_again)
+{
+    world w = create("powersgd:warmup_steps=3", 2), poor = create("powersgd:warmup_steps=3", 2);
+    static float expected[3][MOST];
+    tw_state *saved[2];
+    int skipped;
+    run(&w, 0, 2);
+    for (int r = 0; r < 2; r++) {
+        saved[r] = loopback_save(w.group.scheme[r], "");
+        assert_non_null(saved[r]);
+    }
+    for (int s = 2; s < 5; s++) {
+        run(&w, s, s + 1);
+        memcpy(expected[s - 2], w.g.rank[0][2], 12 * 35 * sizeof(float));
+    }
+    run(&poor, 0, 5);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(tw_scheme_load_state(w.group.scheme[r], "", saved[r]), TW_OK);
+        assert_int_equal(tw_scheme_load_state(poor.group.scheme[r], "", saved[r]), TW_OK);
+        tw_state_destroy(saved[r]);
+    }
+    for (int s = 2; s < 5; s++) {
+        run(&w, s, s + 1);
+        assert_memory_equal(w.g.rank[0][2], expected[s - 2], 12 * 35 * sizeof(float));
+    }
+    fill(&poor, 2);
+    tw_fail_allocation(1);
+    assert_int_equal(loopback_step(&poor.group, poor.g.rank, -1, NULL, &skipped), TW_ERROR_MEMORY);
+    tw_fail_allocation(0);
+    destroy(&w);
+    destroy(&poor);
 }
 
 RUN_TESTS(NULL, NULL)

@@ -223,6 +223,7 @@ TEST(test_momentum_is_kept_as_well)
                                         "sdagc:revision=age,min_dims=2",
                                         "scalecom",
                                         "powersgd",
+                                        "powersgd:warmup_steps=9",
                                         "sign:exchange=scatter",
                                         "dgc:exchange=scatter",
                                         "topk:exchange=scatter"};

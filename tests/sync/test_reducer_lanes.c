@@ -264,6 +264,7 @@ TEST(test_the_last_message_knows_the_norm_of_those_beside_it)
                                         "qsgd",
                                         "qsgd:exchange=scatter",
                                         "powersgd",
+                                        "powersgd:warmup_steps=9",
                                         "powersgd:min_elements=4000",
                                         "scalecom",
                                         "scalecom:min_elements=4000",

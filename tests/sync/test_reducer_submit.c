@@ -318,6 +318,7 @@ TEST(test_absent_tensors)
                                         "scalecom",
                                         "randomk",
                                         "powersgd",
+                                        "powersgd:warmup_steps=3",
                                         "sign",
                                         "qsgd:feedback=on",
                                         "bf16:feedback=on",
