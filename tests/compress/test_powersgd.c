@@ -10,6 +10,9 @@
 #include "scheme.h"
 #include "support/cmocka.h"
 
+/* Factors from the first step on. */
+#define LOW "powersgd:warmup_steps=0"
+
 enum { TENSORS = 3, RANKS = 8, MOST = 4096 /* elements of the largest tensor here */ };
 
 /* A matrix, a bias, and a convolution: 12 x 35. */
@@ -100,7 +103,7 @@ enum { ROWS = 48, COLUMNS = 36, ELEMENTS = ROWS * COLUMNS };
 TEST(a_matrix_of_that_rank_is_reproduced)
 {
     float expected[ELEMENTS], residual[ELEMENTS];
-    world w = create_of("powersgd:rank=3,values=fp32", one_matrix, 1, 2);
+    world w = create_of(LOW ",rank=3,values=fp32", one_matrix, 1, 2);
     fill_terms(expected, ROWS, COLUMNS, 3);
     for (int r = 0; r < 2; r++) memcpy(w.g.rank[r][0], expected, sizeof expected);
     step(&w);
@@ -114,7 +117,7 @@ TEST(a_matrix_of_that_rank_is_reproduced)
 TEST(full_rank_and_thin_shapes_are_exact)
 {
     static const tw_tensor tensors[] = {{"square", 2, {16, 16}}, {"row", 2, {1, 300}}, {"column", 2, {300, 1}}};
-    world w = create_of("powersgd:rank=200,leftovers=fp32,min_elements=1", tensors, 3, 1);
+    world w = create_of(LOW ",rank=200,leftovers=fp32,min_elements=1", tensors, 3, 1);
     fill(&w, 0);
     step(&w);
     for (size_t t = 0; t < 3; t++) {
@@ -143,16 +146,16 @@ static double distance_from_best(const char *spec, int steps)
 /* The third singular value is half of the second: each step divides the error by four. */
 TEST(a_warm_start_converges_to_the_best_approximation)
 {
-    double after_three = distance_from_best("powersgd:rank=2,values=fp32,feedback=off", 3);
-    double after_six = distance_from_best("powersgd:rank=2,values=fp32,feedback=off", 6);
+    double after_three = distance_from_best(LOW ",rank=2,values=fp32,feedback=off", 3);
+    double after_six = distance_from_best(LOW ",rank=2,values=fp32,feedback=off", 6);
     assert_true(after_six < after_three / 50);
-    assert_true(distance_from_best("powersgd:rank=2,values=fp32,feedback=off", 14) < 2e-6);
+    assert_true(distance_from_best(LOW ",rank=2,values=fp32,feedback=off", 14) < 2e-6);
 }
 
 TEST(without_a_warm_start_it_does_not)
 {
     for (int steps = 12; steps < 16; steps++)
-        assert_true(distance_from_best("powersgd:rank=2,values=fp32,feedback=off,warm_start=off", steps) > 0.05);
+        assert_true(distance_from_best(LOW ",rank=2,values=fp32,feedback=off,warm_start=off", steps) > 0.05);
 }
 
 /* ---- identities ---- */
@@ -164,9 +167,9 @@ TEST(bytes_are_those_of_the_factors)
         const char *spec;
         uint64_t values, bytes;
     } rows[] = {
-        {"powersgd:rank=3,values=fp32", 3 * (40 + 23) + 3 * (12 + 35), 4 * (3 * (40 + 23) + 3 * (12 + 35) + 2)},
-        {"powersgd:rank=1,values=bf16", 40 + 23 + 12 + 35, 2 * (40 + 23 + 12 + 35 + 2)},
-        {"powersgd:rank=9,values=fp32", 9 * (40 + 23), 4 * (9 * (40 + 23) + 1)}, /* 9 * (12 + 35) > 12 * 35 */
+        {LOW ",rank=3,values=fp32", 3 * (40 + 23) + 3 * (12 + 35), 4 * (3 * (40 + 23) + 3 * (12 + 35) + 2)},
+        {LOW ",rank=1,values=bf16", 40 + 23 + 12 + 35, 2 * (40 + 23 + 12 + 35 + 2)},
+        {LOW ",rank=9,values=fp32", 9 * (40 + 23), 4 * (9 * (40 + 23) + 1)}, /* 9 * (12 + 35) > 12 * 35 */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         world w = create(rows[i].spec, 2);
@@ -184,7 +187,7 @@ TEST(any_magnitude_will_do)
 {
     static const int exponents[] = {-100, 100};
     for (size_t e = 0; e < 2; e++) {
-        world plain = create("powersgd:values=fp32", 2), scaled = create("powersgd:values=fp32", 2);
+        world plain = create(LOW ",values=fp32", 2), scaled = create(LOW ",values=fp32", 2);
         for (int s = 0; s < 4; s++) {
             fill(&plain, s);
             fill(&scaled, s);
@@ -205,7 +208,7 @@ TEST(any_magnitude_will_do)
 TEST(a_zero_gradient_is_zero_and_the_next_is_not)
 {
     float expected[ELEMENTS];
-    world w = create_of("powersgd:rank=3,values=fp32", one_matrix, 1, 2);
+    world w = create_of(LOW ",rank=3,values=fp32", one_matrix, 1, 2);
     for (int s = 0; s < 3; s++) {
         for (int r = 0; r < 2; r++) memset(w.g.rank[r][0], 0, sizeof expected);
         step(&w);
@@ -286,7 +289,7 @@ TEST(a_second_implementation_agrees)
     static naive second;
     float residual[12 * 35];
     double mean[12 * 35];
-    world w = create("powersgd:rank=3,values=fp32", 3);
+    world w = create(LOW ",rank=3,values=fp32", 3);
     naive_create(&second, &w, 3);
     for (int s = 0; s < 8; s++) {
         run(&w, s, s + 1);
@@ -307,7 +310,7 @@ TEST(a_second_implementation_agrees)
 TEST(a_step_taken_back_leaves_where_to_start)
 {
     static float before[MOST], after[MOST];
-    world w = create("powersgd", 2);
+    world w = create(LOW, 2);
     run(&w, 0, 3);
     assert_true(remembered(w.group.scheme[0], "start", "b.weight", before));
     run(&w, 3, 4);
@@ -322,7 +325,7 @@ TEST(a_step_taken_back_leaves_where_to_start)
 /* No other round of the message would tell. */
 TEST(matrices_alone_are_skipped_too)
 {
-    world w = create_of("powersgd", one_matrix, 1, 2);
+    world w = create_of(LOW, one_matrix, 1, 2);
     w.g.rank[1][0][7] = NAN;
     step(&w);
     assert_true(w.skipped);
@@ -332,7 +335,7 @@ TEST(matrices_alone_are_skipped_too)
 /* The ranks' gradients are within bounds, but the sum of what they kept back is not. */
 TEST(a_sum_that_overflows_is_skipped)
 {
-    world w = create_of("powersgd:rank=1,values=fp32", one_matrix, 1, 1);
+    world w = create_of(LOW ",rank=1,values=fp32", one_matrix, 1, 1);
     w.group.scheme[0]->step = 1;
     float *residual = find(w.group.scheme[0], "residual", "m").data;
     for (size_t i = 0; i < ELEMENTS; i++) residual[i] = 0x1p127F * (i % 2 ? 1 : -1);
@@ -384,7 +387,7 @@ static void assert_same_kept(const world *w, const world *other)
 static void check_beginning(const char *options, const char *other)
 {
     char spec[128];
-    snprintf(spec, sizeof spec, "powersgd:warmup_steps=0,%s", options);
+    snprintf(spec, sizeof spec, LOW ",%s", options);
     world low = create(spec, 3), whole = create(other, 3);
     snprintf(spec, sizeof spec, "powersgd:warmup_steps=%d,%s", BEGINNING, options);
     world w = create(spec, 3);

@@ -164,8 +164,7 @@ static void for_each_spec(void (*check)(const char *spec))
                                         "sign:exchange=scatter",
                                         "qsgd:exchange=scatter,feedback=on",
                                         "dgc:density=0.01,warmup_steps=6,exchange=scatter",
-                                        "topk:exchange=scatter,state=bf16",
-                                        "powersgd:warmup_steps=6"};
+                                        "topk:exchange=scatter,state=bf16"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) check(specs[s]);
     for (size_t s = 0; s < tw_schemes_count(); s++) check(tw_schemes_name(s));
 }
@@ -392,10 +391,9 @@ TEST(test_bytes_are_the_transports)
 /* Whatever the messages hold: the first to leave has no tensor that is compressed. */
 TEST(test_warmup_is_of_the_whole_step)
 {
-    static const char *const specs[] = {"dgc:warmup_steps=8,message_kb=1,dense=c.*",
-                                        "sdagc:warmup_steps=8,message_kb=1,dense=c.*",
-                                        "scalecom:warmup_steps=8,message_kb=1,dense=c.*",
-                                        "powersgd:warmup_steps=8,message_kb=1,dense=c.*"};
+    static const char *const specs[] = {
+        "dgc:warmup_steps=8,message_kb=1,dense=c.*", "sdagc:warmup_steps=8,message_kb=1,dense=c.*",
+        "scalecom:warmup_steps=8,message_kb=1,dense=c.*", "powersgd:warmup_steps=8,message_kb=1,dense=c.*"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         player *players = run(2, specs[s]);
         assert_int_equal(players[0].stats.steps_warmup, 8);

@@ -70,9 +70,17 @@ static const tw_option options[] = {
     {"values", TW_OPTION_CHOICE, offsetof(powersgd, values), "bf16", 0, 0, "fp32|bf16",
      "how the factors travel; what rounding loses stays in the residual"},
     {"seed", TW_OPTION_INTEGER, offsetof(powersgd, seed), "1", 0, 1e15, NULL, "of the random factors"},
-    {"warmup_steps", TW_OPTION_INTEGER, offsetof(powersgd, warmup_steps), "0", 0, 1e9, NULL,
+    {"warmup_steps", TW_OPTION_INTEGER, offsetof(powersgd, warmup_steps), "5", 0, 1e9, NULL,
      "steps at the beginning that send every element, as fp32 or bf16 by `values`"},
 };
+
+/* More than five were no better in runs of any length, and cost bytes; docs/schemes.md has what was measured. */
+static void powersgd_of_run(uint64_t steps, double *density, int64_t *warmup_steps)
+{
+    enum { MOST = 5 };
+    (void)density;
+    *warmup_steps = steps / 20 < MOST ? (int64_t)(steps / 20) : MOST;
+}
 
 /* ---- the start --------------------------------------------------------------------------------------------------- */
 
@@ -497,6 +505,7 @@ const tw_scheme_ops tw_scheme_powersgd = {
     .struct_size = sizeof(powersgd),
     .options = options,
     .option_count = sizeof options / sizeof *options,
+    .of_run = powersgd_of_run,
     .create = powersgd_create,
     .next = powersgd_next,
     .revert = powersgd_revert,
