@@ -74,7 +74,7 @@ static const tw_option options[] = {
      "steps at the beginning that send every element, as fp32 or bf16 by `values`"},
 };
 
-/* More than five were no better in runs of any length, and cost bytes; docs/schemes.md has what was measured. */
+/* More than five were hardly better, whatever the length of the run, and cost bytes: docs/schemes.md. */
 static void powersgd_of_run(uint64_t steps, double *density, int64_t *warmup_steps)
 {
     enum { MOST = 5 };
