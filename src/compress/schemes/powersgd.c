@@ -13,9 +13,9 @@
  * gradient, not as its square; a column of Q that has vanished (a zero gradient, or one of lower rank) is drawn anew,
  * for it would stay zero for ever.
  *
- * Nor are `warmup_steps` at the beginning, in which M itself is summed, and e is what rounding takes from it: an optimiser
- * that begins at zero learns its first scales from these. It is PyTorch's start_powerSGD_iter, without its momentum of
- * errors. Factors that are spared no bit (values=fp32) are spared none there either.
+ * Nor are the `warmup_steps` at the beginning, which sum M itself, and e is what rounding takes from it: without them
+ * AdamW learns less in short runs (PyTorch's hook has such steps, too). Who has the factors travel as fp32 gives up no
+ * bit here either.
  *
  * The residual is left at M until the next step subtracts P*Q'/N on its way: a pass less over memory, and a step that
  * must be taken back only has to be forgotten. */
