@@ -34,7 +34,7 @@ from made import as_json, made
 
 HERE = pathlib.Path(__file__).resolve().parent
 DENSE_ONLY = ("gloo", "raw")
-SPECS = ["allreduce", "fp16", "dgc:warmup_steps=0", "scalecom:warmup_steps=0", "powersgd:rank=1"]
+SPECS = ["allreduce", "fp16", "dgc:warmup_steps=0", "scalecom:warmup_steps=0", "powersgd:rank=1,warmup_steps=0"]
 
 
 def parse_line():

@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 import thinwire.torch
 from thinwire.spec import name_of
 
-WAYS = ["none", "torch", "nccl", "bf16:threads=4", "fp8:threads=4", "powersgd:rank=4,threads=4", "dgc-adam:threads=4",
+WAYS = ["none", "torch", "nccl", "bf16:threads=4", "fp8:threads=4", "powersgd:rank=4,warmup_steps=0,threads=4", "dgc-adam:threads=4",
         "dgc-adam:warmup_steps=0,threads=4", "diloco:every=4"]
 WIDTH, LAYERS, HEADS, SYMBOLS, LENGTH, BATCH = 768, 12, 12, 50304, 512, 8
 STEPS, UNMEASURED = 12, 4  # DDP makes its buckets anew in the second step

@@ -84,7 +84,7 @@ TORCH_FAMILIES = ["thinwire", "torch", "gossip", "auto"]
 FAMILIES = [*TORCH_FAMILIES, "mpi", "tcp"]
 DENSE, NONE = "torch:dense", "torch:none"
 SPARSE = ["thinwire:dgc:warmup_steps=0", "thinwire:scalecom:warmup_steps=0"]
-LOW_RANK = [f"thinwire:powersgd:rank={rank}" for rank in (1, 2, 4)]
+LOW_RANK = [f"thinwire:powersgd:rank={rank},warmup_steps=0" for rank in (1, 2, 4)]
 HOOKS = [f"torch:powersgd={rank}" for rank in (1, 2, 4)]
 WAYS = [NONE, DENSE, "thinwire:allreduce", "torch:fp16", "torch:bf16", *HOOKS, "torch:postlocal", *SPARSE, *LOW_RANK,
         "thinwire:qsgd", "gossip:adpsgd-random", "mpi:allreduce", "mpi:dgc:warmup_steps=0", "tcp:allreduce",
@@ -93,7 +93,7 @@ FEW = [NONE, DENSE, "torch:fp16", "torch:powersgd=1", *SPARSE, LOW_RANK[0], "aut
 QUICK = [NONE, DENSE, "thinwire:allreduce", "torch:powersgd=1", SPARSE[0], LOW_RANK[0], "mpi:dgc:warmup_steps=0"]
 TRAINED_DGC = "thinwire:dgc:density=0.01,masking=off,warmup_steps=0"
 TRAINED = [DENSE, "torch:fp16", "torch:powersgd=2", "torch:postlocal", TRAINED_DGC,
-           "thinwire:scalecom:warmup_steps=0", "thinwire:powersgd:rank=2", "gossip:adpsgd-random"]
+           "thinwire:scalecom:warmup_steps=0", LOW_RANK[1], "gossip:adpsgd-random"]
 TRAINED_QUICK = [DENSE, "torch:powersgd=2", TRAINED_DGC]
 BYTES_OF_A_GRADIENT = 4
 SLOWEST_SHARE = 0.3  # of the line, that a run is given time for

@@ -77,11 +77,12 @@ def noise(count, seed):
 
 
 def exchange(comm, spec, table, counts):
-    """One rank's side of one step; counts[rank] is the larger of what it sends and receives."""
+    """One rank's side of one step after the warm-up; counts[rank] is the larger of what it sends and receives."""
     import thinwire
+    from thinwire.spec import with_option
 
     memory = noise(elements(shape for _, shape in table), comm.rank)
-    with thinwire.Reducer(comm, spec, table) as reducer:
+    with thinwire.Reducer(comm, with_option(spec, "warmup_steps", "0"), table) as reducer:
         before, address = comm.traffic(), ctypes.addressof(memory)
         for index, (_, shape) in enumerate(table):
             reducer.submit(index, address)

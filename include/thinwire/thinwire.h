@@ -528,9 +528,9 @@ TW_API tw_status tw_schemes_option(size_t index, size_t number, tw_option_info *
  * length it wanted, as snprintf does. */
 TW_API size_t tw_schemes_help(size_t index, char *text, size_t capacity);
 /* The spec as it suits a run of `steps` steps: what follows from the run's length, and the spec does not say, is
- * added: "dgc" becomes "dgc:density=0.18,warmup_steps=234" for 4,685 steps. dgc, dgc-adam, sdagc and onebit-adam have
- * such options, whose defaults are those of 10,000 steps; every other spec stays as it is, a wrong one too. Writes it
- * into text (always terminated; may be NULL) and returns the length it wanted, as snprintf does. */
+ * added: "dgc" becomes "dgc:density=0.18,warmup_steps=234" for 4,685 steps. dgc, dgc-adam, sdagc, onebit-adam and
+ * powersgd have such options, whose defaults are those of 10,000 steps; every other spec stays as it is, a wrong one
+ * too. Writes it into text (always terminated; may be NULL) and returns the length it wanted, as snprintf does. */
 TW_API size_t tw_spec_for_run(const char *spec, uint64_t steps, char *text, size_t capacity);
 
 /* ---------------------------------------------------------------------------------------------------------------

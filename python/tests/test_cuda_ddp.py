@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 SHAPES = [(64, 48), (40,), (3,), (128, 40), (9, 8, 3, 3), (200, 100)]
 STEPS = 6
 SCHEMES = ["topk:density=1,values=fp32,leftovers=fp32", "topk:density=0.05", "dgc:density=0.02,warmup_steps=0", "sdagc",
-           "powersgd:rank=2", "qsgd", "sign", "fp8", "bf16", "dgc-adam", "dgc:density=0.02,warmup_steps=0,clip=1"]
+           "powersgd:rank=2,warmup_steps=2", "qsgd", "sign", "fp8", "bf16", "dgc-adam", "dgc:density=0.02,warmup_steps=0,clip=1"]
 
 
 def skip_without_a_gpu():

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 6
 SCHEMES = ["dgc:density=0.02,warmup_steps=2", "dgc:density=0.02,warmup_steps=0,clip=1", "scalecom:rate=50,warmup_steps=2",
-           "sdagc:density=0.02,warmup_steps=2", "fp16", "bf16", "powersgd:rank=2", "topk:density=0.05", "sign", "qsgd",
+           "sdagc:density=0.02,warmup_steps=2", "fp16", "bf16", "powersgd:rank=2,warmup_steps=2", "topk:density=0.05", "sign", "qsgd",
            "adacomp"]
 EVERYTHING = "topk:density=0.05,min_dims=0,min_elements=1"
 

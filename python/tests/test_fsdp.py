@@ -17,9 +17,10 @@ from thinwire import planning
 from thinwire.torch import _auto, _transport
 
 
-POWERSGD = "powersgd:rank=2,min_elements=1,leftovers=fp32"
+POWERSGD = "powersgd:rank=2,warmup_steps=0,min_elements=1,leftovers=fp32"
 BY_HAND = ("qsgd:min_elements=1,leftovers=fp32", "topk:density=0.05", "dgc:density=0.1,warmup_steps=0,masking=off",
-           "dgc-adam:density=0.1,warmup_steps=0", "onebit-adam:warmup_steps=1,min_elements=1")
+           "dgc-adam:density=0.1,warmup_steps=0", "onebit-adam:warmup_steps=1,min_elements=1",
+           "powersgd:rank=2,warmup_steps=1,min_elements=1,leftovers=fp32")
 WITH_MOMENTS = "diloco:every=3,first_moment=1,second_moment=2"
 EXACT = "topk:dense=*,leftovers=fp32"
 EVERYTHING = "topk:density=1,values=fp32,min_elements=1,min_dims=1"

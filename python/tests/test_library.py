@@ -322,7 +322,8 @@ class LibraryTest(unittest.TestCase):
         """The rule is tests/compress/test_for_run.c's."""
         self.assertEqual(thinwire.for_run("dgc", 20000), "dgc:density=0.01,warmup_steps=400")
         self.assertEqual(thinwire.for_run("sdagc:density=0.5", 640), "sdagc:density=0.5,warmup_steps=32")
-        self.assertEqual(thinwire.for_run("powersgd:rank=4", 640), "powersgd:rank=4")
+        self.assertEqual(thinwire.for_run("powersgd:rank=4", 640), "powersgd:rank=4,warmup_steps=5")
+        self.assertEqual(thinwire.for_run("qsgd", 640), "qsgd")
         for steps in (0, -1, 1.5, True, "9", 1 << 64):
             with self.subTest(steps=steps), self.assertRaisesRegex(thinwire.Error, "steps=.*a whole number above 0"):
                 thinwire.for_run("dgc", steps)

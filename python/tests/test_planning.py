@@ -496,8 +496,8 @@ class ChangeTest(unittest.TestCase):
         self.assertEqual(ranks.on_ranks(2, is_left), [(True, "sign", True, False)] * 2)
 
     def test_nothing_is_lost_on_the_way(self):
-        for spec, at in (("powersgd:rank=1,leftovers=fp32", {7: "allreduce"}),
-                         ("topk:density=0.05", {4: "powersgd:rank=2", 9: "allreduce"})):
+        for spec, at in (("powersgd:rank=1,warmup_steps=0,leftovers=fp32", {7: "allreduce"}),
+                         ("topk:density=0.05", {4: "powersgd:rank=2,warmup_steps=0", 9: "allreduce"})):
             with self.subTest(spec):
                 for weights, expected, changes, _ in ranks.on_ranks(2, gradients_of_inputs, spec, 12, at):
                     self.assertEqual(changes, list(at.items()))

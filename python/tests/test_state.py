@@ -12,7 +12,7 @@ import thinwire.torch
 import torch
 import torch.distributed as dist
 
-SCHEMES = ["dgc:density=0.02,warmup_steps=4", "scalecom:rate=50,warmup_steps=2", "powersgd:rank=2", "sdagc:warmup_steps=2",
+SCHEMES = ["dgc:density=0.02,warmup_steps=4", "scalecom:rate=50,warmup_steps=2", "powersgd:rank=2,warmup_steps=2", "sdagc:warmup_steps=2",
            "sign", "adacomp"]
 
 

@@ -143,13 +143,22 @@ static tw_status add_levels(planner *p, const char *warm, double warmup, double 
     return left > 0 ? add_share(p, warm, left, row) : TW_OK;
 }
 
+/* One without levels is all alike, and all of a run that it does not leave. */
+static tw_status add_beginning(planner *p, const char *warm, double warmup, tw_plan_row *row)
+{
+    const double NEVER_OVER = 1e8;
+    double share = fmin(1, warmup / (double)p->q.steps);
+    TW_TRY(add_share_with(p, warm, "warmup_steps", NEVER_OVER, share, row));
+    return share < 1 ? add_share(p, warm, 1 - share, row) : TW_OK;
+}
+
 static tw_status add_run(planner *p, const char *of_run, tw_plan_row *row)
 {
     char *warm;
-    double warmup = tw_spec_number(of_run, "warmup_steps");
+    double warmup = tw_spec_number(of_run, "warmup_steps"), first = tw_spec_number(of_run, "warmup_density");
     if (!(warmup > 0)) return add_share(p, of_run, 1, row);
     TW_TRY(tw_spec_with(of_run, "warmup_steps", "0", &warm));
-    tw_status status = add_levels(p, warm, warmup, tw_spec_number(of_run, "warmup_density"), row);
+    tw_status status = first > 0 ? add_levels(p, warm, warmup, first, row) : add_beginning(p, warm, warmup, row);
     tw_free(warm);
     return status;
 }

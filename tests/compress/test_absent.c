@@ -151,7 +151,8 @@ static void keep_in_both_groups(const tw_scheme_ops *ops, const char *spec)
 
 TEST(test_what_is_remembered_stays)
 {
-    for (size_t s = first_tried; tw_scheme_at(s); s++) for_each_variant(tw_scheme_at(s), "", keep_in_both_groups);
+    for (size_t s = first_tried; tw_scheme_at(s); s++)
+        for_each_variant(tw_scheme_at(s), "warmup_steps=2", keep_in_both_groups);
 }
 
 /* ---- on all ranks ------------------------------------------------------------------------------------------------ */
@@ -194,7 +195,8 @@ static void check_nobody(const tw_scheme_ops *ops, const char *spec)
 
 TEST(test_absent_everywhere_moves_nothing)
 {
-    for (size_t s = first_tried; tw_scheme_at(s); s++) for_each_variant(tw_scheme_at(s), "", check_nobody);
+    for (size_t s = first_tried; tw_scheme_at(s); s++)
+        for_each_variant(tw_scheme_at(s), "warmup_steps=4", check_nobody);
 }
 
 /* ---- the books --------------------------------------------------------------------------------------------------- */
@@ -293,7 +295,10 @@ static void check_revert(const tw_scheme_ops *ops, const char *spec)
 
 TEST(test_a_step_taken_back_leaves_it)
 {
-    for (size_t s = first_tried; tw_scheme_at(s); s++) for_each_variant(tw_scheme_at(s), "", check_revert);
+    for (size_t s = first_tried; tw_scheme_at(s); s++) {
+        for_each_variant(tw_scheme_at(s), "", check_revert);
+        for_each_variant(tw_scheme_at(s), "warmup_steps=1", check_revert);
+    }
 }
 
 /* A list of schemes may be another's. */

@@ -558,6 +558,7 @@ static void take_one_step(const tw_scheme_ops *ops, const char *seed, batch *b)
     char spec[SPEC_LENGTH];
     loopback group;
     snprintf(spec, sizeof spec, "%s:seed=%s%s", ops->name, seed, takes_option(ops, "state") ? ",state=bf16" : "");
+    add_options(spec, ops, "warmup_steps=0");
     create_group(&group, spec, odd, ODD, 2);
     batch_fill(b, 2, normal, 0);
     run_step(&group, spec, b, 0);

@@ -26,6 +26,10 @@ TEST(short_runs_are_denser)
     check("dgc-adam", 600, "dgc-adam:density=0.04,warmup_steps=400");
     check("dgc-adam", UINT64_MAX, "dgc-adam:density=0.04,warmup_steps=1000000000");
     check("onebit-adam", 600, "onebit-adam:warmup_steps=120");
+    check("powersgd:rank=1", 19, "powersgd:rank=1,warmup_steps=0");
+    check("powersgd", 40, "powersgd:warmup_steps=2");
+    check("powersgd", 99, "powersgd:warmup_steps=4");
+    check("powersgd:rank=16", UINT64_MAX, "powersgd:rank=16,warmup_steps=5");
     check("onebit-adam:momentum=0.8", UINT64_MAX, "onebit-adam:momentum=0.8,warmup_steps=1000000000");
 }
 
@@ -57,7 +61,7 @@ TEST(the_defaults_are_of_one_length)
         assert_string_equal(text, expected);
         follow++;
     }
-    assert_int_equal(follow, 4);
+    assert_int_equal(follow, 5);
 }
 
 TEST(what_is_given_stays)

@@ -1,12 +1,17 @@
 /* PowerSGD against its identities, against matrices whose singular vectors are known, and against a second
  * implementation in double. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
 #include "gradients.h"
+#include "memory.h"
 #include "scheme.h"
 #include "support/cmocka.h"
+
+/* Factors from the first step on. */
+#define LOW "powersgd:warmup_steps=0"
 
 enum { TENSORS = 3, RANKS = 8, MOST = 4096 /* elements of the largest tensor here */ };
 
@@ -98,7 +103,7 @@ enum { ROWS = 48, COLUMNS = 36, ELEMENTS = ROWS * COLUMNS };
 TEST(a_matrix_of_that_rank_is_reproduced)
 {
     float expected[ELEMENTS], residual[ELEMENTS];
-    world w = create_of("powersgd:rank=3,values=fp32", one_matrix, 1, 2);
+    world w = create_of(LOW ",rank=3,values=fp32", one_matrix, 1, 2);
     fill_terms(expected, ROWS, COLUMNS, 3);
     for (int r = 0; r < 2; r++) memcpy(w.g.rank[r][0], expected, sizeof expected);
     step(&w);
@@ -112,7 +117,7 @@ TEST(a_matrix_of_that_rank_is_reproduced)
 TEST(full_rank_and_thin_shapes_are_exact)
 {
     static const tw_tensor tensors[] = {{"square", 2, {16, 16}}, {"row", 2, {1, 300}}, {"column", 2, {300, 1}}};
-    world w = create_of("powersgd:rank=200,leftovers=fp32,min_elements=1", tensors, 3, 1);
+    world w = create_of(LOW ",rank=200,leftovers=fp32,min_elements=1", tensors, 3, 1);
     fill(&w, 0);
     step(&w);
     for (size_t t = 0; t < 3; t++) {
@@ -141,16 +146,16 @@ static double distance_from_best(const char *spec, int steps)
 /* The third singular value is half of the second: each step divides the error by four. */
 TEST(a_warm_start_converges_to_the_best_approximation)
 {
-    double after_three = distance_from_best("powersgd:rank=2,values=fp32,feedback=off", 3);
-    double after_six = distance_from_best("powersgd:rank=2,values=fp32,feedback=off", 6);
+    double after_three = distance_from_best(LOW ",rank=2,values=fp32,feedback=off", 3);
+    double after_six = distance_from_best(LOW ",rank=2,values=fp32,feedback=off", 6);
     assert_true(after_six < after_three / 50);
-    assert_true(distance_from_best("powersgd:rank=2,values=fp32,feedback=off", 14) < 2e-6);
+    assert_true(distance_from_best(LOW ",rank=2,values=fp32,feedback=off", 14) < 2e-6);
 }
 
 TEST(without_a_warm_start_it_does_not)
 {
     for (int steps = 12; steps < 16; steps++)
-        assert_true(distance_from_best("powersgd:rank=2,values=fp32,feedback=off,warm_start=off", steps) > 0.05);
+        assert_true(distance_from_best(LOW ",rank=2,values=fp32,feedback=off,warm_start=off", steps) > 0.05);
 }
 
 /* ---- identities ---- */
@@ -162,9 +167,9 @@ TEST(bytes_are_those_of_the_factors)
         const char *spec;
         uint64_t values, bytes;
     } rows[] = {
-        {"powersgd:rank=3,values=fp32", 3 * (40 + 23) + 3 * (12 + 35), 4 * (3 * (40 + 23) + 3 * (12 + 35) + 2)},
-        {"powersgd:rank=1,values=bf16", 40 + 23 + 12 + 35, 2 * (40 + 23 + 12 + 35 + 2)},
-        {"powersgd:rank=9,values=fp32", 9 * (40 + 23), 4 * (9 * (40 + 23) + 1)}, /* 9 * (12 + 35) > 12 * 35 */
+        {LOW ",rank=3,values=fp32", 3 * (40 + 23) + 3 * (12 + 35), 4 * (3 * (40 + 23) + 3 * (12 + 35) + 2)},
+        {LOW ",rank=1,values=bf16", 40 + 23 + 12 + 35, 2 * (40 + 23 + 12 + 35 + 2)},
+        {LOW ",rank=9,values=fp32", 9 * (40 + 23), 4 * (9 * (40 + 23) + 1)}, /* 9 * (12 + 35) > 12 * 35 */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         world w = create(rows[i].spec, 2);
@@ -182,7 +187,7 @@ TEST(any_magnitude_will_do)
 {
     static const int exponents[] = {-100, 100};
     for (size_t e = 0; e < 2; e++) {
-        world plain = create("powersgd:values=fp32", 2), scaled = create("powersgd:values=fp32", 2);
+        world plain = create(LOW ",values=fp32", 2), scaled = create(LOW ",values=fp32", 2);
         for (int s = 0; s < 4; s++) {
             fill(&plain, s);
             fill(&scaled, s);
@@ -203,7 +208,7 @@ TEST(any_magnitude_will_do)
 TEST(a_zero_gradient_is_zero_and_the_next_is_not)
 {
     float expected[ELEMENTS];
-    world w = create_of("powersgd:rank=3,values=fp32", one_matrix, 1, 2);
+    world w = create_of(LOW ",rank=3,values=fp32", one_matrix, 1, 2);
     for (int s = 0; s < 3; s++) {
         for (int r = 0; r < 2; r++) memset(w.g.rank[r][0], 0, sizeof expected);
         step(&w);
@@ -284,7 +289,7 @@ TEST(a_second_implementation_agrees)
     static naive second;
     float residual[12 * 35];
     double mean[12 * 35];
-    world w = create("powersgd:rank=3,values=fp32", 3);
+    world w = create(LOW ",rank=3,values=fp32", 3);
     naive_create(&second, &w, 3);
     for (int s = 0; s < 8; s++) {
         run(&w, s, s + 1);
@@ -305,7 +310,7 @@ TEST(a_second_implementation_agrees)
 TEST(a_step_taken_back_leaves_where_to_start)
 {
     static float before[MOST], after[MOST];
-    world w = create("powersgd", 2);
+    world w = create(LOW, 2);
     run(&w, 0, 3);
     assert_true(remembered(w.group.scheme[0], "start", "b.weight", before));
     run(&w, 3, 4);
@@ -320,7 +325,7 @@ TEST(a_step_taken_back_leaves_where_to_start)
 /* No other round of the message would tell. */
 TEST(matrices_alone_are_skipped_too)
 {
-    world w = create_of("powersgd", one_matrix, 1, 2);
+    world w = create_of(LOW, one_matrix, 1, 2);
     w.g.rank[1][0][7] = NAN;
     step(&w);
     assert_true(w.skipped);
@@ -330,7 +335,7 @@ TEST(matrices_alone_are_skipped_too)
 /* The ranks' gradients are within bounds, but the sum of what they kept back is not. */
 TEST(a_sum_that_overflows_is_skipped)
 {
-    world w = create_of("powersgd:rank=1,values=fp32", one_matrix, 1, 1);
+    world w = create_of(LOW ",rank=1,values=fp32", one_matrix, 1, 1);
     w.group.scheme[0]->step = 1;
     float *residual = find(w.group.scheme[0], "residual", "m").data;
     for (size_t i = 0; i < ELEMENTS; i++) residual[i] = 0x1p127F * (i % 2 ? 1 : -1);
@@ -339,6 +344,133 @@ TEST(a_sum_that_overflows_is_skipped)
     assert_true(w.skipped);
     for (size_t i = 0; i < ELEMENTS; i++) assert_true(isfinite(residual[i]));
     destroy(&w);
+}
+
+/* ---- the beginning, in which every element goes out ---- */
+
+enum { BEGINNING = 5, SKIPPED = 1, PARTLY_ABSENT = 2, TAKEN_BACK = 3 };
+
+/* A step of the beginning: of these, one has a NaN, one lacks a tensor on a rank, and one is taken back. */
+static void step_of_beginning(world *w, int at_step)
+{
+    static const unsigned char absent[TENSORS] = {1, 0, 0};
+    fill(w, at_step);
+    if (at_step == SKIPPED) w->g.rank[1][2][7] = NAN;
+    w->group.absent[0] = at_step == PARTLY_ABSENT ? absent : NULL;
+    step(w);
+    assert_int_equal(w->skipped, at_step == SKIPPED);
+    for (int r = 0; at_step == TAKEN_BACK && r < w->g.ranks; r++)
+        assert_int_equal(tw_scheme_revert(w->group.scheme[r]), TW_OK);
+}
+
+/* Of the matrices: what is not compressed of a skipped step is dropped, as ever. */
+static void assert_same_means(const world *w, const world *other)
+{
+    for (size_t t = 0; t < TENSORS; t += 2)
+        assert_memory_equal(w->g.rank[0][t], other->g.rank[0][t], tw_tensor_count(&table[t]) * sizeof(float));
+}
+
+/* What the ranks of a scheme without error feedback keep back is nothing. */
+static void assert_same_kept(const world *w, const world *other)
+{
+    for (int r = 0; r < w->g.ranks; r++)
+        for (size_t t = 0; t < TENSORS; t += 2) {
+            static float kept[MOST], expected[MOST];
+            memset(expected, 0, sizeof expected);
+            remembered(other->group.scheme[r], "rounding", table[t].name, expected);
+            if (!remembered(w->group.scheme[r], "residual", table[t].name, kept)) continue;
+            assert_memory_equal(kept, expected, tw_tensor_count(&table[t]) * sizeof(float));
+        }
+}
+
+/* It is what a scheme of its own does, to the bit, and then the low rank begins with what that has kept back. */
+static void check_beginning(const char *options, const char *other)
+{
+    char spec[128];
+    snprintf(spec, sizeof spec, LOW ",%s", options);
+    world low = create(spec, 3), whole = create(other, 3);
+    snprintf(spec, sizeof spec, "powersgd:warmup_steps=%d,%s", BEGINNING, options);
+    world w = create(spec, 3);
+    for (int s = 0; s < BEGINNING; s++) {
+        step_of_beginning(&w, s);
+        step_of_beginning(&whole, s);
+        if (s != SKIPPED) assert_same_means(&w, &whole);
+        if (s != SKIPPED && s != TAKEN_BACK) assert_true(cost_of(w.group.scheme[0]).warmup);
+        assert_same_kept(&w, &whole);
+    }
+    for (int r = 0; r < 3; r++)
+        for (size_t t = 0; t < TENSORS; t += 2) {
+            finder kept = find(w.group.scheme[r], "residual", table[t].name);
+            if (kept.data) memcpy(find(low.group.scheme[r], "residual", table[t].name).data, kept.data, kept.bytes);
+        }
+    for (int s = BEGINNING; s < BEGINNING + 3; s++) {
+        run(&w, s, s + 1);
+        run(&low, s, s + 1);
+        assert_same_means(&w, &low);
+        assert_false(cost_of(w.group.scheme[0]).warmup);
+    }
+    destroy(&w);
+    destroy(&low);
+    destroy(&whole);
+}
+
+TEST(the_beginning_is_a_dense_scheme)
+{
+    check_beginning("values=bf16", "bf16:feedback=on");
+    check_beginning("values=fp32", "allreduce");
+    check_beginning("feedback=off", "bf16");
+}
+
+TEST(the_beginning_is_accounted_for)
+{
+    const uint64_t elements = 40 * 23 + 12 * 35, factors = 40 + 23 + 12 + 35;
+    world half = create("powersgd:rank=1,warmup_steps=2", 2), whole = create("powersgd:values=fp32,warmup_steps=2", 2);
+    for (int s = 0; s < 3; s++) {
+        run(&half, s, s + 1);
+        run(&whole, s, s + 1);
+        tw_cost cost = cost_of(half.group.scheme[1]);
+        assert_int_equal(cost.warmup, s < 2);
+        assert_int_equal(cost.elements_sent, s < 2 ? elements : factors);
+        assert_int_equal(cost.packet_bytes, 2 * (s < 2 ? elements : factors + 2));
+        assert_int_equal(cost.exact_bytes, 2 * 17);
+        if (s < 2) assert_int_equal(cost_of(whole.group.scheme[0]).packet_bytes, 4 * elements);
+    }
+    destroy(&half);
+    destroy(&whole);
+}
+
+/* After it the room for every element is given back, and taken again where the beginning comes back with a state. */
+TEST(the_beginning_may_be_loaded_again)
+{
+    world w = create("powersgd:warmup_steps=3", 2), poor = create("powersgd:warmup_steps=3", 2);
+    static float expected[3][MOST];
+    tw_state *saved[2];
+    int skipped;
+    run(&w, 0, 2);
+    for (int r = 0; r < 2; r++) {
+        saved[r] = loopback_save(w.group.scheme[r], "");
+        assert_non_null(saved[r]);
+    }
+    for (int s = 2; s < 5; s++) {
+        run(&w, s, s + 1);
+        memcpy(expected[s - 2], w.g.rank[0][2], 12 * 35 * sizeof(float));
+    }
+    run(&poor, 0, 5);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(tw_scheme_load_state(w.group.scheme[r], "", saved[r]), TW_OK);
+        assert_int_equal(tw_scheme_load_state(poor.group.scheme[r], "", saved[r]), TW_OK);
+        tw_state_destroy(saved[r]);
+    }
+    for (int s = 2; s < 5; s++) {
+        run(&w, s, s + 1);
+        assert_memory_equal(w.g.rank[0][2], expected[s - 2], 12 * 35 * sizeof(float));
+    }
+    fill(&poor, 2);
+    tw_fail_allocation(1);
+    assert_int_equal(loopback_step(&poor.group, poor.g.rank, -1, NULL, &skipped), TW_ERROR_MEMORY);
+    tw_fail_allocation(0);
+    destroy(&w);
+    destroy(&poor);
 }
 
 RUN_TESTS(NULL, NULL)

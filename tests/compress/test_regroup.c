@@ -223,6 +223,7 @@ TEST(test_momentum_is_kept_as_well)
                                         "sdagc:revision=age,min_dims=2",
                                         "scalecom",
                                         "powersgd",
+                                        "powersgd:warmup_steps=0",
                                         "sign:exchange=scatter",
                                         "dgc:exchange=scatter",
                                         "topk:exchange=scatter"};
@@ -349,7 +350,7 @@ TEST(test_only_what_is_needed_is_asked_for)
 /* Pieces of sums and all. */
 TEST(test_as_many_as_before_have_what_they_had)
 {
-    static const char *const specs[] = {"dgc", "sign:exchange=scatter", "powersgd", "sdagc:revision=age",
+    static const char *const specs[] = {"dgc", "sign:exchange=scatter", "powersgd:warmup_steps=0", "sdagc:revision=age",
                                         "dgc:exchange=scatter,state=bf16"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         loopback group;
@@ -429,7 +430,8 @@ static sums *sum_others(loopback *group, int lost)
 /* Of every rank in turn, and by fewer, as many and more ranks. They go on, and agree on what all have alike. */
 TEST(test_the_others_go_on_without_a_lost_rank)
 {
-    static const char *const specs[] = {"dgc", "powersgd", "scalecom", "sdagc:revision=age", "sign", "topk"};
+    static const char *const specs[] = {"dgc", "powersgd:warmup_steps=0", "scalecom", "sdagc:revision=age", "sign",
+                                        "topk"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
         for (int lost = 0; lost < 3; lost++)
             for (int size = 2; size <= 4; size++) {

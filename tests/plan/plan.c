@@ -240,6 +240,31 @@ TEST(test_a_warmup_is_averaged)
     layout_release(&t);
 }
 
+/* The beginning of powersgd sends what bf16 does, and of a run of 40 steps it has two. */
+TEST(test_a_beginning_is_averaged)
+{
+    enum { STEPS = 40 };
+    layout t;
+    tw_thin whole;
+    tw_prediction low;
+    float *noise = NULL;
+    assert_ok(layout_create("30k", &t));
+    tw_plan_question q = ask(&t, 10 * MBIT, 1e-3, TW_PLAN_ADAMW, STEPS);
+    tw_plan *plan = make(&q);
+    tw_plan_row half = row_of(plan, "bf16"), row = row_of(plan, "powersgd:rank=16");
+    assert_ok(tw_thin_create(t.tensors, t.count, 1 << 20, &whole));
+    noise = malloc((2 * t.elements + TW_NOISE_MARGIN) * sizeof *noise);
+    assert_ok(tw_phantom_noise(noise, 2 * t.elements + TW_NOISE_MARGIN, 1));
+    assert_ok(tw_predict(&q, &whole, noise, "powersgd:rank=16,warmup_steps=0", 0, &low));
+    assert_close(row.bytes_per_step, (2 * half.bytes_per_step + (STEPS - 2) * low.bytes_per_step) / STEPS);
+    assert_true(low.bytes_per_step < 0.5 * half.bytes_per_step);
+    assert_close(row.step_seconds, (2 * half.step_seconds + (STEPS - 2) * low.step_seconds) / STEPS);
+    free(noise);
+    tw_thin_release(&whole);
+    tw_plan_destroy(plan);
+    layout_release(&t);
+}
+
 /* ---- large tables ------------------------------------------------------------------------------------------------ */
 
 /* Of 64 matrices alike every fourth stands for the others, and a large one becomes a quarter of itself. What is sent

@@ -391,9 +391,9 @@ TEST(test_bytes_are_the_transports)
 /* Whatever the messages hold: the first to leave has no tensor that is compressed. */
 TEST(test_warmup_is_of_the_whole_step)
 {
-    static const char *const specs[] = {"dgc:warmup_steps=8,message_kb=1,dense=c.*",
-                                        "sdagc:warmup_steps=8,message_kb=1,dense=c.*",
-                                        "scalecom:warmup_steps=8,message_kb=1,dense=c.*"};
+    static const char *const specs[] = {
+        "dgc:warmup_steps=8,message_kb=1,dense=c.*", "sdagc:warmup_steps=8,message_kb=1,dense=c.*",
+        "scalecom:warmup_steps=8,message_kb=1,dense=c.*", "powersgd:warmup_steps=8,message_kb=1,dense=c.*"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         player *players = run(2, specs[s]);
         assert_int_equal(players[0].stats.steps_warmup, 8);

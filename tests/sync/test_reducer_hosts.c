@@ -240,7 +240,8 @@ TEST(test_so_it_is_with_every_option)
                                         "allreduce:overlap=off,message_kb=1",
                                         "sdagc:warmup_steps=2,in_flight=1,message_kb=1",
                                         "topk:density=0.1,leftovers=fp32,dense=second,message_kb=1",
-                                        "scalecom:rate=10,warmup_steps=2,message_kb=1"};
+                                        "scalecom:rate=10,warmup_steps=2,message_kb=1",
+                                        "powersgd:warmup_steps=2,message_kb=1"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) check_equal(specs[s], 3, 2, 0);
 }
 

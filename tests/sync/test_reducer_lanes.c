@@ -264,11 +264,12 @@ TEST(test_the_last_message_knows_the_norm_of_those_beside_it)
                                         "qsgd",
                                         "qsgd:exchange=scatter",
                                         "powersgd",
-                                        "powersgd:min_elements=4000",
+                                        "powersgd:warmup_steps=0",
+                                        "powersgd:warmup_steps=0,min_elements=4000",
                                         "scalecom",
                                         "scalecom:min_elements=4000",
                                         "allreduce"};
-    char spec[64];
+    char spec[96];
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         snprintf(spec, sizeof spec, "%s%smessage_kb=1,threads=2", specs[s], strchr(specs[s], ':') ? "," : ":");
         run_world(spec, world_of(0, 1), play_unlike, UNLIKE, TW_SKIPPED);

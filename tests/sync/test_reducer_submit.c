@@ -317,7 +317,7 @@ TEST(test_absent_tensors)
                                         "sdagc",
                                         "scalecom",
                                         "randomk",
-                                        "powersgd",
+                                        "powersgd:warmup_steps=3",
                                         "sign",
                                         "qsgd:feedback=on",
                                         "bf16:feedback=on",
@@ -336,7 +336,8 @@ TEST(test_absent_tensors)
  * the ranks of a scheme that is given these means. */
 TEST(test_absent_tensors_of_hosts)
 {
-    static const char *const specs[] = {"allreduce", "dgc:dense=a.bias", "powersgd", "sign", "dgc:clip=1"};
+    static const char *const specs[] = {"allreduce", "dgc:dense=a.bias", "powersgd:warmup_steps=3", "sign",
+                                        "dgc:clip=1"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         char spec[200];
         snprintf(spec, sizeof spec, "%s%cper_host=2", specs[s], strchr(specs[s], ':') ? ',' : ':');
@@ -399,7 +400,7 @@ TEST(test_types)
                                         "topk",
                                         "dgc:clip=0.5",
                                         "qsgd",
-                                        "powersgd",
+                                        "powersgd:warmup_steps=3",
                                         "fp16",
                                         "topk:per_host=2",
                                         "allreduce:per_host=2",
@@ -574,8 +575,8 @@ TEST(test_a_gradient_that_fails_beside_one_that_is_late)
 
 TEST(test_scaled_gradients)
 {
-    static const char *const specs[] = {"allreduce", "dgc:clip=0.5", "scalecom",
-                                        "powersgd",  "sign",         "dgc:clip=0.5,per_host=2"};
+    static const char *const specs[] = {"allreduce", "dgc:clip=0.5",           "scalecom", "powersgd:warmup_steps=3",
+                                        "sign",      "dgc:clip=0.5,per_host=2"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         program settings = {.spec = specs[s], .ranks = 4};
         program *plain = play_program(settings, 0);
@@ -609,7 +610,8 @@ TEST(test_rates_of_tensors)
 
 TEST(test_bytes_of_the_state)
 {
-    static const char *const specs[] = {"dgc:message_kb=1", "powersgd:message_kb=1", "sdagc:per_host=2,message_kb=1"};
+    static const char *const specs[] = {"dgc:message_kb=1", "powersgd:warmup_steps=3,message_kb=1",
+                                        "sdagc:per_host=2,message_kb=1"};
     for (size_t s = 0; s < 3; s++) {
         program *all = play_program((program){.spec = specs[s], .ranks = 4}, 0);
         for (int r = 0; r < 4; r++) {

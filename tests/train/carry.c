@@ -278,7 +278,7 @@ TEST(test_who_leaves_hands_over_what_it_holds_back)
 {
     static const char *const specs[] = {"sparseloco:every=4",
                                         "pulseloco:every=4",
-                                        "diloco:every=4,exchange=powersgd,rank=2",
+                                        "diloco:every=4,exchange=powersgd,rank=2,warmup_steps=0",
                                         "diloco:every=4,exchange=dgc,momentum=0,density=0.1",
                                         "diloco:every=4,exchange=e3m0,feedback=on",
                                         "streaming:every=4,fragments=2,delay=0,exchange=topk,density=0.1"};

@@ -160,9 +160,9 @@ TEST_IN_FOLDER(what_schemes_remember_is_taken_over)
 {
     static const char *const runs[][2] = {
         {"cnn", "dgc:density=0.05,momentum=0.5"},
-        {"resnet20", "powersgd"},         /* running statistics are, too */
-        {"cnn", "sign:exchange=scatter"}, /* pieces of sums */
-        {"cnn", "sdagc"},                 /* has momentum, and the trainer gives it none of its own */
+        {"resnet20", "powersgd:warmup_steps=0"}, /* running statistics are, too */
+        {"cnn", "sign:exchange=scatter"},        /* pieces of sums */
+        {"cnn", "sdagc"},                        /* has momentum, and the trainer gives it none of its own */
     };
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         take_over(*state, runs[i][0], runs[i][1]);

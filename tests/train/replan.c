@@ -60,12 +60,12 @@ typedef struct path {
 } path;
 
 static const path paths[] = {
-    {{"powersgd:rank=1,min_elements=1,leftovers=fp32", "allreduce"}, {7, 2}},
+    {{"powersgd:rank=1,warmup_steps=0,min_elements=1,leftovers=fp32", "allreduce"}, {7, 2}},
     {{"topk:density=0.1,min_elements=1,min_sent=1,leftovers=fp32", "allreduce"}, {7, 2}},
     {{"randomk:density=0.2,min_elements=1,leftovers=fp32", "allreduce"}, {7, 2}},
     {{"local:every=4", "allreduce"}, {6, 3}},
     {{"topk:density=0.1,min_elements=1,min_sent=1,leftovers=fp32", "local:every=4", "allreduce"}, {5, 6, 1}},
-    {{"powersgd:rank=1,min_elements=1,leftovers=fp32", "topk:density=0.1,min_elements=1,leftovers=fp32",
+    {{"powersgd:rank=1,warmup_steps=0,min_elements=1,leftovers=fp32", "topk:density=0.1,min_elements=1,leftovers=fp32",
       "local:every=2", "allreduce"},
      {3, 3, 3, 1}},
 };

@@ -72,14 +72,17 @@ tw_status tw_dense_create(tw_dense *dense, tw_scheme *scheme, tw_dense_settings 
         if (takes(dense, i)) dense->count += scheme->tensors[i].count;
     TW_TRY(tw_allocate(tw_dense_bytes(dense), 1, &dense->values));
     if (!is_half(dense) || !settings.feedback) return TW_OK;
-    TW_TRY(tw_allocate(dense->count, sizeof *dense->residual, &dense->residual));
+    if (settings.residual)
+        dense->residual = settings.residual;
+    else
+        TW_TRY(tw_allocate(dense->count, sizeof *dense->residual, &dense->residual));
     return tw_allocate(dense->count, sizeof *dense->own, &dense->own);
 }
 
 void tw_dense_destroy(tw_dense *dense)
 {
     tw_free(dense->values);
-    tw_free(dense->residual);
+    if (!dense->settings.residual) tw_free(dense->residual);
     tw_free(dense->own);
 }
 

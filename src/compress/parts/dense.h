@@ -7,9 +7,10 @@
 
 /* Which tensors of the scheme's message, and how they travel. */
 typedef struct tw_dense_settings {
-    int compressed; /* takes the tensors whose `compressed` flag equals this */
-    tw_dtype dtype; /* TW_F32, TW_F16 or TW_BF16 */
-    int feedback;   /* what rounding to half precision loses is kept and added to the next step's values */
+    int compressed;  /* takes the tensors whose `compressed` flag equals this */
+    tw_dtype dtype;  /* TW_F32, TW_F16 or TW_BF16 */
+    int feedback;    /* what rounding to half precision loses is kept and added to the next step's values */
+    float *residual; /* with it: where it is kept, if the scheme has a place for it; NULL: in the dense's own */
 } tw_dense_settings;
 
 typedef struct tw_dense {

@@ -13,6 +13,10 @@
  * gradient, not as its square; a column of Q that has vanished (a zero gradient, or one of lower rank) is drawn anew,
  * for it would stay zero for ever.
  *
+ * Nor are the `warmup_steps` at the beginning, which sum M itself, and e is what rounding takes from it: without them
+ * AdamW learns less in short runs (PyTorch's hook has such steps, too). Who has the factors travel as fp32 gives up no
+ * bit here either.
+ *
  * The residual is left at M until the next step subtracts P*Q'/N on its way: a pass less over memory, and a step that
  * must be taken back only has to be forgotten. */
 #include "error.h"
@@ -49,6 +53,8 @@ typedef struct powersgd {
     double *scratch;           /* for the longest column */
     /* The last step is done, but its P*Q' has still to leave the residual, and its Q to become the start. */
     int pending;
+    int64_t warmup_steps;
+    tw_dense whole; /* the matrices, for the beginning; its residual is theirs */
     tw_dense leftovers;
 } powersgd;
 
@@ -64,7 +70,17 @@ static const tw_option options[] = {
     {"values", TW_OPTION_CHOICE, offsetof(powersgd, values), "bf16", 0, 0, "fp32|bf16",
      "how the factors travel; what rounding loses stays in the residual"},
     {"seed", TW_OPTION_INTEGER, offsetof(powersgd, seed), "1", 0, 1e15, NULL, "of the random factors"},
+    {"warmup_steps", TW_OPTION_INTEGER, offsetof(powersgd, warmup_steps), "5", 0, 1e9, NULL,
+     "steps at the beginning that send every element, as fp32 or bf16 by `values`"},
 };
+
+/* More than five were hardly better, whatever the length of the run, and cost bytes: docs/schemes.md. */
+static void powersgd_of_run(uint64_t steps, double *density, int64_t *warmup_steps)
+{
+    enum { MOST = 5 };
+    (void)density;
+    *warmup_steps = steps / 20 < MOST ? (int64_t)(steps / 20) : MOST;
+}
 
 /* ---- the start --------------------------------------------------------------------------------------------------- */
 
@@ -163,6 +179,15 @@ static void lay_out(powersgd *self)
     }
 }
 
+static tw_status create_whole(powersgd *self)
+{
+    return tw_dense_create(&self->whole, &self->scheme,
+                           (tw_dense_settings){.compressed = 1,
+                                               .dtype = self->values == BF16 ? TW_BF16 : TW_F32,
+                                               .feedback = self->feedback,
+                                               .residual = self->residuals});
+}
+
 static tw_status powersgd_create(tw_scheme *scheme)
 {
     powersgd *self = (powersgd *)scheme;
@@ -177,6 +202,7 @@ static tw_status powersgd_create(tw_scheme *scheme)
     lay_out(self);
     for (size_t i = 0; i < scheme->count; i++)
         if (self->matrices[i].rank) refresh_start(self, i);
+    if (self->warmup_steps) TW_TRY(create_whole(self));
     return tw_leftovers_create(&self->leftovers, scheme);
 }
 
@@ -327,20 +353,64 @@ static void finish_q(powersgd *self)
     self->pending = 1;
 }
 
+/* ---- the beginning ----------------------------------------------------------------------------------------------- */
+
+static int is_beginning(const powersgd *self)
+{
+    return self->scheme.step < (uint64_t)self->warmup_steps;
+}
+
+/* A run needs it for its first steps alone; a state of these may be loaded later. */
+static tw_status make_room_for_whole(powersgd *self)
+{
+    if (is_beginning(self)) return self->whole.scheme ? TW_OK : create_whole(self);
+    tw_dense_destroy(&self->whole);
+    self->whole = (tw_dense){0};
+    return TW_OK;
+}
+
+static void start_whole(powersgd *self, tw_round *round)
+{
+    tw_scheme *scheme = &self->scheme;
+    for (size_t i = 0; scheme->finite && i < scheme->count; i++) {
+        size_t count = scheme->tensors[i].count;
+        if (self->matrices[i].rank) tw_sound_silence(scheme, scheme->gradients[i], count, 0, count);
+    }
+    tw_sound_together(scheme);
+    tw_dense_pack(&self->whole, scheme->scale, round);
+    scheme->account.elements_sent = self->whole.count;
+    scheme->account.packet_bytes = tw_dense_bytes(&self->whole);
+}
+
+/* ---- the course of a step ---------------------------------------------------------------------------------------- */
+
 static void finish_or_start_leftovers(powersgd *self, tw_round *round)
 {
     round->kind = TW_ROUND_DONE;
     if (!self->scheme.skipped && self->leftovers.count) tw_leftovers_pack(&self->leftovers, round);
 }
 
-static tw_status powersgd_next(tw_scheme *scheme, tw_round *round)
+enum { START_P, START_Q, FINISH_Q, FINISH_LEFTOVERS, START_WHOLE, FINISH_WHOLE };
+
+/* Which rounds the step takes. */
+static tw_status choose_rounds(powersgd *self)
 {
-    enum { START_P, START_Q, FINISH_Q, FINISH_LEFTOVERS };
-    powersgd *self = (powersgd *)scheme;
-    if (scheme->phase == START_P && !self->p.count) {
+    tw_scheme *scheme = &self->scheme;
+    TW_TRY(make_room_for_whole(self));
+    scheme->account.warmup = is_beginning(self);
+    if (!self->p.count) {
         scheme->phase = FINISH_Q;
         tw_sound_together(scheme);
+    } else if (is_beginning(self)) {
+        scheme->phase = START_WHOLE;
     }
+    return TW_OK;
+}
+
+static tw_status powersgd_next(tw_scheme *scheme, tw_round *round)
+{
+    powersgd *self = (powersgd *)scheme;
+    if (scheme->phase == START_P) TW_TRY(choose_rounds(self));
     switch (scheme->phase++) {
     case START_P:
         start_p(self, round);
@@ -359,6 +429,14 @@ static tw_status powersgd_next(tw_scheme *scheme, tw_round *round)
         scheme->skipped = !tw_dense_unpack(&self->leftovers);
         round->kind = TW_ROUND_DONE;
         break;
+    case START_WHOLE:
+        start_whole(self, round);
+        break;
+    case FINISH_WHOLE:
+        scheme->skipped = !tw_dense_unpack(&self->whole);
+        scheme->phase = FINISH_LEFTOVERS;
+        finish_or_start_leftovers(self, round);
+        break;
     }
     return TW_OK;
 }
@@ -368,6 +446,7 @@ static void powersgd_revert(tw_scheme *scheme)
 {
     powersgd *self = (powersgd *)scheme;
     self->pending = 0;
+    tw_dense_revert(&self->whole);
     tw_dense_revert(&self->leftovers);
 }
 
@@ -413,6 +492,7 @@ static void powersgd_destroy(tw_scheme *scheme)
     tw_free(self->residuals);
     tw_free(self->halves);
     tw_free(self->scratch);
+    tw_dense_destroy(&self->whole);
     tw_dense_destroy(&self->leftovers);
 }
 
@@ -425,6 +505,7 @@ const tw_scheme_ops tw_scheme_powersgd = {
     .struct_size = sizeof(powersgd),
     .options = options,
     .option_count = sizeof options / sizeof *options,
+    .of_run = powersgd_of_run,
     .create = powersgd_create,
     .next = powersgd_next,
     .revert = powersgd_revert,
