@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <thinwire/thinwire.h>
 
-/* What a checkpoint has text of under the first key is adapters. The texts are the path, the checksum and the network of
- * the weights that they were trained beside. */
+/* What a checkpoint has text of under the first key is adapters. The texts are the path, the checksum and the network
+ * of the weights that they were trained beside. */
 #define BASE "base"
 #define BASE_SUM "base checksum"
 #define BASE_NETWORK "base network"

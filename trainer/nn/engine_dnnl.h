@@ -1,7 +1,8 @@
 /* engine_dnnl.h - what the files that speak to oneDNN share. No layer includes it.
  *
  * Engines, memories, and what an op is made of do not depend on oneDNN's version: engine_dnnl.c, engine_dnnl_memory.c,
- * engine_dnnl_ops.c, engine_dnnl_product.c. They call the functions api_*, which hide what does: engine_dnnl2.c or engine_dnnl3.c, of which one is compiled. */
+ * engine_dnnl_ops.c, engine_dnnl_product.c. They call the functions api_*, which hide what does: engine_dnnl2.c or
+ * engine_dnnl3.c, of which one is compiled. */
 #ifndef NN_ENGINE_DNNL_H
 #define NN_ENGINE_DNNL_H
 

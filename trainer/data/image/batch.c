@@ -1,5 +1,5 @@
-/* What pixels become, and the batches drawn in an epoch. Every draw has a place of its own in a counter-based generator,
- * so no draw depends on another, nor on which worker makes it. */
+/* What pixels become, and the batches drawn in an epoch. Every draw has a place of its own in a counter-based
+ * generator, so no draw depends on another, nor on which worker makes it. */
 #include "batch.h"
 
 #include <math.h>
