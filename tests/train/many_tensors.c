@@ -1,10 +1,10 @@
 /* Files of very many tensors, whose names somebody else chose: what is looked for is found by its name, so that the
  * steps are as many as the tensors. Steps are calls of tw_state_at. */
-#include "base.h"
 #include "checksum.h"
 #include "support.h"
 #include "transformer_folder.h"
 #include "transformer_text.h"
+#include "weights.h"
 
 enum { LAYERS = 300, OF_A_LAYER = 9, MOST_STEPS = 10 /* a tensor */ };
 
@@ -112,7 +112,7 @@ TEST(adapters_are_merged)
         assert_ok(tw_state_put(adapters, name, TW_F32, 2, (size_t[]){2, 1}, ones));
     }
     steps = 0;
-    assert_ok(base_merge(adapters, weights, &merged));
+    assert_ok(weights_merge(adapters, weights, &merged));
     assert_few_steps(weights);
     for (size_t i = 0; i < LAYERS; i++) {
         char name[96];

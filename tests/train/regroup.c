@@ -77,7 +77,7 @@ static tw_status play(crew_member *self)
     TW_TRY(look(w, &r->saved[rank], &r->saved_items[rank], &r->saved_sent[rank], &r->saved_epoch_items[rank]));
     TW_TRY(checkpoint_write(w));
     if (w->learner->buffer_count) r->saved_mean[rank] = w->mean_buffers[0];
-    return agree_replicas(w);
+    return worker_check_replicas(w);
 }
 
 static record *go_on(small_run *run, int size, char *resume, uint64_t steps)

@@ -1,5 +1,6 @@
 /* What is asked of a spec, and what it means. */
 #include "scheme.h"
+#include "scheme_text.h"
 #include "settings.h"
 #include "support.h"
 #include <math.h>
@@ -53,12 +54,12 @@ TEST(specs_are_the_same_where_they_mean_the_same)
 
 TEST(a_spec_sets_what_stands_in_it)
 {
-    assert_true(scheme_sets("dgc:density=0.1,momentum=0", "momentum"));
-    assert_false(scheme_sets("dgc:density=0.1", "momentum"));
-    assert_false(scheme_sets("dgc:momentums=1", "momentum"));
-    assert_false(scheme_sets("dgc:dense=momentum=*", "momentum"));
-    assert_false(scheme_sets("momentum=0", "momentum"));
-    char *one = scheme_with("dgc", "momentum", "0"), *two = scheme_with("dgc:link=0", "momentum", "0");
+    assert_true(scheme_text_sets("dgc:density=0.1,momentum=0", "momentum"));
+    assert_false(scheme_text_sets("dgc:density=0.1", "momentum"));
+    assert_false(scheme_text_sets("dgc:momentums=1", "momentum"));
+    assert_false(scheme_text_sets("dgc:dense=momentum=*", "momentum"));
+    assert_false(scheme_text_sets("momentum=0", "momentum"));
+    char *one = scheme_text_with("dgc", "momentum", "0"), *two = scheme_text_with("dgc:link=0", "momentum", "0");
     assert_string_equal(one, "dgc:momentum=0");
     assert_string_equal(two, "dgc:link=0,momentum=0");
     free(one);

@@ -5,9 +5,6 @@
 
 #include "worker.h"
 
-/* What a checkpoint has text of under this key is adapters; the text is the other weights' path. */
-#define BASE "base"
-
 /* The learner's buffers have just been taken out of `state`: that is the base from now on. */
 tw_status base_take(worker *w, const tw_state *state);
 /* Into a checkpoint, where the learner has a base; and out of it. */
@@ -18,9 +15,5 @@ tw_status base_get(worker *w, const tw_state *state);
 tw_status base_spread(worker *w, const char *path);
 /* Reads the base of a run that goes on into the learner's buffers. A collective. */
 tw_status base_load(worker *w);
-
-/* The weights with what a checkpoint's adapters add to them, W + scale * B A, and with that checkpoint's texts: its
- * network as one that has no adapters. Neither file is trusted. */
-tw_status base_merge(const tw_state *adapters, const tw_state *weights, tw_state **merged);
 
 #endif

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STEP "best.step"
 #define SCORE "best.score"
 
 /* ---- which is the best ------------------------------------------------------------------------------------------- */
@@ -39,20 +38,14 @@ tw_status best_put(const best_checkpoint *best, tw_state *state)
     double figures[FIGURES] = {best->score.loss, best->score.count};
     if (best->step == 0) return TW_OK;
     memcpy(&figures[2], best->score.parts, sizeof best->score.parts);
-    TW_TRY(tw_state_put(state, STEP, TW_U64, 0, NULL, &best->step));
+    TW_TRY(tw_state_put(state, MODEL_BEST_STEP, TW_U64, 0, NULL, &best->step));
     return tw_state_put(state, SCORE, TW_F64, 1, (size_t[]){FIGURES}, figures);
-}
-
-uint64_t best_step(const tw_state *state)
-{
-    uint64_t step;
-    return tw_state_get(state, STEP, TW_U64, 1, &step) == TW_OK ? step : 0;
 }
 
 tw_status best_get(const tw_state *state, uint64_t last, best_checkpoint *best)
 {
     double figures[FIGURES];
-    *best = (best_checkpoint){.step = best_step(state)};
+    *best = (best_checkpoint){.step = model_file_best_step(state)};
     if (best->step == 0) return TW_OK;
     TW_TRY(tw_state_get(state, SCORE, TW_F64, FIGURES, figures));
     if (best->step > last)

@@ -13,8 +13,6 @@ void best_observe(worker *w, const evaluation *seen);
 tw_status best_put(const best_checkpoint *best, tw_state *state);
 /* TW_ERROR_FORMAT when it cannot be one of a checkpoint of step `last`. */
 tw_status best_get(const tw_state *state, uint64_t last, best_checkpoint *best);
-/* The step alone; 0: the file has none. */
-uint64_t best_step(const tw_state *state);
 
 /* Drops a best whose checkpoint is not in the run's folder, or will not stay there: a run that goes back, or goes on in
  * another folder, chooses among its own. One of a later step is given up with the first new checkpoint: among more

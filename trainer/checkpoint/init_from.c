@@ -5,6 +5,7 @@
 #include "model_file.h"
 #include "shape.h"
 #include "tensor_table.h"
+#include "weights.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static tw_status check_tensor(const learner *l, const tw_tensor *tensor, const t
     tw_state_entry entry;
     char had[SHAPE_TEXT], has[SHAPE_TEXT];
     if (*differs && is_head(l, tensor)) return TW_OK;
-    if (!model_file_find(state, tensor->name, &entry))
+    if (!weights_find(state, tensor->name, &entry))
         return tw_fail(TW_ERROR_STATE,
                        "it has no %s, which the network of this run has; --model and what shapes the "
                        "network have to be as they were",
@@ -41,7 +42,7 @@ static tw_status check_tensor(const learner *l, const tw_tensor *tensor, const t
 static int next_left(const tw_state *state, const bool *known, size_t *at, tw_state_entry *entry)
 {
     while (tw_state_at(state, *at, entry) == TW_OK)
-        if (!known[(*at)++] && model_file_is_weight(entry)) return 1;
+        if (!known[(*at)++] && weights_include(entry)) return 1;
     return 0;
 }
 

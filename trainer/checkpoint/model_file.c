@@ -1,11 +1,10 @@
 #include "model_file.h"
-#include "base.h"
-#include "best.h"
 #include "checksum.h"
 #include "error.h"
 #include "folder.h"
-#include "optimiser.h"
 #include "regular_file.h"
+#include "task.h"
+#include "weights.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +44,12 @@ static tw_status find_step(const char *run, const char *word, char folder[FOLDER
     return tw_fail(TW_ERROR_IO, "%s/checkpoints holds no checkpoint of step %s", run, word);
 }
 
+uint64_t model_file_best_step(const tw_state *state)
+{
+    uint64_t step;
+    return tw_state_get(state, MODEL_BEST_STEP, TW_U64, 1, &step) == TW_OK ? step : 0;
+}
+
 static void tell_best(const char *run, uint64_t best, const char *last, const char *found)
 {
     if (found)
@@ -62,7 +67,7 @@ static tw_status find_best(const char *run, const model_choice *meant, char file
     tw_state *state;
     TW_TRY(find_complete(run, last));
     TW_TRY(checksum_load(folder_model(last, file), &state));
-    uint64_t best = best_step(state);
+    uint64_t best = model_file_best_step(state);
     tw_state_destroy(state);
     int there = best > 0 && folder_holds(run, best, folder);
     if (best == 0 || (there && strcmp(folder, last) == 0)) return TW_OK;
@@ -149,7 +154,7 @@ static tw_status load_base(const char *file, const tw_state *adapters, int bases
     if (status != TW_OK && bases < BASES_MOST) return status; /* named already */
     if (status != TW_OK)
         return tw_fail(status, "%s: the weights that its adapters belong to: %s", file, tw_last_error());
-    status = model_file_named(file, base_merge(adapters, weights, merged));
+    status = model_file_named(file, weights_merge(adapters, weights, merged));
     tw_state_destroy(weights);
     return status;
 }
@@ -188,25 +193,4 @@ tw_status model_file_read_own(const char *path, const model_choice *meant,
                               tw_status (*read)(void *reader, const tw_state *state), void *reader)
 {
     return read_model(path, meant, false, read, reader);
-}
-
-bool model_file_is_weight(const tw_state_entry *entry)
-{
-    return entry->dtype == TW_F32 && strncmp(entry->name, OPTIMISER_PREFIX, strlen(OPTIMISER_PREFIX)) != 0;
-}
-
-bool model_file_find(const tw_state *state, const char *name, tw_state_entry *entry)
-{
-    return tw_state_at(state, tw_state_index(state, name), entry) == TW_OK;
-}
-
-tw_status model_file_elements(const tw_state *state, size_t *elements)
-{
-    *elements = 0;
-    for (size_t i = 0; i < tw_state_count(state); i++) {
-        tw_state_entry entry;
-        TW_TRY(tw_state_at(state, i, &entry));
-        *elements += entry.dtype == TW_F32 ? entry.bytes / sizeof(float) : 0;
-    }
-    return TW_OK;
 }

@@ -24,13 +24,9 @@ tw_status model_file_read(const char *path, const model_choice *meant,
 tw_status model_file_read_own(const char *path, const model_choice *meant,
                               tw_status (*read)(void *reader, const tw_state *state), void *reader);
 
-/* Whether a tensor is a weight of the network: a checkpoint has its optimiser's tensors, too. */
-bool model_file_is_weight(const tw_state_entry *entry);
-bool model_file_find(const tw_state *state, const char *name, tw_state_entry *entry);
-
-/* How many fp32 values a file's tensors have: a network is not made larger than that, since a small file can say much.
- */
-tw_status model_file_elements(const tw_state *state, size_t *elements);
+/* The step that a model file calls the best up to its own; 0: it calls none so. */
+#define MODEL_BEST_STEP "best.step"
+uint64_t model_file_best_step(const tw_state *state);
 
 /* Puts a file's name before the last error's text, which knows only the tensor. Returns `status`. */
 tw_status model_file_named(const char *path, tw_status status);

@@ -1,12 +1,12 @@
 #include "export_peft.h"
 
-#include "base.h"
 #include "error.h"
 #include "export_folder.h"
 #include "folders.h"
 #include "json_file.h"
 #include "model_file.h"
 #include "tensor_table.h"
+#include "weights.h"
 
 #include <cJSON.h>
 #include <float.h>
@@ -37,7 +37,7 @@ static void add_target(peft_folder *f, const char *name)
 static tw_status put_tensor(peft_folder *f, const tw_state_entry *entry)
 {
     char name[512];
-    if (!model_file_is_weight(entry) || !strstr(entry->name, ".lora_") || entry->dims != 2) return TW_OK;
+    if (!weights_include(entry) || !strstr(entry->name, ".lora_") || entry->dims != 2) return TW_OK;
     if (!tensor_table_is_finite(entry->data, entry->bytes / sizeof(float)))
         return tw_fail(TW_ERROR_FORMAT, "its %s has values that are NaN or infinite, so its run had diverged",
                        entry->name);

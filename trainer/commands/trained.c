@@ -3,6 +3,7 @@
 #include "error.h"
 #include "model_file.h"
 #include "tensor_table.h"
+#include "weights.h"
 
 static tw_status find_task(const tw_state *state, const task_ops **ops)
 {
@@ -22,7 +23,7 @@ static tw_status trained_load(void *trained_of_it, const tw_state *state)
     trained *t = trained_of_it;
     size_t elements;
     TW_TRY(find_task(state, &t->ops));
-    TW_TRY(model_file_elements(state, &elements));
+    TW_TRY(weights_elements(state, &elements));
     if (!t->ops->predictor_open)
         return tw_fail(TW_ERROR_UNSUPPORTED, "it is of thinwire train %s, whose networks answer nothing", t->ops->name);
     TW_TRY(t->ops->predictor_open(state, elements, &t->predictor));

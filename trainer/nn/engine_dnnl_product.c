@@ -333,18 +333,15 @@ int engine_is_native(const_dnnl_primitive_desc_t descriptor)
     return 0;
 }
 
-int nn_bf16_is_native(char *implementation, size_t capacity)
+int engine_has_bf16(const nn_engine *e, char *implementation, size_t capacity)
 {
     const nn_product usual = {.m = 64, .n = 64, .k = 64};
     dnnl_primitive_desc_t descriptor = NULL;
-    nn_engine *e;
     if (capacity) *implementation = '\0';
-    if (nn_engine_create(NN_FP32, &e) != TW_OK) return 0;
     int native = describe_product(e, &usual, 0, &descriptor) == TW_OK && engine_is_native(descriptor);
     if (descriptor) {
         snprintf(implementation, capacity, "%s", engine_implementation(descriptor));
         dnnl_primitive_desc_destroy(descriptor);
     }
-    nn_engine_destroy(e);
     return native;
 }

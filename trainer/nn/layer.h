@@ -68,6 +68,8 @@ struct nn_net {
 /* Appends a layer of `size` bytes, zeroed, from the current tensor to `dst`, which becomes the current one. Parameters
  * declared since the last call are the layer's. */
 tw_status nn_net_append(nn_net *net, size_t size, const nn_layer_ops *ops, nn_tensor *dst, nn_layer **layer);
+/* A tensor over `data`, placed elsewhere, that no gradient reaches. */
+tw_status nn_net_add(nn_net *net, nn_memory *data, const size_t image[3], nn_tensor **tensor);
 /* A tensor over `data` (not placed yet: it goes among the activations). */
 tw_status nn_net_tensor(nn_net *net, nn_memory *data, const size_t image[3], nn_tensor **tensor);
 /* The images of `of` once more, as the end of the chain, with a gradient of its own in `slot`. */

@@ -10,59 +10,6 @@
 
 static char empty[] = ""; /* of --resume: what is in --out */
 
-tw_status member_by_itself(run *r, tw_status (*act)(worker *w))
-{
-    worker *w = &r->worker;
-    tw_comm *comm = w->comm;
-    int rank = w->rank, size = w->size;
-    w->comm = r->alone;
-    w->rank = 0;
-    w->size = 1;
-    tw_status status = act(w);
-    w->comm = comm;
-    w->rank = rank;
-    w->size = size;
-    return status;
-}
-
-/* The folder of this worker's own, where it has something to keep. */
-static tw_status have_folder(run *r)
-{
-    worker *w = &r->worker;
-    if (!w->settings.out || r->journal.shares) return TW_OK;
-    if (!*w->settings.out) {
-        TW_TRY(member_by_itself(r, run_choose_folder));
-        r->chosen_out = r->settings.out = w->settings.out;
-        w->chosen_out = NULL; /* it is the run's, which outlives the worker */
-        if (!w->settings.quiet) fprintf(stderr, "thinwire: this run is kept in %s\n", r->chosen_out);
-    }
-    return journal_share(&r->journal, w);
-}
-
-static tw_status keep_alone(run *r)
-{
-    worker *w = &r->worker;
-    if (!w->settings.out) return TW_OK;
-    TW_TRY(have_folder(r));
-    TW_TRY(worker_show_shared(w));
-    TW_TRY(member_by_itself(r, checkpoint_write));
-    return worker_show_own(w);
-}
-
-tw_status member_look(run *r)
-{
-    worker *w = &r->worker;
-    int asked = interrupt_asked(), changes;
-    if (w->spoilt) return worker_spoilt(w);
-    if (asked || w->stops) TW_TRY(keep_alone(r));
-    TW_TRY(run_tell_unwritten(r));
-    r->leaves = asked;
-    TW_TRY(group_look(r->group, w->comm, r->leaves, &changes));
-    if (!changes) return TW_OK;
-    TW_TRY(carry_hand_over(w, r->leaves));
-    return tw_fail(TW_ERROR_PEER, "somebody comes to the group, or leaves it");
-}
-
 /* What it would be if nobody came: the one that opens the group gives that to the others. */
 static tw_status begin_alone(run *r)
 {
@@ -70,7 +17,7 @@ static tw_status begin_alone(run *r)
     const train_settings *s = &w->settings;
     if (s->out && *s->out) TW_TRY(journal_lock(&r->journal, w));
     TW_TRY(run_take_start(r, s->resume && r->group->has_weights));
-    if (s->out && *s->out) TW_TRY(have_folder(r));
+    if (s->out && *s->out) TW_TRY(keep_folder(r));
     r->settings.resume = empty; /* from here on, what is in the folder is this run's */
     TW_TRY(worker_begin(w));
     return carry_pack(w, 0, &r->carry);
@@ -113,7 +60,7 @@ static tw_status tell_generation(run *r)
     worker *w = &r->worker;
     if (w->rank > 0) return TW_OK;
     if (!r->tells) {
-        TW_TRY(have_folder(r));
+        TW_TRY(keep_folder(r));
         TW_TRY(journal_open(&r->journal, w));
         r->tells = 1;
     }

@@ -24,15 +24,6 @@ static tw_status note(run *r, tw_status written)
     return TW_OK;
 }
 
-tw_status run_tell_unwritten(const run *r)
-{
-    const worker *w = &r->worker;
-    if (r->unwritten == TW_OK) return TW_OK;
-    return tw_fail(r->unwritten,
-                   "%s; the run has stopped after step %llu, and that step's checkpoint is in %s/checkpoints",
-                   r->unwritten_text, (unsigned long long)w->step, w->settings.out);
-}
-
 /* Once after a step. Where the run is asked to stop meanwhile, what was seen is not told: the resumed run looks again.
  */
 static tw_status run_evaluate(run *r, task_split split)
@@ -54,7 +45,7 @@ static tw_status run_evaluate(run *r, task_split split)
 static tw_status write_checkpoint(run *r)
 {
     if (!r->group) return checkpoint_write(&r->worker);
-    return r->worker.rank == 0 ? member_by_itself(r, checkpoint_write) : TW_OK;
+    return r->worker.rank == 0 ? keep_by_itself(r, checkpoint_write) : TW_OK;
 }
 
 static tw_status run_save(run *r)
@@ -105,7 +96,7 @@ static tw_status do_duties(run *r, const duties *due)
 {
     worker *w = &r->worker;
     task_split watched = task_watched(w->task);
-    if (due->check) TW_TRY(agree_replicas(w));
+    if (due->check) TW_TRY(worker_check_replicas(w));
     if (due->evaluate) TW_TRY(run_evaluate(r, watched));
     if (due->observe && !w->unseen) schedule_observe(&w->schedule, r->looks[watched].loss);
     return due->save || w->best.step == w->step ? run_save(r) : TW_OK;
@@ -163,7 +154,7 @@ static tw_status judge(run *r)
 /* Before the end, and after a checkpoint. */
 static tw_status stop(run *r)
 {
-    TW_TRY(agree_status(&r->worker, run_tell_unwritten(r)));
+    TW_TRY(agree_status(&r->worker, keep_tell_unwritten(r)));
     journal_interrupted(&r->journal, &r->worker);
     return TW_OK;
 }
@@ -179,24 +170,8 @@ static tw_status run_finish(run *r, int *interrupted)
     TW_TRY(summary_gather(&r->worker, &mean));
     const evaluation *validation = t->has_validation ? &r->looks[TASK_VALIDATION] : NULL;
     tw_status ended = journal_end(&r->journal, &r->worker, &r->looks[task_final(t)], validation, &mean);
-    TW_TRY(agree_status(&r->worker, r->unwritten != TW_OK ? run_tell_unwritten(r) : ended));
+    TW_TRY(agree_status(&r->worker, r->unwritten != TW_OK ? keep_tell_unwritten(r) : ended));
     return expect_ratio_check(&r->worker, &mean);
-}
-
-tw_status run_choose_folder(worker *w)
-{
-    char out[FOLDER_PATH] = "";
-    int taken = 0;
-    if (!w->settings.out || *w->settings.out) return TW_OK;
-    do {
-        TW_TRY(agree_status(w, w->rank == 0 ? folder_choose(w->task->ops->name, out, sizeof out) : TW_OK));
-        TW_TRY(agree_text(w->comm, out, sizeof out));
-        TW_TRY(folder_check_chosen(w->task->ops->name, out));
-        taken = folder_has_checkpoint(out);
-        TW_TRY(agree_any(w->comm, &taken));
-    } while (taken);
-    w->settings.out = w->chosen_out = strdup(out);
-    return agree_status(w, w->chosen_out ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a folder's name"));
 }
 
 /* Its result is told again, which is no training. */
@@ -248,7 +223,7 @@ static tw_status run_begin(run *r)
     const train_settings *s = &w->settings;
     TW_TRY(agree_status(w, w->rank == 0 ? journal_lock(&r->journal, w) : TW_OK));
     TW_TRY(run_take_start(r, s->resume != NULL));
-    TW_TRY(run_choose_folder(w));
+    TW_TRY(keep_choose_folder(w));
     TW_TRY(agree_status(w, worker_plan_dump(w)));
     TW_TRY(worker_begin(w));
     TW_TRY(open_journals(r));
@@ -303,7 +278,7 @@ static tw_status run_meet(run *r, int *stopped)
     TW_TRY(worker_end(w));
     TW_TRY(agree_status(w, w->spoilt ? worker_spoilt(w) : TW_OK));
     if (!r->group) TW_TRY(agree_any(w->comm, stopped));
-    return agree_replicas(w);
+    return worker_check_replicas(w);
 }
 
 /* The step, the same on every rank, at which the workers meet for a checkpoint or because the run ends. */
@@ -336,7 +311,7 @@ static tw_status train_apart(run *r, int *interrupted)
         *interrupted |= w->unseen;
         if (*interrupted) return stop(r);
         if (last) return run_finish(r, interrupted);
-        if (r->group) TW_TRY(member_look(r));
+        if (r->group) TW_TRY(keep_look(r));
         TW_TRY(worker_begin(w));
     }
 }
@@ -362,7 +337,7 @@ static tw_status train_together(run *r, int *interrupted)
         if (*interrupted) break;
         if (meets && !r->group) TW_TRY(replan_before_step(&r->replan, w));
         TW_TRY(run_step(r));
-        if (meets && r->group && w->step < w->steps) TW_TRY(member_look(r));
+        if (meets && r->group && w->step < w->steps) TW_TRY(keep_look(r));
         if (r->trace && r->saved_step == w->step && w->step < w->steps) TW_TRY(look_for_standby(r->trace));
     }
     *interrupted |= w->unseen;

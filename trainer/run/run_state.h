@@ -47,26 +47,30 @@ typedef struct run {
 
 #define NEVER UINT64_MAX
 
-/* ---- run.c ------------------------------------------------------------------------------------------------------- */
+/* ---- keep.c ------------------------------------------------------------------------------------------------------ */
 
+/* A journal that could not be written has ended the run: how, and where it is kept. */
+tw_status keep_tell_unwritten(const run *r);
 /* A run that was given no folder takes a new one. Where machines have disks of their own, the folder must not be
  * another run's on any of them. */
-tw_status run_choose_folder(worker *w);
+tw_status keep_choose_folder(worker *w);
+/* What a group would do together, this worker does as one that has nobody beside it. */
+tw_status keep_by_itself(run *r, tw_status (*act)(worker *w));
+/* The folder of this worker's own, where it has something to keep; and a checkpoint of what it has. */
+tw_status keep_folder(run *r);
+tw_status keep_alone(run *r);
+/* Between two rounds. Whoever was asked to stop keeps what there is, and leaves; TW_ERROR_PEER: there is a change. */
+tw_status keep_look(run *r);
+
+/* ---- run.c ------------------------------------------------------------------------------------------------------- */
+
 /* What the first step is taken from: a checkpoint, another run's weights, or initial ones. */
 tw_status run_take_start(run *r, int resumes);
 /* From the worker's step to the end, or until it is interrupted. */
 tw_status run_on(run *r, int *interrupted);
-tw_status run_tell_unwritten(const run *r);
 
 /* run_worker, of a stage that others stand by for. */
 tw_status run_stage(const train_settings *settings, const task *work, tw_comm *comm, run_trace *trace,
                     run_result *result);
-
-/* ---- member.c ---------------------------------------------------------------------------------------------------- */
-
-/* What a group would do together, this worker does as one that has nobody beside it. */
-tw_status member_by_itself(run *r, tw_status (*act)(worker *w));
-/* Between two rounds. Whoever was asked to stop keeps what there is, and leaves; TW_ERROR_PEER: there is a change. */
-tw_status member_look(run *r);
 
 #endif

@@ -88,7 +88,7 @@ static tw_status trainee_end(void *self, actor_end *end)
     const task_metric *metric = &w->task->metrics[0];
     evaluation result;
     if (!w->exchange->replicas) TW_TRY(trainee_meet(w, &end->distance));
-    TW_TRY(agree_replicas(w));
+    TW_TRY(worker_check_replicas(w));
     if (w->exchange->staged) TW_TRY(trainee_gather(w));
     end->checksum = worker_checksum(w);
     TW_TRY(worker_evaluate(w, task_final(w->task), &result));

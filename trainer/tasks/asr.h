@@ -58,12 +58,19 @@ typedef struct asr_learner {
     void *own; /* the kind's */
 } asr_learner;
 
+/* What there is to train with, to validate and to test: so many of what. */
+typedef struct asr_parts {
+    char what[64];
+    size_t counts[3];
+    const speech_set *sets[3];
+} asr_parts;
+
 struct asr_kind {
     const char *name;
     const char *items, *batch_of; /* as in task */
     const task_metric *metrics;
-    /* Fills d->sets, d->labels and the texts of d->base. */
-    tw_status (*load)(asr_data *d);
+    /* Fills d->sets, d->labels and d->base.identity, and says what there is. */
+    tw_status (*load)(asr_data *d, asr_parts *parts);
     void (*release)(asr_data *d);
     /* How many there are to train on of what `batch_of` names. */
     size_t (*count)(const asr_data *d);
@@ -92,9 +99,5 @@ static inline const asr_settings *asr_settings_of(const task *t)
 tw_status asr_encoder_sizes(const asr_settings *s, size_t features, speech_encoder_config *sizes);
 /* The task's slot. */
 tw_status asr_take_sizes(options *set, const void *settings, const tw_state *state);
-
-/* "2430 training, 270 validation and 300 test WHAT, 18.2, 2.0 and 2.2 minutes, " into d->base.description, and into its
- * note what was left out of the three. */
-void asr_describe(asr_data *d, const char *what, const size_t counts[3], const speech_set *const sets[3]);
 
 #endif

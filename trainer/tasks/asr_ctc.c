@@ -53,17 +53,15 @@ static void add_edits(task_score *score, const edit_counts *by_word, const edit_
 
 /* ---- data ---- */
 
-static void describe_sets(asr_data *d, const ctc_sets *s)
+static void describe_sets(asr_data *d, const ctc_sets *s, asr_parts *parts)
 {
     task *t = &d->base;
     uint32_t sum = 0;
     for (size_t i = 0; i < s->train.count; i++)
         sum = tw_crc32c(sum, s->train.items[i].targets, s->train.items[i].target_count * sizeof(uint32_t));
     const speech_set *valid = &s->held[TASK_VALIDATION], *test = &s->held[TASK_TEST];
-    char what[64];
-    snprintf(what, sizeof what, "utterances of %zu letters", s->letters.count);
-    asr_describe(d, what, (size_t[]){s->train.count, valid->count, test->count},
-                 (const speech_set *[]){&s->train, valid, test});
+    *parts = (asr_parts){.counts = {s->train.count, valid->count, test->count}, .sets = {&s->train, valid, test}};
+    snprintf(parts->what, sizeof parts->what, "utterances of %zu letters", s->letters.count);
     snprintf(t->identity, sizeof t->identity, "of %zu utterances (transcripts %08x)", s->train.count, sum);
 }
 
@@ -86,7 +84,7 @@ static tw_status find_letters(const asr_data *d, alphabet *letters)
     return other ? letters_of(other, letters) : speech_alphabet(&d->corpus.train, letters);
 }
 
-static tw_status asr_ctc_load(asr_data *d)
+static tw_status asr_ctc_load(asr_data *d, asr_parts *parts)
 {
     ctc_sets *s = d->sets = calloc(1, sizeof *s);
     if (!s) return tw_fail(TW_ERROR_MEMORY, "no memory for a corpus");
@@ -96,7 +94,7 @@ static tw_status asr_ctc_load(asr_data *d)
         TW_TRY(speech_load(&d->corpus.valid, &s->letters, &d->request, &s->held[TASK_VALIDATION]));
     TW_TRY(speech_load(&d->corpus.test, &s->letters, &d->request, &s->held[TASK_TEST]));
     d->labels = s->letters.count + 1;
-    describe_sets(d, s);
+    describe_sets(d, s, parts);
     return TW_OK;
 }
 

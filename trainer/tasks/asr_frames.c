@@ -29,7 +29,7 @@ static void asr_frames_take_result(task_score *score, const acoustic_model_resul
 
 /* ---- data ---- */
 
-static void describe_sets(asr_data *d, const frame_sets *s)
+static void describe_sets(asr_data *d, const frame_sets *s, asr_parts *parts)
 {
     task *t = &d->base;
     uint32_t sum = 0;
@@ -38,14 +38,14 @@ static void describe_sets(asr_data *d, const frame_sets *s)
         sum = tw_crc32c(sum, item->targets, item->target_count * sizeof(uint32_t));
     }
     const frame_set *valid = &s->held[TASK_VALIDATION], *test = &s->held[TASK_TEST];
-    char what[64];
-    snprintf(what, sizeof what, "windows of %zu frames of %zu classes", s->train.length, s->train.classes);
-    asr_describe(d, what, (size_t[]){s->train.count, valid->count, test->count},
-                 (const speech_set *[]){&s->train.speech, &valid->speech, &test->speech});
+    *parts = (asr_parts){.counts = {s->train.count, valid->count, test->count},
+                         .sets = {&s->train.speech, &valid->speech, &test->speech}};
+    snprintf(parts->what, sizeof parts->what, "windows of %zu frames of %zu classes", s->train.length,
+             s->train.classes);
     snprintf(t->identity, sizeof t->identity, "of %zu windows (classes %08x)", s->train.count, sum);
 }
 
-static tw_status asr_frames_load(asr_data *d)
+static tw_status asr_frames_load(asr_data *d, asr_parts *parts)
 {
     const asr_settings *settings = asr_settings_of(&d->base);
     const char *test = settings->test_alignment ? settings->test_alignment : settings->alignment;
@@ -61,7 +61,7 @@ static tw_status asr_frames_load(asr_data *d)
             frame_load(&d->corpus.valid, settings->alignment, &d->request, length, classes, &s->held[TASK_VALIDATION]));
     TW_TRY(frame_load(&d->corpus.test, test, &d->request, length, classes, &s->held[TASK_TEST]));
     d->labels = s->train.classes;
-    describe_sets(d, s);
+    describe_sets(d, s, parts);
     return TW_OK;
 }
 

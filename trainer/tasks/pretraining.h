@@ -26,7 +26,6 @@ typedef struct falling_temperature {
     double from, to, share;
 } falling_temperature;
 tw_status temperature_parse(const char *text, falling_temperature *t);
-double temperature_at(const falling_temperature *t, uint64_t step, uint64_t steps);
 
 /* What the settings ask for, of features so many values wide, checked. */
 tw_status pretraining_config(const pretraining_settings *s, nn_precision precision, w2v_bert_config *config);

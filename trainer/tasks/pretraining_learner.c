@@ -269,6 +269,12 @@ static tw_status look_for_collapse(pretraining_learner *l, uint64_t step)
     return tell_collapse(l, status);
 }
 
+static double temperature_at(const falling_temperature *t, uint64_t step, uint64_t steps)
+{
+    double way = (double)step / (t->share * (double)steps);
+    return t->from * pow(t->to / t->from, way < 1 ? way : 1);
+}
+
 /* Before the first step of a run: what its options cannot give. */
 static void warn(const pretraining_learner *l, uint64_t step)
 {

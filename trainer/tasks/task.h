@@ -57,7 +57,7 @@ typedef struct task {
     const task_ops *ops;
     const void *settings;       /* the task's own; borrowed */
     char path[4096];            /* where the data came from */
-    char description[192];      /* "60000 training and 10000 test images" */
+    char description[256];      /* "60000 training and 10000 test images" */
     char identity[128];         /* of the training data: what a checkpoint and the run that resumes it must share */
     char content[32];           /* what tells data apart whose identity is the same; "" where it says all */
     char note[1024];            /* what a person should know of it before a run, such as what was left out; mostly "" */

@@ -110,12 +110,6 @@ tw_status temperature_parse(const char *text, falling_temperature *t)
                    text);
 }
 
-double temperature_at(const falling_temperature *t, uint64_t step, uint64_t steps)
-{
-    double way = (double)step / (t->share * (double)steps);
-    return t->from * pow(t->to / t->from, way < 1 ? way : 1);
-}
-
 static void w2v_bert_take(long given, size_t *value)
 {
     if (given >= 0) *value = (size_t)given;

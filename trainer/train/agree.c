@@ -1,6 +1,5 @@
 #include "agree.h"
 #include "error.h"
-#include "exchange.h"
 #include "interrupt.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,11 +83,8 @@ tw_status agree_data(tw_comm *comm, const task *work)
                    tw_comm_rank(comm), tw_comm_rank(comm), own, first);
 }
 
-tw_status agree_replicas(worker *w)
+tw_status agree_replicas(worker *w, uint32_t own)
 {
-    if (w->exchange->staged) return TW_OK;
-    TW_TRY(worker_settle(w));
-    uint32_t own = worker_checksum(w);
     void *gathered = NULL;
     TW_TRY(agree_gather(w->comm, &own, sizeof own, &gathered));
     const uint32_t *checksums = gathered;

@@ -19,7 +19,7 @@ const char *agree_data_text(const task *work, char text[AGREE_DATA_TEXT]);
 tw_status agree_data(tw_comm *comm, const task *work);
 
 /* Compares the weights' checksums over the ranks; TW_ERROR_STATE, and w->diverged, when a replica differs. */
-tw_status agree_replicas(worker *w);
+tw_status agree_replicas(worker *w, uint32_t own);
 
 /* *any becomes 1 on all ranks if it is on one. */
 tw_status agree_any(tw_comm *comm, int *any);

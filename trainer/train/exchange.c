@@ -36,10 +36,3 @@ int exchange_is_synchronous(const exchange *e, size_t scheme)
 {
     return !e->schemes.is_synchronous || e->schemes.is_synchronous(scheme);
 }
-
-tw_status exchange_take_optimiser(const worker *w, int workers, tw_state_source source, void *context)
-{
-    const tw_state *state = NULL;
-    TW_TRY(source(context, w->rank % workers, &state));
-    return state ? optimiser_load(w->optimiser, state) : TW_OK;
-}

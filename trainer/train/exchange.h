@@ -136,8 +136,5 @@ const exchange *exchange_at(size_t index);
  */
 const exchange *exchange_find(const char *spec, size_t *scheme);
 int exchange_is_synchronous(const exchange *e, size_t scheme);
-/* For regroup: the optimiser of the worker in whose place this one is, where that is there; without it, it begins anew.
- */
-tw_status exchange_take_optimiser(const worker *w, int workers, tw_state_source source, void *context);
 
 #endif

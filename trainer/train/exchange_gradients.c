@@ -3,7 +3,7 @@
 #include "clip.h"
 #include "error.h"
 #include "exchange.h"
-#include "scheme.h"
+#include "scheme_text.h"
 #include <stdlib.h>
 #include <thinwire/thinwire_plan.h>
 
@@ -20,12 +20,12 @@ static tw_status exchange_gradients_create(worker *w)
     const train_settings *s = &w->settings;
     gradients_way *way = w->way;
     TW_TRY(create_reducer(w));
-    if (s->momentum > 0 || tw_reducer_momentum(way->reducer, NULL) == 0 || scheme_sets(s->sync, "momentum"))
+    if (s->momentum > 0 || tw_reducer_momentum(way->reducer, NULL) == 0 || scheme_text_sets(s->sync, "momentum"))
         return TW_OK;
     char *with_momentum = w->spec;
     tw_reducer_destroy(way->reducer);
     way->reducer = NULL;
-    w->spec = scheme_with(with_momentum, "momentum", "0");
+    w->spec = scheme_text_with(with_momentum, "momentum", "0");
     free(with_momentum);
     return w->spec ? create_reducer(w) : tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
 }

@@ -1,19 +1,10 @@
-/* exchange_paged.c - a step is what the norm of the whole gradient decides, and every group takes it when it comes in.
- */
+/* exchange_paged.c - what goes with --memory-budget, and what is paged. */
 #include "exchange_paged.h"
-#include "clip.h"
 #include "error.h"
 #include "file_memory.h"
 #include "pages.h"
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static paged_way *paged_way_of(const worker *w)
-{
-    return w->way;
-}
 
 /* ---- the budget ---- */
 
@@ -97,19 +88,11 @@ tw_status paged_choose(worker *w)
     return w->way ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
 }
 
-/* ---- steps ---- */
-
-/* As clip_norm does it. */
-static tw_status take_step(worker *w, size_t begin, size_t end)
-{
-    const paged_way *way = paged_way_of(w);
-    for (size_t i = begin; i < end && way->scale != 1; i++) way->gradients[i] *= way->scale;
-    return optimiser_step_range(w->optimiser, begin, end, way->gradients, way->parameters);
-}
+/* ---- what is paged ---- */
 
 static tw_status paged_update(void *context, size_t begin, size_t end, int todo)
 {
-    if (todo & PAGER_TAKE) TW_TRY(take_step(context, begin, end));
+    if (todo & PAGER_TAKE) TW_TRY(paged_take(context, begin, end));
     return todo & PAGER_MEET ? paged_meet(context, begin, end) : TW_OK;
 }
 
@@ -139,84 +122,3 @@ tw_status paged_attach(worker *w)
     l->parameters = pager_values(w->pager);
     return TW_OK;
 }
-
-void paged_destroy(worker *w)
-{
-    paged_way *way = paged_way_of(w);
-    for (size_t i = 0; i < PAGER_SHARED; i++) pages_give(way->shared[i], w->learner->parameter_count);
-    free(way->squares);
-}
-
-tw_status paged_submit(worker *w, size_t index, float *gradient)
-{
-    paged_way_of(w)->squares[index] = clip_squares(gradient, tw_tensor_count(&w->learner->tensors[index]));
-    return TW_OK;
-}
-
-double paged_squares(const worker *w)
-{
-    double squares = 0;
-    for (size_t i = 0; i < w->learner->tensor_count; i++) squares += paged_way_of(w)->squares[i];
-    return squares;
-}
-
-void paged_begin_step(worker *w, float rate, double squares)
-{
-    const double limit = w->settings.clip;
-    paged_way_of(w)->scale = limit > 0 ? clip_scale(squares, limit) : 1;
-    optimiser_begin(w->optimiser, rate);
-}
-
-/* ---- one worker ---- */
-
-/* What a checkpoint brought is in the file. */
-static tw_status paged_begin(worker *w)
-{
-    return pager_reload(w->pager);
-}
-
-static tw_status paged_apply(worker *w, float rate)
-{
-    const double squares = paged_squares(w);
-    if (!(sqrt(squares) <= TW_LARGEST_NORM)) {
-        paged_way_of(w)->skipped++;
-        TW_TRY(pager_step(w->pager, 0));
-        return tw_fail(TW_SKIPPED, "a gradient held NaN or infinity, or was above %g", TW_LARGEST_NORM);
-    }
-    paged_begin_step(w, rate, squares);
-    return pager_step(w->pager, PAGER_TAKE);
-}
-
-static const char *paged_plan(const worker *w, size_t index)
-{
-    (void)w, (void)index;
-    return "stays";
-}
-
-static tw_status paged_add_totals(const worker *w, totals *sums)
-{
-    sums->values[TOTAL_STEPS_SKIPPED] += paged_way_of(w)->skipped;
-    return TW_OK;
-}
-
-/* What a reducer of one worker remembers, so that either goes on from the other's checkpoint: how many steps there
- * were. */
-static tw_status paged_save(worker *w, const char *prefix, tw_state *state)
-{
-    char name[128];
-    snprintf(name, sizeof name, "%sscheme/steps", prefix);
-    return tw_state_put(state, name, TW_U64, 1, (size_t[]){1}, &w->step);
-}
-
-const exchange paged_exchange = {
-    .replicas = 1,
-    .bytes = sizeof(paged_way),
-    .destroy = paged_destroy,
-    .begin = paged_begin,
-    .submit = paged_submit,
-    .apply = paged_apply,
-    .plan = paged_plan,
-    .add_totals = paged_add_totals,
-    .counts_hosts = 1,
-    .save = paged_save,
-};

@@ -18,7 +18,7 @@ tw_status paged_attach(worker *w);
 /* "200MB" as bytes. */
 tw_status paged_parse(const char *text, size_t *bytes);
 
-/* ---- what both ways have, first in what they keep ---- */
+/* ---- exchange_paged_steps.c: what both ways have, first in what they keep ---- */
 
 typedef struct paged_way {
     float *parameters, *gradients; /* what is paged; the learner shows all of it, in the file */
@@ -30,6 +30,13 @@ typedef struct paged_way {
 
 enum { PAGED_THETA, PAGED_MOMENTUM };
 
+static inline paged_way *paged_way_of(const worker *w)
+{
+    return w->way;
+}
+
+/* The step that waits, of elements begin .. end. */
+tw_status paged_take(worker *w, size_t begin, size_t end);
 void paged_destroy(worker *w);
 tw_status paged_submit(worker *w, size_t index, float *gradient);
 /* Of the whole gradient. */

@@ -4,7 +4,7 @@
 #include "error.h"
 #include "exchange_paged.h"
 #include "pairs.h"
-#include "scheme.h"
+#include "scheme_text.h"
 #include "tensor_table.h"
 #include <math.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ static tw_status check_spec(const worker *w)
 /* What `local` has no option for is as it is there. */
 static float number_or(const worker *w, const char *option, float fixed)
 {
-    const double number = scheme_number(w->spec, option);
+    const double number = scheme_text_number(w->spec_in_full, option);
     return isnan(number) ? fixed : (float)number;
 }
 
@@ -66,10 +66,10 @@ static tw_status paged_rounds_create(worker *w)
 {
     paged_rounds *way = paged_rounds_of(w);
     TW_TRY(check_spec(w));
-    way->every = (uint64_t)scheme_number(w->spec, "every");
+    way->every = (uint64_t)scheme_text_number(w->spec_in_full, "every");
     way->rate = number_or(w, "outer_lr", 1);
     way->momentum = number_or(w, "outer_momentum", 0);
-    way->nesterov = scheme_is_on(w->spec, "nesterov");
+    way->nesterov = scheme_text_is_on(w->spec_in_full, "nesterov");
     return TW_OK;
 }
 
@@ -283,7 +283,7 @@ static tw_status paged_rounds_regroup(worker *w, int workers, const char *prefix
 {
     const tw_state *any = NULL;
     (void)state;
-    TW_TRY(exchange_take_optimiser(w, workers, source, context));
+    TW_TRY(worker_take_optimiser(w, workers, source, context));
     for (int rank = 0; rank < workers && !any; rank++) TW_TRY(source(context, rank, &any));
     if (!any) return tw_fail(TW_ERROR_ARGUMENT, "no old worker's file is there");
     TW_TRY(load_shared(w, prefix, any));

@@ -4,7 +4,7 @@
 #include "clip.h"
 #include "error.h"
 #include "exchange.h"
-#include "scheme.h"
+#include "scheme_text.h"
 #include "tensor_table.h"
 #include <math.h>
 #include <stdio.h>
@@ -39,11 +39,11 @@ static tw_status exchange_updates_check(const worker *w)
     const char *sync = w->settings.sync;
     if (!w->settings.changing) return TW_OK;
     for (size_t i = 0; i < sizeof unfit / sizeof *unfit; i++)
-        if (scheme_number(sync, unfit[i]) > 0)
+        if (scheme_text_number(w->settings.sync_in_full, unfit[i]) > 0)
             return tw_fail(TW_ERROR_ARGUMENT,
                            "--sync %s: where workers come and go it takes %s=0; or give --workers N, who stay", sync,
                            unfit[i]);
-    if (!scheme_sets(sync, "per_host") && !strstr(w->settings.sync_in_full, "eager=on")) return TW_OK;
+    if (!scheme_text_sets(sync, "per_host") && !strstr(w->settings.sync_in_full, "eager=on")) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--sync %s: where workers come and go it takes no per_host and no eager=on; or give --workers N, "
                    "who stay",
@@ -115,8 +115,8 @@ static tw_status keep(const worker *w)
 
 static double period(const worker *w)
 {
-    const double fragments = scheme_number(w->spec, "fragments");
-    return scheme_number(w->spec, "every") / (fragments > 0 ? fragments : 1);
+    const double fragments = scheme_text_number(w->spec_in_full, "fragments");
+    return scheme_text_number(w->spec_in_full, "every") / (fragments > 0 ? fragments : 1);
 }
 
 static tw_status end_round(worker *w)
@@ -154,7 +154,8 @@ static tw_status exchange_updates_end(worker *w)
 {
     updates_way *way = exchange_updates_way_of(w);
     double begun = tw_clock();
-    int any = w->taken > 0 || scheme_number(w->spec, "fragments") > 1; /* else all stand at theta already */
+    int any =
+        w->taken > 0 || scheme_text_number(w->spec_in_full, "fragments") > 1; /* else all stand at theta already */
     tw_status status = tw_outer_finish(way->outer, way->weights);
     if (status == TW_SKIPPED)
         return worker_diverged(w, "the last round came to nothing, as what was to be sent was too large");
@@ -406,7 +407,7 @@ static tw_status exchange_updates_regroup(worker *w, int workers, const char *pr
 {
     const learner *l = w->learner;
     updates_way *way = exchange_updates_way_of(w);
-    TW_TRY(exchange_take_optimiser(w, workers, source, context));
+    TW_TRY(worker_take_optimiser(w, workers, source, context));
     tw_status status = tw_outer_regroup_state(w->spec, l->tensors, l->tensor_count, workers, source, context, w->rank,
                                               w->size, prefix, state);
     if (w->settings.changing) status = settle(w, status, source, context, prefix, state);

@@ -2,7 +2,7 @@
 #include "agree.h"
 #include "error.h"
 #include "exchange.h"
-#include "scheme.h"
+#include "scheme_text.h"
 #include "tensor_table.h"
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static weights_way *exchange_weights_way_of(const worker *w)
 /* After a meeting a gossip begins anew, and with it the round of one that takes many steps to it. */
 static tw_status check_rounds(const train_settings *s)
 {
-    const double every = scheme_number(s->sync, "every"); /* NaN: it meets in each step */
+    const double every = scheme_text_number(s->sync_in_full, "every"); /* NaN: it meets in each step */
     if (!(every > 0 && s->out && s->checkpoint_every > 0) || fmod((double)s->checkpoint_every, every) == 0)
         return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
@@ -84,8 +84,8 @@ static tw_status choose_spec(const worker *w, char **spec)
 {
     const char *sync = w->settings.sync;
     int threads = strcmp(tw_comm_transport(w->comm), "threads") == 0;
-    int ends = threads && !w->synchronous && !scheme_sets(sync, "survive");
-    *spec = ends ? scheme_with(sync, "survive", "off") : strdup(sync);
+    int ends = threads && !w->synchronous && !scheme_text_sets(sync, "survive");
+    *spec = ends ? scheme_text_with(sync, "survive", "off") : strdup(sync);
     return *spec ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
 }
 

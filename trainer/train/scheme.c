@@ -2,6 +2,7 @@
 #include "error.h"
 #include "exchange.h"
 #include "pairs.h"
+#include "scheme_text.h"
 #include "scheme_words.h"
 #include <math.h>
 #include <stdio.h>
@@ -37,20 +38,6 @@ static tw_option_info option_at(const scheme_options *all, size_t number)
     return option;
 }
 
-/* What stands behind "option=" in the spec, and how long that is; NULL where the spec does not set it. */
-static const char *find_value(const char *spec, const char *option, size_t *length)
-{
-    const char *list = strchr(spec, ':');
-    if (!list) return NULL;
-    list++;
-    for (pair next; pair_next(&list, &next);) {
-        if (!next.value || !pair_has_key(&next, option)) continue;
-        *length = next.value_length;
-        return next.value;
-    }
-    return NULL;
-}
-
 /* Of the options that say which tensors are compressed every such scheme has this one. */
 int scheme_is_exact(const char *spec)
 {
@@ -60,12 +47,6 @@ int scheme_is_exact(const char *spec)
     return all.count > 0 && scheme_find(spec) < tw_schemes_count();
 }
 
-int scheme_sets(const char *spec, const char *option)
-{
-    size_t length;
-    return find_value(spec, option, &length) != NULL;
-}
-
 /* What an option of the scheme is, given or not, and how long that is; NULL where it has none of that name. */
 static const char *value_of(const char *spec, const char *name, size_t *length)
 {
@@ -73,7 +54,7 @@ static const char *value_of(const char *spec, const char *name, size_t *length)
     for (size_t i = 0; i < all.count; i++) {
         tw_option_info option = option_at(&all, i);
         if (strcmp(option.name, name) != 0) continue;
-        const char *value = find_value(spec, name, length);
+        const char *value = scheme_text_value(spec, name, length);
         if (!value) *length = strlen(option.fallback);
         return value ? value : option.fallback;
     }
@@ -99,11 +80,6 @@ static int value_is(const char *spec, const char *name, const char *text)
     return value && length == strlen(text) && strncmp(value, text, length) == 0;
 }
 
-int scheme_is_on(const char *spec, const char *option)
-{
-    return value_is(spec, option, "on");
-}
-
 int scheme_gives_signs(const char *spec)
 {
     return value_is(spec, "map", "sign");
@@ -119,16 +95,6 @@ int scheme_sends_a_part(const char *spec)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!isnan(scheme_number(spec, others[i]))) return 1;
     return 0;
-}
-
-char *scheme_with(const char *spec, const char *option, const char *value)
-{
-    char *with;
-    size_t length;
-    const char *old = find_value(spec, option, &length);
-    int written = old ? asprintf(&with, "%.*s%s%s", (int)(old - spec), spec, value, old + length)
-                      : asprintf(&with, "%s%c%s=%s", spec, strchr(spec, ':') ? ',' : ':', option, value);
-    return written < 0 ? NULL : with;
 }
 
 char *scheme_for_run(const char *spec, uint64_t steps)
@@ -178,7 +144,7 @@ static void write_in_full(FILE *stream, const char *spec, const scheme_options *
     for (size_t i = 0; i < all->count; i++) {
         tw_option_info option = option_at(all, i);
         size_t length = 0;
-        const char *value = find_value(spec, option.name, &length);
+        const char *value = scheme_text_value(spec, option.name, &length);
         fprintf(stream, "%c%s=", i ? ',' : ':', option.name);
         if (!value) length = strlen(option.fallback);
         write_value(stream, option.kind, value ? value : option.fallback, length);

@@ -11,20 +11,14 @@ size_t scheme_find(const char *spec);
 /* True of a scheme for gradients that compresses none of them differently from the others and so holds nothing back:
  * what comes out is the mean of what went in, but for rounding. */
 int scheme_is_exact(const char *spec);
-/* Whether the spec itself sets that option. */
-int scheme_sets(const char *spec, const char *option);
 /* What a number among its options is, given or not; NaN where the scheme has no such option. */
 double scheme_number(const char *spec, const char *option);
-/* Whether a switch among them is, likewise. */
-int scheme_is_on(const char *spec, const char *option);
 /* Whether it gives Adam's direction, to which AdamW has only to add the decay. */
 int scheme_adapts(const char *spec);
 /* Whether it gives the sign of each element of its momentum: a whole step, but for the rate and the decay. */
 int scheme_gives_signs(const char *spec);
 /* Whether it sends a part of a gradient in each step, and the rest later; of a density of 1 there is no rest. */
 int scheme_sends_a_part(const char *spec);
-/* The spec with that value of an option, malloc'd; NULL: no memory. */
-char *scheme_with(const char *spec, const char *option, const char *value);
 /* The spec with every option of its scheme, in the library's order and with numbers in one form, malloc'd; NULL where
  * there is no such scheme, or no memory. Specs that mean the same are the same in full. */
 char *scheme_in_full(const char *spec);

@@ -80,7 +80,8 @@ typedef struct worker {
     run_changes changes;             /* settings.planned_changes; */
     char *changes_text;              /* that text, where this worker wrote it: worker_keep_changes */
     const char *sync;                /* the spec in force: settings.sync, or one of the changes */
-    char *spec;                      /* the same as the run's length has it: see scheme_for_run */
+    char *spec;                      /* the same as the run's length has it: see scheme_for_run; */
+    char *spec_in_full;              /* and with every option of its scheme, before the exchange is made */
     float *pending;                  /* of a way before, for the next good step: see worker_switch. NULL: nothing */
     char *chosen_out;                /* settings.out, where the run chose its folder itself */
     /* The length that this worker's own gradient is clipped to, before anything is held back of it, averaged or stepped
@@ -167,6 +168,11 @@ tw_status worker_settle(worker *w);
 tw_status worker_share(worker *w);
 /* The checksum of the weights, when they are settled. */
 uint32_t worker_checksum(const worker *w);
+/* Settles the weights and compares them over the ranks; TW_ERROR_STATE, and w->diverged, when a replica differs. */
+tw_status worker_check_replicas(worker *w);
+/* Of a regrouped run: the optimiser of the worker in whose place this one is, where that is there; without it, it
+ * begins anew. */
+tw_status worker_take_optimiser(const worker *w, int workers, tw_state_source source, void *context);
 /* The model's weights become what they are now, after what others' have done to them. */
 tw_status worker_read(worker *w);
 

@@ -1,11 +1,12 @@
-/* The batches drawn in an epoch. Every draw has a place of its own in a counter-based generator, so
- * no draw depends on another, nor on which worker makes it. */
+/* What pixels become, and the batches drawn in an epoch. Every draw has a place of its own in a counter-based
+ * generator, so no draw depends on another, nor on which worker makes it. */
 #include "batch.h"
 
 #include <math.h>
 #include <thinwire/thinwire_plugin.h>
 
 #include "error.h"
+#include "format.h"
 #include "shuffle.h"
 
 /* Streams of the generator, one an epoch: the high half says what for. */
@@ -26,6 +27,19 @@ static crop_place draw_crop(const augmentation *augment, uint64_t seed, uint64_t
                         .left = (long)data_scale(words[1], 0, positions) - augment->padding,
                         .mirrored = augment->flip && (words[2] & 1)};
     return drawn;
+}
+
+void dataset_take_statistics(dataset *data, size_t channel, const uint64_t often[256])
+{
+    double count = 0, sum = 0, squares = 0;
+    for (int value = 0; value < 256; value++) {
+        count += (double)often[value];
+        sum += value / 255.0 * (double)often[value];
+    }
+    double mean = sum / count;
+    for (int value = 0; value < 256; value++) squares += pow(value / 255.0 - mean, 2) * (double)often[value];
+    data->mean[channel] = (float)mean;
+    data->deviation[channel] = squares > 0 ? (float)sqrt(squares / count) : 1; /* a batch divides by it */
 }
 
 /* What each of a channel's 256 values becomes. */

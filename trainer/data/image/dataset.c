@@ -2,7 +2,6 @@
 #include "dataset.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,19 +44,6 @@ static tw_status refuse_folder(const char *path)
         snprintf(files + length, sizeof files - length, "%s%s", i ? ", " : "", formats[i]->files);
     }
     return tw_fail(TW_ERROR_IO, "%s: no data set in this folder; looked for %s", path, files);
-}
-
-void dataset_take_statistics(dataset *data, size_t channel, const uint64_t often[256])
-{
-    double count = 0, sum = 0, squares = 0;
-    for (int value = 0; value < 256; value++) {
-        count += (double)often[value];
-        sum += value / 255.0 * (double)often[value];
-    }
-    double mean = sum / count;
-    for (int value = 0; value < 256; value++) squares += pow(value / 255.0 - mean, 2) * (double)often[value];
-    data->mean[channel] = (float)mean;
-    data->deviation[channel] = squares > 0 ? (float)sqrt(squares / count) : 1; /* a batch divides by it */
 }
 
 /* Over all pixels of a channel. */

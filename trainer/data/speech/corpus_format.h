@@ -23,6 +23,8 @@ extern const corpus_format kaldi_sounds_format, tree_format; /* which need no tr
 
 /* Appends a copy of `one`, whose text and speaker may be NULL. */
 tw_status speech_list_add(speech_list *list, const speech_utterance *one);
+/* Frees such a copy. */
+void speech_utterance_release(speech_utterance *one);
 
 enum { CORPUS_PATH = 4096 };
 /* folder/name and the ending into path; without the folder where `name` is absolute. TW_ERROR_FORMAT: too long. */

@@ -12,7 +12,6 @@
 #include "corpus_format.h"
 #include "error.h"
 #include "file.h"
-#include "room.h"
 
 /* A new format is one line here. The last one searches a whole tree for its mark. */
 static const corpus_format *const formats[] = {&manifest_format, &kaldi_format, &words_format, &librispeech_format,
@@ -26,63 +25,6 @@ static const char *const halves[][2] = {
     {"train", "test"}, {"train.json", "test.json"}, {"train_manifest.json", "test_manifest.json"}};
 
 enum { TEST_SHARE = 10 }; /* one of so many is for testing, where nothing else says which */
-
-tw_status corpus_path(char path[CORPUS_PATH], const char *folder, const char *name, const char *ending)
-{
-    int length = name[0] == '/' ? snprintf(path, CORPUS_PATH, "%s%s", name, ending)
-                                : snprintf(path, CORPUS_PATH, "%s/%s%s", folder, name, ending);
-    if (length < CORPUS_PATH) return TW_OK;
-    return tw_fail(TW_ERROR_FORMAT, "%.100s...: a path of %d bytes is too long", path, length);
-}
-
-void corpus_parent(char folder[CORPUS_PATH], const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    if (slash)
-        snprintf(folder, CORPUS_PATH, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    else
-        strcpy(folder, ".");
-}
-
-bool corpus_holds(const char *folder, const char *name)
-{
-    char path[CORPUS_PATH];
-    int length = snprintf(path, sizeof path, "%s/%s", folder, name);
-    return length < CORPUS_PATH && access(path, F_OK) == 0;
-}
-
-static char *speech_corpus_copy(const char *text, bool *failed)
-{
-    char *copied = text ? strdup(text) : NULL;
-    *failed = *failed || (text && !copied);
-    return copied;
-}
-
-static void release_utterance(speech_utterance *one)
-{
-    free(one->id);
-    free(one->path);
-    free(one->text);
-    free(one->speaker);
-}
-
-tw_status speech_list_add(speech_list *list, const speech_utterance *one)
-{
-    if (!room_make(&list->items, &list->capacity, list->count + 1, sizeof *list->items))
-        return tw_fail(TW_ERROR_MEMORY, "no memory for a list of %zu utterances", list->count + 1);
-    bool failed = false;
-    speech_utterance copied = *one;
-    copied.id = speech_corpus_copy(one->id, &failed);
-    copied.path = speech_corpus_copy(one->path, &failed);
-    copied.text = speech_corpus_copy(one->text, &failed);
-    copied.speaker = speech_corpus_copy(one->speaker ? one->speaker : "", &failed);
-    if (failed) {
-        release_utterance(&copied);
-        return tw_fail(TW_ERROR_MEMORY, "no memory for utterance %zu", list->count);
-    }
-    list->items[list->count++] = copied;
-    return TW_OK;
-}
 
 static tw_status speech_corpus_refuse(const corpus_format *const *known, const char *path)
 {
@@ -288,7 +230,7 @@ tw_status speech_corpus_load_unsplit(const char *path, speech_corpus *corpus)
 
 static void release_list(speech_list *list)
 {
-    for (size_t i = 0; i < list->count; i++) release_utterance(&list->items[i]);
+    for (size_t i = 0; i < list->count; i++) speech_utterance_release(&list->items[i]);
     free(list->items);
     *list = (speech_list){0};
 }

@@ -1,61 +1,25 @@
 #include "picture.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "error.h"
 #include "picture_format.h"
 
-static const picture_format *const formats[] = {&jpeg_format, &png_format};
-
-/* ---- room ---- */
-
-tw_status picture_reserve(picture_buffer *buffer, size_t bytes)
-{
-    if (bytes <= buffer->capacity) return TW_OK;
-    uint8_t *fresh = malloc(bytes);
-    if (!fresh) return tw_fail(TW_ERROR_MEMORY, "no memory for the %zu KiB of a picture", bytes >> 10);
-    free(buffer->bytes);
-    buffer->bytes = fresh;
-    buffer->capacity = bytes;
-    return TW_OK;
-}
-
-void picture_room_release(picture_room *room)
-{
-    free(room->pixels.bytes);
-    free(room->turned.bytes);
-    free(room->rows.bytes);
-    free(room->weights.bytes);
-    *room = (picture_room){0};
-}
+/* What the first bytes of a file are. */
+static const struct {
+    const char *bytes;
+    size_t count;
+    const picture_format *format;
+} marks[] = {{"\xff\xd8\xff", 3, &jpeg_format}, {"\x89PNG\r\n\x1a\n", 8, &png_format}};
 
 /* ---- formats ---- */
-
-bool jpeg_recognised(const uint8_t *bytes, size_t size)
-{
-    return size >= 3 && memcmp(bytes, "\xff\xd8\xff", 3) == 0;
-}
-
-bool png_recognised(const uint8_t *bytes, size_t size)
-{
-    return size >= 8 && memcmp(bytes, "\x89PNG\r\n\x1a\n", 8) == 0;
-}
-
-tw_status picture_check_size(size_t width, size_t height)
-{
-    if (width == 0 || height == 0) return tw_fail(TW_ERROR_FORMAT, "a picture without pixels");
-    if (height <= PICTURE_PIXELS_MOST / width) return TW_OK;
-    return tw_fail(TW_ERROR_FORMAT, "its header says %zu x %zu pixels; %d million are the most that are read", width,
-                   height, PICTURE_PIXELS_MOST / 1000000);
-}
 
 static tw_status find_format(const uint8_t *bytes, size_t size, const picture_format **format)
 {
     if (size == 0) return tw_fail(TW_ERROR_FORMAT, "empty");
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        *format = formats[i];
-        if ((*format)->recognised(bytes, size)) return TW_OK;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        *format = marks[i].format;
+        if (size >= marks[i].count && memcmp(bytes, marks[i].bytes, marks[i].count) == 0) return TW_OK;
     }
     return tw_fail(TW_ERROR_FORMAT, "neither a JPEG nor a PNG");
 }

@@ -7,7 +7,6 @@
 #include <stdbool.h>
 
 struct picture_format {
-    bool (*recognised)(const uint8_t *bytes, size_t size);
     /* Width, height and orientation as stored. */
     tw_status (*measure)(const uint8_t *bytes, size_t size, picture_header *header);
     /* Fills `pixels` with RGB as stored, and says how many there are. */
@@ -15,9 +14,6 @@ struct picture_format {
 };
 
 extern const picture_format jpeg_format, png_format;
-
-bool jpeg_recognised(const uint8_t *bytes, size_t size);
-bool png_recognised(const uint8_t *bytes, size_t size);
 
 /* TW_ERROR_FORMAT where a picture of that size is none or too large. Before memory is asked for. */
 tw_status picture_check_size(size_t width, size_t height);

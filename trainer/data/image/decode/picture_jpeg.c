@@ -158,4 +158,4 @@ static tw_status picture_jpeg_decode(const uint8_t *bytes, size_t size, size_t r
     return picture_jpeg_guard(&r, decode_with);
 }
 
-const picture_format jpeg_format = {jpeg_recognised, picture_jpeg_measure, picture_jpeg_decode};
+const picture_format jpeg_format = {picture_jpeg_measure, picture_jpeg_decode};

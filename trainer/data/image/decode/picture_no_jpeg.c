@@ -8,4 +8,4 @@ static tw_status picture_no_jpeg_measure(const uint8_t *bytes, size_t size, pict
     return tw_fail(TW_ERROR_UNSUPPORTED, "a JPEG, but this thinwire was built without libjpeg");
 }
 
-const picture_format jpeg_format = {jpeg_recognised, picture_no_jpeg_measure, NULL};
+const picture_format jpeg_format = {picture_no_jpeg_measure, NULL};

@@ -8,4 +8,4 @@ static tw_status picture_no_png_measure(const uint8_t *bytes, size_t size, pictu
     return tw_fail(TW_ERROR_UNSUPPORTED, "a PNG, but this thinwire was built without libpng");
 }
 
-const picture_format png_format = {png_recognised, picture_no_png_measure, NULL};
+const picture_format png_format = {picture_no_png_measure, NULL};

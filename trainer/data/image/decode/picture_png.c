@@ -134,4 +134,4 @@ static tw_status picture_png_decode(const uint8_t *bytes, size_t size, size_t re
     return picture_png_guard(&r, decode_with);
 }
 
-const picture_format png_format = {png_recognised, picture_png_measure, picture_png_decode};
+const picture_format png_format = {picture_png_measure, picture_png_decode};
