@@ -19,7 +19,7 @@ typedef enum tw_value_code {
     TW_VALUES_LOG8 = 3, /* 8 bits: a sign and one of 127 levels on a logarithmic scale that fits the section */
     TW_VALUES_SIGN = 4, /* one bit, and the mean magnitude of all of them in bf16 */
     TW_VALUES_LM2 = 5,  /* two bits: a sign and one of two magnitudes that fit the section */
-    TW_VALUES_REF2 = 6,  /* two bits: which of four bins about the mean, as in releases of SparseLoCo */
+    TW_VALUES_REF2 = 6, /* two bits: which of four bins about the mean, as in releases of SparseLoCo */
     TW_VALUE_CODES = 7
 } tw_value_code;
 #define TW_VALUE_CHOICES "fp32|fp16|bf16|log8|sign|lm2|ref2"

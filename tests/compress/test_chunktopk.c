@@ -63,7 +63,7 @@ TEST(golden_values_of_one_rank)
 /* Four values travel in each round, in two bits. */
 TEST(golden_values_of_the_releases_quantiser)
 {
-    const double kept[SMALL] = {-.9375, .145833, 0,    -.6875,  1,       -.34375, 0,      .5625,
+    const double kept[SMALL] = {-.9375, .145833, 0,    -.6875, 1,       -.34375, 0,      .5625,
                                 -.25,   -.875,   .125, -.9375, .145833, 0,       -.6875, -.291667};
     const double came[SMALL] = {0,      -1.291667, 1.25, -1.375, 0,         -1.125, -.25,   0,
                                 -.0625, 0,         0,    0,      -1.291667, 1.25,   -1.375, -1.291667};

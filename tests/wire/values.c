@@ -352,8 +352,8 @@ TEST(ref2_is_the_papers_quantiser)
 TEST(ref2_by_hand)
 {
     float one[] = {-7}, two[] = {1, 2}, same[] = {0.1F, 0.1F, 0.1F}, none[] = {0, -0.0F};
-    float halves[] = {-1, -1, -1, -1, 1, 1, 1, 1, 0}; /* a deviation of 1: 0.75 is halfway */
-    float huge[] = {FLT_MAX, -FLT_MAX, FLT_MAX, -FLT_MAX}, tiny[] = {0x1p-149F, -0x1p-149F, 0};
+    float halves[] = {3, 3, 3, 3, -3, -3, -3, -3, 6, -6}; /* with a deviation of 4, and so bins of 6 */
+    float huge[] = {FLT_MAX, -FLT_MAX, FLT_MAX, -FLT_MAX}, tiny[] = {0, -0x1p-149F};
     tw_values_round(one, 1, TW_VALUES_REF2);
     assert_true(one[0] == -7);
     tw_values_round(two, 2, TW_VALUES_REF2);
@@ -362,12 +362,12 @@ TEST(ref2_by_hand)
     assert_true(same[0] == 0.1F && same[1] == 0.1F && same[2] == 0.1F);
     tw_values_round(none, 2, TW_VALUES_REF2);
     assert_true(tw_float_bits(none[0]) == 0 && tw_float_bits(none[1]) == 0);
-    tw_values_round(halves, 9, TW_VALUES_REF2);
-    assert_true(halves[0] == -1 && halves[7] == 1 && halves[8] == 0);
+    tw_values_round(halves, 10, TW_VALUES_REF2);
+    assert_true(halves[0] == 0 && halves[7] == 0 && halves[8] == 6 && halves[9] == -6);
     tw_values_round(huge, 4, TW_VALUES_REF2);
     assert_true(huge[0] == FLT_MAX && huge[1] == -FLT_MAX);
-    tw_values_round(tiny, 3, TW_VALUES_REF2);
-    for (int i = 0; i < 3; i++) assert_true(fabsf(tiny[i]) <= 0x1p-149F);
+    tw_values_round(tiny, 2, TW_VALUES_REF2);
+    assert_true(tw_float_bits(tiny[0]) == 0 && tw_float_bits(tiny[1]) == 0);
 }
 
 /* Whose bins would be others if they were sought again: then three of the four values become one. */
