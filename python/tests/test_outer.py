@@ -55,10 +55,14 @@ def cut(sizes, fragments):
     return parts
 
 
-def chunks_of(shape, chunk):
-    """The places of each chunk's elements: runs of a tensor of one dimension, squares of the matrix of any other."""
+def chunks_of(shape, chunk, even=False):
+    """The places of each chunk's elements: runs of a tensor of one dimension, squares of the matrix of any other. Even ones
+    have sides that divide the tensor's, the largest up to the root of `chunk`, and a tensor of one dimension is one row."""
     places = numpy.arange(numpy.prod(shape)).reshape(shape[0] if len(shape) > 1 else 1, -1)
-    height, width = (math.isqrt(chunk),) * 2 if len(shape) > 1 else (1, chunk)
+    side = math.isqrt(chunk)
+    height, width = (side, side) if len(shape) > 1 else (1, chunk)
+    if even:
+        height, width = (max(n for n in range(1, side + 1) if whole % n == 0) for whole in places.shape)
     return [places[row:row + height, column:column + width].ravel()
             for row in range(0, places.shape[0], height) for column in range(0, places.shape[1], width)]
 
@@ -86,13 +90,13 @@ class Kept:
 class Chunks(Kept):
     """sparseloco: the k largest of each chunk."""
 
-    def __init__(self, chunk, k, decay, **more):
+    def __init__(self, chunk, k, decay, even=False, **more):
         super().__init__(decay, **more)
-        self.chunk, self.k = chunk, k
+        self.chunk, self.k, self.even = chunk, k, even
 
     def choose(self, v, theta, size):
         chosen = numpy.zeros(v.size, bool)
-        for places in chunks_of(v.shape, self.chunk):
+        for places in chunks_of(v.shape, self.chunk, self.even):
             k = max(1, int(len(places) * self.k / self.chunk + 0.5))
             chosen[places[numpy.argsort(-abs(v.ravel()[places]), kind="stable")[:k]]] = True
         return chosen.reshape(v.shape)
@@ -121,6 +125,17 @@ def as_two_levels(values):
         middle = levels_by(middle).mean()
     above, levels = sizes > middle, levels_by(middle)
     return numpy.sign(values) * numpy.where(above, *as_bf16(levels.astype(numpy.float32))[::-1])
+
+
+def as_releases_quantise(values):
+    """values=ref2: the mean of each of four bins, which are six deviations wide in all."""
+    values = values.astype(float)
+    apart = values - values.mean()
+    deviation = numpy.std(values, ddof=1) if len(values) > 1 else 0
+    bins = numpy.clip(numpy.rint(apart / (deviation * 6 / 4 or 1) + 2), 0, 3)
+    for one in set(bins):
+        apart[bins == one] = apart[bins == one].mean()
+    return (apart + values.mean()).astype(numpy.float32)
 
 
 class Pulse(Kept):
@@ -229,6 +244,11 @@ TWINS = {
         dict(every=3, rate=1.0, momentum=0.0, exchange=lambda: Chunks(64, 4, 0.95, rounded=as_two_levels)),
     "sparseloco:every=3,chunk=64,k=4,values=sign,min_elements=1":
         dict(every=3, rate=1.0, momentum=0.0, exchange=lambda: Chunks(64, 4, 0.95, rounded=as_signs)),
+    "sparseloco:every=3,chunk=64,k=4,values=ref2,min_elements=1":
+        dict(every=3, rate=1.0, momentum=0.0, exchange=lambda: Chunks(64, 4, 0.95, rounded=as_releases_quantise)),
+    "sparseloco:every=3,chunk=64,k=4,values=ref2,cut=even,agg=senders,min_elements=1":
+        dict(every=3, rate=1.0, momentum=0.0,
+             exchange=lambda: Chunks(64, 4, 0.95, even=True, rounded=as_releases_quantise, by_senders=True)),
     "sparseloco:every=3,chunk=64,k=4,values=fp32,agg=senders,min_elements=1":
         dict(every=3, rate=1.0, momentum=0.0, exchange=lambda: Chunks(64, 4, 0.95, by_senders=True)),
     "diloco:every=2,exchange=chunktopk,chunk=100,k=7,decay=0.5,values=fp32,min_elements=1":

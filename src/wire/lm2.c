@@ -144,13 +144,12 @@ static const char *lm2_read(const unsigned char *src, float *value, size_t k)
 {
     if (k == 0) return NULL;
     uint16_t level[2];
+    float of_code[4];
     memcpy(level, src, HEAD_BYTES);
     if (level[0] > level[1]) return "the smaller of its two levels is above the larger one";
     if (level[1] >= INFINITE) return "its larger level is negative, NaN or infinite";
-    tw_bit_reader reader = {src + HEAD_BYTES, lm2_bytes(k) - HEAD_BYTES, 0};
-    for (size_t i = 0; i < k; i++, reader.position += CODE_BITS)
-        value[i] = value_of((unsigned)tw_bits_peek(&reader) & (MINUS | LARGER), level);
-    return tw_bits_ended(&reader) ? NULL : "its codes have padding that is not zero";
+    for (unsigned code = 0; code < 4; code++) of_code[code] = value_of(code, level);
+    return tw_values_read_two_bits(src + HEAD_BYTES, of_code, value, k);
 }
 
 /* What is not finite is left as it is, for tw_packet_put_sparse to refuse. */

@@ -19,9 +19,10 @@ typedef enum tw_value_code {
     TW_VALUES_LOG8 = 3, /* 8 bits: a sign and one of 127 levels on a logarithmic scale that fits the section */
     TW_VALUES_SIGN = 4, /* one bit, and the mean magnitude of all of them in bf16 */
     TW_VALUES_LM2 = 5,  /* two bits: a sign and one of two magnitudes that fit the section */
-    TW_VALUE_CODES = 6
+    TW_VALUES_REF2 = 6, /* two bits: which of four bins about the mean, as in releases of SparseLoCo */
+    TW_VALUE_CODES = 7
 } tw_value_code;
-#define TW_VALUE_CHOICES "fp32|fp16|bf16|log8|sign|lm2"
+#define TW_VALUE_CHOICES "fp32|fp16|bf16|log8|sign|lm2|ref2"
 
 /* How the indices of a section are written. Choices of the option `indices`, in this order. */
 typedef enum tw_index_choice {
@@ -88,8 +89,9 @@ tw_status tw_packet_get_block(tw_packet_reader *reader, size_t bytes, const unsi
 tw_status tw_packet_close(tw_packet_reader *reader);
 
 /* Rounds the k values of one section, which are finite, to what the receiver will see, so that the sender can keep the
- * difference in its residual; doing it again changes nothing. A finite value beyond what its code holds becomes the
- * largest finite one (65,504 for fp16), never infinity; putting does the same. */
+ * difference in its residual: what is rounded once is put as it is. Rounding again changes nothing, but for ref2, whose
+ * bins would be others. A finite value beyond what its code holds becomes the largest finite one (65,504 for fp16), never
+ * infinity; putting does the same. */
 void tw_values_round(float *value, size_t k, tw_value_code code);
 
 /* The bytes that k values take. */

@@ -67,6 +67,7 @@ static const tw_value_row values_fp32 = {bytes_fp32, write_fp32, read_fp32, roun
 static const tw_value_row *const rows[TW_VALUE_CODES] = {
     [TW_VALUES_FP32] = &values_fp32,    [TW_VALUES_FP16] = &values_fp16,    [TW_VALUES_BF16] = &values_bf16,
     [TW_VALUES_LOG8] = &tw_values_log8, [TW_VALUES_SIGN] = &tw_values_sign, [TW_VALUES_LM2] = &tw_values_lm2,
+    [TW_VALUES_REF2] = &tw_values_ref2,
 };
 
 size_t tw_values_bytes(size_t k, tw_value_code code)
@@ -82,6 +83,13 @@ void tw_values_write(unsigned char *dst, const float *value, size_t k, tw_value_
 const char *tw_values_read(const unsigned char *src, float *value, size_t k, tw_value_code code)
 {
     return rows[code]->read(src, value, k);
+}
+
+const char *tw_values_read_two_bits(const unsigned char *src, const float level[4], float *value, size_t k)
+{
+    tw_bit_reader reader = {src, (2 * k + 7) / 8, 0};
+    for (size_t i = 0; i < k; i++, reader.position += 2) value[i] = level[tw_bits_peek(&reader) & 3];
+    return tw_bits_ended(&reader) ? NULL : "its codes have padding that is not zero";
 }
 
 void tw_values_round(float *value, size_t k, tw_value_code code)

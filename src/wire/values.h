@@ -12,14 +12,16 @@ typedef struct tw_value_row {
     void (*write)(unsigned char *dst, const float *value, size_t k);
     /* Reads a hostile block of bytes(k) bytes. NULL, or what is wrong with it. */
     const char *(*read)(const unsigned char *src, float *value, size_t k);
-    /* Makes the values what `read` will give for what `write` writes of them. Rounded values stay as they are. */
+    /* Makes the values what `read` will give for what `write` writes of them. `write` keeps rounded values as they are. */
     void (*round)(float *value, size_t k);
 } tw_value_row;
 
-extern const tw_value_row tw_values_log8, tw_values_sign, tw_values_lm2;
+extern const tw_value_row tw_values_log8, tw_values_sign, tw_values_lm2, tw_values_ref2;
 
 void tw_values_write(unsigned char *dst, const float *value, size_t k, tw_value_code code);
 const char *tw_values_read(const unsigned char *src, float *value, size_t k, tw_value_code code);
+/* Of k values that are one of four each, two bits a value and zeros up to the last byte's end. */
+const char *tw_values_read_two_bits(const unsigned char *src, const float level[4], float *value, size_t k);
 /* 1 when none of them is NaN or infinite. */
 static inline int tw_values_finite(const float *value, size_t k)
 {

@@ -38,7 +38,7 @@ TEST(test_bad_specs_name_the_key_and_the_range)
     check_spec("dgc:density", "not of the form option=value");
     check_spec("dgc:", "not of the form");
     check_spec("dgc:nesterov=yes", "nesterov must be on or off");
-    check_spec("dgc:values=fp8", "values must be one of fp32|fp16|bf16|log8|sign|lm2");
+    check_spec("dgc:values=fp8", "values must be one of fp32|fp16|bf16|log8|sign|lm2|ref2");
     check_spec("dgc:warmup_steps=1.5", "warmup_steps must be a whole number");
     check_spec("dgc:min_dims=9", "min_dims must be a whole number from 0 to 8");
     check_spec("dgc:leftovers=log8", "leftovers must be one of fp32|fp16|bf16");

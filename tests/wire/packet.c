@@ -372,6 +372,9 @@ TEST(a_section_is_what_was_expected)
     assert_int_equal(tw_packet_close(&reader), TW_OK);
 }
 
+/* Levels in fp32: three ones, and one that ends in these bytes. */
+#define FOUR(third, last) 0, 0, 0x80, 0x3F, 0, 0, 0x80, 0x3F, 0, 0, 0x80, 0x3F, 0, 0, third, last
+
 /* One refusal each: the body of a packet with one section for a tensor of n elements. */
 TEST(each_rule_is_enforced)
 {
@@ -380,7 +383,7 @@ TEST(each_rule_is_enforced)
         tw_status expected;
         unsigned flags, n;
         size_t size;
-        unsigned char body[24];
+        unsigned char body[32];
     } cases[] = {
         {"the sound one", TW_OK, 0, 8, 6, {0x11, 0x01, 0x01, 0x04, 0x00, 0x3C}},
         {"empty under a flag", TW_OK, 1, 8, 1, {0xE0}},
@@ -390,7 +393,7 @@ TEST(each_rule_is_enforced)
         {"infinity", TW_ERROR_PACKET, 0, 8, 6, {0x12, 0x01, 0x01, 0x04, 0x80, 0xFF}},
         {"unknown index code", TW_ERROR_PACKET, 0, 8, 6, {0x51, 0x01, 0x01, 0x04, 0x00, 0x3C}},
         {"Elias-Fano, no longer read", TW_ERROR_PACKET, 0, 8, 7, {0x41, 0x01, 0x02, 0x01, 0x05, 0x00, 0x3C}},
-        {"unknown value code", TW_ERROR_PACKET, 0, 8, 6, {0x16, 0x01, 0x01, 0x04, 0x00, 0x3C}},
+        {"unknown value code", TW_ERROR_PACKET, 0, 8, 6, {0x17, 0x01, 0x01, 0x04, 0x00, 0x3C}},
         {"overlong count", TW_ERROR_PACKET, 0, 8, 7, {0x11, 0x81, 0x00, 0x01, 0x04, 0x00, 0x3C}},
         {"more elements than 32 bits count", TW_ERROR_PACKET, 0, 8, 6, {0x11, 0x80, 0x80, 0x80, 0x80, 0x10}},
         {"count without end", TW_ERROR_PACKET, 0, 8, 7, {0x11, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01}},
@@ -420,6 +423,11 @@ TEST(each_rule_is_enforced)
         {"negative levels", TW_ERROR_PACKET, 0, 8, 9, {0x15, 0x01, 0x01, 0x04, 0x80, 0xBF, 0x80, 0xBF, 0x00}},
         {"two levels with padding", TW_ERROR_PACKET, 0, 8, 9, {0x15, 0x01, 0x01, 0x04, 0x80, 0x3F, 0x00, 0x40, 0x07}},
         {"two levels cut", TW_ERROR_PACKET, 0, 8, 8, {0x15, 0x01, 0x01, 0x04, 0x80, 0x3F, 0x00, 0x40}},
+        {"four levels", TW_OK, 0, 8, 21, {0x16, 0x01, 0x01, 0x04, FOUR(0x80, 0x3F), 0x03}},
+        {"four levels, one infinite", TW_ERROR_PACKET, 0, 8, 21, {0x16, 0x01, 0x01, 0x04, FOUR(0x80, 0x7F), 0x00}},
+        {"four levels, one NaN", TW_ERROR_PACKET, 0, 8, 21, {0x16, 0x01, 0x01, 0x04, FOUR(0xC0, 0xFF), 0x00}},
+        {"four levels with padding", TW_ERROR_PACKET, 0, 8, 21, {0x16, 0x01, 0x01, 0x04, FOUR(0x80, 0x3F), 0x07}},
+        {"four levels cut", TW_ERROR_PACKET, 0, 8, 20, {0x16, 0x01, 0x01, 0x04, FOUR(0x80, 0x3F)}},
         {"one", TW_OK, 0, 8, 4, {0xD1, 0x07, 0x00, 0x3C}},
         {"one of many", TW_OK, 0, 200, 5, {0xD1, 0x80, 0x01, 0x00, 0x3C}},
         {"one beyond n", TW_ERROR_PACKET, 0, 8, 4, {0xD1, 0x08, 0x00, 0x3C}},
@@ -427,7 +435,7 @@ TEST(each_rule_is_enforced)
         {"one with an overlong index", TW_ERROR_PACKET, 0, 8, 5, {0xD1, 0x87, 0x00, 0x00, 0x3C}},
         {"one, cut", TW_ERROR_PACKET, 0, 8, 3, {0xD1, 0x07, 0x00}},
         {"one, infinite", TW_ERROR_PACKET, 0, 8, 4, {0xD1, 0x07, 0x00, 0x7C}},
-        {"one with an unknown value code", TW_ERROR_PACKET, 0, 8, 4, {0xD5, 0x07, 0x00, 0x3C}},
+        {"one with an unknown value code", TW_ERROR_PACKET, 0, 8, 4, {0xD7, 0x07, 0x00, 0x3C}},
         {"one though not finite", TW_ERROR_PACKET, 1, 8, 4, {0xD1, 0x07, 0x00, 0x3C}},
         {"a form between the codes and one", TW_ERROR_PACKET, 0, 8, 4, {0xC1, 0x07, 0x00, 0x3C}},
         {"nothing, with a low half", TW_ERROR_PACKET, 0, 8, 1, {0xE1}},

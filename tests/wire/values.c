@@ -43,11 +43,13 @@ TEST(what_is_not_finite_stays_so)
         assert_true(rounded(INFINITY, code) == INFINITY);
         assert_true(rounded(-INFINITY, code) == -INFINITY);
     }
-    float log8[] = {1, INFINITY, 3}, sign[] = {1, -INFINITY, 3}, lm2[] = {1, NAN, 3};
+    float log8[] = {1, INFINITY, 3}, sign[] = {1, -INFINITY, 3}, lm2[] = {1, NAN, 3}, ref2[] = {1, NAN, 3};
     tw_values_round(log8, 3, TW_VALUES_LOG8);
     tw_values_round(sign, 3, TW_VALUES_SIGN);
     tw_values_round(lm2, 3, TW_VALUES_LM2);
+    tw_values_round(ref2, 3, TW_VALUES_REF2);
     assert_true(lm2[0] == 1 && isnan(lm2[1]) && lm2[2] == 3);
+    assert_true(ref2[0] == 1 && isnan(ref2[1]) && ref2[2] == 3);
     assert_true(log8[0] == 1 && log8[1] == INFINITY && log8[2] == 3);
     assert_true(isinf(sign[0]) && isinf(sign[1]) && isinf(sign[2]));
 }
@@ -288,7 +290,10 @@ TEST(the_papers_quantiser_by_hand)
     double decoded[8];
     assert_true(fabs(papers_quantiser(4, value, 8, code, decoded) / 3.8595605 - 1) < 1e-7);
     assert_memory_equal(code, of_4, sizeof code);
-    for (size_t i = 0; i < 8; i++) assert_true(decoded[i] == levels[code[i]]);
+    float rounded[8];
+    memcpy(rounded, value, sizeof rounded);
+    tw_values_round(rounded, 8, TW_VALUES_REF2);
+    for (size_t i = 0; i < 8; i++) assert_true(decoded[i] == levels[code[i]] && rounded[i] == (float)decoded[i]);
     assert_true(fabs(papers_quantiser(256, value, 8, code, decoded) / 0.0603056290 - 1) < 1e-7);
     assert_memory_equal(code, of_256, sizeof code);
     for (size_t i = 0; i < 8; i++) assert_true(decoded[i] == (double)value[i]);
@@ -318,6 +323,75 @@ TEST(lm2_errs_by_a_third_of_the_papers_quantiser)
     assert_true(papers > 2.7 * ours && papers < 3.1 * ours);
 }
 
+/* Whatever the values: near a mean far from zero, or over many octaves; the bins are those of a second implementation. */
+TEST(ref2_is_the_papers_quantiser)
+{
+    enum { MOST = 3000 };
+    static float value[MOST], rounded[MOST];
+    static unsigned code[MOST];
+    static double decoded[MOST];
+    uint64_t random = 3;
+    for (int trial = 0; trial < 300; trial++) {
+        size_t k = 2 + random_word(&random) % (MOST - 1);
+        double octaves = 1 + trial % 40, far = trial % 3 ? 0 : 5;
+        for (size_t i = 0; i < k; i++) value[i] = rounded[i] = random_value(&random, trial % 7, octaves) + (float)far;
+        papers_quantiser(4, value, k, code, decoded);
+        tw_values_round(rounded, k, TW_VALUES_REF2);
+        double sum = 0, magnitudes = 0;
+        for (size_t i = 0; i < k; i++) {
+            assert_true(fabs((double)rounded[i] - decoded[i]) <= 1e-7 * fabs(decoded[i]));
+            sum += (double)value[i] - (double)rounded[i];
+            magnitudes += fabs((double)value[i]);
+        }
+        assert_true(fabs(sum) <= 1e-7 * magnitudes);
+    }
+}
+
+/* Two values are both within a bin of their mean, and equal ones have no deviation. Halfway between two bins is the even
+ * one. */
+TEST(ref2_by_hand)
+{
+    float one[] = {-7}, two[] = {1, 2}, same[] = {0.1F, 0.1F, 0.1F}, none[] = {0, -0.0F};
+    float halves[] = {3, 3, 3, 3, -3, -3, -3, -3, 6, -6}; /* with a deviation of 4, and so bins of 6 */
+    float huge[] = {FLT_MAX, -FLT_MAX, FLT_MAX, -FLT_MAX}, tiny[] = {0, -0x1p-149F};
+    tw_values_round(one, 1, TW_VALUES_REF2);
+    assert_true(one[0] == -7);
+    tw_values_round(two, 2, TW_VALUES_REF2);
+    assert_true(two[0] == 1.5F && two[1] == 1.5F);
+    tw_values_round(same, 3, TW_VALUES_REF2);
+    assert_true(same[0] == 0.1F && same[1] == 0.1F && same[2] == 0.1F);
+    tw_values_round(none, 2, TW_VALUES_REF2);
+    assert_true(tw_float_bits(none[0]) == 0 && tw_float_bits(none[1]) == 0);
+    tw_values_round(halves, 10, TW_VALUES_REF2);
+    assert_true(halves[0] == 0 && halves[7] == 0 && halves[8] == 6 && halves[9] == -6);
+    tw_values_round(huge, 4, TW_VALUES_REF2);
+    assert_true(huge[0] == FLT_MAX && huge[1] == -FLT_MAX);
+    tw_values_round(tiny, 2, TW_VALUES_REF2);
+    assert_true(tw_float_bits(tiny[0]) == 0 && tw_float_bits(tiny[1]) == 0);
+}
+
+/* Whose bins would be others if they were sought again: then three of the four values become one. */
+TEST(ref2_puts_what_was_rounded_as_it_is)
+{
+    support from = support_uniform(1000, 0.2, 1);
+    float *got = calloc(from.k, sizeof *got);
+    uint32_t *index = calloc(from.k, sizeof *index);
+    size_t size, k;
+    tw_packet_reader reader;
+    for (size_t i = 0; i < from.k; i++) from.value[i] = (float)((int)(i % 4) * (i % 4 == 3 ? 100 : 1) - 1);
+    tw_coding coding = {TW_VALUES_REF2, TW_INDICES_AUTO};
+    unsigned char *packet = encode_one(&from, coding, &size);
+    assert_int_equal(tw_packet_open(&reader, packet, size), TW_OK);
+    assert_int_equal(tw_packet_get_sparse(&reader, 1000, from.k, index, got, &k), TW_OK);
+    assert_memory_equal(got, from.value, from.k * sizeof *got);
+    tw_values_round(got, from.k, TW_VALUES_REF2);
+    assert_true(got[0] == got[1] && got[1] == got[2] && got[2] != got[3]);
+    free(packet);
+    free(index);
+    free(got);
+    support_destroy(&from);
+}
+
 /* Then nothing is above the threshold, and the larger level is the smaller one. */
 TEST(lm2_of_equal_magnitudes_arrives)
 {
@@ -337,7 +411,7 @@ TEST(lm2_of_equal_magnitudes_arrives)
     support_destroy(&from);
 }
 
-/* Putting x, putting rounded x, and reading either give rounded x, whose rounding is itself. */
+/* Putting x, putting rounded x, and reading either give rounded x, whose rounding is itself, but for ref2's. */
 TEST(rounding_is_what_arrives)
 {
     enum { COUNT = 5000 };
@@ -355,7 +429,7 @@ TEST(rounding_is_what_arrives)
         assert_int_equal(tw_packet_get_sparse(&reader, COUNT, COUNT, got.index, got.value, &k), TW_OK);
         tw_values_round(from.value, COUNT, code);
         assert_memory_equal(got.value, from.value, COUNT * sizeof(float));
-        tw_values_round(from.value, COUNT, code);
+        if (code != TW_VALUES_REF2) tw_values_round(from.value, COUNT, code);
         assert_memory_equal(got.value, from.value, COUNT * sizeof(float));
         free(packet);
         support_destroy(&from);
@@ -372,6 +446,7 @@ TEST(values_take_their_bytes)
         assert_int_equal(tw_values_bytes(k, TW_VALUES_LOG8), k ? 2 + k : 0);
         assert_int_equal(tw_values_bytes(k, TW_VALUES_SIGN), k ? 2 + (k + 7) / 8 : 0);
         assert_int_equal(tw_values_bytes(k, TW_VALUES_LM2), k ? 4 + (2 * k + 7) / 8 : 0);
+        assert_int_equal(tw_values_bytes(k, TW_VALUES_REF2), k ? 16 + (2 * k + 7) / 8 : 0);
     }
     support from = support_uniform(1000, 0.2, 1);
     size_t fp32, size;

@@ -5,8 +5,8 @@
  *     send the k largest |v| of each chunk;    what was sent leaves v
  * Chunks spread what is sent over the whole tensor. They are runs of `chunk` elements where a tensor has one dimension,
  * and squares of as many in the matrix of the first dimension and all others; those at the edges are smaller, and send
- * in proportion. Which chunk an element belongs to is the sender's business alone: packets say where in the tensor it
- * stands.
+ * in proportion. With cut=even they divide a tensor evenly, as demo's do. Which chunk an element belongs to is the
+ * sender's business alone: packets say where in the tensor it stands.
  *
  * demo - decoupled momentum (Peng, Quesnelle, Kingma 2024, arXiv 2411.19870). The same of a chunk's cosine transform C,
  * with v the momentum, which no two ranks need to have alike:
@@ -32,6 +32,7 @@ typedef struct chunktopk {
     int64_t chunk, k;
     double decay, link;
     int values, indices, agg, map;
+    int even;         /* a tensor is cut into chunks of one size */
     int transforms;   /* v is of the chunks' cosine transforms */
     tw_cosine cosine; /* if it is */
     char called[32];  /* and of chunks of that size: another's v means something else */
@@ -52,6 +53,8 @@ enum { MAP_SIGN, MAP_NONE };
 static const tw_option options[] = {
     {"chunk", TW_OPTION_INTEGER, offsetof(chunktopk, chunk), "4096", 1, 1 << 20, NULL,
      "elements of a chunk: a run where a tensor has one dimension, else a square, as 64 x 64"},
+    {"cut", TW_OPTION_CHOICE, offsetof(chunktopk, even), "ragged", 0, 0, "ragged|even",
+     "ragged: chunks at a tensor's edges are smaller; even: all are alike, as in public releases and demo"},
     OPTION_K,
     {"decay", TW_OPTION_REAL, offsetof(chunktopk, decay), "0.95", 0, 1, NULL,
      "what is kept of the residual from step to step; 0: nothing, which is no error feedback"},
@@ -94,7 +97,7 @@ static cut cut_of(const chunktopk *self, const tw_scheme_tensor *tensor)
 {
     size_t chunk = (size_t)self->chunk, side = (size_t)sqrt((double)chunk);
     size_t rows = tensor->dims < 2 ? 1 : tensor->shape[0], columns = tensor->count / rows;
-    if (self->transforms) return (cut){rows, columns, divisor_up_to(rows, side), divisor_up_to(columns, side)};
+    if (self->even) return (cut){rows, columns, divisor_up_to(rows, side), divisor_up_to(columns, side)};
     if (tensor->dims < 2) return (cut){1, tensor->count, 1, chunk};
     return (cut){rows, columns, side, side};
 }
@@ -256,7 +259,7 @@ static tw_status chunktopk_create(tw_scheme *scheme)
 static tw_status demo_create(tw_scheme *scheme)
 {
     chunktopk *self = (chunktopk *)scheme;
-    self->transforms = 1;
+    self->transforms = self->even = 1;
     snprintf(self->called, sizeof self->called, "coefficients%lld", (long long)self->chunk);
     TW_TRY(tw_cosine_create(&self->cosine, (size_t)sqrt((double)self->chunk)));
     for (size_t i = 0; i < scheme->count; i++) {
