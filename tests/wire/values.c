@@ -381,7 +381,7 @@ TEST(ref2_puts_what_was_rounded_as_it_is)
     for (size_t i = 0; i < from.k; i++) from.value[i] = (float)((int)(i % 4) * (i % 4 == 3 ? 100 : 1) - 1);
     tw_coding coding = {TW_VALUES_REF2, TW_INDICES_AUTO};
     unsigned char *packet = encode_one(&from, coding, &size);
-    assert_int_equal(tw_packet_open(&reader, packet, size), TW_OK);
+    assert_int_equal(tw_packet_open(&reader, packet, size, 1), TW_OK);
     assert_int_equal(tw_packet_get_sparse(&reader, 1000, from.k, index, got, &k), TW_OK);
     assert_memory_equal(got, from.value, from.k * sizeof *got);
     tw_values_round(got, from.k, TW_VALUES_REF2);
