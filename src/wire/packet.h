@@ -90,8 +90,8 @@ tw_status tw_packet_close(tw_packet_reader *reader);
 
 /* Rounds the k values of one section, which are finite, to what the receiver will see, so that the sender can keep the
  * difference in its residual: what is rounded once is put as it is. Rounding again changes nothing, but for ref2, whose
- * bins would be others. A finite value beyond what its code holds becomes the largest finite one (65,504 for fp16), never
- * infinity; putting does the same. */
+ * bins would be others. A finite value beyond what its code holds becomes the largest finite one (65,504 for fp16),
+ * never infinity; putting does the same. */
 void tw_values_round(float *value, size_t k, tw_value_code code);
 
 /* The bytes that k values take. */

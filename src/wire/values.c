@@ -1,6 +1,5 @@
 #include "values.h"
 
-#include "bits.h"
 #include "half.h"
 
 static const char *refuse_nonfinite(const float *value, size_t k)
@@ -83,13 +82,6 @@ void tw_values_write(unsigned char *dst, const float *value, size_t k, tw_value_
 const char *tw_values_read(const unsigned char *src, float *value, size_t k, tw_value_code code)
 {
     return rows[code]->read(src, value, k);
-}
-
-const char *tw_values_read_two_bits(const unsigned char *src, const float level[4], float *value, size_t k)
-{
-    tw_bit_reader reader = {src, (2 * k + 7) / 8, 0};
-    for (size_t i = 0; i < k; i++, reader.position += 2) value[i] = level[tw_bits_peek(&reader) & 3];
-    return tw_bits_ended(&reader) ? NULL : "its codes have padding that is not zero";
 }
 
 void tw_values_round(float *value, size_t k, tw_value_code code)

@@ -12,7 +12,7 @@ typedef struct tw_value_row {
     void (*write)(unsigned char *dst, const float *value, size_t k);
     /* Reads a hostile block of bytes(k) bytes. NULL, or what is wrong with it. */
     const char *(*read)(const unsigned char *src, float *value, size_t k);
-    /* Makes the values what `read` will give for what `write` writes of them. `write` keeps rounded values as they are. */
+    /* Makes the values what `read` will give for what `write` writes of them. `write` keeps those as they are. */
     void (*round)(float *value, size_t k);
 } tw_value_row;
 

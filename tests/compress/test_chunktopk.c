@@ -298,7 +298,7 @@ TEST(a_packet_is_200_times_smaller)
 {
     double ratio = group_ratio("chunktopk", 1000);
     assert_true(ratio > 200 && ratio < 245);
-    /* the releases' quantiser takes as many bits, and 12 bytes a tensor more for its levels; 146 is the published ratio */
+    /* the releases' quantiser takes as many bits, and 12 bytes a tensor more for its levels; 146 is published */
     double papers = group_ratio("chunktopk:values=ref2", 1000);
     assert_true(papers > 200 && papers <= ratio);
 }

@@ -323,7 +323,7 @@ TEST(lm2_errs_by_a_third_of_the_papers_quantiser)
     assert_true(papers > 2.7 * ours && papers < 3.1 * ours);
 }
 
-/* Whatever the values: near a mean far from zero, or over many octaves; the bins are those of a second implementation. */
+/* Whatever the values: near a mean far from zero, or over many octaves. The bins are a second implementation's. */
 TEST(ref2_is_the_papers_quantiser)
 {
     enum { MOST = 3000 };
@@ -347,8 +347,8 @@ TEST(ref2_is_the_papers_quantiser)
     }
 }
 
-/* Two values are both within a bin of their mean, and equal ones have no deviation. Halfway between two bins is the even
- * one. */
+/* Two values are both within a bin of their mean, and equal ones have no deviation. Halfway between two bins the even
+ * one is taken. */
 TEST(ref2_by_hand)
 {
     float one[] = {-7}, two[] = {1, 2}, same[] = {0.1F, 0.1F, 0.1F}, none[] = {0, -0.0F};
