@@ -1,7 +1,7 @@
-/* Two bits a value, as the public releases of SparseLoCo have them (Sarfi et al. 2025, arXiv 2508.15706): four bins
- * about the mean of a section's values, each a deviation and a half wide, the outer ones without an end. A value
- * becomes the mean of its bin. The sum of the values stays what it was; a sign may not. The four means in fp32, then two
- * bits a value; the mean of an empty bin is zero. */
+/* Two bits a value, as the public releases of SparseLoCo have them (Sarfi et al. 2025, arXiv 2508.15706): four
+ * bins about the mean of a section's values, each a deviation and a half wide, the outer ones without an end. A
+ * value becomes the mean of its bin. The sum of the values stays what it was; a sign may not. The four means in
+ * fp32, then two bits a value; the mean of an empty bin is zero. */
 #include "bits.h"
 #include "values.h"
 #include <math.h>
