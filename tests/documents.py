@@ -58,6 +58,13 @@ def check_paths(text):
             yield f"names {name}, which does not exist"
 
 
+def check_places(text):
+    """What is said to be in a file is named there."""
+    for name, file in re.findall(rf"\b(\w+_\w+)`?(?: in |, | \()`?({FOLDERS}/[\w./-]+\.[ch])\b", " ".join(text.split())):
+        if (ROOT / file).exists() and not re.search(rf"\b{name}\b", (ROOT / file).read_text()):
+            yield f"looks for {name} in {file}, which does not name it"
+
+
 def named_tests(text):
     for names in TESTS.findall(" ".join(text.split())):
         yield from re.findall(WORD, re.sub(r"\[[^\]]*\]| and ", " ", names))
@@ -90,15 +97,20 @@ def words_of_tests():
     return frozenset(word for path in files for word in re.findall(r"\w+", path.read_text(errors="replace")))
 
 
+def check_cases(text):
+    """Each case that stands in brackets behind its test exists."""
+    for names in re.findall(r"\[(`\w+`(?:,\s+`\w+`)*)\]", FENCE.sub("", text)):
+        for case in re.findall(r"\w+", names):
+            if case not in words_of_tests():
+                yield f"names the case {case}, which no test has"
+
+
 def check_known(text, tests):
-    """Each test of the tables, and each of its cases, exists."""
+    """Each test of the tables exists."""
     for names in tests_in_tables(text):
         for name in re.sub(r" \[[^]]*\]", "", names).split(", "):
             if not any(re.fullmatch(name.replace("*", ".*"), test) for test in tests):
                 yield f"names the test {name}, which does not exist"
-        for case in re.findall(r"`(\w+)`", names):
-            if case not in words_of_tests():
-                yield f"names the case {case}, which no test has"
 
 
 def check_no_tests(text, tests):
@@ -151,10 +163,14 @@ def complaints(path, tests, program):
     yield from check_paths(text)
     yield from check_scripts(text)
     yield from check_functions(text)
+    yield from check_places(text)
     yield from check_tests(text, tests)
+    names_tests = NAME_TESTS.fullmatch(str(path.relative_to(ROOT)))
+    if path.name == KNOWN or names_tests:
+        yield from check_cases(text)
     if path.name == KNOWN:
         yield from check_known(text, tests)
-    elif not NAME_TESTS.fullmatch(str(path.relative_to(ROOT))):
+    elif not names_tests:
         yield from check_no_tests(text, tests)
     for words in commands(text) if program else ():
         yield from check_command(program, words)

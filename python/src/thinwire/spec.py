@@ -23,8 +23,9 @@ def bytes_of(spec: str) -> bytes:
 
 
 def for_run(spec: str, steps: int) -> str:
-    """The spec as it suits a run of so many optimiser steps: where it does not say density and warm-up of dgc, dgc-adam
-    and sdagc, they are added; every other spec is given back as it is. Where nobody knows the length, their defaults suit 10,000."""
+    """The spec as it suits a run of so many optimiser steps: what follows from the length, and the spec does not say, is
+    added, such as density and warm-up of dgc; every other spec is given back as it is. Where nobody knows the length, the
+    defaults suit 10,000."""
     told = bytes_of(spec)
     if isinstance(steps, bool) or not isinstance(steps, int) or not 0 < steps < 1 << 64:
         raise Error(f"steps={steps!r}: want how many steps the optimiser takes in the run, a whole number above 0")
