@@ -25,6 +25,7 @@ enum { TW_GROUP = 64 };
 enum { TW_PAST_CACHE = 1 << 18 };
 /* From here on an element is loud. Quiet ones have a norm that is no matter, however many they are. */
 #define TW_LOUD 1e24F
+
 typedef struct tw_kernels {
     /* 1 if no element is NaN or infinite. */
     int (*all_finite)(const float *x, size_t n);

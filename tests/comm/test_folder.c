@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <thinwire/thinwire_folder.h>
@@ -265,6 +266,19 @@ TEST_IN_FOLDER(what_cannot_be_is_refused)
     assert_int_equal(tw_folder_join(test_folder, 0, 1, 0, &comm), TW_ERROR_ARGUMENT);
     assert_fails(tw_folder_join(in_folder("nothing"), 0, 1, 1, &comm), TW_ERROR_IO,
                  "want a folder that all machines share");
+    assert_null(comm);
+}
+
+/* By then its URL has been copied: what stays behind, the sanitizers see. */
+TEST(a_store_without_keys_is_refused)
+{
+    const char *const keys[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_DEFAULT_REGION"};
+    tw_comm *comm = NULL;
+    for (int i = 0; i < 4; i++) unsetenv(keys[i]);
+    for (int i = 0; i < 3; i++) {
+        assert_true(tw_status_is_error(tw_folder_join("s3+https://127.0.0.1:1/x", 0, 2, 1, &comm)));
+        setenv(keys[i], "x", 1);
+    }
     assert_null(comm);
 }
 

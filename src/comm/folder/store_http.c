@@ -515,7 +515,9 @@ tw_status store_open_http(const char *url, store *at)
     if (!at->self) return tw_fail(TW_ERROR_MEMORY, "no memory for a folder on a web server");
     pthread_mutex_init(&((place *)at->self)->lock, NULL);
     tw_status status = make_place(url, is_to_sign, at);
-    if (status != TW_OK) ops.close(at->self);
+    if (status == TW_OK) return TW_OK;
+    ops.close(at->self);
+    free(at->path);
     return status;
 }
 

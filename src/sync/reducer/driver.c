@@ -1,7 +1,6 @@
 #include "channel.h"
 #include "compress.h"
 #include "error.h"
-#include "kernels.h"
 #include "reducer_host.h"
 #include "smaller.h"
 #include "thread.h"

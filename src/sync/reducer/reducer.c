@@ -6,7 +6,6 @@
 #include "compress.h"
 #include "error.h"
 #include "held.h"
-#include "kernels.h"
 #include "memory.h"
 #include "outside.h"
 #include "patterns.h"
@@ -14,8 +13,6 @@
 #include "sized.h"
 #include "thread.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* What message_kb=0 comes to: bytes, and messages. */
