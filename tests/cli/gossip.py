@@ -52,6 +52,7 @@ class GossipTest(CommandLineTest):
         self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
         self.assertIn("--checkpoint-every 6: ", done.stderr)
         self.assertIn("write a multiple of its every=4", done.stderr)
+        self.refuse_training(2, ['dpsgd: no option "every"'], *options, 6, "--out", self.folder / "none", "--sync", "dpsgd:every=4")
         sums = {self.train("--sync", f"gasloc:every=4,outer_lr={rate}", *options, 4, "--out", self.folder / str(rate))
                 ["weights_crc32c"] for rate in (0.5, 2)}
         self.assertEqual(len(sums), 2)

@@ -66,7 +66,7 @@ static tw_status paged_rounds_create(worker *w)
 {
     paged_rounds *way = paged_rounds_of(w);
     TW_TRY(check_spec(w));
-    way->every = (uint64_t)scheme_text_number(w->spec_in_full, "every");
+    way->every = (uint64_t)w->scheme_every;
     way->rate = number_or(w, "outer_lr", 1);
     way->momentum = number_or(w, "outer_momentum", 0);
     way->nesterov = scheme_text_is_on(w->spec_in_full, "nesterov");

@@ -116,7 +116,7 @@ static tw_status keep(const worker *w)
 static double period(const worker *w)
 {
     const double fragments = scheme_text_number(w->spec_in_full, "fragments");
-    return scheme_text_number(w->spec_in_full, "every") / (fragments > 0 ? fragments : 1);
+    return w->scheme_every / (fragments > 0 ? fragments : 1);
 }
 
 static tw_status end_round(worker *w)

@@ -24,9 +24,10 @@ static weights_way *exchange_weights_way_of(const worker *w)
 }
 
 /* After a meeting a gossip begins anew, and with it the round of one that takes many steps to it. */
-static tw_status check_rounds(const train_settings *s)
+static tw_status check_rounds(const worker *w)
 {
-    const double every = scheme_text_number(s->sync_in_full, "every"); /* NaN: it meets in each step */
+    const train_settings *s = &w->settings;
+    const double every = w->scheme_every; /* NaN: it meets in each step */
     if (!(every > 0 && s->out && s->checkpoint_every > 0) || fmod((double)s->checkpoint_every, every) == 0)
         return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
@@ -38,7 +39,7 @@ static tw_status check_rounds(const train_settings *s)
 static tw_status exchange_weights_check(const worker *w)
 {
     const train_settings *s = &w->settings;
-    TW_TRY(check_rounds(s));
+    TW_TRY(check_rounds(w));
     if (w->schedule.kind == SCHEDULE_PLATEAU)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--schedule %s needs a validation loss that all workers share, which they have only at the end "

@@ -89,6 +89,7 @@ typedef struct worker {
      * workers that have little in common are longer than their mean by the root of N (Lin et al. 2018, section 3.2). */
     double own_clip;
     double scheme_warmup; /* steps until the scheme sends what it will send in the long run */
+    double scheme_every;  /* steps of a round; NaN: the scheme has no such option */
     int synchronous;      /* all workers take a step together, by gossip too */
     schedule schedule;
     slowdown slowdown;

@@ -41,6 +41,7 @@ static tw_status write_spec(worker *w)
     w->spec_in_full = scheme_in_full(w->spec);
     if (!w->spec_in_full) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
     w->scheme_warmup = fmax(0, scheme_number(w->spec, "warmup_steps")); /* without one: not a number */
+    w->scheme_every = scheme_number(w->spec, "every");
     return TW_OK;
 }
 
