@@ -65,10 +65,11 @@ def wait_until(condition, what, job=None):
 
 def kill_session(session):
     """Kills every process of a session. (A process group is not enough: mpirun gives each rank one of its own.)"""
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+    # Not by glob: that asks of each whether it is there, and fails where a process ends at that moment.
+    for process in filter(str.isdecimal, os.listdir("/proc")):
         try:
-            if int(stat.read_text().rpartition(")")[2].split()[3]) == session:
-                os.kill(int(stat.parent.name), signal.SIGKILL)
+            if int(pathlib.Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[3]) == session:
+                os.kill(int(process), signal.SIGKILL)
         except OSError:
             pass  # it has ended meanwhile
 
