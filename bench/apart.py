@@ -5,9 +5,9 @@
 
 Each worker is a process in a network namespace of its own (bench/link.sh), and runs AdamW on adapters (peft) of a small
 Llama of transformers, on a part of the text that no other has. The base was trained before on another text. Prints one
-JSON object: of each way and seed the loss on text that nobody trained on, in nats a byte, what a worker has sent by the
-count of its network card, the seconds of the training and the part of them that it waited. "alone" is one worker with its
-own part of the text, "ddp" PyTorch's DistributedDataParallel, which averages gradients in every step. Needs torch,
+JSON object: of each way the losses by seed on text that nobody trained on, in nats a byte, the seconds of the training and
+how much of them was waited, and what a worker sent on average by the count of its network card. "alone" is one worker with
+its own part of the text, "ddp" PyTorch's DistributedDataParallel, which averages gradients in every step. Needs torch,
 transformers and peft, and what bench/link.sh needs.
 
 With --program build/thinwire the workers are `thinwire train lm`, and "ddp" is its allreduce: its own transformer begins
@@ -28,6 +28,7 @@ from made import as_json, made
 PORTS = {"thinwire": 29700, "torch": 29701}
 FIRST = "10.77.0.1"  # link.sh's first host
 HELD_OUT = 20  # batches
+SHARES = {2: "half", 4: "a quarter"}
 
 
 def add_problem(parser):
@@ -190,6 +191,18 @@ def work_by_torch(o, way, seed, base, rank, size):
             sum(p.numel() for p in model.parameters() if p.requires_grad))
 
 
+def summed_up(o, way, rows):
+    """As a page's table has it: by seeds the losses and what was waited of the time, and what a worker sent, on average."""
+    names = {"alone": f"one program alone, with {SHARES.get(o.workers, f'1/{o.workers}')} of the text",
+             "ddp": f"{'`allreduce`' if o.program else 'the DDP of PyTorch'}, the mean in every step",
+             "local:every=100000": "one average at the end"}
+    megabytes = sum(row["bytes_sent"] for row in rows) / len(rows) / 1e6
+    waited = ", ".join(f"{100 * row['waited']:.1f}" for row in rows if row["waited"] is not None)
+    return {"way": names.get(way, f"`{way}`"), "losses": [row["loss"] for row in rows],
+            "seconds": [row["seconds"] for row in rows], "sent": None if way == "alone" else f"{megabytes:.3g} MB",
+            "waited": f"{waited} %" if waited and way != "alone" else None}
+
+
 def main():
     o = options()
     if o.worker:
@@ -206,9 +219,8 @@ def main():
                                           o.relay).strip().splitlines()[-1])
                 rows.append(row)
                 print(row, file=sys.stderr, flush=True)
-    means = {way: sum(row["loss"] for row in rows if row["way"] == way) / o.seeds for way in o.ways}
-    print(as_json({"made": made(), "workers": o.workers, "gbit": o.rate, "ms": o.delay, "steps": o.steps, "trainer": "thinwire train" if o.program else "PyTorch",
-                   "loss": means, "rows": rows}))
+    print(as_json({"made": made(), "workers": o.workers, "gbit": o.rate, "ms": o.delay, "steps": o.steps,
+                   "rows": [summed_up(o, way, [row for row in rows if row["way"] == way]) for way in o.ways]}))
 
 
 if __name__ == "__main__":
