@@ -136,6 +136,8 @@ static void fail_phase(tw_channel *channel, tw_status status)
     snprintf(channel->reason, sizeof channel->reason, "%s", tw_last_error());
 }
 
+static const char own_will[] = "this rank has left it";
+
 /* The comm is of no more use: the others are told, if they can be, and because of which peer; -1: of none. */
 static void break_comm(tw_channel *channel, const char *reason, int because_of)
 {
@@ -149,7 +151,8 @@ static void break_comm(tw_channel *channel, const char *reason, int because_of)
     }
     tw_mutex_unlock(&comm->mutex);
     if (!first) return;
-    tw_log(TW_LOG_WARNING, "rank %d: the group of %d ranks broke: %s", comm->rank, comm->size, reason);
+    if (reason != own_will)
+        tw_log(TW_LOG_WARNING, "rank %d: the group of %d ranks broke: %s", comm->rank, comm->size, reason);
     tw_comm_withdraw(channel->comm, because_of);
 }
 
@@ -176,7 +179,7 @@ void tw_channel_share_line(tw_channel *channel, void (*leave)(void *context), vo
 
 void tw_channel_leave(tw_channel *channel)
 {
-    break_comm(channel, "this rank has left it", -1);
+    break_comm(channel, own_will, -1);
 }
 
 tw_status tw_channel_check(const tw_channel *channel)
