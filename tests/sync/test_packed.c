@@ -111,7 +111,8 @@ TEST(test_who_sends_what_cannot_be_is_named)
 static void take_own_count(void *context, int rank, tw_comm *comm)
 {
     story *s = context;
-    s->status[rank] = tw_comm_broadcast_packed(comm, s->root, s->have[rank], rank ? s->awaited : s->count, sizeof(float));
+    s->status[rank] =
+        tw_comm_broadcast_packed(comm, s->root, s->have[rank], rank ? s->awaited : s->count, sizeof(float));
     snprintf(s->text[rank], sizeof s->text[rank], "%s", s->status[rank] == TW_OK ? "" : tw_last_error());
 }
 

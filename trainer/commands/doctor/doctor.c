@@ -169,7 +169,7 @@ typedef struct facts {
     int bf16;
     char bf16_implementation[64];
     char bf16_error[256]; /* why the two are not known; "": they are */
-    dataset data; /* without images where data_error says why */
+    dataset data;         /* without images where data_error says why */
     char data_error[1024];
     char plugins[1024]; /* what --plugin brought, or why it did not; "" without it */
 } facts;
