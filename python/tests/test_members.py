@@ -258,6 +258,18 @@ class Members(unittest.TestCase):
                 loop.begin()
             self.assertEqual(said.getvalue(), told)
 
+    def test_a_meeting_to_be_let_in_is_no_round(self):
+        model, optimiser, batch = problem(1)
+        with thinwire.torch.OuterLoop(model, optimiser, "local:every=2", join=self.story.meeting, quorum=1, hook=False,
+                                      banner=False) as loop:
+            for _ in range(6):
+                loss_of(model, batch).backward()
+                optimiser.step()
+                loop.step()
+            with self.assertWarnsRegex(UserWarning, "has trained alone"):
+                loop.finish()
+            self.assertIn(": 6 steps, 3 rounds, ", loop.summary())
+
     def test_what_does_not_go_with_it(self):
         model, optimiser, _ = problem(1)
         for spec, more, words in ((SPEC, {"rank": 0}, "rank= is a number among workers=N"),

@@ -136,8 +136,10 @@ static void fail_phase(tw_channel *channel, tw_status status)
     snprintf(channel->reason, sizeof channel->reason, "%s", tw_last_error());
 }
 
-/* The comm is of no more use: the others are told, if they can be. */
-static void break_comm(tw_channel *channel, const char *reason)
+static const char own_will[] = "this rank has left it";
+
+/* The comm is of no more use: the others are told, if they can be, and because of which peer; -1: of none. */
+static void break_comm(tw_channel *channel, const char *reason, int because_of)
 {
     tw_comm *comm = tw_comm_whole(channel->comm);
     tw_mutex_lock(&comm->mutex);
@@ -149,22 +151,23 @@ static void break_comm(tw_channel *channel, const char *reason)
     }
     tw_mutex_unlock(&comm->mutex);
     if (!first) return;
-    tw_log(TW_LOG_WARNING, "rank %d: the group of %d ranks broke: %s", comm->rank, comm->size, reason);
-    tw_comm_withdraw(comm);
+    if (reason != own_will)
+        tw_log(TW_LOG_WARNING, "rank %d: the group of %d ranks broke: %s", comm->rank, comm->size, reason);
+    tw_comm_withdraw(channel->comm, because_of);
 }
 
 /* After any failure in the transport the ranks no longer agree on where they are. */
-static void fail_transfer(tw_channel *channel, tw_status status)
+static void fail_transfer(tw_channel *channel, const tw_transfer *transfer, tw_status status)
 {
     fail_phase(channel, status);
-    break_comm(channel, channel->reason);
+    break_comm(channel, channel->reason, status == TW_ERROR_PEER ? transfer->peer : -1);
 }
 
 tw_status tw_channel_give_up(tw_channel *channel, tw_status status)
 {
     char reason[TW_REASON_BYTES];
     snprintf(reason, sizeof reason, "%s", tw_last_error());
-    if (tw_comm_whole(channel->comm)->size > 1) break_comm(channel, reason); /* one alone keeps nobody waiting */
+    if (tw_comm_whole(channel->comm)->size > 1) break_comm(channel, reason, -1); /* one alone keeps nobody waiting */
     return tw_fail(status, "%s", reason);
 }
 
@@ -176,7 +179,7 @@ void tw_channel_share_line(tw_channel *channel, void (*leave)(void *context), vo
 
 void tw_channel_leave(tw_channel *channel)
 {
-    break_comm(channel, "this rank has left it");
+    break_comm(channel, own_will, -1);
 }
 
 tw_status tw_channel_check(const tw_channel *channel)
@@ -211,7 +214,7 @@ static int is_whole(tw_channel *channel)
 static void note_start(tw_channel *channel, const tw_transfer *transfer, tw_status status)
 {
     if (status != TW_OK) {
-        fail_transfer(channel, status);
+        fail_transfer(channel, transfer, status);
         return;
     }
     channel->transfers[channel->transfer_count++] = *transfer;
@@ -321,8 +324,9 @@ tw_status tw_channel_finish_to(tw_channel *channel, size_t most)
     size_t done = 0, over = channel->transfer_count > most ? channel->transfer_count - most : 0;
     tw_wait_begin(channel->comm, &wait);
     while (done < over && is_whole(channel)) {
-        tw_status status = wait_for(channel, &channel->transfers[done++], &wait);
-        if (status != TW_OK) fail_transfer(channel, status);
+        const tw_transfer *transfer = &channel->transfers[done++];
+        tw_status status = wait_for(channel, transfer, &wait);
+        if (status != TW_OK) fail_transfer(channel, transfer, status);
     }
     channel->transfer_count -= done;
     memmove(channel->transfers, channel->transfers + done, channel->transfer_count * sizeof *channel->transfers);
@@ -337,8 +341,9 @@ tw_status tw_channel_finish(tw_channel *channel)
     /* The last first: when it is done, so are the others as a rule, and one wait does for all of them. */
     for (size_t i = channel->transfer_count; i-- > 0;) {
         /* Once something is wrong, the rest is only taken back. */
-        tw_status status = wait_for(channel, &channel->transfers[i], is_whole(channel) ? &wait : NULL);
-        if (status != TW_OK) fail_transfer(channel, status);
+        const tw_transfer *transfer = &channel->transfers[i];
+        tw_status status = wait_for(channel, transfer, is_whole(channel) ? &wait : NULL);
+        if (status != TW_OK) fail_transfer(channel, transfer, status);
     }
     tw_status status = channel->status;
     channel->transfer_count = 0;

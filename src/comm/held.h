@@ -12,7 +12,7 @@ tw_status tw_comm_need(const tw_comm *comm);
 void tw_comm_hold(tw_comm *comm);
 void tw_comm_release(tw_comm *comm);
 
-/* The transport's leave, where it has one. */
-void tw_comm_withdraw(const tw_comm *comm);
+/* The transport's leave, where it has one; because of a peer, or -1: of none. */
+void tw_comm_withdraw(const tw_comm *comm, int because_of);
 
 #endif

@@ -143,7 +143,13 @@ static uint64_t signs(void *self, int peer, int ask)
 static void subset_leave(void *self)
 {
     const member *me = self;
-    if (!me->watch.look) tw_comm_withdraw(me->whole);
+    if (!me->watch.look) tw_comm_withdraw(me->whole, -1);
+}
+
+static void subset_leave_because_of(void *self, int peer)
+{
+    const member *me = self;
+    if (!me->watch.look) tw_comm_withdraw(me->whole, me->ranks[peer]);
 }
 
 static void subset_destroy(void *self)
@@ -167,7 +173,8 @@ tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, uns
                                   .poll = subset_poll_request,
                                   .leave = subset_leave,
                                   .destroy = subset_destroy,
-                                  .signs = whole->ops.signs ? signs : NULL};
+                                  .signs = whole->ops.signs ? signs : NULL,
+                                  .leave_because_of = subset_leave_because_of};
     member *me;
     int own = 0;
     int lists = whole->names ? 2 : 1;

@@ -44,7 +44,8 @@ static tw_status packed_read(const unsigned char *packet, size_t bytes, int root
 static tw_status packed_hand_over(tw_channel *channel, int root, void *numbers, packed_left left, size_t count,
                                   size_t width)
 {
-    size_t bytes = 0, most = sizeof left + tw_planes_bound(count, width);
+    /* Room for any block: one of another count is read so far that both can be told. */
+    size_t bytes = 0, most = sizeof left + tw_planes_bound(TW_PLANES_BLOCK / width, width);
     const void *packet;
     int gives = channel->comm->rank == root;
     TW_TRY(tw_channel_reserve(channel, most)); /* where the root has its packet, and the others the root's */
@@ -60,12 +61,14 @@ static tw_status packed_hand_over(tw_channel *channel, int root, void *numbers, 
 
 tw_status tw_comm_broadcast_packed(tw_comm *comm, int root, void *data, size_t count, size_t width)
 {
-    unsigned char *numbers = data;
+    unsigned char none[TW_PLANES_MOST] = {0}, *numbers = count ? data : none;
     TW_TRY(packed_check(comm, root, data, count, width));
-    size_t most = TW_PLANES_BLOCK / width;
-    for (size_t at = 0; comm->size > 1 && at < count; at += most) {
+    size_t most = TW_PLANES_BLOCK / width, at = 0;
+    if (comm->size == 1) return TW_OK;
+    do { /* of no numbers, too, a block: others may await some */
         size_t some = count - at < most ? count - at : most;
         TW_TRY(packed_hand_over(comm->channel, root, numbers + at * width, count - at, some, width));
-    }
+        at += some;
+    } while (at < count);
     return TW_OK;
 }

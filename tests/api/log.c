@@ -82,6 +82,18 @@ TEST(test_what_is_told)
     tw_set_log(NULL, NULL);
 }
 
+TEST(test_who_leaves_is_not_warned_of_it)
+{
+    tw_comm *comm;
+    told.count = 0;
+    tw_set_log(write_down, &told);
+    assert_ok(tw_comm_create_threads(1, &comm));
+    tw_comm_leave(comm);
+    tw_comm_destroy(comm);
+    assert_int_equal(told.count, 0);
+    tw_set_log(NULL, NULL);
+}
+
 TEST(test_without_a_log_nothing_is)
 {
     tw_set_log(write_down, &told);

@@ -71,6 +71,8 @@ class PlanTest(CommandLineTest):
         self.refuse(2, ["--link is missing", "--join"], *image, "--workers", 2)
         self.refuse(2, ["--link ten", "RATE,LATENCY"], *image, "--workers", 2, "--link", "ten")
         self.refuse(2, ["--workers 1"], *image, "--link", SLOW, "--step-time", 1, "--steps", 1)
+        for workers in ("2x", 129):
+            self.refuse(2, [f'"{workers}" is not a whole number from 1 to 128'], *image, "--link", SLOW, "--workers", workers)
         self.refuse(2, ["--parameters 1k", "image"], *image, "--parameters", "1k", "--link", SLOW)
         self.refuse(2, ["--parameters"], *none)
         self.refuse(2, ["--step-time"], *none, "--parameters", "1k", "--steps", 9)
@@ -157,6 +159,8 @@ class AutomaticTest(CommandLineTest):
 
     def test_refusals(self):
         self.refuse_training(2, ["--link ten"], "--sync", "auto", "--link", "ten")
+        self.refuse_training(2, ["--sync auto plans for 128 workers at most, and here are 129", "--sync SCHEME"],
+                             "--sync", "auto", "--link", SLOW, "--workers", 129)
         self.refuse_training(2, ["--link", "--sync auto", "bf16"], "--sync", "bf16", "--link", SLOW)
         self.refuse_training(2, ["no scheme \"auto\""], "--sync", "auto:every=3", "--workers", 2)
         self.train("--workers", 2, "--steps", 2, "--sync", "local:every=2", "--out", self.folder / "run")

@@ -125,6 +125,14 @@ static void tapped_leave(void *self)
     me->ops.leave(me->self);
 }
 
+static int blamed; /* because of which peer a member left last */
+
+static void tapped_leave_because_of(void *self, int peer)
+{
+    blamed = peer;
+    tapped_leave(self);
+}
+
 static void tapped_destroy(void *self)
 {
     tapped *me = self;
@@ -150,7 +158,8 @@ static tw_comm *tap(tw_comm *inner)
                                          .poll = tapped_poll,
                                          .leave = tapped_leave,
                                          .destroy = tapped_destroy,
-                                         .signs = tapped_signs};
+                                         .signs = tapped_signs,
+                                         .leave_because_of = tapped_leave_because_of};
     tw_comm *made = NULL;
     tapped *me = calloc(1, sizeof *me);
     *me = (tapped){.ops = {.struct_size = sizeof me->ops}, .inner = inner, .rank = tw_comm_rank(inner)};
@@ -592,20 +601,22 @@ TEST(test_bytes_are_counted_as_ever)
     assert_int_equal(traffic.bytes_sent, 0); /* of the beginning of a session nothing is payload */
 }
 
-/* What is beneath answers whether a peer lives, where it can. */
+/* What is beneath answers whether a peer lives, where it can, and is told of one that does not. */
 TEST(test_whether_a_peer_lives_is_asked_beneath)
 {
     open_sound_group(2);
     assert_true(tw_comm_patience(members[1].comm) == PATIENCE);
     assert_int_equal(members[0].ops.signs(members[0].self, 1, 0), 10);
     assert_int_equal(members[0].ops.signs(members[0].self, 1, 1), 11);
+    members[0].ops.leave_because_of(members[0].self, 1);
+    assert_int_equal(blamed, 1);
     tw_comm *deaf, *made;
     tw_transport_ops ops = {.struct_size = sizeof ops};
     void *self;
     assert_int_equal(tw_comm_create_threads(1, &deaf), TW_OK);
     assert_int_equal(tw_comm_create_sealed(deaf, key, sizeof key, &made), TW_OK);
     assert_int_equal(tw_comm_lend(made, &ops, &self), TW_OK);
-    assert_null(ops.signs);
+    assert_true(!ops.signs && !ops.leave_because_of);
     tw_comm_destroy(made);
 }
 

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <group.h> /* the transport's, not the one beside this file */
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -59,7 +60,7 @@ static void say_something(int fd, int i, const unsigned char secret[TCP_SECRET])
         "GET / HTTP/1.1\r\nHost: here\r\nUser-Agent: a browser\r\nAccept: */*\r\nConnection: close\r\n\r\n";
     unsigned char noise[TCP_HELLO];
     memset(noise, i, sizeof noise);
-    if (i % 5 == 1) (void)!send(fd, "twtcp 5\n", 8, MSG_NOSIGNAL);
+    if (i % 5 == 1) (void)!send(fd, "twtcp 6\n", 8, MSG_NOSIGNAL);
     if (i % 5 == 2) (void)!send(fd, web, sizeof web, MSG_NOSIGNAL);
     if (i % 5 == 3) (void)!send(fd, noise, sizeof noise, MSG_NOSIGNAL);
     if (i % 5 == 4) replay(fd, secret);
@@ -785,6 +786,44 @@ TEST_BETWEEN(who_leaves_says_so, pair_up, part)
     assert_fails(end_within(1, missing, 60, &got), TW_ERROR_PEER, "rank 0 has left");
 }
 
+static void receive_fails(tw_comm *comm, int peer, const char *text)
+{
+    char word;
+    tw_channel_start_receive(comm->channel, peer, &word, sizeof word, NULL);
+    assert_fails(tw_channel_finish(comm->channel), TW_ERROR_PEER, text);
+}
+
+/* Rank 0 loses patience with rank 2, which is the second of a part. Of the others each waits for one that gave up. */
+TEST(who_failed_is_named_by_all)
+{
+    static const int ranks[] = {0, 2};
+    tcp_player players[MOST_PLAYERS];
+    tw_comm *part;
+    listen_all(players, MOST_PLAYERS);
+    connect_all(players, MOST_PLAYERS);
+    assert_ok(tw_comm_set_timeout(players[0].comm, 0.05));
+    assert_ok(tw_comm_set_patience(players[0].comm, 0.05));
+    assert_ok(tw_comm_create_part(players[0].comm, ranks, 2, &part));
+    receive_fails(part, 1, "rank 1 ");
+    receive_fails(players[1].comm, 0, "rank 2 failed: rank 0 gave up the group because of it");
+    receive_fails(players[3].comm, 1, "rank 2 failed: rank 1 gave up the group because of it");
+    tw_comm_destroy(part);
+    destroy_all(players, MOST_PLAYERS);
+}
+
+/* It goes because it was given up itself. */
+TEST(who_was_given_up_names_nobody_else)
+{
+    tcp_player players[RANKS];
+    listen_all(players, RANKS);
+    connect_all(players, RANKS);
+    tw_transport_ops ops = players[0].comm->ops;
+    ops.leave_because_of(players[0].comm->self, 1);
+    receive_fails(players[1].comm, 0, "rank 1 failed: rank 0 gave up the group because of it");
+    receive_fails(players[2].comm, 1, "rank 1 has left");
+    destroy_all(players, RANKS);
+}
+
 static void keep_text(void *context, tw_log_level level, const char *text)
 {
     snprintf(context, TCP_REASON, "%d %s", (int)level, text);
@@ -1173,6 +1212,7 @@ TEST(a_peer_that_breaks_the_rules_is_named)
         {"header", {{.kind = TCP_DATA, .length = 10, .size = 30, .offset = UINT64_MAX - 4}}},
         {"header", {{.kind = TCP_DATA, .length = 0, .size = 30}}},
         {"header", {{.kind = TCP_BYE, .length = 1}}},
+        {"header", {{.kind = TCP_BYE, .size = (uint64_t)INT_MAX + 1}}},
         {"out of turn", {{.kind = TCP_DATA, .seq = TCP_MOST_AHEAD, .length = 1, .size = 1}}},
         {"out of turn", {{.kind = TCP_OFFER, .seq = UINT64_MAX, .size = 1}}},
         {"credit", {{.kind = TCP_DATA, .length = 1, .size = TCP_FAR_EAGER + 1}}},

@@ -5,16 +5,46 @@
 #include "lstm.h"
 #include "product.h"
 
+#include <dlfcn.h>
+#include <oneapi/dnnl/dnnl.h>
+
+static int no_memory; /* oneDNN has none */
+
+dnnl_status_t dnnl_primitive_attr_create(dnnl_primitive_attr_t *attributes)
+{
+    dnnl_status_t (*create)(dnnl_primitive_attr_t *);
+    *(void **)&create = dlsym(RTLD_NEXT, __func__);
+    return no_memory ? dnnl_out_of_memory : create(attributes);
+}
+
+static int bf16_is_native(void)
+{
+    int native;
+    char implementation[64];
+    assert_ok(nn_find_bf16(&native, implementation, sizeof implementation));
+    return native;
+}
+
 static nn_engine *open_engine(nn_precision precision)
 {
-    char implementation[64];
     nn_engine *engine;
-    if (precision == NN_BF16 && !nn_bf16_is_native(implementation, sizeof implementation)) {
+    if (precision == NN_BF16 && !bf16_is_native()) {
         assert_int_equal(nn_engine_create(NN_BF16, &engine), TW_ERROR_UNSUPPORTED);
         skip();
     }
     assert_ok(nn_engine_create(precision, &engine));
     return engine;
+}
+
+TEST(without_memory_nothing_is_said_of_the_processor)
+{
+    int native;
+    char implementation[64];
+    nn_engine *engine;
+    no_memory = 1;
+    assert_fails(nn_engine_create(NN_BF16, &engine), TW_ERROR_MEMORY, "no memory");
+    assert_fails(nn_find_bf16(&native, implementation, sizeof implementation), TW_ERROR_MEMORY, "no memory");
+    no_memory = 0;
 }
 
 /* ---- one product ---- */

@@ -14,7 +14,7 @@ enum { MOST_RANKS = 5, LARGE = 600000 /* floats: three blocks, the last one shor
 
 typedef struct story {
     int ranks, root;
-    size_t count;
+    size_t count, awaited; /* awaited: by the others, where they pass another count */
     const float *given;
     float *have[MOST_RANKS];
     uint64_t sent;
@@ -66,7 +66,10 @@ TEST(test_all_have_what_the_root_has)
 {
     float *weights = make(SMALL, 77);
     for (int ranks = 1; ranks <= MOST_RANKS; ranks++)
-        for (int root = 0; root < ranks; root++) hand(ranks, root, weights, SMALL);
+        for (int root = 0; root < ranks; root++) {
+            hand(ranks, root, weights, SMALL);
+            hand(ranks, root, weights, 0);
+        }
     free(weights);
 }
 
@@ -108,22 +111,32 @@ TEST(test_who_sends_what_cannot_be_is_named)
 static void take_own_count(void *context, int rank, tw_comm *comm)
 {
     story *s = context;
-    s->status[rank] = tw_comm_broadcast_packed(comm, s->root, s->have[rank], rank ? s->count : LARGE, sizeof(float));
+    s->status[rank] =
+        tw_comm_broadcast_packed(comm, s->root, s->have[rank], rank ? s->awaited : s->count, sizeof(float));
     snprintf(s->text[rank], sizeof s->text[rank], "%s", s->status[rank] == TW_OK ? "" : tw_last_error());
 }
 
 /* Of numbers that are all alike no other byte says how many they are. The first two counts differ in the last block
- * alone, and the third by a whole block. */
+ * alone, and the third by a whole block; of the others one side has a smaller block, or nothing. */
 TEST(test_who_awaits_another_count_is_told_both)
 {
-    const size_t counts[] = {LARGE + SMALL, LARGE - SMALL, LARGE - TW_PLANES_BLOCK / sizeof(float)};
+    const size_t counts[][2] = {{LARGE, LARGE + SMALL},
+                                {LARGE, LARGE - SMALL},
+                                {LARGE, LARGE - TW_PLANES_BLOCK / sizeof(float)},
+                                {LARGE, SMALL},
+                                {LARGE, 0},
+                                {SMALL, 0},
+                                {0, SMALL}};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         char wanted[256];
-        story s = {.ranks = 2, .count = counts[c], .have = {make(LARGE, 0), make(LARGE + SMALL, 1)}};
+        story s = {.ranks = 2,
+                   .count = counts[c][0],
+                   .awaited = counts[c][1],
+                   .have = {make(LARGE, 0), make(LARGE + SMALL, 1)}};
         run_on_threads_that_stay(s.ranks, take_own_count, &s);
         snprintf(wanted, sizeof wanted,
-                 "rank 0 hands over %d numbers more, and this rank awaits %zu: every rank must pass the same count",
-                 LARGE, counts[c]);
+                 "rank 0 hands over %zu numbers more, and this rank awaits %zu: every rank must pass the same count",
+                 s.count, s.awaited);
         assert_int_equal(s.status[1], TW_ERROR_PACKET);
         assert_string_equal(s.text[1], wanted);
         end(&s);

@@ -23,8 +23,11 @@ static tw_status make_attributes(nn_engine *e)
 
 static tw_status check_precision(const nn_engine *e)
 {
+    int native;
     char implementation[64];
-    if (e->precision == NN_FP32 || engine_has_bf16(e, implementation, sizeof implementation)) return TW_OK;
+    if (e->precision == NN_FP32) return TW_OK;
+    TW_TRY(engine_find_bf16(e, &native, implementation, sizeof implementation));
+    if (native) return TW_OK;
     return tw_fail(TW_ERROR_UNSUPPORTED,
                    "bf16 needs a processor with AVX512_BF16 or AMX; for this one oneDNN has %s%s; compute in fp32",
                    *implementation ? "only " : "nothing", implementation);
@@ -88,14 +91,13 @@ void nn_engine_destroy(nn_engine *e)
     free(e);
 }
 
-int nn_bf16_is_native(char *implementation, size_t capacity)
+tw_status nn_find_bf16(int *native, char *implementation, size_t capacity)
 {
-    nn_engine *e;
-    if (capacity) *implementation = '\0';
-    if (nn_engine_create(NN_FP32, &e) != TW_OK) return 0;
-    int native = engine_has_bf16(e, implementation, capacity);
+    nn_engine *e = NULL;
+    TW_TRY(nn_engine_create(NN_FP32, &e));
+    tw_status status = engine_find_bf16(e, native, implementation, capacity);
     nn_engine_destroy(e);
-    return native;
+    return status;
 }
 
 void nn_engine_enter(void)

@@ -69,8 +69,8 @@ api_const_layout engine_wanted_layout(const_dnnl_primitive_desc_t descriptor, in
 const char *engine_implementation(const_dnnl_primitive_desc_t descriptor);
 /* Whether that computes in bf16 with the processor's instructions. NULL: no. */
 int engine_is_native(const_dnnl_primitive_desc_t descriptor);
-/* Whether a product does: see nn_bf16_is_native. */
-int engine_has_bf16(const nn_engine *e, char *implementation, size_t capacity);
+/* Whether a product does: see nn_find_bf16. */
+tw_status engine_find_bf16(const nn_engine *e, int *native, char *implementation, size_t capacity);
 void engine_forget_products(nn_engine *e);
 /* Makes the op of a descriptor, if `described` says that there is one, and takes it over, whatever happens. */
 tw_status engine_make_op(nn_engine *e, dnnl_status_t described, dnnl_primitive_desc_t descriptor, const char *what,

@@ -333,15 +333,17 @@ int engine_is_native(const_dnnl_primitive_desc_t descriptor)
     return 0;
 }
 
-int engine_has_bf16(const nn_engine *e, char *implementation, size_t capacity)
+tw_status engine_find_bf16(const nn_engine *e, int *native, char *implementation, size_t capacity)
 {
     const nn_product usual = {.m = 64, .n = 64, .k = 64};
     dnnl_primitive_desc_t descriptor = NULL;
     if (capacity) *implementation = '\0';
-    int native = describe_product(e, &usual, 0, &descriptor) == TW_OK && engine_is_native(descriptor);
+    *native = 0;
+    TW_TRY(describe_product(e, &usual, 0, &descriptor));
     if (descriptor) {
+        *native = engine_is_native(descriptor);
         snprintf(implementation, capacity, "%s", engine_implementation(descriptor));
         dnnl_primitive_desc_destroy(descriptor);
     }
-    return native;
+    return TW_OK;
 }

@@ -126,12 +126,23 @@ static tw_status settle_threads(train_settings *s, const task *work, automatic *
     return automatic_choose(s, work, (int)s->workers, NULL, &world, chosen);
 }
 
+/* Before a line is measured, and a step timed. */
+static tw_status check_count(int workers)
+{
+    if (workers <= TW_PLAN_WORKERS_MOST) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--sync auto plans for %d workers at most, and here are %d: say --sync SCHEME; thinwire plan "
+                   "--workers %d --link RATE,LATENCY finds one for a line",
+                   TW_PLAN_WORKERS_MOST, workers, TW_PLAN_WORKERS_MOST);
+}
+
 static tw_status settle(train_settings *s, const task *work, tw_comm *comm, automatic *chosen)
 {
-    int alone = comm ? tw_comm_size(comm) < 2 : s->workers < 2;
+    int workers = comm ? tw_comm_size(comm) : (int)s->workers, alone = workers < 2;
     if (strcmp(s->sync, SYNC_AUTO) != 0)
         return s->resume && s->planned_link && comm && !alone ? compare_line(s, comm) : TW_OK;
     if (alone) return take_exact(s, chosen, comm, "--sync auto takes " EXACT ", as a worker alone exchanges nothing");
+    if (comm || s->link) TW_TRY(check_count(workers));
     return comm ? settle_among(s, work, comm, chosen) : settle_threads(s, work, chosen);
 }
 

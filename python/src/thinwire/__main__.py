@@ -43,8 +43,12 @@ def lines() -> Iterator[Tuple[str, str]]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["launch"]:
-        from .torch.launch import launch
-        sys.exit(launch(sys.argv[2:]))
+        try:
+            from .torch.launch import launch
+            sys.exit(launch(sys.argv[2:]))
+        except KeyboardInterrupt:
+            print("thinwire: interrupted, and so this machine has left", file=sys.stderr)
+            sys.exit(130)
     if sys.argv[1:] in (["-h"], ["--help"]):
         print(__doc__)
         sys.exit(0)

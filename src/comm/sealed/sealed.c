@@ -237,6 +237,12 @@ static void sealed_leave(void *self)
     if (me->beneath.ops.leave) me->beneath.ops.leave(me->beneath.self);
 }
 
+static void sealed_leave_because_of(void *self, int peer)
+{
+    const transport *me = self;
+    me->beneath.ops.leave_because_of(me->beneath.self, peer);
+}
+
 static void sealed_destroy(void *self)
 {
     transport *me = self;
@@ -312,7 +318,9 @@ tw_status tw_comm_create_sealed(tw_comm *inner, const void *key, size_t key_byte
                                   .poll = sealed_poll_request,
                                   .leave = sealed_leave,
                                   .destroy = sealed_destroy,
-                                  .signs = made->beneath.ops.signs ? count_signs : NULL};
+                                  .signs = made->beneath.ops.signs ? count_signs : NULL,
+                                  .leave_because_of =
+                                      made->beneath.ops.leave_because_of ? sealed_leave_because_of : NULL};
     double timeout = made->beneath.timeout, patience = tw_comm_patience(inner);
     TRY(tw_comm_create_custom(&ops, made, made->beneath.rank, made->beneath.size, comm)); /* or it destroys `made` */
     TRY(tw_comm_set_timeout(*comm, timeout));

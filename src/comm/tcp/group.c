@@ -166,18 +166,34 @@ static uint64_t count_signs(void *self, int rank, int ask)
 
 /* --- the end ------------------------------------------------------------------------------------------------- */
 
-static void group_leave(void *self)
+/* because_of: a rank, and 1; 0: none. */
+static void leave_all(tcp_group *group, int because_of)
 {
-    tcp_group *group = self;
     group->has_left = 1;
     tcp_latecomers_stop(group->latecomers);
     for (int r = 0; r < group->size; r++) {
         tcp_peer *peer = &group->peers[r];
         if (r == group->rank) continue;
         tcp_peer_lock(peer);
-        tcp_peer_leave(peer);
+        tcp_peer_leave(peer, because_of);
         tcp_peer_unlock(peer);
     }
+}
+
+static void group_leave(void *self)
+{
+    leave_all(self, 0);
+}
+
+/* Where the peer gave up because of another, that one is named on; because of this one, it is this rank that goes. */
+static void group_leave_because_of(void *self, int rank)
+{
+    tcp_group *group = self;
+    tcp_peer *peer = &group->peers[rank];
+    tcp_peer_lock(peer);
+    int because_of = peer->because_of ? peer->because_of : 1 + rank;
+    tcp_peer_unlock(peer);
+    leave_all(group, because_of == 1 + group->rank ? 0 : because_of);
 }
 
 static void begin_to_part(tcp_peer *peer)
@@ -281,7 +297,8 @@ static const tw_transport_ops ops = {.struct_size = sizeof(tw_transport_ops),
                                      .poll = group_poll_request,
                                      .leave = group_leave,
                                      .destroy = group_destroy,
-                                     .signs = count_signs};
+                                     .signs = count_signs,
+                                     .leave_because_of = group_leave_because_of};
 
 /* --- who comes too late -------------------------------------------------------------------------------------- */
 

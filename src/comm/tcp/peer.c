@@ -86,20 +86,20 @@ int tcp_peer_violated(tcp_peer *peer, const char *rule)
 }
 
 /* Unless it would stand in the middle of another frame. */
-static void say_bye(const tcp_stream *stream)
+static void say_bye(const tcp_stream *stream, int because_of)
 {
     unsigned char header[TCP_FRAME_BYTES];
-    tcp_frame_write(&(tcp_frame){.kind = TCP_BYE}, header);
+    tcp_frame_write(&(tcp_frame){.kind = TCP_BYE, .size = (uint64_t)because_of}, header);
     if (!stream->out_count || !stream->out[stream->out_first].done)
         (void)!send(stream->fd, header, sizeof header, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void tcp_peer_leave(tcp_peer *peer)
+void tcp_peer_leave(tcp_peer *peer, int because_of)
 {
     if (peer->gone) return;
     snprintf(peer->text, sizeof peer->text, "the exchange with rank %d ended because another one failed", peer->rank);
     peer->has_left = 1;
-    say_bye(&peer->stream[0]);
+    say_bye(&peer->stream[0], because_of);
     for (int s = 0; s < peer->streams; s++) shutdown(peer->stream[s].fd, SHUT_WR);
     end_all(peer, TW_ERROR_PEER);
 }

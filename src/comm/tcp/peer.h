@@ -126,6 +126,7 @@ typedef struct tcp_peer {
     size_t permits;
     int wake;              /* of `changed`, once the mutex is free */
     int bye_due, said_bye; /* to it; by it */
+    int because_of;        /* of which rank it gave up, and 1; 0: of none */
     uint64_t signs;        /* of life: whenever bytes came from it, or its machine made room for ours */
     int ask_due, asked;    /* whether it is there, and no answer has come yet */
     int here_due;          /* it has asked, once or more often */
@@ -147,8 +148,9 @@ void tcp_peer_fail(tcp_peer *peer, tw_status why, const char *format, ...) __att
 /* The same for what it sent that no rank sends. Returns 0. */
 int tcp_peer_violated(tcp_peer *peer, const char *rule);
 
-/* The same as failing, by this rank's own will: the peer is told, and what it still sends is let by until the end. */
-void tcp_peer_leave(tcp_peer *peer);
+/* The same as failing, by this rank's own will: the peer is told, and because of which rank (and 1; 0: of none), and
+ * what it still sends is let by until the end. */
+void tcp_peer_leave(tcp_peer *peer, int because_of);
 
 /* --- flow.c: the messages of one channel */
 

@@ -29,7 +29,10 @@ static void wait_for_room(tcp_stream *stream, int wait)
 
 static void fail_by(tcp_peer *peer, int error)
 {
-    if (peer->said_bye)
+    if (peer->because_of)
+        tcp_peer_fail(peer, TW_ERROR_PEER, "rank %d failed: rank %d gave up the group because of it",
+                      peer->because_of - 1, peer->rank);
+    else if (peer->said_bye)
         tcp_peer_fail(peer, TW_ERROR_PEER, "rank %d has left the group", peer->rank);
     else
         tcp_peer_fail(peer, TW_ERROR_PEER, "the connection to rank %d is lost: %s", peer->rank,
@@ -157,9 +160,10 @@ void tcp_stream_go_on(tcp_stream *stream)
 /* --- reading ------------------------------------------------------------------------------------------------- */
 
 /* What is said without a message. However often a peer asks, it is answered once what came has been read. */
-static int take_word(tcp_peer *peer, tcp_frame_kind kind)
+static int take_word(tcp_peer *peer, const tcp_frame *frame)
 {
-    if (kind == TCP_BYE) peer->said_bye = 1;
+    tcp_frame_kind kind = frame->kind;
+    if (kind == TCP_BYE) peer->said_bye = 1, peer->because_of = (int)frame->size;
     if (kind == TCP_ASK) peer->here_due = 1;
     if (kind == TCP_HERE) peer->asked = 0;
     return kind == TCP_BYE || kind == TCP_ASK || kind == TCP_HERE;
@@ -168,7 +172,7 @@ static int take_word(tcp_peer *peer, tcp_frame_kind kind)
 static int take_frame(tcp_stream *stream, const tcp_frame *frame)
 {
     tcp_peer *peer = stream->peer;
-    if (take_word(peer, frame->kind)) return 1;
+    if (take_word(peer, frame)) return 1;
     tcp_flow *flow;
     tw_status status = tcp_flow_of(peer, frame->channel, &flow);
     if (status != TW_OK) {

@@ -168,7 +168,8 @@ typedef struct facts {
     char onednn[64];
     int bf16;
     char bf16_implementation[64];
-    dataset data; /* without images where data_error says why */
+    char bf16_error[256]; /* why the two are not known; "": they are */
+    dataset data;         /* without images where data_error says why */
     char data_error[1024];
     char plugins[1024]; /* what --plugin brought, or why it did not; "" without it */
 } facts;
@@ -195,7 +196,8 @@ static void examine(const doctor_settings *settings, facts *f)
     f->mpi = mpi_is_there();
     examine_plugins(settings->plugin, f);
     nn_engine_version(f->onednn, sizeof f->onednn);
-    f->bf16 = nn_bf16_is_native(f->bf16_implementation, sizeof f->bf16_implementation);
+    if (nn_find_bf16(&f->bf16, f->bf16_implementation, sizeof f->bf16_implementation) != TW_OK)
+        snprintf(f->bf16_error, sizeof f->bf16_error, "%s", tw_last_error());
     if (dataset_load(settings->data, &f->data) != TW_OK)
         snprintf(f->data_error, sizeof f->data_error, "%s", tw_last_error());
 }
@@ -208,8 +210,11 @@ static void print_table(const facts *f)
     printf("%-32s %.4g\n", "memory copy GB/s, 1 thread", f->copy_one);
     if (f->copy_threads > 1) printf("memory copy GB/s, %2d threads     %.4g\n", f->copy_threads, f->copy_all);
     printf("%-32s %s\n", "oneDNN", f->onednn);
-    printf("%-32s %s (oneDNN has %s)\n", "--compute bf16", f->bf16 ? "native" : "not on this processor",
-           *f->bf16_implementation ? f->bf16_implementation : "nothing for it");
+    if (*f->bf16_error)
+        printf("%-32s not known: %s\n", "--compute bf16", f->bf16_error);
+    else
+        printf("%-32s %s (oneDNN has %s)\n", "--compute bf16", f->bf16 ? "native" : "not on this processor",
+               *f->bf16_implementation ? f->bf16_implementation : "nothing for it");
     printf("%-32s libthinwire_mpi %s\n", "MPI", f->mpi ? "found" : "not found");
     if (*f->plugins) printf("%-32s %s\n", "plug-ins", f->plugins);
     if (*f->data_error)

@@ -160,6 +160,13 @@ static bool asks_for_clusters(int argc, char **argv)
     return false;
 }
 
+/* Fewer than a run may have. */
+static void limit_workers(train_page *own)
+{
+    for (size_t i = own->page.own; i < own->page.count; i++)
+        if (strcmp(own->rows[i].name, "workers") == 0) own->rows[i].most = TW_PLAN_WORKERS_MOST;
+}
+
 int command_plan(int argc, char **argv)
 {
     plan_settings settings = {0};
@@ -169,5 +176,6 @@ int command_plan(int argc, char **argv)
     memcpy(own.rows, own_rows, sizeof own_rows);
     own.page.rows = own.rows;
     if (settings_lend_rows(settings.train.task, is_taken, &own) != TW_OK) return launcher_refuse();
+    limit_workers(&own);
     return command_run(&own.page, argc, argv, &settings, plan_run);
 }

@@ -228,7 +228,7 @@ class OuterLoop(Closes):
             raise
         self._working.give()
         self._begun = True
-        self._rounds_before = int(self.stats()["rounds"])
+        self._rounds_before = self._rounds_with_something()
         self._ends[0]()
         self._tell_banner()
 
@@ -254,7 +254,7 @@ class OuterLoop(Closes):
             return
         self._loop.begin(self._working.addresses())
         self._begun = True
-        self._rounds_before = int(self.stats()["rounds"])
+        self._rounds_before = self._rounds_with_something()
         self._ends[0]()
         if self._saved is not None:
             self._resume(self._saved)
@@ -599,10 +599,15 @@ class OuterLoop(Closes):
         step. `cosine`, of the last round's mean with the one before: negative in many rounds, outer_lr is too large."""
         return dict(self._last_stats) if self._finished else with_ratios(core.counted_after(self._past, self._loop.stats()))
 
+    def _rounds_with_something(self) -> int:
+        """Who meets to be let in, or to end, gives nothing."""
+        counts = self.stats()
+        return int(counts["rounds"] - counts["rounds_empty"])
+
     def summary(self) -> str:
         """Of this process: what came before it, of a state that was loaded, is left out."""
         counts = self.stats()
-        rounds = int(counts["rounds"] - counts["rounds_empty"]) - self._rounds_before  # who meets to end gives nothing
+        rounds = self._rounds_with_something() - self._rounds_before
         return (f"thinwire {self._loop.spec}: {counts['steps']} steps, {rounds} round{'s' * (rounds != 1)}, "
                 f"{counts['bytes_sent'] / 1e6:.3g} MB sent instead of {counts['bytes_dense'] / 1e6:.3g}, waited "
                 f"{milliseconds(counts['seconds_wait'] / max(1, rounds))} a round{f', with weights {self.hash}' if self._finished else ''}")
