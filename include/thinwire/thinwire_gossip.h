@@ -39,7 +39,7 @@ extern "C" {
 typedef struct tw_gossip tw_gossip;
 
 /* A collective, with the same promises as tw_reducer_create. weights[i] is tensor i's start, copied; all ranks begin
- * with rank 0's. Nothing is exchanged before the first read, add or finish. The spec is "scheme" or
+ * with rank 0's. No weights are exchanged before the first read, add or finish. The spec is "scheme" or
  * "scheme:option=value,..."; tw_gossips_count() and its kin list them.
  *
  * Every scheme takes per_host=G: the ranks 0 .. G-1, G .. 2G-1, ... are hosts that act as one worker each. add is then

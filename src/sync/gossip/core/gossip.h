@@ -98,6 +98,7 @@ struct tw_gossip {
     float **given_parts;  /* each tensor's */
     int was_read, adds;   /* given holds something; tw_gossip_add was called */
     int moves;            /* tw_gossip_step was */
+    int made;             /* there is a gossip on all ranks */
     int begun, finishing; /* the caller has made its first call, its last */
     int loaded;           /* begins with a saved state */
     int stopping;         /* destroy was called */

@@ -15,7 +15,7 @@ static void gossip_begin(tw_gossip *gossip)
 {
     if (gossip->begun) return;
     gossip->begun = 1;
-    gossip->added_at = tw_clock();
+    gossip->begun_at = gossip->round_started = gossip->added_at = tw_clock();
     int exchanged = gossip->adapt_first || (gossip->loaded && gossip->ops->remembers_exchange);
     if (gossip->ops->exchange && !exchanged)
         tw_gossip_ask(gossip, TW_TASK_EXCHANGE);
