@@ -8,7 +8,8 @@
 
 #include "channel.h"
 
-enum { RANKS = 3, MANY = 70000, LIVE = 6, TURNS = 400, COUNT = 64, NUMBERS = 28 /* of a reducer */ };
+enum { RANKS = 3, MANY = 70000, LIVE = 6, TURNS = 400, COUNT = 64 };
+enum { NUMBERS = 28 /* of a reducer */, OF_GOSSIP = 6 + RANKS };
 
 static const tw_tensor table[] = {{"a", 2, {8, 8}}};
 
@@ -138,6 +139,25 @@ static int make_gossips(tw_comm *comm)
 TEST(test_gossips_come_and_go)
 {
     assert_true(play(make_gossips, RANKS) <= 2 + 2 * NUMBERS);
+}
+
+static int make_and_drop(tw_comm *comm)
+{
+    float values[COUNT] = {0};
+    const float *start[1] = {values};
+    int wrong = 0;
+    for (int i = 0; i < 100 && !wrong; i++) {
+        tw_gossip *gossip = NULL;
+        wrong = tw_gossip_create(comm, "adpsgd-random", table, 1, start, &gossip) != TW_OK;
+        tw_gossip_destroy(gossip);
+    }
+    return wrong;
+}
+
+/* Of one that nobody has used there is nothing to tell. */
+TEST(test_gossips_go_unused)
+{
+    assert_int_equal(play(make_and_drop, RANKS), 2 + OF_GOSSIP);
 }
 
 /* One rank makes something else than the others. That is refused, and leaves the ranks with the same numbers. */
