@@ -201,5 +201,8 @@ tw_status tw_gossip_read_alone(tw_gossip *gossip, float *const *weights);
 tw_status tw_gossip_add_alone(tw_gossip *gossip, const float *const *steps);
 tw_status tw_gossip_step_alone(tw_gossip *gossip, float *const *weights);
 tw_status tw_gossip_finish_alone(tw_gossip *gossip, float *const *weights);
+/* The same a part at a time: it waits for other workers' last steps for so many seconds at most, and is called again
+ * until it is *over. */
+tw_status tw_gossip_finish_within(tw_gossip *gossip, double seconds, float *const *weights, int *over);
 
 #endif
