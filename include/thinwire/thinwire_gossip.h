@@ -39,7 +39,7 @@ extern "C" {
 typedef struct tw_gossip tw_gossip;
 
 /* A collective, with the same promises as tw_reducer_create. weights[i] is tensor i's start, copied; all ranks begin
- * with rank 0's. Nothing is exchanged before the first read, add or finish. The spec is "scheme" or
+ * with rank 0's. No weights are exchanged before the first read, add or finish. The spec is "scheme" or
  * "scheme:option=value,..."; tw_gossips_count() and its kin list them.
  *
  * Every scheme takes per_host=G: the ranks 0 .. G-1, G .. 2G-1, ... are hosts that act as one worker each. add is then
@@ -114,7 +114,8 @@ TW_API int tw_gossips_is_synchronous(size_t index);
 TW_API tw_status tw_gossip_save_state(tw_gossip *gossip, const char *prefix, tw_state *state);
 TW_API tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, const tw_state *state);
 /* Shows all that save would copy, where it lies. The communication thread works on it, too: it waits until the visit is
- * over, and the pointers are good for no longer. `visit` may not call the gossip. */
+ * over, and the pointers are good for no longer. `visit` may not call the gossip, and as long as it runs the others hear
+ * nothing of this rank: one that takes as long as the comm's timeout may have it lost. */
 TW_API tw_status tw_gossip_visit_state(tw_gossip *gossip, tw_state_visit visit, void *context);
 /* As tw_reducer_regroup_state: what a gossip's rank `rank` of `size` goes on with where `old_size` ranks have saved.
  * No state may be lost: give those that are left as fewer old ranks. Its weights are the mean of those old ranks' that

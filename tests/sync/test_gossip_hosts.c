@@ -400,4 +400,31 @@ TEST(test_create_survives_every_failed_allocation)
     }
 }
 
+/* ---- a host that waits for another -------------------------------------------------------------------------------- */
+
+static tw_status walk_slowly(scene *all, int rank, tw_gossip *gossip)
+{
+    float step[MOST_WIDTH] = {0};
+    tw_status status = TW_OK;
+    for (int k = 0; status == TW_OK && k < PLAYED; k++) {
+        tw_world_compute(rank < 2 ? 1 : 500); /* the timeout is 600 */
+        step[0] = rank < 2 ? 1 : 3;
+        status = scene_add(gossip, step);
+    }
+    return status == TW_OK ? scene_finish(all, rank, gossip) : status;
+}
+
+/* The first rank of a host waits in finish as long as others still step, and its members wait for it as long. */
+TEST(test_members_wait_as_long_as_their_host)
+{
+    static const char *const specs[] = {"adpsgd-random:per_host=2", "prague:per_host=2",
+                                        "adpsgd-fixed:per_host=2,survive=off"};
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        scene *all =
+            scene_run((scene){.spec = specs[s], .workers = 4, .per_host = 2, .bandwidth = 1e6, .play = walk_slowly});
+        for (int rank = 0; rank < 4; rank++) assert_float_equal(all->at[rank][0], 2 * PLAYED, 1e-4);
+        free(all);
+    }
+}
+
 RUN_TESTS(NULL, NULL)

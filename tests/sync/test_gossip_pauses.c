@@ -148,4 +148,28 @@ TEST(test_after_a_pause_rounds_are_as_before)
     assert_true(p.after + 3 >= STEPS && p.after <= STEPS + 3);
 }
 
+/* --- one has not begun ------------------------------------------------------------------------------------------- */
+
+static tw_status play_late(scene *all, int rank, tw_gossip *gossip)
+{
+    if (rank == WORKERS - 1) tw_world_compute(5000); /* the timeout is 600 */
+    tw_status status = take_steps(gossip, STEPS);
+    return status != TW_OK ? status : finish(all, rank, gossip);
+}
+
+/* What a worker computes before its first call is in nobody's way either. */
+TEST(test_who_begins_late_is_not_lost)
+{
+    for (int i = 0; i < SPECS - 1; i++) {
+        pause p = {0};
+        scene *all = scene_run(
+            (scene){.spec = specs[i], .workers = WORKERS, .bandwidth = 1e12, .play = play_late, .context = &p});
+        for (int rank = 0; rank < WORKERS; rank++) {
+            assert_int_equal(all->stats[rank].ranks_lost, 0);
+            assert_float_equal(all->at[rank][0], STEPS, 1e-4);
+        }
+        free(all);
+    }
+}
+
 RUN_TESTS(NULL, NULL)

@@ -128,4 +128,17 @@ TEST(who_resigns_says_why)
     end(&me);
 }
 
+/* Over sockets a rank that has left could still begin to receive from itself, and would go on as half of the group. */
+TEST(a_rank_that_has_left_does_not_go_on_alone)
+{
+    watcher me;
+    uint64_t round;
+    begin(&me, 0);
+    tw_comm_leave(me.comm);
+    tw_members_lose(&me.members, 1);
+    assert_int_equal(tw_members_agree(&me.members, &round), TW_ERROR_PEER);
+    assert_string_equal(tw_last_error(), "the group broke earlier: this rank has left it");
+    end(&me);
+}
+
 RUN_TESTS(NULL, NULL)

@@ -8,7 +8,8 @@
 
 #include "channel.h"
 
-enum { RANKS = 3, MANY = 70000, LIVE = 6, TURNS = 400, COUNT = 64, NUMBERS = 26 /* of a reducer */ };
+enum { RANKS = 3, MANY = 70000, LIVE = 6, TURNS = 400, COUNT = 64 };
+enum { NUMBERS = 28 /* of a reducer */, OF_GOSSIP = 6 + RANKS };
 
 static const tw_tensor table[] = {{"a", 2, {8, 8}}};
 
@@ -140,6 +141,25 @@ TEST(test_gossips_come_and_go)
     assert_true(play(make_gossips, RANKS) <= 2 + 2 * NUMBERS);
 }
 
+static int make_and_drop(tw_comm *comm)
+{
+    float values[COUNT] = {0};
+    const float *start[1] = {values};
+    int wrong = 0;
+    for (int i = 0; i < 100 && !wrong; i++) {
+        tw_gossip *gossip = NULL;
+        wrong = tw_gossip_create(comm, "adpsgd-random", table, 1, start, &gossip) != TW_OK;
+        tw_gossip_destroy(gossip);
+    }
+    return wrong;
+}
+
+/* Of one that nobody has used there is nothing to tell. */
+TEST(test_gossips_go_unused)
+{
+    assert_int_equal(play(make_and_drop, RANKS), 2 + OF_GOSSIP);
+}
+
 /* One rank makes something else than the others. That is refused, and leaves the ranks with the same numbers. */
 static int make_different(tw_comm *comm)
 {
@@ -160,6 +180,73 @@ static int make_different(tw_comm *comm)
 TEST(test_ranks_that_differ_stay_together)
 {
     assert_true(play(make_different, RANKS) <= 2 + NUMBERS);
+}
+
+/* ---- two at a time, of which one has hosts and all lanes ---------------------------------------------------------- */
+
+/* Elements, of which two hosts send each other as many as four workers do: nobody would see that messages are mixed up.
+ */
+enum { WORKERS = 4, LANES = 8, PART = 256, WHOLE = 512 };
+
+static const tw_tensor lanes[LANES] = {{"a", 1, {PART}}, {"b", 1, {PART}}, {"c", 1, {PART}}, {"d", 1, {PART}},
+                                       {"e", 1, {PART}}, {"f", 1, {PART}}, {"g", 1, {PART}}, {"h", 1, {PART}}};
+static const tw_tensor plain = {"whole", 1, {WHOLE}};
+
+typedef struct worker {
+    tw_reducer *hosts, *other;
+    float parts[LANES][PART], whole[WHOLE];
+    tw_status status;
+    int wrong;
+} worker;
+
+static tw_status submit_parts(worker *self, int rank)
+{
+    tw_status status = TW_OK;
+    for (size_t t = LANES; t-- > 0 && status == TW_OK;) {
+        for (int i = 0; i < PART; i++) self->parts[t][i] = (float)((rank + 1) * (int)(t + 1));
+        status = tw_reducer_submit(self->hosts, t, self->parts[t]);
+    }
+    return status;
+}
+
+static tw_status submit_whole(worker *self, int rank)
+{
+    for (int i = 0; i < WHOLE; i++) self->whole[i] = (float)(100 * (rank + 1));
+    return tw_reducer_submit(self->other, 0, self->whole);
+}
+
+/* The second host begins with what the first one begins when it is through with all else. */
+static tw_status reduce_both(worker *self, int rank)
+{
+    tw_status status = rank >= WORKERS / 2 ? submit_whole(self, rank) : TW_OK;
+    if (status == TW_OK) status = submit_parts(self, rank);
+    if (status == TW_OK) status = tw_reducer_wait(self->hosts);
+    if (status == TW_OK && rank < WORKERS / 2) status = submit_whole(self, rank);
+    return status == TW_OK ? tw_reducer_wait(self->other) : status;
+}
+
+static void work(void *context, int rank, tw_comm *comm)
+{
+    worker *self = (worker *)context + rank;
+    self->status = tw_reducer_create(comm, "allreduce:message_kb=1,in_flight=8,per_host=2", lanes, LANES, &self->hosts);
+    if (self->status == TW_OK) self->status = tw_reducer_create(comm, "allreduce", &plain, 1, &self->other);
+    if (self->status == TW_OK) self->status = reduce_both(self, rank);
+    for (int t = 0; t < LANES; t++)
+        for (int i = 0; i < PART; i++) self->wrong += self->parts[t][i] != 2.5F * (float)(t + 1);
+    for (int i = 0; i < WHOLE; i++) self->wrong += self->whole[i] != 250;
+    tw_reducer_destroy(self->other);
+    tw_reducer_destroy(self->hosts);
+}
+
+TEST(test_the_last_lane_between_hosts_meets_nobody_else)
+{
+    worker *workers = calloc(WORKERS, sizeof *workers);
+    run_in_world((tw_world_options){.workers = WORKERS, .bandwidth = 1e7, .latency = 1e-4}, work, workers);
+    for (int r = 0; r < WORKERS; r++) {
+        assert_int_equal(workers[r].status, TW_OK);
+        assert_int_equal(workers[r].wrong, 0);
+    }
+    free(workers);
 }
 
 RUN_TESTS(NULL, NULL)

@@ -1086,6 +1086,47 @@ TEST(test_ranks_end_together_whatever_is_under_way)
     }
 }
 
+/* One loop takes up where another one was, before a round of no tensors, when it has come to its end before. */
+static tw_status end_again(tw_outer *before, tw_outer *outer, int rank, tw_state *state)
+{
+    float values[TENSORS] = {1, 2}, *weights[TENSORS] = {&values[0], &values[1]};
+    tw_outer_event event;
+    tw_status status = tw_outer_begin(before, weights);
+    for (int step = 0; step < 4 && status == TW_OK; step++) status = tw_outer_step(before, weights, &event);
+    if (status == TW_OK) status = tw_outer_save_state(before, "", state);
+    if (status == TW_OK) status = tw_outer_begin(outer, weights);
+    if (status == TW_OK) status = tw_outer_finish(outer, weights);
+    if (status == TW_OK) status = tw_outer_load_state(outer, "", state);
+    if (status == TW_OK) status = tw_outer_begin(outer, weights);
+    for (int step = 0; step < 2 * rank && status == TW_OK; step++) status = tw_outer_step(outer, weights, &event);
+    return status == TW_OK ? tw_outer_finish(outer, weights) : status;
+}
+
+static void live_again(void *context, int rank, tw_comm *comm)
+{
+    static const char spec[] = "streaming:every=6,fragments=3,delay=0";
+    static const tw_tensor table[TENSORS] = {{.name = "first"}, {.name = "second"}};
+    tw_outer_counts *counts = (tw_outer_counts *)context + rank;
+    tw_outer *before = NULL, *outer = NULL;
+    tw_state *state = NULL;
+    counts->struct_size = sizeof *counts;
+    if (tw_outer_create(comm, spec, table, TENSORS, &before) == TW_OK &&
+        tw_outer_create(comm, spec, table, TENSORS, &outer) == TW_OK && tw_state_create(&state) == TW_OK &&
+        end_again(before, outer, rank, state) == TW_OK)
+        (void)tw_outer_stats(outer, counts);
+    tw_state_destroy(state);
+    tw_outer_destroy(outer);
+    tw_outer_destroy(before);
+}
+
+TEST(test_ranks_end_together_a_second_time)
+{
+    tw_outer_counts counts[2] = {{0}};
+    run_in_world((tw_world_options){.workers = 2}, live_again, counts);
+    assert_true(counts[0].rounds > 2);
+    assert_int_equal(counts[0].rounds, counts[1].rounds);
+}
+
 /* ---- between two steps all may meet ------------------------------------------------------------------------------ */
 
 /* All do where they may, each behind the same step. A world ends where a rank waits for one that never comes. */

@@ -145,6 +145,10 @@ tw_status tw_gossip_create(tw_comm *comm, const char *spec, const tw_tensor *ten
         tw_gossip_destroy(gossip);
         return status;
     }
+    tw_mutex_lock(&gossip->lock);
+    gossip->made = 1;
+    tw_condition_wake_all(&gossip->changed);
+    tw_mutex_unlock(&gossip->lock);
     *out = gossip;
     return TW_OK;
 }

@@ -421,7 +421,7 @@ tw_status tw_outer_begin(tw_outer *outer, float *const *weights)
     if (status != TW_OK) return tw_channel_give_up(outer->channel, status);
     leave_out(outer, before);
     for (size_t f = 0; f < outer->fragment_count; f++) outer->fragments[f].lost = 0;
-    outer->loaded = outer->finishing = 0;
+    outer->loaded = outer->finishing = outer->all_finish = 0;
     outer->begun = outer->is_shared = 1;
     return TW_OK;
 }

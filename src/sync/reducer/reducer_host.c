@@ -26,7 +26,7 @@ tw_status tw_reducer_host_create(tw_reducer *reducer, int per_host)
 {
     tw_reducer_host *host = &reducer->host;
     tw_channel *whole = reducer->channel;
-    unsigned members = whole->number + 1 + TW_LANE_NUMBERS, firsts = members + 1 + TW_MOST_LANES;
+    unsigned members = whole->number + 1 + TW_LANE_NUMBERS, firsts = members + TW_HOST_COMM_NUMBERS;
     TW_TRY(tw_hosts_check(reducer->size, per_host));
     host->size = per_host;
     host->place = reducer->rank % per_host;

@@ -11,9 +11,9 @@
 
 #include "reducer.h"
 
-/* Numbers behind a reducer's own channel and its lanes: the members' comm and the comm of the first ranks have a
- * channel of their own each, and one for each lane. */
-enum { TW_HOST_NUMBERS = 2 * (1 + TW_MOST_LANES) };
+/* Numbers behind a reducer's own channel and its lanes: the members' comm and the comm of the first ranks have the two
+ * of any comm each, and one for each lane. */
+enum { TW_HOST_COMM_NUMBERS = 2 + TW_MOST_LANES, TW_HOST_NUMBERS = 2 * TW_HOST_COMM_NUMBERS };
 
 /* 1 where schemes work: on the first rank of a host, which every rank is unless hosts are asked for. */
 int tw_reducer_is_first(const tw_reducer *reducer);

@@ -98,6 +98,7 @@ struct tw_gossip {
     float **given_parts;  /* each tensor's */
     int was_read, adds;   /* given holds something; tw_gossip_add was called */
     int moves;            /* tw_gossip_step was */
+    int made;             /* there is a gossip on all ranks */
     int begun, finishing; /* the caller has made its first call, its last */
     int loaded;           /* begins with a saved state */
     int stopping;         /* destroy was called */
@@ -200,5 +201,8 @@ tw_status tw_gossip_read_alone(tw_gossip *gossip, float *const *weights);
 tw_status tw_gossip_add_alone(tw_gossip *gossip, const float *const *steps);
 tw_status tw_gossip_step_alone(tw_gossip *gossip, float *const *weights);
 tw_status tw_gossip_finish_alone(tw_gossip *gossip, float *const *weights);
+/* The same a part at a time: it waits for other workers' last steps for so many seconds at most, and is called again
+ * until it is *over. */
+tw_status tw_gossip_finish_within(tw_gossip *gossip, double seconds, float *const *weights, int *over);
 
 #endif

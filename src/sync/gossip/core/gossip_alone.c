@@ -15,7 +15,7 @@ static void gossip_begin(tw_gossip *gossip)
 {
     if (gossip->begun) return;
     gossip->begun = 1;
-    gossip->added_at = tw_clock();
+    gossip->begun_at = gossip->round_started = gossip->added_at = tw_clock();
     int exchanged = gossip->adapt_first || (gossip->loaded && gossip->ops->remembers_exchange);
     if (gossip->ops->exchange && !exchanged)
         tw_gossip_ask(gossip, TW_TASK_EXCHANGE);
@@ -170,21 +170,37 @@ static tw_status finish_tasks(tw_gossip *gossip)
     return tw_gossip_await(gossip);
 }
 
-static tw_status finish_rounds(tw_gossip *gossip)
+/* For `seconds` at most, which may be INFINITY. */
+static tw_status finish_rounds(tw_gossip *gossip, double seconds)
 {
-    double start = tw_clock();
+    double start = tw_clock(), end = start + seconds;
     tw_condition_wake_all(&gossip->changed);
-    while (!gossip->ended) tw_condition_wait(&gossip->changed, &gossip->lock);
+    while (!gossip->ended && tw_clock() < end)
+        if (isinf(end))
+            tw_condition_wait(&gossip->changed, &gossip->lock);
+        else
+            tw_condition_wait_until(&gossip->changed, &gossip->lock, end);
     gossip->stats.seconds_wait += tw_clock() - start;
     return gossip->failure == TW_OK ? TW_OK : tw_fail(gossip->failure, "%s", gossip->failure_text);
 }
 
+tw_status tw_gossip_finish_within(tw_gossip *gossip, double seconds, float *const *weights, int *over)
+{
+    if (gossip->finishing)
+        tw_mutex_lock(&gossip->lock);
+    else
+        TW_TRY(tw_gossip_enter(gossip));
+    gossip->finishing = 1;
+    tw_status status = gossip->ops->exchange ? finish_tasks(gossip) : finish_rounds(gossip, seconds);
+    *over = gossip->ended;
+    tw_mutex_unlock(&gossip->lock);
+    if (status == TW_OK && *over) tw_gossip_copy_out(gossip, gossip->weights, weights); /* nobody uses them any more */
+    return status;
+}
+
 tw_status tw_gossip_finish_alone(tw_gossip *gossip, float *const *weights)
 {
-    TW_TRY(tw_gossip_enter(gossip));
-    gossip->finishing = 1;
-    tw_status status = gossip->ops->exchange ? finish_tasks(gossip) : finish_rounds(gossip);
-    tw_mutex_unlock(&gossip->lock);
-    if (status == TW_OK) tw_gossip_copy_out(gossip, gossip->weights, weights); /* nobody else uses them any more */
-    return status;
+    int over;
+    if (gossip->finishing) TW_TRY(tw_gossip_enter(gossip)); /* which refuses a second one */
+    return tw_gossip_finish_within(gossip, (double)INFINITY, weights, &over);
 }

@@ -9,10 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#define WHILE 0.25 /* of the timeout */
+
+enum { WAITS = 2 };
+
 /* What the first rank met. */
 typedef struct verdict {
     uint32_t status;  /* other than TW_OK: the end of the gossip */
-    uint32_t refused; /* the mean of the steps was not finite */
+    uint32_t refused; /* 1: the mean of the steps was not finite; WAITS: there is nothing to hand out yet */
     uint32_t lost;    /* hosts that the others go on without */
     uint32_t lowest;  /* host of those that go on */
     char text[TW_REASON_BYTES];
@@ -110,7 +114,8 @@ static int count_hosts(const tw_gossip *gossip)
 static tw_status check_verdict(const tw_gossip *gossip, const verdict *all)
 {
     uint32_t hosts = (uint32_t)count_hosts(gossip);
-    if (tw_status_is_known(all->status) && all->lost < hosts && all->lowest < hosts) return TW_OK;
+    if (tw_status_is_known(all->status) && all->refused <= WAITS && all->lost < hosts && all->lowest < hosts)
+        return TW_OK;
     return tw_fail(TW_ERROR_PACKET, "rank %d tells its host what cannot be: status %u, %u hosts lost of %u",
                    first_rank(gossip), all->status, all->lost, hosts);
 }
@@ -135,7 +140,7 @@ static tw_status share(tw_gossip *gossip, tw_status status, int *refused)
     if (status != TW_OK) return tw_fail(status, "%s", own.text);
     TW_TRY(sent);
     TW_TRY(check_verdict(gossip, &all));
-    *refused = all.refused != 0;
+    *refused = (int)all.refused;
     note_lost(gossip, &all);
     return all.status == TW_OK ? TW_OK : tw_fail((tw_status)all.status, "%.*s", (int)sizeof all.text - 1, all.text);
 }
@@ -144,6 +149,7 @@ static tw_status share(tw_gossip *gossip, tw_status status, int *refused)
 static tw_status hand_out(tw_gossip *gossip, tw_status status, int *refused)
 {
     TW_TRY(share(gossip, status, refused));
+    if (*refused == WAITS) return TW_OK;
     return broadcast(gossip, gossip->host.values, gossip->elements * sizeof *gossip->host.values);
 }
 
@@ -305,14 +311,26 @@ tw_status tw_host_step(tw_gossip *gossip, float *const *weights)
     return step_together(gossip, (const float *const *)weights, 1, weights);
 }
 
+/* The first rank may wait for other hosts for longer than anybody is waited for. So its members hear now and then that
+ * it still *waits. */
+static tw_status finish_for_a_while(tw_gossip *gossip, int *waits)
+{
+    int over = 1;
+    tw_status status = TW_OK;
+    if (tw_host_is_first(gossip))
+        status =
+            tw_gossip_finish_within(gossip, WHILE * tw_comm_timeout(gossip->host.members), gossip->host.parts, &over);
+    *waits = over ? 0 : WAITS;
+    return status;
+}
+
 tw_status tw_host_finish(tw_gossip *gossip, float *const *weights)
 {
-    int refused = 0, all_ended = 0;
+    int refused = 0, all_ended = 0, waits = 1;
     TW_TRY(gossip_host_enter(gossip));
     tw_mutex_unlock(&gossip->lock);
     while (!all_ended) TW_TRY(take_step(gossip, NULL, 0, &refused, &all_ended));
-    tw_status finished = tw_host_is_first(gossip) ? tw_gossip_finish_alone(gossip, gossip->host.parts) : TW_OK;
-    TW_TRY(conclude(gossip, finished, &refused));
+    while (waits) TW_TRY(conclude(gossip, finish_for_a_while(gossip, &waits), &waits));
     tw_gossip_copy_out(gossip, gossip->host.values, weights);
     gossip->finishing = 1;
     return TW_OK;

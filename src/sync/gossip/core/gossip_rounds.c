@@ -126,23 +126,32 @@ static tw_status run_round(tw_gossip *gossip, uint64_t round)
     return TW_OK;
 }
 
-/* With the lock held: waits for the caller's first or last call. */
-static void wait_for_call(tw_gossip *gossip, const int *call)
+/* Waits for the caller's first or last call. Others that wait for this rank meanwhile hear that it is there. */
+static tw_status wait_for_call(tw_gossip *gossip, const int *call, int *stopping)
 {
-    while (!*call && !gossip->stopping) tw_condition_wait(&gossip->changed, &gossip->lock);
+    tw_status status = TW_OK;
+    tw_mutex_lock(&gossip->lock);
+    while (status == TW_OK && !*call && !gossip->stopping) {
+        double look = tw_gossip_next_look(gossip);
+        if (isinf(look))
+            tw_condition_wait(&gossip->changed, &gossip->lock);
+        else
+            tw_condition_wait_until(&gossip->changed, &gossip->lock, look);
+        status = look_if_due(gossip);
+    }
+    *stopping = gossip->stopping;
+    tw_mutex_unlock(&gossip->lock);
+    return status;
 }
 
 static tw_status run_rounds(tw_gossip *gossip, int *stopping)
 {
+    TW_TRY(wait_for_call(gossip, &gossip->begun, stopping));
     while (!*stopping && gossip->size > 1 && gossip->round <= gossip->rumour.stop) {
         TW_TRY(begin_round(gossip, gossip->round, stopping));
         if (!*stopping) TW_TRY(run_round(gossip, gossip->round++));
     }
-    tw_mutex_lock(&gossip->lock);
-    wait_for_call(gossip, &gossip->finishing); /* alone; else all have finished */
-    *stopping = gossip->stopping;
-    tw_mutex_unlock(&gossip->lock);
-    return TW_OK;
+    return wait_for_call(gossip, &gossip->finishing, stopping); /* alone; else all have finished */
 }
 
 static tw_status run_to_the_end(tw_gossip *gossip, int *stopping)
@@ -152,28 +161,24 @@ static tw_status run_to_the_end(tw_gossip *gossip, int *stopping)
     return gossip->survive ? tw_gossip_conclude(gossip) : tw_gossip_mean(gossip, gossip->weights);
 }
 
-static tw_status run_all(tw_gossip *gossip, int stopping)
+static tw_status run_all(tw_gossip *gossip)
 {
-    if (stopping) return TW_OK;
+    int stopping = 0;
     tw_status status = run_to_the_end(gossip, &stopping);
     while (status != TW_OK && gossip->survive) {
         status = tw_gossip_regroup(gossip, status);
         if (status != TW_OK || gossip->concluded) break;
         status = run_to_the_end(gossip, &stopping);
     }
-    if (gossip->survive && !gossip->concluded) tw_members_resign(&gossip->members);
+    int unused = stopping && !gossip->begun; /* nobody counts on it */
+    if (gossip->survive && !unused && !gossip->concluded) tw_members_resign(&gossip->members);
     return status;
 }
 
 void *tw_gossip_run_rounds(void *argument)
 {
     tw_gossip *gossip = argument;
-    tw_mutex_lock(&gossip->lock);
-    wait_for_call(gossip, &gossip->begun);
-    gossip->begun_at = gossip->round_started = tw_clock();
-    int stopping = gossip->stopping;
-    tw_mutex_unlock(&gossip->lock);
-    tw_status status = run_all(gossip, stopping);
+    tw_status status = run_all(gossip);
     if (status != TW_OK) tw_gossip_give_up(gossip, status);
     tw_mutex_lock(&gossip->lock);
     if (status != TW_OK) tw_gossip_record_failure(gossip, status);

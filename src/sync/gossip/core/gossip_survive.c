@@ -77,7 +77,7 @@ void tw_gossip_release_survivors(tw_gossip *gossip)
 double tw_gossip_next_look(const tw_gossip *gossip)
 {
     const tw_members *members = &gossip->members;
-    return gossip->survive ? members->tended + LONGEST_LOOK * members->deadline : (double)INFINITY;
+    return gossip->survive && gossip->made ? members->tended + LONGEST_LOOK * members->deadline : (double)INFINITY;
 }
 
 tw_status tw_gossip_look(tw_gossip *gossip)

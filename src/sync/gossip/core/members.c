@@ -331,6 +331,7 @@ static tw_status check_self(const tw_members *members)
     const tw_comm *comm = comm_of(members);
     void *request = NULL;
     unsigned char nothing;
+    TW_TRY(tw_channel_check(members->channel));
     TW_TRY(comm->ops.start_recv(comm->self, members->rank, members->channel->number + 1, &nothing, 1, &request));
     members_take_back(members, &request, 0);
     return TW_OK;
