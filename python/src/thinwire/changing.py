@@ -107,16 +107,16 @@ class ChangingLoop:
         self._opened().set_weight(weight)
         self._weight = weight
 
-    def finish(self, weights: Sequence[int]) -> None:
-        """Takes part in the others' rounds until all are here."""
+    def finish(self, weights: Sequence[int]) -> bool:
+        """Takes part in the others' rounds until all are here. False: as of an outer.OuterLoop."""
         while True:
             if self._meet(weights, Wish.FINISH) is not Due.FINISHED:
                 continue
             try:
                 self._opened().set_weight(self._weight if self._has_steps else 0)
-                self._opened().finish(weights)
+                good = self._opened().finish(weights)
                 self._kept = self._opened().state_apart()
-                return
+                return good
             except PeerError:
                 self._enter(weights)
 

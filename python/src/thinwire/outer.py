@@ -75,10 +75,11 @@ class OuterLoop(Owned):
         """Copies theta out, at any time after begin."""
         library.tw_outer_read(self._handle, self._addresses(shared))
 
-    def finish(self, weights: Sequence[int]) -> None:
+    def finish(self, weights: Sequence[int]) -> bool:
         """Ends the loop, as a collective: takes part in the others' rounds until all have come here, and the weights
-        become theta."""
-        self._comm.waited(lambda: library.tw_outer_finish(self._handle, self._addresses(weights)))
+        become theta. False: it is over, and the last steps are lost, since some rank's part or the sum was too large for
+        the exchange."""
+        return self._comm.waited(lambda: library.tw_outer_finish(self._handle, self._addresses(weights)))
 
     def plan(self) -> Dict[str, str]:
         """What carries each tensor."""
