@@ -509,7 +509,13 @@ class Compressor(Stepping):
             tensors = [(row.name, row.shape) for row in self._rows]
             return Loaded(False, regrouped(self.spec, tensors, old, len(states), about["rank"], about["size"]))
 
-        with self._following(lambda: states[0] if len(states) else None):
+        def nearest() -> Optional[Dict[str, Any]]:
+            """A rank may have no other's than its own, and that may be lost."""
+            about = self._about()
+            own = states[about["rank"]] if len(states) == about["size"] else None
+            return own or next((state for state in states if state is not None), None)
+
+        with self._following(nearest):
             self._load(read)
 
     @contextlib.contextmanager
