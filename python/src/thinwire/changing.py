@@ -48,7 +48,7 @@ class ChangingLoop:
         self._members, self.spec, self.tensors = members, spec, [(name, tuple(shape)) for name, shape in tensors]
         self._give, self._take, self._compare = give, take, compare
         self._period, self._has_momentum = outer.period_of(spec), float(settings_of(spec).get("outer_momentum", "0")) > 0
-        self._since = self._steps = self._met = self.generation = 0
+        self._since = self._steps = self._steps_before = self._met = self.generation = 0
         self._weight, self._has_steps = 1.0, False  # since it last had theta
         self._kept: Optional[Entries] = None  # the state between two rounds, which the next one is begun from
         self._saved: Optional[Entries] = None  # what load_state() took, until a group has been entered
@@ -303,9 +303,15 @@ class ChangingLoop:
         round_, _, *own = numbers_of(state)
         return {**state, NUMBERS: as_numbers([round_, self._period - 1, *own])}
 
+    def _counts(self) -> Dict[str, float]:
+        """Of this generation. Its loop has all steps of the rounds that this process only serves, too, and one where it begins."""
+        counts = self._opened().stats()
+        taken = self._steps - self._steps_before
+        return {**counts, "bytes_dense": counts["bytes_dense"] * taken // max(1, counts["steps"])}
+
     def _close_generation(self) -> None:
         if self._loop:
-            self._past = outer.counted_after(self._past, self._loop.stats())
+            self._past, self._steps_before = outer.counted_after(self._past, self._counts()), self._steps
         if self._comm:
             self._comm.close()
         self._loop = self._comm = None
@@ -346,7 +352,7 @@ class ChangingLoop:
         return self._opened().plan()
 
     def stats(self) -> Dict[str, float]:
-        sums = outer.counted_after(self._past, self._loop.stats() if self._loop else {})
+        sums = outer.counted_after(self._past, self._counts() if self._loop else {})
         return {**sums, "steps": self._steps, "rounds": max(0, rounds_of(self._kept))}
 
     def close(self) -> None:
