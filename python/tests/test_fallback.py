@@ -83,6 +83,21 @@ def cut(rank, size):
     return sample, costs, clock.elements, sum(row.parameter.numel() for row in rows)
 
 
+def names_what_is_not_measured(rank, size):
+    """A spec that names a tensor behind the sample, whose end a scalar follows."""
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.scale, self.head = torch.nn.Linear(40, 100, bias=False), torch.nn.Parameter(torch.ones(())), torch.nn.Linear(100, 9)
+
+        def forward(self, x):
+            return self.head(self.first(x) * self.scale)
+
+    with mock.patch.object(_costs, "SAMPLE", 4000):
+        return [attached(Model(), spec, None)[1].costs is not None
+                for spec in ("topk:dense=head.*|first.weight", "scalecom:rates=head.weigh?@2", "topk")]
+
+
 def leaves_no_trace(rank, size):
     """A run whose exchange was measured and kept, and one that was not measured: the same bits."""
     model, ends = models.small(), []
@@ -282,7 +297,7 @@ def changes(rank, size):
     return was_dense, compressor.dense, compressor.stats()["steps"], clips.dense, again.spec, text
 
 
-CASES = [(decided, 0.25, 1e-6), (decided, 1e-6, 1e-6), (really_measured,), (cut,), (leaves_no_trace,), (not_alike,),
+CASES = [(decided, 0.25, 1e-6), (decided, 1e-6, 1e-6), (really_measured,), (cut,), (names_what_is_not_measured,), (leaves_no_trace,), (not_alike,),
          (with_momentum, False), (with_momentum, True), (without_momentum,), (not_finite, "skip"), (not_finite, "raise"),
          (not_finite, "nan"), (scaled,), (unused,), (resumed, (SLOW, FAST)), (resumed, (FAST, SLOW)), (mixed,), (told,), (changes,)]
 
@@ -321,6 +336,10 @@ class FallbackTest(unittest.TestCase):
             self.assertEqual(elements, [part // 8])
             self.assertAlmostEqual(costs.scheme, count / part)
             self.assertAlmostEqual(costs.dense, 1e-3 * (part // 8) * 8 * count / part)
+
+    def test_a_spec_may_name_what_is_not_measured(self):
+        for measured in self.of(names_what_is_not_measured):
+            self.assertEqual(measured, [True] * 3)
 
     def test_measuring_leaves_no_trace(self):
         self.assertEqual(self.of(leaves_no_trace), [(True, [(False, False), (False, True)])] * 2)

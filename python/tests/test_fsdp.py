@@ -169,6 +169,20 @@ def adamw(rank, size):
     return [float((end - ends[0]).abs().max()) for end in ends[1:]], steps
 
 
+def names_tensors(rank, size):
+    """What becomes of each tensor's shard where the spec names some of them, and what is said of a name that none has."""
+    plans = []
+    for spec in ("topk:min_elements=1,dense=2.*", "topk:min_elements=1,dense=0.weight|2.weight", "scalecom:rates=0.weight@1",
+                 "topk:dense=2.weight|head"):
+        model, group = sharded(size, 1)
+        try:
+            with thinwire.torch.attach_fsdp2(model, spec, group, timeout=ranks.SECONDS, banner=False) as compressor:
+                plans.append({name: what for name, what in compressor.plan().items() if name.endswith("weight")})
+        except thinwire.torch.Error as error:
+            plans.append(str(error))
+    return plans
+
+
 def skipped(rank, size, nonfinite):
     """Rank 0's gradient of the first layer has NaN in its first row, which is of its own shard alone, in the second of
     three passes. Of each pass: whether it was skipped, or what backward raised, and the sum of each gradient here."""
@@ -466,6 +480,13 @@ class FsdpTest(unittest.TestCase):
     def test_the_plan_is_that_of_ddp(self):
         for plan, of_ddp in on_ranks(2, "beside_ddp"):
             self.assertEqual(plan, of_ddp)
+
+    def test_a_spec_may_name_tensors_of_any_module(self):
+        for second, both, rates, misspelt in ranks.on_ranks(2, names_tensors):
+            self.assertEqual(["dense=" in second[name] for name in ("0.weight", "2.weight")], [False, True], second)
+            self.assertEqual(["dense=" in both[name] for name in ("0.weight", "2.weight")], [True, True], both)
+            self.assertEqual(set(rates), {"0.weight", "2.weight"})
+            self.assertIn("dense=head: no tensor has such a name", misspelt)
 
     def test_a_pass_that_is_not_finite_is_skipped_by_all(self):
         for nonfinite in ("skip", "scaler", "raise"):
