@@ -187,7 +187,7 @@ def skipped(rank, size, nonfinite):
     """Rank 0's gradient of the first layer has NaN in its first row, which is of its own shard alone, in the second of
     three passes. Of each pass: whether it was skipped, or what backward raised, and the sum of each gradient here."""
     model, group = sharded(size // 2, 2)
-    more = {"scaler": torch.amp.GradScaler("cpu", enabled=False)} if nonfinite == "scaler" else {"nonfinite": nonfinite}
+    more = {"scaler": torch.amp.GradScaler("cpu", init_scale=1.0)} if nonfinite == "scaler" else {"nonfinite": nonfinite}
     compressor = thinwire.torch.attach_fsdp2(model, "qsgd", group, timeout=ranks.SECONDS, **more)
     told, spoil = [], torch.zeros(4, 32)
     model[1].register_forward_hook(lambda module, given, out: out.register_hook(lambda gradient: gradient + spoil) and None)

@@ -19,7 +19,7 @@ from ._directions import Directions
 from ._fallback import Fallback
 from ._parameters import Row, orders_of
 from ._replan import Replanner
-from ._steps import FILLED_WITH, Stepping
+from ._steps import FILLED_WITH, Stepping, nonfinite_of
 
 RATIO_IS_KNOWN = 10  # steps after the warm-up
 NOWHERE = "this state is of a scheme, and the exchange is dense: there is nowhere to put it"
@@ -77,7 +77,7 @@ class Compressor(Stepping):
         """`group` is torch's, of the same ranks. `may_fall_back`: torch itself can do the exchange instead."""
         refuse_options(spec, optimizer, nonfinite, scaler)
         refuse_other_doors(spec)
-        self.nonfinite = nonfinite or ("nan" if scaler is not None else "skip")
+        self.nonfinite = nonfinite_of(nonfinite, scaler)
         self._rows, self._left_out, self._comm, self._owns_comm = rows, left_out, comm, owns_comm
         self._layouts: Dict[Tuple[int, ...], Layout] = {}
         self._index = {id(row.parameter): i for i, row in enumerate(rows)}

@@ -16,7 +16,7 @@ from . import _adam, _auto, _counts, _optimiser, _state, _transport
 from ._parameters import DTYPES, Row, local
 from ._passes import at_the_end, this_pass
 from ._pinned import Pinned, Seen
-from ._steps import Stepping
+from ._steps import Stepping, nonfinite_of
 from .compressor import RATIO_IS_KNOWN, Compressor, announce, dtype_of, refuse_options
 
 
@@ -76,7 +76,7 @@ class ShardCompressor(Stepping):
                         optimizer=optimizer, scaler=scaler, nonfinite=nonfinite, group=group)
                     unless_all_do.callback(self._compressors[name].close)
             unless_all_do.pop_all()
-        self.nonfinite = nonfinite or ("nan" if scaler is not None else "skip")
+        self.nonfinite = nonfinite_of(nonfinite, scaler)
 
     # Steps
 
