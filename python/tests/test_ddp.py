@@ -504,7 +504,7 @@ class DdpTest(unittest.TestCase):
                                         ("dgc-adam", own, 0)):
             with warnings.catch_warnings(record=True) as told:
                 warnings.simplefilter("always")
-                _optimiser.settle(optimiser, spec, 0.9 * (spec == "dgc-adam"), False, object())
+                _optimiser.settle(optimiser, spec, 0.9 * (spec == "dgc-adam"), False, object(), [])
                 self.assertEqual(len(told), warned, spec)
 
     def test_an_optimiser_with_momentum_is_noticed(self):

@@ -111,7 +111,7 @@ class Compressor(Stepping):
         reducer = Reducer(self._connected(), spec, [(row.name, row.shape) for row in self._rows])
         try:
             self._refuse_unknown(self._optimiser, spec)
-            _optimiser.settle(self._optimiser, spec, *reducer.momentum, self._keeper)
+            _optimiser.settle(self._optimiser, spec, *reducer.momentum, self._keeper, [row.parameter for row in self._rows])
         except Error:
             reducer.close()
             raise
@@ -354,7 +354,7 @@ class Compressor(Stepping):
             if adapts(self.spec):
                 _adam.refuse_late(optimiser, self._rows, name_of(self.spec))
                 self._refuse_unknown(optimiser, self.spec)
-            _optimiser.settle(optimiser, self.spec, *self.momentum, self._keeper)
+            _optimiser.settle(optimiser, self.spec, *self.momentum, self._keeper, [row.parameter for row in self._rows])
             self._optimiser = optimiser
 
     def _look_at_step(self, optimiser: torch.optim.Optimizer) -> None:
