@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import copy
 import gc
+import math
 import os
 import pathlib
 import pickle
@@ -70,6 +71,29 @@ class LibraryTest(unittest.TestCase):
                 wait()
             interrupter.join()
         self.assertEqual(unraisable, [])
+
+    def test_ctrl_c_ends_the_wait_of_any_collective(self):
+        """For a rank that never comes."""
+        weights = [array.array("f", bytes(4 * math.prod(shape))) for _, shape in TENSORS]
+        pointers = [one.buffer_info()[0] for one in weights]
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+
+        def gossip(comm):
+            return thinwire.Gossip(comm, "dpsgd", TENSORS, pointers)
+
+        for call in (lambda comm, _: thinwire.Reducer(comm, "topk", TENSORS), lambda comm, _: thinwire.OuterLoop(comm, "local", TENSORS),
+                     lambda comm, _: gossip(comm), lambda comm, _: comm.barrier(), lambda _, one: one.finish(pointers)):
+            comms = thinwire.Comm.threads(2)
+            comms[0].set_timeout(20), comms[0].set_patience(20)
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                made = list(pool.map(gossip, comms))
+            interrupter = threading.Thread(target=self.interrupt_a_wait)
+            interrupter.start()
+            with self.assertRaises(KeyboardInterrupt):
+                call(comms[0], made[0])
+            interrupter.join()
+            for comm in comms:
+                comm.close()
 
     @staticmethod
     def interrupt_a_wait():

@@ -29,8 +29,8 @@ class OuterLoop(Owned):
 
     def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named]):
         handle = ctypes.c_void_p()
-        library.tw_outer_create(comm._handle, bytes_of(spec), table.table_of(tensors), len(tensors),
-                                ctypes.byref(handle))
+        named = table.table_of(tensors)
+        comm.waited(lambda: library.tw_outer_create(comm._handle, bytes_of(spec), named, len(tensors), ctypes.byref(handle)))
         self._own(handle, library.tw_outer_destroy, comm)
         self._comm, self.spec = comm, spec
         self.tensors = [(name, tuple(shape)) for name, shape in tensors]
