@@ -121,6 +121,13 @@ def odd_parameters(rank, size):
     return worst, {name: plan.get(name) for name in ("empty", "table.weight", "frozen.weight", "again.weight")}
 
 
+def wrong_number(rank, size):
+    try:
+        attached(models.small(), "dgc-adam:beta2=high")
+    except thinwire.torch.Error as error:
+        return f"{type(error).__name__} {error}"
+
+
 def uneven(rank, size):
     """Rank 0 has fewer batches; join() has it take part all the same."""
     ddp, compressor = attached(models.small().eval(), EVERYTHING)
@@ -460,6 +467,10 @@ class DdpTest(unittest.TestCase):
 
     def test_join_with_uneven_inputs(self):
         self.assertEqual(ranks.on_ranks(2, uneven), [(True, 4), (True, 4)])
+
+    def test_a_number_that_is_none_is_the_librarys_to_refuse(self):
+        for text in ranks.on_ranks(2, wrong_number):
+            self.assertIn("SpecError dgc-adam: beta2=high: beta2 must be a number from", text)
 
     def test_the_scheme_can_be_changed(self):
         self.assertEqual(ranks.on_ranks(2, another_scheme), [(True, True, "topk:density=0.5,leftovers=fp32", True, True)] * 2)

@@ -1428,6 +1428,15 @@ class OuterTest(unittest.TestCase):
                     thinwire.torch.OuterLoop(model, torch.optim.SGD(model.parameters(), lr=0.1), spec, join="nowhere",
                                              workers=workers, banner=False)
 
+    def test_a_number_may_be_written_as_the_library_reads_it(self):
+        for text, wanted in (("1e1", 10.0), ("0x10", 16.0), ("4.0", 4.0), ("four", math.nan), ("0xg", math.nan)):
+            self.assertEqual(str(thinwire.spec.number(text)), str(wanted))
+        comm, = thinwire.Comm.threads(1)
+        with looped(model := text_model(), adamw(model), "streaming:every=1e1,fragments=0x2,delay=0,first_moment=0.0", join=None,
+                    group=comm, transport=comm) as outer:
+            self.assertIn("every 10 steps of the optimizer, in 2 parts", outer.banner())
+            self.assertEqual(thinwire.outer.period_of(outer._loop.spec), 5)
+
     def test_a_spec_may_name_the_models_tensors(self):
         model, (comm,) = torch.nn.Sequential(torch.nn.Linear(4, 3)), thinwire.Comm.threads(1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -13,7 +13,7 @@ from ._library import MAX_DIMS
 from .comm import Comm
 from .errors import Error, PeerError, SpecError
 from .members import Due, Members, Place, Wish
-from .spec import settings_of
+from .spec import number, settings_of
 from .table import BYTES, Entry
 
 Entries = Dict[str, Entry]
@@ -47,7 +47,7 @@ class ChangingLoop:
                  take: Callable[[Entries], None] = lambda entries: None, compare: Callable[[Comm], None] = lambda comm: None):
         self._members, self.spec, self.tensors = members, spec, [(name, tuple(shape)) for name, shape in tensors]
         self._give, self._take, self._compare = give, take, compare
-        self._period, self._has_momentum = outer.period_of(spec), float(settings_of(spec).get("outer_momentum", "0")) > 0
+        self._period, self._has_momentum = outer.period_of(spec), number(settings_of(spec).get("outer_momentum", "0")) > 0
         self._since = self._steps = self._steps_before = self._met = self.generation = 0
         self._weight, self._has_steps = 1.0, False  # since it last had theta
         self._kept: Optional[Entries] = None  # the state between two rounds, which the next one is begun from

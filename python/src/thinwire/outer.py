@@ -9,7 +9,7 @@ from ._library import OuterCounts, library
 from ._owned import Owned
 from .comm import Comm
 from .errors import Error
-from .spec import bytes_of, settings_of
+from .spec import bytes_of, number, settings_of
 
 
 class Event(enum.IntEnum):
@@ -108,7 +108,7 @@ class OuterLoop(Owned):
 def period_of(spec: str) -> int:
     """Steps from one round to the next."""
     settings = settings_of(spec)
-    return int(settings["every"]) // int(settings.get("fragments", "1"))
+    return int(number(settings["every"])) // int(number(settings.get("fragments", "1")))
 
 
 def counted_after(past: Dict[str, float], now: Dict[str, float]) -> Dict[str, float]:

@@ -1,6 +1,8 @@
 """The text that names a scheme and its options: "scheme:option=value,option=value"."""
 
+import contextlib
 import ctypes
+import math
 import re
 from typing import Callable, Dict, Optional, Sequence, Tuple
 
@@ -98,7 +100,15 @@ def names_any(pattern: str, names: Sequence[str]) -> bool:
 
 def number_of(spec: str, option: str) -> float:
     """What an option comes to, 0 where the scheme has none of that name."""
-    return float({**defaults_of(name_of(spec)), **options_of(spec)}.get(option, "0"))
+    return number({**defaults_of(name_of(spec)), **options_of(spec)}.get(option, "0"))
+
+
+def number(text: str) -> float:
+    """As the library reads it, such as 1e2 where a whole number is wanted, or 0x10; what is none is the library's to refuse."""
+    for read in (float, float.fromhex):
+        with contextlib.suppress(ValueError, OverflowError):
+            return read(text)
+    return math.nan
 
 
 def adapts(spec: str) -> bool:

@@ -11,7 +11,7 @@ from ..comm import Comm
 from ..errors import Error, SpecError
 from ..planning import DOORS, GRADIENTS, UPDATES, WEIGHTS, can_switch
 from ..reducer import Reducer, regrouped
-from ..spec import adapts, defaults_of, gives_signs, minds_rates, name_of, options_of
+from ..spec import adapts, defaults_of, gives_signs, minds_rates, name_of, number, options_of
 from ..table import Entry
 from . import _adam, _auto, _costs, _counts, _optimiser, _state, _transport
 from ._bucket import spans
@@ -202,7 +202,7 @@ class Compressor(Stepping):
         """Measures what a step's exchange costs, as a collective, and leaves it to torch from now on where that is faster.
         (A scheme that clips needs each rank's whole gradient before it sends, and stays; so does one that has Adam's
         moments, which would be lost, or gives signs.)"""
-        if self._comm is None or float(options_of(self.spec).get("clip", 0)) or adapts(self.spec) or gives_signs(self.spec):
+        if self._comm is None or number(options_of(self.spec).get("clip", "0")) or adapts(self.spec) or gives_signs(self.spec):
             return
         self.costs = _costs.measured(self._rows, self.spec, self._comm, self._group)
         self._on_one_machine = _costs.are_on_one_machine(self._group)

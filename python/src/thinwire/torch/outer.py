@@ -21,7 +21,7 @@ from ..errors import Error, NonFinite, SpecError
 from ..members import Members
 from ..seal import sealed
 from ..planning import UPDATES, can_switch
-from ..spec import adapts, name_of, number_of, options_of, settings_of
+from ..spec import adapts, name_of, number, number_of, options_of, settings_of
 from ..table import Entry
 from ..tcp import Tcp
 from . import _alike, _auto, _buffers, _optimiser, _parameters, _state, _transport
@@ -613,7 +613,7 @@ class OuterLoop(Closes):
     def banner(self) -> str:
         settings, size = settings_of(self._loop.spec), self._comm.size
         elements = sum(row.elements for row in self._rows)
-        every, fragments = int(settings["every"]), int(settings.get("fragments", "1"))
+        every, fragments = int(number(settings["every"])), int(number(settings.get("fragments", "1")))
         sent = 8 * elements * (size - 1) / size
         parts = f", in {fragments} parts one after the other" if fragments > 1 else ""
         exchange = name_of(settings["exchange"])
