@@ -164,6 +164,13 @@ class ChangingTest(unittest.TestCase):
         self.assertEqual(other["bytes_dense"], 4 * WEIGHTS * other["steps"])
         self.assertTrue(other["bytes_dense"] <= first["bytes_dense"] < 4 * WEIGHTS * first["steps"], (first, other))
 
+    def test_nothing_is_shared_before_it_has_begun(self):
+        members = Members(f"127.0.0.1:{ranks.free_port()}", "", thinwire.Tcp(bind="127.0.0.1"))
+        loop, weights = ChangingLoop(members, "local", [("w", (WEIGHTS,))]), (ctypes.c_float * WEIGHTS)()
+        with self.assertRaisesRegex(thinwire.Error, "the loop has not begun"):
+            loop.read([ctypes.addressof(weights)])
+        loop.close()
+
     def test_who_leaves_hands_over_what_its_exchange_holds_back(self):
         """To the last digit: three is a whole number of thirds and of quarters."""
         for scheme in ("topk", "randomk"):
