@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from test_ddp import TwoParts, inputs
 from test_faults import Scaler
+from thinwire.reducer import Reducer
 from thinwire.torch import _costs, _parameters, _transport
 
 SLOW, FAST = (2.0, 1.0), (1.0, 2.0)  # seconds by the scheme and by torch
@@ -241,6 +242,21 @@ def mixed(rank, size):
     return texts, kept
 
 
+def rates_after_a_fallback(rank, size):
+    """How often the learning rates are told to a scheme that goes on from a state, after one of the fallback came in between."""
+    _, other = attached(models.small(), "sdagc:density=0.05")
+    ddp, compressor = attached(models.small(), "sdagc:density=0.05", FAST)
+    compressor._optimiser = torch.optim.SGD(ddp.parameters(), lr=0.05)
+    told = []
+    with mock.patch.object(Reducer, "set_rates", lambda reducer, rates: told.append(rates)):
+        models.backward(ddp, rank, 0)
+        state = compressor.state_dict()
+        for loaded in (other.state_dict(), state):
+            compressor.load_state_dict(loaded)
+            models.backward(ddp, rank, 1)
+    return len(told)
+
+
 def same_entries(one, other):
     return one.keys() == other.keys() and all(
         torch.equal(value, other[name]) if torch.is_tensor(value) else value == other[name] for name, value in one.items())
@@ -299,7 +315,8 @@ def changes(rank, size):
 
 CASES = [(decided, 0.25, 1e-6), (decided, 1e-6, 1e-6), (really_measured,), (cut,), (names_what_is_not_measured,), (leaves_no_trace,), (not_alike,),
          (with_momentum, False), (with_momentum, True), (without_momentum,), (not_finite, "skip"), (not_finite, "raise"),
-         (not_finite, "nan"), (scaled,), (unused,), (resumed, (SLOW, FAST)), (resumed, (FAST, SLOW)), (mixed,), (told,), (changes,)]
+         (not_finite, "nan"), (scaled,), (unused,), (resumed, (SLOW, FAST)), (resumed, (FAST, SLOW)), (mixed,), (told,), (changes,),
+         (rates_after_a_fallback,)]
 
 
 def one_after_the_other(rank, size):
@@ -404,6 +421,9 @@ class FallbackTest(unittest.TestCase):
                                     "steps_skipped": 0})
         self.assertEqual(first[3], {"dense: torch's own all-reduce"})
         self.assertAlmostEqual(first[4][0], 0.9, places=6)
+
+    def test_learning_rates_are_told_again(self):
+        self.assertEqual(self.of(rates_after_a_fallback), [2] * 2)
 
     def test_schemes_can_be_changed(self):
         for was, now, steps, clips, spec, text in self.of(changes):

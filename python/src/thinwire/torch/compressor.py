@@ -117,7 +117,7 @@ class Compressor(Stepping):
             raise
         self._momentum, self._minds_rates, self._adapts = reducer.momentum, minds_rates(spec), adapts(spec)
         self._directions = Directions(self._rows) if adapts(spec) or gives_signs(spec) else None
-        self._has_taken = False
+        self._has_taken, self._rates = False, []
         return reducer
 
     def _refuse_unknown(self, optimiser: Optional[torch.optim.Optimizer], spec: str) -> None:
@@ -140,7 +140,7 @@ class Compressor(Stepping):
                 unless_it_fits.callback(new.close)
                 new.load_state(old.state())
                 unless_it_fits.pop_all()
-        self._reducer, self.spec, self._rates, self._fallback = new, spec, [], None
+        self._reducer, self.spec, self._fallback = new, spec, None
         self.replanner, self.follows, self._next_spec = None, False, ""
         if old is not None:
             old.close()
@@ -168,7 +168,7 @@ class Compressor(Stepping):
         addresses, old = [one.data_ptr() for one in held], self._live()
         old.hand_over(addresses)
         new = self._made(self._next_spec)
-        self._reducer, self.spec, self._next_spec, self._rates = new, self._next_spec, "", []
+        self._reducer, self.spec, self._next_spec = new, self._next_spec, ""
         old.close()
         self._tell_rates(new)
         new.submit_all(range(len(held)), addresses)
@@ -530,7 +530,7 @@ class Compressor(Stepping):
         try:
             if self._fallback is None:
                 self._reducer = self._made(specs[0])
-            self.spec, self._rates = specs[0], []
+            self.spec = specs[0]
             yield
         except BaseException:
             if self._reducer is not None and self._reducer is not before["_reducer"]:
