@@ -350,6 +350,28 @@ def refuses(rank, size, folder, states):
         return seen
 
 
+def is_broken_off(rank, size):
+    """Rank 0 gets a Ctrl-C while an Exchange changes its scheme: what each rank is told of this pass and of the next."""
+    from thinwire.reducer import Reducer
+    model, told = torch.nn.Linear(40, 30, bias=False), []
+    exchange = thinwire.torch.Exchange(model, "topk:density=0.05", banner=False, timeout=ranks.SECONDS)
+    exchange.compressor.go_on_by("powersgd:rank=2,warmup_steps=0")
+    wait = Reducer.wait
+
+    def waits(reducer):
+        if rank == 0 and reducer.spec.startswith("powersgd"):
+            raise KeyboardInterrupt
+        return wait(reducer)
+
+    with unittest.mock.patch.object(Reducer, "wait", waits):
+        for _ in range(2):
+            try:
+                model(torch.eye(40)).square().sum().backward()
+            except (KeyboardInterrupt, thinwire.Error) as error:
+                told.append(repr(error))
+    return told, exchange.compressor._reducer.closed
+
+
 def is_left(rank, size):
     """A run of auto whose user takes another scheme, when a change is due already."""
     ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 30, bias=False))
@@ -515,6 +537,14 @@ class ChangeTest(unittest.TestCase):
             pathlib.Path(folder, "kept").write_text("powersgd:rank=4\n")
             states = [state for _, _, _, state in ranks.on_ranks(2, gradients_of_inputs, "topk:density=0.05", 3, {})]
             self.assertEqual(ranks.on_ranks(2, follows_from_disks, folder, states), [["topk:density=0.05"] * 2] * 2)
+
+    @needs_hooks
+    def test_ctrl_c_while_it_changes_is_heard_by_all(self):
+        (first, is_closed), (second, _) = ranks.on_ranks(2, is_broken_off)
+        self.assertEqual(first[0], "KeyboardInterrupt()")
+        self.assertIn("an earlier step was broken off: KeyboardInterrupt", first[1])
+        self.assertIn("rank 0", second[0])
+        self.assertTrue(is_closed)
 
     def test_who_sets_a_scheme_keeps_it(self):
         self.assertEqual(ranks.on_ranks(2, is_left), [(True, "sign", True, False)] * 2)

@@ -162,8 +162,14 @@ class Compressor(Stepping):
     def go_on(self, means: Iterable[Tuple[torch.Tensor, torch.Tensor]]) -> None:
         """At the end of a good step, whose means are given with their parameters. What the scheme before has not sent of this
         rank's gradients goes through the new one in a step of its own, whose means come on top: what is left is in its state."""
-        if not self._next_spec:
-            return
+        try:
+            if self._next_spec:
+                self._go_on(means)
+        except BaseException as error:
+            self._break_off(error)
+            raise
+
+    def _go_on(self, means: Iterable[Tuple[torch.Tensor, torch.Tensor]]) -> None:
         held = [torch.zeros(row.elements, device="cpu") for row in self._rows]
         addresses, old = [one.data_ptr() for one in held], self._live()
         old.hand_over(addresses)
