@@ -18,11 +18,13 @@ import tempfile
 import threading
 import time
 import unittest
+from unittest import mock
 
 import ranks
 import thinwire
 from thinwire.comm import on_thread
 from thinwire.members import Members
+from thinwire.tcp import Interrupt, options_of
 
 TENSORS = [("first.weight", (8, 32)), ("first.bias", (32,))]
 
@@ -71,6 +73,25 @@ class LibraryTest(unittest.TestCase):
                 wait()
             interrupter.join()
         self.assertEqual(unraisable, [])
+
+    def test_the_environment_says_what_a_tcp_does_not(self):
+        first, last, other = (ranks.free_port() for _ in range(3))
+        there = {"THINWIRE_BIND": "127.0.0.1", "THINWIRE_ADVERTISE": "here", "THINWIRE_PORT": str(first), "THINWIRE_LAST_PORT": str(last),
+                 "THINWIRE_STREAMS": "3", "THINWIRE_REACHABLE": "no"}
+
+        def said(**more):
+            options = options_of(thinwire.Tcp(**more), Interrupt())
+            return (options.bind, options.advertise, options.first_port, options.last_port, options.streams, options.behind)
+
+        with mock.patch.dict(os.environ, there):
+            self.assertEqual(said(), (b"127.0.0.1", b"here", first, last, 3, 1))
+            self.assertEqual(said(bind="::1", advertise="there", ports=(other, other), streams=2), (b"::1", b"there", other, other, 2, 1))
+            os.environ.update(THINWIRE_LAST_PORT=str(first), THINWIRE_ADVERTISE="", THINWIRE_REACHABLE="yes")
+            with thinwire.Tcp().listen() as listener:
+                self.assertIn(f":{first}", listener.address)
+            os.environ["THINWIRE_PORT"] = "many"
+            with self.assertRaisesRegex(thinwire.Error, 'THINWIRE_PORT is "many" in the environment: want a number'):
+                thinwire.Tcp().listen()
 
     def test_ctrl_c_ends_the_wait_of_any_collective(self):
         """For a rank that never comes."""
