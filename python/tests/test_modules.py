@@ -263,6 +263,20 @@ def adam_in_the_place_of_torchs(rank, size):
     return [float((ends[0] - end).abs().max()) for end in ends[1:]]
 
 
+def gossips_after_nan(rank, size):
+    """Which of four steps were taken, where rank 0's second gradient is NaN, with an optimiser that has moments."""
+    model = models.small()
+    optimiser = torch.optim.AdamW(model.parameters(), 0.01)
+    gossip = thinwire.torch.GossipDataParallel(model, "dpsgd", optimizer=optimiser, timeout=ranks.SECONDS)
+    taken = []
+    for step in range(4):
+        optimiser.zero_grad()
+        models.backward(gossip, rank, step, float("nan") if (rank, step) == (0, 1) else 1.0)
+        taken.append(gossip.step())
+    gossip.finish()
+    return taken, all(bool(torch.isfinite(p).all()) for p in model.parameters())
+
+
 class BesideAScheme(torch.nn.Module):
     """A table with sparse gradients, which DDP exchanges by itself, and something of the scheme's."""
 
@@ -639,6 +653,9 @@ class ModulesTest(unittest.TestCase):
     def test_an_optimiser_has_its_momentum_again_when_a_scheme_is_over(self):
         for differences in ranks.on_ranks(2, after_a_scheme):
             self.assertLess(max(differences), 1e-5, differences)
+
+    def test_a_gossip_goes_on_after_a_step_that_was_not_finite(self):
+        self.assertEqual(ranks.on_ranks(2, gossips_after_nan), [([True, False, True, True], True), ([True] * 4, True)])
 
     def test_what_a_scheme_does_not_have_keeps_its_momentum(self):
         for of_rank in ranks.on_ranks(2, beside_a_scheme):
