@@ -86,17 +86,12 @@ def cut(rank, size):
 
 def names_what_is_not_measured(rank, size):
     """A spec that names a tensor behind the sample, whose end a scalar follows."""
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.scale, self.head = torch.nn.Linear(40, 100, bias=False), torch.nn.Parameter(torch.ones(())), torch.nn.Linear(100, 9)
-
-        def forward(self, x):
-            return self.head(self.first(x) * self.scale)
-
+    scale = torch.nn.Module()
+    scale.by = torch.nn.Parameter(torch.ones(()))
+    model = torch.nn.ModuleDict({"first": torch.nn.Linear(40, 100, bias=False), "scale": scale, "tail": torch.nn.Linear(100, 9)})
     with mock.patch.object(_costs, "SAMPLE", 4000):
-        return [attached(Model(), spec, None)[1].costs is not None
-                for spec in ("topk:dense=head.*|first.weight", "scalecom:rates=head.weigh?@2", "topk")]
+        return [attached(copy.deepcopy(model), spec, None)[1].costs is not None
+                for spec in ("topk", "topk:dense=tail.*|first.weight", "scalecom:rates=tail.weigh?@2")]
 
 
 def leaves_no_trace(rank, size):
