@@ -121,6 +121,26 @@ def odd_parameters(rank, size):
     return worst, {name: plan.get(name) for name in ("empty", "table.weight", "frozen.weight", "again.weight")}
 
 
+def complex_parameters(rank, size, fallback):
+    """What becomes of a complex parameter, and how far its gradients are from plain DDP's, of which thinwire's sends all."""
+    model = nn.Linear(8, 8)
+    model.turn = nn.Parameter(torch.ones(8, dtype=torch.complex64))
+    plain = models.wrapped(copy.deepcopy(model))
+    ddp, compressor = attached(copy.deepcopy(model), "topk:dense=*,leftovers=fp32")
+    if fallback:
+        compressor._fall_back()
+    for one in (plain, ddp):
+        one.module.forward = lambda x, one=one.module: (nn.functional.linear(x, one.weight, one.bias) * one.turn).abs().square().mean()
+    worst = 0.0
+    for step in range(3):
+        for one in (plain, ddp):
+            one.zero_grad()
+            one(inputs(rank, step)[:, :8]).backward()
+        ours, theirs = models.gradients(ddp.module), models.gradients(plain.module)
+        worst = max(worst, *(float((ours[name] - theirs[name]).abs().max()) for name in theirs))
+    return worst, compressor.plan()["turn"]
+
+
 def wrong_number(rank, size):
     try:
         attached(models.small(), "dgc-adam:beta2=high")
@@ -467,6 +487,13 @@ class DdpTest(unittest.TestCase):
 
     def test_join_with_uneven_inputs(self):
         self.assertEqual(ranks.on_ranks(2, uneven), [(True, 4), (True, 4)])
+
+    @unittest.skipIf(torch.__version__.startswith("1."), "DDP of torch 1 broadcasts no complex parameters over Gloo")
+    def test_complex_parameters_are_left_to_torch(self):
+        for fallback in (False, True):
+            for worst, plan in ranks.on_ranks(2, complex_parameters, fallback):
+                self.assertLess(worst, 1e-6)
+                self.assertEqual(plan, "complex64: torch's own all-reduce")
 
     def test_a_number_that_is_none_is_the_librarys_to_refuse(self):
         for text in ranks.on_ranks(2, wrong_number):

@@ -75,9 +75,9 @@ class _Bridge:
             raise
 
     def _taken(self, bucket: Any) -> "torch.futures.Future[torch.Tensor]":
-        buffer, fallback = bucket.buffer(), self.compressor.fallback
-        if self.compressor.spec_is_dense or not for_the_scheme(buffer):
-            future = self._mean_by_torch(buffer)
+        fallback = self.compressor.fallback
+        if self.compressor.spec_is_dense or not for_the_scheme(bucket):
+            future = self._mean_by_torch(bucket.buffer())
         elif fallback:
             future = fallback.take(bucket)
         else:
