@@ -176,6 +176,17 @@ def another_scheme(rank, size):
     return first._reducer.closed, kept, second.spec, dense.dense, models.same_everywhere(ddp.module)
 
 
+def another_scheme_that_does_not_fit(rank, size):
+    """What held back for all tensors has no place where some are left out: what is said, and the momentum that is applied then."""
+    model = models.small()
+    optimiser = thinwire.torch.SGD(model.parameters(), 0.05, momentum=0.9)
+    ddp, compressor = attached(model, "dgc:density=0.05", {"optimizer": optimiser})
+    models.train(ddp, optimiser, rank, range(1))
+    text = ranks.refused(lambda: compressor.set_scheme("dgc:dense=*,momentum=0"))
+    models.train(ddp, optimiser, rank, range(1, 2))
+    return text, round(compressor.momentum[0], 6), optimiser.takes_directions
+
+
 def refusals(rank, size):
     texts = []
 
@@ -498,6 +509,11 @@ class DdpTest(unittest.TestCase):
     def test_a_number_that_is_none_is_the_librarys_to_refuse(self):
         for text in ranks.on_ranks(2, wrong_number):
             self.assertIn("SpecError dgc-adam: beta2=high: beta2 must be a number from", text)
+
+    def test_a_scheme_that_does_not_fit_changes_nothing(self):
+        for text, momentum, takes_directions in ranks.on_ranks(2, another_scheme_that_does_not_fit):
+            self.assertIn("the saved state has no tensor", text)
+            self.assertEqual((momentum, takes_directions), (0.9, True))
 
     def test_the_scheme_can_be_changed(self):
         self.assertEqual(ranks.on_ranks(2, another_scheme), [(True, True, "topk:density=0.5,leftovers=fp32", True, True)] * 2)

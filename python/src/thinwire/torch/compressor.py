@@ -132,11 +132,13 @@ class Compressor(Stepping):
         spec = _optimiser.with_its_momentum(self._optimiser, spec)
         leaves_moments = self._adapts and name_of(spec) != name_of(self.spec) and hasattr(self.inner_optimizer(), "own_moments")
         moments = self.optimizer_state_dict() if leaves_moments else None
-        old, new = self._reducer, self._made(spec)
+        old, before = self._reducer, self._of_scheme()
+        new = self._made(spec)
         if moments is not None:
             self.inner_optimizer().load_state_dict(moments)  # a scheme that has moments itself takes them with its first step
         if old is not None and name_of(spec) == name_of(self.spec):
             with contextlib.ExitStack() as unless_it_fits:
+                unless_it_fits.callback(self._go_back, before)
                 unless_it_fits.callback(new.close)
                 new.load_state(old.state())
                 unless_it_fits.pop_all()
@@ -144,6 +146,14 @@ class Compressor(Stepping):
         self.replanner, self.follows, self._next_spec = None, False, ""
         if old is not None:
             old.close()
+
+    def _of_scheme(self) -> Dict[str, Any]:
+        return {name: vars(self)[name] for name in ("_reducer", "spec", "_rates", "_momentum", "_minds_rates", "_adapts", "_has_taken", "_directions")}
+
+    def _go_back(self, before: Dict[str, Any]) -> None:
+        """To the scheme of which _of_scheme() was: the optimiser, too."""
+        vars(self).update(before)
+        _optimiser.settle(self._optimiser, self.spec, *self._momentum, self._keeper, [row.parameter for row in self._rows])
 
     def watch(self, settled: _auto.Settled, banner: bool) -> None:
         """Of a run of "auto". Where torch does the exchange nobody can see how long it takes; and what was chosen in an
@@ -532,7 +542,7 @@ class Compressor(Stepping):
         if any(spec != specs[0] for spec in specs) or specs[0] == self.spec or not can_switch(specs[0]):
             yield  # what does not fit is for the load to refuse
             return
-        before = {name: vars(self)[name] for name in ("_reducer", "spec", "_rates", "_momentum", "_minds_rates", "_adapts", "_has_taken", "_directions")}
+        before = self._of_scheme()
         try:
             if self._fallback is None:
                 self._reducer = self._made(specs[0])
@@ -541,7 +551,7 @@ class Compressor(Stepping):
         except BaseException:
             if self._reducer is not None and self._reducer is not before["_reducer"]:
                 self._reducer.close()
-            vars(self).update(before)
+            self._go_back(before)
             raise
         if before["_reducer"] is not None and before["_reducer"] is not self._reducer:
             before["_reducer"].close()
