@@ -105,7 +105,8 @@ def number_of(spec: str, option: str) -> float:
 
 def number(text: str) -> float:
     """As the library reads it, such as 1e2 where a whole number is wanted, or 0x10; what is none is the library's to refuse."""
-    for read in (float, float.fromhex):
+    ways: Tuple[Callable[[str], float], ...] = float, float.fromhex
+    for read in ways:
         with contextlib.suppress(ValueError, OverflowError):
             return read(text)
     return math.nan
