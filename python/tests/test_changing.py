@@ -156,6 +156,21 @@ class ChangingTest(unittest.TestCase):
             with self.subTest(spec):
                 self.go_and_come(spec, thinwire.Tcp(bind="127.0.0.1"))
 
+    def test_what_gradients_would_have_sent_is_that_of_the_steps_taken(self):
+        """Of two, each half of the weights there and back. The one that opened the group began alone, with no one to send to."""
+        members = self.begin("local:every=4", 2)
+        self.end(members)
+        first, other = (member.loop.stats() for member in members)
+        self.assertEqual(other["bytes_dense"], 4 * WEIGHTS * other["steps"])
+        self.assertTrue(other["bytes_dense"] <= first["bytes_dense"] < 4 * WEIGHTS * first["steps"], (first, other))
+
+    def test_nothing_is_shared_before_it_has_begun(self):
+        members = Members(f"127.0.0.1:{ranks.free_port()}", "", thinwire.Tcp(bind="127.0.0.1"))
+        loop, weights = ChangingLoop(members, "local", [("w", (WEIGHTS,))]), (ctypes.c_float * WEIGHTS)()
+        with self.assertRaisesRegex(thinwire.Error, "the loop has not begun"):
+            loop.read([ctypes.addressof(weights)])
+        loop.close()
+
     def test_who_leaves_hands_over_what_its_exchange_holds_back(self):
         """To the last digit: three is a whole number of thirds and of quarters."""
         for scheme in ("topk", "randomk"):

@@ -108,6 +108,9 @@ def refused(rank, size, folders, record):
     told["dense"] = Run(rank, spec="allreduce").load(mine, record)
     own.write_bytes(whole[:len(whole) // 2])
     told["cut off"] = Run(rank).load(mine, record)
+    if rank == 1:
+        own.unlink()
+    told["cut off, sent"] = Run(rank, forget_lost=True).load(mine, record)
     own.write_bytes(whole)
     run = Run(rank)
     told["whole"] = run.load(mine, record)
@@ -206,7 +209,8 @@ class CheckpointsTest(unittest.TestCase):
                 "another step": f"has {folders[1]} of step 1 of run {record[0]}",
                 "another step, recorded": f"{of_another}1 of run {record[0]} on 2 ranks, and step 2 of run {record[0]} on 2",
                 "another run": f"{of_another}2 of run ", "two checkpoints": "resume all ranks from one checkpoint",
-                "cut off": ""}
+                "cut off": ".pt cannot be read as a state of a scheme, and is damaged",
+                "cut off, sent": f"{folders[0]}/thinwire-0.pt cannot be read as a state of a scheme, and is damaged"}
         for told, now in outcomes:
             for what, part in said.items():
                 with self.subTest(what):

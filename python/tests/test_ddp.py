@@ -121,6 +121,33 @@ def odd_parameters(rank, size):
     return worst, {name: plan.get(name) for name in ("empty", "table.weight", "frozen.weight", "again.weight")}
 
 
+def complex_parameters(rank, size, fallback):
+    """What becomes of a complex parameter, and how far its gradients are from plain DDP's, of which thinwire's sends all."""
+    model = nn.Linear(8, 8)
+    model.turn = nn.Parameter(torch.ones(8, dtype=torch.complex64))
+    plain = models.wrapped(copy.deepcopy(model))
+    ddp, compressor = attached(copy.deepcopy(model), "topk:dense=*,leftovers=fp32")
+    if fallback:
+        compressor._fall_back()
+    for one in (plain, ddp):
+        one.module.forward = lambda x, one=one.module: (nn.functional.linear(x, one.weight, one.bias) * one.turn).abs().square().mean()
+    worst = 0.0
+    for step in range(3):
+        for one in (plain, ddp):
+            one.zero_grad()
+            one(inputs(rank, step)[:, :8]).backward()
+        ours, theirs = models.gradients(ddp.module), models.gradients(plain.module)
+        worst = max(worst, *(float((ours[name] - theirs[name]).abs().max()) for name in theirs))
+    return worst, compressor.plan()["turn"]
+
+
+def wrong_number(rank, size):
+    try:
+        attached(models.small(), "dgc-adam:beta2=high")
+    except thinwire.torch.Error as error:
+        return f"{type(error).__name__} {error}"
+
+
 def uneven(rank, size):
     """Rank 0 has fewer batches; join() has it take part all the same."""
     ddp, compressor = attached(models.small().eval(), EVERYTHING)
@@ -147,6 +174,17 @@ def another_scheme(rank, size):
     dense = thinwire.torch.attach(ddp, "allreduce", banner=False)
     models.backward(ddp, rank, 3)
     return first._reducer.closed, kept, second.spec, dense.dense, models.same_everywhere(ddp.module)
+
+
+def another_scheme_that_does_not_fit(rank, size):
+    """What held back for all tensors has no place where some are left out: what is said, and the momentum that is applied then."""
+    model = models.small()
+    optimiser = thinwire.torch.SGD(model.parameters(), 0.05, momentum=0.9)
+    ddp, compressor = attached(model, "dgc:density=0.05", {"optimizer": optimiser})
+    models.train(ddp, optimiser, rank, range(1))
+    text = ranks.refused(lambda: compressor.set_scheme("dgc:dense=*,momentum=0"))
+    models.train(ddp, optimiser, rank, range(1, 2))
+    return text, round(compressor.momentum[0], 6), optimiser.takes_directions
 
 
 def refusals(rank, size):
@@ -461,6 +499,22 @@ class DdpTest(unittest.TestCase):
     def test_join_with_uneven_inputs(self):
         self.assertEqual(ranks.on_ranks(2, uneven), [(True, 4), (True, 4)])
 
+    @unittest.skipIf(torch.__version__.startswith("1."), "DDP of torch 1 broadcasts no complex parameters over Gloo")
+    def test_complex_parameters_are_left_to_torch(self):
+        for fallback in (False, True):
+            for worst, plan in ranks.on_ranks(2, complex_parameters, fallback):
+                self.assertLess(worst, 1e-6)
+                self.assertEqual(plan, "complex64: torch's own all-reduce")
+
+    def test_a_number_that_is_none_is_the_librarys_to_refuse(self):
+        for text in ranks.on_ranks(2, wrong_number):
+            self.assertIn("SpecError dgc-adam: beta2=high: beta2 must be a number from", text)
+
+    def test_a_scheme_that_does_not_fit_changes_nothing(self):
+        for text, momentum, takes_directions in ranks.on_ranks(2, another_scheme_that_does_not_fit):
+            self.assertIn("the saved state has no tensor", text)
+            self.assertEqual((momentum, takes_directions), (0.9, True))
+
     def test_the_scheme_can_be_changed(self):
         self.assertEqual(ranks.on_ranks(2, another_scheme), [(True, True, "topk:density=0.5,leftovers=fp32", True, True)] * 2)
 
@@ -504,7 +558,7 @@ class DdpTest(unittest.TestCase):
                                         ("dgc-adam", own, 0)):
             with warnings.catch_warnings(record=True) as told:
                 warnings.simplefilter("always")
-                _optimiser.settle(optimiser, spec, 0.9 * (spec == "dgc-adam"), False, object())
+                _optimiser.settle(optimiser, spec, 0.9 * (spec == "dgc-adam"), False, object(), [])
                 self.assertEqual(len(told), warned, spec)
 
     def test_an_optimiser_with_momentum_is_noticed(self):

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from test_ddp import TwoParts, inputs
 from test_faults import Scaler
+from thinwire.reducer import Reducer
 from thinwire.torch import _costs, _parameters, _transport
 
 SLOW, FAST = (2.0, 1.0), (1.0, 2.0)  # seconds by the scheme and by torch
@@ -81,6 +82,16 @@ def cut(rank, size):
         with clock.runs():
             costs = _costs.measured(rows, "topk", comm, None)
     return sample, costs, clock.elements, sum(row.parameter.numel() for row in rows)
+
+
+def names_what_is_not_measured(rank, size):
+    """A spec that names a tensor behind the sample, whose end a scalar follows."""
+    scale = torch.nn.Module()
+    scale.by = torch.nn.Parameter(torch.ones(()))
+    model = torch.nn.ModuleDict({"first": torch.nn.Linear(40, 100, bias=False), "scale": scale, "tail": torch.nn.Linear(100, 9)})
+    with mock.patch.object(_costs, "SAMPLE", 4000):
+        return [attached(copy.deepcopy(model), spec, None)[1].costs is not None
+                for spec in ("topk", "topk:dense=tail.*|first.weight", "scalecom:rates=tail.weigh?@2")]
 
 
 def leaves_no_trace(rank, size):
@@ -226,6 +237,21 @@ def mixed(rank, size):
     return texts, kept
 
 
+def rates_after_a_fallback(rank, size):
+    """How often the learning rates are told to a scheme that goes on from a state, after one of the fallback came in between."""
+    _, other = attached(models.small(), "sdagc:density=0.05")
+    ddp, compressor = attached(models.small(), "sdagc:density=0.05", FAST)
+    compressor._optimiser = torch.optim.SGD(ddp.parameters(), lr=0.05)
+    told = []
+    with mock.patch.object(Reducer, "set_rates", lambda reducer, rates: told.append(rates)):
+        models.backward(ddp, rank, 0)
+        state = compressor.state_dict()
+        for loaded in (other.state_dict(), state):
+            compressor.load_state_dict(loaded)
+            models.backward(ddp, rank, 1)
+    return len(told)
+
+
 def same_entries(one, other):
     return one.keys() == other.keys() and all(
         torch.equal(value, other[name]) if torch.is_tensor(value) else value == other[name] for name, value in one.items())
@@ -282,9 +308,10 @@ def changes(rank, size):
     return was_dense, compressor.dense, compressor.stats()["steps"], clips.dense, again.spec, text
 
 
-CASES = [(decided, 0.25, 1e-6), (decided, 1e-6, 1e-6), (really_measured,), (cut,), (leaves_no_trace,), (not_alike,),
+CASES = [(decided, 0.25, 1e-6), (decided, 1e-6, 1e-6), (really_measured,), (cut,), (names_what_is_not_measured,), (leaves_no_trace,), (not_alike,),
          (with_momentum, False), (with_momentum, True), (without_momentum,), (not_finite, "skip"), (not_finite, "raise"),
-         (not_finite, "nan"), (scaled,), (unused,), (resumed, (SLOW, FAST)), (resumed, (FAST, SLOW)), (mixed,), (told,), (changes,)]
+         (not_finite, "nan"), (scaled,), (unused,), (resumed, (SLOW, FAST)), (resumed, (FAST, SLOW)), (mixed,), (told,), (changes,),
+         (rates_after_a_fallback,)]
 
 
 def one_after_the_other(rank, size):
@@ -321,6 +348,10 @@ class FallbackTest(unittest.TestCase):
             self.assertEqual(elements, [part // 8])
             self.assertAlmostEqual(costs.scheme, count / part)
             self.assertAlmostEqual(costs.dense, 1e-3 * (part // 8) * 8 * count / part)
+
+    def test_a_spec_may_name_what_is_not_measured(self):
+        for measured in self.of(names_what_is_not_measured):
+            self.assertEqual(measured, [True] * 3)
 
     def test_measuring_leaves_no_trace(self):
         self.assertEqual(self.of(leaves_no_trace), [(True, [(False, False), (False, True)])] * 2)
@@ -385,6 +416,9 @@ class FallbackTest(unittest.TestCase):
                                     "steps_skipped": 0})
         self.assertEqual(first[3], {"dense: torch's own all-reduce"})
         self.assertAlmostEqual(first[4][0], 0.9, places=6)
+
+    def test_learning_rates_are_told_again(self):
+        self.assertEqual(self.of(rates_after_a_fallback), [2] * 2)
 
     def test_schemes_can_be_changed(self):
         for was, now, steps, clips, spec, text in self.of(changes):

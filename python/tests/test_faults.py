@@ -88,6 +88,21 @@ def with_grad_scaler(rank, size, scheme):
     return scales, models.same_everywhere(ddp.module)
 
 
+def with_no_scaler(rank, size, fallback):
+    """A disabled one, which a script has for bf16 and steps with all the same: whether the weights survive an infinite gradient."""
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    ddp, compressor = attached(scaler=scaler)
+    if fallback:
+        compressor._fall_back()
+    optimiser = torch.optim.SGD(ddp.parameters(), lr=0.05)
+    x, y = models.batch(rank, 0)
+    loss = torch.nn.functional.cross_entropy(ddp(x), y) * (float("inf") if rank == 0 else 1.0)
+    scaler.scale(loss).backward()
+    scaler.step(optimiser)
+    scaler.update()
+    return compressor.skipped, all(bool(torch.isfinite(p).all()) for p in ddp.parameters())
+
+
 def never_finite(rank, size, scheme, scaler):
     """Rank 0 has an infinite gradient in all steps but the first five and the fifteenth: in which step it is an error, and
     what is said; that training can go on all the same."""
@@ -275,6 +290,12 @@ class FaultsTest(unittest.TestCase):
             self.skipTest("this torch has no GradScaler for CPUs")
         for scheme in (EVERYTHING, ADAM):
             self.assertEqual(ranks.on_ranks(2, with_grad_scaler, scheme), [([1024.0, 512.0, 512.0], True)] * 2)
+
+    def test_a_grad_scaler_that_is_disabled_gets_zeros(self):
+        if not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"):
+            self.skipTest("this torch has no GradScaler for CPUs")
+        for fallback in (False, True):
+            self.assertEqual(ranks.on_ranks(2, with_no_scaler, fallback), [(True, True)] * 2)
 
     def test_ten_steps_skipped_in_a_row_are_an_error(self):
         for scheme in (EVERYTHING, "powersgd:rank=2"):

@@ -169,11 +169,25 @@ def adamw(rank, size):
     return [float((end - ends[0]).abs().max()) for end in ends[1:]], steps
 
 
+def names_tensors(rank, size):
+    """What becomes of each tensor's shard where the spec names some of them, and what is said of a name that none has."""
+    plans = []
+    for spec in ("topk:min_elements=1,dense=2.*", "topk:min_elements=1,dense=0.weight|2.weight", "scalecom:rates=0.weight@1",
+                 "topk:dense=2.weight|head"):
+        model, group = sharded(size, 1)
+        try:
+            with thinwire.torch.attach_fsdp2(model, spec, group, timeout=ranks.SECONDS, banner=False) as compressor:
+                plans.append({name: what for name, what in compressor.plan().items() if name.endswith("weight")})
+        except thinwire.torch.Error as error:
+            plans.append(str(error))
+    return plans
+
+
 def skipped(rank, size, nonfinite):
     """Rank 0's gradient of the first layer has NaN in its first row, which is of its own shard alone, in the second of
     three passes. Of each pass: whether it was skipped, or what backward raised, and the sum of each gradient here."""
     model, group = sharded(size // 2, 2)
-    more = {"scaler": torch.amp.GradScaler("cpu", enabled=False)} if nonfinite == "scaler" else {"nonfinite": nonfinite}
+    more = {"scaler": torch.amp.GradScaler("cpu", init_scale=1.0)} if nonfinite == "scaler" else {"nonfinite": nonfinite}
     compressor = thinwire.torch.attach_fsdp2(model, "qsgd", group, timeout=ranks.SECONDS, **more)
     told, spoil = [], torch.zeros(4, 32)
     model[1].register_forward_hook(lambda module, given, out: out.register_hook(lambda gradient: gradient + spoil) and None)
@@ -466,6 +480,13 @@ class FsdpTest(unittest.TestCase):
     def test_the_plan_is_that_of_ddp(self):
         for plan, of_ddp in on_ranks(2, "beside_ddp"):
             self.assertEqual(plan, of_ddp)
+
+    def test_a_spec_may_name_tensors_of_any_module(self):
+        for second, both, rates, misspelt in ranks.on_ranks(2, names_tensors):
+            self.assertEqual(["dense=" in second[name] for name in ("0.weight", "2.weight")], [False, True], second)
+            self.assertEqual(["dense=" in both[name] for name in ("0.weight", "2.weight")], [True, True], both)
+            self.assertEqual(set(rates), {"0.weight", "2.weight"})
+            self.assertIn("dense=head: no tensor has such a name", misspelt)
 
     def test_a_pass_that_is_not_finite_is_skipped_by_all(self):
         for nonfinite in ("skip", "scaler", "raise"):

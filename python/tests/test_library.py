@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import copy
 import gc
+import math
 import os
 import pathlib
 import pickle
@@ -17,11 +18,13 @@ import tempfile
 import threading
 import time
 import unittest
+from unittest import mock
 
 import ranks
 import thinwire
 from thinwire.comm import on_thread
 from thinwire.members import Members
+from thinwire.tcp import Interrupt, options_of
 
 TENSORS = [("first.weight", (8, 32)), ("first.bias", (32,))]
 
@@ -70,6 +73,48 @@ class LibraryTest(unittest.TestCase):
                 wait()
             interrupter.join()
         self.assertEqual(unraisable, [])
+
+    def test_the_environment_says_what_a_tcp_does_not(self):
+        first, last, other = (ranks.free_port() for _ in range(3))
+        there = {"THINWIRE_BIND": "127.0.0.1", "THINWIRE_ADVERTISE": "here", "THINWIRE_PORT": str(first), "THINWIRE_LAST_PORT": str(last),
+                 "THINWIRE_STREAMS": "3", "THINWIRE_REACHABLE": "no"}
+
+        def said(**more):
+            options = options_of(thinwire.Tcp(**more), Interrupt())
+            return (options.bind, options.advertise, options.first_port, options.last_port, options.streams, options.behind)
+
+        with mock.patch.dict(os.environ, there):
+            self.assertEqual(said(), (b"127.0.0.1", b"here", first, last, 3, 1))
+            self.assertEqual(said(bind="::1", advertise="there", ports=(other, other), streams=2), (b"::1", b"there", other, other, 2, 1))
+            os.environ.update(THINWIRE_LAST_PORT=str(first), THINWIRE_ADVERTISE="", THINWIRE_REACHABLE="yes")
+            with thinwire.Tcp().listen() as listener:
+                self.assertIn(f":{first}", listener.address)
+            os.environ["THINWIRE_PORT"] = "many"
+            with self.assertRaisesRegex(thinwire.Error, 'THINWIRE_PORT is "many" in the environment: want a number'):
+                thinwire.Tcp().listen()
+
+    def test_ctrl_c_ends_the_wait_of_any_collective(self):
+        """For a rank that never comes."""
+        weights = [array.array("f", bytes(4 * math.prod(shape))) for _, shape in TENSORS]
+        pointers = [one.buffer_info()[0] for one in weights]
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+
+        def gossip(comm):
+            return thinwire.Gossip(comm, "dpsgd", TENSORS, pointers)
+
+        for call in (lambda comm, _: thinwire.Reducer(comm, "topk", TENSORS), lambda comm, _: thinwire.OuterLoop(comm, "local", TENSORS),
+                     lambda comm, _: gossip(comm), lambda comm, _: comm.barrier(), lambda _, one: one.finish(pointers)):
+            comms = thinwire.Comm.threads(2)
+            comms[0].set_timeout(20), comms[0].set_patience(20)
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                made = list(pool.map(gossip, comms))
+            interrupter = threading.Thread(target=self.interrupt_a_wait)
+            interrupter.start()
+            with self.assertRaises(KeyboardInterrupt):
+                call(comms[0], made[0])
+            interrupter.join()
+            for comm in comms:
+                comm.close()
 
     @staticmethod
     def interrupt_a_wait():

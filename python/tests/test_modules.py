@@ -263,6 +263,59 @@ def adam_in_the_place_of_torchs(rank, size):
     return [float((ends[0] - end).abs().max()) for end in ends[1:]]
 
 
+def gossips_after_nan(rank, size):
+    """Which of four steps were taken, where rank 0's second gradient is NaN, with an optimiser that has moments."""
+    model = models.small()
+    optimiser = torch.optim.AdamW(model.parameters(), 0.01)
+    gossip = thinwire.torch.GossipDataParallel(model, "dpsgd", optimizer=optimiser, timeout=ranks.SECONDS)
+    taken = []
+    for step in range(4):
+        optimiser.zero_grad()
+        models.backward(gossip, rank, step, float("nan") if (rank, step) == (0, 1) else 1.0)
+        taken.append(gossip.step())
+    gossip.finish()
+    return taken, all(bool(torch.isfinite(p).all()) for p in model.parameters())
+
+
+class BesideAScheme(torch.nn.Module):
+    """A table with sparse gradients, which DDP exchanges by itself, and something of the scheme's."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.table, self.layer = torch.nn.Embedding(20, 40, sparse=True), torch.nn.Linear(40, 40)
+
+    def forward(self, at):
+        return self.layer(self.table(at)).square().mean()
+
+
+def beside_a_scheme(rank, size):
+    """Parameters that the scheme does not have keep their momentum, and one outside of DDP its moments, as with torch's own: how
+    far the two are apart, and how far they went."""
+    found = []
+    for kinds, more, spec, sparse in (((torch.optim.SGD, thinwire.torch.SGD), {"lr": 0.5, "momentum": 0.9}, ALL_OF_DGC, True),
+                                      ((torch.optim.SGD, thinwire.torch.SGD), {"lr": 0.5, "momentum": 0.9, "weight_decay": 0.01}, ALL_OF_DGC, False),
+                                      ((torch.optim.AdamW, thinwire.torch.AdamW), {"lr": 0.01, "eps": 1e-4, "weight_decay": 0.1},
+                                       "dgc-adam:dense=*,leftovers=fp32,nesterov=off", False)):
+        ends = []
+        for kind, spec_ in zip(kinds, ("allreduce", spec)):
+            model, outside = BesideAScheme(), torch.nn.Parameter(torch.linspace(1, 2, 5))
+            if not sparse:
+                model.table.weight.requires_grad_(False)
+            start = [p.detach().clone() for p in (*model.parameters(), outside)]
+            optimiser = kind([p for p in (*model.parameters(), outside) if p.requires_grad], **more)
+            ddp, compressor = models.attached(model, spec_, optimizer=optimiser, fallback=False)
+            for step in range(6):
+                optimiser.zero_grad()
+                (ddp(torch.tensor([rank, 5, step])) + (outside ** 3).sum()).backward()
+                optimiser.step()
+            ends.append([p.detach().clone() for p in (*model.parameters(), outside)])
+            compressor.close()
+        apart = [float((a - b).abs().max()) for a, b in zip(*ends)]
+        found.append((max(apart), min(float((a - b).abs().max()) for a, b in zip(ends[0], start) if sparse or len(a) != 20)))
+    return found
+
+
 def adam_goes_on(rank, size):
     """How far from torch's AdamW of ten steps one is that is left after four to a scheme which sends all, and taken back after
     seven: by loading its state before the scheme is there, after it is, or by another scheme for the same model."""
@@ -600,6 +653,15 @@ class ModulesTest(unittest.TestCase):
     def test_an_optimiser_has_its_momentum_again_when_a_scheme_is_over(self):
         for differences in ranks.on_ranks(2, after_a_scheme):
             self.assertLess(max(differences), 1e-5, differences)
+
+    def test_a_gossip_goes_on_after_a_step_that_was_not_finite(self):
+        self.assertEqual(ranks.on_ranks(2, gossips_after_nan), [([True, False, True, True], True), ([True] * 4, True)])
+
+    def test_what_a_scheme_does_not_have_keeps_its_momentum(self):
+        for of_rank in ranks.on_ranks(2, beside_a_scheme):
+            for apart, went in of_rank:
+                self.assertLess(apart, 1e-5, of_rank)
+                self.assertGreater(went, 1e-3)
 
     def test_moments_that_a_schedule_changes_are_told(self):
         parts = ["True", "momentum=0.85, and dgc-adam momentum=0.9", "beta2=0.99, and dgc-adam beta2=0.999",

@@ -444,6 +444,18 @@ class LibraryTest(unittest.TestCase):
                 with self.assertRaisesRegex(thinwire.Error, "3 addresses were given, and there are 4 tensors"):
                     call(addresses(own)[:3])
 
+    def test_last_steps_that_were_too_large_are_told(self):
+        """The weights are the shared ones all the same."""
+        def act(rank, comm):
+            own = start_of()
+            with thinwire.OuterLoop(comm, "local:every=4,exchange=fp16", SHAPES) as loop:
+                loop.begin(addresses(own))
+                own[0] += numpy.float32(1e9) * rank
+                loop.step(addresses(own))
+                return loop.finish(addresses(own)), all(map(numpy.array_equal, own, start_of()))
+
+        self.assertEqual(in_threads(act), [(False, True)] * RANKS)
+
     def test_methods_are_listed(self):
         self.assertEqual([name for name, _ in thinwire.outers()], ["local", "diloco", "streaming", "sparseloco", "pulseloco"])
         self.assertEqual(thinwire.spec.settings_of("streaming:every=8,density=1")["delay"], "1")
@@ -1008,6 +1020,17 @@ def refused(rank, size):
     return texts
 
 
+def too_far(rank, size):
+    """What finish() says of steps that no fp16 can carry; whether the model has the shared weights then, and what a second says."""
+    model = text_model()
+    begun = bits(model)
+    outer = looped(model, Mover(model.parameters(), 1e9), "local:every=4,exchange=fp16", hook=False)
+    outer.begin()
+    outer._optimisers[0].step()
+    outer.step()
+    return ranks.refused(outer.finish), same(bits(model), begun), ranks.refused(outer.finish)
+
+
 def frozen_in_the_middle(rank, size):
     """In a framework a parameter is frozen in a round: what is saved then resumes, and what is damaged changes nothing."""
     model = text_model()
@@ -1224,6 +1247,11 @@ class OuterTest(unittest.TestCase):
             for summary in ranks.on_ranks(2, summed_up, steps):
                 self.assertIn(f": {steps} steps, {rounds}, ", summary)
 
+    def test_last_steps_that_were_too_large_for_the_exchange_are_an_error(self):
+        for text, ended, again in ranks.on_ranks(2, too_far):
+            self.assertIn("the last steps are lost: some rank's part, or the sum, was too large for the exchange", text)
+            self.assertEqual((ended, again), (True, ""))
+
     def test_averaged_shows_the_shared_weights_and_gives_back_each_ranks_own(self):
         results = ranks.on_ranks(2, shown)
         mean = {name: sum(own[name].double() for own, *_ in results) / 2 for name in results[0][0]}
@@ -1399,6 +1427,15 @@ class OuterTest(unittest.TestCase):
                 with self.subTest(spec, workers=workers), self.assertRaisesRegex(thinwire.Error, text):
                     thinwire.torch.OuterLoop(model, torch.optim.SGD(model.parameters(), lr=0.1), spec, join="nowhere",
                                              workers=workers, banner=False)
+
+    def test_a_number_may_be_written_as_the_library_reads_it(self):
+        for text, wanted in (("1e1", 10.0), ("0x10", 16.0), ("4.0", 4.0), ("four", math.nan), ("0xg", math.nan)):
+            self.assertEqual(str(thinwire.spec.number(text)), str(wanted))
+        comm, = thinwire.Comm.threads(1)
+        with looped(model := text_model(), adamw(model), "streaming:every=1e1,fragments=0x2,delay=0,first_moment=0.0", join=None,
+                    group=comm, transport=comm) as outer:
+            self.assertIn("every 10 steps of the optimizer, in 2 parts", outer.banner())
+            self.assertEqual(thinwire.outer.period_of(outer._loop.spec), 5)
 
     def test_a_spec_may_name_the_models_tensors(self):
         model, (comm,) = torch.nn.Sequential(torch.nn.Linear(4, 3)), thinwire.Comm.threads(1)

@@ -21,7 +21,7 @@ import ranks
 import thinwire
 import torch
 from thinwire import planning
-from thinwire.torch import _auto, _local, _replan
+from thinwire.torch import _auto, _checkpoints, _local, _replan, _state
 from thinwire.torch._parameters import table_of
 from thinwire.torch.accelerate import LocalSGD
 
@@ -315,6 +315,24 @@ def follows(rank, size, keep, state):
         return made.spec, made.replanner is None
 
 
+def follows_from_disks(rank, size, folder, states):
+    """The same where each rank has its own file alone, and where the first one's is lost: what it goes on by."""
+    found = []
+    for lost in (False, True):
+        place = _checkpoints.Place(pathlib.Path(folder, f"disk{rank}"))
+        if lost and rank == 0:
+            place.remove({0})
+        else:
+            _state.write_whole(place.path(rank), {**states[rank], _checkpoints.RUN: "one", _checkpoints.STEP: "3"})
+        ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 30, bias=False))
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+        with thinwire.torch.attach(ddp, f"auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms,keep={folder}/kept", optimizer=optimizer,
+                                   fallback=False) as made:
+            _checkpoints.Checkpoints(made, forget_lost=True).load(place)
+            found.append(made.spec)
+    return found
+
+
 def refuses(rank, size, folder, states):
     """A damaged state of another scheme on one rank changes nothing on any; the whole one is then taken."""
     ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 30, bias=False))
@@ -330,6 +348,28 @@ def refuses(rank, size, folder, states):
                 seen.append(all(torch.equal(before[name], value) for name, value in made.state_dict().items() if torch.is_tensor(value)))
         ddp(torch.eye(40)).square().sum().backward()
         return seen
+
+
+def is_broken_off(rank, size):
+    """Rank 0 gets a Ctrl-C while an Exchange changes its scheme: what each rank is told of this pass and of the next."""
+    from thinwire.reducer import Reducer
+    model, told = torch.nn.Linear(40, 30, bias=False), []
+    exchange = thinwire.torch.Exchange(model, "topk:density=0.05", banner=False, timeout=ranks.SECONDS)
+    exchange.compressor.go_on_by("powersgd:rank=2,warmup_steps=0")
+    wait = Reducer.wait
+
+    def waits(reducer):
+        if rank == 0 and reducer.spec.startswith("powersgd"):
+            raise KeyboardInterrupt
+        return wait(reducer)
+
+    with unittest.mock.patch.object(Reducer, "wait", waits):
+        for _ in range(2):
+            try:
+                model(torch.eye(40)).square().sum().backward()
+            except (KeyboardInterrupt, thinwire.Error) as error:
+                told.append(repr(error))
+    return told, exchange.compressor._reducer.closed
 
 
 def is_left(rank, size):
@@ -491,6 +531,20 @@ class ChangeTest(unittest.TestCase):
             for text, *seen in ranks.on_ranks(2, refuses, folder, states):
                 self.assertIn("residual/weight", text)
                 self.assertEqual(seen, ["powersgd:rank=4", True, "", "topk:density=0.05"])
+
+    def test_each_rank_needs_no_more_than_the_state_on_its_own_disk(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "kept").write_text("powersgd:rank=4\n")
+            states = [state for _, _, _, state in ranks.on_ranks(2, gradients_of_inputs, "topk:density=0.05", 3, {})]
+            self.assertEqual(ranks.on_ranks(2, follows_from_disks, folder, states), [["topk:density=0.05"] * 2] * 2)
+
+    @needs_hooks
+    def test_ctrl_c_while_it_changes_is_heard_by_all(self):
+        (first, is_closed), (second, _) = ranks.on_ranks(2, is_broken_off)
+        self.assertEqual(first[0], "KeyboardInterrupt()")
+        self.assertIn("an earlier step was broken off: KeyboardInterrupt", first[1])
+        self.assertIn("rank 0", second[0])
+        self.assertTrue(is_closed)
 
     def test_who_sets_a_scheme_keeps_it(self):
         self.assertEqual(ranks.on_ranks(2, is_left), [(True, "sign", True, False)] * 2)

@@ -241,6 +241,7 @@ TCP_FUNCTIONS = {  # of libthinwire_tcp
     "tw_tcp_connect": (Status, c_void_p, c_int, c_int, POINTER(c_char_p), c_double, POINTER(c_void_p)),
     "tw_tcp_destroy": (None, c_void_p),
     "tw_tcp_join": (Status, c_char_p, c_int, c_int, POINTER(TcpOptions), c_double, POINTER(c_void_p)),
+    "tw_members_environment": (Status, POINTER(TcpOptions)),
     "tw_members_join": (Status, c_char_p, c_char_p, POINTER(MembersOptions), POINTER(TcpOptions), POINTER(c_void_p)),
     "tw_members_destroy": (None, c_void_p),
     "tw_members_address": (c_char_p, c_void_p),

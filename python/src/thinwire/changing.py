@@ -13,7 +13,7 @@ from ._library import MAX_DIMS
 from .comm import Comm
 from .errors import Error, PeerError, SpecError
 from .members import Due, Members, Place, Wish
-from .spec import settings_of
+from .spec import number, settings_of
 from .table import BYTES, Entry
 
 Entries = Dict[str, Entry]
@@ -47,8 +47,8 @@ class ChangingLoop:
                  take: Callable[[Entries], None] = lambda entries: None, compare: Callable[[Comm], None] = lambda comm: None):
         self._members, self.spec, self.tensors = members, spec, [(name, tuple(shape)) for name, shape in tensors]
         self._give, self._take, self._compare = give, take, compare
-        self._period, self._has_momentum = outer.period_of(spec), float(settings_of(spec).get("outer_momentum", "0")) > 0
-        self._since = self._steps = self._met = self.generation = 0
+        self._period, self._has_momentum = outer.period_of(spec), number(settings_of(spec).get("outer_momentum", "0")) > 0
+        self._since = self._steps = self._steps_before = self._met = self.generation = 0
         self._weight, self._has_steps = 1.0, False  # since it last had theta
         self._kept: Optional[Entries] = None  # the state between two rounds, which the next one is begun from
         self._saved: Optional[Entries] = None  # what load_state() took, until a group has been entered
@@ -107,16 +107,16 @@ class ChangingLoop:
         self._opened().set_weight(weight)
         self._weight = weight
 
-    def finish(self, weights: Sequence[int]) -> None:
-        """Takes part in the others' rounds until all are here."""
+    def finish(self, weights: Sequence[int]) -> bool:
+        """Takes part in the others' rounds until all are here. False: as of an outer.OuterLoop."""
         while True:
             if self._meet(weights, Wish.FINISH) is not Due.FINISHED:
                 continue
             try:
                 self._opened().set_weight(self._weight if self._has_steps else 0)
-                self._opened().finish(weights)
+                good = self._opened().finish(weights)
                 self._kept = self._opened().state_apart()
-                return
+                return good
             except PeerError:
                 self._enter(weights)
 
@@ -303,9 +303,15 @@ class ChangingLoop:
         round_, _, *own = numbers_of(state)
         return {**state, NUMBERS: as_numbers([round_, self._period - 1, *own])}
 
+    def _counts(self) -> Dict[str, float]:
+        """Of this generation. Its loop has all steps of the rounds that this process only serves, too, and one where it begins."""
+        counts = self._opened().stats()
+        taken = self._steps - self._steps_before
+        return {**counts, "bytes_dense": counts["bytes_dense"] * taken // max(1, counts["steps"])}
+
     def _close_generation(self) -> None:
         if self._loop:
-            self._past = outer.counted_after(self._past, self._loop.stats())
+            self._past, self._steps_before = outer.counted_after(self._past, self._counts()), self._steps
         if self._comm:
             self._comm.close()
         self._loop = self._comm = None
@@ -338,15 +344,16 @@ class ChangingLoop:
 
     def read(self, shared: Sequence[int]) -> None:
         """theta, as the last round has left it; nobody else is needed."""
+        kept = self.state()
         for (name, _), address in zip(self.tensors, shared):
-            data = (self._kept or {})["theta/" + name].data
+            data = kept["theta/" + name].data
             ctypes.memmove(address, data, len(data))
 
     def plan(self) -> Dict[str, str]:
         return self._opened().plan()
 
     def stats(self) -> Dict[str, float]:
-        sums = outer.counted_after(self._past, self._loop.stats() if self._loop else {})
+        sums = outer.counted_after(self._past, self._counts() if self._loop else {})
         return {**sums, "steps": self._steps, "rounds": max(0, rounds_of(self._kept))}
 
     def close(self) -> None:

@@ -127,7 +127,7 @@ class Comm(Owned):
 
     def barrier(self) -> None:
         """Returns when all ranks have called it."""
-        library.tw_comm_barrier(self._handle)
+        self.waited(lambda: library.tw_comm_barrier(self._handle))
 
     def allgather(self, data: bytes, largest: int = LARGEST) -> List[bytes]:
         """A collective: what each rank has for the others, in order of rank, of any size up to `largest`: who claims more is

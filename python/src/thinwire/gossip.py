@@ -18,10 +18,10 @@ class Gossip(Owned):
 
     def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named], weights: Sequence[int]):
         handle = ctypes.c_void_p()
-        library.tw_gossip_create(comm._handle, bytes_of(spec), table.table_of(tensors), len(tensors),
-                                 table.addresses(weights, len(tensors)), ctypes.byref(handle))
+        named, begin = table.table_of(tensors), table.addresses(weights, len(tensors))
+        comm.waited(lambda: library.tw_gossip_create(comm._handle, bytes_of(spec), named, len(tensors), begin, ctypes.byref(handle)))
         self._own(handle, library.tw_gossip_destroy, comm)
-        self.spec, self._count = spec, len(tensors)
+        self._comm, self.spec, self._count = comm, spec, len(tensors)
 
     def read(self, weights: Sequence[int]) -> None:
         """Copies the weights out, all of one moment."""
@@ -30,11 +30,11 @@ class Gossip(Owned):
     def step(self, weights: Sequence[int]) -> bool:
         """`weights` hold what the last read or step gave, moved by the optimiser, and receive the weights as they are
         now, with that step in them. False: the step was not finite, and is not in them."""
-        return library.tw_gossip_step(self._handle, table.addresses(weights, self._count))
+        return self._comm.waited(lambda: library.tw_gossip_step(self._handle, table.addresses(weights, self._count)))
 
     def finish(self, weights: Sequence[int]) -> None:
         """Ends the gossip, as a collective: the mean over all ranks' weights, the same on every one."""
-        library.tw_gossip_finish(self._handle, table.addresses(weights, self._count))
+        self._comm.waited(lambda: library.tw_gossip_finish(self._handle, table.addresses(weights, self._count)))
 
     def stats(self) -> Dict[str, float]:
         """Steps, rounds, bytes and seconds since the gossip was made: the fields of tw_gossip_counts in thinwire.h."""

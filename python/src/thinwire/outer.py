@@ -9,7 +9,7 @@ from ._library import OuterCounts, library
 from ._owned import Owned
 from .comm import Comm
 from .errors import Error
-from .spec import bytes_of, settings_of
+from .spec import bytes_of, number, settings_of
 
 
 class Event(enum.IntEnum):
@@ -29,8 +29,8 @@ class OuterLoop(Owned):
 
     def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named]):
         handle = ctypes.c_void_p()
-        library.tw_outer_create(comm._handle, bytes_of(spec), table.table_of(tensors), len(tensors),
-                                ctypes.byref(handle))
+        named = table.table_of(tensors)
+        comm.waited(lambda: library.tw_outer_create(comm._handle, bytes_of(spec), named, len(tensors), ctypes.byref(handle)))
         self._own(handle, library.tw_outer_destroy, comm)
         self._comm, self.spec = comm, spec
         self.tensors = [(name, tuple(shape)) for name, shape in tensors]
@@ -75,10 +75,11 @@ class OuterLoop(Owned):
         """Copies theta out, at any time after begin."""
         library.tw_outer_read(self._handle, self._addresses(shared))
 
-    def finish(self, weights: Sequence[int]) -> None:
+    def finish(self, weights: Sequence[int]) -> bool:
         """Ends the loop, as a collective: takes part in the others' rounds until all have come here, and the weights
-        become theta."""
-        self._comm.waited(lambda: library.tw_outer_finish(self._handle, self._addresses(weights)))
+        become theta. False: it is over, and the last steps are lost, since some rank's part or the sum was too large for
+        the exchange."""
+        return self._comm.waited(lambda: library.tw_outer_finish(self._handle, self._addresses(weights)))
 
     def plan(self) -> Dict[str, str]:
         """What carries each tensor."""
@@ -107,7 +108,7 @@ class OuterLoop(Owned):
 def period_of(spec: str) -> int:
     """Steps from one round to the next."""
     settings = settings_of(spec)
-    return int(settings["every"]) // int(settings.get("fragments", "1"))
+    return int(number(settings["every"])) // int(number(settings.get("fragments", "1")))
 
 
 def counted_after(past: Dict[str, float], now: Dict[str, float]) -> Dict[str, float]:

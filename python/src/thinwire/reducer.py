@@ -21,8 +21,8 @@ class Reducer(Owned):
 
     def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named]):
         handle = ctypes.c_void_p()
-        library.tw_reducer_create(comm._handle, bytes_of(spec), table.table_of(tensors), len(tensors),
-                                  ctypes.byref(handle))
+        named = table.table_of(tensors)
+        comm.waited(lambda: library.tw_reducer_create(comm._handle, bytes_of(spec), named, len(tensors), ctypes.byref(handle)))
         self._own(handle, library.tw_reducer_destroy, comm)
         self.spec = spec
         self.tensors = [(name, tuple(shape)) for name, shape in tensors]

@@ -1,7 +1,10 @@
 """The text that names a scheme and its options: "scheme:option=value,option=value"."""
 
+import contextlib
 import ctypes
-from typing import Callable, Dict, Optional, Tuple
+import math
+import re
+from typing import Callable, Dict, Optional, Sequence, Tuple
 
 from ._library import OptionInfo, library
 from .errors import Error, SpecError
@@ -79,9 +82,34 @@ def with_option(spec: str, option: str, value: str) -> str:
     return f"{scheme}:" + ",".join(f"{name}={what}" for name, what in {**options_of(spec), option: value}.items())
 
 
+def of_part(spec: str, part: Sequence[str], whole: Sequence[str]) -> str:
+    """The spec for a table that has the tensors `part` of all that there are: without what it says of others, which a reducer
+    would take for misspelt names."""
+    for option, end in (("dense", "|"), ("rates", "@")):
+        rules = options_of(spec).get(option, "").split("|")
+        kept = [rule for rule in rules if names_any(rule.partition(end)[0], part) or not names_any(rule.partition(end)[0], whole)]
+        spec = spec if kept == rules else with_option(spec, option, "|".join(kept))
+    return spec
+
+
+def names_any(pattern: str, names: Sequence[str]) -> bool:
+    """As the library reads one: ``*`` is any text, and ``?`` one character."""
+    wanted = re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+    return any(wanted.fullmatch(name) for name in names)
+
+
 def number_of(spec: str, option: str) -> float:
     """What an option comes to, 0 where the scheme has none of that name."""
-    return float({**defaults_of(name_of(spec)), **options_of(spec)}.get(option, "0"))
+    return number({**defaults_of(name_of(spec)), **options_of(spec)}.get(option, "0"))
+
+
+def number(text: str) -> float:
+    """As the library reads it, such as 1e2 where a whole number is wanted, or 0x10; what is none is the library's to refuse."""
+    ways: Tuple[Callable[[str], float], ...] = float, float.fromhex
+    for read in ways:
+        with contextlib.suppress(ValueError, OverflowError):
+            return read(text)
+    return math.nan
 
 
 def adapts(spec: str) -> bool:

@@ -3,7 +3,6 @@
 import ctypes
 import functools
 import logging
-import os
 from dataclasses import dataclass, field
 from typing import Callable, Optional, Sequence, Set, Tuple
 
@@ -28,8 +27,8 @@ class Tcp:
 
     bind       an address, a host name or an interface ("eth0") to listen on; all, unless THINWIRE_BIND says otherwise
     advertise  the host name or address that others connect to; found out, unless THINWIRE_ADVERTISE says otherwise
-    ports      the first and the last port to try; any that is free
-    streams    connections to each peer: more than one for long fat links
+    ports      the first and the last port to try; any that is free, unless THINWIRE_PORT and THINWIRE_LAST_PORT say otherwise
+    streams    connections to each peer: more than one for long fat links, as THINWIRE_STREAMS may say, too
     key        what all ranks know and others do not: 16 to 4096 random bytes, such as thinwire.read_key("group.key").
                Whoever connects proves that it knows it; else the random number in each address is all there is to prove
     seal       encrypts and signs every message. Without a key rank 0 draws one, and tells it to the others as the
@@ -119,19 +118,13 @@ class Listener(Owned):
 
 
 def options_of(tcp: Tcp, interrupt: Interrupt, **more: object) -> TcpOptions:
-    return TcpOptions(struct_size=ctypes.sizeof(TcpOptions), bind=text(tcp.bind, "THINWIRE_BIND"),
-                      advertise=text(tcp.advertise, "THINWIRE_ADVERTISE"), first_port=tcp.ports[0],
-                      last_port=tcp.ports[1], streams=tcp.streams, key=tcp.key or None, key_size=len(tcp.key),
-                      stopped=interrupt.stopped, behind=is_behind(), **more)
-
-
-def is_behind() -> bool:
-    value = os.environ.get("THINWIRE_REACHABLE", "yes")
-    if value not in ("yes", "no"):
-        raise Error(f'THINWIRE_REACHABLE is "{value:.40}" in the environment: want yes or no')
-    return value == "no"
-
-
-def text(given: Optional[str], variable: str) -> Optional[bytes]:
-    value = given or os.environ.get(variable)
-    return value.encode() if value else None
+    """What a Tcp does not say, the environment may."""
+    options = TcpOptions(struct_size=ctypes.sizeof(TcpOptions), key=tcp.key or None, key_size=len(tcp.key), stopped=interrupt.stopped, **more)
+    tcp_library().tw_members_environment(ctypes.byref(options))
+    options.bind = (tcp.bind or "").encode() or options.bind or None
+    options.advertise = (tcp.advertise or "").encode() or options.advertise or None
+    if tcp.ports != Tcp.ports:
+        options.first_port, options.last_port = tcp.ports
+    if tcp.streams != Tcp.streams:
+        options.streams = tcp.streams
+    return options

@@ -8,8 +8,10 @@ from ._parameters import DTYPES
 from ._pinned import Pinned, Seen
 
 
-def for_the_scheme(buffer: torch.Tensor) -> bool:
-    return not buffer.is_sparse and buffer.dtype in DTYPES
+def for_the_scheme(bucket: Any) -> bool:
+    """DDP gives complex gradients as real numbers, twice as many; parameters of a bucket are of one type."""
+    buffer = bucket.buffer()
+    return not buffer.is_sparse and buffer.dtype in DTYPES and bucket.parameters()[0].dtype in DTYPES
 
 
 def spans(parameters: List[torch.Tensor]) -> Iterator[Tuple[torch.Tensor, int, int]]:

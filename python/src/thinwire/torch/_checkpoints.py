@@ -21,6 +21,7 @@ from . import _state, _transport
 from .compressor import Compressor
 
 RUN, STEP, RANKS = (_state.ABOUT + what for what in ("run", "step", "size"))  # of which a file is
+A_SCHEME = "a scheme"  # whose state is in the files
 State = Dict[str, Any]
 
 
@@ -65,7 +66,7 @@ def beside(file: Any) -> Place:
 def read(path: Path) -> State:
     if not path.exists():
         raise Error(f"there is no {path}")
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    state = _state.read_file(path, A_SCHEME)
     return state if isinstance(state, dict) else {}
 
 
@@ -214,18 +215,19 @@ class Checkpoints:
     def _spread(self, old: int, found: List[Found]) -> State:
         """From the first rank that has it to all."""
         owner = [old in one.ranks for one in found].index(True)
-        data = b""
+        data, path = b"", found[owner].place.path(old)
 
         def size() -> int:
             nonlocal data
-            data = found[owner].place.path(old).read_bytes() if self._rank == owner else b""
+            data = path.read_bytes() if self._rank == owner else b""
             return len(data)
 
         room = _transport.gathered_by_all(None, size)[owner]
         whole = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(room, dtype=torch.uint8)
         whole = whole.to(_transport.device_of(None))
         dist.broadcast(whole, owner)
-        return torch.load(io.BytesIO(_state.from_tensor(whole, "uint8").data), map_location="cpu", weights_only=True)
+        state: State = _state.read_file(path, A_SCHEME, io.BytesIO(_state.from_tensor(whole, "uint8").data))
+        return state
 
 
 def agreed(found: List[Found]) -> Optional[Record]:

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from ..comm import Comm
 from ..reducer import Reducer
-from ..spec import with_option
+from ..spec import of_part, with_option
 from ._parameters import Row
 from ._transport import gathered
 
@@ -38,6 +38,7 @@ def measured(rows: List[Row], spec: str, comm: Comm, group: Any) -> Costs:
     """A collective, before the first step or between two: exchanges numbers that nobody needs, and leaves the memory of
     no scheme changed. All ranks get the same times, and so decide alike."""
     tensors = sample_of(rows)
+    spec = of_part(spec, [name for name, _ in tensors], [row.name for row in rows])
     count = sum(math.prod(shape) for _, shape in tensors)
     scale = max(1.0, sum(row.elements for row in rows) / count)
     device = rows[0].parameter.device
@@ -57,6 +58,8 @@ def sample_of(rows: List[Row]) -> List[Tuple[str, Tuple[int, ...]]]:
     left = SAMPLE
     for row in rows:
         shape, count = row.shape, row.elements
+        if not left:
+            break
         if count > left:
             return [*tensors, (row.name, (max(1, left * shape[0] // count), *shape[1:]))]
         tensors.append((row.name, shape))

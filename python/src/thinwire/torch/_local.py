@@ -94,11 +94,7 @@ def read(path: Path) -> Optional[Dict[str, Any]]:
         return None
     if not path.is_file():
         raise Error(f"{path} is no file; want the state of a run with local updates", 9, "TW_ERROR_STATE")
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch has many for a file that is damaged, of several lines
-        raise Error(f"{path} cannot be read as a state of a run with local updates, and is damaged or something else "
-                    f"({type(error).__name__}); take the checkpoint of another step, on all machines", 9, "TW_ERROR_STATE") from error
+    state = _state.read_file(path, "a run with local updates")
     if not isinstance(state, dict) or not isinstance(state.get(_state.ABOUT + "rank"), int) or not isinstance(state.get(OWN), dict):
         raise Error(f"{path} is no state of a run with local updates", 9, "TW_ERROR_STATE")
     return state

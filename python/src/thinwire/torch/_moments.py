@@ -5,7 +5,7 @@ from typing import Any, List, Optional
 import torch
 
 from ..errors import Error
-from ..spec import settings_of
+from ..spec import number, settings_of
 from ._optimiser import innermost
 from ._parameters import Row, laid, local
 from ._pinned import Pinned
@@ -38,7 +38,7 @@ class Moments:
         self._rows, self._optimisers = rows, [innermost(one) for one in optimisers]
         self._memory = Pinned()
         self._copies: List[Optional[List[torch.Tensor]]] = [
-            [self._room(what, row) for row in rows] if int(settings[what]) > 0 else None for what in MOMENTS]
+            [self._room(what, row) for row in rows] if number(settings[what]) > 0 else None for what in MOMENTS]
         stepped = {id(p) for one in self._optimisers for group in one.param_groups for p in group["params"]}
         for row in rows if any(self._copies) else ():
             if id(row.parameter) not in stepped:

@@ -48,14 +48,17 @@ def with_its_momentum(optimiser: Optional[torch.optim.Optimizer], spec: str) -> 
     return with_option(with_option(spec, "momentum", repr(float(momentum))), "nesterov", "on" if nesterov else "off")
 
 
-def settle(optimiser: Optional[torch.optim.Optimizer], spec: str, momentum: float, nesterov: bool, keeper: Any) -> None:
-    """`keeper` is whoever has the scheme, and says with take_back() when it is over."""
+def settle(optimiser: Optional[torch.optim.Optimizer], spec: str, momentum: float, nesterov: bool, keeper: Any,
+           parameters: List[torch.Tensor]) -> None:
+    """`keeper` is whoever has the scheme, and says with take_back() when it is over. `parameters` are those of the scheme, or of
+    one of several beside each other."""
     settle_momentum(optimiser, spec, momentum, nesterov)
     inner = innermost(optimiser)
     warn_of_late_gradients(inner, spec)
     if not hasattr(inner, "left_to"):
         return
     inner.left_to = keeper
+    inner.directed = {*(inner.directed or ()), *map(id, parameters)}
     if gives_signs(spec) or (hasattr(inner, "leave_moments_to") and not adapts(spec)):
         inner.take_back()
 

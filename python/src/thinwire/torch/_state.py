@@ -108,6 +108,15 @@ def check(state: Any, about: Dict[str, Any], of: str = "a compressor") -> None:
                         "the other")
 
 
+def read_file(path: Path, of: str, data: Any = None) -> Any:
+    """What is in the file, of which the data may be here: a state of `of`."""
+    try:
+        return torch.load(path if data is None else data, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch has many for a file that is damaged, of several lines
+        raise Error(f"{path} cannot be read as a state of {of}, and is damaged or something else ({type(error).__name__}); take the "
+                    "checkpoint of another step, on all machines", 9, "TW_ERROR_STATE") from error
+
+
 def write_whole(path: Path, state: Dict[str, Any]) -> None:
     """A file that is whole, or what stood there before, also when the power fails."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,12 @@ FILLED_WITH = {"skip": 0.0, "raise": 0.0, "nan": float("nan")}
 SKIPPED_LIMIT = 10  # so many skipped steps in a row do not end by themselves
 
 
+def nonfinite_of(nonfinite: Optional[str], scaler: Any) -> str:
+    """Where it is not said. A scaler that is disabled, as one is where its device is not there, skips nothing."""
+    scales = scaler is not None and getattr(scaler, "is_enabled", lambda: True)()
+    return nonfinite or ("nan" if scales else "skip")
+
+
 class Stepping(Closes):
     """A base of those that have stats()."""
 

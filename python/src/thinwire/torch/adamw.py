@@ -1,6 +1,6 @@
 """AdamW that leaves its moments to a scheme which divides by them before it sends."""
 
-from typing import Any, Dict
+from typing import Any, Dict, List, Optional, Set
 
 import torch
 
@@ -25,10 +25,11 @@ class AdamW(torch.optim.AdamW):
     _scheme = ""  # the one that has the moments
     _applied: Dict[str, float] = {}  # and with which numbers
     left_to: Any = None  # whose scheme it is
+    directed: Optional[Set[int]] = None  # which parameters it has: of others the moments are here. None: nobody has said, and so all
 
     @property
     def takes_directions(self) -> bool:
-        """Whether gradients come as Adam's direction."""
+        """Whether gradients come as Adam's direction: those of the scheme's parameters."""
         return bool(self._scheme)
 
     def own_moments(self) -> Dict[str, float]:
@@ -41,7 +42,7 @@ class AdamW(torch.optim.AdamW):
 
     def take_back(self) -> None:
         """The scheme is over. The moments begin anew."""
-        self._scheme, self._applied, self.left_to = "", {}, None
+        self._scheme, self._applied, self.left_to, self.directed = "", {}, None, None
 
     def leave_moments_to(self, scheme: str, applied: Dict[str, float]) -> None:
         """`applied` is what the scheme has in the place of `own_moments`."""
@@ -68,7 +69,20 @@ class AdamW(torch.optim.AdamW):
 
     @torch.no_grad()
     def _follow(self) -> None:
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    parameter.mul_(1 - group["lr"] * group["weight_decay"]).add_(parameter.grad, alpha=-group["lr"])
+        given = [(one, group) for group in self.param_groups for one in group["params"] if one.grad is not None]
+        directed = [(one, group) for one, group in given if self.directed is None or id(one) in self.directed]
+        for parameter, group in directed:
+            parameter.mul_(1 - group["lr"] * group["weight_decay"]).add_(parameter.grad, alpha=-group["lr"])
+        if len(directed) < len(given):
+            self._step_others([parameter for parameter, _ in directed])
+
+    def _step_others(self, stepped: List[torch.Tensor]) -> None:
+        """As torch does, which sees no gradient of those that have stepped."""
+        gradients = [parameter.grad for parameter in stepped]
+        try:
+            for parameter in stepped:
+                parameter.grad = None
+            torchs_step()(self)
+        finally:
+            for parameter, gradient in zip(stepped, gradients):
+                parameter.grad = gradient

@@ -11,7 +11,7 @@ from ..comm import Comm
 from ..errors import Error, SpecError
 from ..planning import DOORS, GRADIENTS, UPDATES, WEIGHTS, can_switch
 from ..reducer import Reducer, regrouped
-from ..spec import adapts, defaults_of, gives_signs, minds_rates, name_of, options_of
+from ..spec import adapts, defaults_of, gives_signs, minds_rates, name_of, number, options_of
 from ..table import Entry
 from . import _adam, _auto, _costs, _counts, _optimiser, _state, _transport
 from ._bucket import spans
@@ -19,7 +19,7 @@ from ._directions import Directions
 from ._fallback import Fallback
 from ._parameters import Row, orders_of
 from ._replan import Replanner
-from ._steps import FILLED_WITH, Stepping
+from ._steps import FILLED_WITH, Stepping, nonfinite_of
 
 RATIO_IS_KNOWN = 10  # steps after the warm-up
 NOWHERE = "this state is of a scheme, and the exchange is dense: there is nowhere to put it"
@@ -77,7 +77,7 @@ class Compressor(Stepping):
         """`group` is torch's, of the same ranks. `may_fall_back`: torch itself can do the exchange instead."""
         refuse_options(spec, optimizer, nonfinite, scaler)
         refuse_other_doors(spec)
-        self.nonfinite = nonfinite or ("nan" if scaler is not None else "skip")
+        self.nonfinite = nonfinite_of(nonfinite, scaler)
         self._rows, self._left_out, self._comm, self._owns_comm = rows, left_out, comm, owns_comm
         self._layouts: Dict[Tuple[int, ...], Layout] = {}
         self._index = {id(row.parameter): i for i, row in enumerate(rows)}
@@ -111,13 +111,13 @@ class Compressor(Stepping):
         reducer = Reducer(self._connected(), spec, [(row.name, row.shape) for row in self._rows])
         try:
             self._refuse_unknown(self._optimiser, spec)
-            _optimiser.settle(self._optimiser, spec, *reducer.momentum, self._keeper)
+            _optimiser.settle(self._optimiser, spec, *reducer.momentum, self._keeper, [row.parameter for row in self._rows])
         except Error:
             reducer.close()
             raise
         self._momentum, self._minds_rates, self._adapts = reducer.momentum, minds_rates(spec), adapts(spec)
         self._directions = Directions(self._rows) if adapts(spec) or gives_signs(spec) else None
-        self._has_taken = False
+        self._has_taken, self._rates = False, []
         return reducer
 
     def _refuse_unknown(self, optimiser: Optional[torch.optim.Optimizer], spec: str) -> None:
@@ -132,18 +132,28 @@ class Compressor(Stepping):
         spec = _optimiser.with_its_momentum(self._optimiser, spec)
         leaves_moments = self._adapts and name_of(spec) != name_of(self.spec) and hasattr(self.inner_optimizer(), "own_moments")
         moments = self.optimizer_state_dict() if leaves_moments else None
-        old, new = self._reducer, self._made(spec)
+        old, before = self._reducer, self._of_scheme()
+        new = self._made(spec)
         if moments is not None:
             self.inner_optimizer().load_state_dict(moments)  # a scheme that has moments itself takes them with its first step
         if old is not None and name_of(spec) == name_of(self.spec):
             with contextlib.ExitStack() as unless_it_fits:
+                unless_it_fits.callback(self._go_back, before)
                 unless_it_fits.callback(new.close)
                 new.load_state(old.state())
                 unless_it_fits.pop_all()
-        self._reducer, self.spec, self._rates, self._fallback = new, spec, [], None
+        self._reducer, self.spec, self._fallback = new, spec, None
         self.replanner, self.follows, self._next_spec = None, False, ""
         if old is not None:
             old.close()
+
+    def _of_scheme(self) -> Dict[str, Any]:
+        return {name: vars(self)[name] for name in ("_reducer", "spec", "_rates", "_momentum", "_minds_rates", "_adapts", "_has_taken", "_directions")}
+
+    def _go_back(self, before: Dict[str, Any]) -> None:
+        """To the scheme of which _of_scheme() was: the optimiser, too."""
+        vars(self).update(before)
+        _optimiser.settle(self._optimiser, self.spec, *self._momentum, self._keeper, [row.parameter for row in self._rows])
 
     def watch(self, settled: _auto.Settled, banner: bool) -> None:
         """Of a run of "auto". Where torch does the exchange nobody can see how long it takes; and what was chosen in an
@@ -162,13 +172,19 @@ class Compressor(Stepping):
     def go_on(self, means: Iterable[Tuple[torch.Tensor, torch.Tensor]]) -> None:
         """At the end of a good step, whose means are given with their parameters. What the scheme before has not sent of this
         rank's gradients goes through the new one in a step of its own, whose means come on top: what is left is in its state."""
-        if not self._next_spec:
-            return
+        try:
+            if self._next_spec:
+                self._go_on(means)
+        except BaseException as error:
+            self._break_off(error)
+            raise
+
+    def _go_on(self, means: Iterable[Tuple[torch.Tensor, torch.Tensor]]) -> None:
         held = [torch.zeros(row.elements, device="cpu") for row in self._rows]
         addresses, old = [one.data_ptr() for one in held], self._live()
         old.hand_over(addresses)
         new = self._made(self._next_spec)
-        self._reducer, self.spec, self._next_spec, self._rates = new, self._next_spec, "", []
+        self._reducer, self.spec, self._next_spec = new, self._next_spec, ""
         old.close()
         self._tell_rates(new)
         new.submit_all(range(len(held)), addresses)
@@ -202,7 +218,7 @@ class Compressor(Stepping):
         """Measures what a step's exchange costs, as a collective, and leaves it to torch from now on where that is faster.
         (A scheme that clips needs each rank's whole gradient before it sends, and stays; so does one that has Adam's
         moments, which would be lost, or gives signs.)"""
-        if self._comm is None or float(options_of(self.spec).get("clip", 0)) or adapts(self.spec) or gives_signs(self.spec):
+        if self._comm is None or number(options_of(self.spec).get("clip", "0")) or adapts(self.spec) or gives_signs(self.spec):
             return
         self.costs = _costs.measured(self._rows, self.spec, self._comm, self._group)
         self._on_one_machine = _costs.are_on_one_machine(self._group)
@@ -354,7 +370,7 @@ class Compressor(Stepping):
             if adapts(self.spec):
                 _adam.refuse_late(optimiser, self._rows, name_of(self.spec))
                 self._refuse_unknown(optimiser, self.spec)
-            _optimiser.settle(optimiser, self.spec, *self.momentum, self._keeper)
+            _optimiser.settle(optimiser, self.spec, *self.momentum, self._keeper, [row.parameter for row in self._rows])
             self._optimiser = optimiser
 
     def _look_at_step(self, optimiser: torch.optim.Optimizer) -> None:
@@ -509,7 +525,13 @@ class Compressor(Stepping):
             tensors = [(row.name, row.shape) for row in self._rows]
             return Loaded(False, regrouped(self.spec, tensors, old, len(states), about["rank"], about["size"]))
 
-        with self._following(lambda: states[0] if len(states) else None):
+        def nearest() -> Optional[Dict[str, Any]]:
+            """A rank may have no other's than its own, and that may be lost."""
+            about = self._about()
+            own = states[about["rank"]] if len(states) == about["size"] else None
+            return own or next((state for state in states if state is not None), None)
+
+        with self._following(nearest):
             self._load(read)
 
     @contextlib.contextmanager
@@ -520,16 +542,16 @@ class Compressor(Stepping):
         if any(spec != specs[0] for spec in specs) or specs[0] == self.spec or not can_switch(specs[0]):
             yield  # what does not fit is for the load to refuse
             return
-        before = {name: vars(self)[name] for name in ("_reducer", "spec", "_rates", "_momentum", "_minds_rates", "_adapts", "_has_taken", "_directions")}
+        before = self._of_scheme()
         try:
             if self._fallback is None:
                 self._reducer = self._made(specs[0])
-            self.spec, self._rates = specs[0], []
+            self.spec = specs[0]
             yield
         except BaseException:
             if self._reducer is not None and self._reducer is not before["_reducer"]:
                 self._reducer.close()
-            vars(self).update(before)
+            self._go_back(before)
             raise
         if before["_reducer"] is not None and before["_reducer"] is not self._reducer:
             before["_reducer"].close()

@@ -75,9 +75,9 @@ class _Bridge:
             raise
 
     def _taken(self, bucket: Any) -> "torch.futures.Future[torch.Tensor]":
-        buffer, fallback = bucket.buffer(), self.compressor.fallback
-        if self.compressor.spec_is_dense or not for_the_scheme(buffer):
-            future = self._mean_by_torch(buffer)
+        fallback = self.compressor.fallback
+        if self.compressor.spec_is_dense or not for_the_scheme(bucket):
+            future = self._mean_by_torch(bucket.buffer())
         elif fallback:
             future = fallback.take(bucket)
         else:
@@ -149,7 +149,7 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     A collective: all ranks of the module's process group call it, before the first backward pass.
 
     optimizer     whose learning rate and momentum are looked at. From torch 2.0 on it is found by itself when it steps
-    scaler        a GradScaler: a step that is not finite is given to it as NaN, which it knows to skip
+    scaler        a GradScaler: a step that is not finite is given to it as NaN, which it knows to skip; a disabled one is none
     transport     "tcp", connections of thinwire's own; "mpi" under mpirun; a thinwire.Tcp with options, or a Comm
     timeout       seconds until a rank of which nothing is heard is a PeerError: its process is dead or stopped
     patience      seconds until one that is there but busy is: it evaluates, saves or compiles. "mpi" cannot tell the two

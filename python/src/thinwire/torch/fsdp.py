@@ -10,13 +10,13 @@ import torch.distributed as dist
 from ..comm import Comm
 from ..errors import Error
 from ..planning import GRADIENTS
-from ..spec import with_option
+from ..spec import of_part, with_option
 from ..tcp import Tcp
 from . import _adam, _auto, _counts, _optimiser, _state, _transport
 from ._parameters import DTYPES, Row, local
 from ._passes import at_the_end, this_pass
 from ._pinned import Pinned, Seen
-from ._steps import Stepping
+from ._steps import Stepping, nonfinite_of
 from .compressor import RATIO_IS_KNOWN, Compressor, announce, dtype_of, refuse_options
 
 
@@ -65,16 +65,18 @@ class ShardCompressor(Stepping):
         self._memory = Pinned()
         self._given = _optimiser.innermost(optimizer)
         self._passes = self._passes_skipped = 0
+        names = [name for shard in shards.values() for name in (*(row.name for row in shard.rows), *shard.left_out)]
+        spec = with_option(self.spec, "overlap", "off")  # backward waits for each, so none needs threads of its own
         with contextlib.ExitStack() as unless_all_do:
             self._compressors: Dict[str, Compressor] = {}
             for name, shard in shards.items():
                 if shard.rows:
-                    self._compressors[name] = Compressor(  # backward waits for each, so none needs threads of its own
-                        shard.rows, shard.left_out, with_option(self.spec, "overlap", "off"), comm, owns_comm=False,
+                    self._compressors[name] = Compressor(
+                        shard.rows, shard.left_out, of_part(spec, [row.name for row in shard.rows], names), comm, owns_comm=False,
                         optimizer=optimizer, scaler=scaler, nonfinite=nonfinite, group=group)
                     unless_all_do.callback(self._compressors[name].close)
             unless_all_do.pop_all()
-        self.nonfinite = nonfinite or ("nan" if scaler is not None else "skip")
+        self.nonfinite = nonfinite_of(nonfinite, scaler)
 
     # Steps
 

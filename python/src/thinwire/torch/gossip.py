@@ -9,6 +9,7 @@ from ..gossip import Gossip, regrouped
 from ..table import Entry
 from ..tcp import Tcp
 from . import _auto, _buffers, _parameters, _state, _transport
+from ._moments import forget_unfinite
 from ._working import Working, rows_of
 from .compressor import refuse_options
 
@@ -64,12 +65,15 @@ class GossipDataParallel(torch.nn.Module):
         return self.module(*inputs, **more)
 
     def step(self, closure: Optional[Callable] = None) -> bool:
-        """The optimiser's step, and an exchange. False: it was not finite, and the weights are as if it had not been."""
+        """The optimiser's step, and an exchange. False: it was not finite, and the weights are as if it had not been; what the
+        optimiser keeps of a parameter begins anew where it is not finite."""
         self._read_first()
         self._optimiser.step(closure) if closure else self._optimiser.step()
         self._working.take()
         good = self._gossip.step(self._working.addresses())
         self._working.give()
+        if not good:  # moments that hold NaN would spoil every step to come
+            forget_unfinite([self._optimiser], self._working.rows)
         return good
 
     def finish(self) -> None:

@@ -17,11 +17,11 @@ from .. import outers, schemes
 from .._owned import Closes
 from ..changing import ChangingLoop, refuse_unfit
 from ..comm import Comm, refuse_no_numbers
-from ..errors import Error, SpecError
+from ..errors import Error, NonFinite, SpecError
 from ..members import Members
 from ..seal import sealed
 from ..planning import UPDATES, can_switch
-from ..spec import adapts, name_of, number_of, options_of, settings_of
+from ..spec import adapts, name_of, number, number_of, options_of, settings_of
 from ..table import Entry
 from ..tcp import Tcp
 from . import _alike, _auto, _buffers, _optimiser, _parameters, _state, _transport
@@ -387,21 +387,24 @@ class OuterLoop(Closes):
         self.begin()
         self._refuse_uncounted()
         self._compare_gradients()
-        self._give_last()
+        good = self._give_last()
         if not self._changes:
             _buffers.average(self._module, self._group)
         place = self.address
         self._end()
         if place and not self._last_stats["bytes_sent"]:
             warnings.warn(f"nobody else has come to {place}: this program has trained alone, and nothing was exchanged", stacklevel=2)
+        if not good:
+            raise NonFinite("the last steps are lost: some rank's part, or the sum, was too large for the exchange", 13, "TW_SKIPPED")
 
-    def _give_last(self) -> None:
+    def _give_last(self) -> bool:
         """The last steps, as a collective; the model has the shared weights."""
         self._working.take()
         self._moments.take(stepped=self._counted > 0)
-        self._loop.finish(self._working.addresses())
+        good = self._loop.finish(self._working.addresses())
         self._working.give()
         self._moments.give()
+        return good
 
     def leave(self) -> None:
         """Of a group that members may leave: the last steps are given to its next round, the others go on, and the model
@@ -615,7 +618,7 @@ class OuterLoop(Closes):
     def banner(self) -> str:
         settings, size = settings_of(self._loop.spec), self._comm.size
         elements = sum(row.elements for row in self._rows)
-        every, fragments = int(settings["every"]), int(settings.get("fragments", "1"))
+        every, fragments = int(number(settings["every"])), int(number(settings.get("fragments", "1")))
         sent = 8 * elements * (size - 1) / size
         parts = f", in {fragments} parts one after the other" if fragments > 1 else ""
         exchange = name_of(settings["exchange"])

@@ -1,6 +1,6 @@
 """SGD that leaves its momentum to a scheme which applies it before it sends."""
 
-from typing import Any, Tuple
+from typing import Any, Optional, Set, Tuple
 
 import torch
 
@@ -20,6 +20,7 @@ class SGD(torch.optim.Optimizer):
 
     _scheme, _applied = "", (0.0, False)  # by which scheme, and what: momentum, and whether in Nesterov's form
     left_to: Any = None  # whose scheme it is
+    directed: Optional[Set[int]] = None  # which parameters it has: others keep the momentum here. None: nobody has said, and so all
 
     def __init__(self, params: Any, lr: float = 1e-3, momentum: float = 0.0, dampening: float = 0.0,
                  weight_decay: float = 0.0, nesterov: bool = False, *, compressor: Any = None, **others: Any):
@@ -33,7 +34,7 @@ class SGD(torch.optim.Optimizer):
 
     @property
     def takes_directions(self) -> bool:
-        """Whether gradients come with their momentum applied."""
+        """Whether gradients come with their momentum applied: those of the scheme's parameters."""
         return bool(self._applied[0])
 
     def own_momentum(self) -> Tuple[float, bool]:
@@ -47,7 +48,7 @@ class SGD(torch.optim.Optimizer):
 
     def take_back(self) -> None:
         """The scheme is over."""
-        self._scheme, self._applied, self.left_to = "", (0.0, False), None
+        self._scheme, self._applied, self.left_to, self.directed = "", (0.0, False), None, None
 
     def leave_momentum_to(self, scheme: str, momentum: float, nesterov: bool) -> None:
         """`momentum` is what the scheme applies, and 0 where it applies none."""
@@ -73,14 +74,15 @@ class SGD(torch.optim.Optimizer):
     def _direction(self, group: dict, parameter: torch.Tensor) -> torch.Tensor:
         """What goes through the buffer: weight decay and, unless the scheme did that, the gradient."""
         given = parameter.grad
+        directed = self.takes_directions and (self.directed is None or id(parameter) in self.directed)
         momentum, nesterov = self._applied if self.takes_directions else (group["momentum"], group["nesterov"])
-        if not momentum or (self.takes_directions and not group["weight_decay"]):
-            return given.add(parameter, alpha=group["weight_decay"])
+        if not momentum or (directed and not group["weight_decay"]):
+            return given.add(parameter, alpha=group["weight_decay"]) if group["weight_decay"] else given
         force = parameter * group["weight_decay"]
-        if not self.takes_directions:
+        if not directed:
             force += given
         velocity = self._through_buffer(parameter, force, momentum, nesterov)
-        return given + velocity if self.takes_directions else velocity
+        return given + velocity if directed else velocity
 
     def _through_buffer(self, parameter: torch.Tensor, force: torch.Tensor, momentum: float, nesterov: bool) -> torch.Tensor:
         state = self.state[parameter]
