@@ -22,6 +22,7 @@ from unittest import mock
 import launched
 import models
 import numpy
+import parts
 import ranks
 import thinwire.torch
 import torch
@@ -287,9 +288,16 @@ def in_threads(act):
 
 
 class LibraryTest(unittest.TestCase):
+    def test_rounds_are_those_of_the_twin(self):
+        self.check_twins(12)
+
+    @parts.extra
     def test_fifty_rounds_are_those_of_the_twin(self):
+        self.check_twins(50)
+
+    def check_twins(self, count):
         for spec, settings in TWINS.items():
-            steps = 50 * settings["every"] // settings.get("fragments", 1) + settings.get("delay", 0)
+            steps = count * settings["every"] // settings.get("fragments", 1) + settings.get("delay", 0)
             with self.subTest(spec):
                 settings = dict(settings)
                 kind = settings.pop("twin", Twin)
@@ -314,7 +322,7 @@ class LibraryTest(unittest.TestCase):
                         return shared, ended, rounds
 
                 for rank, (shared, own, rounds) in enumerate(in_threads(act)):
-                    self.assertEqual(rounds, 49 if kind is EagerTwin else 50)  # the last is under way
+                    self.assertEqual(rounds, count - 1 if kind is EagerTwin else count)  # the last is under way
                     for mine, theta, x, expected in zip(shared, twin.theta, own, twin.own[rank]):
                         self.assertLess(abs(mine - theta).max(), 1e-6 * abs(theta).max())
                         self.assertLess(abs(x - expected).max(), 1e-6 * abs(expected).max())
@@ -1482,4 +1490,4 @@ class OuterTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=parts.Loader())
