@@ -3,6 +3,7 @@
 
 import contextlib
 import copy
+import functools
 import io
 import json
 import math
@@ -571,11 +572,16 @@ class ChangeTest(unittest.TestCase):
             self.assertEqual((after_it, after_that, none, taken), ("diloco:every=4", "diloco:every=4", "", "local:every=8"))
 
 
+@functools.cache
+def choices_of(kind):
+    """What two ranks took, and what they kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        return ranks.on_ranks(2, takes_the_choice, kind, folder), pathlib.Path(folder, kind).read_text().strip()
+
+
 class AutoTest(unittest.TestCase):
     def taken(self, kind):
-        with tempfile.TemporaryDirectory() as folder:
-            results = ranks.on_ranks(2, takes_the_choice, kind, folder)
-            kept = pathlib.Path(folder, kind).read_text().strip()
+        results, kept = choices_of(kind)
         for rank, (same, spec, again, text, measured) in enumerate(results):
             self.assertTrue(same, spec)
             self.assertEqual((spec, again, measured), (results[0][1], results[0][1], results[0][4]))
