@@ -1439,6 +1439,7 @@ class OuterTest(unittest.TestCase):
             with self.assertRaisesRegex(thinwire.Error, f"^{path} is no file"):
                 _local.read(path)
 
+    @parts.extra
     def test_the_example_learns_and_a_resumed_run_is_the_whole_one(self):
         small = "--steps 45 --every 15 --width 32 --layers 1 --heads 2 --length 32 --batch 4 --spec diloco:every=10"
         place = f"127.0.0.1:{ranks.free_port()}"
@@ -1460,6 +1461,7 @@ class OuterTest(unittest.TestCase):
         for out, _ in wrote:
             self.assertIn(re.search(r"end: .* with weights \S+", first[0]).group(), out)
 
+    @parts.extra
     def test_the_example_without_a_launcher_takes_no_option_that_it_has_no_use_for(self):
         for word in ("--scheme", "--every", "--out"):
             code, (out, _) = (one[0] for one in launched.ends_of([[sys.executable, "-B", JOINED, "--join", "127.0.0.1:1", f"{word}=7"]],

@@ -8,9 +8,10 @@ import unittest
 from unittest import mock
 
 import asr
-import parts
 import w2v_bert
 from support import CommandLineTest, run_tests, unless_kept, write_cifar, write_letters
+
+import parts
 
 def take_library(name):
     """A library to preload, of the words behind the program; None in a build that has it not."""
