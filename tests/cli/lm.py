@@ -77,6 +77,7 @@ class TrainingTest(LanguageTest):
         self.assertEqual(epochs[-1]["test_loss"], summary["loss"])
         self.assertEqual(lines[0]["steps_per_epoch"], 4000 // 4 // 10)
 
+    @parts.extra
     def test_a_text_larger_than_memory_is_read_from_its_file(self):
         """Its bytes alone are more than the data that the process may hold."""
         limit = 96 << 20
