@@ -19,7 +19,7 @@
 
 enum { MEMBERS = 3, REASONS = 5, FILES = 50 };
 
-/* Strangers. */
+/* How many strangers. */
 static int of_each_kind(void)
 {
     return in_part(200, 2000);
