@@ -10,8 +10,7 @@ import tempfile
 import unittest
 
 SCRIPT = pathlib.Path(__file__).resolve().parent.parent / "bench" / "pretraining.py"
-PROGRAM = """#!/usr/bin/env python3
-import json, os, pathlib, sys
+PROGRAM = f"#!{sys.executable} -SE\n" + """import json, os, pathlib, sys
 words = sys.argv[1:]
 with open(os.environ["CALLS"], "a") as calls:
     print(*words, file=calls)

@@ -1,9 +1,16 @@
 #!/usr/bin/env python3
-"""tools/run-tests: what make test runs, what its last lines say, and how it ends. The tests it is given are made here."""
+"""tools/run-tests: what make test runs, what its last lines say, and how it ends. The tests it is given are made here. And
+the two parts of a suite."""
+import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
+from unittest import mock
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent / "support"))
+import parts  # noqa: E402
 
 TOOL = pathlib.Path(__file__).resolve().parent.parent / "tools" / "run-tests"
 TESTS = """
@@ -58,6 +65,30 @@ class RunTests(unittest.TestCase):
 
     def test_a_failure_is_its_own(self):
         self.assertNotEqual(self.run_in(TESTS + FAILS)[0], 0)
+
+
+class PartsTest(unittest.TestCase):
+    def cases(self, part):
+        class Some(unittest.TestCase):
+            def test_usual(self):
+                pass
+
+            @parts.extra
+            def test_long(self):
+                pass
+
+        @parts.extra
+        class Whole(Some):
+            pass
+
+        with mock.patch.dict(os.environ, TEST_PART=part):
+            return [parts.Loader().getTestCaseNames(case) for case in (Some, Whole)]
+
+    def test_two_parts_are_the_whole(self):
+        both = ["test_long", "test_usual"]
+        self.assertEqual(self.cases("all"), [both, both])
+        self.assertEqual(self.cases("most"), [["test_usual"], []])
+        self.assertEqual(self.cases("extra"), [["test_long"], both])
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import traceback
 import weakref
 
 SOURCES = pathlib.Path(__file__).resolve().parent.parent / "src"
+sys.path.insert(1, str(SOURCES.parents[1] / "tests" / "support"))
 if "THINWIRE_LIBRARY" in os.environ:  # the library of a build folder, and so the sources beside it
     sys.path.insert(0, str(SOURCES))
 SECONDS = float(os.environ.get("THINWIRE_TEST_SECONDS", 280))  # a crowded machine takes ten times as long

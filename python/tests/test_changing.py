@@ -6,6 +6,7 @@ import ctypes
 import random
 import struct
 import threading
+import time
 import unittest
 import warnings
 from fractions import Fraction
@@ -19,6 +20,7 @@ from thinwire.members import Members, Wish
 from thinwire.table import Entry
 
 WEIGHTS, SECONDS = 64, 120
+PASS = 0.005  # of a member, whose steps would else be nothing but rounds: there are two cores
 SPARSE = ",density=0.1,min_dims=1,min_elements=1"
 KEY = b"what all members know, 32 letters"
 
@@ -78,6 +80,7 @@ class Member(threading.Thread):
             self.told.notify_all()
 
     def step(self, with_it):
+        time.sleep(PASS)
         for i in range(WEIGHTS):
             self.weights[i] += self.number
         self.given += self.number

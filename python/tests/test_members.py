@@ -22,6 +22,7 @@ from unittest import mock
 
 import launched
 import models
+import parts
 import ranks
 import thinwire.torch
 import torch
@@ -86,7 +87,7 @@ def work(seed, meeting):
             if loop.generation != generation:
                 generation = loop.generation
                 say(member=seed, size=loop.size, rank=loop.rank, generation=generation, address=loop.address, part=list(part))
-            time.sleep(0.005)  # there are two cores
+            time.sleep(0.02)  # there are two cores
             if select.select([sys.stdin], [], [], 0)[0]:
                 order = sys.stdin.readline().strip()
             if order == "busy":  # in C, with Python's lock held, until there is a letter more
@@ -168,6 +169,7 @@ class Members(unittest.TestCase):
         print(f"{ends[0]['rounds']} rounds; loss {ends[0]['loss']:.4g}, undisturbed {beside:.4g}")
         self.assertLess(ends[0]["loss"], 1.5 * beside + 0.02)
 
+    @parts.extra
     def test_a_member_that_is_busy_for_longer_than_its_grace(self):
         """The others wait, one that is killed meanwhile is lost, and one that comes meanwhile is let in."""
         story = self.story
@@ -223,6 +225,7 @@ class Members(unittest.TestCase):
             numbers = [state["outer/numbers"][0].item() for state in states]
             self.assertGreater(numbers[1], numbers[0])
 
+    @parts.extra
     def test_the_story_ends_with_a_program_that_fails(self):
         self.story.begin(1, "nowhere")
         with self.assertRaisesRegex(AssertionError, "(?s)program 1 has ended, and .*nowhere.* is no meeting point"):
@@ -314,6 +317,7 @@ class PartTest(unittest.TestCase):
             part[0]
 
 
+@parts.extra
 class ExampleTest(unittest.TestCase):
     """examples/pytorch/joined.py, whose machines come and go: each tells the shared weights after each round."""
 
@@ -362,4 +366,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 2 and sys.argv[1].isdigit():
         work(int(sys.argv[1]), sys.argv[2])
     else:
-        unittest.main()
+        unittest.main(testLoader=parts.Loader())

@@ -22,6 +22,7 @@ from unittest import mock
 import launched
 import models
 import numpy
+import parts
 import ranks
 import thinwire.torch
 import torch
@@ -287,9 +288,16 @@ def in_threads(act):
 
 
 class LibraryTest(unittest.TestCase):
+    def test_rounds_are_those_of_the_twin(self):
+        self.check_twins(12)
+
+    @parts.extra
     def test_fifty_rounds_are_those_of_the_twin(self):
+        self.check_twins(50)
+
+    def check_twins(self, count):
         for spec, settings in TWINS.items():
-            steps = 50 * settings["every"] // settings.get("fragments", 1) + settings.get("delay", 0)
+            steps = count * settings["every"] // settings.get("fragments", 1) + settings.get("delay", 0)
             with self.subTest(spec):
                 settings = dict(settings)
                 kind = settings.pop("twin", Twin)
@@ -314,7 +322,7 @@ class LibraryTest(unittest.TestCase):
                         return shared, ended, rounds
 
                 for rank, (shared, own, rounds) in enumerate(in_threads(act)):
-                    self.assertEqual(rounds, 49 if kind is EagerTwin else 50)  # the last is under way
+                    self.assertEqual(rounds, count - 1 if kind is EagerTwin else count)  # the last is under way
                     for mine, theta, x, expected in zip(shared, twin.theta, own, twin.own[rank]):
                         self.assertLess(abs(mine - theta).max(), 1e-6 * abs(theta).max())
                         self.assertLess(abs(x - expected).max(), 1e-6 * abs(expected).max())
@@ -1468,6 +1476,7 @@ class OuterTest(unittest.TestCase):
             with self.assertRaisesRegex(thinwire.Error, f"^{path} is no file"):
                 _local.read(path)
 
+    @parts.extra
     def test_the_example_learns_and_a_resumed_run_is_the_whole_one(self):
         small = "--steps 45 --every 15 --width 32 --layers 1 --heads 2 --length 32 --batch 4 --spec diloco:every=10"
         place = f"127.0.0.1:{ranks.free_port()}"
@@ -1489,6 +1498,7 @@ class OuterTest(unittest.TestCase):
         for out, _ in wrote:
             self.assertIn(re.search(r"end: .* with weights \S+", first[0]).group(), out)
 
+    @parts.extra
     def test_the_example_without_a_launcher_takes_no_option_that_it_has_no_use_for(self):
         for word in ("--scheme", "--every", "--out"):
             code, (out, _) = (one[0] for one in launched.ends_of([[sys.executable, "-B", JOINED, "--join", "127.0.0.1:1", f"{word}=7"]],
@@ -1519,4 +1529,4 @@ class OuterTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=parts.Loader())

@@ -3,6 +3,7 @@
 
 import contextlib
 import copy
+import functools
 import io
 import json
 import math
@@ -17,6 +18,7 @@ import unittest
 import unittest.mock
 
 import models  # noqa: F401: skips it where there is no torch
+import parts
 import ranks
 import thinwire
 import torch
@@ -591,26 +593,38 @@ class ChangeTest(unittest.TestCase):
 
     def test_local_updates_go_on_by_what_suits_the_line(self):
         """The bits are those of finishing by hand behind the same step; a state has the spec that it was of, and resumes it."""
-        for first, then in (("diloco:every=4", "local:every=8"), ("streaming:every=8,fragments=2,delay=1", "diloco:every=8,eager=on")):
-            results = ranks.on_ranks(2, goes_on_apart, first, then)
-            for rank, (weights, by_hand, changes, steps, text, resumes, changed_by_load, spec) in enumerate(results):
-                with self.subTest(first, rank=rank):
-                    self.assertEqual([spec for _, spec in changes], [then, first], text)
-                    self.assertTrue(all(map(torch.equal, weights, by_hand)))
-                    self.assertTrue(all(map(torch.equal, weights, results[0][0])))
-                    self.assertEqual((steps, text.count("goes on with")), (700, 2 * (1 - rank)))
-                    self.assertEqual((resumes, changed_by_load, spec), (True, [], then))
+        self.check_going_on("streaming:every=8,fragments=2,delay=1", "diloco:every=8,eager=on")
+
+    @parts.extra
+    def test_local_updates_without_a_delay_go_on_by_what_suits_the_line(self):
+        self.check_going_on("diloco:every=4", "local:every=8")
+
+    def check_going_on(self, first, then):
+        results = ranks.on_ranks(2, goes_on_apart, first, then)
+        for rank, (weights, by_hand, changes, steps, text, resumes, changed_by_load, spec) in enumerate(results):
+            with self.subTest(rank=rank):
+                self.assertEqual([spec for _, spec in changes], [then, first], text)
+                self.assertTrue(all(map(torch.equal, weights, by_hand)))
+                self.assertTrue(all(map(torch.equal, weights, results[0][0])))
+                self.assertEqual((steps, text.count("goes on with")), (700, 2 * (1 - rank)))
+                self.assertEqual((resumes, changed_by_load, spec), (True, [], then))
 
     def test_nobody_waits_for_a_worker_that_has_ended(self):
-        for first in ("diloco:every=4", "streaming:every=8,fragments=2,delay=2"):
-            results = ranks.on_ranks(3, ends_early, first, "local:every=4", range(127, 131))
-            seen = set()
-            for runs in zip(*results):
-                for weights, changes in runs:
-                    seen.add(tuple(changes))
-                    self.assertEqual(changes, runs[0][1])
-                    self.assertTrue(all(map(torch.equal, weights, runs[0][0])))
-            self.assertEqual(len(seen), 2, seen)  # it was made in some, and in some it was too late
+        self.check_ending("diloco:every=4")
+
+    @parts.extra
+    def test_nobody_waits_for_a_worker_that_has_ended_with_a_part_on_its_way(self):
+        self.check_ending("streaming:every=8,fragments=2,delay=2")
+
+    def check_ending(self, first):
+        results = ranks.on_ranks(3, ends_early, first, "local:every=4", range(127, 131))
+        seen = set()
+        for runs in zip(*results):
+            for weights, changes in runs:
+                seen.add(tuple(changes))
+                self.assertEqual(changes, runs[0][1])
+                self.assertTrue(all(map(torch.equal, weights, runs[0][0])))
+        self.assertEqual(len(seen), 2, seen)  # it was made in some, and in some it was too late
 
     def test_local_updates_stay_where_a_part_counts_for_less(self):
         for rank, (changes, text) in enumerate(ranks.on_ranks(2, stays_where_a_weight_does_not_fit)):
@@ -625,11 +639,16 @@ class ChangeTest(unittest.TestCase):
             self.assertEqual((after_it, after_that, none, taken), ("diloco:every=4", "diloco:every=4", "", "local:every=8"))
 
 
+@functools.cache
+def choices_of(kind):
+    """What two ranks took, and what they kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        return ranks.on_ranks(2, takes_the_choice, kind, folder), pathlib.Path(folder, kind).read_text().strip()
+
+
 class AutoTest(unittest.TestCase):
     def taken(self, kind):
-        with tempfile.TemporaryDirectory() as folder:
-            results = ranks.on_ranks(2, takes_the_choice, kind, folder)
-            kept = pathlib.Path(folder, kind).read_text().strip()
+        results, kept = choices_of(kind)
         for rank, (same, spec, again, text, measured) in enumerate(results):
             self.assertTrue(same, spec)
             self.assertEqual((spec, again, measured), (results[0][1], results[0][1], results[0][4]))
@@ -743,4 +762,4 @@ class AutoTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=parts.Loader())

@@ -47,12 +47,19 @@ def mypy():
 
 
 class TypesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        """What mypy has found out of the package it need not find out again."""
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.cache = pathlib.Path(folder.name)
+
     def said_of(self, program, *more):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder)
             (path / "mypy.ini").write_text(OPTIONS.format(sources=ranks.SOURCES))
             (path / "program.py").write_text(program)
-            done = subprocess.run([*mypy(), "--cache-dir", path / "cache", "--no-error-summary", *(more or ["program.py"])],
+            done = subprocess.run([*mypy(), "--cache-dir", self.cache, "--no-error-summary", *(more or ["program.py"])],
                                   cwd=path, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=ranks.SECONDS)
         return done.stdout.splitlines()
 

@@ -55,7 +55,6 @@ __attribute__((visibility("default"))) int mprotect(void *at, size_t bytes, int 
     pthread_mutex_lock(&lock);
     if (!next) next = (int (*)(void *, size_t, int))dlsym(RTLD_NEXT, "mprotect");
     if (way == PROT_NONE) know(at, bytes);
-    if (way == PROT_NONE) look();
     const int failed = next(at, bytes, way);
     pthread_mutex_unlock(&lock);
     return failed;

@@ -12,8 +12,10 @@ import sys
 import unittest
 
 from checkpoint_file import spoil_tensor
-from support import CommandLineTest, find_torch, write_cifar
+from support import CommandLineTest, find_torch, run_tests, write_cifar
 from pictures import png
+
+import parts
 
 HERE = pathlib.Path(__file__).parent
 NETWORK_OUTPUTS = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else None
@@ -69,7 +71,7 @@ class ExportTest(CommandLineTest):
 
     def train_image(self, model):
         run = self.folder / model
-        self.succeed("train", "image", "--data", self.cifar, "--batch", 8, "--steps", 3, "--lr", 0.001, "--model", model,
+        self.succeed("train", "image", "--data", self.cifar, "--batch", 8, "--steps", 1, "--lr", 0.001, "--model", model,
                      "--quiet", "--out", run)
         return run
 
@@ -180,10 +182,13 @@ class TorchTest(ExportTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         return [float(line) for line in done.stdout.split()]
 
+    def train_images(self, *models):
+        for model in models:
+            yield self.train_image(model), {"task": "image", "architecture": model, "input": [3, 32, 32]}
+
     def train_all(self):
         """Runs of every task, and what their description has to say."""
-        for model in ("cnn", "resnet20", "resnet18", "resnet50"):
-            yield self.train_image(model), {"task": "image", "architecture": model, "input": [3, 32, 32]}
+        yield from self.train_images("cnn", "resnet20")
         yield self.train_text("lm"), {"task": "lm", "tied": False, "unit": "word", "layers": 2}
         yield self.train_text("tied", "--tied", "--layers", 1), {"task": "lm", "tied": True, "layers": 1}
         decoder = ("--model", "transformer", "--heads", 4, "--kv-heads", 2, "--layers", 2)
@@ -210,8 +215,17 @@ class TorchTest(ExportTest):
 
     @needs_torch
     def test_pytorch_says_what_thinwire_says(self):
+        self.check_outputs(self.train_all())
+        self.refuse(2, ["frames"], "transcribe", self.folder / "frames", self.folder / "asr.data" / "u0.wav")
+
+    @parts.extra
+    @needs_torch
+    def test_pytorch_says_what_large_networks_say(self):
+        self.check_outputs(self.train_images("resnet18", "resnet50"))
+
+    def check_outputs(self, runs):
         picture, plain = self.write_picture()
-        runs = list(self.train_all())
+        runs = list(runs)
         files = [self.export(run)[0] for run, _ in runs]
         done = self.finish(self.start(TORCH, "-B", HERE / "torch_outputs.py", self.folder / "load_network.py", plain, *files))
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -223,8 +237,7 @@ class TorchTest(ExportTest):
                 is_image = description["task"] == "image"
                 said = self.ask_predict(run, picture, description) if is_image else self.ask_network(run)
                 self.assert_equal_outputs(found["outputs"], said)
-        self.refuse(2, ["frames"], "transcribe", self.folder / "frames", self.folder / "asr.data" / "u0.wav")
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

@@ -8,6 +8,8 @@ from gradients import read_tensors
 from support import (MPI_ENVIRONMENT, PROGRAM, TEST, CommandLineTest, has_stepped, needs_mpi, run_tests, under_mpi,
                      wait_until)
 
+import parts
+
 ALONE_LIKE_ALLREDUCE = ("adpsgd-fixed", "adpsgd-random", "adpsgd-d1", "dpsgd", "prague")
 
 
@@ -31,19 +33,32 @@ class GossipTest(CommandLineTest):
 
     def test_every_scheme_trains_on_every_number_of_workers(self):
         """That all replicas hold the same weights is checked by the run itself, before it ends."""
+        self.check_numbers(1, 3)
+
+    @parts.extra
+    def test_every_scheme_trains_on_even_numbers_of_workers(self):
+        self.check_numbers(2, 4)
+
+    def check_numbers(self, *numbers):
         for sync in self.schemes:
-            for workers in (1, 2, 3, 4):
+            for workers in numbers:
                 with self.subTest(sync=sync, workers=workers):
                     self.check_summary(self.train("--workers", workers, "--sync", sync, "--steps", 5), workers, 5)
 
     def test_alone_it_is_plain_sgd_bit_for_bit(self):
-        for form in ((), ("--nesterov", "--weight-decay", 1e-3)):
-            plain = self.train("--steps", 12, *form)
-            for sync in ALONE_LIKE_ALLREDUCE:
-                with self.subTest(sync=sync, form=form):
-                    summary = self.train("--steps", 12, "--sync", sync, *form)
-                    for key in ("weights_crc32c", "metric", "loss", "train_loss"):
-                        self.assertEqual(summary[key], plain[key], key)
+        self.check_alone("--nesterov", "--weight-decay", 1e-3)
+
+    @parts.extra
+    def test_alone_it_is_the_plainest_sgd_bit_for_bit(self):
+        self.check_alone()
+
+    def check_alone(self, *form):
+        plain = self.train("--steps", 12, *form)
+        for sync in ALONE_LIKE_ALLREDUCE:
+            with self.subTest(sync=sync):
+                summary = self.train("--steps", 12, "--sync", sync, *form)
+                for key in ("weights_crc32c", "metric", "loss", "train_loss"):
+                    self.assertEqual(summary[key], plain[key], key)
 
     def test_a_checkpoint_cuts_no_round_short(self):
         """A round of gasloc is so many steps, and a meeting for a checkpoint begins a new one."""
@@ -144,7 +159,14 @@ class EndingTest(CommandLineTest):
         return self.finish(job)
 
     def test_an_interrupted_run_ends_in_a_checkpoint_of_all(self):
-        for sync in ("adpsgd-random", "adpsgd-fixed", "prague", "dpsgd", "adpsgd-d1"):
+        self.check_interrupting("adpsgd-random", "dpsgd")
+
+    @parts.extra
+    def test_others_that_are_interrupted_end_in_a_checkpoint_of_all(self):
+        self.check_interrupting("adpsgd-fixed", "prague", "adpsgd-d1")
+
+    def check_interrupting(self, *schemes):
+        for sync in schemes:
             with self.subTest(sync=sync):
                 out = self.folder / sync
                 options = ("--workers", 3, "--sync", sync, "--schedule", "constant")

@@ -6,16 +6,18 @@ import pathlib
 import random
 import shutil
 import struct
-import unittest
 
 from lm import LanguageTest, write_source
-from support import unless_kept
+from support import run_tests, unless_kept
+
+import parts
 
 STILL = ("--lr", 0, "--warmup", 0, "--steps", 1)
 TEXT = {"Sequence": {"id": "A", "type_id": 0}}  # in a template
 KIN = (("--family", "llama", "--head-width", 6, "--rope-scaling", "linear:2"),
        ("--family", "qwen2", "--rope-scaling", "llama3:8,1,4,8192"),
        ("--family", "qwen3", "--head-width", 6, "--rope-scaling", "llama3:8,1,4,8", "--rope-theta", 500000))
+LORA = ("--lora", "rank=2")
 SIZES = ("--layers", 2, "--hidden", 16, "--heads", 4, "--kv-heads", 2, "--bptt", 10)
 
 
@@ -88,7 +90,14 @@ class LlamaFolderTest(LanguageTest):
 
 class TakingTest(LlamaFolderTest):
     def test_what_is_exported_again_is_the_same(self):
-        for options in ((), ("--tied",), ("--unit", "char", "--inner", 24), *KIN):
+        self.check_exports(("--unit", "char", "--inner", 24), KIN[2])
+
+    @parts.extra
+    def test_what_others_export_again_is_the_same(self):
+        self.check_exports((), ("--tied",), *KIN[:2])
+
+    def check_exports(self, *forms):
+        for options in forms:
             with self.subTest(options=options):
                 self.make_folder(*options)
                 for begin in (self.llama, self.run_folder):
@@ -154,10 +163,10 @@ class TakingTest(LlamaFolderTest):
         (self.llama / "model.safetensors").unlink()
         random.Random(1).shuffle(tensors)
         tensors.append(("lm_head.weight", dict(tensors)["model.embed_tokens.weight"]))  # some write tied weights twice
-        parts = [dict(tensors[i::3]) for i in range(3)]
-        for i, part in enumerate(parts):
-            write_tensors(self.llama / f"model-{i}.safetensors", part)
-        places = {name: f"model-{i}.safetensors" for i, part in enumerate(parts) for name in part}
+        pieces = [dict(tensors[i::3]) for i in range(3)]
+        for i, piece in enumerate(pieces):
+            write_tensors(self.llama / f"model-{i}.safetensors", piece)
+        places = {name: f"model-{i}.safetensors" for i, piece in enumerate(pieces) for name in piece}
         (self.llama / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
         self.assertEqual((self.begun_from(self.llama) / "model.safetensors").read_bytes(), expected)
         for i in range(3):  # a single file is what transformers takes where there are both
@@ -206,16 +215,22 @@ class TakingTest(LlamaFolderTest):
         self.refuse(2, [path, "another order"], *self.train_words(*options))
 
     def test_a_run_that_began_so_goes_on(self):
-        for kin in ((), *KIN[1:]):
-            for lora in ((), ("--lora", "rank=2")):
-                self.make_folder(*kin)
-                options = ("--init-from", self.llama, "--bptt", 10, "--lr", 0.01, "--schedule", "constant", *lora)
-                self.train(*options, "--steps", 4, "--out", self.folder / "part")
-                whole = self.train(*options, "--steps", 8)
-                resumed = self.summary_of("train", "--resume", self.folder / "part", "--steps", 8)
-                self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
-                for path in (self.run_folder, self.llama, self.folder / "part"):
-                    shutil.rmtree(path)
+        self.check_going_on(((), LORA), (KIN[2], ()))
+
+    @parts.extra
+    def test_other_runs_that_began_so_go_on(self):
+        self.check_going_on(((), ()), (KIN[1], ()), (KIN[1], LORA), (KIN[2], LORA))
+
+    def check_going_on(self, *runs):
+        for kin, lora in runs:
+            self.make_folder(*kin)
+            options = ("--init-from", self.llama, "--bptt", 10, "--lr", 0.01, "--schedule", "constant", *lora)
+            self.train(*options, "--steps", 4, "--out", self.folder / "part")
+            whole = self.train(*options, "--steps", 8)
+            resumed = self.summary_of("train", "--resume", self.folder / "part", "--steps", 8)
+            self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
+            for path in (self.run_folder, self.llama, self.folder / "part"):
+                shutil.rmtree(path)
 
     def test_a_folder_writes_text(self):
         self.make_folder("--family", "qwen3", "--head-width", 6)
@@ -489,4 +504,4 @@ class RefusalTest(LlamaFolderTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

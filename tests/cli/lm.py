@@ -6,9 +6,10 @@ import random
 import resource
 import struct
 import subprocess
-import unittest
 
-from support import PROGRAM, CommandLineTest, seconds_left, unless_kept
+from support import PROGRAM, CommandLineTest, run_tests, seconds_left, unless_kept
+
+import parts
 
 WORDS, CHOICES = 12, 3
 
@@ -76,6 +77,7 @@ class TrainingTest(LanguageTest):
         self.assertEqual(epochs[-1]["test_loss"], summary["loss"])
         self.assertEqual(lines[0]["steps_per_epoch"], 4000 // 4 // 10)
 
+    @parts.extra
     def test_a_text_larger_than_memory_is_read_from_its_file(self):
         """Its bytes alone are more than the data that the process may hold."""
         limit = 96 << 20
@@ -120,7 +122,14 @@ class TrainingTest(LanguageTest):
             self.assertAlmostEqual(loss / losses[0], 1, places=6)
 
     def test_every_kind_of_scheme_trains(self):
-        for sync in ("dgc:density=0.02", "sdagc", "scalecom", "powersgd", "adpsgd-random", "dpsgd"):
+        self.check_schemes("dgc:density=0.02", "adpsgd-random")
+
+    @parts.extra
+    def test_other_schemes_train(self):
+        self.check_schemes("sdagc", "scalecom", "powersgd", "dpsgd")
+
+    def check_schemes(self, *schemes):
+        for sync in schemes:
             with self.subTest(sync=sync):
                 summary = self.train("--workers", 2, "--batch", 2, "--epochs", 2, "--sync", sync)
                 self.assertLess(summary["metric"]["value"], WORDS - 2)
@@ -172,20 +181,26 @@ class TrainingTest(LanguageTest):
 
 
 class ResumingTest(LanguageTest):
+    DGC = "dgc:density=0.05,momentum=0,warmup_steps=40"
+
     def test_resumed_equals_uninterrupted_in_the_middle_of_an_epoch(self):
-        for sync in ("allreduce", "dgc:density=0.05,momentum=0,warmup_steps=40", "dpsgd"):
-            for workers in (1, 2):
-                if sync == "dpsgd" and workers == 1:
-                    continue
-                with self.subTest(sync=sync, workers=workers):
-                    out = self.folder / f"{sync[:3]}-{workers}"
-                    options = ("--sync", sync, "--workers", workers, "--dropout", 0.3)
-                    whole = self.train(*options, "--steps", 130, "--checkpoint-every", 65, "--out", f"{out}-whole")
-                    self.train(*options, "--steps", 65, "--out", out)
-                    resumed = self.train(*options, "--steps", 130, "--out", out, "--resume")
-                    self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
-                    self.assertEqual(resumed["metric"], whole["metric"])
-                    self.assertEqual(resumed["train_loss"], whole["train_loss"])
+        self.check_resuming((self.DGC, 2))
+
+    @parts.extra
+    def test_others_resumed_equal_uninterrupted(self):
+        self.check_resuming(("allreduce", 1), ("allreduce", 2), (self.DGC, 1), ("dpsgd", 2))
+
+    def check_resuming(self, *runs):
+        for sync, workers in runs:
+            with self.subTest(sync=sync, workers=workers):
+                out = self.folder / f"{sync[:3]}-{workers}"
+                options = ("--sync", sync, "--workers", workers, "--dropout", 0.3)
+                whole = self.train(*options, "--steps", 130, "--checkpoint-every", 65, "--out", f"{out}-whole")
+                self.train(*options, "--steps", 65, "--out", out)
+                resumed = self.train(*options, "--steps", 130, "--out", out, "--resume")
+                self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
+                self.assertEqual(resumed["metric"], whole["metric"])
+                self.assertEqual(resumed["train_loss"], whole["train_loss"])
 
     def test_a_plateau_is_remembered(self):
         options = ("--schedule", "plateau:0.25", "--lr", 8)
@@ -318,4 +333,4 @@ class GeneratingTest(LanguageTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

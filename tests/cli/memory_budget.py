@@ -1,6 +1,6 @@
-"""--memory-budget: every task at half and a tenth of the model and its state has the bits of a run in memory, and no more
-of them is in memory, by its own count and by the system's; clipping, Adam, NaN, resuming in both directions, and what is
-refused."""
+"""--memory-budget: every task at a half, a quarter and a tenth of the model and its state has the bits of a run in memory,
+and no more of them is in memory, by its own count and by the system's; clipping, Adam, NaN, resuming in both directions,
+and what is refused."""
 import hashlib
 import os
 import sys
@@ -11,6 +11,8 @@ import asr
 import w2v_bert
 from support import CommandLineTest, run_tests, unless_kept, write_cifar, write_letters
 
+import parts
+
 def take_library(name):
     """A library to preload, of the words behind the program; None in a build that has it not."""
     found = [word for word in sys.argv[1:] if word.endswith(f"{name}.so")]
@@ -19,7 +21,6 @@ def take_library(name):
 
 
 COUNTER = take_library("count_resident")
-SHARES = (2, 4, 10)
 SAME = ("weights_crc32c", "loss", "train_loss", "steps_skipped", "metric")
 
 
@@ -54,7 +55,7 @@ class BudgetTest(CommandLineTest):
         resident = task()
         self.assertNotIn("memory", resident)
         total = 4 * resident["parameters"] * (2 + states)
-        for share in SHARES:
+        for share in self.shares:
             paged, counted = self.counted(task, "--memory-budget", f"{total // share / 1000}kB")
             memory = paged["memory"]
             self.assertEqual({key: paged[key] for key in SAME}, {key: resident[key] for key in SAME}, share)
@@ -67,6 +68,8 @@ class BudgetTest(CommandLineTest):
 
 
 class TasksTest(BudgetTest):
+    shares = (4,)
+
     def test_transformer(self):
         self.assert_same(lambda *options: self.transformer("--family", "qwen2", "--optimizer", "sgd", "--clip", 0.5, "--lr", 0.1, *options), 1)
 
@@ -102,6 +105,11 @@ class TasksTest(BudgetTest):
                                                      "--batch", 2, *options), 2)
 
 
+@parts.extra
+class SharesTest(TasksTest):
+    shares = (2, 10)
+
+
 class RunTest(BudgetTest):
     SHAPE = ("--data", None, "--unit", "char", "--model", "transformer", "--layers", 12, "--hidden", 64, "--heads", 2,
              "--batch", 2, "--bptt", 8)
@@ -124,8 +132,8 @@ class RunTest(BudgetTest):
         """What it holds is the same but for the run's name: the best one, too, with which the run is summed up."""
         kept = {}
         for name, options in (("paged", ("--memory-budget", "2MB")), ("resident", ())):
-            kept[name] = self.run_to(30, "--out", self.folder / name, "--checkpoint-every", 10, "--lr", 0.05, *options)
-            file = (self.folder / name / "checkpoints" / "step-00000030" / "model.safetensors").read_bytes()
+            kept[name] = self.run_to(12, "--out", self.folder / name, "--checkpoint-every", 4, "--lr", 0.05, *options)
+            file = (self.folder / name / "checkpoints" / "step-00000012" / "model.safetensors").read_bytes()
             header = int.from_bytes(file[:8], "little")
             kept[name]["tensors"] = hashlib.sha256(file[8 + header:]).hexdigest()
         self.assertEqual({key: kept["paged"][key] for key in (*SAME, "tensors", "chosen_step")},

@@ -10,6 +10,8 @@ import unittest
 
 from support import PROGRAM, CommandLineTest, free_place, free_port, listens, needs_mpi, run_tests, seconds_left, under_mpi, wait_until
 
+import parts
+
 LINK = pathlib.Path(__file__).resolve().parents[2] / "bench" / "link.sh"
 
 
@@ -47,15 +49,22 @@ class PeersTest(CommandLineTest):
 
     @unittest.skipUnless((PROGRAM.parent / "libthinwire_tcp.so").exists(), "needs libthinwire_tcp")
     def test_processes_that_join(self):
-        key, path = self.folder / "key", self.folder / "lines.json"
+        self.check_joined()
+
+    @parts.extra
+    @unittest.skipUnless((PROGRAM.parent / "libthinwire_tcp.so").exists(), "needs libthinwire_tcp")
+    def test_processes_that_join_sealed(self):
+        key = self.folder / "key"
         key.write_bytes(bytes(range(32)))
-        for sealed in ((), ("--seal", "--key-file", key)):
-            with self.subTest(sealed=bool(sealed)):
-                words = ("doctor", "--peers", "--workers", 3, "--json", path, *sealed, "--join", free_place())
-                done = [self.finish(job) for job in [self.start_program(*words) for _ in range(3)]]
-                self.assertEqual([one.returncode for one in done], [0, 0, 0], [one.stderr for one in done])
-                table, = [one.stdout for one in done if one.stdout]
-                self.check(json.loads(path.read_text()), table, "tcp", 3)
+        self.check_joined("--seal", "--key-file", key)
+
+    def check_joined(self, *sealed):
+        path = self.folder / "lines.json"
+        words = ("doctor", "--peers", "--workers", 3, "--json", path, *sealed, "--join", free_place())
+        done = [self.finish(job) for job in [self.start_program(*words) for _ in range(3)]]
+        self.assertEqual([one.returncode for one in done], [0, 0, 0], [one.stderr for one in done])
+        table, = [one.stdout for one in done if one.stdout]
+        self.check(json.loads(path.read_text()), table, "tcp", 3)
 
     def test_json_alone_on_standard_output(self):
         done = self.run_program("doctor", "--peers", "--workers", 2, "--json")

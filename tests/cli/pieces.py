@@ -1,14 +1,17 @@
 """Language models of SentencePiece pieces, end to end. Whether their numbers are those of transformers is asked in
 python/tests/test_llama.py, where there is one; what the pieces of a text are, in tests/text/pieces.c."""
 import json
-import unittest
 
 from llama_folder import STILL, LlamaFolderTest
+from support import run_tests
+
+import parts
 
 PIECES = ("--unit", "piece", "--vocabulary", 271)
 
 
 class PiecesTest(LlamaFolderTest):
+    @parts.extra
     def test_the_entropy_of_a_source_is_approached(self):
         """A word is one piece or several, the numbers of which the loss is a mean over."""
         summary = self.train(*PIECES, "--epochs", 8, "--schedule", "decay:0.5,4", "--out", self.run_folder)
@@ -63,4 +66,4 @@ class PiecesTest(LlamaFolderTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

@@ -3,10 +3,10 @@ import json
 import os
 import resource
 import shutil
-import unittest
 
-from support import CommandLineTest
+from support import CommandLineTest, run_tests
 
+import parts
 import picture
 
 ALL_TENSORS = "min_elements=1,min_dims=1"  # biases are compressed, too
@@ -279,6 +279,7 @@ class ExchangeTest(SimulateTest):
         self.assertAlmostEqual((shared["virtual_seconds"] - 0.02) / (alone["virtual_seconds"] - 0.02), 7 / 6,
                                delta=0.02)
 
+    @parts.extra
     def test_resnet_50(self):
         run, = self.simulate("--workers", 2, "--parameters", "resnet50", "--steps", 1, "--step-time", 0.1, "--sync",
                              "allreduce", task="none")["runs"]
@@ -303,6 +304,7 @@ class ExchangeTest(SimulateTest):
             self.assertGreaterEqual(len(seen.names()), 3)
 
 
+@parts.extra
 class ThousandsTest(SimulateTest):
     def test_memory_grows_with_the_workers(self):
         """Not with their square: of 2,000 workers a table of 1 kB for each pair would take 4 GB."""
@@ -358,4 +360,4 @@ class RefusalTest(SimulateTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

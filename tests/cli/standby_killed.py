@@ -12,6 +12,8 @@ import unittest
 from standby import KILLER, STEPS, StandbyTest
 from support import run_tests, wait_until
 
+import parts
+
 IN_OPEN = 0x20
 
 
@@ -33,6 +35,7 @@ class KilledTest(StandbyTest):
                                         start)
                     self.assertEqual(int(lost), victim)
 
+    @parts.extra
     def test_while_the_pipeline_fills(self):
         for victim in range(3):
             self.assert_goes_on("goes on from step 8", victim, "sendmsg 1", 8)
@@ -41,11 +44,13 @@ class KilledTest(StandbyTest):
         for victim in range(3):
             self.assert_goes_on("goes on from step 8", victim, "sendmsg 10", 8)
 
+    @parts.extra
     def test_while_all_look_at_the_validation_set(self):
         """Behind step 16 come four steps, and then 41 batches, of which the last stage sends nothing."""
         for victim in range(2):
             self.assert_goes_on("goes on from step 16", victim, "sendmsg 30", 16)
 
+    @parts.extra
     def test_when_the_last_checkpoint_is_there(self):
         """What is left are the figures, which who takes the place works out."""
         self.assert_goes_on("goes on from step 24", 0, "sendmsg 3", 24)
@@ -81,6 +86,7 @@ class KilledTest(StandbyTest):
             wait_until(looked_twice, "two looks for the lock", others[-1].job)
         self.assert_done(self.expected, {0})
 
+    @parts.extra
     def test_a_run_that_leaves_a_course(self):
         """From an older checkpoint in its folder: until it has one of its own, that is where it goes on."""
         for call, step, start in (("write 1", None, "begins again"), ("sendmsg 1", 24, "goes on from step")):
@@ -116,12 +122,14 @@ class KilledTest(StandbyTest):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(self.figures(json.loads(done.stdout)), self.expected)
 
+    @parts.extra
     def test_over_sealed_lines(self):
         key = self.folder / "key"
         key.write_bytes(bytes(range(32)))
         self.line_up(*STEPS, "--seal", "--key-file", key, kills={1: ("sendmsg 10 0", self.checkpoint(8))})
         self.assert_done(self.expected, {1})
 
+    @parts.extra
     def test_a_cut_that_was_measured_stays(self):
         self.line_up(*STEPS, cut="stages=3", kills={1: ("sendmsg 10 0", self.checkpoint(8))})
         for number, worker in enumerate(self.workers):
@@ -131,6 +139,7 @@ class KilledTest(StandbyTest):
         self.assertIn("cut=", first)
         self.assertEqual(first, second)
 
+    @parts.extra
     def test_folders_of_their_own(self):
         """What a stage had on its disk is not missed, and what worker 0 had there is."""
         outs = lambda number: self.folder / f"run-{number}"

@@ -19,6 +19,8 @@ import time
 import unittest
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import parts  # noqa: E402
+
 PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
 SIDE, TRAIN, TEST = 12, 192, 50
 
@@ -100,7 +102,7 @@ def needs_mpi(case):
     return unittest.skipUnless(HAS_MPI, "needs mpirun and libthinwire_mpi")(case)
 
 
-class PartLoader(unittest.TestLoader):
+class MpiLoader(parts.Loader):
     """Loads what starts mpirun, or what does not."""
     def __init__(self, mpi):
         super().__init__()
@@ -112,9 +114,9 @@ class PartLoader(unittest.TestLoader):
 
 
 def run_tests():
-    parts = [word for word in sys.argv[1:] if word in ("--mpi", "--no-mpi")]
-    sys.argv = [word for word in sys.argv if word not in parts]
-    unittest.main(testLoader=PartLoader(parts[0] == "--mpi") if parts else unittest.TestLoader())
+    words = [word for word in sys.argv[1:] if word in ("--mpi", "--no-mpi")]
+    sys.argv = [word for word in sys.argv if word not in words]
+    unittest.main(testLoader=MpiLoader(words[0] == "--mpi") if words else parts.Loader())
 
 
 def unless_kept(options):

@@ -1,10 +1,10 @@
 """The commands beside train: what they print, and their JSON."""
 import json
 import shutil
-import unittest
 
-from support import PROGRAM, CommandLineTest
+from support import PROGRAM, CommandLineTest, run_tests
 
+import parts
 import picture
 
 SETTLED = {"allreduce", "bf16", "dgc", "fp16", "powersgd", "qsgd", "topk"}  # docs/abi.md
@@ -90,6 +90,7 @@ class ToolsTest(CommandLineTest):
         self.assertEqual((result["message_bytes"], result["message_ratio"], result["bits_per_element"]), (3108, 1, 32))
         self.assertIsNone(result["bits_per_index"])
 
+    @parts.extra
     def test_the_message_of_resnet50_is_its_arithmetic(self):
         found = json.loads(self.output("bench", "codec", "--table", "resnet50", "--codec",
                                        "topk:values=fp32,indices=rice,leftovers=fp32", "--json"))
@@ -151,4 +152,4 @@ class ToolsTest(CommandLineTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

@@ -1,6 +1,7 @@
 """What PyTorch loses, step by step, when it trains a transformer with AdamW, or Muon, as thinwire does: `torch_training.py LOADER FILE
-TOKENS` prints the losses of the steps. FILE is the exported network that it begins with. TOKENS is a file of JSON: the
-numbers of a step's tokens, (steps, batch), and of those that follow them, for every step, and what the optimiser is told."""
+TOKENS ...` prints the losses of the steps, in a line for each FILE, which is the exported network that it begins with. TOKENS is a
+file of JSON: the numbers of a step's tokens, (steps, batch), and of those that follow them, for every step, and what the optimiser
+is told. All in one process, since PyTorch takes long to begin."""
 import importlib.util
 import json
 import sys
@@ -34,10 +35,7 @@ class Muon(torch.optim.Optimizer):
                     weight.sub_(group["lr"] * (length * x + group["weight_decay"] * weight))
 
 
-def main():
-    network, _ = load_module(sys.argv[1]).load(sys.argv[2])
-    with open(sys.argv[3], encoding="utf-8") as file:
-        told = json.load(file)
+def losses(network, told):
     parameters = list(network.parameters())
     inner = [weight for name, weight in network.named_parameters() if ".layers." in name and weight.dim() == 2]
     optimizers = []
@@ -55,7 +53,15 @@ def main():
         torch.nn.utils.clip_grad_norm_(network.parameters(), told["clip"])
         for optimizer in optimizers:
             optimizer.step()
-        print(f"{float(loss):.9g}")
+        yield float(loss)
+
+
+def main():
+    loader, words = load_module(sys.argv[1]), sys.argv[2:]
+    for path, told in zip(words[::2], words[1::2]):
+        network, _ = loader.load(path)
+        with open(told, encoding="utf-8") as file:
+            print(*(f"{loss:.9g}" for loss in losses(network, json.load(file))))
 
 
 main()

@@ -6,6 +6,7 @@
 #include <thinwire/thinwire_plugin.h>
 
 #include "support/cmocka.h"
+#include "support/parts.h"
 
 static const char *const specs[] = {"qsgd", "terngrad", "sign", "onebit", "natural", "fp8"};
 static const int sizes[] = {8, 64, 1024};
@@ -73,10 +74,10 @@ static double bytes_of(const char *spec, int rank, int size, float **gradients)
 /* On average over ranks: the second round's are those of the pieces, of which small tensors have few. */
 static double mean_bytes(const char *spec, int size, float **gradients)
 {
-    enum { ASKED = 8 };
+    const int asked = in_part(4, 8);
     double bytes = 0;
-    for (int k = 0; k < ASKED; k++) bytes += bytes_of(spec, k * size / ASKED, size, gradients);
-    return bytes / ASKED;
+    for (int k = 0; k < asked; k++) bytes += bytes_of(spec, k * size / asked, size, gradients);
+    return bytes / asked;
 }
 
 /* What a ring sends of so many bytes: one's own part, 1/N of it, does not travel. */
@@ -237,7 +238,7 @@ static void check_crowd(const char *spec, int size)
 TEST(test_a_thousand_replicas_are_alike)
 {
     for (size_t s = 0; s < SPECS; s++)
-        for (int z = 0; z < SIZES; z++) check_crowd(specs[s], sizes[z]);
+        for (int z = 0; z < (s == 0 ? SIZES : in_part(SIZES - 1, SIZES)); z++) check_crowd(specs[s], sizes[z]);
 }
 
 RUN_TESTS(NULL, NULL)

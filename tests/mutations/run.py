@@ -140,6 +140,7 @@ class Copy:
         for test in json.loads(listed)["tests"]:
             properties = {entry["name"]: entry["value"] for entry in test["properties"]}
             variables = dict(text.split("=", 1) for text in properties.get("ENVIRONMENT", []))
+            variables.pop("TEST_PART", None)  # what make test leaves out may be what notices
             self.suites[test["name"]] = (test.get("command", []), properties["WORKING_DIRECTORY"], variables)
 
     def targets(self, suites):

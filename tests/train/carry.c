@@ -4,6 +4,7 @@
 #include "crew.h"
 #include "error.h"
 #include "small_run.h"
+#include "support/parts.h"
 #include "tensor_table.h"
 
 #include <math.h>
@@ -288,7 +289,7 @@ TEST(test_who_leaves_hands_over_what_it_holds_back)
                {{1, 0, 1}, {{0, -1}, {1, 0, 2}, {2, -1}}},
                {{1, 1, 1}, {{0, -1}, {1, -1}, {2, -1}}}};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-        for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        for (size_t k = (size_t)in_part(1, 0); k < sizeof all / sizeof *all; k++) {
             story s = {.steps = {PERIOD, PERIOD, PERIOD}, .leaves = all[k].leaves};
             play(&s, specs[i], leave_or_stay, NEW);
             for (int r = 0; r < NEW; r++) {

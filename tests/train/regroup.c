@@ -1,6 +1,7 @@
 /* A run taken over by fewer and by more workers: what was held back, counted and summed is all there, and it goes on at
  * the same place of the same epoch. */
 #include "regroup.h"
+
 #include "agree.h"
 #include "checkpoint.h"
 #include "crew.h"
@@ -9,6 +10,7 @@
 #include "folder.h"
 #include "replan.h"
 #include "small_run.h"
+#include "support/parts.h"
 
 #include <math.h>
 
@@ -318,7 +320,7 @@ TEST(of_lost_workers_only_theirs_is_dropped)
 {
     static const char *const syncs[] = {"dgc:density=0.05,momentum=0.5", "sdagc", "sign:exchange=scatter"};
     for (size_t i = 0; i < sizeof syncs / sizeof *syncs; i++)
-        for (int size = 1; size <= 4; size *= 2) go_on_without(syncs[i], size);
+        for (int size = 1; size <= in_part(2, 4); size *= 2) go_on_without(syncs[i], size);
 }
 
 /* Copies what is in a file but those of a later version. */
