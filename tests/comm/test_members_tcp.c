@@ -489,7 +489,8 @@ TEST(test_strangers)
     pthread_join(strangers, NULL);
     for (int i = 0; i < REASONS; i++) {
         print_message("%d were refused since each %s\n", (int)all.counts[i], reasons[i]);
-        assert_in_range(all.counts[i], of_each_kind() - (i == 2), of_each_kind()); /* the last may still be on its way */
+        assert_in_range(all.counts[i], of_each_kind() - (i == 2),
+                        of_each_kind()); /* the last may still be on its way */
     }
     for (int i = 0; i < MEMBERS; i++) go(&players[i]);
 }
