@@ -5,8 +5,8 @@
  * knows beforehand: streams grow eightfold at most, so that one which a generous buffer took for a fast line's does not
  * last for minutes, and the last one is measured on a line that has just been full.
  *
- * Two streams at once take longer to be at full speed: the word of what has come waits in the queue of the other one, so
- * that windows of TCP grow as slowly as both queues are long. They last LONGER times as long. */
+ * Two streams at once take longer to be at full speed: the word of what has come waits in the queue of the other one,
+ * so that windows of TCP grow as slowly as both queues are long. They last LONGER times as long. */
 #include "link.h"
 #include "error.h"
 
