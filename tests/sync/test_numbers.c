@@ -182,7 +182,7 @@ TEST(test_ranks_that_differ_stay_together)
     assert_true(play(make_different, RANKS) <= 2 + NUMBERS);
 }
 
-/* ---- two at a time, of which one has hosts and all lanes ---------------------------------------------------------- */
+/* ---- two at a time, of which one has hosts and all lanes ------------------------------------------------- */
 
 /* Elements, of which two hosts send each other as many as four workers do: nobody would see that messages are mixed up.
  */
