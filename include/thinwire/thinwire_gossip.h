@@ -114,8 +114,8 @@ TW_API int tw_gossips_is_synchronous(size_t index);
 TW_API tw_status tw_gossip_save_state(tw_gossip *gossip, const char *prefix, tw_state *state);
 TW_API tw_status tw_gossip_load_state(tw_gossip *gossip, const char *prefix, const tw_state *state);
 /* Shows all that save would copy, where it lies. The communication thread works on it, too: it waits until the visit is
- * over, and the pointers are good for no longer. `visit` may not call the gossip, and as long as it runs the others hear
- * nothing of this rank: one that takes as long as the comm's timeout may have it lost. */
+ * over, and the pointers are good for no longer. `visit` may not call the gossip, and as long as it runs the others
+ * hear nothing of this rank: one that takes as long as the comm's timeout may have it lost. */
 TW_API tw_status tw_gossip_visit_state(tw_gossip *gossip, tw_state_visit visit, void *context);
 /* As tw_reducer_regroup_state: what a gossip's rank `rank` of `size` goes on with where `old_size` ranks have saved.
  * No state may be lost: give those that are left as fewer old ranks. Its weights are the mean of those old ranks' that

@@ -54,8 +54,8 @@ typedef struct tw_transport_ops {
      * again until it hears something, and only those that it waits for. NULL: nothing but its messages is heard of a
      * peer, so that one that computes cannot be told from one that is dead. */
     uint64_t (*signs)(void *self, int peer, int ask);
-    /* (optional) leave, because `peer` is gone or does not answer: the others' texts may name it. NULL: leave is called,
-     * and they learn that this rank has left. */
+    /* (optional) leave, because `peer` is gone or does not answer: the others' texts may name it. NULL: leave is
+     * called, and they learn that this rank has left. */
     void (*leave_because_of)(void *self, int peer);
 } tw_transport_ops;
 

@@ -400,7 +400,7 @@ TEST(test_create_survives_every_failed_allocation)
     }
 }
 
-/* ---- a host that waits for another -------------------------------------------------------------------------------- */
+/* ---- a host that waits for another ---------------------------------------------------------------------- */
 
 static tw_status walk_slowly(scene *all, int rank, tw_gossip *gossip)
 {
