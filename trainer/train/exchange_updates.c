@@ -4,7 +4,6 @@
 #include "clip.h"
 #include "error.h"
 #include "exchange.h"
-#include "scheme.h"
 #include "scheme_text.h"
 #include "tensor_table.h"
 #include <math.h>
@@ -40,11 +39,11 @@ static tw_status exchange_updates_check(const worker *w)
     const char *sync = w->settings.sync;
     if (!w->settings.changing) return TW_OK;
     for (size_t i = 0; i < sizeof unfit / sizeof *unfit; i++)
-        if (scheme_number(sync, unfit[i]) > 0) /* not a number where the scheme has no such option */
+        if (scheme_text_number(w->settings.sync_in_full, unfit[i]) > 0)
             return tw_fail(TW_ERROR_ARGUMENT,
                            "--sync %s: where workers come and go it takes %s=0; or give --workers N, who stay", sync,
                            unfit[i]);
-    if (!scheme_text_sets(sync, "per_host") && !scheme_option_is(sync, "eager", "on")) return TW_OK;
+    if (!scheme_text_sets(sync, "per_host") && !strstr(w->settings.sync_in_full, "eager=on")) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--sync %s: where workers come and go it takes no per_host and no eager=on; or give --workers N, "
                    "who stay",

@@ -73,7 +73,7 @@ int scheme_adapts(const char *spec)
     return scheme_number(spec, "beta2") > 0;
 }
 
-int scheme_option_is(const char *spec, const char *name, const char *text)
+static int value_is(const char *spec, const char *name, const char *text)
 {
     size_t length;
     const char *value = value_of(spec, name, &length);
@@ -82,7 +82,7 @@ int scheme_option_is(const char *spec, const char *name, const char *text)
 
 int scheme_gives_signs(const char *spec)
 {
-    return scheme_option_is(spec, "map", "sign");
+    return value_is(spec, "map", "sign");
 }
 
 int scheme_sends_a_part(const char *spec)

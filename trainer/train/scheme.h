@@ -13,8 +13,6 @@ size_t scheme_find(const char *spec);
 int scheme_is_exact(const char *spec);
 /* What a number among its options is, given or not; NaN where the scheme has no such option. */
 double scheme_number(const char *spec, const char *option);
-/* Whether one of its options is that word, given or not. */
-int scheme_option_is(const char *spec, const char *option, const char *word);
 /* Whether it gives Adam's direction, to which AdamW has only to add the decay. */
 int scheme_adapts(const char *spec);
 /* Whether it gives the sign of each element of its momentum: a whole step, but for the rate and the decay. */
