@@ -342,6 +342,7 @@ static tw_status deceive(crew_member *self)
     TW_TRY(tw_comm_broadcast(w->comm, 0, &lie, sizeof lie));
     int is_empty = lie.dims == 1 && lie.shape[0] == 0; /* and comes again and again */
     for (int i = 0; is_empty && i < 200000; i++) {
+        TW_TRY(tw_comm_broadcast_packed(w->comm, 0, &lie, 0, sizeof(float)));
         TW_TRY(tw_comm_broadcast(w->comm, 0, &lie, sizeof lie));
     }
     return TW_OK;
