@@ -8,6 +8,7 @@
 #include "tensor_table.h"
 
 #include <math.h>
+#include <thinwire/thinwire_outer.h>
 
 enum { OLD = 2, NEW = 3, MANY = 6, NEWCOMER = 2, PERIOD = 4, MOST_VALUES = 1 << 19 };
 
