@@ -15,7 +15,7 @@ all: build
 
 help:
 	@echo "make demo      install what is missing, build, train on real images: dense against compressed"
-	@echo "make test      install what is missing, build, run the tests but for the longest, in some five minutes; in"
+	@echo "make test      install what is missing, build, run the tests but for the longest, in some seven minutes; in"
 	@echo "               $(BUILD), ctest -L fast runs those that are done in seconds, -LE mpi those that need no mpirun,"
 	@echo "               -L cli those of the program"
 	@echo "make test-all  the same with every test"
