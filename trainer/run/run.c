@@ -290,7 +290,8 @@ static tw_status next_meeting(run *r, uint64_t *target)
     if (r->group && !every) every = w->steps_per_epoch; /* so that newcomers come in */
     uint64_t first[] = {w->step, every}; /* after an interruption the step, and in a group --out, is not all ranks' */
     TW_TRY(tw_comm_broadcast(w->comm, 0, first, sizeof first));
-    *target = w->unseen ? first[0] : first[1] > 0 ? (first[0] / first[1] + 1) * first[1] : w->steps;
+    *target = first[1] > 0 ? (first[0] / first[1] + 1) * first[1] : w->steps;
+    if (w->unseen) *target = first[0];
     if (*target > w->steps) *target = w->steps;
     return TW_OK;
 }
