@@ -266,6 +266,10 @@ class ChangingTest(CommandLineTest):
                               ("local:every=4,first_moment=1", "first_moment=0"),
                               ("local:every=4,per_host=2", "no per_host")):
             self.refuse(2, [culprit], *self.train_words("--join", self.meeting, "--sync", spec))
+        changes = self.folder / "changes.yaml"
+        changes.write_text('planned-changes: "2 local:every=2"\n')
+        self.refuse(2, ["--sync local:every=2, which does not go with --join without --workers"],
+                    *self.train_words("--join", self.meeting, *LOCAL, "--config", changes))
         for name, value in (("THINWIRE_REACHABLE", "maybe"), ("THINWIRE_STREAMS", "many")):
             self.refuse(2, [name, value], *self.train_words("--join", self.meeting, *LOCAL), env={name: value})
 

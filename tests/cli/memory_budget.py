@@ -156,10 +156,24 @@ class RunTest(BudgetTest):
     def test_all_of_it_fits(self):
         self.assertNotIn("memory", self.run_to(2, "--memory-budget", "1GB"))
 
+    def test_a_run_whose_sync_has_changed_stays_in_memory(self):
+        """As its checkpoint says, where nothing else does."""
+        out, changes = self.folder / "changed", self.folder / "changed.yaml"
+        changes.write_text('planned-changes: "2 local:every=2"\n')
+        self.run_to(4, "--workers", 2, "--sync", "local:every=3", "--out", out, "--config", changes)
+        (out / "config.yaml").unlink()
+        words = (*(word or self.text for word in self.SHAPE), "--workers", 2, "--sync", "local:every=3", "--resume", out)
+        self.refuse_training(2, ("not go with --memory-budget",), *words, "--memory-budget", "2MB")
+        self.run_to(6, *words[len(self.SHAPE):])
+
     def test_what_does_not_go_with_it(self):
         self.task = "lm"
         shape = tuple(word or self.text for word in self.SHAPE)
+        changes = self.folder / "changes.yaml"
+        changes.write_text('planned-changes: "1 local:every=2"\n')
         for culprits, options in (
+                (("after step 1", "--sync local:every=2", "not go with --memory-budget"),
+                 ("--memory-budget", "2MB", "--config", changes)),
                 (("--memory-budget 20", "such as 200MB"), ("--memory-budget", "20")),
                 (("--memory-budget -1MB", "such as 200MB"), ("--memory-budget=-1MB",)),
                 (("--memory-budget 10kB is too small", "or more"), ("--memory-budget", "10kB")),

@@ -195,6 +195,8 @@ class DivergenceTest(PipelineTest):
 
 class RefusalsTest(PipelineTest):
     def test_options(self):
+        changes = self.folder / "changes.yaml"
+        changes.write_text('planned-changes: "1 qsgd"\n')
         for words, culprits in ((("--pipeline", "stages=2"), ("2 stages", "these are 1")),
                                 (("--pipeline", "stages=0"), ("stages=0", "1 to 64")),
                                 (("--pipeline", "cut=3+4"), ("how many stages",)),
@@ -217,6 +219,7 @@ class RefusalsTest(PipelineTest):
                                 (("--pipeline", "stages=1", "--sync", "dgc"), ("--sync allreduce", "dgc")),
                                 (("--pipeline", "stages=2", "--workers", 2, "--sync", "auto", "--link", "1Mbit,100ms"),
                                  ("--sync allreduce", "not with auto")),
+                                (("--pipeline", "stages=1", "--config", changes), ("--sync qsgd", "not go with --pipeline")),
                                 (("--pipeline", "stages=1", "--memory-budget", "1GB"), ("--memory-budget",))):
             with self.subTest(words):
                 self.refuse_training(2, culprits, *words)

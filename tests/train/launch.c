@@ -171,6 +171,44 @@ TEST_IN_FOLDER(a_signal_in_an_evaluation_cuts_it_short)
     assert_string_equal(found, expected);
 }
 
+#define GOSSIP "--workers 2 --transport threads --sync dpsgd --checkpoint-every 4 "
+
+/* What is looked at where workers with weights of their own meet. */
+TEST_IN_FOLDER(a_signal_in_an_evaluation_of_gossip_cuts_it_short)
+{
+    task_ops ops = toy_task;
+    ops.evaluate = look_and_hear;
+    char whole[FILENAME_MAX], cut[FILENAME_MAX], expected[64], found[64];
+    snprintf(whole, sizeof whole, "%s/whole", (char *)*state);
+    snprintf(cut, sizeof cut, "%s/cut", (char *)*state);
+    assert_int_equal(launch_apart(&toy_task, whole, GOSSIP "--steps 16"), EXIT_DONE);
+    assert_int_equal(launch_apart(&ops, cut, GOSSIP "--steps 16"), EXIT_INTERRUPTED);
+    assert_int_equal(count_lines(cut, "metrics.jsonl", "\"weights\":\"all\"", found), 0);
+    assert_int_equal(launch_apart(&toy_task, cut, GOSSIP "--steps 16 --resume"), EXIT_DONE);
+    const int looks = count_lines(whole, "metrics.jsonl", "\"weights\":\"all\"", expected);
+    assert_true(looks >= 4);
+    assert_int_equal(count_lines(cut, "metrics.jsonl", "\"weights\":\"all\"", found), looks);
+}
+
+static tw_status load_without_validation(const void *settings, task **out)
+{
+    TW_TRY(toy_load(settings, out));
+    (*out)->has_validation = false;
+    return TW_OK;
+}
+
+/* It looks at the test set at its end, which is another when it goes on. */
+TEST_IN_FOLDER(a_signal_at_the_end_of_gossip_does_not_stop_what_goes_on)
+{
+    task_ops ops = toy_task, hears = toy_task;
+    ops.load = hears.load = load_without_validation;
+    hears.evaluate = look_and_hear;
+    char out[FILENAME_MAX];
+    snprintf(out, sizeof out, "%s/run", (char *)*state);
+    assert_int_equal(launch_apart(&hears, out, GOSSIP "--steps 4"), EXIT_INTERRUPTED);
+    assert_int_equal(launch_apart(&ops, out, GOSSIP "--steps 12 --resume"), EXIT_DONE);
+}
+
 TEST_IN_FOLDER(a_run_that_is_done)
 {
     toy_run r = {0};

@@ -276,7 +276,8 @@ enum { LONG = 900, FALL = 300, RISE = 600, WINDOW = 32 };
 typedef struct journey {
     toy_run run;
     tw_world *world;
-    double noise; /* a pass takes 1 - noise to 1 + noise of what it takes else */
+    struct pager *pager; /* when it begins */
+    double noise;        /* a pass takes 1 - noise to 1 + noise of what it takes else */
     run_changes changes, by_hand;
     float final[2][TOY_PARAMETERS];
     tw_status status[RANKS];
@@ -317,7 +318,9 @@ static tw_status travel_alone(journey *j, worker *w)
     double loss;
     replan r;
     TW_TRY(worker_begin(w));
+    w->pager = j->pager;
     TW_TRY(replan_begin(&r, w));
+    w->pager = NULL;
     r.choose = choose_by_rate;
     tw_status status = TW_OK;
     while (w->step < LONG && status == TW_OK) {
@@ -411,6 +414,15 @@ TEST(test_what_cannot_be_written_down_is_not_done)
     go(&j, nowhere);
     assert_int_equal(j.calls, 1);
     assert_int_equal(j.changes.count, 0);
+}
+
+/* Of a network in parts, which another spec would have in memory as a whole. */
+TEST(test_a_paged_network_keeps_its_spec)
+{
+    int nothing;
+    journey j = {.pager = (struct pager *)(void *)&nothing};
+    go(&j, NULL);
+    assert_int_equal(j.calls, 0);
 }
 
 RUN_TESTS(NULL, NULL)

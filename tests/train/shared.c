@@ -399,4 +399,41 @@ TEST(those_that_are_left_are_the_workers)
     }
 }
 
+typedef struct account {
+    totals before, after; /* the end */
+} account;
+
+static tw_status stay_or_leave_a_group(crew_member *self)
+{
+    worker *w = &self->worker;
+    account *sums = &((account *)self->context)[self->rank];
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(worker_begin(w));
+    TW_TRY(crew_take_steps(w, self->rank == 1 ? 2 : 8));
+    if (self->rank == 1) return TW_OK;
+    TW_TRY(worker_totals(w, &sums->before));
+    if (worker_end(w) != TW_ERROR_PEER) return tw_fail(TW_ERROR_STATE, "nobody is lost");
+    return worker_totals(w, &sums->after);
+}
+
+/* Where workers come and go the next generation has the sums of the one that a loss has ended. */
+TEST(a_loss_that_ends_a_generation_counts_nothing_twice)
+{
+    toy_run r = {0};
+    account seen[RANKS] = {0};
+    toy_begin(&r, &toy_task, NULL, "--sync adpsgd-random:survive=on");
+    r.settings.changing = true;
+    crew_run(
+        r.crew, RANKS,
+        (crew_member){.play = stay_or_leave_a_group, .context = seen, .settings = &r.settings, .work = &r.toy.base});
+    crew_must_succeed(r.crew, RANKS);
+    toy_end(&r);
+    for (int rank = 0; rank < RANKS; rank++) {
+        if (rank == 1) continue;
+        const double *before = seen[rank].before.values, *after = seen[rank].after.values;
+        assert_true(before[TOTAL_BYTES_DENSE] > 0);
+        assert_true(after[TOTAL_BYTES_DENSE] == before[TOTAL_BYTES_DENSE]);
+    }
+}
+
 RUN_TESTS(NULL, NULL)

@@ -42,8 +42,8 @@ static tw_status watch_way(replan *r, const worker *w)
 static int is_watched(const worker *w)
 {
     const train_settings *s = &w->settings;
-    return s->planned_link && !s->resume && w->size > 1 && strcmp(tw_comm_transport(w->comm), "threads") != 0 &&
-           tw_plan_can_switch(w->sync) == TW_OK;
+    return s->planned_link && !s->resume && w->size > 1 && !w->pager &&
+           strcmp(tw_comm_transport(w->comm), "threads") != 0 && tw_plan_can_switch(w->sync) == TW_OK;
 }
 
 static tw_status choose_by_plan(worker *w, const tw_world_options *line, replan_choice *choice)

@@ -281,7 +281,8 @@ static tw_status run_meet(run *r, int *stopped)
     return worker_check_replicas(w);
 }
 
-/* The step, the same on every rank, at which the workers meet for a checkpoint or because the run ends. */
+/* The step, the same on every rank, at which the workers meet for a checkpoint or because the run ends; or at once, for
+ * what is still to be looked at of the run that goes on. */
 static tw_status next_meeting(run *r, uint64_t *target)
 {
     const worker *w = &r->worker;
@@ -290,6 +291,7 @@ static tw_status next_meeting(run *r, uint64_t *target)
     uint64_t first[] = {w->step, every}; /* after an interruption the step, and in a group --out, is not all ranks' */
     TW_TRY(tw_comm_broadcast(w->comm, 0, first, sizeof first));
     *target = first[1] > 0 ? (first[0] / first[1] + 1) * first[1] : w->steps;
+    if (w->unseen) *target = first[0];
     if (*target > w->steps) *target = w->steps;
     return TW_OK;
 }
@@ -306,6 +308,7 @@ static tw_status train_apart(run *r, int *interrupted)
         if (r->group) *interrupted = 0; /* who was asked to stop leaves, and the others go on */
         if (r->group) w->step = target;
         int last = r->group ? w->step == w->steps : target == w->steps;
+        w->unseen &= *interrupted;
         if (!*interrupted && (last || w->task->has_validation)) TW_TRY(run_evaluate(r, task_watched(w->task)));
         TW_TRY(write_checkpoint(r));
         *interrupted |= w->unseen;

@@ -394,8 +394,7 @@ static tw_status pipeline_apply(worker *w, float rate)
     }
     if (w->settings.clip > 0) clip_norm(l->tensors + first, end - first, l->gradients + own.begin, w->settings.clip);
     optimiser_begin(w->optimiser, rate);
-    optimiser_step_range(w->optimiser, own.begin, own.end, l->gradients, l->parameters);
-    return TW_OK;
+    return optimiser_step_range(w->optimiser, own.begin, own.end, l->gradients, l->parameters);
 }
 
 /* ---- the network as a whole ---- */

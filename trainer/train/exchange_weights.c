@@ -215,12 +215,10 @@ static tw_status exchange_weights_end(worker *w)
     TW_TRY(notice_losses(w));
     w->rounds++;
     w->taken = 0;
-    if (way->lost > 0 && w->settings.changing)
-        return tw_fail(TW_ERROR_PEER, "%llu workers are lost", (unsigned long long)way->lost);
-    if (way->lost > 0) TW_TRY(narrow(w));
-    tw_gossip_destroy(way->gossip);
+    if (way->lost > 0 && !w->settings.changing) TW_TRY(narrow(w));
+    tw_gossip_destroy(way->gossip); /* what it counted is in the worker's sums */
     way->gossip = NULL;
-    return TW_OK;
+    return way->lost > 0 ? tw_fail(TW_ERROR_PEER, "%llu workers are lost", (unsigned long long)way->lost) : TW_OK;
 }
 
 const exchange weights_exchange = {

@@ -69,10 +69,27 @@ static tw_status choose_way(worker *w)
     return w->way ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for what --sync %s keeps", w->sync);
 }
 
+/* Another spec makes another exchange, of a network that each worker has in memory as a whole; and who comes to a group
+ * begins with --sync. */
+static tw_status check_company(const worker *w, const run_change *first)
+{
+    const char *unfit = w->pager               ? "--memory-budget"
+                        : w->settings.pipeline ? "--pipeline"
+                        : w->settings.changing ? "--join without --workers"
+                                               : NULL;
+    if (!unfit) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "planned-changes: after step %llu the run goes on with --sync %s, which does not go with %s; leave "
+                   "one of the two out",
+                   (unsigned long long)first->step, first->spec, unfit);
+}
+
 tw_status worker_read_changes(const worker *w, const char *text, run_changes *changes)
 {
     TW_TRY(changes_read(text, changes));
-    if (changes->count > 0) TW_TRY(tw_plan_can_switch(w->settings.sync));
+    if (changes->count == 0) return TW_OK;
+    TW_TRY(check_company(w, changes->all));
+    TW_TRY(tw_plan_can_switch(w->settings.sync));
     for (size_t i = 0; i < changes->count; i++) TW_TRY(tw_plan_can_switch(changes->all[i].spec));
     return TW_OK;
 }
@@ -82,7 +99,6 @@ static tw_status choose_scheme(worker *w)
     train_settings *s = &w->settings;
     w->sync = s->sync;
     TW_TRY(choose_way(w));
-    TW_TRY(worker_read_changes(w, s->planned_changes, &w->changes));
     s->sync_in_full = w->sync_in_full = scheme_in_full(s->sync);
     if (!w->sync_in_full) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
     return pipeline_open(w);
@@ -116,6 +132,7 @@ static void tell_learner(worker *w)
 static tw_status create_local(worker *w)
 {
     TW_TRY(create_learner(w));
+    TW_TRY(worker_read_changes(w, w->settings.planned_changes, &w->changes));
     TW_TRY(plan_steps(w));
     if (w->exchange->check) TW_TRY(w->exchange->check(w));
     tell_learner(w);
