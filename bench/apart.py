@@ -194,7 +194,7 @@ def work_by_torch(o, way, seed, base, rank, size):
 def summed_up(o, way, rows):
     """As a page's table has it: by seeds the losses and what was waited of the time, and what a worker sent, on average."""
     names = {"alone": f"one program alone, with {SHARES.get(o.workers, f'1/{o.workers}')} of the text",
-             "ddp": f"{'`allreduce`' if o.program else 'the DDP of PyTorch'}, the mean in every step",
+             "ddp": ("`allreduce`" if o.program else "PyTorch's DDP") + ", the mean in every step",
              "local:every=100000": "one average at the end"}
     megabytes = sum(row["bytes_sent"] for row in rows) / len(rows) / 1e6
     waited = ", ".join(f"{100 * row['waited']:.1f}" for row in rows if row["waited"] is not None)
