@@ -30,7 +30,7 @@ from thinwire.torch.accelerate import LocalSGD
 needs_hooks = unittest.skipUnless(hasattr(torch.Tensor, "register_post_accumulate_grad_hook"), "an Exchange needs torch 2.1")
 SHAPES = [("first.weight", (400, 200)), ("first.bias", (400,)), ("scalar", ())]
 LINE = "10Mbit/100Mbit,5ms"
-AUTO = "auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms"
+AUTO = "auto:steps=3000,pass_ms=20,rate=10Mbit,latency=1ms"
 
 
 def program():
@@ -293,12 +293,12 @@ def travels(rank, size, folder, by_exchange):
             return super().add(1e6, (10 if FALL < step[0] <= RISE else 1) * factor)
 
     def choose(settled, rows, optimizer, kind, size, line):
-        return ("powersgd:rank=2" if line[0] < 0.5e6 / 8 * 1e3 else "bf16"), "as the test has it"
+        return ("powersgd:rank=2" if line[0] < 5e6 / 8 else "bf16"), "as the test has it"
 
     with unittest.mock.patch.object(_replan, "LineWatch", Line), unittest.mock.patch.object(_auto.Settled, "choose", choose):
         text = io.StringIO()
         with contextlib.redirect_stderr(text):
-            auto = f"auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms,keep={folder}/kept"
+            auto = f"auto:steps=3000,pass_ms=20,rate=10Mbit,latency=1ms,keep={folder}/kept"
             pathlib.Path(folder, "kept").unlink(missing_ok=True) if rank == 0 else None
             torch.distributed.barrier()
             by_itself = gradients_of_inputs(rank, size, auto, LONG, {}, by_exchange=by_exchange)
@@ -311,7 +311,7 @@ def follows(rank, size, keep, state):
     """A run of auto that goes on from a state of another scheme, which it had gone on by."""
     ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 30, bias=False))
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-    with thinwire.torch.attach(ddp, f"auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms{keep}", optimizer=optimizer,
+    with thinwire.torch.attach(ddp, f"auto:steps=3000,pass_ms=20,rate=10Mbit,latency=1ms{keep}", optimizer=optimizer,
                                fallback=False) as made:
         made.load_state_dict(state[rank])
         return made.spec, made.replanner is None
@@ -328,7 +328,7 @@ def follows_from_disks(rank, size, folder, states):
             _state.write_whole(place.path(rank), {**states[rank], _checkpoints.RUN: "one", _checkpoints.STEP: "3"})
         ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 30, bias=False))
         optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-        with thinwire.torch.attach(ddp, f"auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms,keep={folder}/kept", optimizer=optimizer,
+        with thinwire.torch.attach(ddp, f"auto:steps=3000,pass_ms=20,rate=10Mbit,latency=1ms,keep={folder}/kept", optimizer=optimizer,
                                    fallback=False) as made:
             _checkpoints.Checkpoints(made, forget_lost=True).load(place)
             found.append(made.spec)
@@ -339,7 +339,7 @@ def refuses(rank, size, folder, states):
     """A damaged state of another scheme on one rank changes nothing on any; the whole one is then taken."""
     ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 30, bias=False))
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-    with thinwire.torch.attach(ddp, f"auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms,keep={folder}/kept", optimizer=optimizer,
+    with thinwire.torch.attach(ddp, f"auto:steps=3000,pass_ms=20,rate=10Mbit,latency=1ms,keep={folder}/kept", optimizer=optimizer,
                                fallback=False) as made:
         ddp(torch.eye(40)).square().sum().backward()
         before, seen = made.state_dict(), []
@@ -378,7 +378,7 @@ def is_left(rank, size):
     """A run of auto whose user takes another scheme, when a change is due already."""
     ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 30, bias=False))
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-    with thinwire.torch.attach(ddp, "auto:steps=3000,pass_ms=20,rate=1Gbit,latency=5ms", optimizer=optimizer, fallback=False) as made:
+    with thinwire.torch.attach(ddp, "auto:steps=3000,pass_ms=20,rate=10Mbit,latency=1ms", optimizer=optimizer, fallback=False) as made:
         was_watched = made.replanner is not None
         made.go_on_by("bf16")
         made.set_scheme("sign")
@@ -401,7 +401,7 @@ def over_a_line(rank, first, then, slow=SLOW):
             return super().add(1e6, (10 if rounds[0] in slow else 1) * (0.6 + 0.8 * float(torch.rand(1, generator=noise))))
 
     def choose(settled, rows, optimizer, kind, size, line):
-        return (then if line[0] < 0.5e6 / 8 * 1e3 else first), "as the test has it"
+        return (then if line[0] < 5e6 / 8 else first), "as the test has it"
 
     with unittest.mock.patch.object(_replan, "LineWatch", Line), unittest.mock.patch.object(_auto.Settled, "choose", choose), \
             unittest.mock.patch.object(_auto, "chosen", lambda *of: (first, f"auto takes {first}")):

@@ -70,7 +70,8 @@ static chunk chunk_of(const tw_channel *channel, int rank, size_t count)
     return (chunk){r * share + (r < longer ? r : longer), share + (r < longer)};
 }
 
-/* One all-reduce under way. A large one goes in segments: of every chunk as many bytes at a time. */
+/* One all-reduce under way. A large one goes in segments: of every chunk as many bytes at a time. Of two ranks each has
+ * as much to send whether it sums half of the values or all of them, and who sums all waits for the other once. */
 typedef struct reduction {
     tw_channel *channel;
     tw_dtype dtype;
@@ -79,6 +80,7 @@ typedef struct reduction {
     size_t count;
     size_t longest;  /* values of a chunk that go at a time */
     size_t segments; /* of the longest chunk; 0: it goes whole */
+    int by_each;     /* each rank sums all */
     size_t stride;   /* bytes from one rank's part to the next in scratch */
 } reduction;
 
@@ -93,8 +95,11 @@ static reduction reduction_of(tw_channel *channel, tw_dtype dtype, void *values,
     reduction all = {.channel = channel, .dtype = dtype, .values = values, .count = count};
     all.width = dtype == TW_F32 ? sizeof(float) : sizeof(uint16_t);
     size_t largest = chunk_of(channel, 0, count).count;
+    int is_large = largest * all.width >= LARGE_CHUNK;
+    all.by_each = !is_large && channel->comm->size == 2;
+    if (all.by_each) largest = count;
     all.longest = largest;
-    if (largest * all.width >= LARGE_CHUNK) {
+    if (is_large) {
         all.longest = channel->segment / all.width;
         all.segments = (largest + all.longest - 1) / all.longest;
     }
@@ -107,7 +112,7 @@ static reduction reduction_of(tw_channel *channel, tw_dtype dtype, void *values,
 /* What goes at one time of the chunk that `owner` sums. */
 static chunk segment_of(const reduction *all, int owner, size_t segment)
 {
-    chunk whole = chunk_of(all->channel, owner, all->count);
+    chunk whole = all->by_each ? (chunk){0, all->count} : chunk_of(all->channel, owner, all->count);
     size_t skipped = segment * all->longest < whole.count ? segment * all->longest : whole.count;
     size_t left = whole.count - skipped;
     return (chunk){whole.start + skipped, left < all->longest ? left : all->longest};
@@ -233,7 +238,7 @@ static tw_status exchange_small(const reduction *all)
     collectives_leave_line(all->channel); /* it hardly uses it */
     TW_TRY(exchange_chunks(all));
     sum_parts(all, 0, segment_of(all, all->channel->comm->rank, 0));
-    return spread_sums(all);
+    return all->by_each ? TW_OK : spread_sums(all);
 }
 
 /* --- large ones --- */

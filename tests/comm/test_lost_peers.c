@@ -98,7 +98,8 @@ TEST(a_rank_that_is_called_back_is_noticed)
     for (int c = 0; c < COLLECTIVES; c++) group_test(2, MOST, play_call_back, &collectives[c]);
 }
 
-/* Rank 0 stays, but does not come. Afterwards it finds that the others did not wait for it. */
+/* Rank 0 stays, but does not come. Afterwards it finds that the others did not wait for it, at the latest where it
+ * would need what they have not sent. */
 static void play_late(tw_comm *comm, const void *context)
 {
     (void)context;
@@ -106,7 +107,7 @@ static void play_late(tw_comm *comm, const void *context)
     CHECK(tw_comm_set_patience(comm, 0.05) == TW_OK); /* over sockets it is heard of for as long as it lives */
     if (tw_comm_rank(comm) != 0) CHECK(call_allreduce(comm) == TW_ERROR_PEER);
     group_meet();
-    if (tw_comm_rank(comm) == 0) CHECK(call_allreduce(comm) == TW_ERROR_PEER);
+    if (tw_comm_rank(comm) == 0) CHECK(call_allreduce(comm) == TW_ERROR_PEER || call_allreduce(comm) == TW_ERROR_PEER);
     group_meet();
     tw_comm_destroy(comm);
 }

@@ -11,7 +11,7 @@
 
 #include "reducer.h"
 
-enum { RANKS = 2, MESSAGES = 8, SIDE = 1024, COUNT = SIDE * SIDE /* 4 MiB */ };
+enum { RANKS = 2, BEGIN = 100 /* seconds */, MESSAGES = 8, SIDE = 1024, COUNT = SIDE * SIDE /* 4 MiB */ };
 
 /* A ring all-reduce over two ranks sends each message once. */
 #define WIRE 0x1p-8 /* seconds for a message */
@@ -215,7 +215,7 @@ static void play_mixed(void *context, int rank, tw_comm *comm)
     float *gradient = all->gradient[rank];
     all->status[rank] = tw_reducer_create(comm, all->spec, mixed, 2, &reducer);
     if (all->status[rank] != TW_OK) return;
-    assert_int_equal(tw_comm_barrier(comm), TW_OK);
+    tw_pause(BEGIN - tw_clock()); /* at the same time on both */
     double began = tw_clock();
     for (size_t t = 2; t-- > 0; gradient += COUNT) assert_int_equal(tw_reducer_submit(reducer, t, gradient), TW_OK);
     all->status[rank] = tw_reducer_wait(reducer);
@@ -223,8 +223,8 @@ static void play_mixed(void *context, int rank, tw_comm *comm)
     tw_reducer_destroy(reducer);
 }
 
-/* Where all that takes time is the way to the other rank, packets take it once and sums twice. What a scheme leaves as
- * it is is summed beside the packets of the message before, and does not wait for them. */
+/* Where all that takes time is the way to the other rank, packets take it once, and so do small sums of two. What a
+ * scheme leaves as it is is summed beside the packets of the message before, and does not wait for them. */
 TEST(test_compressed_messages_share_the_line)
 {
     static const char *const specs[] = {"topk:message_kb=1", "dgc:message_kb=1,min_dims=2", "qsgd:message_kb=1",
@@ -232,7 +232,7 @@ TEST(test_compressed_messages_share_the_line)
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         program all = run_world(specs[s], (tw_world_options){.latency = 1}, play_mixed, 2, TW_OK);
         for (int r = 0; r < RANKS; r++)
-            if (all.took[r] != 2) fail_msg("%s: %g seconds", specs[s], all.took[r]);
+            if (all.took[r] != 1) fail_msg("%s: %g seconds", specs[s], all.took[r]);
     }
 }
 
