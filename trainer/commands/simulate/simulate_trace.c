@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_STEPS = 200 }; /* of the prediction: one step is like another */
+enum { MOST_STEPS = 200 }; /* of the prediction: one step is like another, but for one with a pause */
 
 static tw_status read_summary(const char *folder, cJSON **summary)
 {
@@ -53,7 +53,7 @@ static tw_status take_figures(const char *folder, const cJSON *summary, simulate
     for (size_t i = 0; i < FIGURES; i++) TW_TRY(read_figure(folder, summary, &figures[i], &v[i]));
     double steps = v[STEPS], other = v[TRAINING] - v[COMPUTE] - v[WAIT];
     record->settings.workers = (long)v[WORKERS];
-    record->settings.steps = steps < MOST_STEPS ? (long)steps : MOST_STEPS;
+    record->settings.steps = steps < MOST_STEPS || record->settings.pause ? (long)steps : MOST_STEPS;
     record->step_seconds = v[TRAINING] / steps;
     record->pass_seconds = v[PASS];
     record->jitter = v[DEVIATION] / v[PASS];
