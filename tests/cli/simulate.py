@@ -148,6 +148,13 @@ class TrainingTest(SimulateTest):
                                            "allreduce")["trace"]["predicted_step_seconds"])
         self.assertAlmostEqual(predicted[1] - predicted[0], 100 / 210, delta=0.01)
 
+    def test_a_recorded_run_that_went_on_by_another_scheme_is_refused(self):
+        out = self.folder / "run"
+        self.train("--workers", 2, "--steps", 2, "--out", out)
+        with open(out / "config.yaml", "a") as configuration:
+            configuration.write('planned-changes: "1 topk"\n')
+        self.refuse(2, ["--trace", out, "--sync"], "simulate", "image", "--data", self.data, "--trace", out, "--quiet")
+
     def test_a_record_that_cannot_be_is_refused_by_name(self):
         out = self.folder / "run"
         summary = self.train("--workers", 2, "--steps", 2, "--out", out)

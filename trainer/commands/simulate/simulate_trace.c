@@ -64,6 +64,15 @@ static tw_status take_figures(const char *folder, const cJSON *summary, simulate
     return TW_OK;
 }
 
+static tw_status refuse_kind(const char *folder, const train_settings *s)
+{
+    const char *kind = s->pipeline ? "with --pipeline, whose stages do not say how long a pass of the whole network takes"
+                       : s->planned_changes ? "that has gone on by another --sync, which no prediction does"
+                                            : NULL;
+    if (!kind) return TW_OK;
+    return tw_fail(TW_ERROR_UNSUPPORTED, "--trace %s: it is a run %s; want one without", folder, kind);
+}
+
 /* The run's configuration is a file of train's options for its task. */
 static tw_status read_configuration(const char *folder, const char *name, simulate_record *record)
 {
@@ -76,11 +85,7 @@ static tw_status read_configuration(const char *folder, const char *name, simula
     TW_TRY(options_parse(&record->page.page, 1, words, s, &record->set));
     s->set = &record->set;
     TW_TRY(options_read_file(&record->set, path));
-    if (s->pipeline)
-        return tw_fail(TW_ERROR_UNSUPPORTED,
-                       "--trace %s: it is a run with --pipeline, whose stages do not say how long a pass of the whole "
-                       "network takes; want one without",
-                       folder);
+    TW_TRY(refuse_kind(folder, s));
     return settings_complete(s->task, &record->set);
 }
 
