@@ -133,7 +133,8 @@ static tw_status run_record(simulation *all)
     sim_setup again = all->setup;
     task *work = NULL;
     again.settings = *recorded;
-    again.settings.slow = again.settings.pause = NULL; /* the pace has them */
+    again.settings.out = again.settings.memory_budget = NULL; /* the pages would be files there */
+    again.settings.slow = again.settings.pause = NULL;        /* the pace has them */
     again.pace.slow = recorded->slow;
     again.pace.pause = recorded->pause;
     again.kind = &sim_trainee;
