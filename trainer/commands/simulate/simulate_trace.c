@@ -66,7 +66,8 @@ static tw_status take_figures(const char *folder, const cJSON *summary, simulate
 
 static tw_status refuse_kind(const char *folder, const train_settings *s)
 {
-    const char *kind = s->pipeline ? "with --pipeline, whose stages do not say how long a pass of the whole network takes"
+    const char *kind = s->pipeline
+                           ? "with --pipeline, whose stages do not say how long a pass of the whole network takes"
                        : s->planned_changes ? "that has gone on by another --sync, which no prediction does"
                                             : NULL;
     if (!kind) return TW_OK;
