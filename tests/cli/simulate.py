@@ -155,6 +155,13 @@ class TrainingTest(SimulateTest):
             configuration.write('planned-changes: "1 topk"\n')
         self.refuse(2, ["--trace", out, "--sync"], "simulate", "image", "--data", self.data, "--trace", out, "--quiet")
 
+    def test_a_recorded_run_by_a_scheme_that_is_not_known_is_refused(self):
+        out = self.folder / "run"
+        self.train("--workers", 2, "--steps", 2, "--sync", "dgc", "--out", out)
+        configuration = out / "config.yaml"
+        configuration.write_text(configuration.read_text().replace('sync: "dgc"', 'sync: "nonsense"'))
+        self.refuse(2, ["--trace", out, "nonsense"], "simulate", "image", "--data", self.data, "--trace", out, "--quiet")
+
     def test_a_record_that_cannot_be_is_refused_by_name(self):
         out = self.folder / "run"
         summary = self.train("--workers", 2, "--steps", 2, "--out", out)
