@@ -119,6 +119,15 @@ class RunTest(Run):
                 ends.append(json.loads(done.stdout))
             self.assertEqual(*({key: end[key] for key in SAME[:2]} for end in ends))
 
+    def test_a_recorded_run_is_predicted(self):
+        """In memory: its folder need not be there."""
+        self.run_to(5, "--out", self.folder / "run", *self.BUDGET)
+        (self.folder / "run").rename(self.folder / "moved")
+        done = self.run_program("simulate", "lm", "--data", self.text, "--unit", "char", "--batch", 2, "--trace",
+                                self.folder / "moved", "--workers", 2, "--steps", 1, "--sync", "allreduce", "--quiet", "--json", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(json.loads(done.stdout)["trace"]["predicted_step_seconds"], 0)
+
     def test_a_run_that_diverges_skips_and_ends_alike(self):
         """A step that is skipped may be a round's last: the shared weights of each checkpoint are those in memory."""
         ends = []

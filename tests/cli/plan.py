@@ -39,10 +39,16 @@ class PlanTest(CommandLineTest):
 
     def test_of_a_file_of_shapes(self):
         shapes = self.folder / "shapes"
-        shapes.write_text("fc.weight 100 200\n\nfc.bias 100\nscalar\n")
-        plan = self.plan("none", "--parameters", shapes, "--workers", 2, "--link", "1Mbit,1ms", "--step-time", 0.05, "--steps", 10)
-        self.assertEqual(plan["parameters"], 20101)
-        self.assertEqual(plan["choice"], "allreduce")  # of so short a run nothing else is known
+        text = "fc.weight 100 200\n\nfc.bias 100\nscalar\n"
+        words = ("--workers", 2, "--link", "1Mbit,1ms", "--step-time", 0.05, "--steps", 10)
+        for lines in (text, text.replace("\n", "\r\n")):
+            shapes.write_text(lines, newline="")
+            plan = self.plan("none", "--parameters", shapes, *words)
+            self.assertEqual(plan["parameters"], 20101)
+            self.assertEqual(plan["choice"], "allreduce")  # of so short a run nothing else is known
+        for line in ("b 1".ljust(1023) * 1000, "b 1\0"):
+            shapes.write_text("a 1\n" + line + "\n")
+            self.refuse(2, [shapes, "line 2"], "plan", "none", "--parameters", shapes, *words)
 
     def test_its_last_line_is_a_command_that_runs(self):
         words = ("plan", "image", "--data", self.data, "--workers", 2, "--steps", 3, "--lr", 0.01, "--link", SLOW)

@@ -87,6 +87,12 @@ class ReportTest(CommandLineTest):
         (run / "summary.json").write_text(json.dumps({**summary, "metric": {"name": "accuracy", "value": 0.95}, "loss": 0.375}))
         self.assertEqual(self.page(run).row("one")[5:7], ["95.00 %", "0.375"])
 
+    def test_steps_behind_the_last_line_count(self):
+        run = self.write_run("one", [2.0, 1.5], [])
+        summary = json.loads((run / "summary.json").read_text())
+        (run / "summary.json").write_text(json.dumps({**summary, "steps": 25}))
+        self.assertEqual(self.page(run).row("one")[4], "25")
+
     def test_the_test_at_the_end_is_no_point_of_the_validation(self):
         run = self.write_run("one", [2.0, 1.5, 1.0, 0.5, 0.25], [0.9182], ended=False)
         text = (run / "metrics.jsonl").read_text()

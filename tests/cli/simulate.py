@@ -137,6 +137,31 @@ class TrainingTest(SimulateTest):
         again = self.simulate("--trace", out, "--jitter", 0, "--workers", 2, "--steps", 1, "--sync", "allreduce")
         self.assertGreaterEqual(again["trace"]["predicted_step_seconds"], 3 * machine["pass_seconds"])
 
+    def test_a_late_pause_of_a_recorded_run_counts_as_much_as_it_did(self):
+        """The recorded run need not have stood still for it to say that it did."""
+        out, predicted = self.folder / "run", []
+        self.train("--workers", 2, "--batch", 4, "--steps", 210, "--sync", "allreduce", "--out", out)
+        for pause in ("", 'pause: "1:205:100"\n'):
+            with open(out / "config.yaml", "a") as configuration:
+                configuration.write(pause)
+            predicted.append(self.simulate("--trace", out, "--jitter", 0, "--workers", 2, "--steps", 1, "--sync",
+                                           "allreduce")["trace"]["predicted_step_seconds"])
+        self.assertAlmostEqual(predicted[1] - predicted[0], 100 / 210, delta=0.01)
+
+    def test_a_recorded_run_that_went_on_by_another_scheme_is_refused(self):
+        out = self.folder / "run"
+        self.train("--workers", 2, "--steps", 2, "--out", out)
+        with open(out / "config.yaml", "a") as configuration:
+            configuration.write('planned-changes: "1 topk"\n')
+        self.refuse(2, ["--trace", out, "--sync"], "simulate", "image", "--data", self.data, "--trace", out, "--quiet")
+
+    def test_a_recorded_run_by_a_scheme_that_is_not_known_is_refused(self):
+        out = self.folder / "run"
+        self.train("--workers", 2, "--steps", 2, "--sync", "dgc", "--out", out)
+        configuration = out / "config.yaml"
+        configuration.write_text(configuration.read_text().replace('sync: "dgc"', 'sync: "nonsense"'))
+        self.refuse(2, ["--trace", out, "nonsense"], "simulate", "image", "--data", self.data, "--trace", out, "--quiet")
+
     def test_a_record_that_cannot_be_is_refused_by_name(self):
         out = self.folder / "run"
         summary = self.train("--workers", 2, "--steps", 2, "--out", out)

@@ -88,6 +88,21 @@ TEST(curves_have_few_points_and_the_last)
     }
 }
 
+TEST(a_step_without_a_loss_leaves_its_neighbours_theirs)
+{
+    static run_line lines[100];
+    const run_lines all = {.lines = lines, .count = 100};
+    for (size_t i = 0; i < all.count; i++) {
+        lines[i].values[RUN_STEP] = (double)i;
+        lines[i].values[RUN_LOSS] = i == 50 ? (double)NAN : 3;
+    }
+    size_t count;
+    plot_point *points = run_curve(&all, RUN_STEP, 1, RUN_LOSS, &count);
+    assert_non_null(points);
+    for (size_t i = 0; i < count; i++) assert_true(points[i].y == 3);
+    free(points);
+}
+
 /* A run that went on from step 2 has the later steps 3 and 4. */
 TEST_IN_FOLDER(steps_that_were_taken_again_count_once)
 {

@@ -8,6 +8,8 @@
 
 enum { SIDE = 1024, LEAST = 16, MOST = 1 << 30 };
 
+#define SPACES " \t\r\n"
+
 tw_status layout_reserve(size_t count, layout *t)
 {
     *t = (layout){.tensors = calloc(count, sizeof *t->tensors), .names = calloc(count, sizeof *t->names)};
@@ -144,10 +146,10 @@ static tw_status create_gpt2(layout *t)
 /* "fc.weight 1000 2048" */
 static int add_line(char *line, layout *t)
 {
-    char *rest, *name = strtok_r(line, " \t\n", &rest);
+    char *rest, *name = strtok_r(line, SPACES, &rest);
     size_t shape[TW_MAX_DIMS], dims = 0;
     double elements = 1;
-    for (char *word; (word = strtok_r(NULL, " \t\n", &rest)); dims++) {
+    for (char *word; (word = strtok_r(NULL, SPACES, &rest)); dims++) {
         char *end;
         long long side = strtoll(word, &end, 10);
         if (*end || side < 1 || side > MOST || dims == TW_MAX_DIMS) return 0;
@@ -171,7 +173,10 @@ static tw_status read_lines(const char *path, FILE *file, layout *t)
 {
     char line[1024];
     for (size_t number = 1; fgets(line, sizeof line, file); number++) {
-        if (line[strspn(line, " \t\n")] == 0) continue;
+        if (!strchr(line, '\n') && !feof(file)) /* its pieces would be more lines than there is room for */
+            return tw_fail(TW_ERROR_FORMAT, "--parameters %s: line %zu has a byte of zero or %zu bytes or more", path,
+                           number, sizeof line - 1);
+        if (line[strspn(line, SPACES)] == 0) continue;
         if (!add_line(line, t))
             return tw_fail(TW_ERROR_FORMAT,
                            "--parameters %s: line %zu is no name of at most %d bytes with up to %d dimensions behind "

@@ -287,8 +287,8 @@ static void warn(const pretraining_learner *l, uint64_t step)
               stderr);
     if (p->size > 1 && !l->base.sum)
         fprintf(stderr,
-                "thinwire: by gossip each worker has code statistics of its own, so %d workers are not one with "
-                "as large a batch\n",
+                "thinwire: by such a --sync each worker has code statistics of its own, so %d workers are not one "
+                "with as large a batch\n",
                 p->size);
 }
 

@@ -84,6 +84,13 @@ static void write_result(FILE *file, const run_log *log)
                  "%.4g");
 }
 
+/* Not each step has a line: the summary knows of those behind the last that has, but of none that a run which goes on
+ * takes behind its end. */
+static double steps_of(const run_log *log)
+{
+    return fmax(run_log_number(log->summary, NULL, "steps"), last_of(&log->steps, RUN_STEP));
+}
+
 static void write_run(FILE *file, const report_run *run)
 {
     const run_log *log = &run->log;
@@ -92,7 +99,7 @@ static void write_run(FILE *file, const report_run *run)
     write_setting(file, log, "sync");
     write_number(file, run_log_number(log->start, NULL, "workers"), "%.0f");
     write_number(file, run_log_number(log->start, NULL, "parameters"), "%.0f");
-    write_number(file, last_of(&log->steps, RUN_STEP), "%.0f");
+    write_number(file, steps_of(log), "%.0f");
     write_result(file, log);
     write_bytes(file, run_log_number(log->summary, "bytes", "sent"));
     write_number(file, run_log_number(log->summary, "ratio", "message"), "%.0f");

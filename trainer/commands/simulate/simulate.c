@@ -8,6 +8,7 @@
 #include "launcher.h"
 #include "pipeline_plan.h"
 #include "plugins.h"
+#include "scheme.h"
 
 #include <malloc.h>
 #include <stdlib.h>
@@ -133,7 +134,8 @@ static tw_status run_record(simulation *all)
     sim_setup again = all->setup;
     task *work = NULL;
     again.settings = *recorded;
-    again.settings.slow = again.settings.pause = NULL; /* the pace has them */
+    again.settings.out = again.settings.memory_budget = NULL; /* the pages would be files there */
+    again.settings.slow = again.settings.pause = NULL;        /* the pace has them */
     again.pace.slow = recorded->slow;
     again.pace.pause = recorded->pause;
     again.kind = &sim_trainee;
@@ -260,6 +262,14 @@ static tw_status with_data(simulation *all, const options *set)
     return status;
 }
 
+static tw_status read_record(const char *folder, simulate_record *record)
+{
+    TW_TRY(simulate_read_record(folder, record));
+    TW_TRY(plugins_load(record->settings.plugin));
+    tw_status status = scheme_check(record->settings.sync);
+    return status == TW_OK ? TW_OK : tw_fail(status, "--trace %s: %s", folder, tw_last_error());
+}
+
 static tw_status run_all(simulate_settings *s, options *set, simulation *all)
 {
     if (strcmp(set->arguments[0], "none") == 0) s->gradients_off = 1;
@@ -268,8 +278,7 @@ static tw_status run_all(simulate_settings *s, options *set, simulation *all)
     TW_TRY(simulate_read_network(s, &all->setup.world));
     TW_TRY(simulate_make_rows(s, all));
     prepare_settings(s, &all->setup);
-    if (s->trace) TW_TRY(simulate_read_record(s->trace, &all->record));
-    if (s->trace) TW_TRY(plugins_load(all->record.settings.plugin));
+    if (s->trace) TW_TRY(read_record(s->trace, &all->record));
     if (!s->gradients_off) return with_data(all, set);
     TW_TRY(make_noise(all));
     return simulate(all, set);

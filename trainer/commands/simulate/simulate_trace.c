@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_STEPS = 200 }; /* of the prediction: one step is like another */
+enum { MOST_STEPS = 200 }; /* of the prediction: one step is like another, but for one with a pause */
 
 static tw_status read_summary(const char *folder, cJSON **summary)
 {
@@ -53,7 +53,7 @@ static tw_status take_figures(const char *folder, const cJSON *summary, simulate
     for (size_t i = 0; i < FIGURES; i++) TW_TRY(read_figure(folder, summary, &figures[i], &v[i]));
     double steps = v[STEPS], other = v[TRAINING] - v[COMPUTE] - v[WAIT];
     record->settings.workers = (long)v[WORKERS];
-    record->settings.steps = steps < MOST_STEPS ? (long)steps : MOST_STEPS;
+    record->settings.steps = steps < MOST_STEPS || record->settings.pause ? (long)steps : MOST_STEPS;
     record->step_seconds = v[TRAINING] / steps;
     record->pass_seconds = v[PASS];
     record->jitter = v[DEVIATION] / v[PASS];
@@ -62,6 +62,16 @@ static tw_status take_figures(const char *folder, const cJSON *summary, simulate
     record->bytes_received = v[RECEIVED] / steps;
     record->elements = v[PARAMETERS];
     return TW_OK;
+}
+
+static tw_status refuse_kind(const char *folder, const train_settings *s)
+{
+    const char *kind = s->pipeline
+                           ? "with --pipeline, whose stages do not say how long a pass of the whole network takes"
+                       : s->planned_changes ? "that has gone on by another --sync, which no prediction does"
+                                            : NULL;
+    if (!kind) return TW_OK;
+    return tw_fail(TW_ERROR_UNSUPPORTED, "--trace %s: it is a run %s; want one without", folder, kind);
 }
 
 /* The run's configuration is a file of train's options for its task. */
@@ -76,11 +86,7 @@ static tw_status read_configuration(const char *folder, const char *name, simula
     TW_TRY(options_parse(&record->page.page, 1, words, s, &record->set));
     s->set = &record->set;
     TW_TRY(options_read_file(&record->set, path));
-    if (s->pipeline)
-        return tw_fail(TW_ERROR_UNSUPPORTED,
-                       "--trace %s: it is a run with --pipeline, whose stages do not say how long a pass of the whole "
-                       "network takes; want one without",
-                       folder);
+    TW_TRY(refuse_kind(folder, s));
     return settings_complete(s->task, &record->set);
 }
 
