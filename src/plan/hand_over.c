@@ -4,6 +4,8 @@
 #include "plan.h"
 #include "reducer.h"
 
+#include <string.h>
+
 typedef struct hand {
     const tw_reducer *reducer;
     float *const *gradients;
@@ -19,11 +21,12 @@ static size_t index_of(const tw_reducer *reducer, const char *tensor)
     return reducer->count;
 }
 
-/* Schemes hold parts of a mean over the hosts, and what the first rank of a host has goes into one over all ranks. */
+/* Schemes hold parts of a mean over the hosts, and what the first rank of a host has goes into one over all ranks. A
+ * momentum of which no step keeps anything is the last gradient, which has been sent or is in the residual. */
 static tw_status hand_over_one(void *context, const tw_remembered *entry)
 {
     const hand *self = context;
-    if (entry->kind != TW_STATE_ADDS) return TW_OK;
+    if (entry->kind != TW_STATE_ADDS || strcmp(entry->what, "momentum") == 0) return TW_OK;
     const size_t index = index_of(self->reducer, entry->tensor);
     const float parts = (float)self->reducer->size;
     if (index == self->reducer->count || (entry->dtype != TW_F32 && entry->dtype != TW_BF16 && entry->dtype != TW_F64))

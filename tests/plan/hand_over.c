@@ -83,6 +83,9 @@ TEST(test_all_gradients_arrive)
     }
     assert_true(tried >= 10);
     check("topk", ":exchange=scatter", "allreduce:per_host=2");
+    check("dgc", ":momentum=0", "allreduce");
+    check("dgc", ":momentum=0,masking=off,warmup_steps=0", "allreduce");
+    check("sdagc", ":momentum=0,exchange=scatter", "allreduce");
 }
 
 /* Of how many workers the run has nothing is asked. */
