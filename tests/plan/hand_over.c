@@ -88,6 +88,30 @@ TEST(test_all_gradients_arrive)
     check("sdagc", ":momentum=0,exchange=scatter", "allreduce");
 }
 
+/* Of what no step would have kept nothing is handed over, and of coefficients least of all. */
+static void keep_nothing(void *context, int rank, tw_comm *comm)
+{
+    static const tw_tensor matrix = {"matrix", 2, {32, 64}};
+    float flat[MATRIX], held[MATRIX] = {0}, *parts[] = {held};
+    tw_reducer *reducer;
+    assert_ok(tw_reducer_create(comm, context, &matrix, 1, &reducer));
+    for (size_t i = 0; i < MATRIX; i++) flat[i] = drawn(rank, 0, i);
+    assert_ok(tw_reducer_submit(reducer, 0, flat));
+    assert_ok(tw_reducer_wait(reducer));
+    assert_ok(tw_reducer_hand_over(reducer, parts));
+    for (size_t i = 0; i < MATRIX; i++) assert_true(held[i] == 0);
+    tw_reducer_destroy(reducer);
+}
+
+TEST(test_what_nobody_keeps_is_not_handed_over)
+{
+    static char specs[][32] = {"demo:momentum=0,map=none", "chunktopk:decay=0"};
+    for (size_t s = 0; s < 2; s++) {
+        assert_ok(tw_plan_can_switch(specs[s]));
+        run_in_world((tw_world_options){.workers = RANKS}, keep_nothing, specs[s]);
+    }
+}
+
 /* Of how many workers the run has nothing is asked. */
 TEST(test_hosts_can_be_left)
 {
