@@ -278,6 +278,25 @@ TEST(test_halves_are_rounded)
     free(back);
 }
 
+/* What comes out is written on success only. */
+TEST(test_a_momentum_alone_is_not_given)
+{
+    twin *t = aged_twin(), before = *t;
+    loopback group;
+    uint64_t steps = 0;
+    assert_ok(loopback_create(&group, "dgc", table, TENSORS, 1));
+    tw_state *saved = loopback_save(group.scheme[0], "s.");
+    assert_fails(
+        tw_reducer_moments_of_state("dgc", table, TENSORS, 1, source, &saved, "s.", &steps, t->first, t->second),
+        TW_ERROR_SPEC, "scheme dgc has none of Adam's moments");
+    assert_memory_equal(before.matrix, t->matrix, sizeof before.matrix);
+    assert_memory_equal(before.bias, t->bias, sizeof before.bias);
+    assert_int_equal(steps, 0);
+    tw_state_destroy(saved);
+    loopback_destroy(&group);
+    free(t);
+}
+
 TEST(test_what_does_not_fit_is_refused)
 {
     twin *t = aged_twin();

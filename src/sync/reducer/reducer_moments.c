@@ -113,8 +113,8 @@ tw_status tw_reducer_state_of_moments(const char *spec, const tw_tensor *tensors
 static tw_status leave(tw_scheme *scheme, uint64_t *steps, float *const *first, float *const *second)
 {
     if (scheme->ops->give_moments) scheme->ops->give_moments(scheme);
+    TW_TRY(exchange_moments(scheme, "second_moment", NULL, second)); /* which fewer schemes have: all, or nothing */
     TW_TRY(exchange_moments(scheme, "momentum", NULL, first));
-    TW_TRY(exchange_moments(scheme, "second_moment", NULL, second));
     *steps = scheme->step;
     return TW_OK;
 }
