@@ -317,11 +317,14 @@ static void round_values(tw_sparse *sparse, size_t tensor)
     }
 }
 
+/* Of a gradient that turned out not to be sound nothing goes out, and the step is taken back: so it does not matter what
+ * was selected, which is another thing where groups that were left out have been looked at once more. */
 void tw_sparse_send(tw_sparse *sparse, size_t tensor)
 {
+    tw_support *support = &sparse->support[tensor];
+    if (!sparse->scheme.finite) support->count = 0;
     round_values(sparse, tensor);
-    take_out(&sparse->support[tensor], tw_sparse_kept(sparse, tensor),
-             tw_sparse_rounding(sparse, tensor, TW_ROUNDING_SENT));
+    take_out(support, tw_sparse_kept(sparse, tensor), tw_sparse_rounding(sparse, tensor, TW_ROUNDING_SENT));
 }
 
 void tw_sparse_send_top(tw_sparse *sparse, size_t tensor, const tw_select_source *source)
