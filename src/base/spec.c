@@ -21,6 +21,34 @@ typedef struct slice {
 
 enum { DELETE = 127 };
 
+static locale_t plain; /* 0: there is none to be had */
+
+static void create_plain(void)
+{
+    plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+static locale_t plain_locale(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, create_plain);
+    return plain;
+}
+
+double tw_decimal_read(const char *text, char **end)
+{
+    locale_t locale = plain_locale();
+    return locale ? strtod_l(text, end, locale) : strtod(text, end);
+}
+
+size_t tw_decimal_text(double number, int digits, char *text, size_t capacity)
+{
+    locale_t locale = plain_locale(), before = locale ? uselocale(locale) : locale;
+    int length = snprintf(text, capacity, "%.*g", digits, number);
+    if (before) uselocale(before);
+    return (size_t)length;
+}
+
 static int slice_is(slice text, const char *word)
 {
     return strlen(word) == text.length && memcmp(text.at, word, text.length) == 0;
@@ -73,21 +101,6 @@ static int choice_position(const char *choices, slice word)
     return -1;
 }
 
-static locale_t plain_locale;
-
-static void create_plain_locale(void)
-{
-    plain_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-}
-
-/* strtod with a decimal point, even in a program that has chosen a language with a decimal comma. */
-static double read_decimal(const char *text, char **end)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, create_plain_locale);
-    return plain_locale ? strtod_l(text, end, plain_locale) : strtod(text, end);
-}
-
 static int is_within(const tw_option *option, double number)
 {
     if (option->kind == TW_OPTION_INTEGER && number != floor(number)) return 0;
@@ -104,7 +117,7 @@ static int read_number(const tw_option *option, slice word, double *number, int 
     memcpy(text, word.at, word.length);
     text[word.length] = 0;
     errno = 0;
-    *number = read_decimal(text, &end);
+    *number = tw_decimal_read(text, &end);
     int is_inexact = errno == ERANGE;
     if (*end || end == text || isspace((unsigned char)text[0]) || !isfinite(*number)) return 0;
     *vanishes = is_inexact && is_within(option, *number);

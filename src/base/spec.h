@@ -40,6 +40,11 @@ typedef struct tw_option_set {
     const tw_preset *preset; /* defaults that go before the options' own; NULL: none */
 } tw_option_set;
 
+/* strtod, and a number of so many digits, as %g has it, with a decimal point: also in a program that has chosen a
+ * language with a decimal comma. */
+double tw_decimal_read(const char *text, char **end);
+size_t tw_decimal_text(double number, int digits, char *text, size_t capacity);
+
 /* Copies the scheme's name (up to ':') into name. TW_ERROR_SPEC when it is empty or longer than capacity - 1;
  * TW_ERROR_ARGUMENT for a spec that is NULL. */
 tw_status tw_spec_name(const char *spec, char *name, size_t capacity);

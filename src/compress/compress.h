@@ -19,8 +19,9 @@ tw_status tw_scheme_create_between(const char *spec, const tw_tensor *tensors, s
 tw_status tw_scheme_walk(tw_scheme *scheme, tw_walk *walk);
 /* Visits all that a state of it has, the count of steps too, as it stands. */
 tw_status tw_scheme_visit(tw_scheme *scheme, tw_walk *walk);
-/* The tensor of that name; the count of all where it is none. */
-size_t tw_scheme_index_of(const tw_scheme *scheme, const char *name);
+/* Whether an entry is of a tensor's elements, in numbers that can be added up: which tensor's. What a scheme from
+ * outside calls by a tensor's name may be anything. */
+int tw_scheme_find_elements(const tw_scheme *scheme, const tw_remembered *entry, size_t *tensor);
 /* Of an entry of TW_F32, TW_BF16 or TW_F64. */
 double tw_remembered_value(const tw_remembered *entry, size_t i);
 /* What tw_scheme_fill_state loads: puts what `fill` gives into `state`, but for what is there already. */

@@ -16,6 +16,7 @@ typedef struct chosen {
     int feedback, values, indices;
     double link;
     tw_velocity velocity; /* of the leftovers, where the definition has a momentum */
+    uint64_t chose;       /* the last step in which it chose of a tensor, by scheme->begun */
     char fault[192];      /* the first thing that the definition did and must not */
 } chosen;
 
@@ -78,6 +79,7 @@ static void outside_chosen_take(tw_sparse *sparse, size_t tensor)
 {
     tw_scheme *scheme = &sparse->scheme;
     tw_support *support = &sparse->support[tensor];
+    ((chosen *)sparse)->chose = scheme->begun;
     outside_chosen_accumulate(sparse, tensor);
     support->count = tw_outside_definition(scheme)->choose(tw_outside_self(scheme), scheme, tensor,
                                                            tw_sparse_residual(sparse, tensor), support->most,
@@ -126,7 +128,7 @@ static void outside_chosen_revert(tw_scheme *scheme)
 {
     if (has_momentum((chosen *)scheme)) tw_velocity_revert(&((chosen *)scheme)->velocity);
     tw_sparse_revert(scheme);
-    if (scheme->taken) tw_outside_revert(scheme);
+    if (((chosen *)scheme)->chose == scheme->begun) tw_outside_revert(scheme);
 }
 
 static tw_status outside_chosen_walk(tw_scheme *scheme, tw_walk *visitor)

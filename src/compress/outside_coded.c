@@ -17,7 +17,8 @@ _Static_assert((int)BLOCK == TW_SCHEME_BLOCK, "decode is promised where blocks b
 typedef struct coded {
     tw_quantised quantised;
     int feedback;
-    float *scratch; /* without feedback: a part's values as they are to be encoded */
+    float *scratch;   /* without feedback: a part's values as they are to be encoded */
+    uint64_t encoded; /* the last step in which it encoded a part, by scheme->begun */
 } coded;
 
 static const tw_option options[] = {
@@ -61,6 +62,7 @@ static void outside_coded_encode(tw_quantised *quantised, const tw_quantised_par
 {
     const tw_scheme *scheme = &quantised->scheme;
     float *values = part->residual ? part->residual : ((coded *)quantised)->scratch;
+    ((coded *)quantised)->encoded = scheme->begun;
     if (!part->residual) memset(values, 0, part->n * sizeof *values);
     tw_kernels_best()->quantise->accumulate(values, part->values, part->n, part->scale);
     tw_outside_definition(scheme)->encode(tw_outside_self(scheme), values, part->n, noise_of(scheme, part), section);
@@ -141,7 +143,7 @@ static void outside_coded_destroy(tw_scheme *scheme)
 static void outside_coded_revert(tw_scheme *scheme)
 {
     tw_quantised_revert(scheme);
-    if (scheme->finite) tw_outside_revert(scheme);
+    if (((coded *)scheme)->encoded == scheme->begun) tw_outside_revert(scheme);
 }
 
 static tw_status outside_coded_walk(tw_scheme *scheme, tw_walk *visitor)

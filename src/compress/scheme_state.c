@@ -122,11 +122,14 @@ static tw_status scheme_state_check_call(const tw_scheme *scheme, const char *pr
     return TW_OK;
 }
 
-size_t tw_scheme_index_of(const tw_scheme *scheme, const char *name)
+int tw_scheme_find_elements(const tw_scheme *scheme, const tw_remembered *entry, size_t *tensor)
 {
     size_t i = 0;
-    while (i < scheme->count && strcmp(scheme->tensors[i].name, name) != 0) i++;
-    return i;
+    while (i < scheme->count && strcmp(scheme->tensors[i].name, entry->tensor) != 0) i++;
+    *tensor = i;
+    size_t count = i < scheme->count ? scheme->tensors[i].count : 0;
+    int adds_up = entry->dtype == TW_F32 || entry->dtype == TW_BF16 || entry->dtype == TW_F64;
+    return i < scheme->count && adds_up && entry->first <= count && entry->count <= count - entry->first;
 }
 
 double tw_remembered_value(const tw_remembered *entry, size_t i)

@@ -4,29 +4,31 @@
 #include "plan.h"
 #include "reducer.h"
 
+#include <string.h>
+
 typedef struct hand {
     const tw_reducer *reducer;
     float *const *gradients;
 } hand;
 
-/* Where the tensor of that name is; the count of all where it is none. */
-static size_t index_of(const tw_reducer *reducer, const char *tensor)
+/* Of which tensor's elements an entry is; the count of all where it is of none. */
+static size_t index_of(const tw_reducer *reducer, const tw_remembered *entry)
 {
-    for (size_t m = 0; m < reducer->message_count; m++) {
-        const size_t i = tw_scheme_index_of(reducer->messages[m].scheme, tensor);
-        if (i < reducer->messages[m].count) return reducer->messages[m].first + i;
-    }
+    size_t i;
+    for (size_t m = 0; m < reducer->message_count; m++)
+        if (tw_scheme_find_elements(reducer->messages[m].scheme, entry, &i)) return reducer->messages[m].first + i;
     return reducer->count;
 }
 
-/* Schemes hold parts of a mean over the hosts, and what the first rank of a host has goes into one over all ranks. */
+/* Schemes hold parts of a mean over the hosts, and what the first rank of a host has goes into one over all ranks. A
+ * momentum of which no step keeps anything is the last gradient, which has been sent or is in the residual. */
 static tw_status hand_over_one(void *context, const tw_remembered *entry)
 {
     const hand *self = context;
-    if (entry->kind != TW_STATE_ADDS) return TW_OK;
-    const size_t index = index_of(self->reducer, entry->tensor);
+    if (entry->kind != TW_STATE_ADDS || strcmp(entry->what, "momentum") == 0) return TW_OK;
+    const size_t index = index_of(self->reducer, entry);
     const float parts = (float)self->reducer->size;
-    if (index == self->reducer->count || (entry->dtype != TW_F32 && entry->dtype != TW_BF16 && entry->dtype != TW_F64))
+    if (index == self->reducer->count)
         return tw_fail(TW_ERROR_UNSUPPORTED, "%s/%s is no part of a gradient", entry->what, entry->tensor);
     float *dst = self->gradients[index] + entry->first;
     for (size_t i = 0; i < entry->count; i++) dst[i] += parts * (float)tw_remembered_value(entry, i);

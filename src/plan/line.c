@@ -1,7 +1,8 @@
 /* A line between machines, in words. */
 #include "error.h"
+#include "spec.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plan.h>
 
@@ -19,7 +20,7 @@ static const unit times[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 static int read_measure(const char *text, size_t length, const unit *units, size_t count, double *value)
 {
     char *rest;
-    double number = strtod(text, &rest);
+    double number = tw_decimal_read(text, &rest);
     size_t left = length - (size_t)(rest - text);
     if (rest == text || !(number >= 0 && number <= 1e12)) return 0;
     for (size_t i = 0; i < count; i++)
@@ -66,22 +67,28 @@ tw_status tw_line_read(const char *text, tw_world_options *line)
     return TW_OK;
 }
 
-enum { BANDWIDTH_TEXT = 40 };
+enum { MEASURE_TEXT = 40 };
 
-static const char *bandwidth_text(double bytes, char text[BANDWIDTH_TEXT])
+static void measure_text(double value, int digits, const char *unit, char text[MEASURE_TEXT])
+{
+    size_t length = tw_decimal_text(value, digits, text, MEASURE_TEXT);
+    snprintf(text + length, MEASURE_TEXT - length, "%s", unit);
+}
+
+static void bandwidth_text(double bytes, char text[MEASURE_TEXT])
 {
     double bits = 8 * bytes;
     int large = bits >= 1e9;
-    snprintf(text, BANDWIDTH_TEXT, "%.6g%s", bits / (large ? 1e9 : 1e6), large ? "Gbit" : "Mbit");
-    return text;
+    measure_text(bits / (large ? 1e9 : 1e6), 6, large ? "Gbit" : "Mbit", text);
 }
 
 size_t tw_line_text(const tw_world_options *line, char *text, size_t capacity)
 {
-    char up[BANDWIDTH_TEXT], down[BANDWIDTH_TEXT] = "";
+    char up[MEASURE_TEXT], down[MEASURE_TEXT] = "", latency[MEASURE_TEXT];
     if (!line) return (size_t)snprintf(text, capacity, "%s", "");
     int differs = line->bandwidth_down > 0 && line->bandwidth_down != line->bandwidth;
     if (differs) bandwidth_text(line->bandwidth_down, down);
-    return (size_t)snprintf(text, capacity, "%s%s%s,%.4gms", bandwidth_text(line->bandwidth, up), differs ? "/" : "",
-                            down, 1e3 * line->latency);
+    bandwidth_text(line->bandwidth, up);
+    measure_text(1e3 * line->latency, 4, "ms", latency);
+    return (size_t)snprintf(text, capacity, "%s%s%s,%s", up, differs ? "/" : "", down, latency);
 }

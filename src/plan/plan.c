@@ -122,7 +122,7 @@ static tw_status add_share_with(planner *p, const char *spec, const char *option
                                 tw_plan_row *row)
 {
     char text[32], *with;
-    snprintf(text, sizeof text, "%.9g", value);
+    tw_decimal_text(value, 9, text, sizeof text);
     TW_TRY(tw_spec_with(spec, option, text, &with));
     tw_status status = add_share(p, with, share, row);
     tw_free(with);

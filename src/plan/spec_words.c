@@ -10,7 +10,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { NAME = 64 };
@@ -51,7 +50,7 @@ static int fallback_of(const char *name, const char *option, size_t count, const
     for (size_t index = 0; index < count; index++)
         for (size_t i = 0; strcmp(name_at(index), name) == 0 && tell(index, i, &info) == TW_OK; i++)
             if (strcmp(info.name, option) == 0) {
-                *number = strtod(info.fallback, NULL);
+                *number = tw_decimal_read(info.fallback, NULL);
                 return 1;
             }
     return 0;
@@ -67,7 +66,7 @@ double tw_spec_number(const char *spec, const char *option)
     if (!fallback_of(name, option, tw_schemes_count(), tw_schemes_name, tw_schemes_option, &number) &&
         !fallback_of(name, option, tw_outers_count(), tw_outers_name, tw_outers_option, &number))
         return NAN;
-    return value ? strtod(value, NULL) : number;
+    return value ? tw_decimal_read(value, NULL) : number;
 }
 
 tw_status tw_spec_with(const char *spec, const char *option, const char *value, char **with)
@@ -132,7 +131,7 @@ tw_status tw_spec_times(const char *spec, const tw_tensor *tensors, size_t count
     if (!ops || !fallback_of(ops->name, "rank", tw_schemes_count(), tw_schemes_name, tw_schemes_option, &rank))
         return TW_OK;
     const char *set = find_value(spec, "rank", &length);
-    if (set) rank = strtod(set, NULL);
+    if (set) rank = tw_decimal_read(set, NULL);
     *times = values_of_rank((size_t)rank, tensors, count) / values_of_rank((size_t)rank, thin->tensors, thin->count);
     return TW_OK;
 }
@@ -145,7 +144,9 @@ tw_status tw_spec_with_smaller_messages(const char *spec, const tw_tensor *tenso
     const tw_scheme_ops *ops;
     TW_TRY(carrier_of(spec, &ops));
     const char *set = find_value(spec, "message_kb", &length);
-    double bytes = set ? 1024 * strtod(set, NULL) : ops ? (double)tw_reducer_least_message(ops, tensors, count) : 0;
+    double bytes = set   ? 1024 * tw_decimal_read(set, NULL)
+                   : ops ? (double)tw_reducer_least_message(ops, tensors, count)
+                         : 0;
     if (!ops || times == 1) return tw_copy_string(spec, with);
     snprintf(kilobytes, sizeof kilobytes, "%.0f", fmax(1, round(bytes / times / 1024)));
     return tw_spec_with(spec, "message_kb", kilobytes, with);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_scheme.h>
 
 #include "adam_twin.h"
 
@@ -276,6 +277,68 @@ TEST(test_halves_are_rounded)
     loopback_destroy(&group);
     free(t);
     free(back);
+}
+
+/* What comes out is written on success only. */
+TEST(test_a_momentum_alone_is_not_given)
+{
+    twin *t = aged_twin(), before = *t;
+    loopback group;
+    uint64_t steps = 0;
+    assert_ok(loopback_create(&group, "dgc", table, TENSORS, 1));
+    tw_state *saved = loopback_save(group.scheme[0], "s.");
+    assert_fails(
+        tw_reducer_moments_of_state("dgc", table, TENSORS, 1, source, &saved, "s.", &steps, t->first, t->second),
+        TW_ERROR_SPEC, "scheme dgc has none of Adam's moments");
+    assert_memory_equal(before.matrix, t->matrix, sizeof before.matrix);
+    assert_memory_equal(before.bias, t->bias, sizeof before.bias);
+    assert_int_equal(steps, 0);
+    tw_state_destroy(saved);
+    loopback_destroy(&group);
+    free(t);
+}
+
+/* A scheme from outside calls what it likes a momentum. */
+static double half(const void *self)
+{
+    (void)self;
+    return 0.5;
+}
+
+static size_t choose_largest(void *self, tw_scheme *scheme, size_t tensor, const float *values, size_t most,
+                             uint32_t *index, float *value)
+{
+    (void)self;
+    return tw_scheme_choose_largest(scheme, tensor, values, most, 0, index, value);
+}
+
+static tw_status remember_momentum(void *self, tw_scheme *scheme, tw_walk *walk)
+{
+    static float momentum[2 * MATRIX];
+    (void)self, (void)scheme;
+    assert_ok(tw_walk_visit(walk, "momentum", "all", TW_STATE_ADDS, TW_F32, 1, momentum));
+    return tw_walk_visit(walk, "momentum", "a.weight", TW_STATE_ADDS, TW_F32, 2 * MATRIX, momentum);
+}
+
+TEST(test_a_momentum_of_something_else_is_none)
+{
+    const tw_scheme_definition other = {.struct_size = sizeof other,
+                                        .name = "other",
+                                        .summary = "remembers a momentum of its own",
+                                        .density = half,
+                                        .choose = choose_largest,
+                                        .walk = remember_momentum};
+    twin *t = aged_twin();
+    const float *const first[TENSORS + 1] = {t->first[0], t->first[1]}, /* and none behind them */
+        *const second[TENSORS + 1] = {t->second[0], t->second[1]};
+    tw_state *got;
+    assert_ok(tw_state_create(&got));
+    assert_ok(tw_scheme_register(&other));
+    assert_fails(tw_reducer_state_of_moments("other", table, TENSORS, t->steps, first, second, 0, 1, "s.", got),
+                 TW_ERROR_SPEC, "scheme other has none of Adam's moments");
+    assert_int_equal(tw_state_count(got), 0);
+    tw_state_destroy(got);
+    free(t);
 }
 
 TEST(test_what_does_not_fit_is_refused)

@@ -214,10 +214,62 @@ static const tw_scheme_definition plain_definition = {
     .plan = plain_plan,
 };
 
+/* Schemes of the other forms that count the steps that they are asked in, of one tensor. */
+typedef struct counter {
+    uint64_t seen, before; /* and what that was before the last of them */
+} counter;
+
+static void count_step(void *self)
+{
+    counter *c = self;
+    c->before = c->seen++;
+}
+
+static void counter_revert(void *self, tw_scheme *scheme)
+{
+    (void)scheme;
+    ((counter *)self)->seen = ((counter *)self)->before;
+}
+
+static tw_status counter_walk(void *self, tw_scheme *scheme, tw_walk *walk)
+{
+    (void)scheme;
+    return tw_walk_visit(walk, "seen", "all", TW_STATE_SAME, TW_U64, 1, &((counter *)self)->seen);
+}
+
+static double counter_density(const void *self)
+{
+    (void)self;
+    return 1;
+}
+
+static size_t counter_choose(void *self, tw_scheme *scheme, size_t tensor, const float *values, size_t most,
+                             uint32_t *index, float *value)
+{
+    count_step(self);
+    return tw_scheme_choose_largest(scheme, tensor, values, most, 0, index, value);
+}
+
+static void counter_encode(void *self, const float *values, size_t n, uint64_t noise, unsigned char *section)
+{
+    (void)noise;
+    count_step(self);
+    memcpy(section, values, n * sizeof *values);
+}
+
+#define COUNTS                                                                                                         \
+    .struct_size = sizeof(tw_scheme_definition), .summary = "counts", .self_size = sizeof(counter),                    \
+    .revert = counter_revert, .walk = counter_walk
+static const tw_scheme_definition counts_choices = {COUNTS, .name = "counts_choices", .density = counter_density,
+                                                    .choose = counter_choose};
+static const tw_scheme_definition counts_codes = {COUNTS, .name = "counts_codes", .section_bytes = exact_bytes,
+                                                  .encode = counter_encode, .decode = exact_decode};
+
 static int register_all(void **state)
 {
     return tw_scheme_register(&model) != TW_OK || tw_scheme_register(&exact) != TW_OK ||
-           tw_scheme_register(&plain_definition) != TW_OK;
+           tw_scheme_register(&plain_definition) != TW_OK || tw_scheme_register(&counts_choices) != TW_OK ||
+           tw_scheme_register(&counts_codes) != TW_OK;
 }
 
 /* Two groups that take the same steps. */
@@ -382,6 +434,41 @@ TEST(test_only_what_has_begun_is_taken_back)
     tw_state_destroy(saved);
     loopback_destroy(&group);
     batch_destroy(b);
+}
+
+/* Nor does it of one in which this rank has no gradient for any of its tensors. */
+static void check_who_was_not_asked(const char *spec, int by_itself)
+{
+    static const unsigned char nothing[] = {1};
+    loopback group;
+    int skipped;
+    uint64_t seen;
+    batch *b = batch_create(table, 1);
+    assert_ok(loopback_create(&group, spec, table, 1, 2));
+    for (int step = 0; step < 2; step++) {
+        batch_fill(b, 2, normal, step);
+        group.absent[1] = step ? nothing : NULL;
+        if (step && by_itself) b->values[0][0] = NAN;
+        assert_ok(loopback_step(&group, b->ranks, -1, NULL, &skipped));
+        assert_int_equal(skipped, step && by_itself);
+        for (int r = 0; step && !by_itself && r < 2; r++) assert_ok(tw_scheme_revert(group.scheme[r]));
+    }
+    for (int r = 0; r < 2; r++) {
+        tw_state *saved = loopback_save(group.scheme[r], "");
+        assert_ok(tw_state_get(saved, "seen/all", TW_U64, 1, &seen));
+        assert_int_equal(seen, 1);
+        tw_state_destroy(saved);
+    }
+    loopback_destroy(&group);
+    batch_destroy(b);
+}
+
+TEST(test_who_was_not_asked_takes_nothing_back)
+{
+    for (int by_itself = 0; by_itself < 2; by_itself++) {
+        check_who_was_not_asked("counts_choices", by_itself);
+        check_who_was_not_asked("counts_codes:exchange=gather", by_itself);
+    }
 }
 
 TEST(test_a_sum_that_is_not_finite_skips_the_step)

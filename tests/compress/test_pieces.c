@@ -185,6 +185,49 @@ TEST(nothing_is_lost)
     check_books("sdagc:momentum=0,warmup_steps=0," EXACT, 1);
 }
 
+/* Of a rank that has no gradient of w, or nothing but NaN in another tensor, and of the owner of a piece without a
+ * gradient, what is held back is worth as much at another rate. */
+static void check_who_takes_nothing_in(const char *spec)
+{
+    static const tw_tensor both[] = {{"w", 2, {60, 50}}, {"b", 1, {40}}};
+    static const unsigned char no_w[] = {1, 0};
+    static double balance[N], held[N];
+    loopback group;
+    gradients g;
+    memset(balance, 0, sizeof balance);
+    group_create(&group, &g, spec, both, 2, RANKS);
+    for (int step = 0; step < 6; step++) {
+        int away = step == 1 || step == 4 ? step % RANKS : -1, sick = step == 2;
+        double rate = 1.0 / (double)(1 << step);
+        float collected[RANKS];
+        gradients_draw(&g, 6, step, 0.25);
+        for (int r = 0; r < RANKS; r++) {
+            assert_int_equal(tw_scheme_set_rate(group.scheme[r], (float)rate), TW_OK);
+            group.absent[r] = r == away || (away == 1 && r > 1) ? no_w : NULL;
+            for (size_t i = 0; !group.absent[r] && !(sick && r == 1) && i < N; i++)
+                balance[i] += rate * (double)g.rank[r][T][i] / RANKS;
+        }
+        if (sick) g.rank[1][1][0] = NAN;
+        assert_int_equal(group_step(&group, &g), sick);
+        for (size_t i = 0; i < N && !sick; i++) balance[i] -= rate * (double)g.rank[0][T][i];
+        add_held_back(&group, held);
+        for (size_t i = 0; i < N; i++)
+            if (balance[i] != rate * held[i])
+                fail_msg("%s, step %d: element %zu owes %g and %g is held back", spec, step, i, balance[i],
+                         rate * held[i]);
+        for (int r = 0; r < RANKS; r++) assert_true(remembered(group.scheme[r], "rate", "w", &collected[r]));
+        for (int r = 0; r < RANKS; r++) assert_true(collected[r] == (float)rate);
+    }
+    group_destroy(&group, &g);
+}
+
+TEST(who_takes_nothing_in_follows_the_rate)
+{
+    check_who_takes_nothing_in("sdagc:momentum=0,warmup_steps=0,leftovers=fp32," EXACT);
+    check_who_takes_nothing_in("dgc:momentum=0,warmup_steps=0,revision=rate,leftovers=fp32," EXACT);
+    check_who_takes_nothing_in("dgc:momentum=0,warmup_steps=0,revision=rate,leftovers=fp32,density=0.02,values=fp32");
+}
+
 /* ---- too large --------------------------------------------------------------------------------------------------- */
 
 static float large;

@@ -214,6 +214,31 @@ TEST(test_nothing_is_lost_whatever_the_number_of_ranks)
     }
 }
 
+/* Whoever had no gradient, or a NaN, when the learning rate changed is at that of the others all the same. */
+TEST(test_who_took_nothing_in_joins_the_others)
+{
+    static const char *const specs[] = {"sdagc:leftovers=fp32", "dgc:revision=rate"};
+    static const unsigned char no_w[TENSORS] = {1};
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+        for (int sick = 0; sick < 2; sick++) {
+            loopback group;
+            int skipped;
+            batch *b = batch_create(table, TENSORS);
+            assert_ok(loopback_create(&group, specs[s], table, TENSORS, 3));
+            for (int step = 0; step < 2; step++) {
+                for (int r = 0; r < 3; r++) assert_ok(tw_scheme_set_rate(group.scheme[r], 1.0F / (float)(1 + step)));
+                batch_fill(b, 3, normal, step);
+                if (step && sick) b->tensors[1][1][0] = NAN;
+                if (step && !sick) group.absent[1] = no_w;
+                assert_ok(loopback_step(&group, b->ranks, -1, NULL, &skipped));
+                assert_int_equal(skipped, step && sick);
+            }
+            assert_ok(follow(&group, specs[s], 2));
+            loopback_destroy(&group);
+            batch_destroy(b);
+        }
+}
+
 /* At their defaults too, where the schemes that own the momentum have some; only the sums are looked at. */
 TEST(test_momentum_is_kept_as_well)
 {

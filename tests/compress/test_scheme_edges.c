@@ -1,6 +1,5 @@
 /* Schemes where numbers, densities and the order of calls come to their edges. */
 #include <float.h>
-#include <locale.h>
 #include <math.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
@@ -9,6 +8,7 @@
 #include "packet.h"
 #include "scheme.h"
 #include "support/cmocka.h"
+#include "support/language.h"
 
 enum { MATRIX = 3000, BIAS = 40 };
 static const tw_tensor table[] = {{"w", 2, {50, 60}}, {"b", 1, {BIAS}}};
@@ -372,14 +372,6 @@ TEST(test_a_failed_scheme_stays_failed)
 }
 
 /* ---- numbers in specs ------------------------------------------------------------------------------------------- */
-
-static int choose_decimal_comma(void)
-{
-    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "ru_RU.UTF-8", "de_DE"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (setlocale(LC_ALL, names[i]) && *localeconv()->decimal_point == ',') return 1;
-    return 0;
-}
 
 TEST(test_numbers_do_not_depend_on_the_language)
 {

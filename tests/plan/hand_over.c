@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <thinwire/thinwire_plan.h>
+#include <thinwire/thinwire_scheme.h>
 
 enum { RANKS = 4, STEPS = 3, MATRIX = 2048, ELEMENTS = MATRIX + 100 };
 
@@ -83,6 +84,77 @@ TEST(test_all_gradients_arrive)
     }
     assert_true(tried >= 10);
     check("topk", ":exchange=scatter", "allreduce:per_host=2");
+    check("dgc", ":momentum=0", "allreduce");
+    check("dgc", ":momentum=0,masking=off,warmup_steps=0", "allreduce");
+    check("sdagc", ":momentum=0,exchange=scatter", "allreduce");
+}
+
+/* Of what no step would have kept nothing is handed over, and of coefficients least of all. */
+static void keep_nothing(void *context, int rank, tw_comm *comm)
+{
+    static const tw_tensor matrix = {"matrix", 2, {32, 64}};
+    float flat[MATRIX], held[MATRIX] = {0}, *parts[] = {held};
+    tw_reducer *reducer;
+    assert_ok(tw_reducer_create(comm, context, &matrix, 1, &reducer));
+    for (size_t i = 0; i < MATRIX; i++) flat[i] = drawn(rank, 0, i);
+    assert_ok(tw_reducer_submit(reducer, 0, flat));
+    assert_ok(tw_reducer_wait(reducer));
+    assert_ok(tw_reducer_hand_over(reducer, parts));
+    for (size_t i = 0; i < MATRIX; i++) assert_true(held[i] == 0);
+    tw_reducer_destroy(reducer);
+}
+
+TEST(test_what_nobody_keeps_is_not_handed_over)
+{
+    static char specs[][32] = {"demo:momentum=0,map=none", "chunktopk:decay=0"};
+    for (size_t s = 0; s < 2; s++) {
+        assert_ok(tw_plan_can_switch(specs[s]));
+        run_in_world((tw_world_options){.workers = RANKS}, keep_nothing, specs[s]);
+    }
+}
+
+/* A scheme from outside may remember anything by a tensor's name. */
+static double half(const void *self)
+{
+    (void)self;
+    return 0.5;
+}
+
+static size_t choose_largest(void *self, tw_scheme *scheme, size_t tensor, const float *values, size_t most,
+                             uint32_t *index, float *value)
+{
+    (void)self;
+    return tw_scheme_choose_largest(scheme, tensor, values, most, 0, index, value);
+}
+
+static tw_status remember_pairs(void *self, tw_scheme *scheme, tw_walk *walk)
+{
+    static float pairs[2 * MATRIX];
+    (void)self, (void)scheme;
+    return tw_walk_visit(walk, "pairs", "matrix", TW_STATE_ADDS, TW_F32, 2 * MATRIX, pairs);
+}
+
+static void refuse_pairs(void *context, int rank, tw_comm *comm)
+{
+    static const tw_tensor matrix = {"matrix", 2, {32, 64}};
+    float held[MATRIX] = {0}, *parts[] = {held};
+    tw_reducer *reducer;
+    (void)context, (void)rank;
+    assert_ok(tw_reducer_create(comm, "pairs", &matrix, 1, &reducer));
+    assert_fails(tw_reducer_hand_over(reducer, parts), TW_ERROR_UNSUPPORTED, "pairs/matrix is no part of a gradient");
+    tw_reducer_destroy(reducer);
+}
+
+TEST(test_what_is_larger_than_a_tensor_is_no_part_of_it)
+{
+    const tw_scheme_definition pairs = {.struct_size = sizeof pairs,
+                                        .name = "pairs",
+                                        .summary = "remembers two numbers an element",
+                                        .density = half,
+                                        .choose = choose_largest,
+                                        .walk = remember_pairs};
+    assert_ok(tw_scheme_register(&pairs));
+    run_in_world((tw_world_options){.workers = 1}, refuse_pairs, NULL);
 }
 
 /* Of how many workers the run has nothing is asked. */

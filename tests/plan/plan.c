@@ -4,6 +4,7 @@
 #include "layout.h"
 #include "line.h"
 #include "row.h"
+#include "support/language.h"
 #include "support/ranks.h"
 
 #include <math.h>
@@ -418,6 +419,34 @@ TEST(test_lines_in_words)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_fails(tw_line_read(wrong[i], &line), TW_ERROR_ARGUMENT, "RATE,LATENCY");
     assert_near(line.latency, 2e-5, 1e-15);
+}
+
+/* Numbers are read and written with a decimal point, in lines and in specs. */
+TEST(test_plans_do_not_depend_on_the_language)
+{
+    tw_world_options line = {.struct_size = sizeof line};
+    tw_plan_row row[2] = {{.struct_size = sizeof *row}, {.struct_size = sizeof *row}};
+    char text[64];
+    layout t;
+    assert_ok(layout_create("250k", &t));
+    tw_plan_question q = ask(&t, 10 * MBIT, 0.001, TW_PLAN_SGD, 3905);
+    tw_plan *plan = make(&q), *with_comma = NULL;
+    int is_chosen = choose_decimal_comma();
+    tw_status made = is_chosen ? tw_plan_make(&q, &with_comma) : TW_OK, was_read = tw_line_read("2.5Mbit,0.1ms", &line);
+    tw_line_text(&line, text, sizeof text);
+    setlocale(LC_ALL, "C");
+    assert_ok(made);
+    assert_ok(was_read);
+    assert_string_equal(text, "2.5Mbit,0.1ms");
+    for (size_t i = 0; is_chosen && tw_plan_row_at(plan, i, &row[0]) == TW_OK; i++) {
+        assert_ok(tw_plan_row_at(with_comma, i, &row[1]));
+        assert_int_equal(row[0].left_out != NULL, row[1].left_out != NULL);
+        assert_true(row[0].step_seconds == row[1].step_seconds);
+    }
+    tw_plan_destroy(plan);
+    tw_plan_destroy(with_comma);
+    layout_release(&t);
+    if (!is_chosen) skip();
 }
 
 /* ---- the line, in a world whose line is known -------------------------------------------------------------------- */

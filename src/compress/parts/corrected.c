@@ -44,9 +44,9 @@ static tw_status create_masked(tw_corrected *corrected)
 
 static tw_status create_rates(tw_corrected *corrected)
 {
-    tw_sparse *sparse = &corrected->sparse;
-    TW_TRY(tw_allocate(sparse->scheme.count, sizeof *corrected->rate, &corrected->rate));
-    return tw_allocate(sparse->scheme.count, sizeof *sparse->revision, &sparse->revision);
+    size_t count = corrected->sparse.scheme.count;
+    TW_TRY(tw_allocate(count, sizeof *corrected->rate, &corrected->rate));
+    return tw_allocate(count, sizeof *corrected->revision, &corrected->revision);
 }
 
 tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_rate,
@@ -83,6 +83,7 @@ void tw_corrected_destroy(tw_scheme *scheme)
     for (size_t i = 0; corrected->masked && i < scheme->count; i++) tw_free(corrected->masked[i]);
     tw_free(corrected->masked);
     tw_free(corrected->rate);
+    tw_free(corrected->revision);
     tw_free(corrected->second_moment);
     tw_kept_destroy(&corrected->momentum_buffer);
     tw_velocity_destroy(&corrected->velocity);
@@ -96,22 +97,34 @@ static tw_kept momentum_buffer_of(const tw_corrected *corrected, size_t tensor)
     return tw_kept_from(corrected->momentum_buffer, corrected->sparse.offset[tensor]);
 }
 
-/* Once a step, for each tensor. */
-static float revise(tw_corrected *corrected, size_t tensor)
+static float next_revision(tw_corrected *corrected, size_t tensor)
 {
-    float now = tw_scheme_rate_of(&corrected->sparse.scheme, tensor);
-    if (!corrected->rate || now == 0) return 1;
-    float before = corrected->rate[tensor];
+    float before = corrected->rate[tensor], now = tw_scheme_rate_of(&corrected->sparse.scheme, tensor);
+    if (now == 0) return 1;
     corrected->rate[tensor] = now;
     if (before == 0) return 1;
     return fminf(fmaxf(before / now, 1 / MOST_REVISION), MOST_REVISION);
 }
 
+/* Once a step, for each compressed tensor and whatever becomes of the step: what ranks hold back of one is of the same
+ * rate on all of them. A residual that takes the gradient in is scaled on the way. */
+static void revise(tw_corrected *corrected)
+{
+    tw_sparse *sparse = &corrected->sparse;
+    const tw_scheme *scheme = &sparse->scheme;
+    for (size_t i = 0; corrected->rate && i < scheme->count; i++) {
+        if (!scheme->tensors[i].compressed) continue;
+        float revision = corrected->revision[i] = next_revision(corrected, i);
+        tw_sparse_scale_sums(sparse, i, revision);
+        if (revision == 1 || (scheme->finite && !scheme->absent[i])) continue;
+        tw_noise rounding = tw_sparse_rounding(sparse, i, TW_ROUNDING_REVISION);
+        tw_kept_scale(tw_sparse_kept(sparse, i), 0, scheme->tensors[i].count, revision, &rounding);
+    }
+}
+
 tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor)
 {
     tw_sparse *sparse = &corrected->sparse;
-    float revision = revise(corrected, tensor);
-    if (sparse->revision) sparse->revision[tensor] = revision;
     float *second_moment = corrected->second_moment ? corrected->second_moment + sparse->offset[tensor] : NULL;
     return (tw_correction){
         .scheme = &sparse->scheme,
@@ -124,7 +137,7 @@ tw_correction tw_correction_make(tw_corrected *corrected, size_t tensor)
         .gradient = sparse->scheme.gradients[tensor],
         .scale = sparse->scheme.scale,
         .momentum = (float)corrected->momentum,
-        .revision = revision,
+        .revision = corrected->revision ? corrected->revision[tensor] : 1,
         .nesterov = corrected->nesterov};
 }
 
@@ -259,7 +272,10 @@ unsigned tw_corrected_floor(const tw_scheme *scheme)
 tw_status tw_corrected_next(tw_scheme *scheme, tw_round *round)
 {
     tw_corrected *corrected = (tw_corrected *)scheme;
-    if (scheme->phase == 0) tw_velocity_mark(&corrected->velocity);
+    if (scheme->phase == 0) {
+        tw_velocity_mark(&corrected->velocity);
+        revise(corrected);
+    }
     scheme->account.warmup = tw_warmup_is_on(&corrected->warmup, scheme->step, corrected->density);
     corrected->sparse.density = tw_warmup_density(&corrected->warmup, scheme->step, corrected->density);
     corrected->sparse.most_density = most_density(corrected, corrected->sparse.density);

@@ -23,6 +23,7 @@ typedef struct tw_corrected {
     int nesterov, masking, values, indices, state, exchange;
     double most_times; /* of what is wanted of a tensor, the most that is sent */
     float *rate;       /* under which each tensor's residual was collected, 0: unknown; NULL: that does not matter */
+    float *revision;   /* by which each tensor's residual is scaled in the step under way; NULL: by nothing */
     tw_kept momentum_buffer; /* u, laid out as v */
     tw_adam adam;            /* unless its beta2 is 0 */
     float *second_moment;    /* Adam's, laid out as v; NULL: v takes momentum */

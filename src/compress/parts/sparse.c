@@ -163,16 +163,12 @@ static tw_noise sums_rounding(const tw_sparse *sparse, size_t tensor, tw_roundin
     return tw_rounding_make(scheme, tensor, scheme->size + scheme->rank, sparse->settings.seed, use);
 }
 
-/* Does to what was not sent of the sums of this rank's piece what is done to the residual, whatever becomes of the
- * step. */
-static void settle_sums(tw_sparse *sparse, size_t tensor)
+void tw_sparse_scale_sums(tw_sparse *sparse, size_t tensor, float factor)
 {
+    if (!is_scattered(sparse) || factor == 1) return;
     tw_piece piece = tw_scatter_piece(&sparse->gather.scatter, tensor, sparse->scheme.rank);
-    tw_kept kept = tw_sums_of(&sparse->sums, tensor);
     tw_noise rounding = sums_rounding(sparse, tensor, TW_ROUNDING_REVISION);
-    float revision = sparse->revision ? sparse->revision[tensor] : 1;
-    if (!sparse->settings.feedback) tw_kept_clear(kept, piece.count);
-    if (revision != 1) tw_kept_scale(kept, 0, piece.count, revision, &rounding);
+    tw_kept_scale(tw_sums_of(&sparse->sums, tensor), 0, piece.count, factor, &rounding);
 }
 
 /* Takes what is sent out of the residual, and drops what was rounded to zero. */
@@ -207,17 +203,18 @@ void tw_sparse_settle(tw_scheme *scheme)
 static void sparse_take(tw_scheme *scheme)
 {
     tw_sparse *sparse = (tw_sparse *)scheme;
-    if (!sparse->settings.feedback) tw_kept_clear(sparse->residual, sparse->count);
+    if (!sparse->settings.feedback) {
+        tw_kept_clear(sparse->residual, sparse->count);
+        if (is_scattered(sparse)) tw_kept_clear(sparse->sums.kept, sparse->sums.count);
+    }
     for (size_t i = 0; i < sparse->scheme.count; i++) {
         if (!sparse->scheme.tensors[i].compressed) continue;
-        if (sparse->revision) sparse->revision[i] = 1;
         if (sparse->scheme.absent[i]) {
             settle_tensor(sparse, i);
             sparse->support[i].count = 0;
         } else {
             sparse->settings.take(sparse, i);
         }
-        if (is_scattered(sparse)) settle_sums(sparse, i);
     }
 }
 
@@ -320,11 +317,14 @@ static void round_values(tw_sparse *sparse, size_t tensor)
     }
 }
 
+/* Of a gradient that turned out not to be sound nothing goes out, and the step is taken back: so it does not matter what
+ * was selected, which is another thing where groups that were left out have been looked at once more. */
 void tw_sparse_send(tw_sparse *sparse, size_t tensor)
 {
+    tw_support *support = &sparse->support[tensor];
+    if (!sparse->scheme.finite) support->count = 0;
     round_values(sparse, tensor);
-    take_out(&sparse->support[tensor], tw_sparse_kept(sparse, tensor),
-             tw_sparse_rounding(sparse, tensor, TW_ROUNDING_SENT));
+    take_out(support, tw_sparse_kept(sparse, tensor), tw_sparse_rounding(sparse, tensor, TW_ROUNDING_SENT));
 }
 
 void tw_sparse_send_top(tw_sparse *sparse, size_t tensor, const tw_select_source *source)
@@ -535,7 +535,6 @@ void tw_sparse_destroy(tw_scheme *scheme)
     destroy_supports(sparse->support, scheme->count);
     destroy_supports(sparse->sums_sent, scheme->count);
     tw_sums_destroy(&sparse->sums);
-    tw_free(sparse->revision);
     tw_free(sparse->offset);
     tw_kept_destroy(&sparse->residual);
     tw_selector_destroy(&sparse->selector);

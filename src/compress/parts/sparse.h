@@ -56,8 +56,6 @@ struct tw_sparse {
     tw_gather gather;
     tw_support *sums_sent; /* in pieces: of the sums of this rank's, one a tensor */
     tw_sums sums;          /* and what was not sent of them */
-    float *revision; /* by which each tensor's residual was scaled in this step, so that its sums are, too; NULL: by
-                        nothing, in any */
 };
 
 /* Of a scheme whose struct begins with a tw_sparse; for its ops->create. */
@@ -90,6 +88,8 @@ size_t tw_sparse_wanted(size_t n, double density, size_t least);
 /* Tensor i's residual; and of a scheme that has no other, in fp32. */
 tw_kept tw_sparse_kept(const tw_sparse *sparse, size_t tensor);
 float *tw_sparse_residual(const tw_sparse *sparse, size_t tensor);
+/* Scales what was not sent of the sums of this rank's piece of it, before anything is added. */
+void tw_sparse_scale_sums(tw_sparse *sparse, size_t tensor, float factor);
 /* How what is kept of it is rounded in this step. */
 tw_noise tw_sparse_rounding(const tw_sparse *sparse, size_t tensor, tw_rounding_use use);
 

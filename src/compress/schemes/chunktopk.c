@@ -243,7 +243,7 @@ static tw_status create_chunks(tw_scheme *scheme, void (*complete)(tw_sparse *sp
     tw_sparse_settings settings = {.density = (double)self->k / (double)self->chunk,
                                    .most_density = (double)self->k / (double)self->chunk,
                                    .wanted = chunktopk_wanted,
-                                   .feedback = 1,
+                                   .feedback = self->decay > 0,
                                    .called = self->transforms ? self->called : NULL,
                                    .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices, self->link},
                                    .take = chunktopk_take,

@@ -33,8 +33,8 @@ static void put_values(const tw_remembered *entry, const float *values, double p
 static tw_status exchange_entry(tw_walk *walk, const tw_remembered *entry)
 {
     moments *self = (moments *)walk;
-    if (strcmp(entry->what, self->what) != 0) return TW_OK;
-    const size_t tensor = tw_scheme_index_of(self->scheme, entry->tensor);
+    size_t tensor;
+    if (strcmp(entry->what, self->what) != 0 || !tw_scheme_find_elements(self->scheme, entry, &tensor)) return TW_OK;
     self->found++;
     if (self->put)
         put_values(entry, self->put[tensor] + entry->first,
@@ -113,8 +113,8 @@ tw_status tw_reducer_state_of_moments(const char *spec, const tw_tensor *tensors
 static tw_status leave(tw_scheme *scheme, uint64_t *steps, float *const *first, float *const *second)
 {
     if (scheme->ops->give_moments) scheme->ops->give_moments(scheme);
+    TW_TRY(exchange_moments(scheme, "second_moment", NULL, second)); /* which fewer schemes have: all, or nothing */
     TW_TRY(exchange_moments(scheme, "momentum", NULL, first));
-    TW_TRY(exchange_moments(scheme, "second_moment", NULL, second));
     *steps = scheme->step;
     return TW_OK;
 }
