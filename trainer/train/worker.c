@@ -143,9 +143,6 @@ const char *worker_plan(const worker *w, size_t index)
 tw_status worker_plan_dump(worker *w)
 {
     const train_settings *s = &w->settings;
-    if (!s->dump_gradients && s->dump_steps)
-        return tw_fail(TW_ERROR_ARGUMENT, "--dump-steps %s: --dump-gradients DIR says where to, and is missing",
-                       s->dump_steps);
     if (!s->dump_gradients) return TW_OK;
     TW_TRY(dump_parse(s->dump_gradients, s->dump_steps, w->step, w->steps, &w->dump));
     return w->rank == 0 ? folder_make(s->dump_gradients) : TW_OK;
