@@ -8,6 +8,7 @@
 #include "stage_line.h"
 #include "toy.h"
 #include <thinwire/thinwire_sim.h>
+#include <time.h>
 
 enum { UNITS = 5, PARAMETERS = 6, STEPS = 14, REST = 6, MOST_STAGES = 4 };
 
@@ -45,6 +46,7 @@ static const tw_tensor chain_tensors[] = {{"a", 1, {1}}, {"b", 1, {1}}, {"c", 1,
 static const tw_tensor chain_statistics[] = {{"A", 1, {1}}, {"B", 1, {1}}, {"C", 1, {1}}, {"D", 1, {1}}, {"E", 1, {1}}};
 static const nn_unit chain_units[] = {{1, 1}, {2, 2}, {3, 3}, {5, 4}, {6, 5}};
 static uint64_t sick = UINT64_MAX; /* the micro-batch whose target is no number */
+static double call_seconds[2];     /* in a world: of a call of the first stage, and of another */
 
 static tw_status chain_open(learner *base)
 {
@@ -79,6 +81,7 @@ static tw_status chain_step(learner *base, uint64_t step, learner_gradient_ready
     int back = 1;
     (void)ready, (void)context;
     if (stage->first > 0) TW_TRY(stage->receive(stage->context, &x, 1));
+    if (call_seconds[0] > 0) tw_world_compute(call_seconds[stage->first > 0]);
     for (size_t u = stage->first; u < stage->end; u++) {
         l->met[u] = x;
         l->statistics[u] += 1;
@@ -309,6 +312,56 @@ TEST(test_what_one_stage_is_asked_all_do)
     assert_in_range(all.met[0][0], 2, 4); /* what was on its way, and one more */
     assert_int_equal(all.met[0][1], all.met[0][0]);
     assert_int_equal(all.met[0][2], all.met[0][0]);
+}
+
+/* ---- a slow stage ---- */
+
+/* What --slow adds, of which a world's clock would know nothing. */
+static double slept;
+
+int nanosleep(const struct timespec *asked, struct timespec *left)
+{
+    (void)left;
+    slept += (double)asked->tv_sec + 1e-9 * (double)asked->tv_nsec;
+    return 0;
+}
+
+typedef struct slow_run {
+    const train_settings *settings;
+    const task *work;
+    tw_status status[2];
+    totals sums[2];
+} slow_run;
+
+static void play_slow(void *context, int rank, tw_comm *comm)
+{
+    slow_run *all = context;
+    crew_member self = {.settings = all->settings, .work = all->work, .comm = comm};
+    all->status[rank] = crew_take_all_steps(&self);
+    if (all->status[rank] == TW_OK) all->status[rank] = worker_totals(&self.worker, &all->sums[rank]);
+    worker_release(&self.worker);
+}
+
+/* The first stage is called twice for each micro-batch, the last one once, and waits meanwhile. */
+TEST(test_a_slow_stage_waits_no_longer_than_others)
+{
+    static toy_run r;
+    static slow_run all;
+    tw_world *world;
+    toy_begin(&r, &chain_task, NULL, "--pipeline stages=2,cut=2+3 --steps 14 --slow 1:3");
+    all = (slow_run){.settings = &r.settings, .work = &r.toy.base};
+    call_seconds[0] = 1, call_seconds[1] = 0.25;
+    assert_ok(tw_world_create(&(tw_world_options){.struct_size = sizeof(tw_world_options), .workers = 2}, &world));
+    assert_ok(tw_world_run(world, play_slow, &all));
+    tw_world_destroy(world);
+    call_seconds[0] = 0;
+    toy_end(&r);
+    assert_ok(all.status[0]);
+    assert_ok(all.status[1]);
+    assert_near(slept, STEPS * 2 * 0.25, 1e-6);
+    assert_near(all.sums[0].values[TOTAL_SECONDS_PASS], STEPS * 2 * 1.0, 1e-6);
+    assert_near(all.sums[1].values[TOTAL_SECONDS_PASS], STEPS * 0.25, 1e-6);
+    assert_true(all.sums[1].values[TOTAL_SECONDS_WAIT] > STEPS * 1.0);
 }
 
 /* ---- what is told ---- */

@@ -260,13 +260,11 @@ static tw_status send_back(worker *w)
 static tw_status call(worker *w, pipeline_turn turn, uint64_t batch, task_score *score)
 {
     pipeline_way *way = way_of(w);
-    const double begun = way->wire.seconds;
     way->turn = turn;
     way->batch = batch;
     const tw_status status = w->task->ops->step(w->learner, batch, NULL, NULL, score);
     if (turn != FORWARD) pass_part(w, turn == AGAIN ? 1 - FORWARD_PART : 1);
     way->turn = LOOK;
-    way->seconds_wait += way->wire.seconds - begun;
     return status;
 }
 
@@ -360,13 +358,23 @@ static int is_drained(const pipeline_way *way)
 }
 
 /* What is told of a run is rank 0's. */
-static tw_status pipeline_pass(worker *w, task_score *score)
+static tw_status pass_all(worker *w, task_score *score)
 {
     pipeline_way *way = way_of(w);
     for (size_t i = 0; i < way->plan.accumulate; i++) TW_TRY(pass_one(w, score));
     if (!is_drained(way)) return TW_OK;
     TW_TRY(stage_line_flush(&way->forth_out)); /* collectives may follow */
     return stage_line_flush(&way->back_out);
+}
+
+static tw_status pipeline_pass(worker *w, task_score *score, double *waited)
+{
+    pipeline_way *way = way_of(w);
+    const double before = way->wire.seconds;
+    const tw_status status = pass_all(w, score);
+    *waited = way->wire.seconds - before;
+    way->seconds_wait += *waited;
+    return status;
 }
 
 static int pipeline_meets(const worker *w)
@@ -515,8 +523,6 @@ static tw_status pipeline_add_totals(const worker *w, totals *sums)
     v[TOTAL_BYTES_RECEIVED] += way->wire.received;
     v[TOTAL_STEPS_SKIPPED] += way->skipped;
     v[TOTAL_SECONDS_WAIT] += way->seconds_wait;
-    v[TOTAL_SECONDS_COMPUTE] -= way->seconds_wait;
-    v[TOTAL_SECONDS_PASS] -= way->seconds_wait;
     return TW_OK;
 }
 

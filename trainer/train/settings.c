@@ -71,7 +71,7 @@ static const option_row rows[] = {
          "apart. Elsewhere the longer of --timeout and --patience counts"},
     {"check-every", "STEPS", OPTION_INTEGER, AT(check_every), "100", 0, INFINITY,
      .help = "Compare the weights of all workers after every STEPS steps. 0 means never. With gossip schemes weights "
-             "differ until the end and are not compared"},
+             "differ until the end and are not compared, and a --pipeline has no two alike"},
     {"slow", "LIST", OPTION_TEXT, AT(slow), .alike = true,
      .help = "Try what a slow worker does: RANK:FACTOR,... makes the computation of RANK take FACTOR times as long"},
     {"pause", "LIST", OPTION_TEXT, AT(pause), .alike = true,
