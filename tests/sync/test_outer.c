@@ -305,6 +305,26 @@ TEST(test_fragments_without_a_tensor)
     assert_true(all.actors[0].history[9][0] != all.actors[0].history[8][0]);
 }
 
+/* A pattern names a tensor of the model, in whichever fragment it is. */
+TEST(test_patterns_of_a_stream_are_of_the_whole_model)
+{
+    const tw_tensor table[] = {{.name = "a", .dims = 1, .shape = {4096}}, {.name = "b", .dims = 1, .shape = {4096}}};
+    static const char *const specs[] = {"streaming:fragments=2,every=4,exchange=topk,min_dims=1,dense=b",
+                                        "streaming:fragments=2,every=4,exchange=scalecom,momentum=0,min_dims=1,rates=b@2"};
+    tw_comm *comm;
+    tw_outer *outer;
+    assert_ok(tw_comm_create_threads(1, &comm));
+    assert_ok(tw_outer_create(comm, specs[0], table, 2, &outer));
+    assert_null(strstr(tw_outer_plan(outer, 0), "dense=b"));
+    assert_non_null(strstr(tw_outer_plan(outer, 1), "dense=b"));
+    tw_outer_destroy(outer);
+    assert_ok(tw_outer_create(comm, specs[1], table, 2, &outer));
+    tw_outer_destroy(outer);
+    assert_fails(tw_outer_create(comm, "streaming:exchange=topk,dense=b|c", table, 2, &outer), TW_ERROR_SPEC,
+                 "dense=c: no tensor has such a name; the first is called a");
+    tw_comm_destroy(comm);
+}
+
 TEST(test_events_of_a_stream)
 {
     scene all = quadratic("streaming:every=4,fragments=2,delay=1", 12, 1, 0.1, (double[]){2, -1});
