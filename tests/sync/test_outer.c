@@ -310,7 +310,7 @@ TEST(test_patterns_of_a_stream_are_of_the_whole_model)
 {
     const tw_tensor table[] = {{.name = "a", .dims = 1, .shape = {4096}}, {.name = "b", .dims = 1, .shape = {4096}}};
     static const char *const specs[] = {"streaming:fragments=2,every=4,exchange=topk,min_dims=1,dense=b",
-                                        "streaming:fragments=2,every=4,exchange=scalecom,momentum=0,min_dims=1,rates=b@2"};
+                                        "streaming:fragments=2,every=4,exchange=scalecom,min_dims=1,rates=b@2"};
     tw_comm *comm;
     tw_outer *outer;
     assert_ok(tw_comm_create_threads(1, &comm));

@@ -45,8 +45,9 @@ typedef struct chain_learner {
 static const tw_tensor chain_tensors[] = {{"a", 1, {1}}, {"b", 1, {1}}, {"c", 1, {1}}, {"d", 1, {2}}, {"e", 1, {1}}};
 static const tw_tensor chain_statistics[] = {{"A", 1, {1}}, {"B", 1, {1}}, {"C", 1, {1}}, {"D", 1, {1}}, {"E", 1, {1}}};
 static const nn_unit chain_units[] = {{1, 1}, {2, 2}, {3, 3}, {5, 4}, {6, 5}};
-static uint64_t sick = UINT64_MAX; /* the micro-batch whose target is no number */
-static double call_seconds[2];     /* in a world: of a call of the first stage, and of another */
+static uint64_t sick = UINT64_MAX;  /* the micro-batch whose target is no number */
+static uint64_t apart = UINT64_MAX; /* that of which the last stage alone has such gradients */
+static double call_seconds[2];      /* in a world: of a call of the first stage, and of another */
 
 static tw_status chain_open(learner *base)
 {
@@ -96,7 +97,7 @@ static tw_status chain_step(learner *base, uint64_t step, learner_gradient_ready
         *score = (task_score){.loss = (double)(dy * dy) / 2, .count = 1};
     }
     for (size_t u = stage->end; u-- > stage->first;) {
-        l->gradients[place_of(u)] = dy * l->met[u];
+        l->gradients[place_of(u)] = step == apart && stage->end == UNITS ? NAN : dy * l->met[u];
         dy = dy * l->weights[place_of(u)];
     }
     l->dx = dy;
@@ -284,6 +285,89 @@ TEST(test_a_step_that_is_no_number_is_left_out)
     run_chain((course){"1+2+2", 3, {1, 3, 5}, 1, 0.5, 0.25});
     run_chain((course){"2+3", 2, {2, 5}, 2, 0.5, 0});
     sick = UINT64_MAX;
+}
+
+/* ---- going on ---- */
+
+enum { SAVED = 6, SKIPPED_APART = 3 };
+
+typedef struct resumption {
+    float steps[2][2], after[2][2][PARAMETERS]; /* by rank, without and with a break */
+} resumption;
+
+static void note_end(const worker *w, float *steps, float *after)
+{
+    optimiser_buffer buffers[OPTIMISER_BUFFERS];
+    *steps = *buffers[optimiser_buffers(w->optimiser, buffers) - 1].values;
+    memcpy(after, w->learner->parameters, sizeof(float[PARAMETERS]));
+}
+
+static tw_status go_on_to(worker *w, uint64_t last)
+{
+    w->rest = last;
+    return crew_take_steps(w, last);
+}
+
+/* Goes on, and then once more from what was there after step SAVED: the model, of rank 0, and each worker's own. */
+static tw_status go_on_twice(crew_member *self, tw_state *model, tw_state *own)
+{
+    worker *w = &self->worker;
+    resumption *all = self->context;
+    train_settings again = *self->settings;
+    float saved[PARAMETERS];
+    again.resume = (char[]){""};
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(worker_begin(w));
+    TW_TRY(go_on_to(w, SAVED));
+    TW_TRY(worker_settle(w));
+    TW_TRY(optimiser_save(w->optimiser, model));
+    TW_TRY(w->exchange->save(w, "own.", own));
+    memcpy(saved, w->learner->parameters, sizeof saved);
+    TW_TRY(go_on_to(w, STEPS));
+    note_end(w, &all->steps[self->rank][0], all->after[self->rank][0]);
+    worker_release(w);
+    TW_TRY(worker_create(&again, self->work, self->comm, w));
+    w->step = SAVED;
+    TW_TRY(w->exchange->load(w, "own.", own));
+    if (self->rank == 0) TW_TRY(optimiser_load(w->optimiser, model));
+    if (self->rank == 0) memcpy(w->learner->parameters, saved, sizeof saved);
+    TW_TRY(worker_begin(w));
+    TW_TRY(go_on_to(w, STEPS));
+    note_end(w, &all->steps[self->rank][1], all->after[self->rank][1]);
+    return TW_OK;
+}
+
+static tw_status play_twice(crew_member *self)
+{
+    tw_state *model, *own;
+    TW_TRY(tw_state_create(&model));
+    TW_TRY(tw_state_create(&own));
+    const tw_status status = go_on_twice(self, model, own);
+    tw_state_destroy(model);
+    tw_state_destroy(own);
+    return status;
+}
+
+TEST(test_stages_that_skip_other_steps_go_on_with_their_own_count)
+{
+    static toy_run r;
+    static resumption all;
+    crew_member crew[CREW_MOST];
+    r = (toy_run){0};
+    apart = SKIPPED_APART;
+    toy_begin(&r, &chain_task, NULL, "--optimizer adam --lr 0.01 --pipeline stages=2,cut=2+3 --steps 14");
+    crew_run(crew, 2, (crew_member){.play = play_twice, .settings = &r.settings, .work = &r.toy.base, .context = &all});
+    toy_end(&r);
+    apart = UINT64_MAX;
+    crew_must_succeed(crew, 2);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal((int)all.steps[0][again], STEPS);
+        assert_int_equal((int)all.steps[1][again], STEPS - 1);
+    }
+    for (size_t u = 0; u < UNITS; u++) {
+        const float(*after)[PARAMETERS] = all.after[u >= 2];
+        assert_true(after[0][place_of(u)] == after[1][place_of(u)]);
+    }
 }
 
 /* ---- an end ---- */
