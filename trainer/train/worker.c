@@ -145,7 +145,8 @@ tw_status worker_plan_dump(worker *w)
     const train_settings *s = &w->settings;
     if (!s->dump_gradients) return TW_OK;
     TW_TRY(dump_parse(s->dump_gradients, s->dump_steps, w->step, w->steps, &w->dump));
-    return w->rank == 0 ? folder_make(s->dump_gradients) : TW_OK;
+    w->dump.here = w->rank == 0;
+    return w->dump.here ? folder_make(s->dump_gradients) : TW_OK;
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
@@ -202,10 +203,10 @@ static tw_status worker_backward(worker *w, task_score *score, double *waited)
 {
     int due = dump_is_due(&w->dump, w->step + 1);
     if (w->exchange->pass) return w->exchange->pass(w, score, waited);
-    if (due && w->rank == 0) TW_TRY(dump_begin(&w->dump));
+    if (due && w->dump.here) TW_TRY(dump_begin(&w->dump));
     TW_TRY(w->own_clip > 0 ? step_clipped(w, score) : w->task->ops->step(w->learner, w->step, worker_submit, w, score));
     if (!due) return TW_OK;
-    tw_status saved = w->rank == 0 ? dump_save(&w->dump, w->step + 1) : TW_OK;
+    tw_status saved = w->dump.here ? dump_save(&w->dump, w->step + 1) : TW_OK;
     return w->exchange->replicas || w->exchange->side_by_side ? agree_status(w, saved) : saved;
 }
 
