@@ -595,6 +595,45 @@ TEST(test_an_eager_part_that_no_mean_brought_comes_with_the_next)
     assert_near(all.actors[1].shared[3200], -0.5, 0.3);
 }
 
+/* The recursion of one element of two workers, of whose rounds one comes to nothing: its parts are in the next, once.
+ * `at`: where each goes on after them all, if its steps have moved it so far in each. */
+enum { LOST_ROUND = 1, WALKED_ROUNDS = 4 };
+
+static void walk_with_a_lost_round(double rate, double momentum, const double moved[2][WALKED_ROUNDS], double start,
+                                   double at[2])
+{
+    double v = 0, own[2] = {0}, part[2] = {0};
+    for (int round = 0; round < WALKED_ROUNDS; round++) {
+        if (round > 0 && round - 1 != LOST_ROUND) {
+            const double mean = (part[0] + part[1]) / 2;
+            v = momentum * v + mean;
+            start -= rate * (mean + momentum * v);
+            for (int r = 0; r < 2; r++) own[r] = momentum * own[r] + part[r];
+            part[0] = part[1] = 0;
+        }
+        for (int r = 0; r < 2; r++) {
+            part[r] -= moved[r][round];
+            at[r] = start - rate / 2 * (part[r] + momentum * (momentum * own[r] + part[r]));
+        }
+    }
+}
+
+TEST(test_an_eager_part_that_is_given_again_counts_once_in_the_momentum)
+{
+    scene all = walk_of("diloco:every=4,outer_lr=0.5,outer_momentum=0.9,exchange=fp16,eager=on", 2, 4 * WALKED_ROUNDS);
+    all.move = go_far_and_back;
+    all.unfinished = 1;
+    play_well(&all);
+    assert_int_equal(all.actors[0].counts.rounds_empty, 1);
+    for (size_t i = 0; i < 3000; i += 100) {
+        double moved[2][WALKED_ROUNDS] = {{0}}, at[2];
+        for (int r = 0; r < 2; r++)
+            for (int step = 0; step < 4 * WALKED_ROUNDS; step++) moved[r][step / 4] += (double)noise(r, step, i);
+        walk_with_a_lost_round(0.5, 0.9, moved, 0.25, at);
+        for (int r = 0; r < 2; r++) assert_near(all.actors[r].weights[i], at[r], 1e-4);
+    }
+}
+
 static float spoilt = NAN;
 
 static void spoil(actor *self, int step)
