@@ -18,7 +18,7 @@ enum { CHANNELS = 3, ROOM = 200 * 1000 };
 
 static void create_peer(tcp_peer *peer, int fd)
 {
-    tcp_peer_create(peer, 1);
+    tcp_peer_create(peer, 1, 2);
     peer->stream = calloc(1, sizeof *peer->stream);
     peer->streams = peer->open_streams = 1;
     peer->stream[0] = (tcp_stream){.peer = peer, .fd = fd};

@@ -176,8 +176,19 @@ class HttpTest(unittest.TestCase):
         def told(comm):
             room = ctypes.create_string_buffer(LARGE if comm.rank == 0 else 100)
             return ranks.refused(lambda: comm.broadcast(0, ctypes.addressof(room), len(room)))
-        with Server() as server:
-            self.assertRegex(both(server.url, told)[1], "rank 0 sent a message of [0-9]+ bytes, for which there is no room")
+
+        def in_chunks(handler, method, path):
+            body = method == "GET" and "/m-" in path and handler.server.files.get(path)
+            if not body:
+                return False
+            handler.send_response(200)
+            handler.send_header("Transfer-Encoding", "chunked")
+            handler.end_headers()
+            handler.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
+            return True
+        for answer in (lambda *asked: False, in_chunks):
+            with self.subTest(answer), Server(answer) as server:
+                self.assertRegex(both(server.url, told)[1], "rank 0 sent a message of [0-9]+ bytes, for which there is no room")
 
     def test_what_is_secret_goes_with_every_request_and_into_no_text(self):
         def answer(handler, method, path):

@@ -262,8 +262,10 @@ class ChangingTest(CommandLineTest):
 
     def test_what_does_not_go_with_it_is_refused(self):
         for spec, culprit in (("streaming:every=4,fragments=2,delay=1", "delay=0"),
-                              ("diloco:every=4,eager=on", "no eager=on"),
+                              ("diloco:every=4,eager=on", "takes eager=off"),
                               ("local:every=4,first_moment=1", "first_moment=0"),
+                              ("diloco:every=4,delay=1", 'diloco: no option "delay"'),
+                              ("streaming:every=4,fragments=2,delay=0,eager=on", 'streaming: no option "eager"'),
                               ("local:every=4,per_host=2", "no per_host")):
             self.refuse(2, [culprit], *self.train_words("--join", self.meeting, "--sync", spec))
         changes = self.folder / "changes.yaml"

@@ -55,7 +55,7 @@ class DumpTest(CommandLineTest):
 
     def test_refusals(self):
         kept = ("--workers", 2, "--steps", 5, "--dump-gradients", self.folder)
-        self.refuse_training(2, ["--dump-gradients", "missing"], "--dump-steps", 5)
+        self.refuse_training(2, ["--dump-steps 5", "beside --dump-gradients"], "--dump-steps", 5)
         self.refuse_training(2, ["/proc/kept"], "--dump-gradients", "/proc/kept")
         self.refuse_training(2, ["--dump-steps", "x"], *kept, "--dump-steps", "3,x")
         self.refuse_training(2, ["--dump-steps", "5 steps"], *kept, "--dump-steps", "6")

@@ -37,6 +37,24 @@ class WordsTest(CommandLineTest):
         self.refuse_training(2, ["--momentum", "1.5"], "--momentum", "1.5")
         self.refuse_training(2, ["--batch", "1000"], "--batch", "1000", "--workers", "2")
 
+    def test_what_counts_beside_another_option_alone(self):
+        for task, option, *beside in (
+                ("image", "--rank 1", "--join or --transport tcp"), ("image", "--key-file none", "--join, --transport tcp or --seal"),
+                ("image", "--forget-lost", "--resume"), ("image", "--dump-steps 3", "--dump-gradients"),
+                ("image", "--beta2 0.98", "--optimizer adam, --optimizer adamw or --optimizer muon", "--optimizer sgd"),
+                ("image", "--epsilon 0.001", "--optimizer adam, --optimizer adamw or --optimizer muon"),
+                ("asr", "--layers 3", "--encoder lstm", "--encoder conformer"),
+                ("asr", "--hidden 64", "--encoder lstm", "--encoder conformer"), ("asr", "--window 9", "--model frames"),
+                ("asr", "--time-mask 9", "--time-masks"), ("asr", "--frequency-mask 9", "--frequency-masks"),
+                ("lm", "--rope-theta 5000", "--model transformer"), ("lm", "--norm-epsilon 0.001", "--model transformer"),
+                *(("w2v-bert", option, "--targets gumbel", "--targets random")
+                  for option in ("--temperature 2,1,0.5", "--diversity 2", "--code-scale 2", "--distractors 9", "--on-collapse go"))):
+            with self.subTest(option):
+                words = " ".join(beside[1:]).split() + option.split()
+                self.refuse(2, [f"{option} counts only beside {beside[0]}: add that, or leave {option.split()[0]} out"],
+                            "train", task, *words)
+        self.refuse(2, ["--rank 1 counts only beside --join"], "plan", "image", "--rank", 1)
+
     def test_what_nobody_sees_and_what_is_nearly_nothing(self):
         """One line each: a line end of a script is not printed, and no number becomes another one in silence."""
         for option, value in (("--sync", "dgc\n"), ("--sync", "adpsgd-d1:survive=on\r"), ("--sync", "topk:density=0.1\n"),

@@ -220,6 +220,7 @@ class RefusalsTest(PipelineTest):
                                 (("--pipeline", "stages=2", "--workers", 2, "--sync", "auto", "--link", "1Mbit,100ms"),
                                  ("--sync allreduce", "not with auto")),
                                 (("--pipeline", "stages=1", "--config", changes), ("--sync qsgd", "not go with --pipeline")),
+                                (("--pipeline", "stages=1", "--check-every", 5), ("--check-every 5", "nothing to compare")),
                                 (("--pipeline", "stages=1", "--memory-budget", "1GB"), ("--memory-budget",))):
             with self.subTest(words):
                 self.refuse_training(2, culprits, *words)

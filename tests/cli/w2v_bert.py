@@ -13,7 +13,7 @@ RATE = 8000
 SPEAKERS, SOUNDS, SECONDS = 3, 3, 1.3  # 7 crops of half a second each, when they are joined: 21
 SMALL = ("--features", "rate=8000,bins=8,low=60,high=3800,floor=0.01", "--contrastive-blocks", 1, "--masked-blocks", 1,
          "--width", 16, "--heads", 2, "--kernel", 3, "--codes", 8, "--crop", 0.5, "--mask-span", 2,
-         "--mask-probability", 0.2, "--temperature", "1,0.5,0.7", "--lr", 0.002)
+         "--mask-probability", 0.2, "--lr", 0.002)
 
 
 def write_sound(path, samples, rate=RATE):

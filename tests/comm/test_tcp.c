@@ -957,7 +957,7 @@ TEST(what_a_letter_says_is_printable)
 
 static tcp_flow *begin_alone(tcp_peer *peer)
 {
-    tcp_peer_create(peer, 7);
+    tcp_peer_create(peer, 7, 8);
     tcp_flow *flow;
     assert_int_equal(tcp_flow_of(peer, 0, &flow), TW_OK);
     return flow;
@@ -1173,7 +1173,7 @@ static tw_status hear(const wild *what, int streams, char text[256])
     tcp_peer peer;
     unsigned char bytes[TCP_FRAME_BYTES], zeros[TCP_SEGMENT] = {0};
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    tcp_peer_create(&peer, 7);
+    tcp_peer_create(&peer, 7, 8);
     peer.stream = calloc((size_t)streams, sizeof *peer.stream);
     peer.streams = streams;
     peer.open_streams = 1;
@@ -1212,7 +1212,9 @@ TEST(a_peer_that_breaks_the_rules_is_named)
         {"header", {{.kind = TCP_DATA, .length = 10, .size = 30, .offset = UINT64_MAX - 4}}},
         {"header", {{.kind = TCP_DATA, .length = 0, .size = 30}}},
         {"header", {{.kind = TCP_BYE, .length = 1}}},
-        {"header", {{.kind = TCP_BYE, .size = (uint64_t)INT_MAX + 1}}},
+        {NULL, {{.kind = TCP_BYE, .size = 8}}},
+        {"a rank that is none", {{.kind = TCP_BYE, .size = 9}}},
+        {"a rank that is none", {{.kind = TCP_BYE, .size = (uint64_t)INT_MAX + 1}}},
         {"out of turn", {{.kind = TCP_DATA, .seq = TCP_MOST_AHEAD, .length = 1, .size = 1}}},
         {"out of turn", {{.kind = TCP_OFFER, .seq = UINT64_MAX, .size = 1}}},
         {"credit", {{.kind = TCP_DATA, .length = 1, .size = TCP_FAR_EAGER + 1}}},
@@ -1254,7 +1256,7 @@ TEST(an_offer_may_come_after_its_message_is_over)
     tcp_slot *slot;
     unsigned char word[4];
     const tcp_frame message = {.kind = TCP_DATA, .size = 0}, offer = {.kind = TCP_OFFER, .size = 9};
-    tcp_peer_create(&peer, 7);
+    tcp_peer_create(&peer, 7, 8);
     peer.stream = calloc(2, sizeof *peer.stream);
     tcp_flow *flow;
     assert_int_equal(tcp_flow_of(&peer, 0, &flow), TW_OK);

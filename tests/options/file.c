@@ -42,6 +42,34 @@ TEST(the_command_line_wins)
     options_release(&l.set);
 }
 
+TEST(what_counts_beside_another_option_alone_needs_it_on_the_line)
+{
+    static const char *const lonely[] = {"--seed 7", "--seed 7 --flip=off", "--seed=0 --model resnet --json out"},
+                             *const together[] = {"--seed 7 --flip",  "--seed 7 --model cnn",  "--seed 7 --out x",
+                                                  "--seed 7 --out 0", "--lr 1 --model resnet", ""};
+    line l;
+    for (size_t i = 0; i < sizeof lonely / sizeof *lonely; i++) {
+        assert_parses(&l, lonely[i]);
+        assert_int_equal(options_check_beside(&l.set), TW_ERROR_ARGUMENT);
+        assert_said(i < 2 ? "--seed 7 counts only" : "--seed 0 counts only",
+                    "beside --flip, --model cnn or --out: add that, or leave --seed out");
+        options_release(&l.set);
+    }
+    for (size_t i = 0; i < sizeof together / sizeof *together; i++) {
+        assert_parses(&l, together[i]);
+        assert_int_equal(options_check_beside(&l.set), TW_OK);
+        options_release(&l.set);
+    }
+    assert_parses(&l, "--seed 7");
+    assert_int_equal(read_text(&l, "flip: yes\n"), TW_OK);
+    assert_int_equal(options_check_beside(&l.set), TW_OK);
+    options_release(&l.set);
+    assert_parses(&l, "");
+    assert_int_equal(read_text(&l, "seed: 7\n"), TW_OK); /* a file has all options */
+    assert_int_equal(options_check_beside(&l.set), TW_OK);
+    options_release(&l.set);
+}
+
 TEST(a_file_may_say_nothing)
 {
     static const char *const texts[] = {"", "# nothing\n", "---\n", "{}", "--- ~\n...\n"};

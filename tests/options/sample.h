@@ -20,7 +20,8 @@ typedef struct settings {
 static const option_row rows[] = {
     {.help = "Training"},
     {"epochs", "N", OPTION_INTEGER, AT(epochs), "5", 1, 1000, .help = "passes over the images"},
-    {"seed", "N", OPTION_INTEGER, AT(seed), NULL, 0, INFINITY, .help = "of every random number"},
+    {"seed", "N", OPTION_INTEGER, AT(seed), NULL, 0, INFINITY, .help = "of every random number",
+     .beside = "flip,model=cnn,out"},
     {"lr", "RATE", OPTION_REAL, AT(lr), "0.05", 0, 10, .help = "learning rate"},
     {"decay", "RATE", OPTION_REAL, AT(decay), "-0.5", -INFINITY, INFINITY, .help = "any number at all"},
     {"flip", NULL, OPTION_FLAG, AT(flip), .help = "mirror images"},

@@ -305,6 +305,26 @@ TEST(test_fragments_without_a_tensor)
     assert_true(all.actors[0].history[9][0] != all.actors[0].history[8][0]);
 }
 
+/* A pattern names a tensor of the model, in whichever fragment it is. */
+TEST(test_patterns_of_a_stream_are_of_the_whole_model)
+{
+    const tw_tensor table[] = {{.name = "a", .dims = 1, .shape = {4096}}, {.name = "b", .dims = 1, .shape = {4096}}};
+    static const char *const specs[] = {"streaming:fragments=2,every=4,exchange=topk,min_dims=1,dense=b",
+                                        "streaming:fragments=2,every=4,exchange=scalecom,min_dims=1,rates=b@2"};
+    tw_comm *comm;
+    tw_outer *outer;
+    assert_ok(tw_comm_create_threads(1, &comm));
+    assert_ok(tw_outer_create(comm, specs[0], table, 2, &outer));
+    assert_null(strstr(tw_outer_plan(outer, 0), "dense=b"));
+    assert_non_null(strstr(tw_outer_plan(outer, 1), "dense=b"));
+    tw_outer_destroy(outer);
+    assert_ok(tw_outer_create(comm, specs[1], table, 2, &outer));
+    tw_outer_destroy(outer);
+    assert_fails(tw_outer_create(comm, "streaming:exchange=topk,dense=b|c", table, 2, &outer), TW_ERROR_SPEC,
+                 "dense=c: no tensor has such a name; the first is called a");
+    tw_comm_destroy(comm);
+}
+
 TEST(test_events_of_a_stream)
 {
     scene all = quadratic("streaming:every=4,fragments=2,delay=1", 12, 1, 0.1, (double[]){2, -1});
@@ -573,6 +593,45 @@ TEST(test_an_eager_part_that_no_mean_brought_comes_with_the_next)
         assert_near(all.actors[1].shared[i], mean, 1e-4);
     }
     assert_near(all.actors[1].shared[3200], -0.5, 0.3);
+}
+
+/* The recursion of one element of two workers, of whose rounds one comes to nothing: its parts are in the next, once.
+ * `at`: where each goes on after them all, if its steps have moved it so far in each. */
+enum { LOST_ROUND = 1, WALKED_ROUNDS = 4 };
+
+static void walk_with_a_lost_round(double rate, double momentum, const double moved[2][WALKED_ROUNDS], double start,
+                                   double at[2])
+{
+    double v = 0, own[2] = {0}, part[2] = {0};
+    for (int round = 0; round < WALKED_ROUNDS; round++) {
+        if (round > 0 && round - 1 != LOST_ROUND) {
+            const double mean = (part[0] + part[1]) / 2;
+            v = momentum * v + mean;
+            start -= rate * (mean + momentum * v);
+            for (int r = 0; r < 2; r++) own[r] = momentum * own[r] + part[r];
+            part[0] = part[1] = 0;
+        }
+        for (int r = 0; r < 2; r++) {
+            part[r] -= moved[r][round];
+            at[r] = start - rate / 2 * (part[r] + momentum * (momentum * own[r] + part[r]));
+        }
+    }
+}
+
+TEST(test_an_eager_part_that_is_given_again_counts_once_in_the_momentum)
+{
+    scene all = walk_of("diloco:every=4,outer_lr=0.5,outer_momentum=0.9,exchange=fp16,eager=on", 2, 4 * WALKED_ROUNDS);
+    all.move = go_far_and_back;
+    all.unfinished = 1;
+    play_well(&all);
+    assert_int_equal(all.actors[0].counts.rounds_empty, 1);
+    for (size_t i = 0; i < 3000; i += 100) {
+        double moved[2][WALKED_ROUNDS] = {{0}}, at[2];
+        for (int r = 0; r < 2; r++)
+            for (int step = 0; step < 4 * WALKED_ROUNDS; step++) moved[r][step / 4] += (double)noise(r, step, i);
+        walk_with_a_lost_round(0.5, 0.9, moved, 0.25, at);
+        for (int r = 0; r < 2; r++) assert_near(all.actors[r].weights[i], at[r], 1e-4);
+    }
 }
 
 static float spoilt = NAN;

@@ -8,6 +8,7 @@
 #include "stage_line.h"
 #include "toy.h"
 #include <thinwire/thinwire_sim.h>
+#include <time.h>
 
 enum { UNITS = 5, PARAMETERS = 6, STEPS = 14, REST = 6, MOST_STAGES = 4 };
 
@@ -44,7 +45,9 @@ typedef struct chain_learner {
 static const tw_tensor chain_tensors[] = {{"a", 1, {1}}, {"b", 1, {1}}, {"c", 1, {1}}, {"d", 1, {2}}, {"e", 1, {1}}};
 static const tw_tensor chain_statistics[] = {{"A", 1, {1}}, {"B", 1, {1}}, {"C", 1, {1}}, {"D", 1, {1}}, {"E", 1, {1}}};
 static const nn_unit chain_units[] = {{1, 1}, {2, 2}, {3, 3}, {5, 4}, {6, 5}};
-static uint64_t sick = UINT64_MAX; /* the micro-batch whose target is no number */
+static uint64_t sick = UINT64_MAX;  /* the micro-batch whose target is no number */
+static uint64_t apart = UINT64_MAX; /* that of which the last stage alone has such gradients */
+static double call_seconds[2];      /* in a world: of a call of the first stage, and of another */
 
 static tw_status chain_open(learner *base)
 {
@@ -79,6 +82,7 @@ static tw_status chain_step(learner *base, uint64_t step, learner_gradient_ready
     int back = 1;
     (void)ready, (void)context;
     if (stage->first > 0) TW_TRY(stage->receive(stage->context, &x, 1));
+    if (call_seconds[0] > 0) tw_world_compute(call_seconds[stage->first > 0]);
     for (size_t u = stage->first; u < stage->end; u++) {
         l->met[u] = x;
         l->statistics[u] += 1;
@@ -93,7 +97,7 @@ static tw_status chain_step(learner *base, uint64_t step, learner_gradient_ready
         *score = (task_score){.loss = (double)(dy * dy) / 2, .count = 1};
     }
     for (size_t u = stage->end; u-- > stage->first;) {
-        l->gradients[place_of(u)] = dy * l->met[u];
+        l->gradients[place_of(u)] = step == apart && stage->end == UNITS ? NAN : dy * l->met[u];
         dy = dy * l->weights[place_of(u)];
     }
     l->dx = dy;
@@ -283,6 +287,89 @@ TEST(test_a_step_that_is_no_number_is_left_out)
     sick = UINT64_MAX;
 }
 
+/* ---- going on ---- */
+
+enum { SAVED = 6, SKIPPED_APART = 3 };
+
+typedef struct resumption {
+    float steps[2][2], after[2][2][PARAMETERS]; /* by rank, without and with a break */
+} resumption;
+
+static void note_end(const worker *w, float *steps, float *after)
+{
+    optimiser_buffer buffers[OPTIMISER_BUFFERS];
+    *steps = *buffers[optimiser_buffers(w->optimiser, buffers) - 1].values;
+    memcpy(after, w->learner->parameters, sizeof(float[PARAMETERS]));
+}
+
+static tw_status go_on_to(worker *w, uint64_t last)
+{
+    w->rest = last;
+    return crew_take_steps(w, last);
+}
+
+/* Goes on, and then once more from what was there after step SAVED: the model, of rank 0, and each worker's own. */
+static tw_status go_on_twice(crew_member *self, tw_state *model, tw_state *own)
+{
+    worker *w = &self->worker;
+    resumption *all = self->context;
+    train_settings again = *self->settings;
+    float saved[PARAMETERS];
+    again.resume = (char[]){""};
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(worker_begin(w));
+    TW_TRY(go_on_to(w, SAVED));
+    TW_TRY(worker_settle(w));
+    TW_TRY(optimiser_save(w->optimiser, model));
+    TW_TRY(w->exchange->save(w, "own.", own));
+    memcpy(saved, w->learner->parameters, sizeof saved);
+    TW_TRY(go_on_to(w, STEPS));
+    note_end(w, &all->steps[self->rank][0], all->after[self->rank][0]);
+    worker_release(w);
+    TW_TRY(worker_create(&again, self->work, self->comm, w));
+    w->step = SAVED;
+    TW_TRY(w->exchange->load(w, "own.", own));
+    if (self->rank == 0) TW_TRY(optimiser_load(w->optimiser, model));
+    if (self->rank == 0) memcpy(w->learner->parameters, saved, sizeof saved);
+    TW_TRY(worker_begin(w));
+    TW_TRY(go_on_to(w, STEPS));
+    note_end(w, &all->steps[self->rank][1], all->after[self->rank][1]);
+    return TW_OK;
+}
+
+static tw_status play_twice(crew_member *self)
+{
+    tw_state *model, *own;
+    TW_TRY(tw_state_create(&model));
+    TW_TRY(tw_state_create(&own));
+    const tw_status status = go_on_twice(self, model, own);
+    tw_state_destroy(model);
+    tw_state_destroy(own);
+    return status;
+}
+
+TEST(test_stages_that_skip_other_steps_go_on_with_their_own_count)
+{
+    static toy_run r;
+    static resumption all;
+    crew_member crew[CREW_MOST];
+    r = (toy_run){0};
+    apart = SKIPPED_APART;
+    toy_begin(&r, &chain_task, NULL, "--optimizer adam --lr 0.01 --pipeline stages=2,cut=2+3 --steps 14");
+    crew_run(crew, 2, (crew_member){.play = play_twice, .settings = &r.settings, .work = &r.toy.base, .context = &all});
+    toy_end(&r);
+    apart = UINT64_MAX;
+    crew_must_succeed(crew, 2);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal((int)all.steps[0][again], STEPS);
+        assert_int_equal((int)all.steps[1][again], STEPS - 1);
+    }
+    for (size_t u = 0; u < UNITS; u++) {
+        const float(*after)[PARAMETERS] = all.after[u >= 2];
+        assert_true(after[0][place_of(u)] == after[1][place_of(u)]);
+    }
+}
+
 /* ---- an end ---- */
 
 /* The last stage alone is asked to stop. */
@@ -309,6 +396,56 @@ TEST(test_what_one_stage_is_asked_all_do)
     assert_in_range(all.met[0][0], 2, 4); /* what was on its way, and one more */
     assert_int_equal(all.met[0][1], all.met[0][0]);
     assert_int_equal(all.met[0][2], all.met[0][0]);
+}
+
+/* ---- a slow stage ---- */
+
+/* What --slow adds, of which a world's clock would know nothing. */
+static double slept;
+
+int nanosleep(const struct timespec *asked, struct timespec *left)
+{
+    (void)left;
+    slept += (double)asked->tv_sec + 1e-9 * (double)asked->tv_nsec;
+    return 0;
+}
+
+typedef struct slow_run {
+    const train_settings *settings;
+    const task *work;
+    tw_status status[2];
+    totals sums[2];
+} slow_run;
+
+static void play_slow(void *context, int rank, tw_comm *comm)
+{
+    slow_run *all = context;
+    crew_member self = {.settings = all->settings, .work = all->work, .comm = comm};
+    all->status[rank] = crew_take_all_steps(&self);
+    if (all->status[rank] == TW_OK) all->status[rank] = worker_totals(&self.worker, &all->sums[rank]);
+    worker_release(&self.worker);
+}
+
+/* The first stage is called twice for each micro-batch, the last one once, and waits meanwhile. */
+TEST(test_a_slow_stage_waits_no_longer_than_others)
+{
+    static toy_run r;
+    static slow_run all;
+    tw_world *world;
+    toy_begin(&r, &chain_task, NULL, "--pipeline stages=2,cut=2+3 --steps 14 --slow 1:3");
+    all = (slow_run){.settings = &r.settings, .work = &r.toy.base};
+    call_seconds[0] = 1, call_seconds[1] = 0.25;
+    assert_ok(tw_world_create(&(tw_world_options){.struct_size = sizeof(tw_world_options), .workers = 2}, &world));
+    assert_ok(tw_world_run(world, play_slow, &all));
+    tw_world_destroy(world);
+    call_seconds[0] = 0;
+    toy_end(&r);
+    assert_ok(all.status[0]);
+    assert_ok(all.status[1]);
+    assert_near(slept, STEPS * 2 * 0.25, 1e-6);
+    assert_near(all.sums[0].values[TOTAL_SECONDS_PASS], STEPS * 2 * 1.0, 1e-6);
+    assert_near(all.sums[1].values[TOTAL_SECONDS_PASS], STEPS * 0.25, 1e-6);
+    assert_true(all.sums[1].values[TOTAL_SECONDS_WAIT] > STEPS * 1.0);
 }
 
 /* ---- what is told ---- */

@@ -1,11 +1,13 @@
 /* What the workers of a run make one: the start, running statistics, the evaluation, the sums of a run, its end. */
 #include "agree.h"
 #include "exchange_gradients.h"
+#include "folder.h"
 #include "summary.h"
 #include "toy.h"
 
 #include <math.h>
 #include <thinwire/thinwire_gossip.h>
+#include <unistd.h>
 
 enum { RANKS = 4 };
 
@@ -396,6 +398,38 @@ TEST(those_that_are_left_are_the_workers)
         assert_int_equal(seen[rank].rank, rank == 0 ? 0 : rank - 1);
         assert_true(seen[rank].of_all.score.count == TOY_ITEMS && seen[rank].of_all.score.parts[0] == 45);
         assert_memory_equal(r.toy.log[rank].final, r.toy.log[0].final, sizeof r.toy.log[0].final);
+    }
+}
+
+/* Rank 0 leaves after two steps, and another becomes rank 0 when the others meet. */
+static tw_status keep_gradients(crew_member *self)
+{
+    worker *w = &self->worker;
+    int *rank = &((int *)self->context)[self->rank];
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(worker_plan_dump(w));
+    TW_TRY(worker_begin(w));
+    TW_TRY(crew_take_steps(w, self->rank == 0 ? 2 : 5));
+    if (self->rank == 0) return TW_OK;
+    TW_TRY(worker_end(w));
+    *rank = w->rank;
+    TW_TRY(worker_begin(w));
+    TW_TRY(crew_take_steps(w, 8));
+    return worker_end(w);
+}
+
+TEST_IN_FOLDER(gradients_that_are_kept_are_of_one_worker)
+{
+    toy_run r = {0};
+    int seen[RANKS] = {0};
+    char words[200], path[FOLDER_PATH];
+    snprintf(words, sizeof words, "--sync adpsgd-random:survive=on --dump-steps 1-8 --dump-gradients %s",
+             (char *)*state);
+    run(&r, keep_gradients, seen, words);
+    assert_int_equal(seen[1], 0);
+    for (int step = 1; step <= 8; step++) {
+        snprintf(path, sizeof path, "%s/step-%06d.safetensors", (char *)*state, step);
+        assert_int_equal(access(path, F_OK) == 0, step <= 2);
     }
 }
 

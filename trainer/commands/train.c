@@ -93,7 +93,8 @@ static tw_status train_complete(options *set, train_settings *settings)
     TW_TRY(complete_out(settings));
     settings->momentum_given = options_given(set, "momentum");
     settings->nesterov_given = options_given(set, "nesterov");
-    return settings_complete(settings->task, set);
+    TW_TRY(settings_complete(settings->task, set));
+    return options_check_beside(set);
 }
 
 static tw_status train_show(const train_settings *s, bool *shown)

@@ -64,6 +64,8 @@ typedef struct option_row {
      * are the same in full mean the same. */
     char *(*in_full)(const char *value);
     const char *also; /* another name, which a person may use as well; NULL: none */
+    /* "join,transport=tcp": it counts only where one of these is on, or has that value; NULL: always */
+    const char *beside;
 } option_row;
 
 typedef struct option_page {
@@ -119,6 +121,10 @@ tw_status options_write(const options *set, const char *name, FILE *file);
 
 /* Copies the word at `position` of a row's choices. */
 void options_choice_word(const char *choices, int position, char *word, size_t capacity);
+
+/* TW_ERROR_ARGUMENT where the command line has an option that would be ignored in silence: see `beside`. Files may say
+ * what does not count, for a run leaves all its options in one. */
+tw_status options_check_beside(const options *set);
 
 /* Gives an option that neither the command line nor a file has set another default than its row's. */
 tw_status options_default(options *set, const char *name, const char *text);

@@ -14,6 +14,7 @@ typedef struct gradient_dump {
         uint64_t first, last;
     } ranges[DUMP_RANGES];
     size_t range_count;
+    int here;        /* this worker's are kept: it began as rank 0, which another may become when that one is lost */
     tw_state *state; /* the step under way, where it is kept here */
 } gradient_dump;
 

@@ -79,8 +79,9 @@ typedef struct exchange {
      * is complete; then the step is applied, or TW_SKIPPED where neither weights nor momentum have felt it. */
     tw_status (*read)(worker *w);
     tw_status (*set_rate)(worker *w, float rate);
-    /* Forward and backward, which then submits nothing; NULL: as the task does it. */
-    tw_status (*pass)(worker *w, task_score *score);
+    /* Forward and backward, which then submits nothing, and how many seconds of it this worker has waited for others;
+     * NULL: as the task does it, which waits for nobody. */
+    tw_status (*pass)(worker *w, task_score *score, double *waited);
     tw_status (*submit)(worker *w, size_t index, float *gradient);
     tw_status (*apply)(worker *w, float rate);
 

@@ -5,6 +5,7 @@
 #include "pages.h"
 #include "pipeline_plan.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,7 @@ typedef struct pipeline_way {
     uint64_t forwarded; /* the next micro-batch to go forward */
     uint64_t returned;  /* and the next to come back */
     float *sum;         /* of the gradients of a step; NULL: it has one */
+    int knows_steps;    /* the optimiser's count of them is this stage's own, as a checkpoint had it */
     int ended;          /* none more of this stretch does */
     uint64_t stops;     /* a stage behind wants the run to stop */
     pipeline_turn turn;
@@ -260,13 +262,11 @@ static tw_status send_back(worker *w)
 static tw_status call(worker *w, pipeline_turn turn, uint64_t batch, task_score *score)
 {
     pipeline_way *way = way_of(w);
-    const double begun = way->wire.seconds;
     way->turn = turn;
     way->batch = batch;
     const tw_status status = w->task->ops->step(w->learner, batch, NULL, NULL, score);
     if (turn != FORWARD) pass_part(w, turn == AGAIN ? 1 - FORWARD_PART : 1);
     way->turn = LOOK;
-    way->seconds_wait += way->wire.seconds - begun;
     return status;
 }
 
@@ -360,13 +360,23 @@ static int is_drained(const pipeline_way *way)
 }
 
 /* What is told of a run is rank 0's. */
-static tw_status pipeline_pass(worker *w, task_score *score)
+static tw_status pass_all(worker *w, task_score *score)
 {
     pipeline_way *way = way_of(w);
     for (size_t i = 0; i < way->plan.accumulate; i++) TW_TRY(pass_one(w, score));
     if (!is_drained(way)) return TW_OK;
     TW_TRY(stage_line_flush(&way->forth_out)); /* collectives may follow */
     return stage_line_flush(&way->back_out);
+}
+
+static tw_status pipeline_pass(worker *w, task_score *score, double *waited)
+{
+    pipeline_way *way = way_of(w);
+    const double before = way->wire.seconds;
+    const tw_status status = pass_all(w, score);
+    *waited = way->wire.seconds - before;
+    way->seconds_wait += *waited;
+    return status;
 }
 
 static int pipeline_meets(const worker *w)
@@ -473,16 +483,44 @@ static tw_status forget_others(worker *w)
     return TW_OK;
 }
 
-/* Rank 0 has all of it, from a checkpoint: each stage gets its part. */
-static tw_status pipeline_share(worker *w)
+/* Adam's count, which is each stage's own, as it skips steps by itself; NULL: SGD has none. */
+static float *steps_of(const worker *w)
 {
     optimiser_buffer buffers[OPTIMISER_BUFFERS];
-    const size_t states = optimiser_buffers(w->optimiser, buffers);
+    const optimiser_buffer *last = &buffers[optimiser_buffers(w->optimiser, buffers) - 1];
+    return last->tensors != w->learner->tensors ? last->values : NULL;
+}
+
+/* Rank 0 has all of it, from a checkpoint: each stage gets its part, and rank 0's count of steps where it has none. */
+static tw_status pipeline_share(worker *w)
+{
+    float *steps = steps_of(w), first = steps ? *steps : 0;
     TW_TRY(move_all(w, 1));
-    for (size_t i = 0; i < states; i++)
-        if (buffers[i].tensors != w->learner->tensors)
-            TW_TRY(tw_comm_broadcast(w->comm, 0, buffers[i].values, buffers[i].count * sizeof(float)));
+    TW_TRY(tw_comm_broadcast(w->comm, 0, &first, sizeof first));
+    if (steps && !way_of(w)->knows_steps) *steps = first;
     return forget_others(w);
+}
+
+static const char *name_of_steps(const char *prefix, char name[64])
+{
+    snprintf(name, 64, "%ssteps", prefix);
+    return name;
+}
+
+static tw_status pipeline_save(worker *w, const char *prefix, tw_state *state)
+{
+    char name[64];
+    const float *steps = steps_of(w);
+    return steps ? tw_state_put(state, name_of_steps(prefix, name), TW_F32, 0, NULL, steps) : TW_OK;
+}
+
+/* An older checkpoint does not say it. */
+static tw_status pipeline_load(worker *w, const char *prefix, const tw_state *state)
+{
+    char name[64];
+    float *steps = steps_of(w);
+    way_of(w)->knows_steps = steps && tw_state_get(state, name_of_steps(prefix, name), TW_F32, 1, steps) == TW_OK;
+    return TW_OK;
 }
 
 static void pipeline_statistics(const worker *w, size_t *begin, size_t *end)
@@ -515,12 +553,10 @@ static tw_status pipeline_add_totals(const worker *w, totals *sums)
     v[TOTAL_BYTES_RECEIVED] += way->wire.received;
     v[TOTAL_STEPS_SKIPPED] += way->skipped;
     v[TOTAL_SECONDS_WAIT] += way->seconds_wait;
-    v[TOTAL_SECONDS_COMPUTE] -= way->seconds_wait;
-    v[TOTAL_SECONDS_PASS] -= way->seconds_wait;
     return TW_OK;
 }
 
-/* Nothing is kept between stretches but what the model's file holds. */
+/* With as many stages as there were each has kept its count of steps. The rest is in the model's file. */
 static tw_status pipeline_regroup(worker *w, int workers, const char *prefix, tw_state_source source, void *context,
                                   tw_state *state)
 {
@@ -544,5 +580,7 @@ const exchange pipeline_exchange = {
     .apply = pipeline_apply,
     .plan = plan_of,
     .add_totals = pipeline_add_totals,
+    .save = pipeline_save,
+    .load = pipeline_load,
     .regroup = pipeline_regroup,
 };

@@ -32,22 +32,28 @@ static updates_way *exchange_updates_way_of(const worker *w)
     return w->way;
 }
 
-/* Between two rounds a group may change, and in them nothing else is under way. */
+static tw_status refuse_for_group(const worker *w, const char *option, const char *fits)
+{
+    return tw_fail(TW_ERROR_ARGUMENT,
+                   "--sync %s: where workers come and go it takes %s%s; or give --workers N, who stay",
+                   w->settings.sync, option, fits);
+}
+
 static tw_status exchange_updates_check(const worker *w)
 {
+    if (!w->settings.changing || !scheme_text_sets(w->settings.sync, "per_host")) return TW_OK;
+    return refuse_for_group(w, "no per_host", "");
+}
+
+/* Between two rounds a group may change, and in them nothing else is under way. The options are the method's by now. */
+static tw_status check_rounds(const worker *w)
+{
     static const char *const unfit[] = {"delay", "first_moment", "second_moment"};
-    const char *sync = w->settings.sync;
+    const char *full = w->settings.sync_in_full;
     if (!w->settings.changing) return TW_OK;
     for (size_t i = 0; i < sizeof unfit / sizeof *unfit; i++)
-        if (scheme_text_number(w->settings.sync_in_full, unfit[i]) > 0)
-            return tw_fail(TW_ERROR_ARGUMENT,
-                           "--sync %s: where workers come and go it takes %s=0; or give --workers N, who stay", sync,
-                           unfit[i]);
-    if (!scheme_text_sets(sync, "per_host") && !strstr(w->settings.sync_in_full, "eager=on")) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT,
-                   "--sync %s: where workers come and go it takes no per_host and no eager=on; or give --workers N, "
-                   "who stay",
-                   sync);
+        if (scheme_text_number(full, unfit[i]) > 0) return refuse_for_group(w, unfit[i], "=0");
+    return scheme_text_is_on(full, "eager") ? refuse_for_group(w, "eager", "=off") : TW_OK;
 }
 
 static tw_status exchange_updates_make_room(worker *w)
@@ -82,6 +88,7 @@ static tw_status exchange_updates_create(worker *w)
 {
     const learner *l = w->learner;
     TW_TRY(tw_outer_create(w->comm, w->spec, l->tensors, l->tensor_count, &exchange_updates_way_of(w)->outer));
+    TW_TRY(check_rounds(w));
     return exchange_updates_make_room(w);
 }
 

@@ -101,6 +101,11 @@ static tw_status check_company(const train_settings *s, size_t stages, size_t wo
                        "--pipeline goes with --sync allreduce, without options, and not with %s: there is one network, "
                        "and nobody to agree with",
                        s->sync);
+    if (s->check_every > 0 && options_source(s->set, "check-every") == OPTION_FROM_LINE)
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--check-every %ld: no two stages of --pipeline hold the same weights, so there is nothing to "
+                       "compare; leave it out",
+                       s->check_every);
     if (s->memory_budget || s->dump_gradients)
         return tw_fail(TW_ERROR_ARGUMENT, "--pipeline does not go with --%s: leave out one of them",
                        s->memory_budget ? "memory-budget" : "dump-gradients");

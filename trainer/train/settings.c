@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define AT(field) offsetof(train_settings, field)
+#define ADAPTIVE "optimizer=adam,optimizer=adamw,optimizer=muon"
 
 static const char *sync_word(size_t index)
 {
@@ -52,14 +53,14 @@ static const option_row rows[] = {
      .line_only = true},
     {"rank", "R", OPTION_INTEGER, AT(rank), "-1", -1, WORKERS_MOST - 1, .stands_for = "the order of addresses",
      .help = "With --join, be worker number R, counted from 0. Worker 0 waits at PORT, wherever it runs",
-     .line_only = true},
+     .line_only = true, .beside = "join,transport=tcp"},
     {"seal", NULL, OPTION_FLAG, AT(seal), .help = "Encrypt and sign what workers send, with the key of --key-file",
      .of_start = true},
     {"key-file", "FILE", OPTION_TEXT, AT(key_file),
      .help = "A file with a secret, the same on all machines: 32 random bytes, or a line of at least 20 characters. "
              "With --join every connection must prove that it knows the secret. Without a key, anybody who reaches the "
              "port can take part",
-     .line_only = true},
+     .line_only = true, .beside = "join,transport=tcp,seal"},
     {"timeout", "SECONDS", OPTION_REAL, AT(timeout), "600", 0.001, 1e9,
      .stands_for = "600, and 60 where workers come and go",
      .help = "Count a worker as lost when nothing has been heard of it for so long. --join waits as long for the "
@@ -70,7 +71,7 @@ static const option_row rows[] = {
          "apart. Elsewhere the longer of --timeout and --patience counts"},
     {"check-every", "STEPS", OPTION_INTEGER, AT(check_every), "100", 0, INFINITY,
      .help = "Compare the weights of all workers after every STEPS steps. 0 means never. With gossip schemes weights "
-             "differ until the end and are not compared"},
+             "differ until the end and are not compared, and a --pipeline has no two alike"},
     {"slow", "LIST", OPTION_TEXT, AT(slow), .alike = true,
      .help = "Try what a slow worker does: RANK:FACTOR,... makes the computation of RANK take FACTOR times as long"},
     {"pause", "LIST", OPTION_TEXT, AT(pause), .alike = true,
@@ -104,9 +105,10 @@ static const option_row rows[] = {
     {"momentum", "M", OPTION_REAL, AT(momentum), "0.9", 0, 0.9999, .simulated = true,
      .help = "The momentum of sgd, unless the scheme applies its own; beta1 of adam", .binding = true},
     {"beta2", "B", OPTION_REAL, AT(beta2), "0.999", 0, 0.999999, .simulated = true,
-     .help = "beta2 of adam, which decides how long it remembers squares", .binding = true},
+     .help = "beta2 of adam, which decides how long it remembers squares", .binding = true, .beside = ADAPTIVE},
     {"epsilon", "E", OPTION_REAL, AT(epsilon), "1e-08", 1e-30, 1, .simulated = true,
-     .help = "The epsilon of adam, which is added to the root of the squares", .binding = true, .older = "1e-08"},
+     .help = "The epsilon of adam, which is added to the root of the squares", .binding = true, .older = "1e-08",
+     .beside = ADAPTIVE},
     {"nesterov", NULL, OPTION_FLAG, AT(nesterov), .simulated = true, .help = "Use Nesterov's form of momentum",
      .binding = true},
     {"weight-decay", "L", OPTION_REAL, AT(weight_decay), "0", 0, 1, .simulated = true,
@@ -156,7 +158,7 @@ static const option_row rows[] = {
      .help =
          "With --resume, go on although workers' files are lost with the disk they were on. What those workers held "
          "back is dropped",
-     .line_only = true},
+     .line_only = true, .beside = "resume"},
     {"init-from", "RUN", OPTION_TEXT, AT(init_from),
      .help =
          "Begin a new run with the weights of RUN, which is a run folder, whose best checkpoint counts, or one of its "
@@ -170,7 +172,7 @@ static const option_row rows[] = {
      .help = "Write gradients of worker 0 to DIR/step-000123.safetensors, for thinwire bench codec"},
     {"dump-steps", "LIST", OPTION_TEXT, AT(dump_steps), .line_only = true,
      .help = "The steps of which --dump-gradients writes, such as 100-107,500",
-     .stands_for = "eight in a row after the middle of the run"},
+     .stands_for = "eight in a row after the middle of the run", .beside = "dump-gradients"},
     {"json", "FILE", OPTION_TEXT, AT(json), .alone = "-", .line_only = true,
      .help = "Write the summary to FILE, too. Without FILE, or with -, write it to standard output"},
     {"config", "FILE", OPTION_TEXT, AT(config), .help = "Read options from a YAML file. The command line wins over it",

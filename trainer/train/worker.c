@@ -143,12 +143,10 @@ const char *worker_plan(const worker *w, size_t index)
 tw_status worker_plan_dump(worker *w)
 {
     const train_settings *s = &w->settings;
-    if (!s->dump_gradients && s->dump_steps)
-        return tw_fail(TW_ERROR_ARGUMENT, "--dump-steps %s: --dump-gradients DIR says where to, and is missing",
-                       s->dump_steps);
     if (!s->dump_gradients) return TW_OK;
     TW_TRY(dump_parse(s->dump_gradients, s->dump_steps, w->step, w->steps, &w->dump));
-    return w->rank == 0 ? folder_make(s->dump_gradients) : TW_OK;
+    w->dump.here = w->rank == 0;
+    return w->dump.here ? folder_make(s->dump_gradients) : TW_OK;
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
@@ -201,14 +199,14 @@ static tw_status step_clipped(worker *w, task_score *score)
 
 /* One forward and backward pass; the gradients go out as they become ready. All ranks know which steps are kept, so a
  * full disk ends all of them alike; where each is at a step of its own, they are not all here. */
-static tw_status worker_backward(worker *w, task_score *score)
+static tw_status worker_backward(worker *w, task_score *score, double *waited)
 {
     int due = dump_is_due(&w->dump, w->step + 1);
-    if (w->exchange->pass) return w->exchange->pass(w, score);
-    if (due && w->rank == 0) TW_TRY(dump_begin(&w->dump));
+    if (w->exchange->pass) return w->exchange->pass(w, score, waited);
+    if (due && w->dump.here) TW_TRY(dump_begin(&w->dump));
     TW_TRY(w->own_clip > 0 ? step_clipped(w, score) : w->task->ops->step(w->learner, w->step, worker_submit, w, score));
     if (!due) return TW_OK;
-    tw_status saved = w->rank == 0 ? dump_save(&w->dump, w->step + 1) : TW_OK;
+    tw_status saved = w->dump.here ? dump_save(&w->dump, w->step + 1) : TW_OK;
     return w->exchange->replicas || w->exchange->side_by_side ? agree_status(w, saved) : saved;
 }
 
@@ -264,14 +262,14 @@ tw_status worker_step(worker *w, double *loss)
     if (w->step % w->steps_per_epoch == 0) w->epoch_score = (task_score){0};
     float rate = (float)schedule_rate(&w->schedule, w->step);
     TW_TRY(worker_prepare(w, rate));
-    double ready = tw_clock();
+    double ready = tw_clock(), waited = 0;
     task_score score = {0};
-    TW_TRY(worker_backward(w, &score));
-    double pass = tw_clock() - ready;
+    TW_TRY(worker_backward(w, &score, &waited));
+    double pass = tw_clock() - ready - waited;
     optimiser_hold(w->optimiser, w->learner->held_tensors);
     if (!w->gradient_ready) slowdown_suffer(&w->slowdown, w->step + 1, pass);
     count_pass(w, pass);
-    w->now.values[TOTAL_SECONDS_COMPUTE] += tw_clock() - ready;
+    w->now.values[TOTAL_SECONDS_COMPUTE] += tw_clock() - ready - waited;
     TW_TRY(worker_apply(w, rate));
     w->step++;
     w->step_score = score;

@@ -43,11 +43,11 @@ store_found store_read(const store *at, const char *name, void *bytes, size_t ca
     store_pieces pieces = {.bytes = bytes, .size = capacity};
     const unsigned char *head = pieces.head;
     store_found found = at->ops->get(at->self, name, &pieces, seconds);
-    if (found != STORE_WHOLE) return found;
+    if (found != STORE_WHOLE && found != STORE_LONG) return found;
     *header = (store_header){(uint32_t)tw_get(head + 4, 4), tw_get(head + 8, 8), tw_get(head + 16, 8)};
-    if (pieces.there < STORE_HEADER || memcmp(head, magic, sizeof magic) != 0 ||
-        pieces.there - STORE_HEADER != header->size)
-        return STORE_PARTIAL;
+    if (pieces.there < STORE_HEADER || memcmp(head, magic, sizeof magic) != 0) return STORE_PARTIAL;
+    if (found == STORE_WHOLE && pieces.there - STORE_HEADER != header->size) return STORE_PARTIAL;
     if (header->size > capacity) return STORE_LONG;
+    if (found == STORE_LONG) return STORE_PARTIAL; /* more than it says itself */
     return crc_of(head, bytes, (size_t)header->size) == tw_get(head + CRC_AT, 4) ? STORE_WHOLE : STORE_PARTIAL;
 }

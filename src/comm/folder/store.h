@@ -30,7 +30,8 @@ typedef struct store_ops {
     /* Puts a file in its place, whole; 0: `reason` says why not. Whoever stands still is waited for `seconds`, and a
      * little. */
     int (*put)(void *self, const char *name, const store_pieces *pieces, double seconds, char reason[STORE_REASON]);
-    /* STORE_WHOLE: as much of it as there is room for; what it is, is not looked at. */
+    /* STORE_WHOLE: as much of it as there is room for; what it is, is not looked at. STORE_LONG: the same, and there is
+     * more of it than there is room for, but nobody says how much. */
     store_found (*get)(void *self, const char *name, store_pieces *pieces, double seconds);
     void (*remove)(void *self, const char *name);
     /* All whose names begin like that, where names can be listed. */

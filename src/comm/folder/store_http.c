@@ -323,8 +323,9 @@ static store_found http_get(void *self, const char *name, store_pieces *pieces, 
         note_why(self, &all);
         return STORE_ABSENT;
     }
-    int is_longer = all.is_overflow && all.done > STORE_HEADER + pieces->size;
-    return all.outcome == CURLE_OK || is_longer ? STORE_WHOLE : STORE_PARTIAL;
+    int has_length = all.done > STORE_HEADER + pieces->size;
+    if (all.is_overflow) return has_length ? STORE_WHOLE : STORE_LONG;
+    return all.outcome == CURLE_OK ? STORE_WHOLE : STORE_PARTIAL;
 }
 
 static void finish_remove(CURL *one, request *all)

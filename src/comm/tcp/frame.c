@@ -2,8 +2,6 @@
 
 #include "bytes.h"
 
-#include <limits.h>
-
 #include <thinwire/thinwire_plugin.h>
 
 /* Where what lies. */
@@ -43,6 +41,5 @@ int tcp_frame_read(const unsigned char bytes[TCP_FRAME_BYTES], tcp_frame *frame)
     if (tw_get(bytes + CRC, 4) != tw_crc32c(0, bytes + KIND, TCP_FRAME_BYTES - KIND)) return 0;
     if (kind < TCP_DATA || kind >= TCP_KINDS || tw_get(bytes + UNUSED, 4)) return 0;
     if (kind == TCP_DATA || kind == TCP_GRANTED) return has_possible_piece(frame);
-    if (kind == TCP_BYE && frame->size > INT_MAX) return 0;
     return frame->length == 0 && frame->offset == 0;
 }

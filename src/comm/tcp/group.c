@@ -354,7 +354,7 @@ static int create_peers(tcp_group *group, int *fds, const unsigned char *far)
 {
     group->peers = calloc((size_t)group->size, sizeof *group->peers);
     if (!group->peers) return 0;
-    for (int r = 0; r < group->size; r++) tcp_peer_create(&group->peers[r], r);
+    for (int r = 0; r < group->size; r++) tcp_peer_create(&group->peers[r], r, group->size);
     for (int r = 0; r < group->size; r++) {
         tcp_peer *peer = &group->peers[r];
         if (r == group->rank) continue;

@@ -6,10 +6,10 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-void tcp_peer_create(tcp_peer *peer, int rank)
+void tcp_peer_create(tcp_peer *peer, int rank, int ranks)
 {
     pthread_condattr_t steady;
-    *peer = (tcp_peer){.rank = rank, .poller = -1, .eager = TCP_EAGER, .window = TCP_WINDOW};
+    *peer = (tcp_peer){.rank = rank, .ranks = ranks, .poller = -1, .eager = TCP_EAGER, .window = TCP_WINDOW};
     pthread_mutex_init(&peer->mutex, NULL); /* these do not fail with such attributes */
     pthread_condattr_init(&steady);
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);

@@ -114,7 +114,8 @@ typedef struct tcp_stream {
 typedef struct tcp_peer {
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* a request that is awaited has its outcome, or all has been written */
-    int rank, poller;       /* its epoll */
+    int rank, ranks;        /* and of its group */
+    int poller;             /* its epoll */
     int streams, open_streams;
     tcp_stream *stream; /* an array */
     tcp_flow *bucket[TCP_BUCKETS], *flows, *turn;
@@ -137,7 +138,7 @@ typedef struct tcp_peer {
     char text[256]; /* why it is gone */
 } tcp_peer;
 
-void tcp_peer_create(tcp_peer *peer, int rank);
+void tcp_peer_create(tcp_peer *peer, int rank, int ranks);
 void tcp_peer_destroy(tcp_peer *peer);
 void tcp_peer_lock(tcp_peer *peer);
 /* And wakes those that have something to wake up for. */

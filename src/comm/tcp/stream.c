@@ -160,19 +160,26 @@ void tcp_stream_go_on(tcp_stream *stream)
 /* --- reading ------------------------------------------------------------------------------------------------- */
 
 /* What is said without a message. However often a peer asks, it is answered once what came has been read. */
-static int take_word(tcp_peer *peer, const tcp_frame *frame)
+static int take_word(tcp_peer *peer, tcp_frame_kind kind)
 {
-    tcp_frame_kind kind = frame->kind;
-    if (kind == TCP_BYE) peer->said_bye = 1, peer->because_of = (int)frame->size;
     if (kind == TCP_ASK) peer->here_due = 1;
     if (kind == TCP_HERE) peer->asked = 0;
-    return kind == TCP_BYE || kind == TCP_ASK || kind == TCP_HERE;
+    return kind == TCP_ASK || kind == TCP_HERE;
+}
+
+static int take_bye(tcp_peer *peer, const tcp_frame *frame)
+{
+    if (frame->size > (uint64_t)peer->ranks) return tcp_peer_violated(peer, "it leaves because of a rank that is none");
+    peer->said_bye = 1;
+    peer->because_of = (int)frame->size;
+    return 1;
 }
 
 static int take_frame(tcp_stream *stream, const tcp_frame *frame)
 {
     tcp_peer *peer = stream->peer;
-    if (take_word(peer, frame)) return 1;
+    if (take_word(peer, frame->kind)) return 1;
+    if (frame->kind == TCP_BYE) return take_bye(peer, frame);
     tcp_flow *flow;
     tw_status status = tcp_flow_of(peer, frame->channel, &flow);
     if (status != TW_OK) {

@@ -127,7 +127,7 @@ struct tw_scheme_ops {
      * (tw_spec_for_run). */
     void (*of_run)(uint64_t steps, double *density, int64_t *warmup_steps);
     unsigned (*floor)(const tw_scheme *scheme); /* (optional) floor_bytes, where options change it; only they are set */
-    /* (optional) Whether the options fit the table of which the scheme will be given a message; only they are set. */
+    /* (optional) Whether the options fit the table of which the scheme will be given a part; only they are set. */
     tw_status (*check)(const tw_scheme *scheme, const tw_tensor *tensors, size_t count);
     /* All members of the head are set. Allocates what the scheme needs; what it has allocated when it fails is freed
      * by destroy. */

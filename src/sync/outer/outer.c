@@ -96,6 +96,7 @@ static tw_status outer_prepare(tw_outer *outer, const char *spec, const tw_tenso
 {
     TW_TRY(tw_need(out, "outer"));
     TW_TRY(tw_outer_describe(outer, spec, tensors, count, exchange));
+    TW_TRY(tw_reducer_check_names(*exchange, tensors, count));
     return outer_create_arrays(outer);
 }
 
@@ -122,7 +123,7 @@ static tw_status create_reducers(tw_outer *outer, tw_comm *comm, const char *exc
     for (size_t f = 0; f < outer->fragment_count && outer->fragments[f].count > 0; f++) {
         tw_fragment *fragment = &outer->fragments[f];
         const tw_tensor *tensors = outer->tensors + fragment->first;
-        TW_TRY(tw_reducer_create(comm, exchange, tensors, fragment->count, &fragment->reducer));
+        TW_TRY(tw_reducer_create_part(comm, exchange, tensors, fragment->count, &fragment->reducer));
         tw_reducer_show_weights(fragment->reducer, outer->shown + fragment->first);
         tw_reducer_show_shares(fragment->reducer, outer->shares);
     }

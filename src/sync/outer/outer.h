@@ -13,6 +13,8 @@
  *     began = theta - lr * (delta / N + momentum * own_v)
  *     weights = began;    and the next delta = began - weights
  *
+ * where own_v stays as it was until the round's mean has come, as v does. A part that comes to nothing is in the next.
+ *
  * Rounds are counted, and belong to fragments in turn, the same on all ranks: a rank begins its next round when it has
  * taken its steps, and whoever comes first waits. No rank's count of steps shifts another's. */
 #ifndef TW_SYNC_OUTER_H
@@ -156,7 +158,9 @@ int tw_outer_subtract(const float *began, const float *weights, const float *own
                       float *delta);
 /* As the part, one of so many, would take theta. */
 void tw_outer_go_on(const tw_outer_options *options, int parts, const float *part, const float *theta, size_t count,
-                    float *own_v, float *began);
+                    const float *own_v, float *began);
+/* Its momentum, once a mean has brought the part, or others' alone: NULL. */
+void tw_outer_count_own(const tw_outer_options *options, const float *part, size_t count, float *own_v);
 /* Of all tensors, as they are now. */
 void tw_outer_digest(const tw_outer *outer);
 

@@ -138,13 +138,19 @@ void tw_outer_descend(const tw_outer_options *options, const float *mean, size_t
 }
 
 void tw_outer_go_on(const tw_outer_options *options, int parts, const float *part, const float *theta, size_t count,
-                    float *own_v, float *began)
+                    const float *own_v, float *began)
 {
     const float rate = (float)(options->rate / parts), momentum = (float)options->momentum;
     for (size_t i = 0; i < count; i++) {
-        own_v[i] = momentum * own_v[i] + part[i];
-        began[i] = theta[i] - rate * (options->nesterov ? part[i] + momentum * own_v[i] : own_v[i]);
+        const float v = momentum * own_v[i] + part[i];
+        began[i] = theta[i] - rate * (options->nesterov ? part[i] + momentum * v : v);
     }
+}
+
+void tw_outer_count_own(const tw_outer_options *options, const float *part, size_t count, float *own_v)
+{
+    const float momentum = (float)options->momentum;
+    for (size_t i = 0; i < count; i++) own_v[i] = momentum * own_v[i] + (part ? part[i] : 0);
 }
 
 /* ---- what local steps did ---------------------------------------------------------------------------------------- */

@@ -85,6 +85,16 @@ static tw_status reducer_create_arrays(tw_reducer *reducer)
     return tw_allocate(reducer->count, sizeof *reducer->squares, &reducer->squares);
 }
 
+tw_status tw_reducer_check_names(const char *spec, const tw_tensor *tensors, size_t count)
+{
+    const tw_scheme_ops *ops;
+    tw_common_options common = {0};
+    TW_TRY(tw_common_options_read(spec, &ops, &common));
+    tw_status patterns = tw_patterns_check(common.dense, tensors, count);
+    tw_free(common.dense);
+    return patterns == TW_OK ? tw_spec_check(spec, tensors, count) : patterns;
+}
+
 /* All that can be done alone. */
 static tw_status reducer_prepare(tw_reducer *reducer, const char *spec, const tw_tensor *tensors, tw_reducer **out)
 {
@@ -92,11 +102,9 @@ static tw_status reducer_prepare(tw_reducer *reducer, const char *spec, const tw
     tw_common_options common = {0};
     TW_TRY(tw_need(out, "reducer"));
     TW_TRY(tw_table_check(tensors, reducer->count));
+    if (!reducer->is_part) TW_TRY(tw_reducer_check_names(spec, tensors, reducer->count));
     TW_TRY(tw_common_options_read(spec, &ops, &common));
-    tw_status patterns = tw_patterns_check(common.dense, tensors, reducer->count);
     tw_free(common.dense);
-    TW_TRY(patterns);
-    TW_TRY(tw_spec_check(spec, tensors, reducer->count));
     TW_TRY(reducer_create_arrays(reducer));
     TW_TRY(tw_reducer_host_create(reducer, (int)common.per_host));
     size_t least =
@@ -133,7 +141,8 @@ static void tell_plan(const tw_reducer *reducer, const char *spec)
                spec, momentum);
 }
 
-tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count, tw_reducer **out)
+static tw_status reducer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count, int is_part,
+                                tw_reducer **out)
 {
     tw_reducer *reducer;
     TW_TRY(tw_comm_need(comm));
@@ -142,6 +151,7 @@ tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *te
     reducer->rank = tw_comm_rank(comm);
     reducer->size = tw_comm_size(comm);
     reducer->count = reducer->missing = count;
+    reducer->is_part = is_part;
     status = reducer_build(reducer, comm, spec, tensors, out);
     if (status != TW_OK) {
         tw_reducer_destroy(reducer);
@@ -150,6 +160,17 @@ tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *te
     *out = reducer;
     tell_plan(reducer, spec);
     return TW_OK;
+}
+
+tw_status tw_reducer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count, tw_reducer **out)
+{
+    return reducer_create(comm, spec, tensors, count, 0, out);
+}
+
+tw_status tw_reducer_create_part(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
+                                 tw_reducer **out)
+{
+    return reducer_create(comm, spec, tensors, count, 1, out);
 }
 
 tw_status tw_reducer_need(const tw_reducer *reducer)

@@ -29,6 +29,7 @@ typedef struct tw_reducer_host {
 struct tw_reducer {
     tw_channel *channel; /* of all ranks; the driver's first, unless the host has one between hosts */
     int rank, size;
+    int is_part; /* see tw_reducer_create_part */
     tw_reducer_host host;
     size_t count;             /* tensors */
     size_t elements;          /* in all of them */
@@ -51,6 +52,12 @@ struct tw_reducer {
 
 /* The bytes of a message, at least, of a table where the spec does not say: it has no message_kb. */
 size_t tw_reducer_least_message(const tw_scheme_ops *ops, const tw_tensor *tensors, size_t count);
+
+/* TW_ERROR_SPEC where an option names tensors that are not in the table. */
+tw_status tw_reducer_check_names(const char *spec, const tw_tensor *tensors, size_t count);
+/* tw_reducer_create for some of a table's tensors: the spec may name others, and has been checked with all. */
+tw_status tw_reducer_create_part(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count,
+                                 tw_reducer **reducer);
 
 /* Notes the sums of squares of what the message's scheme is given, where nobody has. */
 void tw_reducer_measure(tw_reducer *reducer, const tw_message *message);
