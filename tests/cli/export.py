@@ -33,7 +33,8 @@ def fill_disk():
 
 
 def read_safetensors(path):
-    """By the format's own rules: header, then tensors one behind the other without a gap, all aligned."""
+    """By the format's own rules: header, then tensors one behind the other without a gap, all aligned. What gives a tensor's
+    values by its name; the shapes, and the texts."""
     data = path.read_bytes()
     length = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:8 + length])
@@ -45,9 +46,12 @@ def read_safetensors(path):
         assert (first, last - first) == (end, 4 * math.prod(entry["shape"])) and entry["dtype"] == "F32", entry
         end = last
     assert 8 + length + end == len(data)
-    return {name: struct.unpack(f"<{math.prod(entry['shape'])}f", data[8 + length + entry["data_offsets"][0]:
-                                                                       8 + length + entry["data_offsets"][1]])
-            for name, entry in header.items()}, {name: entry["shape"] for name, entry in header.items()}, texts
+
+    def values(name):
+        first, last = header[name]["data_offsets"]
+        return struct.unpack(f"<{(last - first) // 4}f", data[8 + length + first:8 + length + last])
+
+    return values, {name: entry["shape"] for name, entry in header.items()}, texts
 
 
 class ExportTest(CommandLineTest):
@@ -155,9 +159,9 @@ class FileTest(ExportTest):
 
     def test_a_second_bias_is_zero_and_a_tied_matrix_has_both_names(self):
         values, shapes, _ = read_safetensors(self.export(self.train_text("lm", "--tied"))[0])
-        self.assertEqual(values["decoder.weight"], values["encoder.weight"])
-        self.assertEqual(values["rnn.bias_hh_l1"], (0,) * 64)
-        self.assertNotEqual(values["rnn.bias_ih_l1"], (0,) * 64)
+        self.assertEqual(values("decoder.weight"), values("encoder.weight"))
+        self.assertEqual(values("rnn.bias_hh_l1"), (0,) * 64)
+        self.assertNotEqual(values("rnn.bias_ih_l1"), (0,) * 64)
         self.assertEqual(shapes["rnn.weight_ih_l0"], [64, 16])
 
 

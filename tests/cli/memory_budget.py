@@ -73,6 +73,7 @@ class TasksTest(BudgetTest):
     def test_transformer(self):
         self.assert_same(lambda *options: self.transformer("--family", "qwen2", "--optimizer", "sgd", "--clip", 0.5, "--lr", 0.1, *options), 1)
 
+    @parts.extra
     def test_tied_transformer_with_adam(self):
         self.assert_same(lambda *options: self.transformer("--family", "qwen3", "--head-width", 16, "--tied",
                                                            "--optimizer", "adamw", "--weight-decay", 0.1, *options), 2)
