@@ -402,7 +402,7 @@ static tw_status one_is_slow(player *self)
 
 TEST(test_a_slow_worker_stops_nobody)
 {
-    for (size_t s = 2; s < 8; s++) {
+    for (size_t s = 2; s < 8; s += (size_t)in_part(2, 1)) {
         gate all = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
         player players[MOST_RANKS] = {0};
         for (int rank = 0; rank < 5; rank++) players[rank].shared = &all;
