@@ -22,7 +22,8 @@ import adapters  # noqa: E402
 import compare  # noqa: E402
 import shards  # noqa: E402
 
-PROGRAM = f"#!{sys.executable} -SE\n" + """import os, sys  # hundreds of it start, and what json alone would load takes half of their time
+START = subprocess.run
+PROGRAM = f"#!{sys.executable} -SE\n" + """import os, sys  # some hundred of it start, and what json alone would load takes half of their time
 def as_json(one):
     return repr(one).replace("'", '"')  # of texts and numbers
 def write(path, content, mode="w"):
@@ -67,17 +68,41 @@ class CompareTable(unittest.TestCase):
         self.program.write_text(PROGRAM)
         self.program.chmod(0o755)
 
+    def command(self, *words):
+        return [str(SCRIPT), "--program", str(self.program), "--out", str(self.work / "out"), "--steps", "60", *words]
+
+    def environment(self):
+        return {"CALLS": str(self.calls), "THINWIRE_LIBRARY": LIBRARY}
+
     def compare(self, *words, code=0, task="cnn"):
-        done = subprocess.run([sys.executable, "-B", SCRIPT, "--program", self.program, "--out", self.work / "out", "--steps", "60", *words],
-                              capture_output=True, text=True, check=False,
-                              env={**os.environ, "CALLS": str(self.calls), "THINWIRE_LIBRARY": LIBRARY})
-        self.assertEqual(done.returncode, code, done.stderr)
-        self.assertNotIn("Traceback", done.stderr)
-        if code:
-            return done.stderr
+        """In this process, runs of the program included: some hundreds of starts would take longer than all else."""
+        said, ended = io.StringIO(), 0
+        compare.bytes_in.cache_clear()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), mock.patch.dict(os.environ, self.environment()), \
+                mock.patch.multiple(sys, argv=self.command(*words), path=list(sys.path)), mock.patch.object(subprocess, "run", self.run_here):
+            try:
+                compare.main()
+            except SystemExit as exit_:
+                ended = exit_.code
+        self.assertEqual(ended, code, said.getvalue())
+        return said.getvalue() if code else self.found(task)
+
+    def found(self, task):
         found = json.loads((self.work / "out" / "compare.json").read_text())
         self.assertEqual(sorted(found["made"]), ["command", "commit", "date", "machine", "program"])
         return found["tasks"][task]
+
+    def run_here(self, command, **how):
+        """As subprocess.run, which other programs are started by."""
+        if command[0] != str(self.program):
+            return START(command, **how)
+        said, code = io.StringIO(), 0
+        with contextlib.redirect_stdout(said), mock.patch.object(sys, "argv", list(map(str, command))):
+            try:
+                exec(compile(PROGRAM, command[0], "exec"), {})
+            except SystemExit as ended:
+                code = ended.code or 0
+        return subprocess.CompletedProcess(command, code, said.getvalue(), "")
 
     def trained(self):
         """Of each arm the runs that were made since the last look: (steps, seed, rate). One worker takes as many steps as the
@@ -191,7 +216,12 @@ class CompareTable(unittest.TestCase):
             self.assertTrue((self.work / "out" / name).exists(), name)
 
     def test_a_scheme_of_ones_own(self):
-        found = self.compare("--quick", "--also", "./libmine.so:mine:k=3", "--also", ":topk:density=0.5")
+        """By the command itself, which starts the program for each run."""
+        command = self.command("--quick", "--seeds", "1", "--also", "./libmine.so:mine:k=3", "--also", ":topk:density=0.5")
+        done = subprocess.run([sys.executable, "-B", *command], capture_output=True, text=True, check=False, env={**os.environ, **self.environment()})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+        found = self.found("cnn")
         self.assertEqual([(arm["name"], arm["plugin"]) for arm in found["arms"][-2:]], [("mine:k=3", "./libmine.so"), ("topk:density=0.5", None)])
         self.assertIn("--plugin ./libmine.so", self.calls.read_text())
 

@@ -114,9 +114,8 @@ def check_known(text, tests):
 
 
 def check_no_tests(text, tests):
-    outside = re.sub(r"`[^`]*`", "", FENCE.sub("", text))
-    yield from (f"names the test {test}, which belongs into {KNOWN}" for test in tests
-                if "_" in test and re.search(rf"(?<![\w/.-]){test}(?![\w/.-])", outside))
+    outside = set(re.findall(r"(?<![\w/.-])[\w-]+(?![\w/.-])", re.sub(r"`[^`]*`", "", FENCE.sub("", text))))
+    yield from (f"names the test {test}, which belongs into {KNOWN}" for test in tests if "_" in test and test in outside)
     yield from (f"names the case {case}, which belongs into {KNOWN}" for case in re.findall(r"\[`(\w+)`", text)
                 if case in words_of_tests() and case.count("_") > 1)
 

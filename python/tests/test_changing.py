@@ -12,7 +12,8 @@ import warnings
 from fractions import Fraction
 from unittest import mock
 
-import ranks  # noqa: F401: finds the sources
+import ranks  # finds the others
+import parts
 import thinwire
 from thinwire import changing
 from thinwire.changing import NUMBERS, ChangingLoop
@@ -152,10 +153,16 @@ class ChangingTest(unittest.TestCase):
         for i in range(WEIGHTS):
             self.assertAlmostEqual(theta[i], i + moved, delta=1e-5 * (1 + moved))
 
-    def test_every_method_and_what_may_carry_it(self):
-        for spec in ("diloco:every=4", "sparseloco:every=2", "pulseloco:every=2", "streaming:every=6,delay=0",
-                     "local:every=2,merge=rda", "diloco:every=2,exchange=topk" + SPARSE,
-                     "diloco:every=2,exchange=qsgd", "local:every=2,exchange=randomk"):
+    def test_a_method_and_what_may_carry_it(self):
+        self.check_methods("sparseloco:every=2", "diloco:every=2,exchange=topk" + SPARSE)
+
+    @parts.extra
+    def test_every_other_method_and_what_may_carry_it(self):
+        self.check_methods("diloco:every=4", "pulseloco:every=2", "streaming:every=6,delay=0", "local:every=2,merge=rda",
+                           "diloco:every=2,exchange=qsgd", "local:every=2,exchange=randomk")
+
+    def check_methods(self, *specs):
+        for spec in specs:
             with self.subTest(spec):
                 self.go_and_come(spec, thinwire.Tcp(bind="127.0.0.1"))
 
@@ -176,31 +183,37 @@ class ChangingTest(unittest.TestCase):
 
     def test_who_leaves_hands_over_what_its_exchange_holds_back(self):
         """To the last digit: three is a whole number of thirds and of quarters."""
-        for scheme in ("topk", "randomk"):
-            spec = f"local:every=2,exchange={scheme}" + SPARSE
-            before, after = {}, {}
-            hand_over, take_place = ChangingLoop._hand_over, ChangingLoop._take_place
+        self.check_handing_over("topk")
 
-            def noted(loop, leaves):
-                before.setdefault(loop.generation, []).append((leaves, held_back(loop)))
-                hand_over(loop, leaves)
+    @parts.extra
+    def test_who_leaves_hands_over_what_another_exchange_holds_back(self):
+        self.check_handing_over("randomk")
 
-            def taken(loop, *more):
-                take_place(loop, *more)
-                after.setdefault(loop.generation, []).append(held_back(loop))
+    def check_handing_over(self, scheme):
+        spec = f"local:every=2,exchange={scheme}" + SPARSE
+        before, after = {}, {}
+        hand_over, take_place = ChangingLoop._hand_over, ChangingLoop._take_place
 
-            with self.subTest(spec), mock.patch.multiple(ChangingLoop, _hand_over=noted, _take_place=taken):
-                members = self.begin(spec, 4, unit=3)
-                self.end(members[1:2], "leave")
-                self.assertEqual(held_back(members[1].loop), 0)
-                for member in members[:1] + members[2:]:
-                    member.wait(3)
-                self.end(members[:1] + members[2:])
-                ended = next(number for number, all_ in before.items() if any(leaves for leaves, _ in all_))
-                leavers = [held for leaves, held in before[ended] if leaves]
-                self.assertEqual((len(leavers), len(before[ended]), len(after[ended + 1])), (1, 4, 3))
-                self.assertNotEqual(sum(leavers), 0)
-                self.assertEqual(sum(held for _, held in before[ended]), sum(after[ended + 1]))
+        def noted(loop, leaves):
+            before.setdefault(loop.generation, []).append((leaves, held_back(loop)))
+            hand_over(loop, leaves)
+
+        def taken(loop, *more):
+            take_place(loop, *more)
+            after.setdefault(loop.generation, []).append(held_back(loop))
+
+        with mock.patch.multiple(ChangingLoop, _hand_over=noted, _take_place=taken):
+            members = self.begin(spec, 4, unit=3)
+            self.end(members[1:2], "leave")
+            self.assertEqual(held_back(members[1].loop), 0)
+            for member in members[:1] + members[2:]:
+                member.wait(3)
+            self.end(members[:1] + members[2:])
+            ended = next(number for number, all_ in before.items() if any(leaves for leaves, _ in all_))
+            leavers = [held for leaves, held in before[ended] if leaves]
+            self.assertEqual((len(leavers), len(before[ended]), len(after[ended + 1])), (1, 4, 3))
+            self.assertNotEqual(sum(leavers), 0)
+            self.assertEqual(sum(held for _, held in before[ended]), sum(after[ended + 1]))
 
     def test_what_a_crash_takes_with_it_is_told(self):
         members = self.begin("local:every=2,exchange=topk" + SPARSE, 3)
@@ -214,7 +227,14 @@ class ChangingTest(unittest.TestCase):
         self.assertEqual(lines, ["what the exchange of 1 of the 3 members before held back is given up: they are lost, or lack a round"])
 
     def test_all_stop_and_begin_again_from_their_states(self):
-        for spec in ("diloco:every=2,exchange=topk" + SPARSE, "local:every=2", "streaming:every=6,delay=0"):
+        self.check_beginning_again("diloco:every=2,exchange=topk" + SPARSE)
+
+    @parts.extra
+    def test_all_stop_and_begin_again_by_other_methods(self):
+        self.check_beginning_again("local:every=2", "streaming:every=6,delay=0")
+
+    def check_beginning_again(self, *specs):
+        for spec in specs:
             with self.subTest(spec):
                 members = self.begin(spec, 3)
                 self.end(members, max(member.loop.stats()["rounds"] for member in members) + 10)
@@ -338,4 +358,4 @@ class ChangingTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=parts.Loader())

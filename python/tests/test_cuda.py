@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import gpus
 import models
+import parts
 import ranks
 import thinwire.torch
 import torch
@@ -350,9 +351,10 @@ def on_processor(door, size, elements):
 
 class DoorsTest(unittest.TestCase):
     """On the GPU that is none."""
+    kinds = gpus.KINDS[:1]
 
     def check(self, door):
-        for kind in gpus.KINDS:
+        for kind in self.kinds:
             with self.subTest(kind=kind):
                 self.assert_alike(door, Place(simulated=kind))
 
@@ -386,6 +388,11 @@ class DoorsTest(unittest.TestCase):
 
     def test_local_updates(self):
         self.check("outer")
+
+
+@parts.extra
+class OtherKindsTest(DoorsTest):
+    kinds = gpus.KINDS[1:]
 
 
 class CudaTest(DoorsTest):
@@ -426,4 +433,4 @@ class CudaTest(DoorsTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=parts.Loader())

@@ -6,6 +6,7 @@ import unittest
 from inspect import signature
 
 import models
+import parts
 import ranks
 import thinwire.torch
 import torch
@@ -83,6 +84,7 @@ class EqualityTest(unittest.TestCase):
     def test_every_scheme_on_two_ranks(self):
         self.assert_bit_equal(2, SCHEMES)
 
+    @parts.extra
     def test_every_scheme_on_four_ranks(self):
         self.assert_bit_equal(4, SCHEMES[:7])
 
@@ -113,4 +115,4 @@ class EqualityTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=parts.Loader())

@@ -31,7 +31,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 import programs  # noqa: E402
 
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "joined.py"
-SPEC, EVERY, BATCH, RATE, SECONDS, EXAMPLES = "local:every=8", 8, 32, 1e-2, 400, 23
+SPEC, EVERY, BATCH, RATE, SECONDS, EXAMPLES = "local:every=4", 4, 32, 1e-2, 400, 23
 LEAST_GRACE = 10.0  # of a member whose rounds take less, as thinwire_members.h says
 
 
@@ -87,7 +87,7 @@ def work(seed, meeting):
             if loop.generation != generation:
                 generation = loop.generation
                 say(member=seed, size=loop.size, rank=loop.rank, generation=generation, address=loop.address, part=list(part))
-            time.sleep(0.02)  # there are two cores
+            time.sleep(0.04)  # there are two cores
             if select.select([sys.stdin], [], [], 0)[0]:
                 order = sys.stdin.readline().strip()
             if order == "busy":  # in C, with Python's lock held, until there is a letter more
@@ -231,28 +231,6 @@ class Members(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, "(?s)program 1 has ended, and .*nowhere.* is no meeting point"):
             self.story.wait_for_all([1])
 
-    def test_another_model_is_refused_by_the_first_line_that_differs(self):
-        self.story.begin(1)
-        self.story.wait_for_all([1])
-        other = torch.nn.Sequential(torch.nn.Linear(8, 20), torch.nn.Tanh(), torch.nn.Linear(20, 1))
-        with self.assertRaisesRegex(thinwire.Error, r"this process has the parameter 0.bias of \(20,\) where the "
-                                    r"group at .* has the parameter 0.bias of \(16,\)") as refused:
-            thinwire.torch.OuterLoop(other, torch.optim.AdamW(other.parameters()), SPEC, join=self.story.meeting, patience=60).begin()
-        self.assertEqual(refused.exception.name, "TW_ERROR_ARGUMENT")
-        self.story.tell_to_end([1], "finish")
-
-    def test_parameters_are_matched_by_name_in_whatever_order_they_are_made(self):
-        self.story.begin(1)
-        self.story.wait_for_all([1])
-        other = torch.nn.Module()
-        for name, sizes in (("2", (16, 1)), ("0", (8, 16))):
-            other.add_module(name, torch.nn.Linear(*sizes))
-        own = {name: p.detach().clone() for name, p in other.named_parameters()}
-        with thinwire.torch.OuterLoop(other, torch.optim.AdamW(other.parameters()), SPEC, join=self.story.meeting, patience=60, banner=False) as loop:
-            loop.begin()
-        self.assertFalse(any(p.equal(own[name]) for name, p in other.named_parameters()))
-        self.story.tell_to_end([1], "finish")
-
     def test_who_waits_to_be_let_in_says_so_first(self):
         model, optimiser, _ = problem(1)
         for banner, told in ((True, "thinwire: asking to be let in at 192.0.2.1:7000, for up to 0.5 seconds\n"), (False, "")):
@@ -289,6 +267,37 @@ class Members(unittest.TestCase):
             thinwire.members.Members(self.story.meeting, "", thinwire.Tcp())
         with self.assertRaisesRegex(thinwire.Error, "quorum=1.5: want a whole number"):
             thinwire.members.Members(self.story.meeting, "", thinwire.Tcp(), quorum=1.5)
+
+
+class NewcomersTest(unittest.TestCase):
+    """They come to one program, which goes on, and at last ends as it is told to."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.story = Story()
+        cls.addClassCleanup(cls.story.close)
+        cls.story.begin(1)
+        cls.story.wait_for_all([1])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.story.tell_to_end([1], "finish")
+
+    def test_another_model_is_refused_by_the_first_line_that_differs(self):
+        other = torch.nn.Sequential(torch.nn.Linear(8, 20), torch.nn.Tanh(), torch.nn.Linear(20, 1))
+        with self.assertRaisesRegex(thinwire.Error, r"this process has the parameter 0.bias of \(20,\) where the "
+                                    r"group at .* has the parameter 0.bias of \(16,\)") as refused:
+            thinwire.torch.OuterLoop(other, torch.optim.AdamW(other.parameters()), SPEC, join=self.story.meeting, patience=60).begin()
+        self.assertEqual(refused.exception.name, "TW_ERROR_ARGUMENT")
+
+    def test_parameters_are_matched_by_name_in_whatever_order_they_are_made(self):
+        other = torch.nn.Module()
+        for name, sizes in (("2", (16, 1)), ("0", (8, 16))):
+            other.add_module(name, torch.nn.Linear(*sizes))
+        own = {name: p.detach().clone() for name, p in other.named_parameters()}
+        with thinwire.torch.OuterLoop(other, torch.optim.AdamW(other.parameters()), SPEC, join=self.story.meeting, patience=60, banner=False) as loop:
+            loop.begin()
+        self.assertFalse(any(p.equal(own[name]) for name, p in other.named_parameters()))
 
 
 class PartTest(unittest.TestCase):

@@ -656,7 +656,11 @@ AFTER_A_NAN = [("AdamW", "diloco:every=4"), ("Adagrad", "local:every=4"), ("Adam
                ("AdamW", "streaming:every=4,fragments=1,delay=1")]
 
 
-def with_a_nan(rank, size, spec, kind):
+def after_a_nan(rank, size):
+    return [with_a_nan(rank, spec, kind) for kind, spec in AFTER_A_NAN]
+
+
+def with_a_nan(rank, spec, kind):
     """One gradient of rank 1 is NaN, in the second round. What rank 1 gave nothing to, and whether it learns afterwards."""
     lines = []
     logging.getLogger("thinwire").addHandler(type("Kept", (logging.Handler,), {"emit": lambda self, one: lines.append(one)})())
@@ -682,8 +686,8 @@ CUTS = [(spec, dtype, first)
         for dtype, first in (("float32", True), ("float32", False), ("bfloat16", False))]
 
 
-def all_resumed(rank, size):
-    return [resumed(rank, size, spec, getattr(torch, dtype), first) for spec, dtype, first in CUTS]
+def all_resumed(rank, size, cuts):
+    return [resumed(rank, size, spec, getattr(torch, dtype), first) for spec, dtype, first in cuts]
 
 
 def resumed(rank, size, spec, dtype, load_model_first):
@@ -743,13 +747,17 @@ def states(rank, size):
     return state
 
 
-def summed_up(rank, size, steps):
-    model = text_model()
-    optimiser = adamw(model)
-    outer = looped(model, optimiser, "diloco:every=3")
-    go_on(model, optimiser, outer, rank, range(steps))
-    outer.finish()
-    return outer.summary()
+def summed_up(rank, size, *ends):
+    """After so many steps each."""
+    summaries = []
+    for steps in ends:
+        model = text_model()
+        optimiser = adamw(model)
+        outer = looped(model, optimiser, "diloco:every=3")
+        go_on(model, optimiser, outer, rank, range(steps))
+        outer.finish()
+        summaries.append(outer.summary())
+    return summaries
 
 
 def shown(rank, size):
@@ -1212,11 +1220,9 @@ class OuterTest(unittest.TestCase):
         self.assertGreater(max((a - b).abs().max() for a, b in zip(apart, expected)), 1e-3)
 
     def test_a_worker_that_was_nan_learns_on_and_a_warning_says_so(self):
-        for kind, spec in AFTER_A_NAN:
-            with self.subTest(spec=spec, kind=kind):
-                whole, hurt = ranks.on_ranks(2, with_a_nan, spec, kind)
-                self.assertEqual(whole, (0, [], True))
-                self.assertEqual(hurt, (1, ["WARNING"], True))
+        whole, hurt = ranks.on_ranks(2, after_a_nan)
+        self.assertEqual(whole, [(0, [], True)] * len(AFTER_A_NAN))
+        self.assertEqual(hurt, [(1, ["WARNING"], True)] * len(AFTER_A_NAN))
 
     def test_moments_that_an_optimizer_lacks_are_told(self):
         for told in ranks.on_ranks(2, with_moments_of_sgd):
@@ -1234,8 +1240,16 @@ class OuterTest(unittest.TestCase):
             self.assertTrue(same(first, by_torch(16, tied, RANKS)))
 
     def test_resumed_in_the_middle_of_a_round_has_the_same_bits(self):
-        for of_rank in ranks.on_ranks(2, all_resumed):
-            for cut, good in zip(CUTS, of_rank, strict=True):
+        """By each method, of which some are in bf16."""
+        self.check_resuming(CUTS[::4] + CUTS[10:11])
+
+    @parts.extra
+    def test_resumed_in_other_ways_has_the_same_bits(self):
+        self.check_resuming(CUTS)
+
+    def check_resuming(self, cuts):
+        for of_rank in ranks.on_ranks(2, all_resumed, cuts):
+            for cut, good in zip(cuts, of_rank, strict=True):
                 self.assertTrue(good, cut)
 
     def test_another_number_of_ranks_goes_on_from_the_shared_weights(self):
@@ -1251,8 +1265,9 @@ class OuterTest(unittest.TestCase):
 
     def test_a_meeting_to_end_is_no_round(self):
         """Where all have given their last steps before. Else these are one."""
-        for steps, rounds in (3, "1 round"), (6, "2 rounds"), (7, "3 rounds"):
-            for summary in ranks.on_ranks(2, summed_up, steps):
+        ends = {3: "1 round", 6: "2 rounds", 7: "3 rounds"}
+        for summaries in ranks.on_ranks(2, summed_up, *ends):
+            for (steps, rounds), summary in zip(ends.items(), summaries, strict=True):
                 self.assertIn(f": {steps} steps, {rounds}, ", summary)
 
     def test_last_steps_that_were_too_large_for_the_exchange_are_an_error(self):

@@ -82,6 +82,7 @@ class PlanTest(unittest.TestCase):
         self.assertIn(plan.choice.spec, plan.command)
         self.assertIsNone(self.plan(steps=10).candidates[3].seen)
 
+    @parts.extra
     def test_adapters_have_costs_of_their_own(self):
         """LoRA of rank 8 beside the c_attn of a GPT-2, in a run that is shorter than those of whole networks were."""
         model = torch.nn.ModuleList(torch.nn.Linear(768, 2304, device="meta") for _ in range(12))
@@ -206,11 +207,12 @@ def takes_the_choice(rank, size, kind, folder):
     return same, spec, again, text.getvalue(), measured
 
 
-def says(rank, size, spec, optimizer):
-    """What attach() says against a spec."""
+def says(rank, size, asked):
+    """What attach() says against each of these specs, with an optimizer or without."""
     ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 3))
-    own = torch.optim.SGD(ddp.parameters(), lr=0.1) if optimizer else None
-    return ranks.refused(lambda: thinwire.torch.attach(ddp, spec if isinstance(spec, str) else spec[rank], optimizer=own))
+    own = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    return [ranks.refused(lambda: thinwire.torch.attach(ddp, spec if isinstance(spec, str) else spec[rank], optimizer=own if optimizer else None))
+            for spec, optimizer in asked]
 
 
 def says_elsewhere(rank, size):
@@ -240,12 +242,15 @@ def of_adapters(rank, size, is_frozen):
     return found
 
 
-def walks_through(rank, size, kind, spec):
-    """The line of a plan, as it is printed, and a step with what it makes."""
-    model = torch.nn.Linear(4, 3)
-    ddp, optimizer = torch.nn.parallel.DistributedDataParallel(model), torch.optim.SGD(model.parameters(), lr=0.1)
-    with contextlib.closing(eval(planning.DOORS[kind].format(spec), {**globals(), **locals()})) as made:
-        return type(made).__name__
+def walks_through(rank, size, doors):
+    """The line of each plan, as it is printed, and what it makes."""
+    names = []
+    for kind, spec in doors:
+        model = torch.nn.Linear(4, 3)
+        ddp, optimizer = torch.nn.parallel.DistributedDataParallel(model), torch.optim.SGD(model.parameters(), lr=0.1)
+        with contextlib.closing(eval(planning.DOORS[kind].format(spec), {**globals(), **locals()})) as made:
+            names.append(type(made).__name__)
+    return names
 
 
 FALL, RISE, LONG = 160, 320, 480  # steps
@@ -671,6 +676,7 @@ class AutoTest(unittest.TestCase):
     def test_an_exchange_takes_the_choice(self):
         self.assertEqual(self.taken("exchange")[1], self.taken("attach")[1])
 
+    @parts.extra
     def test_local_sgd_takes_the_choice(self):
         self.assertEqual(self.taken("local_sgd")[1], self.taken("outer")[1])
 
@@ -717,37 +723,35 @@ class AutoTest(unittest.TestCase):
             self.assertIn("a number with any other spec", none)
             self.assertIn("give workers=", changing)
 
-    def test_refusals(self):
-        for spec, optimizer, words in (("auto", True, "steps="), ("auto:steps=10", True, "pass_ms="),
-                                       ("auto:steps=10,pass_ms=-1", True, "above 0"), ("auto:steps=1.5,pass_ms=1", True, "whole"),
-                                       ("auto:steps=10,pass_ms=1,rate=1Mbit", True, "latency="),
-                                       ("auto:steps=10,pass_ms=1,rate=ten,latency=1ms", True, "RATE,LATENCY"),
-                                       ("auto:steps=10,pass_ms=1,speed=1", True, "\"speed\""),
-                                       ("auto:steps=10,pass_ms=1", False, "optimizer="),
-                                       (("auto:steps=10,pass_ms=1", "qsgd"), True, "give all ranks the same")):
-            with self.subTest(spec):
-                for text in ranks.on_ranks(2, says, spec, optimizer):
+    def check_said(self, *asked):
+        """By spec and optimizer, what attach() says against it."""
+        for texts in ranks.on_ranks(2, says, [(spec, optimizer) for spec, optimizer, _ in asked]):
+            for (spec, _, words), text in zip(asked, texts, strict=True):
+                with self.subTest(spec):
                     self.assertIn(words, text)
 
+    def test_refusals(self):
+        self.check_said(("auto", True, "steps="), ("auto:steps=10", True, "pass_ms="), ("auto:steps=10,pass_ms=-1", True, "above 0"),
+                        ("auto:steps=1.5,pass_ms=1", True, "whole"), ("auto:steps=10,pass_ms=1,rate=1Mbit", True, "latency="),
+                        ("auto:steps=10,pass_ms=1,rate=ten,latency=1ms", True, "RATE,LATENCY"),
+                        ("auto:steps=10,pass_ms=1,speed=1", True, "\"speed\""), ("auto:steps=10,pass_ms=1", False, "optimizer="),
+                        (("auto:steps=10,pass_ms=1", "qsgd"), True, "give all ranks the same"))
+
     def test_attach_names_the_class_that_a_spec_is_for(self):
-        for spec, words in (("adpsgd-random", 'write thinwire.torch.GossipDataParallel(model, "adpsgd-random", optimizer=optimizer)'),
-                            ("diloco:every=4", 'write thinwire.torch.OuterLoop(model, optimizer, "diloco:every=4")')):
-            for text in ranks.on_ranks(2, says, spec, True):
-                self.assertIn(words, text)
+        self.check_said(("adpsgd-random", True, 'write thinwire.torch.GossipDataParallel(model, "adpsgd-random", optimizer=optimizer)'),
+                        ("diloco:every=4", True, 'write thinwire.torch.OuterLoop(model, optimizer, "diloco:every=4")'))
 
     def test_the_line_of_a_plan_runs(self):
-        for kind, spec, name in ((planning.GRADIENTS, "qsgd", "Compressor"), (planning.WEIGHTS, "adpsgd-random", "GossipDataParallel"),
-                                 (planning.UPDATES, "diloco:every=4", "OuterLoop")):
-            self.assertEqual(ranks.on_ranks(2, walks_through, kind, spec), [name] * 2)
+        doors = {"Compressor": (planning.GRADIENTS, "qsgd"), "GossipDataParallel": (planning.WEIGHTS, "adpsgd-random"),
+                 "OuterLoop": (planning.UPDATES, "diloco:every=4")}
+        self.assertEqual(ranks.on_ranks(2, walks_through, list(doors.values())), [list(doors)] * 2)
 
     def test_a_file_that_keeps_no_spec(self):
         with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder, "kept")
-            spec = f"auto:steps=10,pass_ms=1,rate=1Mbit,latency=1ms,keep={path}"
-            for kept in (b"\x00\xff", b"bogus:every=3", b"dgc:nosuch=1"):
+            paths = [pathlib.Path(folder, f"kept{i}") for i in range(3)]
+            for path, kept in zip(paths, (b"\x00\xff", b"bogus:every=3", b"dgc:nosuch=1")):
                 path.write_bytes(kept)
-                for text in ranks.on_ranks(2, says, spec, True):
-                    self.assertIn(f"keep={path}: ", text)
+            self.check_said(*((f"auto:steps=10,pass_ms=1,rate=1Mbit,latency=1ms,keep={path}", True, f"keep={path}: ") for path in paths))
 
     def test_a_file_that_keeps_a_spec_of_another_kind(self):
         from thinwire.torch import OuterLoop

@@ -19,7 +19,8 @@ import threading
 import time
 import unittest
 
-import ranks
+import ranks  # finds the others
+import parts
 import thinwire
 from thinwire.changing import ChangingLoop
 from thinwire.members import Due, Members, Wish
@@ -235,6 +236,7 @@ class RoutersTest(StreetTest):
         self.await_size(lines[1:])
 
 
+@parts.extra
 class TranslatingTest(RoutersTest):
     translates = True
 
@@ -267,4 +269,4 @@ if __name__ == "__main__":
     elif sys.argv[1:2] == ["train"]:
         train(sys.argv[2])
     else:
-        unittest.main()
+        unittest.main(testLoader=parts.Loader())

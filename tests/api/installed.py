@@ -49,15 +49,21 @@ def run(*command, **more):
 
 
 class InstalledTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        shared = pathlib.Path(folder.name)
+        run("cmake", "--install", BUILD, "--prefix", shared / "first")
+        cls.prefix = shared / "moved"  # nothing in it may know where it was
+        (shared / "first").rename(cls.prefix)
+        cls.lib = next(cls.prefix.rglob("libthinwire.so")).parent
+        cls.transports = [library.stem.split("_")[1] for library in cls.lib.glob("libthinwire_*.so")]
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        run("cmake", "--install", BUILD, "--prefix", self.folder / "first")
-        self.prefix = self.folder / "moved"  # nothing in it may know where it was
-        (self.folder / "first").rename(self.prefix)
-        self.lib = next(self.prefix.rglob("libthinwire.so")).parent
-        self.transports = [library.stem.split("_")[1] for library in self.lib.glob("libthinwire_*.so")]
 
     def check(self, program):
         environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}

@@ -6,7 +6,7 @@ import shutil
 import signal
 
 from gradients import read_tensors
-from support import CommandLineTest, Talker, free_place, kill_session, run_tests, wait_until
+from support import CommandLineTest, Talker, free_place, kill_sessions, run_tests, wait_until
 
 LOCAL = ("--sync", "diloco:every=4")
 TOPK = ("--sync", "diloco:every=4,exchange=topk,density=0.05")
@@ -32,7 +32,7 @@ class Member(Talker):
         return self.await_word(r"others may come to (\S+)")
 
     def kill(self):
-        kill_session(self.job.pid)
+        kill_sessions(self.job.pid)
         self.job.wait()
 
     def ask(self):

@@ -10,6 +10,8 @@ from support import CommandLineTest, run_tests, wait_until, write_cifar
 
 import parts
 
+SENDS_ALL = "dgc-adam:density=1,values=fp32,nesterov=off,warmup_steps=0"
+SENDS_MEANS = "dgc-adam:dense=*,leftovers=fp32,nesterov=off"
 SCHEMES = ("allreduce", "dgc:density=0.02,momentum=0.9")
 
 
@@ -41,6 +43,7 @@ class ResumeTest(CommandLineTest):
                 again = 48 * (workers.bit_length() - 1) + 48 * (workers - 1) // workers
                 self.assertEqual(resumed["bytes"]["sent"] - whole["bytes"]["sent"], again)
 
+    @parts.extra
     def test_batch_norm_models_resume_too(self):
         options = ("--data", write_cifar(self.folder / "cifar"), "--model", "resnet20", "--workers", 2, "--crop", 4,
                    "--flip", "--weight-decay", 1e-4, "--schedule", "constant", "--sync", "dgc")
@@ -68,12 +71,16 @@ class ResumeTest(CommandLineTest):
 
     def test_an_adamw_run_goes_on_with_the_scheme_that_owns_its_moments_and_back(self):
         """Bit for bit, as long as the powers of these betas are exact in double."""
-        sends_all = "dgc-adam:density=1,values=fp32,nesterov=off,warmup_steps=0"
-        sends_means = "dgc-adam:dense=*,leftovers=fp32,nesterov=off"
+        self.check_moments((f"{SENDS_MEANS},momentum=0.75", 2), ("onebit-adam:momentum=0.75,leftovers=fp32,warmup_steps=99", 2))
+
+    @parts.extra
+    def test_an_adamw_run_goes_on_so_with_other_numbers_of_workers(self):
+        self.check_moments((f"{SENDS_ALL},momentum=0.75", 1), (f"{SENDS_MEANS},momentum=0.75", 4))
+
+    def check_moments(self, *runs):
         adamw = ("--optimizer", "adamw", "--lr", 0.01, "--momentum", 0.75, "--beta2", 0.9375, "--epsilon", 2**-20,
                  "--weight-decay", 0.1, "--schedule", "constant")
-        for sync, workers in ((f"{sends_all},momentum=0.75", 1), (f"{sends_means},momentum=0.75", 2),
-                              (f"{sends_means},momentum=0.75", 4), ("onebit-adam:momentum=0.75,leftovers=fp32,warmup_steps=99", 2)):
+        for sync, workers in runs:
             with self.subTest(sync=sync, workers=workers):
                 out = self.folder / f"{sync[:12]}-{workers}"
                 whole = self.train(*adamw, "--workers", workers, "--steps", 12)
@@ -287,8 +294,15 @@ class IncompleteTest(CommandLineTest):
     OPTIONS = ("--workers", "2", "--schedule", "constant")
 
     def test_one_does_not_hide_the_whole_ones(self):
+        self.check_missing("model")
+
+    @parts.extra
+    def test_one_without_a_worker_does_not_hide_the_whole_ones(self):
+        self.check_missing("worker-0", "worker-1")
+
+    def check_missing(self, *names):
         whole = self.train(*self.OPTIONS, "--steps", 5)["weights_crc32c"]
-        for name in ("model", "worker-0", "worker-1"):
+        for name in names:
             out = self.folder / name
             self.train(*self.OPTIONS, "--steps", 4, "--checkpoint-every", 2, "--out", out)
             (out / "checkpoints/step-00000004" / f"{name}.safetensors").unlink()
@@ -414,7 +428,14 @@ class InterruptTest(LongRunTest):
         return done.returncode, printed.read_text()
 
     def test_interrupted_run_is_resumable(self):
-        for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        self.check_interrupting(signal.SIGINT)
+
+    @parts.extra
+    def test_run_that_is_interrupted_by_another_signal_is_resumable(self):
+        self.check_interrupting(signal.SIGTERM, signal.SIGHUP)
+
+    def check_interrupting(self, *signals):
+        for signal_number in signals:
             out = self.folder / str(int(signal_number))
             code, _ = self.interrupt(signal_number, *self.OPTIONS, "--out", out)
             self.assertEqual(code, 130)

@@ -22,6 +22,7 @@ NETWORK_OUTPUTS = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else None
 
 
 TORCH = find_torch()
+DECODER = ("--model", "transformer", "--heads", 4, "--kv-heads", 2, "--layers", 2)
 LOADER_BEGINS = '"""Rebuilds in PyTorch what'
 needs_torch = unittest.skipUnless(TORCH, "needs PyTorch")
 
@@ -33,7 +34,8 @@ def fill_disk():
 
 
 def read_safetensors(path):
-    """By the format's own rules: header, then tensors one behind the other without a gap, all aligned."""
+    """By the format's own rules: header, then tensors one behind the other without a gap, all aligned. What gives a tensor's
+    values by its name; the shapes, and the texts."""
     data = path.read_bytes()
     length = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:8 + length])
@@ -45,9 +47,12 @@ def read_safetensors(path):
         assert (first, last - first) == (end, 4 * math.prod(entry["shape"])) and entry["dtype"] == "F32", entry
         end = last
     assert 8 + length + end == len(data)
-    return {name: struct.unpack(f"<{math.prod(entry['shape'])}f", data[8 + length + entry["data_offsets"][0]:
-                                                                       8 + length + entry["data_offsets"][1]])
-            for name, entry in header.items()}, {name: entry["shape"] for name, entry in header.items()}, texts
+
+    def values(name):
+        first, last = header[name]["data_offsets"]
+        return struct.unpack(f"<{(last - first) // 4}f", data[8 + length + first:8 + length + last])
+
+    return values, {name: entry["shape"] for name, entry in header.items()}, texts
 
 
 class ExportTest(CommandLineTest):
@@ -155,9 +160,9 @@ class FileTest(ExportTest):
 
     def test_a_second_bias_is_zero_and_a_tied_matrix_has_both_names(self):
         values, shapes, _ = read_safetensors(self.export(self.train_text("lm", "--tied"))[0])
-        self.assertEqual(values["decoder.weight"], values["encoder.weight"])
-        self.assertEqual(values["rnn.bias_hh_l1"], (0,) * 64)
-        self.assertNotEqual(values["rnn.bias_ih_l1"], (0,) * 64)
+        self.assertEqual(values("decoder.weight"), values("encoder.weight"))
+        self.assertEqual(values("rnn.bias_hh_l1"), (0,) * 64)
+        self.assertNotEqual(values("rnn.bias_ih_l1"), (0,) * 64)
         self.assertEqual(shapes["rnn.weight_ih_l0"], [64, 16])
 
 
@@ -188,21 +193,26 @@ class TorchTest(ExportTest):
 
     def train_all(self):
         """Runs of every task, and what their description has to say."""
-        yield from self.train_images("cnn", "resnet20")
+        yield from self.train_images("cnn")
         yield self.train_text("lm"), {"task": "lm", "tied": False, "unit": "word", "layers": 2}
-        yield self.train_text("tied", "--tied", "--layers", 1), {"task": "lm", "tied": True, "layers": 1}
-        decoder = ("--model", "transformer", "--heads", 4, "--kv-heads", 2, "--layers", 2)
-        yield self.train_text("llama", *decoder), {"architecture": "transformer", "kv_heads": 2, "inner": 64, "context": 8}
-        yield self.train_text("tied llama", *decoder, "--tied", "--inner", 24), {"tied": True, "heads": 4, "inner": 24}
+        yield self.train_text("llama", *DECODER), {"architecture": "transformer", "kv_heads": 2, "inner": 64, "context": 8}
         yield self.train_speech("asr", "--hidden", 12, "--bottleneck", 5), {"task": "asr", "alphabet": " abc", "labels": 5}
-        yield self.train_speech("convolved", "--hidden", 12, "--channels", 3), {"channels": 3, "hidden": 12}
-        for positions in ("none", "relative"):
-            conformer = ("--encoder", "conformer", "--blocks", 2, "--width", 12, "--heads", 3, "--kernel", 5,
-                         "--channels", 4, "--positions", positions)
-            yield self.train_speech(f"conformer-{positions}", *conformer), {"architecture": "speech encoder",
-                                                                            "positions": positions}
+        yield self.train_conformer("relative")
         frames = ("--hidden", 12, "--model", "frames", "--alignment", self.folder / "asr.data" / "ali", "--window", 12)
         yield self.train_speech("frames", *frames), {"task": "asr", "labels": 3}
+
+    def train_conformer(self, positions):
+        conformer = ("--encoder", "conformer", "--blocks", 2, "--width", 12, "--heads", 3, "--kernel", 5, "--channels", 4,
+                     "--positions", positions)
+        return self.train_speech(f"conformer-{positions}", *conformer), {"architecture": "speech encoder", "positions": positions}
+
+    def train_others(self):
+        """Of the same tasks in other forms."""
+        yield from self.train_images("resnet20")
+        yield self.train_text("tied", "--tied", "--layers", 1), {"task": "lm", "tied": True, "layers": 1}
+        yield self.train_text("tied llama", *DECODER, "--tied", "--inner", 24), {"tied": True, "heads": 4, "inner": 24}
+        yield self.train_speech("convolved", "--hidden", 12, "--channels", 3), {"channels": 3, "hidden": 12}
+        yield self.train_conformer("none")
 
     @needs_torch
     def test_a_network_that_the_loader_lacks_is_named(self):
@@ -217,6 +227,11 @@ class TorchTest(ExportTest):
     def test_pytorch_says_what_thinwire_says(self):
         self.check_outputs(self.train_all())
         self.refuse(2, ["frames"], "transcribe", self.folder / "frames", self.folder / "asr.data" / "u0.wav")
+
+    @parts.extra
+    @needs_torch
+    def test_pytorch_says_what_other_forms_say(self):
+        self.check_outputs(self.train_others())
 
     @parts.extra
     @needs_torch

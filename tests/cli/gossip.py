@@ -31,13 +31,13 @@ class GossipTest(CommandLineTest):
         self.assertAlmostEqual(summary["bytes"]["dense"], dense * steps, delta=steps)
         self.assertEqual(summary["bytes"]["sent"] > 0, workers > 1)
 
-    def test_every_scheme_trains_on_every_number_of_workers(self):
+    def test_every_scheme_trains_on_three_workers(self):
         """That all replicas hold the same weights is checked by the run itself, before it ends."""
-        self.check_numbers(1, 3)
+        self.check_numbers(3)
 
     @parts.extra
-    def test_every_scheme_trains_on_even_numbers_of_workers(self):
-        self.check_numbers(2, 4)
+    def test_every_scheme_trains_on_other_numbers_of_workers(self):
+        self.check_numbers(1, 2, 4)
 
     def check_numbers(self, *numbers):
         for sync in self.schemes:

@@ -73,6 +73,7 @@ class TasksTest(BudgetTest):
     def test_transformer(self):
         self.assert_same(lambda *options: self.transformer("--family", "qwen2", "--optimizer", "sgd", "--clip", 0.5, "--lr", 0.1, *options), 1)
 
+    @parts.extra
     def test_tied_transformer_with_adam(self):
         self.assert_same(lambda *options: self.transformer("--family", "qwen3", "--head-width", 16, "--tied",
                                                            "--optimizer", "adamw", "--weight-decay", 0.1, *options), 2)
@@ -117,16 +118,25 @@ class RunTest(BudgetTest):
     def run_to(self, steps, *options):
         return self.train_task("lm", *(word or self.text for word in self.SHAPE), "--steps", steps, *options)
 
+    BUDGET, FITS = ("--memory-budget", "2MB"), ("--memory-budget", "1GB")
+
     def test_resuming_in_both_directions(self):
+        self.check_resuming((self.BUDGET, self.FITS), ((), self.BUDGET))
+
+    @parts.extra
+    def test_resuming_with_the_same_budget(self):
+        """Without one it is what the run had."""
+        self.check_resuming((self.BUDGET, ()))
+
+    def check_resuming(self, *runs):
         whole = self.run_to(9)
-        budget, fits = ("--memory-budget", "2MB"), ("--memory-budget", "1GB") # without one it is what the run had
-        for first, then in ((budget, fits), ((), budget), (budget, ())):
+        for first, then in runs:
             out = self.folder / f"{len(first)}-{'-'.join(then)}"
             self.run_to(6, "--out", out, "--checkpoint-every", 4, *first)
             rest = self.run_to(9, "--resume", out / "checkpoints" / "step-00000004", "--out", self.folder / f"{out}-on",
                                *then)
             self.assertEqual({key: rest[key] for key in SAME[:2]}, {key: whole[key] for key in SAME[:2]})
-            self.assertEqual("memory" in rest, then != fits)
+            self.assertEqual("memory" in rest, then != self.FITS)
 
     def test_a_checkpoint_is_one_of_a_run_in_memory(self):
         """What it holds is the same but for the run's name: the best one, too, with which the run is summed up."""

@@ -9,6 +9,8 @@ import asr
 from support import (CommandLineTest, free_place, has_stepped, needs_mpi, run_tests, under_mpi, unless_kept, wait_until, write_cifar,
                      write_letters)
 
+import parts
+
 SAME = ("weights_crc32c", "loss", "train_loss", "steps_skipped", "metric")
 THREE = ("--workers", 3, "--pipeline", "stages=3,cut=2+2+3")
 
@@ -38,6 +40,7 @@ class OneStageTest(PipelineTest):
 
 
 class ImagesTest(CommandLineTest):
+    @parts.extra
     def test_one_stage_and_resuming(self):
         """Running statistics are of their stage, and all of them in the checkpoint, whose figures one worker has, too."""
         data = write_cifar(self.folder / "cifar")
@@ -67,12 +70,19 @@ class ImagesTest(CommandLineTest):
             self.assertAlmostEqual(cut[key], whole[key], delta=1e-5)
 
     def test_other_numbers_of_micro_batches_go_on(self):
+        self.check_micro_batches(1, 8)
+
+    @parts.extra
+    def test_more_other_numbers_of_micro_batches_go_on(self):
+        self.check_micro_batches(2, 4)
+
+    def check_micro_batches(self, *numbers):
         """In the middle of an epoch, whose steps are counted anew."""
         run = self.folder / "run"
         words = ("--data", write_cifar(self.folder / "cifar"), "--model", "cnn", "--epochs", 2, "--limit-train", 64, "--batch", 2,
                  "--workers", 2)
         self.train(*words, "--pipeline", "stages=2,accumulate=4", "--checkpoint-every", 6, "--out", run)
-        for each in (1, 2, 4, 8):
+        for each in numbers:
             done = self.run_program(*self.train_words(*words, "--pipeline", f"stages=2,accumulate={each}", "--resume",
                                                       run / "checkpoints/step-00000012", "--out", "none"))
             self.assertEqual(done.returncode, 0, done.stderr)

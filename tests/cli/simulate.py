@@ -48,10 +48,17 @@ class TrainingTest(SimulateTest):
         return whole
 
     def test_twice_the_same(self):
+        self.check_sameness("allreduce", "dgc", "adpsgd-random")
+
+    @parts.extra
+    def test_twice_the_same_by_others(self):
+        self.check_sameness("allreduce", "dgc", "adpsgd-random", "adpsgd-fixed", "prague", "dpsgd", "adpsgd-d1")
+
+    def check_sameness(self, *schemes):
         """Every byte of the files, by every kind of scheme and with every kind of chance, on a machine of its own or two
         at a time on one processor."""
         options = ("--workers", "3,4", "--steps", 3, "--step-time", 0.01, "--jitter", 0.3, "--slow", "1:3", "--pause",
-                   "0:2:0.1", "--sync", "allreduce;dgc;adpsgd-random;adpsgd-fixed;prague;dpsgd;adpsgd-d1")
+                   "0:2:0.1", "--sync", ";".join(schemes))
         first = self.bytes_of(*self.record("first", *options))
         crowded = [self.record(name, *options, preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}))
                    for name in ("second", "third")]

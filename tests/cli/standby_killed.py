@@ -56,7 +56,14 @@ class KilledTest(StandbyTest):
         self.assert_goes_on("goes on from step 24", 0, "sendmsg 3", 24)
 
     def test_while_a_checkpoint_is_written(self):
-        for victim, call in ((0, "write 1"), (0, "sendmsg 2"), (1, "write 1"), (2, "sendmsg 1")):
+        self.check_writing((0, "write 1"), (2, "sendmsg 1"))
+
+    @parts.extra
+    def test_at_other_moments_while_a_checkpoint_is_written(self):
+        self.check_writing((0, "sendmsg 2"), (1, "write 1"))
+
+    def check_writing(self, *deaths):
+        for victim, call in deaths:
             self.assert_goes_on("goes on from step 8", victim, call, 16, ".partial")
 
     def test_while_the_first_checkpoint_is_written(self):
@@ -107,8 +114,15 @@ class KilledTest(StandbyTest):
         self.line_up(*STEPS, kills={first: ("sendmsg 10 0", self.checkpoint(8), mark), second: (f"{call} 0", mark)}, **keywords)
 
     def test_a_second_loss_while_the_first_is_mended(self):
+        self.check_second_losses((0, "send 3"), (3, "sendmsg 5"))
+
+    @parts.extra
+    def test_other_second_losses_while_the_first_is_mended(self):
+        self.check_second_losses((3, "send 2"), (2, "sendmsg 3"), (0, "sendmsg 20"))
+
+    def check_second_losses(self, *deaths):
         """While they decide who is left (send), tell each other what they know, and read the checkpoint (sendmsg)."""
-        for second, call in ((0, "send 3"), (3, "send 2"), (2, "sendmsg 3"), (3, "sendmsg 5"), (0, "sendmsg 20")):
+        for second, call in deaths:
             with self.subTest(second=second, call=call):
                 self.begin()
                 self.kill_two(1, second, call, standby=2)

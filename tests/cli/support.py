@@ -65,12 +65,12 @@ def wait_until(condition, what, job=None):
         time.sleep(0.005)
 
 
-def kill_session(session):
-    """Kills every process of a session. (A process group is not enough: mpirun gives each rank one of its own.)"""
+def kill_sessions(*sessions):
+    """Kills every process of these sessions. (A process group is not enough: mpirun gives each rank one of its own.)"""
     # Not by glob: that asks of each whether it is there, and fails where a process ends at that moment.
     for process in filter(str.isdecimal, os.listdir("/proc")):
         try:
-            if int(pathlib.Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[3]) == session:
+            if int(pathlib.Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[3]) in sessions:
                 os.kill(int(process), signal.SIGKILL)
         except OSError:
             pass  # it has ended meanwhile
@@ -165,12 +165,12 @@ def write_data(folder):
 def write_cifar(folder):
     """CIFAR-10's files with 32 images each: noise with a bright row that tells the class."""
     folder.mkdir(parents=True)
-    generator = random.Random(2)
+    generator, dim = random.Random(2), bytes(byte * 60 // 256 for byte in range(256))
     for name in (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"):
         records = bytearray()
         for _ in range(32):
             label = generator.randrange(10)
-            pixels = bytearray(generator.randrange(60) for _ in range(3 * 32 * 32))
+            pixels = bytearray(generator.randbytes(3 * 32 * 32).translate(dim))
             pixels[3 * 32 * label:3 * 32 * (label + 1)] = bytes([255] * 3 * 32)
             records += bytes([label]) + pixels
         (folder / name).write_bytes(records)
@@ -211,18 +211,23 @@ class CommandLineTest(unittest.TestCase):
     def train_words(self, *options):
         return ["train", "image", "--data", self.data, "--batch", "8", *options, *unless_kept(options)]
 
+    jobs = ()
+
     def start(self, *command, env=(), **keywords):
         """Starts a command in a session of its own, which does not outlive the test; its output is kept in pipes. What
         it keeps in folders of its own choice is gone with the test."""
         job = subprocess.Popen([*map(str, command)], start_new_session=True, text=True, env={**os.environ, **dict(env)},
                                **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": self.shared, **keywords})
-        self.addCleanup(self.end, job)
+        if not self.jobs:
+            self.addCleanup(lambda: self.end(*self.jobs))  # all at once: to look for a session is to look at each process there is
+        self.jobs += (job,)
         return job
 
     @staticmethod
-    def end(job):
-        kill_session(job.pid)
-        job.communicate()
+    def end(*jobs):
+        kill_sessions(*(job.pid for job in jobs))
+        for job in jobs:
+            job.communicate()
 
     def start_program(self, *words, launcher=(), **keywords):
         return self.start(*launcher, PROGRAM, *words, **keywords)

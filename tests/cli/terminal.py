@@ -8,7 +8,7 @@ import struct
 import termios
 import unittest
 
-from support import PROGRAM, CommandLineTest, kill_session, seconds_left
+from support import PROGRAM, CommandLineTest, kill_sessions, seconds_left
 
 
 class TerminalTest(CommandLineTest):
@@ -19,7 +19,7 @@ class TerminalTest(CommandLineTest):
         if child == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             os.execve(PROGRAM, [str(word) for word in words], {**os.environ, "TERM": kind})
-        self.addCleanup(kill_session, child)
+        self.addCleanup(kill_sessions, child)
         text = b""
         try:
             while select.select([terminal], [], [], seconds_left())[0] and (piece := os.read(terminal, 65536)):

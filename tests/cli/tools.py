@@ -37,8 +37,15 @@ class ToolsTest(CommandLineTest):
         return settled + others[0], others[1], others[2]
 
     def test_json_goes_to_standard_output_or_to_a_file(self):
+        self.check_json(CODEC, STEPS)
+
+    @parts.extra
+    def test_json_of_doctor_goes_there_too(self):
+        self.check_json(("doctor", "--data", self.data))
+
+    def check_json(self, *commands):
         path = self.folder / "figures.json"
-        for words in (CODEC, STEPS, ("doctor", "--data", self.data)):
+        for words in commands:
             with self.subTest(words[0]):
                 keys = json.loads(self.output(*words, "--json")).keys()
                 self.assertEqual(json.loads(self.output(*words, "--json", "-")).keys(), keys)
@@ -110,9 +117,16 @@ class ToolsTest(CommandLineTest):
         self.assertIn("/nonexistent", self.output("doctor", "--data", "/nonexistent"))
 
     def test_doctor_lists_the_levels_of_the_kernels(self):
+        self.check_levels(1)
+
+    @parts.extra
+    def test_doctor_takes_each_level(self):
+        self.check_levels(None)
+
+    def check_levels(self, count):
         listed = json.loads(self.output("doctor", "--data", self.data, "--json"))["isa_levels"]
         self.assertEqual(listed.split()[0], "scalar")
-        for level in listed.split():
+        for level in listed.split()[:count]:
             done = self.run_program("doctor", "--data", self.data, "--json", env={"THINWIRE_ISA": level})
             found = json.loads(done.stdout)
             self.assertEqual((found["isa"], found["isa_levels"]), (level, listed))

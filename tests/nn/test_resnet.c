@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "support/cmocka.h"
+#include "support/parts.h"
 
 #include <thinwire/thinwire_plugin.h>
 
@@ -397,6 +398,7 @@ TEST(resnet18_is_the_plain_loops)
 {
     static const char *const tensors[] = {"layer2.0.downsample.0.weight", "layer3.0.downsample.1.weight",
                                           "layer4.1.bn2.bias", NULL};
+    if (!in_part(0, 1)) skip();
     check_family(&resnet18, tensors);
 }
 

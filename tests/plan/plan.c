@@ -5,6 +5,7 @@
 #include "line.h"
 #include "row.h"
 #include "support/language.h"
+#include "support/parts.h"
 #include "support/ranks.h"
 
 #include <math.h>
@@ -122,6 +123,7 @@ TEST(test_what_adamw_takes_over_slow_lines)
 {
     static const char *const adam[] = {"dgc-adam", NULL}, *const simple[] = {"bf16", "qsgd", NULL};
     layout t;
+    if (!in_part(0, 1)) skip();
     assert_ok(layout_create("115136", &t));
     check_choice_with(&t, 10 * MBIT, 5e-3, PASS, 2000, adam);
     check_choice_with(&t, 100 * MBIT, 1e-3, PASS, 2000, adam);
@@ -305,6 +307,7 @@ TEST(test_low_rank_is_predicted_of_a_part_of_a_matrix)
 {
     const tw_tensor table[] = {{"square", 2, {512, 512}}, {"bias", 1, {512}}};
     layout t;
+    if (!in_part(0, 1)) skip();
     assert_ok(layout_copy(table, 2, &t));
     tw_plan_question q = ask(&t, 5 * MBIT, 1e-3, TW_PLAN_ADAMW, 3000);
     tw_plan *whole = make(&q);

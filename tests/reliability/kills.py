@@ -23,7 +23,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
-from support import MPI_ENVIRONMENT, PROGRAM, free_place, kill_session, write_data  # noqa: E402
+from support import MPI_ENVIRONMENT, PROGRAM, free_place, kill_sessions, write_data  # noqa: E402
 from trials import Fault, make_shared, options_parser, run_trials  # noqa: E402
 
 STEPS = 30
@@ -97,7 +97,7 @@ class JoinedJob:
             done = [finish_process(process) for process in self.processes]
         finally:
             for process in self.processes:
-                kill_session(process.pid)
+                kill_sessions(process.pid)
                 process.communicate()
         for rank, (code, stderr) in enumerate(done):
             if code not in codes and not (rank == self.victim and code in (-9, -2, -15)):
@@ -125,7 +125,7 @@ def finish_process(process):
     except subprocess.TimeoutExpired:
         raise Fault(f"did not end within {LIMIT} seconds") from None
     finally:
-        kill_session(process.pid)
+        kill_sessions(process.pid)
     return process.returncode, stderr
 
 

@@ -123,7 +123,7 @@ TEST(test_compressed_schemes_agree_where_nothing_is_curved)
 TEST(test_duals_that_learn_too_fast_swing)
 {
     assert_true(left_of_spread("cold:density=0.1,dual=1,gamma=0.1", 8, 400) > 2);
-    assert_true(left_of_spread("cold:density=0.1,dual=1,gamma=0.01", 8, 1500) > 2);
+    if (in_part(0, 1)) assert_true(left_of_spread("cold:density=0.1,dual=1,gamma=0.01", 8, 1500) > 2);
     check_agreement("cold:density=0.6,dual=1,gamma=0.1", 8, 1000);
 }
 

@@ -5,6 +5,7 @@
 
 #include <thinwire/thinwire_gossip.h>
 
+#include "support/parts.h"
 #include "support/ranks.h"
 
 enum { WORKERS = 16, WIDTH = 64, SLOWED = 5, STEPS = 100, LONG = 200 /* seconds */ };
@@ -98,7 +99,7 @@ static double rate_of(const char *spec, int slow, int steps)
 
 static void check_row(const char *spec, const double want[SLOWED])
 {
-    for (int s = 0; s < SLOWED; s++) {
+    for (int s = 0; s < SLOWED; s += in_part(2, 1)) {
         double got = rate_of(spec, slowness[s], STEPS);
         if (!(fabs(got - want[s]) <= 0.03 * want[s]))
             fail_msg("%s, slow by %d: %g, not %g", spec, slowness[s], got, want[s]);
@@ -119,7 +120,7 @@ TEST(test_asynchronous_schemes_lose_the_slow_ones_gradients_only)
     static const char *const specs[] = {"adpsgd-fixed", "adpsgd-fixed:mixing=three", "adpsgd-random",
                                         "adpsgd-random:mixing=three", "prague"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
-        for (int s = 0; s < SLOWED; s++) {
+        for (int s = 0; s < SLOWED; s += in_part(SLOWED - 1, 1)) {
             double got = rate_of(specs[i], slowness[s], 0), want = WORKERS - 1 + 1.0 / slowness[s];
             if (!(fabs(got - want) <= 1e-3 * want && got >= 15))
                 fail_msg("%s, slow by %d: %g, not %g", specs[i], slowness[s], got, want);

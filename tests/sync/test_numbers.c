@@ -4,11 +4,12 @@
 #include <string.h>
 #include <thinwire/thinwire_gossip.h>
 
+#include "support/parts.h"
 #include "support/ranks.h"
 
 #include "channel.h"
 
-enum { RANKS = 3, MANY = 70000, LIVE = 6, TURNS = 400, COUNT = 64 };
+enum { RANKS = 3, LIVE = 6, TURNS = 400, COUNT = 64 };
 enum { NUMBERS = 28 /* of a reducer */, OF_GOSSIP = 6 + RANKS };
 
 static const tw_tensor table[] = {{"a", 2, {8, 8}}};
@@ -47,8 +48,9 @@ static int make(tw_comm *comm, tw_reducer **reducer)
 
 static int make_many(tw_comm *comm)
 {
+    const int many = in_part(2000, 70000);
     int wrong = 0;
-    for (int i = 0; i < MANY && !wrong; i++) {
+    for (int i = 0; i < many && !wrong; i++) {
         tw_reducer *reducer;
         wrong = make(comm, &reducer);
         tw_reducer_destroy(reducer);

@@ -205,7 +205,7 @@ TEST(test_fusion_order_and_overlap_do_not_matter)
 static void check_resume(const char *spec)
 {
     player *expected = run(RANKS, spec);
-    for (int stop = 1; stop < STEPS; stop += 4) {
+    for (int stop = 1; stop < STEPS; stop += in_part(8, 4)) {
         player *players = players_create(RANKS, spec);
         for (int r = 0; r < RANKS; r++) players[r].stop_after = stop;
         players_run(players);

@@ -10,6 +10,7 @@
 #include "memory.h"
 #include "support/assert.h"
 #include "support/cmocka.h"
+#include "support/parts.h"
 #include "wire.h"
 
 #include <thinwire/thinwire_by_hand.h>
@@ -217,7 +218,7 @@ static void check_equal(const char *spec, int hosts, int per_host, int spoilt)
 TEST(test_a_host_is_a_rank_to_every_scheme)
 {
     char spec[TEXT];
-    for (size_t s = 0; s < tw_schemes_count(); s++) {
+    for (size_t s = 0; s < tw_schemes_count(); s += (size_t)in_part(2, 1)) {
         snprintf(spec, sizeof spec, "%s:message_kb=1", tw_schemes_name(s));
         check_equal(spec, 4, 4, 0);
         check_equal(spec, 3, 2, 0);
@@ -248,7 +249,7 @@ TEST(test_so_it_is_with_every_option)
 TEST(test_nan_of_a_member_skips_the_step_everywhere)
 {
     char spec[TEXT];
-    for (size_t s = 0; s < tw_schemes_count(); s++) {
+    for (size_t s = 0; s < tw_schemes_count(); s += (size_t)in_part(2, 1)) {
         snprintf(spec, sizeof spec, "%s:message_kb=1", tw_schemes_name(s));
         check_equal(spec, 3, 2, 4); /* a member */
         check_equal(spec, 3, 2, 5); /* a first rank */
@@ -262,7 +263,7 @@ TEST(test_a_resumed_run_is_the_uninterrupted_one)
 {
     static const char *const more[] = {"message_kb=1", "message_kb=1,overlap=off", "message_kb=1,in_flight=1"};
     char spec[TEXT], text[TEXT];
-    for (size_t s = 0; s < tw_schemes_count(); s++) {
+    for (size_t s = 0; s < tw_schemes_count(); s += (size_t)in_part(2, 1)) {
         tw_state *states[6];
         for (int r = 0; r < 6; r++) assert_ok(tw_state_create(&states[r]));
         snprintf(spec, sizeof spec, "%s:message_kb=1,per_host=2", tw_schemes_name(s));

@@ -289,7 +289,7 @@ TEST(test_who_leaves_hands_over_what_it_holds_back)
     } all[] = {{{0, 0, 1}, {{0, -1}, {1, 2, -1}, {2, -1}}},
                {{1, 0, 1}, {{0, -1}, {1, 0, 2}, {2, -1}}},
                {{1, 1, 1}, {{0, -1}, {1, -1}, {2, -1}}}};
-    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i += (size_t)in_part(2, 1)) {
         for (size_t k = (size_t)in_part(1, 0); k < sizeof all / sizeof *all; k++) {
             story s = {.steps = {PERIOD, PERIOD, PERIOD}, .leaves = all[k].leaves};
             play(&s, specs[i], leave_or_stay, NEW);
