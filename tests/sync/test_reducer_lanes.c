@@ -67,8 +67,8 @@ static tw_world_options world_of(double bandwidth, double codec)
     return (tw_world_options){.bandwidth = bandwidth, .element_seconds = codec * ELEMENT, .byte_seconds = codec * BYTE};
 }
 
-/* With zeros for so many tensors' gradients, in memory that each run has again: pages that are new take longer than what
- * is done with them. */
+/* With zeros for so many tensors' gradients, in memory that each run has again: pages that are new take longer than
+ * what is done with them. */
 static program run_world(const char *spec, tw_world_options options, tw_world_worker worker, size_t tensors,
                          tw_status end)
 {
