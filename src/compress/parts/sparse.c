@@ -317,8 +317,8 @@ static void round_values(tw_sparse *sparse, size_t tensor)
     }
 }
 
-/* Of a gradient that turned out not to be sound nothing goes out, and the step is taken back: so it does not matter what
- * was selected, which is another thing where groups that were left out have been looked at once more. */
+/* Of a gradient that turned out not to be sound nothing goes out, and the step is taken back: so it does not matter
+ * what was selected, which differs where groups that were left out have been looked at once more. */
 void tw_sparse_send(tw_sparse *sparse, size_t tensor)
 {
     tw_support *support = &sparse->support[tensor];
