@@ -14,7 +14,7 @@ typedef struct link_end {
     void *self; /* the transport's */
     int rank, peer;
     double timeout;          /* seconds that the other end may be silent */
-    double seconds;          /* that each timing of a rate shall take */
+    double seconds;          /* that a stream shall take alone */
     unsigned char *out, *in; /* LINK_BYTES each */
     const char *counters;    /* the system's file of interfaces and what they carried */
 } link_end;
@@ -30,7 +30,7 @@ typedef struct link_figures {
     char interface[INTERFACE_BYTES]; /* that the bytes left by; "" where none of the system's counted them */
 } link_figures;
 
-/* Both ends call it; each gets the figures of what it sent. About seconds * 5.5 in all. TW_ERROR_PEER, naming the other
+/* Both ends call it; each gets the figures of what it sent. About seconds * 8.5 in all. TW_ERROR_PEER, naming the other
  * end, when it is silent for the timeout. */
 tw_status link_measure(link_end *end, link_figures *figures);
 

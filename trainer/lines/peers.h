@@ -17,7 +17,7 @@ typedef struct peers_report {
 typedef struct peers_settings {
     double timeout; /* seconds that a rank may be silent */
     double
-        seconds; /* that each timing of a rate shall take; a round takes 5.5 times that, a little more on slow lines */
+        seconds; /* that each timing of a rate shall take; a round takes 8.5 times that, a little more on slow lines */
     const char *counters; /* INTERFACE_COUNTERS */
 } peers_settings;
 

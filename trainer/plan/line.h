@@ -5,7 +5,7 @@
 #include <thinwire/thinwire_sim.h>
 
 /* Fills the rates and the latency of `world`, the same on every rank, with what the slowest member has. All ranks call
- * it, 2 to 64 of them, with nothing else on its way; it takes about 1.7 s for each other rank. TW_ERROR_PEER as
+ * it, 2 to 64 of them, with nothing else on its way; it takes about 2.6 s for each other rank. TW_ERROR_PEER as
  * everywhere. */
 tw_status line_measure(tw_comm *comm, double timeout, tw_world_options *world);
 
