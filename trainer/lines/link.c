@@ -6,7 +6,8 @@
  * last for minutes, and the last one is measured on a line that has just been full.
  *
  * Two streams at once take longer to be at full speed: the word of what has come waits in the queue of the other one,
- * so that windows of TCP grow as slowly as both queues are long. They last LONGER times as long. */
+ * so that TCP's windows open more slowly. They have LONGER times as many messages, and no larger ones, which a transport
+ * may announce first: those words would wait in that queue, too. */
 #include "link.h"
 #include "error.h"
 
@@ -239,10 +240,10 @@ static tw_status receive_stream(const link_end *end, double volume, double *rate
 
 typedef tw_status (*streamer)(const link_end *end, double volume, double *rate, double *seconds);
 
-/* That keeps a line of this rate busy for so long. */
-static double volume_of(double rate, double seconds)
+/* That keeps a line of this rate busy for long enough. */
+static double volume_for(const link_end *end, double rate)
 {
-    return fmin(fmax(rate * seconds, FIRST_VOLUME), LARGEST_VOLUME);
+    return fmin(fmax(rate * end->seconds, FIRST_VOLUME), LARGEST_VOLUME);
 }
 
 /* Both ends know the same two figures of a stream, and so the next one. */
@@ -253,7 +254,7 @@ static tw_status link_search(const link_end *end, streamer run, double *rate)
     while (seconds < end->seconds / 2) {
         TW_TRY(run(end, volume, rate, &seconds));
         if (volume >= LARGEST_VOLUME) break;
-        volume = fmin(fmax(2 * volume, volume_of(*rate, end->seconds)), fmin(GROWTH * volume, LARGEST_VOLUME));
+        volume = fmin(fmax(2 * volume, volume_for(end, *rate)), fmin(GROWTH * volume, LARGEST_VOLUME));
     }
     return TW_OK;
 }
@@ -262,7 +263,7 @@ static tw_status time_stream(const link_end *end, streamer run, double *rate)
 {
     double seconds = 0;
     TW_TRY(link_search(end, run, rate));
-    return run(end, volume_of(*rate, end->seconds), rate, &seconds);
+    return run(end, volume_for(end, *rate), rate, &seconds);
 }
 
 static tw_status time_sending(const link_end *end, link_figures *figures)
@@ -270,7 +271,7 @@ static tw_status time_sending(const link_end *end, link_figures *figures)
     interface_counts before, after;
     double seconds;
     TW_TRY(link_search(end, send_stream, &figures->rate));
-    double volume = volume_of(figures->rate, end->seconds);
+    double volume = volume_for(end, figures->rate);
     interface_read(end->counters, &before);
     TW_TRY(send_stream(end, volume, &figures->rate, &seconds));
     interface_read(end->counters, &after);
@@ -282,8 +283,9 @@ static tw_status time_sending(const link_end *end, link_figures *figures)
 
 static tw_status time_both(const link_end *end, link_figures *figures, double rate_in)
 {
-    const double seconds = LONGER * end->seconds;
-    flow out = make_flow(1, volume_of(figures->rate, seconds)), in = make_flow(0, volume_of(rate_in, seconds));
+    flow out = make_flow(1, volume_for(end, figures->rate)), in = make_flow(0, volume_for(end, rate_in));
+    out.count *= LONGER;
+    in.count *= LONGER;
     TW_TRY(stream(end, &out, &in));
     return swap_values(end, rate_of(&in), &figures->rate_both);
 }
