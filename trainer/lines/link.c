@@ -6,8 +6,8 @@
  * last for minutes, and the last one is measured on a line that has just been full.
  *
  * Two streams at once take longer to be at full speed: the word of what has come waits in the queue of the other one,
- * so that TCP's windows open more slowly. They have LONGER times as many messages, and no larger ones, which a transport
- * may announce first: those words would wait in that queue, too. */
+ * so that TCP's windows open more slowly. They have LONGER times as many messages, and no larger ones, which a
+ * transport may announce first: those words would wait in that queue, too. */
 #include "link.h"
 #include "error.h"
 
