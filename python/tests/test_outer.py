@@ -972,7 +972,8 @@ def refused(rank, size):
     note("frozen", lambda: made(frozen, good))
     note("only one", lambda: made(model, good if rank == 0 else None))
     note("timeout", lambda: made(model, good, timeout=-1))
-    joins = {"join=7": 7, "workers='2'": "2", "workers=True": True, "workers=1099511627776": 2 ** 40, "rank='0'": "0", "rank=0.5": 0.5}
+    joins = {"join=7": 7, "workers='2'": "2", "workers=True": True, "workers=1099511627776": 2 ** 40, "workers=0": 0, "workers=-1": -1,
+             "workers=16385": 16385, "rank='0'": "0", "rank=0.5": 0.5}
     for name, value in joins.items():
         word = name.split("=")[0]
         note(name, lambda: made(model, good, **{"join": "127.0.0.1:1", "workers": 2, word: value}))
@@ -1391,6 +1392,7 @@ class OuterTest(unittest.TestCase):
             "join=7": 'join=7: want a text, "HOST:PORT"',
             **{name: name + ": want a whole number" for name in ("workers='2'", "workers=True", "workers=1099511627776", "rank='0'",
                                                                "rank=0.5")},
+            **{name: name + ": want how many processes meet, 1 to 16384" for name in ("workers=0", "workers=-1", "workers=16385")},
             "expanded": "wide is expanded",
             "turned": "out.weight is torch.float32 on cpu with the strides (1, 11), and when it was first seen it was float32",
             "hook": "give hook=False, and call step()",

@@ -35,6 +35,7 @@ from .exchange import _exchanges
 from .gossip import GossipDataParallel
 
 OF_A_LOOP = "an OuterLoop"
+MOST_WORKERS = 16384  # as of tw_tcp_join
 FOLDER, WEB = "folder:", ("http://", "https://", "s3+http://", "s3+https://")  # what join= begins with where it is no HOST:PORT
 BETWEEN_PROGRAMS = object()  # a group whose members are not known yet
 
@@ -657,6 +658,8 @@ def refuse_half_joined(group: Any, join: Optional[str], workers: Optional[int], 
     if join is not None and not isinstance(join, str):
         raise Error(f'join={join!r}: want a text, "HOST:PORT", "folder:PATH" or "https://HOST/PATH"')
     refuse_no_numbers(**{name: one for name, one in (("workers", workers), ("rank", rank), ("quorum", quorum)) if one is not None})
+    if workers is not None and not 1 <= workers <= MOST_WORKERS:
+        raise Error(f"workers={workers}: want how many processes meet, 1 to {MOST_WORKERS}")
     if join is None:
         if group is None and not (dist.is_available() and dist.is_initialized()):
             raise Error("there is no process group: call torch.distributed.init_process_group() first, or give "
