@@ -4,6 +4,7 @@
 import contextlib
 import gc
 import io
+import linecache
 import logging
 import math
 import os
@@ -581,6 +582,11 @@ class Mover(torch.optim.Optimizer):
                 p.data.add_(self.by)
 
 
+def line_of(warning):
+    """That it shows, where it is one of this file."""
+    return warning.filename == __file__ and linecache.getline(warning.filename, warning.lineno).strip()
+
+
 # ---- what ranks do ------------------------------------------------------------------------------------------------
 
 
@@ -1112,7 +1118,8 @@ def damaged_states(rank, size):
 
 
 def repeats(rank, size, data, kind):
-    """What is said of the first batches, which are those of data[rank]; of a DDP of two ranks; or where one has no step."""
+    """What is said of the first batches, which are those of data[rank], and of which line; of a DDP of two ranks; or where one
+    has no step."""
     model = text_model()
     if kind == "machine":
         groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
@@ -1122,7 +1129,7 @@ def repeats(rank, size, data, kind):
         warnings.simplefilter("always")
         go_on(model, optimiser, outer, data[rank], range(0 if kind == "empty" and rank else 3))
         outer.finish()
-    return [str(one.message) for one in caught if "first batch" in str(one.message)]
+    return [(str(one.message), line_of(one)) for one in caught if "first batch" in str(one.message)]
 
 
 def told(rank, size):
@@ -1192,7 +1199,9 @@ class OuterTest(unittest.TestCase):
         for data, wanted in (((0, 1, 2), [0, 0, 0]), ((5, 1, 5), [0, 0, 1])):
             told = ranks.on_ranks(3, repeats, data, "")
             self.assertEqual(list(map(len, told)), wanted)
-        self.assertIn("rank 2 has had the first batch of rank 0, and", told[2][0])
+        (text, line), = told[2]
+        self.assertIn("rank 2 has had the first batch of rank 0, and", text)
+        self.assertEqual(line, "optimiser.step()" if has_hooks() else "return None if has_hooks() else outer.step()")
 
     def test_gradients_that_have_to_be_alike_or_are_not_there_are_no_news(self):
         self.assertEqual(ranks.on_ranks(4, repeats, (0, 0, 1, 1), "machine"), [[]] * 4)

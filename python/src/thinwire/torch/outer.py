@@ -4,7 +4,6 @@ import contextlib
 import re
 import sys
 import time
-import warnings
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 import torch
@@ -15,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .. import outer as core
 from .. import outers, schemes
 from .._owned import Closes
+from .._warned import warn
 from ..changing import ChangingLoop, refuse_unfit
 from ..comm import Comm, refuse_no_numbers
 from ..errors import Error, NonFinite, SpecError
@@ -394,7 +394,7 @@ class OuterLoop(Closes):
         place = self.address
         self._end()
         if place and not self._last_stats["bytes_sent"]:
-            warnings.warn(f"nobody else has come to {place}: this program has trained alone, and nothing was exchanged", stacklevel=2)
+            warn(f"nobody else has come to {place}: this program has trained alone, and nothing was exchanged")
         if not good:
             raise NonFinite("the last steps are lost: some rank's part, or the sum, was too large for the exchange", 13, "TW_SKIPPED")
 
@@ -579,9 +579,8 @@ class OuterLoop(Closes):
         self._working.load(saved)
         name = self._working.first_unlike(saved["weights"])
         if name:
-            warnings.warn(f"rank {self._comm.rank}: {name} is not what it was when this state was saved; load the "
-                          "checkpoint of the model that this rank saved with it, and the run goes on as if it had not "
-                          "stopped", stacklevel=4)
+            warn(f"rank {self._comm.rank}: {name} is not what it was when this state was saved; load the checkpoint of the model "
+                 "that this rank saved with it, and the run goes on as if it had not stopped")
 
     def _about(self) -> Dict[str, Any]:
         return {"spec": self._loop.spec, "rank": self._comm.rank, "size": self._comm.size, "order": self._orders,
