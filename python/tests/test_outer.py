@@ -548,6 +548,21 @@ def looped(model, optimiser, spec, **more):
     return thinwire.torch.OuterLoop(model, optimiser, spec, **{"timeout": ranks.SECONDS, "banner": False, **more})
 
 
+def alone(model, optimiser, spec="local:every=4", **more):
+    comm, = thinwire.Comm.threads(1)
+    return looped(model, optimiser, spec, group=comm, transport=comm, **more)
+
+
+@contextlib.contextmanager
+def warned():
+    """What is said, and the line of this file that it shows."""
+    said = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield said
+    said += [(str(one.message), line_of(one)) for one in caught if one.category is UserWarning]
+
+
 def count(outer):
     """Where torch has no hook, a step is told of."""
     return None if has_hooks() else outer.step()
@@ -1409,7 +1424,7 @@ class OuterTest(unittest.TestCase):
             "uncounted": "layer.linear1.bias has changed and no step was counted",
             "another": "AdamW has taken steps that were not counted",
             "first alone": "SGD has taken steps that were not counted",
-            "by hand": "out.bias has changed and no step was counted, so that the OuterLoop would undo it: give it the optimizer",
+            "by hand": "out.bias has changed and no step was counted, so that the OuterLoop would undo it: give the OuterLoop the optimizer",
             "late": "load its state before the first forward pass",
             "newly": "extra is trained now and was not",
             "twice": "make the OuterLoop with hook=False to call step()",
@@ -1420,6 +1435,35 @@ class OuterTest(unittest.TestCase):
                 with self.subTest(name):
                     self.assertIn(parts[name], text)
                     self.assertNotIn("\n", text)
+
+    @unittest.skipUnless(has_hooks(), "this torch does not tell of an optimizer's steps")
+    def test_an_optimizer_that_the_loop_was_not_given_is_told_of_once(self):
+        model = text_model()
+        given, other = adamw(model), adamw(model)
+        with alone(model, given) as outer:
+            with warned() as said:
+                for _ in range(20):  # as where gradients are accumulated
+                    backward(model, 0, 0)
+                given.step()
+                for _ in range(2):
+                    for _ in range(outer_module.UNCOUNTED - 1):
+                        other.step()
+                    given.step()
+            self.assertEqual(said, [])
+            with warned() as said:
+                for _ in range(2):
+                    for _ in range(2 * outer_module.UNCOUNTED):
+                        other.step()
+                    given.step()
+            (text, line), = said
+            self.assertRegex(text, "^AdamW has taken 8 steps in a row that were not counted, .*: give the OuterLoop the optimizer that trains")
+            self.assertEqual(line, "other.step()")
+        with alone(model, given, hook=False) as outer, warned() as said:
+            outer.begin()
+            for _ in range(8):
+                given.step()
+        (text, _), = said
+        self.assertIn(": call step() of the OuterLoop after each optimizer.step()", text)
 
     def test_a_parameter_that_was_frozen_in_the_middle_is_in_a_frameworks_state(self):
         for texts, unchanged, resumed in ranks.on_ranks(2, frozen_in_the_middle):

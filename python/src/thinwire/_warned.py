@@ -2,17 +2,19 @@
 
 import sys
 import warnings
-from types import FrameType
+from typing import Optional, Tuple
 
 BETWEEN = {"thinwire", "torch", "lightning", "accelerate", "transformers", "contextlib"}  # warn()'s skip_file_prefixes is Python 3.12's
+Place = Tuple[str, int]  # a file, and a line in it
 
 
-def warn(text: str) -> None:
-    frame, level = sys._getframe(1), 2
-    while is_between(frame) and frame.f_back is not None:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(text, stacklevel=level)
+def place_outside() -> Place:
+    """Of the program's call that has led here."""
+    frame = sys._getframe(1)
+    while str(frame.f_globals.get("__name__")).partition(".")[0] in BETWEEN and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
 
 
-def is_between(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in BETWEEN
+def warn(text: str, place: Optional[Place] = None) -> None:
+    warnings.warn_explicit(text, UserWarning, *(place or place_outside()))

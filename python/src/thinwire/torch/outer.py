@@ -35,6 +35,7 @@ from .exchange import _exchanges
 from .gossip import GossipDataParallel
 
 OF_A_LOOP = "an OuterLoop"
+UNCOUNTED = 8  # steps in a row, with which it is told: a part of a model may take some before the whole does
 MOST_WORKERS = 16384  # as of tw_tcp_join
 FOLDER, WEB = "folder:", ("http://", "https://", "s3+http://", "s3+https://")  # what join= begins with where it is no HOST:PORT
 BETWEEN_PROGRAMS = object()  # a group whose members are not known yet
@@ -168,7 +169,7 @@ class OuterLoop(Closes):
         self._counted, self._hash, self._addresses = 0, 0, self._working.addresses()
         self._stepped: Set[int] = set()  # the optimizers that have stepped since a step was counted
         self._dropped = 0  # of stats(), when a round last changed the weights
-        self._stray = ""  # the one whose steps are not
+        self._stray, self._strays = "", 0  # the one whose steps are not, and how many such there were
         self._last_stats: Dict[str, float] = {}
         before_fsdp = {"prepend": True} if self._sharded else {}  # which takes its weights in a hook of its own
         self._ends = [model.register_forward_pre_hook(lambda *what: self.begin(), **before_fsdp).remove]
@@ -279,10 +280,16 @@ class OuterLoop(Closes):
         may = self._optimisers if self._hooks else self._optimisers[:-1]
         if id(optimiser) in self._stepped or not any(_optimiser.innermost(one) is optimiser for one in may):
             self._stray = type(optimiser).__name__
+            self._strays += 1
+            if self._strays == UNCOUNTED:
+                warn(f"{self._stray} has taken {UNCOUNTED} steps in a row that were not counted, and without counted ones there are no "
+                     f"rounds: {self._counts_right}")
         self._stepped.add(id(optimiser))
 
     def _count(self) -> bool:
         self._stepped, self._stray = set(), ""
+        if self._strays < UNCOUNTED:  # else it has been told, once
+            self._strays = 0
         if self._inside:
             raise Error("the optimizer has stepped inside averaged(), where the model has the shared weights; train "
                         "outside of it")
@@ -493,13 +500,16 @@ class OuterLoop(Closes):
         """Steps that nobody told of would be lost without a word."""
         _parameters.reshard(self._sharded)  # the whole ones are other parameters
         refuse_newly_trained(self._module, self._rows)
-        right = ("give it the optimizer that trains, or of several a list, of which the last one steps last" if self._hooks
-                 else "call its step() after each optimizer.step()")
         for row, shared in zip(self._rows, [] if self._counted or self._saved is not None else self._shared()):
             if not torch.equal(laid(row).to("cpu"), shared.to(row.parameter.dtype)):
-                raise Error(f"{row.name} has changed and no step was counted, so that the OuterLoop would undo it: {right}")
+                raise Error(f"{row.name} has changed and no step was counted, so that the OuterLoop would undo it: {self._counts_right}")
         if self._stray:
-            raise Error(f"{self._stray} has taken steps that were not counted, and the OuterLoop would undo them: {right}")
+            raise Error(f"{self._stray} has taken steps that were not counted, and the OuterLoop would undo them: {self._counts_right}")
+
+    @property
+    def _counts_right(self) -> str:
+        return ("give the OuterLoop the optimizer that trains, or of several a list, of which the last one steps last" if self._hooks
+                else "call step() of the OuterLoop after each optimizer.step()")
 
     # ---- saving ----
 
