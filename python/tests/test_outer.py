@@ -887,6 +887,26 @@ def laid_otherwise(rank, size):
     return moved, [str(p.dtype) for p in model.parameters()], [*hashes, outer.hash]
 
 
+def stepped_on(rank, size):
+    """What is said of steps behind the end: twice, then where another loop is made, and where the loop is closed."""
+    model = text_model()
+    optimiser, told = adamw(model), []
+    for last in (lambda outer: None, lambda outer: looped(model, optimiser, "local:every=2"), thinwire.torch.OuterLoop.close):
+        outer = looped(model, optimiser, "local:every=2")
+        go_on(model, optimiser, outer, rank, range(2))
+        outer.finish()
+        adamw(text_model()).step()  # of another model
+        made = last(outer)
+        with warned() as said:
+            for _ in range(2):
+                backward(model, rank, 0)
+                optimiser.step()
+        told.append(said)
+        if made:
+            made.close()
+    return told
+
+
 STOPS = [10, 10, 4]
 
 
@@ -1435,6 +1455,20 @@ class OuterTest(unittest.TestCase):
                 with self.subTest(name):
                     self.assertIn(parts[name], text)
                     self.assertNotIn("\n", text)
+
+    @unittest.skipUnless(has_hooks(), "this torch does not tell of an optimizer's steps")
+    def test_steps_behind_the_end_are_told_of_once(self):
+        for told in ranks.on_ranks(2, stepped_on):
+            ((text, line),), *others = told
+            self.assertIn("AdamW steps behind the end of the OuterLoop", text)
+            self.assertEqual((line, others), ("optimiser.step()", [[], []]))
+        model = nn.Linear(2, 2)
+        optimiser = adamw(model)
+        outer = alone(model, optimiser)
+        outer.finish()
+        with warned() as said:
+            optimiser.step()
+        self.assertEqual(said, [])
 
     @unittest.skipUnless(has_hooks(), "this torch does not tell of an optimizer's steps")
     def test_an_optimizer_that_the_loop_was_not_given_is_told_of_once(self):

@@ -4,6 +4,7 @@ import contextlib
 import re
 import sys
 import time
+import weakref
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 import torch
@@ -39,6 +40,7 @@ UNCOUNTED = 8  # steps in a row, with which it is told: a part of a model may ta
 MOST_WORKERS = 16384  # as of tw_tcp_join
 FOLDER, WEB = "folder:", ("http://", "https://", "s3+http://", "s3+https://")  # what join= begins with where it is no HOST:PORT
 BETWEEN_PROGRAMS = object()  # a group whose members are not known yet
+_made: "weakref.WeakKeyDictionary[nn.Module, int]" = weakref.WeakKeyDictionary()  # how many OuterLoops were, for each
 
 
 class OuterLoop(Closes):
@@ -159,7 +161,7 @@ class OuterLoop(Closes):
         else:
             fixed = self._loop = _transport.with_comm(transport, group, limits, made)
             fixed.show_moments(*self._moments.addresses())
-        self._begun = self._inside = self._finished = False
+        self._begun = self._inside = self._finished = self._told_late = False
         self._replanner: Optional[Replanner] = None  # of "auto"
         self._follows = False  # whether a state may be of another spec, which "auto" went on by
         self._past: Dict[str, float] = {}  # what was counted by specs before
@@ -177,6 +179,7 @@ class OuterLoop(Closes):
         if self._hooks:
             self._ends.append(_optimiser.innermost(self._optimisers[-1]).register_step_post_hook(
                 lambda *what: self._count()).remove)
+        self._number = _made[self._module] = _made.get(self._module, 0) + 1
 
     def _watch(self, settled: _auto.Settled, optimizer: Any, banner: bool) -> None:
         """What was chosen in an earlier run stays; and groups of other shards would each judge by itself."""
@@ -431,7 +434,18 @@ class OuterLoop(Closes):
         """The model has the shared weights for good."""
         self._hash = _alike.checksum(map(laid, self._rows))
         self._last_stats, self._finished = self.stats(), True
+        has_others = self._comm.size > 1
         self.close()
+        if has_others:
+            self._ends = [_optimiser.at_each_step(self._notice_late)]
+
+    def _notice_late(self, optimiser: torch.optim.Optimizer) -> None:
+        """An optimizer is about to step after the end, and the model has no other loop since. It is told once."""
+        trains = not self._told_late and _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows])
+        if trains and _made[self._module] == self._number:
+            self._told_late = True
+            warn(f"{type(optimiser).__name__} steps behind the end of the OuterLoop, and the workers' weights differ from here on: to "
+                 "train on together make another OuterLoop before that, and else close() this one")
 
     @property
     def hash(self) -> str:
