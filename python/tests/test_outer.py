@@ -887,6 +887,17 @@ def laid_otherwise(rank, size):
     return moved, [str(p.dtype) for p in model.parameters()], [*hashes, outer.hash]
 
 
+def ends_unfinished(rank, size):
+    """After a round and as many steps as there are ranks before this one."""
+    model = text_model()
+    optimiser = adamw(model)
+    kept.append(looped(model, optimiser, "local:every=4"))
+    go_on(model, optimiser, kept[0], rank, range(4 + rank))
+
+
+kept = []
+
+
 def stepped_on(rank, size):
     """What is said of steps behind the end: twice, then where another loop is made, and where the loop is closed."""
     model = text_model()
@@ -1455,6 +1466,54 @@ class OuterTest(unittest.TestCase):
                 with self.subTest(name):
                     self.assertIn(parts[name], text)
                     self.assertNotIn("\n", text)
+
+    def test_who_ends_without_finish_is_told_how_many_steps_nobody_has(self):
+        with ranks.Crew(ends_unfinished, 3) as crew:
+            ends = [crew.end(rank) for rank in range(3)]
+        for rank, (code, said) in enumerate(ends):
+            told = re.findall(r"/test_outer.py:\d+: UserWarning: the last (\d) steps were shared with nobody, .*\n(.*)", said)
+            self.assertEqual((code, [steps for steps, _ in told]), (0, [str(rank)] * (rank > 0)), said)
+            self.assertTrue(all("return thinwire.torch.OuterLoop(model" in line for _, line in told), said)
+
+    def test_who_ends_otherwise_is_told_nothing(self):
+        def dropped(end, steps=3):
+            model = nn.Linear(2, 2)
+            optimiser = Mover(model.parameters(), 1.0)
+            outer = alone(model, optimiser, hook=False)
+            outer.begin()
+            for _ in range(steps):
+                optimiser.step()
+                outer.step()
+            with warned() as said:
+                with contextlib.suppress(thinwire.Error):
+                    end(outer)
+                del model, optimiser, outer
+                gc.collect()
+            return [text for text, _ in said if "shared with nobody" in text]
+
+        def fails(outer):
+            with mock.patch.object(outer, "_give_last", side_effect=thinwire.PeerError("lost")):
+                outer.finish()
+
+        self.assertEqual(len(dropped(lambda outer: None)), 1)
+        self.assertEqual(dropped(lambda outer: None, steps=4), [])
+        for end in (thinwire.torch.OuterLoop.close, thinwire.torch.OuterLoop.finish, fails):
+            self.assertEqual(dropped(end), [])
+        left = outer_module.Unshared()
+        left.steps = 1
+        with warned() as said, mock.patch.object(sys, "last_type", KeyboardInterrupt, create=True):
+            left.tell()
+        with warned() as said_in_child, mock.patch.object(os, "getpid", lambda: 0):
+            left.tell()
+        with warned() as said_while_failing:
+            try:
+                raise KeyError
+            except KeyError:
+                left.tell()
+        self.assertEqual((said, said_in_child, said_while_failing), ([], [], []))
+        with warned() as said:
+            left.tell()
+        self.assertEqual(len(said), 1)
 
     @unittest.skipUnless(has_hooks(), "this torch does not tell of an optimizer's steps")
     def test_steps_behind_the_end_are_told_of_once(self):

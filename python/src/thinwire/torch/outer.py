@@ -31,6 +31,7 @@ from ._members import Part, Place
 from ._moments import Moments, forget_unfinite
 from ._parameters import is_shard, laid, local
 from ._replan import ROUNDS, Replanner
+from ._unshared import Unshared
 from ._working import Working, rows_of
 from .exchange import _exchanges
 from .gossip import GossipDataParallel
@@ -179,6 +180,8 @@ class OuterLoop(Closes):
         if self._hooks:
             self._ends.append(_optimiser.innermost(self._optimisers[-1]).register_step_post_hook(
                 lambda *what: self._count()).remove)
+        self._unshared = Unshared()
+        self._at_the_end = weakref.finalize(self, self._unshared.tell)
         self._number = _made[self._module] = _made.get(self._module, 0) + 1
 
     def _watch(self, settled: _auto.Settled, optimizer: Any, banner: bool) -> None:
@@ -303,6 +306,7 @@ class OuterLoop(Closes):
         if self._changes and not (self._gradient[0] == self.generation and self._gradient[1]):
             self._gradient = self.generation, self._first_gradient()
         self._counted += 1
+        self._unshared.steps += 1
         if not self._loop.is_due:
             self._loop.step(self._addresses)
             return False
@@ -317,6 +321,7 @@ class OuterLoop(Closes):
         self._tell_members(members)
         self._keep_place()
         if changed:
+            self._unshared.steps = 0
             self._tell_pace(begin)
             self._working.give_changed(before)
             self._moments.give()
@@ -394,6 +399,7 @@ class OuterLoop(Closes):
         batches calls it while others go on. NonFinite: some rank's last steps were too large for the exchange."""
         if self._finished:
             return
+        self._at_the_end.detach()
         self._refuse_inside("finish()")
         self.begin()
         self._refuse_uncounted()
@@ -423,6 +429,7 @@ class OuterLoop(Closes):
         if not isinstance(self._loop, ChangingLoop):
             raise Error("leave() is for groups whose members come and go, which join= without workers= makes; here finish() "
                         "waits for the others")
+        self._at_the_end.detach()
         self._refuse_inside("leave()")
         self._refuse_uncounted()
         self._working.take()
@@ -657,6 +664,7 @@ class OuterLoop(Closes):
 
     def close(self) -> None:
         """Leaves the others. Before finish() they get a PeerError."""
+        self._at_the_end.detach()
         for end in self._ends:
             end()
         self._ends = []
