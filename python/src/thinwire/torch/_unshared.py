@@ -17,5 +17,9 @@ class Unshared:
         """Not behind an exception, which says itself why the program ends, nor in a child that a fork has made."""
         fails = getattr(sys, "last_type", None) is not None or sys.exc_info()[0] is not None
         if self.steps and not fails and os.getpid() == self._process:
-            warn(f"the last {self.steps} steps were shared with nobody, so that the workers' weights differ: call finish() of this "
-                 "OuterLoop at the end, on all of them", self._place)
+            warn(f"the {counted(self.steps)} behind the last round went to nobody, so that the workers' weights differ: call finish() of "
+                 "this OuterLoop at the end, on all of them", self._place)
+
+
+def counted(steps: int) -> str:
+    return f"{steps} step{'s' * (steps != 1)}"
