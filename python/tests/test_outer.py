@@ -1471,7 +1471,7 @@ class OuterTest(unittest.TestCase):
         with ranks.Crew(ends_unfinished, 3) as crew:
             ends = [crew.end(rank) for rank in range(3)]
         for rank, (code, said) in enumerate(ends):
-            told = re.findall(r"/test_outer.py:\d+: UserWarning: the last (\d) steps were shared with nobody, .*\n(.*)", said)
+            told = re.findall(r"/test_outer.py:\d+: UserWarning: the (\d) steps? behind the last round went to nobody, .*\n(.*)", said)
             self.assertEqual((code, [steps for steps, _ in told]), (0, [str(rank)] * (rank > 0)), said)
             self.assertTrue(all("return thinwire.torch.OuterLoop(model" in line for _, line in told), said)
 
@@ -1489,7 +1489,7 @@ class OuterTest(unittest.TestCase):
                     end(outer)
                 del model, optimiser, outer
                 gc.collect()
-            return [text for text, _ in said if "shared with nobody" in text]
+            return [text for text, _ in said if "went to nobody" in text]
 
         def fails(outer):
             with mock.patch.object(outer, "_give_last", side_effect=thinwire.PeerError("lost")):
@@ -1568,6 +1568,16 @@ class OuterTest(unittest.TestCase):
 
     def test_a_local_sgd_that_cannot_begin_leaves_ddp_as_it_was(self):
         self.assertEqual(ranks.on_ranks(2, local_sgd_that_fails), [True, True])
+
+    def test_a_local_sgd_says_what_its_steps_are(self):
+        from thinwire.torch.accelerate import LocalSGD
+        model = nn.Linear(2, 2)
+        for passes in (1, 2):
+            accelerator = types.SimpleNamespace(num_processes=1, _optimizers=[adamw(model)], gradient_accumulation_steps=passes)
+            with contextlib.redirect_stderr(io.StringIO()) as said, LocalSGD(accelerator, model, 4, join=f"127.0.0.1:{ranks.free_port()}",
+                                                                             workers=1):
+                pass
+            self.assertEqual(said.getvalue().count("gradient_accumulation_steps=2 of them are one step of the optimizer\n"), passes - 1)
 
     def test_a_long_wait_is_told_in_digits(self):
         for seconds, text in ((0, "0 ms"), (0.00123456, "1.23 ms"), (0.9994, "999 ms"), (0.9996, "1,000 ms"), (1.88, "1,880 ms")):
