@@ -284,6 +284,7 @@ class LaunchTest(unittest.TestCase):
                 self.assertEqual(codes, [code, 0], said)
                 self.assertEqual("ValueError: a mishap" in said[0], mishap == "raise")
                 self.assertIn("the script has failed, and the other machines go on", said[0])
+                self.assertEqual(["what the script has saved lacks" in text for text in said], [False, True])
                 first, other = self.left("end")
                 self.assertTrue(first["end"].equal(other["end"]))
 

@@ -1461,6 +1461,7 @@ class OuterTest(unittest.TestCase):
             "twice": "make the OuterLoop with hook=False to call step()",
             "no state": "this is no state",
         }
+        outer_module.refuse_half_joined(None, "127.0.0.1:1", 16384, None, 0, "tcp")
         for texts in ranks.on_ranks(2, refused):
             for name, text in texts.items():
                 with self.subTest(name):
@@ -1476,10 +1477,10 @@ class OuterTest(unittest.TestCase):
             self.assertTrue(all("return thinwire.torch.OuterLoop(model" in line for _, line in told), said)
 
     def test_who_ends_otherwise_is_told_nothing(self):
-        def dropped(end, steps=3):
+        def dropped(end, steps=3, made=alone, **more):
             model = nn.Linear(2, 2)
             optimiser = Mover(model.parameters(), 1.0)
-            outer = alone(model, optimiser, hook=False)
+            outer = made(model, optimiser, "local:every=4", hook=False, **more)
             outer.begin()
             for _ in range(steps):
                 optimiser.step()
@@ -1495,6 +1496,13 @@ class OuterTest(unittest.TestCase):
             with mock.patch.object(outer, "_give_last", side_effect=thinwire.PeerError("lost")):
                 outer.finish()
 
+        def fails_to_leave(outer):
+            with mock.patch.object(outer._loop, "leave", side_effect=thinwire.PeerError("lost")):
+                outer.leave()
+
+        opens = {"made": looped, "join": f"127.0.0.1:{ranks.free_port()}"}
+        self.assertEqual(len(dropped(lambda outer: None, **opens)), 1)
+        self.assertEqual(dropped(fails_to_leave, **opens), [])
         self.assertEqual(len(dropped(lambda outer: None)), 1)
         self.assertEqual(dropped(lambda outer: None, steps=4), [])
         for end in (thinwire.torch.OuterLoop.close, thinwire.torch.OuterLoop.finish, fails):
