@@ -173,7 +173,10 @@ class LaunchTest(unittest.TestCase):
         for state in self.left("saved"):
             saved = torch.cat([values.reshape(-1) for name, values in state.items() if name.endswith(("weight", "bias"))])
             self.assertLess(float((saved - shared[SAVED // EVERY]).abs().max()), 1e-5)
-        self.assertNotIn("first batch", "".join(ended[1]))
+        for said in ended[1]:
+            self.assertNotIn("first batch", said)
+            self.assertEqual(said.count("thinwire: what the script has saved lacks the 2 steps behind its last round: let it take a "
+                                        "multiple of 4 steps\n"), 1, said)
 
     def test_over_a_folder(self):
         """Sealed, and by machines that know nothing else of each other. Of the run nothing but its ends are left there."""
@@ -219,6 +222,7 @@ class LaunchTest(unittest.TestCase):
         codes, said = self.launched(PLAIN, data=(0, 0))
         self.assertEqual(codes, [0, 0], said)
         self.assertIn("rank 1 has had the first batch of rank 0, and", "".join(said))
+        self.assertNotIn("went to nobody", "".join(said))
         self.assertEqual("".join(said).count("has had the first batch"), 1, said)
 
     def test_a_model_in_parts(self):
@@ -280,6 +284,7 @@ class LaunchTest(unittest.TestCase):
                 self.assertEqual(codes, [code, 0], said)
                 self.assertEqual("ValueError: a mishap" in said[0], mishap == "raise")
                 self.assertIn("the script has failed, and the other machines go on", said[0])
+                self.assertEqual(["what the script has saved lacks" in text for text in said], [False, True])
                 first, other = self.left("end")
                 self.assertTrue(first["end"].equal(other["end"]))
 

@@ -430,7 +430,7 @@ class LibraryTest(unittest.TestCase):
                                    env={**os.environ, "THINWIRE_LIBRARY": alone, "PYTHONPATH": os.pathsep.join(sys.path)})
         self.assertEqual(ended.stdout, f"{len(thinwire.schemes())}\n")
         self.assertIn("thinwire.errors.Error: messages cannot be sealed: ", ended.stderr)
-        self.assertIn("libthinwire_sealed is in the wheel", ended.stderr)
+        self.assertIn("libthinwire_sealed is in the wheel (pip install ./python), and make builds it in a clone", ended.stderr)
 
     def test_processes_meet_in_a_folder(self):
         words = ("import os, sys, thinwire\n"

@@ -4,6 +4,7 @@
 import contextlib
 import gc
 import io
+import linecache
 import logging
 import math
 import os
@@ -547,6 +548,21 @@ def looped(model, optimiser, spec, **more):
     return thinwire.torch.OuterLoop(model, optimiser, spec, **{"timeout": ranks.SECONDS, "banner": False, **more})
 
 
+def alone(model, optimiser, spec="local:every=4", **more):
+    comm, = thinwire.Comm.threads(1)
+    return looped(model, optimiser, spec, group=comm, transport=comm, **more)
+
+
+@contextlib.contextmanager
+def warned():
+    """What is said, and the line of this file that it shows."""
+    said = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield said
+    said += [(str(one.message), line_of(one)) for one in caught if one.category is UserWarning]
+
+
 def count(outer):
     """Where torch has no hook, a step is told of."""
     return None if has_hooks() else outer.step()
@@ -579,6 +595,11 @@ class Mover(torch.optim.Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 p.data.add_(self.by)
+
+
+def line_of(warning):
+    """That it shows, where it is one of this file."""
+    return warning.filename == __file__ and linecache.getline(warning.filename, warning.lineno).strip()
 
 
 # ---- what ranks do ------------------------------------------------------------------------------------------------
@@ -866,6 +887,37 @@ def laid_otherwise(rank, size):
     return moved, [str(p.dtype) for p in model.parameters()], [*hashes, outer.hash]
 
 
+def ends_unfinished(rank, size):
+    """After a round and as many steps as there are ranks before this one."""
+    model = text_model()
+    optimiser = adamw(model)
+    kept.append(looped(model, optimiser, "local:every=4"))
+    go_on(model, optimiser, kept[0], rank, range(4 + rank))
+
+
+kept = []
+
+
+def stepped_on(rank, size):
+    """What is said of steps behind the end: twice, then where another loop is made, and where the loop is closed."""
+    model = text_model()
+    optimiser, told = adamw(model), []
+    for last in (lambda outer: None, lambda outer: looped(model, optimiser, "local:every=2"), thinwire.torch.OuterLoop.close):
+        outer = looped(model, optimiser, "local:every=2")
+        go_on(model, optimiser, outer, rank, range(2))
+        outer.finish()
+        adamw(text_model()).step()  # of another model
+        made = last(outer)
+        with warned() as said:
+            for _ in range(2):
+                backward(model, rank, 0)
+                optimiser.step()
+        told.append(said)
+        if made:
+            made.close()
+    return told
+
+
 STOPS = [10, 10, 4]
 
 
@@ -972,7 +1024,8 @@ def refused(rank, size):
     note("frozen", lambda: made(frozen, good))
     note("only one", lambda: made(model, good if rank == 0 else None))
     note("timeout", lambda: made(model, good, timeout=-1))
-    joins = {"join=7": 7, "workers='2'": "2", "workers=True": True, "workers=1099511627776": 2 ** 40, "rank='0'": "0", "rank=0.5": 0.5}
+    joins = {"join=7": 7, "workers='2'": "2", "workers=True": True, "workers=1099511627776": 2 ** 40, "workers=0": 0, "workers=-1": -1,
+             "workers=16385": 16385, "rank='0'": "0", "rank=0.5": 0.5}
     for name, value in joins.items():
         word = name.split("=")[0]
         note(name, lambda: made(model, good, **{"join": "127.0.0.1:1", "workers": 2, word: value}))
@@ -1111,7 +1164,8 @@ def damaged_states(rank, size):
 
 
 def repeats(rank, size, data, kind):
-    """What is said of the first batches, which are those of data[rank]; of a DDP of two ranks; or where one has no step."""
+    """What is said of the first batches, which are those of data[rank], and of which line; of a DDP of two ranks; or where one
+    has no step."""
     model = text_model()
     if kind == "machine":
         groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
@@ -1121,7 +1175,7 @@ def repeats(rank, size, data, kind):
         warnings.simplefilter("always")
         go_on(model, optimiser, outer, data[rank], range(0 if kind == "empty" and rank else 3))
         outer.finish()
-    return [str(one.message) for one in caught if "first batch" in str(one.message)]
+    return [(str(one.message), line_of(one)) for one in caught if "first batch" in str(one.message)]
 
 
 def told(rank, size):
@@ -1191,7 +1245,9 @@ class OuterTest(unittest.TestCase):
         for data, wanted in (((0, 1, 2), [0, 0, 0]), ((5, 1, 5), [0, 0, 1])):
             told = ranks.on_ranks(3, repeats, data, "")
             self.assertEqual(list(map(len, told)), wanted)
-        self.assertIn("rank 2 has had the first batch of rank 0, and", told[2][0])
+        (text, line), = told[2]
+        self.assertIn("rank 2 has had the first batch of rank 0, and", text)
+        self.assertEqual(line, "optimiser.step()" if has_hooks() else "return None if has_hooks() else outer.step()")
 
     def test_gradients_that_have_to_be_alike_or_are_not_there_are_no_news(self):
         self.assertEqual(ranks.on_ranks(4, repeats, (0, 0, 1, 1), "machine"), [[]] * 4)
@@ -1391,6 +1447,7 @@ class OuterTest(unittest.TestCase):
             "join=7": 'join=7: want a text, "HOST:PORT"',
             **{name: name + ": want a whole number" for name in ("workers='2'", "workers=True", "workers=1099511627776", "rank='0'",
                                                                "rank=0.5")},
+            **{name: name + ": want how many processes meet, 1 to 16384" for name in ("workers=0", "workers=-1", "workers=16385")},
             "expanded": "wide is expanded",
             "turned": "out.weight is torch.float32 on cpu with the strides (1, 11), and when it was first seen it was float32",
             "hook": "give hook=False, and call step()",
@@ -1398,17 +1455,116 @@ class OuterTest(unittest.TestCase):
             "uncounted": "layer.linear1.bias has changed and no step was counted",
             "another": "AdamW has taken steps that were not counted",
             "first alone": "SGD has taken steps that were not counted",
-            "by hand": "out.bias has changed and no step was counted, so that the OuterLoop would undo it: give it the optimizer",
+            "by hand": "out.bias has changed and no step was counted, so that the OuterLoop would undo it: give the OuterLoop the optimizer",
             "late": "load its state before the first forward pass",
             "newly": "extra is trained now and was not",
             "twice": "make the OuterLoop with hook=False to call step()",
             "no state": "this is no state",
         }
+        outer_module.refuse_half_joined(None, "127.0.0.1:1", 16384, None, 0, "tcp")
         for texts in ranks.on_ranks(2, refused):
             for name, text in texts.items():
                 with self.subTest(name):
                     self.assertIn(parts[name], text)
                     self.assertNotIn("\n", text)
+
+    def test_who_ends_without_finish_is_told_how_many_steps_nobody_has(self):
+        with ranks.Crew(ends_unfinished, 3) as crew:
+            ends = [crew.end(rank) for rank in range(3)]
+        for rank, (code, said) in enumerate(ends):
+            told = re.findall(r"/test_outer.py:\d+: UserWarning: the (\d) steps? behind the last round went to nobody, .*\n(.*)", said)
+            self.assertEqual((code, [steps for steps, _ in told]), (0, [str(rank)] * (rank > 0)), said)
+            self.assertTrue(all("return thinwire.torch.OuterLoop(model" in line for _, line in told), said)
+
+    def test_who_ends_otherwise_is_told_nothing(self):
+        def dropped(end, steps=3, made=alone, **more):
+            model = nn.Linear(2, 2)
+            optimiser = Mover(model.parameters(), 1.0)
+            outer = made(model, optimiser, "local:every=4", hook=False, **more)
+            outer.begin()
+            for _ in range(steps):
+                optimiser.step()
+                outer.step()
+            with warned() as said:
+                with contextlib.suppress(thinwire.Error):
+                    end(outer)
+                del model, optimiser, outer
+                gc.collect()
+            return [text for text, _ in said if "went to nobody" in text]
+
+        def fails(outer):
+            with mock.patch.object(outer, "_give_last", side_effect=thinwire.PeerError("lost")):
+                outer.finish()
+
+        def fails_to_leave(outer):
+            with mock.patch.object(outer._loop, "leave", side_effect=thinwire.PeerError("lost")):
+                outer.leave()
+
+        opens = {"made": looped, "join": f"127.0.0.1:{ranks.free_port()}"}
+        self.assertEqual(len(dropped(lambda outer: None, **opens)), 1)
+        self.assertEqual(dropped(fails_to_leave, **opens), [])
+        self.assertEqual(len(dropped(lambda outer: None)), 1)
+        self.assertEqual(dropped(lambda outer: None, steps=4), [])
+        for end in (thinwire.torch.OuterLoop.close, thinwire.torch.OuterLoop.finish, fails):
+            self.assertEqual(dropped(end), [])
+        left = outer_module.Unshared()
+        left.steps = 1
+        with warned() as said, mock.patch.object(sys, "last_type", KeyboardInterrupt, create=True):
+            left.tell()
+        with warned() as said_in_child, mock.patch.object(os, "getpid", lambda: 0):
+            left.tell()
+        with warned() as said_while_failing:
+            try:
+                raise KeyError
+            except KeyError:
+                left.tell()
+        self.assertEqual((said, said_in_child, said_while_failing), ([], [], []))
+        with warned() as said:
+            left.tell()
+        self.assertEqual(len(said), 1)
+
+    @unittest.skipUnless(has_hooks(), "this torch does not tell of an optimizer's steps")
+    def test_steps_behind_the_end_are_told_of_once(self):
+        for told in ranks.on_ranks(2, stepped_on):
+            ((text, line),), *others = told
+            self.assertIn("AdamW steps behind the end of the OuterLoop", text)
+            self.assertEqual((line, others), ("optimiser.step()", [[], []]))
+        model = nn.Linear(2, 2)
+        optimiser = adamw(model)
+        outer = alone(model, optimiser)
+        outer.finish()
+        with warned() as said:
+            optimiser.step()
+        self.assertEqual(said, [])
+
+    @unittest.skipUnless(has_hooks(), "this torch does not tell of an optimizer's steps")
+    def test_an_optimizer_that_the_loop_was_not_given_is_told_of_once(self):
+        model = text_model()
+        given, other = adamw(model), adamw(model)
+        with alone(model, given) as outer:
+            with warned() as said:
+                for _ in range(20):  # as where gradients are accumulated
+                    backward(model, 0, 0)
+                given.step()
+                for _ in range(2):
+                    for _ in range(outer_module.UNCOUNTED - 1):
+                        other.step()
+                    given.step()
+            self.assertEqual(said, [])
+            with warned() as said:
+                for _ in range(2):
+                    for _ in range(2 * outer_module.UNCOUNTED):
+                        other.step()
+                    given.step()
+            (text, line), = said
+            self.assertRegex(text, "^AdamW has taken 8 steps in a row that were not counted, .*: give the OuterLoop the optimizer that trains")
+            self.assertEqual(line, "other.step()")
+        with alone(model, given, hook=False) as outer, warned() as said:
+            outer.begin()
+            for _ in range(8):
+                given.step()
+        (text, _), = said
+        self.assertIn(": call step() of the OuterLoop after each optimizer.step()", text)
 
     def test_a_parameter_that_was_frozen_in_the_middle_is_in_a_frameworks_state(self):
         for texts, unchanged, resumed in ranks.on_ranks(2, frozen_in_the_middle):
@@ -1420,6 +1576,16 @@ class OuterTest(unittest.TestCase):
 
     def test_a_local_sgd_that_cannot_begin_leaves_ddp_as_it_was(self):
         self.assertEqual(ranks.on_ranks(2, local_sgd_that_fails), [True, True])
+
+    def test_a_local_sgd_says_what_its_steps_are(self):
+        from thinwire.torch.accelerate import LocalSGD
+        model = nn.Linear(2, 2)
+        for passes in (1, 2):
+            accelerator = types.SimpleNamespace(num_processes=1, _optimizers=[adamw(model)], gradient_accumulation_steps=passes)
+            with contextlib.redirect_stderr(io.StringIO()) as said, LocalSGD(accelerator, model, 4, join=f"127.0.0.1:{ranks.free_port()}",
+                                                                             workers=1):
+                pass
+            self.assertEqual(said.getvalue().count("gradient_accumulation_steps=2 of them are one step of the optimizer\n"), passes - 1)
 
     def test_a_long_wait_is_told_in_digits(self):
         for seconds, text in ((0, "0 ms"), (0.00123456, "1.23 ms"), (0.9994, "999 ms"), (0.9996, "1,000 ms"), (1.88, "1,880 ms")):

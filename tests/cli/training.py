@@ -57,6 +57,11 @@ class TrainingTest(CommandLineTest):
             done = self.run_program(*self.train_words("--steps", 1, *words))
             self.assertIn(told, done.stdout.splitlines())
 
+    def test_lines_say_whose_bytes_they_count(self):
+        done = self.run_program(*self.train_words("--steps", 1, "--workers", 2))
+        self.assertRegex(done.stdout, r"(?m)^epoch 1 .* [kM]?B sent by rank 0  ")
+        self.assertRegex(done.stdout, r"(?m) after 1 steps; .* [kM]?B sent a worker on average, dense fp32 would have sent .* [kM]?B$")
+
     def test_adam_is_told_of_gradients_that_come_late(self):
         """Before its moments; not behind them, nor where weights are exchanged, nor where all of a gradient comes at once."""
         for optimiser, sync, told in (("adamw", "topk", "topk sends most of a gradient many steps late, and Adam learns badly from that: "

@@ -292,8 +292,9 @@ static tw_status say_end(journal *j, const worker *w, const char *result, const 
         progress_say(&j->progress, "%s after %llu steps; %s sent %s", result, steps,
                      bytes_text(own.values[TOTAL_BYTES_SENT], sent), progress_senders(w));
     else
-        progress_say(&j->progress, "%s after %llu steps; %s sent a worker, dense fp32 would have sent %s", result,
-                     steps, bytes_text(mean[TOTAL_BYTES_SENT], sent), bytes_text(mean[TOTAL_BYTES_DENSE], dense));
+        progress_say(&j->progress, "%s after %llu steps; %s sent a worker on average, dense fp32 would have sent %s",
+                     result, steps, bytes_text(mean[TOTAL_BYTES_SENT], sent),
+                     bytes_text(mean[TOTAL_BYTES_DENSE], dense));
     return TW_OK;
 }
 

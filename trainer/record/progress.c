@@ -122,7 +122,7 @@ void progress_step(progress *p, const worker *w, double loss, const totals *sums
 const char *progress_senders(const worker *w)
 {
     if (w->settings.pipeline) return "by the first stage";
-    return scheme_number(w->settings.sync, "per_host") > 1 ? "by the first worker of a host" : "a worker";
+    return scheme_number(w->settings.sync, "per_host") > 1 ? "by the first worker of a host" : "by rank 0";
 }
 
 /* Whose weights the figures are of, where that is not what the line says of the step. */

@@ -289,7 +289,7 @@ def load_part(name: str, functions: Dict[str, Tuple[Any, ...]], without: str) ->
     try:
         return declare(ctypes.CDLL(beside(name + ".so.0")), functions)
     except OSError as error:
-        raise errors.Error(f"{without}: {error}; {name} is in the wheel (pip install ./python)", 10,
+        raise errors.Error(f"{without}: {error}; {name} is in the wheel (pip install ./python), and make builds it in a clone", 10,
                            "TW_ERROR_UNSUPPORTED") from error
 
 

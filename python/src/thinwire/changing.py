@@ -5,11 +5,11 @@ import ctypes
 import json
 import math
 import struct
-import warnings
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from . import outer, table
 from ._library import MAX_DIMS
+from ._warned import warn
 from .comm import Comm
 from .errors import Error, PeerError, SpecError
 from .members import Due, Members, Place, Wish
@@ -181,8 +181,7 @@ class ChangingLoop:
             both = {2 * rank: self._kept, 2 * rank + 1: theirs}
             self._kept = outer.regrouped(self.spec, self.tensors, both.get, 2 * size, rank, size)
         except Error as error:
-            warnings.warn(f"what the exchange of a member that leaves held back has no place here, and is given up: {error}",
-                          stacklevel=7)
+            warn(f"what the exchange of a member that leaves held back has no place here, and is given up: {error}")
 
     def _enter(self, weights: Sequence[int]) -> None:
         self._close_generation()
@@ -211,8 +210,8 @@ class ChangingLoop:
 
     def _tell_lost(self) -> None:
         if self._kept and self._has_steps:
-            warnings.warn(f"the group has gone on without this process since its round {rounds_of(self._kept)}: what its "
-                          "steps since then came to is given up, and it takes the group's weights", stacklevel=5)
+            warn(f"the group has gone on without this process since its round {rounds_of(self._kept)}: what its "
+                 "steps since then came to is given up, and it takes the group's weights")
 
     def _take_place(self, comm: Comm, place: Place, weights: Sequence[int]) -> None:
         if place.donor < 0:
@@ -242,8 +241,8 @@ class ChangingLoop:
     def _tell_given_up(self, comm: Comm, complete: int) -> None:
         """`complete`: members of the last generation that are here and lack no round."""
         if comm.rank == 0 and self._stayed > complete and holds_back(self._kept or {}):
-            warnings.warn(f"what the exchange of {self._stayed - complete} of the {self._stayed} members before held back is given up: "
-                          "they are lost, or lack a round", stacklevel=7)
+            warn(f"what the exchange of {self._stayed - complete} of the {self._stayed} members before held back is given up: "
+                 "they are lost, or lack a round")
 
     def _for_newcomers(self) -> Entries:
         """What the exchange holds back counts once, and so it is nothing in there; what is the same for all is there. One that
@@ -274,8 +273,8 @@ class ChangingLoop:
             raise Error(f"the state that was loaded is of {rounds_of(saved)} rounds, and the group has made {rounds_of(theirs)}: the "
                         "one that has the latest state opens a group, and the others join it", 9, "TW_ERROR_STATE")
         if holds_back(saved):
-            warnings.warn(f"the group has gone on since the state that was loaded, from {rounds_of(saved)} rounds to "
-                          f"{rounds_of(theirs)}: what the exchange held back in it is given up", stacklevel=8)
+            warn(f"the group has gone on since the state that was loaded, from {rounds_of(saved)} rounds to "
+                 f"{rounds_of(theirs)}: what the exchange held back in it is given up")
         return None
 
     def _state_for(self, comm: Comm, loop: outer.OuterLoop, donor: int, theirs: Optional[Entries],
@@ -291,8 +290,7 @@ class ChangingLoop:
         if all(row == b"\1" for row in comm.allgather(bytes([made is not None]), 1)) and made is not None:
             return made
         if comm.rank == 0:
-            warnings.warn("what the exchange held back has no place among another number of members, and is given up",
-                          stacklevel=7)
+            warn("what the exchange held back has no place among another number of members, and is given up")
         shared = theirs or own or {}
         kept = {name: entry for name, entry in shared.items() if name.startswith(SHARED)}
         round_, since, *_ = numbers_of(shared)

@@ -1,12 +1,12 @@
 """Whether two workers read the same data in the same order, of which two learn no more than one."""
 
 import ctypes
-import warnings
 import zlib
 from typing import Iterable, Optional
 
 import torch
 
+from .._warned import warn
 from ..comm import Comm
 from . import _transport
 
@@ -27,5 +27,5 @@ def tell_repeats(comm: Comm, mine: int) -> None:
     0 where it has none of its own."""
     first = _transport.gathered(comm, mine).index(mine)
     if mine and first < comm.rank:
-        warnings.warn(f"rank {comm.rank} has had the first batch of rank {first}, and the two learn no more than one: give each worker "
-                      "data or a seed of its own, by options of the script or by OuterLoop.shard(dataset)", stacklevel=2)
+        warn(f"rank {comm.rank} has had the first batch of rank {first}, and the two learn no more than one: give each worker "
+             "data or a seed of its own, by options of the script or by OuterLoop.shard(dataset)")

@@ -76,12 +76,23 @@ class LocalSGD:
             optimizers = list(self._accelerator._optimizers)
             model = self._model if self._joins else self._accelerator.unwrap_model(self._model)
             self.loop = OuterLoop(model, optimizers, self._spec, hook=False, **self._more)
+            self._tell_passes()
             if not self._joins:  # else DDP is within a machine
                 self._without_sync.enter_context(self._model.no_sync())
         return self
 
+    def _tell_passes(self) -> None:
+        passes = self._accelerator.gradient_accumulation_steps
+        if passes > 1 and self._tells:
+            print(f"thinwire: LocalSGD counts the calls of its step(), as Accelerate's does: where each pass calls it, "
+                  f"gradient_accumulation_steps={passes} of them are one step of the optimizer", file=sys.stderr, flush=True)
+
+    @property
+    def _tells(self) -> bool:
+        return self._more.get("banner", True) and (self._joins or self._accelerator.is_main_process)
+
     def step(self) -> None:
-        """After each step of the optimizer."""
+        """After each step of the optimizer, or each pass of several that are one."""
         if self.loop is not None:
             self.loop.step()
 
@@ -90,7 +101,7 @@ class LocalSGD:
         if self.loop is not None:
             if kind is None:
                 self.loop.finish()
-                if self._more.get("banner", True) and (self._joins or self._accelerator.is_main_process):
+                if self._tells:
                     print(self.loop.summary(), file=sys.stderr, flush=True)
             self.loop.close()
 

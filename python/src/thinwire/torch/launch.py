@@ -20,9 +20,11 @@ from torch import nn
 
 from ..errors import Error, PeerError
 from ..seal import read_key
+from ..spec import settings_of
 from ..tcp import Tcp
 from . import _optimiser, _transport
 from ._alike import checksum
+from ._unshared import counted
 from .outer import OuterLoop, joined_group, refuse_half_joined, refuse_other_specs, tell_meeting
 
 USAGE, PEER_LOST = 2, 3  # exit codes, as the program thinwire has them
@@ -136,7 +138,10 @@ class Launched:
             return
         ended = "has failed, and the other machines go on" if has_failed else "has ended"
         say(f"the script {ended}: this machine serves the others' rounds until they end")
+        behind, every = self._loop._unshared.steps, settings_of(self._loop._loop.spec)["every"]
         self._loop.finish()
+        if behind and not has_failed:
+            say(f"what the script has saved lacks the {counted(behind)} behind its last round: let it take a multiple of {every} steps")
         print(self._loop.summary(), file=sys.stderr, flush=True)
 
     def close(self) -> None:

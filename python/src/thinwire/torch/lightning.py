@@ -111,7 +111,8 @@ class LocalUpdates(_Told):
     The further arguments are those of `OuterLoop`. The programs should read different data and have the same number of
     steps. Without `workers` they come and go, each with steps and data of its own. What is validated and saved are the shared
     weights; the checkpoint has what the loop keeps, too, and fit(ckpt_path=...) goes on bit for bit, on all machines from the
-    same step. When fit() ends, all have the same weights. The trainer's loggers get the stats as thinwire/..."""
+    same step. When fit() ends, all have the same weights. Until then buffers are each program's own, of which a
+    BatchNorm's change the scores. The trainer's loggers get the stats as thinwire/..."""
 
     def __init__(self, spec: str, **more: Any):
         self.spec, self._more = spec, more

@@ -4,7 +4,7 @@ import contextlib
 import re
 import sys
 import time
-import warnings
+import weakref
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 import torch
@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .. import outer as core
 from .. import outers, schemes
 from .._owned import Closes
+from .._warned import warn
 from ..changing import ChangingLoop, refuse_unfit
 from ..comm import Comm, refuse_no_numbers
 from ..errors import Error, NonFinite, SpecError
@@ -30,13 +31,17 @@ from ._members import Part, Place
 from ._moments import Moments, forget_unfinite
 from ._parameters import is_shard, laid, local
 from ._replan import ROUNDS, Replanner
+from ._unshared import Unshared
 from ._working import Working, rows_of
 from .exchange import _exchanges
 from .gossip import GossipDataParallel
 
 OF_A_LOOP = "an OuterLoop"
+UNCOUNTED = 8  # steps in a row, with which it is told: a part of a model may take some before the whole does
+MOST_WORKERS = 16384  # as of tw_tcp_join
 FOLDER, WEB = "folder:", ("http://", "https://", "s3+http://", "s3+https://")  # what join= begins with where it is no HOST:PORT
 BETWEEN_PROGRAMS = object()  # a group whose members are not known yet
+_made: "weakref.WeakKeyDictionary[nn.Module, int]" = weakref.WeakKeyDictionary()  # how many OuterLoops were, for each
 
 
 class OuterLoop(Closes):
@@ -157,7 +162,7 @@ class OuterLoop(Closes):
         else:
             fixed = self._loop = _transport.with_comm(transport, group, limits, made)
             fixed.show_moments(*self._moments.addresses())
-        self._begun = self._inside = self._finished = False
+        self._begun = self._inside = self._finished = self._told_late = False
         self._replanner: Optional[Replanner] = None  # of "auto"
         self._follows = False  # whether a state may be of another spec, which "auto" went on by
         self._past: Dict[str, float] = {}  # what was counted by specs before
@@ -167,7 +172,7 @@ class OuterLoop(Closes):
         self._counted, self._hash, self._addresses = 0, 0, self._working.addresses()
         self._stepped: Set[int] = set()  # the optimizers that have stepped since a step was counted
         self._dropped = 0  # of stats(), when a round last changed the weights
-        self._stray = ""  # the one whose steps are not
+        self._stray, self._strays = "", 0  # the one whose steps are not, and how many such there were
         self._last_stats: Dict[str, float] = {}
         before_fsdp = {"prepend": True} if self._sharded else {}  # which takes its weights in a hook of its own
         self._ends = [model.register_forward_pre_hook(lambda *what: self.begin(), **before_fsdp).remove]
@@ -175,6 +180,9 @@ class OuterLoop(Closes):
         if self._hooks:
             self._ends.append(_optimiser.innermost(self._optimisers[-1]).register_step_post_hook(
                 lambda *what: self._count()).remove)
+        self._unshared = Unshared()
+        self._at_the_end = weakref.finalize(self, self._unshared.tell)
+        self._number = _made[self._module] = _made.get(self._module, 0) + 1
 
     def _watch(self, settled: _auto.Settled, optimizer: Any, banner: bool) -> None:
         """What was chosen in an earlier run stays; and groups of other shards would each judge by itself."""
@@ -278,10 +286,16 @@ class OuterLoop(Closes):
         may = self._optimisers if self._hooks else self._optimisers[:-1]
         if id(optimiser) in self._stepped or not any(_optimiser.innermost(one) is optimiser for one in may):
             self._stray = type(optimiser).__name__
+            self._strays += 1
+            if self._strays == UNCOUNTED:
+                warn(f"{self._stray} has taken {UNCOUNTED} steps in a row that were not counted, and without counted ones there are no "
+                     f"rounds: {self._counts_right}")
         self._stepped.add(id(optimiser))
 
     def _count(self) -> bool:
         self._stepped, self._stray = set(), ""
+        if self._strays < UNCOUNTED:  # else it has been told, once
+            self._strays = 0
         if self._inside:
             raise Error("the optimizer has stepped inside averaged(), where the model has the shared weights; train "
                         "outside of it")
@@ -292,6 +306,7 @@ class OuterLoop(Closes):
         if self._changes and not (self._gradient[0] == self.generation and self._gradient[1]):
             self._gradient = self.generation, self._first_gradient()
         self._counted += 1
+        self._unshared.steps += 1
         if not self._loop.is_due:
             self._loop.step(self._addresses)
             return False
@@ -306,6 +321,7 @@ class OuterLoop(Closes):
         self._tell_members(members)
         self._keep_place()
         if changed:
+            self._unshared.steps = 0
             self._tell_pace(begin)
             self._working.give_changed(before)
             self._moments.give()
@@ -383,6 +399,7 @@ class OuterLoop(Closes):
         batches calls it while others go on. NonFinite: some rank's last steps were too large for the exchange."""
         if self._finished:
             return
+        self._at_the_end.detach()
         self._refuse_inside("finish()")
         self.begin()
         self._refuse_uncounted()
@@ -393,7 +410,7 @@ class OuterLoop(Closes):
         place = self.address
         self._end()
         if place and not self._last_stats["bytes_sent"]:
-            warnings.warn(f"nobody else has come to {place}: this program has trained alone, and nothing was exchanged", stacklevel=2)
+            warn(f"nobody else has come to {place}: this program has trained alone, and nothing was exchanged")
         if not good:
             raise NonFinite("the last steps are lost: some rank's part, or the sum, was too large for the exchange", 13, "TW_SKIPPED")
 
@@ -412,6 +429,7 @@ class OuterLoop(Closes):
         if not isinstance(self._loop, ChangingLoop):
             raise Error("leave() is for groups whose members come and go, which join= without workers= makes; here finish() "
                         "waits for the others")
+        self._at_the_end.detach()
         self._refuse_inside("leave()")
         self._refuse_uncounted()
         self._working.take()
@@ -423,7 +441,18 @@ class OuterLoop(Closes):
         """The model has the shared weights for good."""
         self._hash = _alike.checksum(map(laid, self._rows))
         self._last_stats, self._finished = self.stats(), True
+        has_others = self._comm.size > 1
         self.close()
+        if has_others:
+            self._ends = [_optimiser.at_each_step(self._notice_late)]
+
+    def _notice_late(self, optimiser: torch.optim.Optimizer) -> None:
+        """An optimizer is about to step after the end, and the model has no other loop since. It is told once."""
+        trains = not self._told_late and _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows])
+        if trains and _made[self._module] == self._number:
+            self._told_late = True
+            warn(f"{type(optimiser).__name__} steps behind the end of the OuterLoop, and the workers' weights differ from here on: to "
+                 "train on together make another OuterLoop before that, and else close() this one")
 
     @property
     def hash(self) -> str:
@@ -492,13 +521,16 @@ class OuterLoop(Closes):
         """Steps that nobody told of would be lost without a word."""
         _parameters.reshard(self._sharded)  # the whole ones are other parameters
         refuse_newly_trained(self._module, self._rows)
-        right = ("give it the optimizer that trains, or of several a list, of which the last one steps last" if self._hooks
-                 else "call its step() after each optimizer.step()")
         for row, shared in zip(self._rows, [] if self._counted or self._saved is not None else self._shared()):
             if not torch.equal(laid(row).to("cpu"), shared.to(row.parameter.dtype)):
-                raise Error(f"{row.name} has changed and no step was counted, so that the OuterLoop would undo it: {right}")
+                raise Error(f"{row.name} has changed and no step was counted, so that the OuterLoop would undo it: {self._counts_right}")
         if self._stray:
-            raise Error(f"{self._stray} has taken steps that were not counted, and the OuterLoop would undo them: {right}")
+            raise Error(f"{self._stray} has taken steps that were not counted, and the OuterLoop would undo them: {self._counts_right}")
+
+    @property
+    def _counts_right(self) -> str:
+        return ("give the OuterLoop the optimizer that trains, or of several a list, of which the last one steps last" if self._hooks
+                else "call step() of the OuterLoop after each optimizer.step()")
 
     # ---- saving ----
 
@@ -578,9 +610,8 @@ class OuterLoop(Closes):
         self._working.load(saved)
         name = self._working.first_unlike(saved["weights"])
         if name:
-            warnings.warn(f"rank {self._comm.rank}: {name} is not what it was when this state was saved; load the "
-                          "checkpoint of the model that this rank saved with it, and the run goes on as if it had not "
-                          "stopped", stacklevel=4)
+            warn(f"rank {self._comm.rank}: {name} is not what it was when this state was saved; load the checkpoint of the model "
+                 "that this rank saved with it, and the run goes on as if it had not stopped")
 
     def _about(self) -> Dict[str, Any]:
         return {"spec": self._loop.spec, "rank": self._comm.rank, "size": self._comm.size, "order": self._orders,
@@ -633,6 +664,7 @@ class OuterLoop(Closes):
 
     def close(self) -> None:
         """Leaves the others. Before finish() they get a PeerError."""
+        self._at_the_end.detach()
         for end in self._ends:
             end()
         self._ends = []
@@ -657,6 +689,8 @@ def refuse_half_joined(group: Any, join: Optional[str], workers: Optional[int], 
     if join is not None and not isinstance(join, str):
         raise Error(f'join={join!r}: want a text, "HOST:PORT", "folder:PATH" or "https://HOST/PATH"')
     refuse_no_numbers(**{name: one for name, one in (("workers", workers), ("rank", rank), ("quorum", quorum)) if one is not None})
+    if workers is not None and not 1 <= workers <= MOST_WORKERS:
+        raise Error(f"workers={workers}: want how many processes meet, 1 to {MOST_WORKERS}")
     if join is None:
         if group is None and not (dist.is_available() and dist.is_initialized()):
             raise Error("there is no process group: call torch.distributed.init_process_group() first, or give "

@@ -23,7 +23,7 @@ from .ddp import attach, attach_alone
 
 KEY = "thinwire"  # in trainer_state.json, among the states of callbacks
 LOGGED = [f"thinwire/{name}" for name in ("fallback", "steps_skipped", "bytes_sent", "seconds_wait", "ratio")]  # on the screen, too
-LOGGED_OF_ROUNDS = [f"thinwire/{name}" for name in ("rounds", "bytes_sent", "seconds_wait", "cosine")]
+LOGGED_OF_ROUNDS = [f"thinwire/{name}" for name in ("rounds", "rounds_empty", "bytes_sent", "seconds_wait", "cosine")]
 
 
 class Thinwire(TrainerCallback):
@@ -109,8 +109,9 @@ class LocalUpdates(TrainerCallback):
 
     What is evaluated, saved and chosen as the best model are the shared weights. Each program writes what its loop keeps
     into its own checkpoints, as thinwire.pt, and goes on bit for bit with trainer.train(resume_from_checkpoint=True), on
-    all machines from the same step. When the training ends, all have the same weights. The trainer's loggers get the
-    stats as thinwire/... Other callbacks that ask for an evaluation or a checkpoint are to be added before this one."""
+    all machines from the same step. When the training ends, all have the same weights. Until then buffers are each
+    program's own, of which a BatchNorm's change the scores. The trainer's loggers get the stats as thinwire/... Other
+    callbacks that ask for an evaluation or a checkpoint are to be added before this one."""
 
     def __init__(self, trainer: Any, spec: str, **more: Any):
         self.spec, self._trainer, self._more = spec, trainer, more

@@ -1,0 +1,25 @@
+"""The steps that a program has taken and not shared."""
+
+import os
+import sys
+
+from .._warned import place_outside, warn
+
+
+class Unshared:
+    """`steps` are those since a round has last changed the weights. Whoever makes it has tell() called when the program ends."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._process, self._place = os.getpid(), place_outside()
+
+    def tell(self) -> None:
+        """Not behind an exception, which says itself why the program ends, nor in a child that a fork has made."""
+        fails = getattr(sys, "last_type", None) is not None or sys.exc_info()[0] is not None
+        if self.steps and not fails and os.getpid() == self._process:
+            warn(f"the {counted(self.steps)} behind the last round went to nobody, so that the workers' weights differ: call finish() of "
+                 "this OuterLoop at the end, on all of them", self._place)
+
+
+def counted(steps: int) -> str:
+    return f"{steps} step{'s' * (steps != 1)}"
