@@ -105,6 +105,21 @@ def check_cases(text):
                 yield f"names the case {case}, which no test has"
 
 
+@functools.lru_cache
+def extra_cases():
+    """Of suites in Python those that only NAME_extra has."""
+    files = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "python/tests").glob("*.py")]
+    return frozenset(case for path in files for case in re.findall(r"@parts\.extra\n(?: +@.*\n)* +def (test_\w+)", path.read_text()))
+
+
+def check_parts(text):
+    """A case that is left out of NAME is named with NAME_extra."""
+    for suite, names in re.findall(r"\b((?:cli|python)_\w+) \[([^\]]*)\]", text):
+        for case in re.findall(r"\w+", names):
+            if case in extra_cases() and not suite.endswith("_extra"):
+                yield f"names the case {case} of {suite}, which only {suite}_extra has"
+
+
 def check_known(text, tests):
     """Each test of the tables exists."""
     for names in tests_in_tables(text):
@@ -168,6 +183,7 @@ def complaints(path, tests, program):
     if path.name == KNOWN or names_tests:
         yield from check_cases(text)
     if path.name == KNOWN:
+        yield from check_parts(text)
         yield from check_known(text, tests)
     elif not names_tests:
         yield from check_no_tests(text, tests)

@@ -296,8 +296,9 @@ typedef struct tw_gradient {
     /* 1: this rank has no gradient for the tensor in this step (an unused layer or expert, a rank that ran out of
      * data). What stands in data is not looked at; the mean goes there, so it is not NULL. The rank adds nothing to the
      * sum, which is still divided by the number of ranks, and receives the mean. All that it remembers for the tensor
-     * stays as it is, neither sent nor faded (what sdagc holds back follows the learning rate all the same). For a
-     * tensor that is absent on all ranks the mean is 0 and nothing is lost, so it need not be applied. */
+     * stays as it is, neither sent nor faded (with revision=rate, as of sdagc, what is held back follows the learning
+     * rate all the same). For a tensor that is absent on all ranks the mean is 0 and nothing is lost, so it need not be
+     * applied. */
     int absent;
     /* Asked before anything of the gradient is touched, with `context`: above 0 once it is there, 0 as long as it is
      * not, below 0 when it never will be. It is how a copy from a device or an event is waited for without a thread of

@@ -54,6 +54,7 @@ class WordsTest(CommandLineTest):
                 self.refuse(2, [f"{option} counts only beside {beside[0]}: add that, or leave {option.split()[0]} out"],
                             "train", task, *words)
         self.refuse(2, ["--rank 1 counts only beside --join"], "plan", "image", "--rank", 1)
+        self.refuse(2, ["--beta2 0.98 counts only beside --optimizer adam"], "simulate", "image", "--data", self.data, "--beta2", 0.98)
 
     def test_what_nobody_sees_and_what_is_nearly_nothing(self):
         """One line each: a line end of a script is not printed, and no number becomes another one in silence."""

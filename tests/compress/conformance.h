@@ -74,10 +74,13 @@ static inline void make_spec(char spec[SPEC_LENGTH], const tw_scheme_ops *ops, c
 
 typedef void (*spec_check)(const tw_scheme_ops *ops, const char *spec);
 
-/* All variants are tried, or every third one: the schemes are many, and so each word has its turn. */
+/* All variants are tried, or every third one, and by the next check others: so each word has its turn. */
 static inline void try_variant(const tw_scheme_ops *ops, const char *spec, spec_check check)
 {
-    static int number;
+    static spec_check last;
+    static int checks, number;
+    if (check != last) number = checks++;
+    last = check;
     if (number++ % in_part(3, 1) == 0) check(ops, spec);
 }
 

@@ -243,4 +243,36 @@ TEST(test_momentum_and_plan)
     loopback_destroy(&group);
 }
 
+/* ---- sweeps over the list ---------------------------------------------------------------------------------------- */
+
+static uint64_t tried;
+
+static void note_variant(const tw_scheme_ops *ops, const char *spec)
+{
+    (void)ops;
+    tried += tw_crc32c(0, spec, strlen(spec));
+}
+
+static void note_again(const tw_scheme_ops *ops, const char *spec)
+{
+    note_variant(ops, spec);
+}
+
+static uint64_t sweep(spec_check check)
+{
+    tried = 0;
+    for (size_t s = 0; tw_scheme_at(s); s++) for_each_variant(tw_scheme_at(s), "", check);
+    return tried;
+}
+
+TEST(test_sweeps_of_a_suite_try_each_variant_in_turn)
+{
+    const uint64_t all = sweep(note_variant);
+    setenv("TEST_PART", "most", 1);
+    const uint64_t first = sweep(note_again), second = sweep(note_variant), third = sweep(note_again);
+    unsetenv("TEST_PART");
+    assert_true(first > 0 && second > 0 && third > 0);
+    assert_true(first + second + third == all);
+}
+
 RUN_TESTS(NULL, NULL)

@@ -256,7 +256,6 @@ TEST(test_a_wrong_state_changes_nothing)
     }
 }
 
-/* The step before the load is not one of the loaded scheme's: there is nothing to take back. */
 /* What a selection guesses by is not saved. It must not show in a rank that a NaN has met, either: a guess too high has
  * the values looked at once more, and among them those that the NaN kept from being taken in. */
 static void check_nan_after_restart(const char *spec)
@@ -295,6 +294,7 @@ TEST(test_a_nan_after_a_restart_changes_no_bit)
     check_nan_after_restart("threshold:tau=0.1");
 }
 
+/* The step before the load is not one of the loaded scheme's: there is nothing to take back. */
 TEST(test_nothing_is_taken_back_after_a_load)
 {
     static step_gradients g;

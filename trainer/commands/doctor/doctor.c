@@ -44,9 +44,8 @@ static const option_row rows[] = {
      .help = "With HOST:PORT: say how long a round takes that exchanges so many. " LAYOUT_HELP},
     {.help = "The lines between all machines"},
     {"peers", NULL, OPTION_FLAG, offsetof(doctor_settings, peers),
-     .help =
-         "Measure the lines between the ranks that mpirun started, or that joined, pair by pair. This takes about two "
-         "seconds for each other rank"},
+     .help = "Measure the lines between the ranks that mpirun started, or that joined, pair by pair. This takes two to "
+             "three seconds for each other rank"},
     {"transport", NULL, OPTION_CHOICE, offsetof(doctor_settings, transport), "auto", .choices = "auto|threads|mpi|tcp",
      .help = "How ranks reach each other, as in thinwire train"},
     {"join", "HOST:PORT", OPTION_TEXT, offsetof(doctor_settings, join),
