@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <thinwire/thinwire_scheme.h>
 
 #include "adam_twin.h"
+#include "support/outside.h"
 
 enum { STEPS = 12 };
 
@@ -299,19 +299,6 @@ TEST(test_a_momentum_alone_is_not_given)
 }
 
 /* A scheme from outside calls what it likes a momentum. */
-static double half(const void *self)
-{
-    (void)self;
-    return 0.5;
-}
-
-static size_t choose_largest(void *self, tw_scheme *scheme, size_t tensor, const float *values, size_t most,
-                             uint32_t *index, float *value)
-{
-    (void)self;
-    return tw_scheme_choose_largest(scheme, tensor, values, most, 0, index, value);
-}
-
 static tw_status remember_momentum(void *self, tw_scheme *scheme, tw_walk *walk)
 {
     static float momentum[2 * MATRIX];
@@ -322,18 +309,12 @@ static tw_status remember_momentum(void *self, tw_scheme *scheme, tw_walk *walk)
 
 TEST(test_a_momentum_of_something_else_is_none)
 {
-    const tw_scheme_definition other = {.struct_size = sizeof other,
-                                        .name = "other",
-                                        .summary = "remembers a momentum of its own",
-                                        .density = half,
-                                        .choose = choose_largest,
-                                        .walk = remember_momentum};
     twin *t = aged_twin();
     const float *const first[TENSORS + 1] = {t->first[0], t->first[1]}, /* and none behind them */
         *const second[TENSORS + 1] = {t->second[0], t->second[1]};
     tw_state *got;
     assert_ok(tw_state_create(&got));
-    assert_ok(tw_scheme_register(&other));
+    assert_ok(register_outside("other", remember_momentum));
     assert_fails(tw_reducer_state_of_moments("other", table, TENSORS, t->steps, first, second, 0, 1, "s.", got),
                  TW_ERROR_SPEC, "scheme other has none of Adam's moments");
     assert_int_equal(tw_state_count(got), 0);

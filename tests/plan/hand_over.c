@@ -1,12 +1,12 @@
 /* What one reducer holds back goes on by another: all gradients arrive once, by every scheme that a run can leave, with
  * hosts and without. The sum of the gradients themselves is beside it. */
+#include "support/outside.h"
 #include "support/random.h"
 #include "support/ranks.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <thinwire/thinwire_plan.h>
-#include <thinwire/thinwire_scheme.h>
 
 enum { RANKS = 4, STEPS = 3, MATRIX = 2048, ELEMENTS = MATRIX + 100 };
 
@@ -114,19 +114,6 @@ TEST(test_what_nobody_keeps_is_not_handed_over)
 }
 
 /* A scheme from outside may remember anything by a tensor's name. */
-static double half(const void *self)
-{
-    (void)self;
-    return 0.5;
-}
-
-static size_t choose_largest(void *self, tw_scheme *scheme, size_t tensor, const float *values, size_t most,
-                             uint32_t *index, float *value)
-{
-    (void)self;
-    return tw_scheme_choose_largest(scheme, tensor, values, most, 0, index, value);
-}
-
 static tw_status remember_pairs(void *self, tw_scheme *scheme, tw_walk *walk)
 {
     static float pairs[2 * MATRIX];
@@ -147,13 +134,7 @@ static void refuse_pairs(void *context, int rank, tw_comm *comm)
 
 TEST(test_what_is_larger_than_a_tensor_is_no_part_of_it)
 {
-    const tw_scheme_definition pairs = {.struct_size = sizeof pairs,
-                                        .name = "pairs",
-                                        .summary = "remembers two numbers an element",
-                                        .density = half,
-                                        .choose = choose_largest,
-                                        .walk = remember_pairs};
-    assert_ok(tw_scheme_register(&pairs));
+    assert_ok(register_outside("pairs", remember_pairs));
     run_in_world((tw_world_options){.workers = 1}, refuse_pairs, NULL);
 }
 

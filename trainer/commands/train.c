@@ -93,8 +93,7 @@ static tw_status train_complete(options *set, train_settings *settings)
     TW_TRY(complete_out(settings));
     settings->momentum_given = options_given(set, "momentum");
     settings->nesterov_given = options_given(set, "nesterov");
-    TW_TRY(settings_complete(settings->task, set));
-    return options_check_beside(set);
+    return settings_complete(settings->task, set);
 }
 
 static tw_status train_show(const train_settings *s, bool *shown)

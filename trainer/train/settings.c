@@ -278,7 +278,7 @@ tw_status settings_complete(const task_ops *ops, options *set)
         const char *suits = name && !options_given(set, name) ? suitable(ops, s, name) : NULL;
         if (suits) TW_TRY(options_default(set, name, suits));
     }
-    return TW_OK;
+    return options_check_beside(set);
 }
 
 size_t settings_identity(const train_settings *s, int workers, setting_text identity[SETTINGS_IDENTITY])

@@ -61,7 +61,8 @@ typedef struct train_page {
 tw_status settings_page(const task_ops *ops, train_page *page);
 /* For a command that takes some of train's options: adds those that it wants to its own, whose page names them. */
 tw_status settings_lend_rows(const task_ops *ops, bool (*wants)(const option_row *row), train_page *own);
-/* Gives what nobody has set the defaults that suit the task, as far as they depend on its other settings. */
+/* Gives what nobody has set the defaults that suit the task, as far as they depend on its other settings.
+ * TW_ERROR_ARGUMENT as options_check_beside. */
 tw_status settings_complete(const task_ops *ops, options *set);
 
 /* One setting that a checkpoint and the run that resumes it must agree on. */

@@ -57,7 +57,6 @@ static tw_status plan_complete(planning *p, plan_settings *s, options *set)
     s->train.set = set;
     TW_TRY(init_from_shape(set, &s->train));
     TW_TRY(settings_complete(s->train.task, set));
-    TW_TRY(options_check_beside(set));
     if (p->has_task && s->parameters)
         return tw_fail(TW_ERROR_ARGUMENT, "--parameters %s: task %s has a network of its own; leave one of them out",
                        s->parameters, s->train.task->name);

@@ -87,7 +87,6 @@ static tw_status simulate_complete(simulate_settings *s, options *set)
     s->train.momentum_given = options_given(set, "momentum");
     s->train.nesterov_given = options_given(set, "nesterov");
     TW_TRY(settings_complete(s->train.task, set));
-    TW_TRY(options_check_beside(set));
     if (s->form == PACE_EXPONENTIAL && s->jitter > 1)
         return tw_fail(TW_ERROR_ARGUMENT, "--jitter %g: an exponential one is at most 1", s->jitter);
     if (s->train.schedule && strncmp(s->train.schedule, "plateau", 7) == 0)
