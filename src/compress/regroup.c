@@ -185,17 +185,12 @@ static tw_status regroup_average(const taker *self, const tw_remembered *entry)
     return TW_OK;
 }
 
-static int adds_up(tw_dtype dtype)
-{
-    return dtype == TW_F32 || dtype == TW_F64 || dtype == TW_BF16;
-}
-
 static tw_status regroup_take(tw_walk *walk, const tw_remembered *entry)
 {
     const taker *self = (const taker *)walk;
     switch (entry->kind) {
     case TW_STATE_ADDS:
-        return adds_up(entry->dtype) ? regroup_add(self, entry) : regroup_refuse(entry, self);
+        return tw_remembered_adds_up(entry) ? regroup_add(self, entry) : regroup_refuse(entry, self);
     case TW_STATE_SAME:
         return self->old == self->first ? copy_over(self, entry) : compare(self, entry);
     case TW_STATE_OWN:

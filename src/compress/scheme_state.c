@@ -127,9 +127,14 @@ int tw_scheme_find_elements(const tw_scheme *scheme, const tw_remembered *entry,
     size_t i = 0;
     while (i < scheme->count && strcmp(scheme->tensors[i].name, entry->tensor) != 0) i++;
     *tensor = i;
-    size_t count = i < scheme->count ? scheme->tensors[i].count : 0;
-    int adds_up = entry->dtype == TW_F32 || entry->dtype == TW_BF16 || entry->dtype == TW_F64;
-    return i < scheme->count && adds_up && entry->first <= count && entry->count <= count - entry->first;
+    if (i == scheme->count || !tw_remembered_adds_up(entry)) return 0;
+    size_t count = scheme->tensors[i].count;
+    return entry->first <= count && entry->count <= count - entry->first;
+}
+
+int tw_remembered_adds_up(const tw_remembered *entry)
+{
+    return entry->dtype == TW_F32 || entry->dtype == TW_BF16 || entry->dtype == TW_F64;
 }
 
 double tw_remembered_value(const tw_remembered *entry, size_t i)

@@ -192,9 +192,9 @@ static tw_status reduce(tw_outer *outer, double weights)
 static void arrive(tw_outer *outer)
 {
     outer->phase = TW_OUTER_ARRIVED;
-    if (outer->options.eager)
-        tw_outer_count_own(&outer->options, outer->given > 0 ? outer->own_part : NULL, outer->elements, outer->own_v);
-    if (outer->options.eager && outer->given > 0) memset(outer->own_part, 0, outer->elements * sizeof *outer->own_part);
+    if (!outer->options.eager) return;
+    tw_outer_count_own(&outer->options, outer->given > 0 ? outer->own_part : NULL, outer->elements, outer->own_v);
+    if (outer->given > 0) memset(outer->own_part, 0, outer->elements * sizeof *outer->own_part);
 }
 
 /* Momentum would coast on nothing: the shared weights stay where they are. */
