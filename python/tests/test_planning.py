@@ -172,7 +172,8 @@ def door(kind, model, optimizer, spec):
             name, _, options = spec.partition(":")
             steps = options.partition("=")[2].partition(",")[0]
             spec = ":".join([name, *options.split(",", 1)[1:]])
-        accelerator = types.SimpleNamespace(num_processes=2, _optimizers=[optimizer], unwrap_model=lambda one: one.module,
+        accelerator = types.SimpleNamespace(num_processes=2, gradient_accumulation_steps=1, _optimizers=[optimizer],
+                                            unwrap_model=lambda one: one.module,
                                             is_main_process=torch.distributed.get_rank() == 0)
         with LocalSGD(accelerator, model, steps, spec=spec) as made:
             yield model, made.step, lambda: made.loop._loop.spec
