@@ -298,7 +298,7 @@ TEST(test_the_first_comes_again_by_the_same_words)
     expect_no_second_group(both, "the spec local:every=9\n", key, TW_ERROR_ARGUMENT,
                            "this process has the spec local:every=9 where");
     expect_no_second_group(both, subject, other_key, TW_ERROR_PEER,
-                           "turns this process away: it may have another key, or none");
+                           "turns this process away: it may have another key, or none, or only one of the two gives a number");
     come(&players[0], both);
     assert_false(tw_members_opened(players[0].members));
     assert_string_equal(tw_members_address(players[0].members), first);
@@ -375,7 +375,7 @@ TEST(test_another_key_and_another_subject)
     end(players, 1);
     tw_members *stranger = join(meeting, subject, other_key, NULL);
     assert_fails(tw_members_next(stranger, -1, 0, &generation, &comm), TW_ERROR_PEER,
-                 "turns this process away: it may have another key, or none");
+                 "turns this process away: it may have another key, or none, or only one of the two gives a number");
     tw_members_destroy(stranger);
     tw_members *other = join(meeting, "the spec local:every=8\nthe parameter v of (3,)\n", key, NULL);
     assert_fails(tw_members_next(other, -1, 0, &generation, &comm), TW_ERROR_ARGUMENT,
@@ -397,6 +397,35 @@ TEST(test_another_key_and_another_subject)
     assert_non_null(strstr(tw_last_error(), "has the release 1.2.3 of thinwire"));
     tw_members_destroy(other);
     go(&players[0]);
+}
+
+static void count_workers(void *context, const char *text)
+{
+    *(_Atomic int *)context += strstr(text, "it gives a number of workers, and here they come and go") != NULL;
+}
+
+/* It has the key, and its proof is one for another door. */
+TEST(test_one_with_a_number_of_workers_is_told_apart)
+{
+    static _Atomic int counts[2];
+    const char *const keys[] = {key, other_key};
+    const int port = find_port("127.0.0.1");
+    char meeting[TCP_ADDRESS];
+    snprintf(meeting, sizeof meeting, "127.0.0.1:%d", port);
+    for (int i = 0; i < 2; i++) {
+        unsigned char secret[TCP_SECRET];
+        tw_members *members;
+        const tw_tcp_options tcp = {.struct_size = sizeof tcp,
+                                    .key = key,
+                                    .key_size = strlen(key),
+                                    .refused = count_workers,
+                                    .context = &counts[i]};
+        assert_ok(tw_members_join(meeting, subject, &options, &tcp, &members));
+        tcp_secret_make(keys[i], strlen(keys[i]), "a meeting point", NULL, 0, secret);
+        assert_int_equal(knock(port, NULL, secret, (tcp_place){0}, NULL), -1);
+        tw_members_destroy(members);
+        assert_int_equal(counts[i], i == 0);
+    }
 }
 
 TEST(test_all_have_the_patience_of_the_one_that_opened)

@@ -346,6 +346,18 @@ TEST_BETWEEN(another_key_is_told_to_the_host_at_once, choose_meeting, NULL)
     end_joiner(&server, TW_ERROR_PEER);
 }
 
+TEST_BETWEEN(one_without_a_number_of_workers_is_told_apart, choose_meeting, NULL)
+{
+    unsigned char secret[TCP_SECRET];
+    joiner server;
+    begin_server(&server, (joiner){.rank = 0});
+    tcp_secret_make(key, strlen(key), "members of a group", NULL, 0, secret);
+    assert_int_equal(knock(meeting_port(), NULL, secret, (tcp_place){0}, NULL), -1);
+    wait_until_it_hears(&server, "it gives no number of workers, and this process does");
+    server.tired = 1;
+    end_joiner(&server, TW_ERROR_PEER);
+}
+
 TEST_BETWEEN(one_too_many_is_told_so_at_once, choose_meeting, NULL)
 {
     joiner group[2], late;

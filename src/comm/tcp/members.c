@@ -105,8 +105,7 @@ static void members_lose(void *context, const char *name)
     if (*name) return;
     council_turn_away(&me->council);
     me->refused = TW_ERROR_PEER;
-    snprintf(me->refusal, sizeof me->refusal,
-             "what listens at %s turns this process away: it may have another key, or none", me->meeting);
+    snprintf(me->refusal, sizeof me->refusal, TCP_TURNED_AWAY, me->meeting);
 }
 
 /* --- a member that cannot be called -------------------------------------------------------------------------- */
@@ -317,7 +316,9 @@ static void begin_council(tw_members *me)
 static tw_status begin_thread(tw_members *me)
 {
     tcp_acceptor *acceptor = &me->lines.acceptor;
-    tcp_secret_make(me->tcp.key, me->tcp.key_size, "members of a group", NULL, 0, acceptor->secret);
+    tcp_secret_make(me->tcp.key, me->tcp.key_size, TCP_OF_MEMBERS, NULL, 0, acceptor->secret);
+    tcp_secret_make(me->tcp.key, me->tcp.key_size, TCP_OF_A_MEETING, NULL, 0, acceptor->stray_secret);
+    acceptor->stray = "it gives a number of workers, and here they come and go: give workers on all sides or on none";
     acceptor->tell = me->tcp.refused;
     acceptor->context = me->tcp.context;
     tcp_keep_from_children(acceptor->fd);
@@ -443,6 +444,7 @@ void tw_members_destroy(tw_members *me)
     }
     tcp_lines_close(&me->lines);
     sodium_memzero(me->lines.acceptor.secret, TCP_SECRET);
+    sodium_memzero(me->lines.acceptor.stray_secret, TCP_SECRET);
     if (me->tcp.key) sodium_memzero((void *)(uintptr_t)me->tcp.key, me->tcp.key_size);
     free((void *)(uintptr_t)me->tcp.key);
     free(me->bind);

@@ -4,6 +4,13 @@
 
 #include "listener.h"
 
+/* What two kinds of groups have their doors' secrets from, beside a key. */
+#define TCP_OF_A_MEETING "a meeting point"
+#define TCP_OF_MEMBERS "members of a group"
+#define TCP_TURNED_AWAY                                                                                                \
+    "what listens at %s turns this process away: it may have another key, or none, or only one of the two gives a "    \
+    "number of workers"
+
 /* What tw_tcp_join was asked for. */
 typedef struct tcp_rendezvous {
     const char *meeting; /* as it was written */

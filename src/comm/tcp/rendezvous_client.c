@@ -75,9 +75,7 @@ static tw_status reach_server(client *me)
         if (trying) tcp_dial_serve(dial, happened, tw_clock(), me->rendezvous->secret);
         me->turned_away += proving && dial->state == TCP_IDLE;
         if (me->turned_away == TRIALS)
-            return tw_fail(TW_ERROR_PEER,
-                           "what listens at %s turns this process away: it may have another key, or none",
-                           me->rendezvous->meeting);
+            return tw_fail(TW_ERROR_PEER, TCP_TURNED_AWAY, me->rendezvous->meeting);
     }
     me->turned_away = 0;
     tcp_session_make(me->rendezvous->secret, dial->challenge, dial->hello, me->own_key, me->server_key);
