@@ -51,11 +51,20 @@ struct tw_members {
 
 /* --- what the thread does ------------------------------------------------------------------------------------ */
 
+static void tell_refused(tw_members *me, const char *name)
+{
+    char place[TCP_ADDRESS];
+    tcp_address address;
+    if (tcp_address_read(name, "a newcomer", &address) != TW_OK) return;
+    tcp_meeting_write(&address, place);
+    tcp_acceptor_refuse(&me->lines.acceptor, place, "it trains something else than this group");
+}
+
 static void members_send(void *context, const council_message *message)
 {
     tw_members *me = context;
     int refuses = message->kind == COUNCIL_REFUSED;
-    if (refuses) tcp_acceptor_refuse(&me->lines.acceptor, message->to, "it trains something else than this group");
+    if (refuses) tell_refused(me, message->to);
     tcp_lines_say(&me->lines, message, refuses ? me->subject : "");
 }
 
