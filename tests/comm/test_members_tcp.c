@@ -399,6 +399,53 @@ TEST(test_another_key_and_another_subject)
     go(&players[0]);
 }
 
+static void *take_part(void *argument)
+{
+    player *me = argument;
+    tw_members_outcome due;
+    me->status = tw_members_due(me->members, me->comm, TW_MEMBERS_STAY, &due);
+    return NULL;
+}
+
+static void take_part_in_a_round(player *players, int count)
+{
+    for (int n = 0; n < count; n++)
+        assert_int_equal(pthread_create(&players[n].thread, NULL, take_part, &players[n]), 0);
+    for (int n = 0; n < count; n++) {
+        pthread_join(players[n].thread, NULL);
+        assert_int_equal(players[n].status, TW_OK);
+    }
+}
+
+/* Half of a grace, after which it is asked. The one that is new has measured none; where the program of one has set
+ * another limit, that stays. */
+TEST(test_all_have_the_grace_of_the_rounds_that_were_measured)
+{
+    char meeting[TCP_ADDRESS];
+    player players[MEMBERS];
+    options.grace = 1000;
+    find_meeting(meeting);
+    for (int n = 0; n < MEMBERS; n++) {
+        come(&players[n], meeting);
+        if (n == 0) players[n].rounds = 0;
+        begin(players, n + 1, n + 1);
+        end(players, n + 1);
+        if (n == 0) assert_true(tw_comm_timeout(players[0].comm) == 500);
+        if (n == 0) take_part_in_a_round(players, 1);
+        if (n == 0) assert_true(tw_comm_timeout(players[0].comm) == 500); /* it has only begun */
+        if (n == 0) take_part_in_a_round(players, 1);
+        if (n == 0) assert_true(tw_comm_timeout(players[0].comm) == 5);
+    }
+    options.grace = 10;
+    assert_true(tw_comm_timeout(players[2].comm) == 500);
+    assert_ok(tw_comm_set_timeout(players[1].comm, 40));
+    take_part_in_a_round(players, MEMBERS);
+    assert_true(tw_comm_timeout(players[0].comm) == 5);
+    assert_true(tw_comm_timeout(players[1].comm) == 40);
+    assert_true(tw_comm_timeout(players[2].comm) == 5);
+    for (int n = 0; n < MEMBERS; n++) go(&players[n]);
+}
+
 static void count_workers(void *context, const char *text)
 {
     *(_Atomic int *)context += strstr(text, "it gives a number of workers, and here they come and go") != NULL;

@@ -1,4 +1,5 @@
 /* Groups whose members come and go: a council, a thread that speaks and listens for it, and the calls that wait. */
+#include "bytes.h"
 #include "children.h"
 #include "members_lines.h"
 #include "own_thread.h"
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include <thinwire/thinwire_members.h>
+#include <thinwire/thinwire_plugin.h>
 
 #define LEAST_GRACE 10.0
 #define SILENCE 0.5  /* of a grace: one that is silent so long in a round is asked, for so long again */
@@ -40,6 +42,8 @@ struct tw_members {
     int opened, bell, runs, stops;
     int meets;             /* it listens at a meeting point, so that it can be called */
     double round_began;    /* 0: there was none yet */
+    uint64_t round_took;   /* milliseconds; 0: none was measured yet */
+    double limit;          /* that the generation's comm was given, unless its program gave it another */
     uint64_t connecting;   /* the generation whose connections are being made */
     int has_newcomers;     /* it has */
     pthread_mutex_t mutex; /* of what follows */
@@ -569,6 +573,7 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     describe(&list, place, generation);
     (void)tcp_listener_is_at(door, doors[place]); /* it may have found out meanwhile that it cannot be called */
     TRY(tw_tcp_connect(door, place, list.count, doors, silence / SILENCE, comm));
+    me->limit = silence;
     tw_comm_set_timeout(*comm, silence);
     return tw_comm_set_patience(*comm, patience);
 }
@@ -628,34 +633,58 @@ tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_ge
 
 /* --- before each round --------------------------------------------------------------------------------------- */
 
-/* A member that is silent is not waited for longer than a round takes. */
-static uint64_t measure_round(tw_members *me)
+/* What each tells the others before a round. */
+enum { CHANGES, FINISHES, TOOK, WORDS = 8 };
+
+static void measure_round(tw_members *me)
 {
     double now = tw_clock();
-    pthread_mutex_lock(&me->mutex);
-    if (me->round_began > 0)
-        me->council.settings.grace = SILENCE * fmin(me->options.grace, fmax(LEAST_GRACE, now - me->round_began));
-    uint64_t waits = (uint64_t)council_has_visitors(&me->council, now);
-    pthread_mutex_unlock(&me->mutex);
+    if (me->round_began > 0) me->round_took = (uint64_t)ceil(1e3 * (now - me->round_began));
     me->round_began = now;
+}
+
+static int has_visitors(tw_members *me)
+{
+    pthread_mutex_lock(&me->mutex);
+    int waits = council_has_visitors(&me->council, tw_clock());
+    pthread_mutex_unlock(&me->mutex);
     return waits;
+}
+
+/* A member that is silent is not waited for longer than a round takes. All have measured it, but those that are new. */
+static tw_status follow_round(tw_members *me, uint64_t took, tw_comm *comm)
+{
+    if (!took) return TW_OK;
+    double silence = SILENCE * fmin(me->options.grace, fmax(LEAST_GRACE, 1e-3 * (double)took));
+    pthread_mutex_lock(&me->mutex);
+    me->council.settings.grace = silence;
+    pthread_mutex_unlock(&me->mutex);
+    if (tw_comm_timeout(comm) != me->limit) return TW_OK;
+    me->limit = silence;
+    return tw_comm_set_timeout(comm, silence);
 }
 
 tw_status tw_members_due(tw_members *members, tw_comm *comm, tw_members_wish wish, tw_members_outcome *due)
 {
-    unsigned char words[8 * COUNCIL_MOST], own[8] = {0};
+    unsigned char words[WORDS * COUNCIL_MOST], own[WORDS] = {0};
     TRY(tw_given(members, "members"));
     TRY(tw_given(due, "due"));
     if (tw_comm_size(comm) > COUNCIL_MOST)
         return tw_fail(TW_ERROR_ARGUMENT, "a comm of %d ranks is none of this group", tw_comm_size(comm));
-    own[0] = measure_round(members) || wish == TW_MEMBERS_LEAVE;
-    own[1] = wish == TW_MEMBERS_FINISH;
-    TRY(tw_comm_allgather(comm, own, sizeof own, words));
+    measure_round(members);
+    own[CHANGES] = has_visitors(members) || wish == TW_MEMBERS_LEAVE;
+    own[FINISHES] = wish == TW_MEMBERS_FINISH;
+    tw_put(own + TOOK, members->round_took, WORDS - TOOK);
+    TRY(tw_comm_allgather(comm, own, WORDS, words));
     int changes = 0, finished = 1;
-    for (size_t r = 0; r < (size_t)tw_comm_size(comm); r++) {
-        changes |= words[r * sizeof own];
-        finished &= words[r * sizeof own + 1];
+    uint64_t longest = 0;
+    for (const unsigned char *said = words; said < words + WORDS * tw_comm_size(comm); said += WORDS) {
+        uint64_t took = tw_get(said + TOOK, WORDS - TOOK);
+        changes |= said[CHANGES];
+        finished &= said[FINISHES];
+        if (took > longest) longest = took;
     }
+    TRY(follow_round(members, longest, comm));
     *due = finished ? TW_MEMBERS_FINISHED : changes ? TW_MEMBERS_CHANGE : TW_MEMBERS_SAME;
     return TW_OK;
 }
