@@ -399,6 +399,40 @@ TEST(test_another_key_and_another_subject)
     go(&players[0]);
 }
 
+static void keep_all(void *context, const char *text)
+{
+    char *told = context;
+    size_t used = strlen(told);
+    snprintf(told + used, TCP_REASON - used, "%s\n", text);
+}
+
+/* Once, in time: the wrong port looks as if the other process had not been started yet. This one has been taken by a
+ * socket that does not listen. */
+TEST(test_nobody_answers_and_that_is_told)
+{
+    static char told[TCP_REASON], expected[TCP_REASON];
+    const tw_tcp_options tcp = {.struct_size = sizeof tcp, .refused = keep_all, .context = told};
+    const int taken = socket(AF_INET, SOCK_STREAM, 0), port = find_port("127.0.0.1");
+    const struct sockaddr_in there = loopback_at(port);
+    char meeting[TCP_ADDRESS];
+    tw_generation generation = {.struct_size = sizeof generation};
+    tw_members *members;
+    tw_comm *comm;
+    assert_int_equal(bind(taken, (const void *)&there, sizeof there), 0);
+    snprintf(meeting, sizeof meeting, "127.0.0.1:%d", port);
+    options.patience = 2;
+    assert_ok(tw_members_join(meeting, subject, &options, &tcp, &members));
+    options.patience = 60;
+    assert_fails(tw_members_next(members, -1, 0, &generation, &comm), TW_ERROR_PEER, "let this process in");
+    tw_members_destroy(members);
+    close(taken);
+    snprintf(expected, sizeof expected,
+             "this process waits: nobody has answered at %s for 1 seconds (Connection refused): what is to listen there "
+             "has not been started yet, or has another port\n",
+             meeting);
+    assert_string_equal(told, expected);
+}
+
 static void *take_part(void *argument)
 {
     player *me = argument;

@@ -346,6 +346,17 @@ TEST_BETWEEN(another_key_is_told_to_the_host_at_once, choose_meeting, NULL)
     end_joiner(&server, TW_ERROR_PEER);
 }
 
+/* Once, in time: the wrong port looks as if the other process had not been started yet. */
+TEST_BETWEEN(nobody_answers_and_that_is_told, choose_meeting, NULL)
+{
+    joiner one;
+    begin_joiner(&one, (joiner){.rank = 1, .seconds = 2});
+    end_joiner(&one, TW_ERROR_PEER);
+    assert_int_equal(one.count, 1);
+    assert_non_null(strstr(one.heard[0], "this process waits: nobody has answered at 127.0.0.1:"));
+    assert_non_null(strstr(one.heard[0], " for 1 seconds (Connection refused): what is to listen there"));
+}
+
 TEST_BETWEEN(one_without_a_number_of_workers_is_told_apart, choose_meeting, NULL)
 {
     unsigned char secret[TCP_SECRET];

@@ -40,6 +40,7 @@ struct tw_members {
     tw_status refused; /* the refusal's */
     pid_t process;
     int opened, bell, runs, stops;
+    int deserted;          /* that nobody answers is told */
     int meets;             /* it listens at a meeting point, so that it can be called */
     double round_began;    /* 0: there was none yet */
     uint64_t round_took;   /* milliseconds; 0: none was measured yet */
@@ -154,10 +155,26 @@ static void look_after_lines(tw_members *me)
             (void)tcp_lines_keep(&me->lines, list->seats[i].name);
 }
 
+/* Said once, to those who may have the wrong port. */
+static void tell_deserted(tw_members *me)
+{
+    char line[TCP_NOBODY_TEXT];
+    const council *own = &me->council;
+    const tcp_acceptor *acceptor = &me->lines.acceptor;
+    if (me->deserted || own->state != COUNCIL_READY || own->list.generation || me->lines.met > 0) return;
+    const char *why = tcp_lines_why(&me->lines);
+    const double soon = tcp_soon(me->options.patience);
+    if (!why || own->place >= 0 || tw_clock() - own->met < soon) return;
+    me->deserted = 1;
+    snprintf(line, sizeof line, TCP_NOBODY_ANSWERS, me->meeting, soon, why);
+    if (acceptor->tell) acceptor->tell(acceptor->context, line);
+}
+
 static void look_around(tw_members *me, double nap)
 {
     uint64_t rung;
     look_after_lines(me);
+    tell_deserted(me);
     council_tick(&me->council, tw_clock());
     int count = tcp_lines_list(&me->lines, me->bell);
     pthread_mutex_unlock(&me->mutex);
