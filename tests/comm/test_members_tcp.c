@@ -91,6 +91,8 @@ typedef struct player {
     tw_members *members;
     int64_t rounds;
     int wanted, leaves;
+    tw_members_wish wish;
+    tw_members_outcome due;
     tw_status status;
     char text[1024];
     tw_generation generation;
@@ -399,6 +401,80 @@ TEST(test_another_key_and_another_subject)
     go(&players[0]);
 }
 
+static void *take_part(void *argument)
+{
+    player *me = argument;
+    me->status = tw_members_due(me->members, me->comm, me->wish, &me->due);
+    return NULL;
+}
+
+static void take_part_in_a_round(player *players, int count, tw_members_wish wish)
+{
+    for (int n = 0; n < count; n++) {
+        players[n].wish = wish;
+        assert_int_equal(pthread_create(&players[n].thread, NULL, take_part, &players[n]), 0);
+    }
+    for (int n = 0; n < count; n++) {
+        pthread_join(players[n].thread, NULL);
+        assert_int_equal(players[n].status, TW_OK);
+    }
+}
+
+static void wait_for_a_visitor(player *players, int count)
+{
+    players[0].due = TW_MEMBERS_SAME;
+    while (players[0].due == TW_MEMBERS_SAME) {
+        usleep(2000); /* the step of a program */
+        take_part_in_a_round(players, count, TW_MEMBERS_STAY);
+    }
+}
+
+/* It is told, and does not wait for as long as a member may be silent; whether the founder was the last, or all have
+ * finished. */
+TEST(test_who_comes_to_a_group_that_ends_is_told)
+{
+    char meeting[TCP_ADDRESS];
+    player players[2];
+    find_meeting(meeting);
+    options.grace = 1e6;
+    come(&players[0], meeting);
+    players[0].rounds = 0;
+    begin(players, 1, 1);
+    end(players, 1);
+    come(&players[1], meeting);
+    options.grace = 10;
+    begin(players + 1, 1, 2);
+    wait_for_a_visitor(players, 1);
+    go(&players[0]);
+    pthread_join(players[1].thread, NULL);
+    assert_int_equal(players[1].status, TW_ERROR_PEER);
+    assert_non_null(strstr(players[1].text, "has ended before it let this process in: its run is over"));
+    go(&players[1]);
+}
+
+TEST(test_who_comes_when_all_have_finished_is_told)
+{
+    char meeting[TCP_ADDRESS];
+    player players[MEMBERS];
+    find_meeting(meeting);
+    for (int n = 0; n < 2; n++) {
+        come(&players[n], meeting);
+        if (n == 0) players[n].rounds = 0;
+        begin(players, n + 1, n + 1);
+        end(players, n + 1);
+    }
+    come(&players[2], meeting);
+    begin(players + 2, 1, 3);
+    wait_for_a_visitor(players, 2);
+    take_part_in_a_round(players, 2, TW_MEMBERS_FINISH);
+    for (int n = 0; n < 2; n++) assert_int_equal(players[n].due, TW_MEMBERS_FINISHED);
+    for (int n = 0; n < 2; n++) go(&players[n]);
+    pthread_join(players[2].thread, NULL);
+    assert_int_equal(players[2].status, TW_ERROR_PEER);
+    assert_non_null(strstr(players[2].text, "has ended before it let this process in: its run is over"));
+    go(&players[2]);
+}
+
 static void keep_all(void *context, const char *text)
 {
     char *told = context;
@@ -433,24 +509,6 @@ TEST(test_nobody_answers_and_that_is_told)
     assert_string_equal(told, expected);
 }
 
-static void *take_part(void *argument)
-{
-    player *me = argument;
-    tw_members_outcome due;
-    me->status = tw_members_due(me->members, me->comm, TW_MEMBERS_STAY, &due);
-    return NULL;
-}
-
-static void take_part_in_a_round(player *players, int count)
-{
-    for (int n = 0; n < count; n++)
-        assert_int_equal(pthread_create(&players[n].thread, NULL, take_part, &players[n]), 0);
-    for (int n = 0; n < count; n++) {
-        pthread_join(players[n].thread, NULL);
-        assert_int_equal(players[n].status, TW_OK);
-    }
-}
-
 /* Half of a grace, after which it is asked. The one that is new has measured none; where the program of one has set
  * another limit, that stays. */
 TEST(test_all_have_the_grace_of_the_rounds_that_were_measured)
@@ -465,15 +523,15 @@ TEST(test_all_have_the_grace_of_the_rounds_that_were_measured)
         begin(players, n + 1, n + 1);
         end(players, n + 1);
         if (n == 0) assert_true(tw_comm_timeout(players[0].comm) == 500);
-        if (n == 0) take_part_in_a_round(players, 1);
+        if (n == 0) take_part_in_a_round(players, 1, TW_MEMBERS_STAY);
         if (n == 0) assert_true(tw_comm_timeout(players[0].comm) == 500); /* it has only begun */
-        if (n == 0) take_part_in_a_round(players, 1);
+        if (n == 0) take_part_in_a_round(players, 1, TW_MEMBERS_STAY);
         if (n == 0) assert_true(tw_comm_timeout(players[0].comm) == 5);
     }
     options.grace = 10;
     assert_true(tw_comm_timeout(players[2].comm) == 500);
     assert_ok(tw_comm_set_timeout(players[1].comm, 40));
-    take_part_in_a_round(players, MEMBERS);
+    take_part_in_a_round(players, MEMBERS, TW_MEMBERS_STAY);
     assert_true(tw_comm_timeout(players[0].comm) == 5);
     assert_true(tw_comm_timeout(players[1].comm) == 40);
     assert_true(tw_comm_timeout(players[2].comm) == 5);

@@ -47,6 +47,7 @@ struct tw_members {
     double limit;          /* that the generation's comm was given, unless its program gave it another */
     uint64_t connecting;   /* the generation whose connections are being made */
     int has_newcomers;     /* it has */
+    int finished;          /* as all members have */
     pthread_mutex_t mutex; /* of what follows */
     pthread_cond_t looked; /* the thread has, at what came */
     pthread_t thread;
@@ -376,6 +377,9 @@ static void nap(tw_members *me)
 static tw_status members_fail(const tw_members *me, council_verdict verdict)
 {
     if (verdict == COUNCIL_UNWANTED) return tw_fail(me->refused, "%s", me->refusal);
+    if (verdict == COUNCIL_TOO_LATE)
+        return tw_fail(TW_ERROR_PEER, "the group at %s has ended before it let this process in: its run is over",
+                       me->meeting);
     if (verdict == COUNCIL_NO_QUORUM && me->council.place < 0)
         return tw_fail(TW_ERROR_PEER,
                        "no member of the group at %s answers any more: its run has ended, or all of them are lost",
@@ -462,11 +466,18 @@ tw_status tw_members_join(const char *meeting, const char *subject, const tw_mem
     return status;
 }
 
+/* Where others may go on without this one, they tell those that wait. */
+static int ends_with_this_one(const tw_members *me)
+{
+    return me->finished || (me->council.place >= 0 && me->council.list.count == 1);
+}
+
 void tw_members_destroy(tw_members *me)
 {
     if (!me || me->process != getpid()) return; /* a forked child has no thread that could be joined */
     if (me->runs) {
         pthread_mutex_lock(&me->mutex);
+        if (ends_with_this_one(me)) council_end(&me->council);
         me->stops = 1;
         pthread_mutex_unlock(&me->mutex);
         ring(me);
@@ -635,6 +646,7 @@ tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_ge
     size_t size = generation->struct_size;
     *comm = NULL;
     members->round_began = 0;
+    members->finished = 0;
     uint64_t applied = rounds < 0 ? 0 : (uint64_t)rounds + 1;
     tw_status status;
     int again, fruitless = 0;
@@ -702,6 +714,7 @@ tw_status tw_members_due(tw_members *members, tw_comm *comm, tw_members_wish wis
         if (took > longest) longest = took;
     }
     TRY(follow_round(members, longest, comm));
+    members->finished = finished;
     *due = finished ? TW_MEMBERS_FINISHED : changes ? TW_MEMBERS_CHANGE : TW_MEMBERS_SAME;
     return TW_OK;
 }
