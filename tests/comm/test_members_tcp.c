@@ -13,6 +13,7 @@
 
 #include "bytes.h"
 #include "members_message.h"
+#include "rendezvous.h"
 
 #include <thinwire/thinwire_members.h>
 #include <thinwire/thinwire_plugin.h>
@@ -299,8 +300,9 @@ TEST(test_the_first_comes_again_by_the_same_words)
     uint64_t before = players[1].generation.number;
     expect_no_second_group(both, "the spec local:every=9\n", key, TW_ERROR_ARGUMENT,
                            "this process has the spec local:every=9 where");
-    expect_no_second_group(both, subject, other_key, TW_ERROR_PEER,
-                           "turns this process away: it may have another key, or none, or only one of the two gives a number");
+    expect_no_second_group(
+        both, subject, other_key, TW_ERROR_PEER,
+        "turns this process away: it may have another key, or none, or only one of the two gives a number");
     come(&players[0], both);
     assert_false(tw_members_opened(players[0].members));
     assert_string_equal(tw_members_address(players[0].members), first);
@@ -479,14 +481,14 @@ static void keep_all(void *context, const char *text)
 {
     char *told = context;
     size_t used = strlen(told);
-    snprintf(told + used, TCP_REASON - used, "%s\n", text);
+    snprintf(told + used, TCP_NOBODY_TEXT - used, "%s\n", text);
 }
 
 /* Once, in time: the wrong port looks as if the other process had not been started yet. This one has been taken by a
  * socket that does not listen. */
 TEST(test_nobody_answers_and_that_is_told)
 {
-    static char told[TCP_REASON], expected[TCP_REASON];
+    static char told[TCP_NOBODY_TEXT], expected[TCP_NOBODY_TEXT];
     const tw_tcp_options tcp = {.struct_size = sizeof tcp, .refused = keep_all, .context = told};
     const int taken = socket(AF_INET, SOCK_STREAM, 0), port = find_port("127.0.0.1");
     const struct sockaddr_in there = loopback_at(port);
@@ -502,10 +504,11 @@ TEST(test_nobody_answers_and_that_is_told)
     assert_fails(tw_members_next(members, -1, 0, &generation, &comm), TW_ERROR_PEER, "let this process in");
     tw_members_destroy(members);
     close(taken);
-    snprintf(expected, sizeof expected,
-             "this process waits: nobody has answered at %s for 1 seconds (Connection refused): what is to listen there "
-             "has not been started yet, or has another port\n",
-             meeting);
+    snprintf(
+        expected, sizeof expected,
+        "this process waits: nobody has answered at %s for 1 seconds (Connection refused): what is to listen there "
+        "has not been started yet, or has another port\n",
+        meeting);
     assert_string_equal(told, expected);
 }
 

@@ -838,7 +838,7 @@ TEST(who_failed_is_named_by_all)
 TEST(who_was_given_up_by_one_is_waited_for_by_none)
 {
     tcp_player players[RANKS];
-    char sent = 'x', got = 0;
+    char word = 'x', got = 0;
     listen_all(players, RANKS);
     connect_all(players, RANKS);
     assert_ok(tw_comm_set_timeout(players[0].comm, 0.05));
@@ -847,12 +847,12 @@ TEST(who_was_given_up_by_one_is_waited_for_by_none)
         assert_ok(tw_comm_set_timeout(players[r].comm, 30));
         assert_ok(tw_comm_set_patience(players[r].comm, 30));
     }
-    tw_channel_start_send(players[1].comm->channel, 2, &sent, 1);
+    tw_channel_start_send(players[1].comm->channel, 2, &word, 1);
     assert_ok(tw_channel_finish(players[1].comm->channel));
     receive_fails(players[0].comm, 1, "rank 1 ");
     tw_channel_start_receive(players[2].comm->channel, 1, &got, 1, NULL);
     assert_ok(tw_channel_finish(players[2].comm->channel));
-    assert_int_equal(got, sent);
+    assert_int_equal(got, word);
     receive_fails(players[2].comm, 1, "rank 1 failed: rank 0 gave up the group because of it");
     receive_fails(players[1].comm, 2, "rank 1 failed: rank 2 gave up the group because of it");
     destroy_all(players, RANKS);

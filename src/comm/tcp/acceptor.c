@@ -201,8 +201,8 @@ int tcp_acceptor_answer(const tcp_acceptor *acceptor, const tcp_handshake *hands
 static const char *name_stranger(const tcp_acceptor *acceptor, const tcp_handshake *handshake)
 {
     tcp_place place;
-    if (acceptor->stray && tcp_hello_judge(acceptor->stray_secret, handshake->challenge, handshake->hello, &place) ==
-                               TCP_WELCOME)
+    if (acceptor->stray &&
+        tcp_hello_judge(acceptor->stray_secret, handshake->challenge, handshake->hello, &place) == TCP_WELCOME)
         return acceptor->stray;
     return "it did not prove that it knows this group and its key";
 }

@@ -16,8 +16,8 @@
 /* What a person is told who may have started nothing, or given another port, after so many seconds. Who waits for less
  * than a second is told why when it is over. */
 #define TCP_NOBODY_ANSWERS                                                                                             \
-    "this process waits: nobody has answered at %.1023s for %g seconds (%.100s): what is to listen there has not been "     \
-    "started yet, or has another port"
+    "this process waits: nobody has answered at %.1023s for %g seconds (%.100s): what is to listen there has not "     \
+    "been started yet, or has another port"
 enum { TCP_NOBODY_TEXT = 1400 };
 static inline double tcp_soon(double patience)
 {

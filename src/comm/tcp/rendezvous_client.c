@@ -88,8 +88,7 @@ static tw_status reach_server(client *me)
         int happened = wait_a_little(trying ? tcp_dial_poll(dial) : idle, dial->when);
         if (trying) tcp_dial_serve(dial, happened, tw_clock(), me->rendezvous->secret);
         me->turned_away += proving && dial->state == TCP_IDLE;
-        if (me->turned_away == TRIALS)
-            return tw_fail(TW_ERROR_PEER, TCP_TURNED_AWAY, me->rendezvous->meeting);
+        if (me->turned_away == TRIALS) return tw_fail(TW_ERROR_PEER, TCP_TURNED_AWAY, me->rendezvous->meeting);
     }
     me->turned_away = 0;
     me->told = 1;
