@@ -45,7 +45,7 @@ typedef struct tw_members_options {
      * cut in two goes on as two. The same on all, or a newcomer is refused. */
     int quorum;
     /* Seconds, 0: 60. A member of which nothing is heard for so long is lost. It is less where rounds take less: as
-     * long as the last one, and at least 10. */
+     * long as the last one that any member has measured, and at least 10. */
     double grace;
     /* Seconds that a newcomer waits to be let in, and members for one whose program is busy. 0: 1800. Once a process is
      * a member, it has that of the one that opened the group. */
@@ -108,7 +108,8 @@ typedef enum tw_members_outcome {
     TW_MEMBERS_CHANGE = 1,  /* somebody waits to come in, or leaves: on to tw_members_next, before the round */
     TW_MEMBERS_FINISHED = 2 /* all finish */
 } tw_members_outcome;
-/* A collective of the generation's comm, before each round: 8 bytes from each rank. All get the same. */
+/* A collective of the generation's comm, before each round: 8 bytes from each rank. All get the same. The comm's
+ * timeout follows the time that rounds take, unless the program has set another. */
 TW_API tw_status tw_members_due(tw_members *members, tw_comm *comm, tw_members_wish wish, tw_members_outcome *due);
 
 #ifdef __cplusplus

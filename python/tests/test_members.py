@@ -239,6 +239,16 @@ class Members(unittest.TestCase):
                 loop.begin()
             self.assertEqual(said.getvalue(), told)
 
+    def test_who_is_turned_away_is_told_of_once(self):
+        with thinwire.members.Members(self.story.meeting, "the spec a", thinwire.Tcp()) as founder:
+            founder.next(0).comm.close()
+            with thinwire.members.Members(self.story.meeting, "the spec b", thinwire.Tcp()) as other, \
+                    self.assertLogs("thinwire", "WARNING") as told, \
+                    self.assertRaisesRegex(thinwire.Error, "has the spec b where"):
+                other.next(-1)
+        self.assertRegex("\n".join(told.output), r"\AWARNING:thinwire:a connection from \S+:\d+ was refused: "
+                                                 r"it trains something else than this group\Z")
+
     def test_a_meeting_to_be_let_in_is_no_round(self):
         model, optimiser, batch = problem(1)
         with thinwire.torch.OuterLoop(model, optimiser, "local:every=2", join=self.story.meeting, quorum=1, hook=False,

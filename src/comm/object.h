@@ -17,7 +17,8 @@ struct tw_comm {
     tw_transport_ops ops;
     void *self; /* the transport's */
     int rank, size;
-    double timeout, patience; /* patience.h; a patience of 0: nobody has set it */
+    _Atomic double timeout; /* patience.h; a group whose members come and go sets it beside threads that wait */
+    double patience;        /* 0: nobody has set it */
     tw_counters counters;
     tw_channel *channel;        /* the program's own: number 0 */
     tw_mutex mutex;             /* guards what stands below, but for what numbers.h says to be atomic */

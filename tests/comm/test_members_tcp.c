@@ -13,6 +13,7 @@
 
 #include "bytes.h"
 #include "members_message.h"
+#include "rendezvous.h"
 
 #include <thinwire/thinwire_members.h>
 #include <thinwire/thinwire_plugin.h>
@@ -91,6 +92,8 @@ typedef struct player {
     tw_members *members;
     int64_t rounds;
     int wanted, leaves;
+    tw_members_wish wish;
+    tw_members_outcome due;
     tw_status status;
     char text[1024];
     tw_generation generation;
@@ -297,8 +300,9 @@ TEST(test_the_first_comes_again_by_the_same_words)
     uint64_t before = players[1].generation.number;
     expect_no_second_group(both, "the spec local:every=9\n", key, TW_ERROR_ARGUMENT,
                            "this process has the spec local:every=9 where");
-    expect_no_second_group(both, subject, other_key, TW_ERROR_PEER,
-                           "turns this process away: it may have another key, or none");
+    expect_no_second_group(
+        both, subject, other_key, TW_ERROR_PEER,
+        "turns this process away: it may have another key, or none, or only one of the two gives a number");
     come(&players[0], both);
     assert_false(tw_members_opened(players[0].members));
     assert_string_equal(tw_members_address(players[0].members), first);
@@ -375,7 +379,7 @@ TEST(test_another_key_and_another_subject)
     end(players, 1);
     tw_members *stranger = join(meeting, subject, other_key, NULL);
     assert_fails(tw_members_next(stranger, -1, 0, &generation, &comm), TW_ERROR_PEER,
-                 "turns this process away: it may have another key, or none");
+                 "turns this process away: it may have another key, or none, or only one of the two gives a number");
     tw_members_destroy(stranger);
     tw_members *other = join(meeting, "the spec local:every=8\nthe parameter v of (3,)\n", key, NULL);
     assert_fails(tw_members_next(other, -1, 0, &generation, &comm), TW_ERROR_ARGUMENT,
@@ -397,6 +401,173 @@ TEST(test_another_key_and_another_subject)
     assert_non_null(strstr(tw_last_error(), "has the release 1.2.3 of thinwire"));
     tw_members_destroy(other);
     go(&players[0]);
+}
+
+static void *take_part(void *argument)
+{
+    player *me = argument;
+    me->status = tw_members_due(me->members, me->comm, me->wish, &me->due);
+    return NULL;
+}
+
+static void take_part_in_a_round(player *players, int count, tw_members_wish wish)
+{
+    for (int n = 0; n < count; n++) {
+        players[n].wish = wish;
+        assert_int_equal(pthread_create(&players[n].thread, NULL, take_part, &players[n]), 0);
+    }
+    for (int n = 0; n < count; n++) {
+        pthread_join(players[n].thread, NULL);
+        assert_int_equal(players[n].status, TW_OK);
+    }
+}
+
+static void wait_for_a_visitor(player *players, int count)
+{
+    players[0].due = TW_MEMBERS_SAME;
+    while (players[0].due == TW_MEMBERS_SAME) {
+        usleep(2000); /* the step of a program */
+        take_part_in_a_round(players, count, TW_MEMBERS_STAY);
+    }
+}
+
+/* It is told, and does not wait for as long as a member may be silent; whether the founder was the last, or all have
+ * finished. */
+TEST(test_who_comes_to_a_group_that_ends_is_told)
+{
+    char meeting[TCP_ADDRESS];
+    player players[2];
+    find_meeting(meeting);
+    options.grace = 1e6;
+    come(&players[0], meeting);
+    players[0].rounds = 0;
+    begin(players, 1, 1);
+    end(players, 1);
+    come(&players[1], meeting);
+    options.grace = 10;
+    begin(players + 1, 1, 2);
+    wait_for_a_visitor(players, 1);
+    go(&players[0]);
+    pthread_join(players[1].thread, NULL);
+    assert_int_equal(players[1].status, TW_ERROR_PEER);
+    assert_non_null(strstr(players[1].text, "has ended before it let this process in: its run is over"));
+    go(&players[1]);
+}
+
+TEST(test_who_comes_when_all_have_finished_is_told)
+{
+    char meeting[TCP_ADDRESS];
+    player players[MEMBERS];
+    find_meeting(meeting);
+    for (int n = 0; n < 2; n++) {
+        come(&players[n], meeting);
+        if (n == 0) players[n].rounds = 0;
+        begin(players, n + 1, n + 1);
+        end(players, n + 1);
+    }
+    come(&players[2], meeting);
+    begin(players + 2, 1, 3);
+    wait_for_a_visitor(players, 2);
+    take_part_in_a_round(players, 2, TW_MEMBERS_FINISH);
+    for (int n = 0; n < 2; n++) assert_int_equal(players[n].due, TW_MEMBERS_FINISHED);
+    for (int n = 0; n < 2; n++) go(&players[n]);
+    pthread_join(players[2].thread, NULL);
+    assert_int_equal(players[2].status, TW_ERROR_PEER);
+    assert_non_null(strstr(players[2].text, "has ended before it let this process in: its run is over"));
+    go(&players[2]);
+}
+
+static void keep_all(void *context, const char *text)
+{
+    char *told = context;
+    size_t used = strlen(told);
+    snprintf(told + used, TCP_NOBODY_TEXT - used, "%s\n", text);
+}
+
+/* Once, in time: the wrong port looks as if the other process had not been started yet. This one has been taken by a
+ * socket that does not listen. */
+TEST(test_nobody_answers_and_that_is_told)
+{
+    static char told[TCP_NOBODY_TEXT], expected[TCP_NOBODY_TEXT];
+    const tw_tcp_options tcp = {.struct_size = sizeof tcp, .refused = keep_all, .context = told};
+    const int taken = socket(AF_INET, SOCK_STREAM, 0), port = find_port("127.0.0.1");
+    const struct sockaddr_in there = loopback_at(port);
+    char meeting[TCP_ADDRESS];
+    tw_generation generation = {.struct_size = sizeof generation};
+    tw_members *members;
+    tw_comm *comm;
+    assert_int_equal(bind(taken, (const void *)&there, sizeof there), 0);
+    snprintf(meeting, sizeof meeting, "127.0.0.1:%d", port);
+    options.patience = 2;
+    assert_ok(tw_members_join(meeting, subject, &options, &tcp, &members));
+    options.patience = 60;
+    assert_fails(tw_members_next(members, -1, 0, &generation, &comm), TW_ERROR_PEER, "let this process in");
+    tw_members_destroy(members);
+    close(taken);
+    snprintf(
+        expected, sizeof expected,
+        "this process waits: nobody has answered at %s for 1 seconds (Connection refused): what is to listen there "
+        "has not been started yet, or has another port\n",
+        meeting);
+    assert_string_equal(told, expected);
+}
+
+/* Half of a grace, after which it is asked. The one that is new has measured none; where the program of one has set
+ * another limit, that stays. */
+TEST(test_all_have_the_grace_of_the_rounds_that_were_measured)
+{
+    char meeting[TCP_ADDRESS];
+    player players[MEMBERS];
+    options.grace = 1000;
+    find_meeting(meeting);
+    for (int n = 0; n < MEMBERS; n++) {
+        come(&players[n], meeting);
+        if (n == 0) players[n].rounds = 0;
+        begin(players, n + 1, n + 1);
+        end(players, n + 1);
+        if (n == 0) assert_true(tw_comm_timeout(players[0].comm) == 500);
+        if (n == 0) take_part_in_a_round(players, 1, TW_MEMBERS_STAY);
+        if (n == 0) assert_true(tw_comm_timeout(players[0].comm) == 500); /* it has only begun */
+        if (n == 0) take_part_in_a_round(players, 1, TW_MEMBERS_STAY);
+        if (n == 0) assert_true(tw_comm_timeout(players[0].comm) == 5);
+    }
+    options.grace = 10;
+    assert_true(tw_comm_timeout(players[2].comm) == 500);
+    assert_ok(tw_comm_set_timeout(players[1].comm, 40));
+    take_part_in_a_round(players, MEMBERS, TW_MEMBERS_STAY);
+    assert_true(tw_comm_timeout(players[0].comm) == 5);
+    assert_true(tw_comm_timeout(players[1].comm) == 40);
+    assert_true(tw_comm_timeout(players[2].comm) == 5);
+    for (int n = 0; n < MEMBERS; n++) go(&players[n]);
+}
+
+static void count_workers(void *context, const char *text)
+{
+    *(_Atomic int *)context += strstr(text, "it gives a number of workers, and here they come and go") != NULL;
+}
+
+/* It has the key, and its proof is one for another door. */
+TEST(test_one_with_a_number_of_workers_is_told_apart)
+{
+    static _Atomic int counts[2];
+    const char *const keys[] = {key, other_key};
+    const int port = find_port("127.0.0.1");
+    char meeting[TCP_ADDRESS];
+    snprintf(meeting, sizeof meeting, "127.0.0.1:%d", port);
+    for (int i = 0; i < 2; i++) {
+        unsigned char secret[TCP_SECRET];
+        tw_members *members;
+        const tw_tcp_options tcp = {.struct_size = sizeof tcp,
+                                    .key = key,
+                                    .key_size = strlen(key),
+                                    .refused = count_workers,
+                                    .context = &counts[i]};
+        assert_ok(tw_members_join(meeting, subject, &options, &tcp, &members));
+        tcp_secret_make(keys[i], strlen(keys[i]), "a meeting point", NULL, 0, secret);
+        assert_int_equal(knock(port, NULL, secret, (tcp_place){0}, NULL), -1);
+        tw_members_destroy(members);
+        assert_int_equal(counts[i], i == 0);
+    }
 }
 
 TEST(test_all_have_the_patience_of_the_one_that_opened)

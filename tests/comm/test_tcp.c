@@ -346,6 +346,29 @@ TEST_BETWEEN(another_key_is_told_to_the_host_at_once, choose_meeting, NULL)
     end_joiner(&server, TW_ERROR_PEER);
 }
 
+/* Once, in time: the wrong port looks as if the other process had not been started yet. */
+TEST_BETWEEN(nobody_answers_and_that_is_told, choose_meeting, NULL)
+{
+    joiner one;
+    begin_joiner(&one, (joiner){.rank = 1, .seconds = 2});
+    end_joiner(&one, TW_ERROR_PEER);
+    assert_int_equal(one.count, 1);
+    assert_non_null(strstr(one.heard[0], "this process waits: nobody has answered at 127.0.0.1:"));
+    assert_non_null(strstr(one.heard[0], " for 1 seconds (Connection refused): what is to listen there"));
+}
+
+TEST_BETWEEN(one_without_a_number_of_workers_is_told_apart, choose_meeting, NULL)
+{
+    unsigned char secret[TCP_SECRET];
+    joiner server;
+    begin_server(&server, (joiner){.rank = 0});
+    tcp_secret_make(key, strlen(key), "members of a group", NULL, 0, secret);
+    assert_int_equal(knock(meeting_port(), NULL, secret, (tcp_place){0}, NULL), -1);
+    wait_until_it_hears(&server, "it gives no number of workers, and this process does");
+    server.tired = 1;
+    end_joiner(&server, TW_ERROR_PEER);
+}
+
 TEST_BETWEEN(one_too_many_is_told_so_at_once, choose_meeting, NULL)
 {
     joiner group[2], late;
@@ -811,14 +834,78 @@ TEST(who_failed_is_named_by_all)
     destroy_all(players, MOST_PLAYERS);
 }
 
+/* It had sent a message before, which comes, and its program is busy: nobody but rank 0 has lost patience. */
+TEST(who_was_given_up_by_one_is_waited_for_by_none)
+{
+    tcp_player players[RANKS];
+    char word = 'x', got = 0;
+    listen_all(players, RANKS);
+    connect_all(players, RANKS);
+    assert_ok(tw_comm_set_timeout(players[0].comm, 0.05));
+    assert_ok(tw_comm_set_patience(players[0].comm, 0.05));
+    for (int r = 1; r < RANKS; r++) {
+        assert_ok(tw_comm_set_timeout(players[r].comm, 30));
+        assert_ok(tw_comm_set_patience(players[r].comm, 30));
+    }
+    tw_channel_start_send(players[1].comm->channel, 2, &word, 1);
+    assert_ok(tw_channel_finish(players[1].comm->channel));
+    receive_fails(players[0].comm, 1, "rank 1 ");
+    tw_channel_start_receive(players[2].comm->channel, 1, &got, 1, NULL);
+    assert_ok(tw_channel_finish(players[2].comm->channel));
+    assert_int_equal(got, word);
+    receive_fails(players[2].comm, 1, "rank 1 failed: rank 0 gave up the group because of it");
+    receive_fails(players[1].comm, 2, "rank 1 failed: rank 2 gave up the group because of it");
+    destroy_all(players, RANKS);
+}
+
+static tcp_peer *peer_of(const tcp_player *player, int rank)
+{
+    return &((tcp_group *)player->comm->self)->peers[rank];
+}
+
+static void leave_one(tcp_peer *peer, int because_of)
+{
+    tcp_peer_lock(peer);
+    tcp_peer_leave(peer, because_of, 0, "it alone is told");
+    tcp_peer_unlock(peer);
+}
+
+static void wait_until_gone(tcp_peer *peer)
+{
+    for (double deadline = tw_clock() + PATIENCE; tw_clock() < deadline; usleep(1000)) {
+        tcp_peer_lock(peer);
+        int gone = peer->gone;
+        tcp_peer_unlock(peer);
+        if (gone) return;
+    }
+    fail_msg("rank %d has not gone", peer->rank);
+}
+
+/* Rank 1 sees sooner than rank 2 that rank 0 goes: what that has sent to rank 2 is still on its way. */
+TEST(who_goes_is_given_up_by_each_when_it_has_gone)
+{
+    tcp_player players[RANKS];
+    char word = 'x', got = 0;
+    listen_all(players, RANKS);
+    connect_all(players, RANKS);
+    leave_one(peer_of(&players[0], 1), 0);
+    receive_fails(players[1].comm, 0, "rank 0 has left");
+    wait_until_gone(peer_of(&players[2], 1));
+    tw_channel_start_send(players[0].comm->channel, 2, &word, 1);
+    assert_ok(tw_channel_finish(players[0].comm->channel));
+    tw_channel_start_receive(players[2].comm->channel, 0, &got, 1, NULL);
+    assert_ok(tw_channel_finish(players[2].comm->channel));
+    assert_int_equal(got, word);
+    destroy_all(players, RANKS);
+}
+
 /* It goes because it was given up itself. */
 TEST(who_was_given_up_names_nobody_else)
 {
     tcp_player players[RANKS];
     listen_all(players, RANKS);
     connect_all(players, RANKS);
-    tw_transport_ops ops = players[0].comm->ops;
-    ops.leave_because_of(players[0].comm->self, 1);
+    leave_one(peer_of(&players[0], 1), 1 + 1);
     receive_fails(players[1].comm, 0, "rank 1 failed: rank 0 gave up the group because of it");
     receive_fails(players[2].comm, 1, "rank 1 has left");
     destroy_all(players, RANKS);

@@ -9,7 +9,7 @@ from ._owned import Owned
 from .comm import Comm, refuse_no_numbers
 from .errors import Error
 from .seal import sealed
-from .tcp import Interrupt, Tcp, options_of, tcp_library
+from .tcp import Interrupt, Tcp, options_of, tcp_library, tells_once
 
 
 class Wish(enum.IntEnum):
@@ -50,7 +50,8 @@ class Members(Owned):
         self._tcp, self._interrupt, self.quorum = tcp, Interrupt(), quorum
         handle = ctypes.c_void_p()
         limits = MembersOptions(struct_size=ctypes.sizeof(MembersOptions), quorum=quorum, grace=grace, patience=patience)
-        options = options_of(tcp, self._interrupt, sealed=int(tcp.seal))
+        self._tell = tells_once()  # the group's own thread calls it, for as long as there is a group
+        options = options_of(tcp, self._interrupt, sealed=int(tcp.seal), refused=self._tell)
         tcp_library().tw_members_join(meeting.encode(), subject.encode(), ctypes.byref(limits), ctypes.byref(options),
                                       ctypes.byref(handle))
         self._own(handle, tcp_library().tw_members_destroy)

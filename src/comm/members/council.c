@@ -347,6 +347,18 @@ static void hear_join(council *me, const council_message *message)
     say_decided(me, message->seat.name);
 }
 
+void council_end(council *me)
+{
+    council_message over = word(me, COUNCIL_OVER);
+    for (int i = 0; i < me->visitor_count; i++)
+        if (is_alive(me, &me->visitors[i])) say(me, me->visitors[i].seat.name, &over);
+}
+
+static void hear_over(council *me)
+{
+    if (me->place < 0 && me->state == COUNCIL_READY) me->verdict = COUNCIL_TOO_LATE;
+}
+
 void council_turn_away(council *me)
 {
     if (me->place < 0 && me->state != COUNCIL_LEAVES && !me->list.generation) me->verdict = COUNCIL_UNWANTED;
@@ -380,6 +392,8 @@ void council_hear(council *me, const council_message *message, double now)
         return;
     else if (message->kind == COUNCIL_DECIDED)
         hear_decided(me, message);
+    else if (message->kind == COUNCIL_OVER)
+        hear_over(me);
     else if (message->generation <= me->list.generation)
         say_decided(me, message->seat.name);
     else if (message->generation == me->list.generation + 1)

@@ -41,6 +41,7 @@ typedef enum council_kind {
     COUNCIL_ACCEPT,   /* list, with which ballot */
     COUNCIL_ACCEPTED, /* with which ballot */
     COUNCIL_DECIDED,  /* list */
+    COUNCIL_OVER,     /* there is no group any more that could let you in */
     COUNCIL_KINDS
 } council_kind;
 
@@ -77,7 +78,8 @@ typedef enum council_verdict {
     COUNCIL_GENERATION, /* council->list has this process, at council->place */
     COUNCIL_LEFT,       /* the others go on without it, as it wished */
     COUNCIL_NO_QUORUM,  /* too few of the old generation answer */
-    COUNCIL_UNWANTED    /* the group trains something else */
+    COUNCIL_UNWANTED,   /* the group trains something else */
+    COUNCIL_TOO_LATE    /* the group has ended before it let this newcomer in */
 } council_verdict;
 
 /* Another one, as it was last heard of. */
@@ -125,6 +127,8 @@ void council_meet(council *me, const char *door, uint64_t rounds, int leaves, do
 void council_hear(council *me, const council_message *message, double now);
 void council_lose(council *me, const char *name, double now);
 void council_tick(council *me, double now);
+/* The group ends with this member: newcomers that wait are told. */
+void council_end(council *me);
 /* The group turns this newcomer away. */
 void council_turn_away(council *me);
 

@@ -197,15 +197,26 @@ int tcp_acceptor_answer(const tcp_acceptor *acceptor, const tcp_handshake *hands
     return tcp_say(handshake->fd, answer, sizeof answer);
 }
 
+/* It is not let in for that. */
+static const char *name_stranger(const tcp_acceptor *acceptor, const tcp_handshake *handshake)
+{
+    tcp_place place;
+    if (acceptor->stray &&
+        tcp_hello_judge(acceptor->stray_secret, handshake->challenge, handshake->hello, &place) == TCP_WELCOME)
+        return acceptor->stray;
+    return "it did not prove that it knows this group and its key";
+}
+
 static void acceptor_judge(tcp_acceptor *acceptor, int i, tcp_admit admit, void *context)
 {
     tcp_place place;
     tcp_handshake *handshake = &acceptor->handshakes[i];
     tcp_verdict verdict = tcp_hello_judge(acceptor->secret, handshake->challenge, handshake->hello, &place);
     static const char *const reasons[] = {[TCP_STRANGER] = "it does not speak thinwire's language",
-                                          [TCP_OTHER_VERSION] = "it is another version of thinwire",
-                                          [TCP_WRONG_KEY] = "it did not prove that it knows this group and its key"};
-    const char *reason = verdict == TCP_WELCOME ? admit(context, handshake, place) : reasons[verdict];
+                                          [TCP_OTHER_VERSION] = "it is another version of thinwire"};
+    const char *reason = verdict == TCP_WELCOME     ? admit(context, handshake, place)
+                         : verdict == TCP_WRONG_KEY ? name_stranger(acceptor, handshake)
+                                                    : reasons[verdict];
     if (reason)
         turn_away(acceptor, i, reason);
     else

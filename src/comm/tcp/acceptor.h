@@ -28,6 +28,8 @@ typedef struct tcp_acceptor {
     int full;          /* the system has no room for one who came: the next round takes its time, and tries again */
     tcp_handshake handshakes[TCP_HANDSHAKES];
     unsigned char secret[TCP_SECRET];
+    unsigned char stray_secret[TCP_SECRET]; /* of those who come with the right key to the wrong kind of group, */
+    const char *stray;                      /* and what is said of them; NULL: there is no other kind */
     uint64_t refused;
     char last[TCP_REASON]; /* who was turned away last, and why */
     void (*tell)(void *context, const char *text);

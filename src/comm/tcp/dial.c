@@ -80,7 +80,7 @@ static void see_connected(tcp_dial *dial, double now)
     if (error || is_own_end(dial->fd))
         try_later(dial, now, error ? strerror(error) : "Connection refused");
     else
-        dial->state = TCP_LISTENING, dial->answered = 1;
+        dial->state = TCP_LISTENING, dial->answered = dial->reached = 1;
 }
 
 /* 1 when all of it is there. */

@@ -20,6 +20,7 @@ typedef struct tcp_dial {
     size_t heard;
     unsigned char challenge[TCP_CHALLENGE], hello[TCP_HELLO], answer[TCP_PROOF];
     int answered;    /* the last trial reached somebody */
+    int reached;     /* some trial has */
     int refused;     /* nobody listens where it tried; until the caller has seen it */
     const char *why; /* the last trial failed; NULL: there was none */
 } tcp_dial;

@@ -16,7 +16,8 @@ typedef enum tcp_frame_kind {
     TCP_OFFER,    /* message `seq` has `size` bytes, and waits */
     TCP_READY,    /* message `seq` may come if it has `size` bytes at most; if it has more it never will */
     TCP_CREDIT,   /* `size` more bytes of small messages may be sent on this channel */
-    TCP_BYE,      /* nothing more will come; `size`: because of which rank, and 1; 0: of none */
+    TCP_BYE,      /* nothing more will come; `size`: because of which rank, and 1; 0: of none; `seq`: 1 where that one
+                   * was waited for in vain, and 0 where it had gone */
     TCP_ASK,      /* say that you are there */
     TCP_HERE,     /* the answer, of the thread that moves bytes: it says nothing of what the program does */
     TCP_KINDS

@@ -21,9 +21,31 @@ enum { EVENTS = 32 };
 #define LAST_WORDS 0.5 /* instead of it, after a failure */
 #define LONGEST_WAIT 1e9
 
+/* --- what a peer says of another ----------------------------------------------------------------------------- */
+
+/* Whoever waits for one that another has waited for in vain does so, too, but for what it had sent before. Where one
+ * has gone instead, each sees that by itself, behind what may still be on its way. */
+static void give_up(const tcp_group *group, int rank, int teller)
+{
+    tcp_peer *peer = &group->peers[rank];
+    if (rank == group->rank) return;
+    tcp_peer_lock(peer);
+    tcp_peer_catch_up(peer);
+    tcp_peer_leave(peer, 1 + rank, 0, TCP_GIVEN_UP, rank, teller);
+    tcp_peer_unlock(peer);
+}
+
+/* After a look at what has come from it. */
+static void unlock(const tcp_group *group, tcp_peer *peer)
+{
+    int silent = peer->waited ? peer->because_of : 0;
+    tcp_peer_unlock(peer);
+    if (silent) give_up(group, silent - 1, peer->rank);
+}
+
 /* --- the thread ---------------------------------------------------------------------------------------------- */
 
-static void serve(tcp_stream *stream, uint32_t events)
+static void serve(const tcp_group *group, tcp_stream *stream, uint32_t events)
 {
     tcp_peer *peer = stream->peer;
     tcp_peer_lock(peer);
@@ -32,7 +54,7 @@ static void serve(tcp_stream *stream, uint32_t events)
         tcp_stream_go_on(stream);
     else
         tcp_stream_push(peer); /* what came may have set something free */
-    tcp_peer_unlock(peer);
+    unlock(group, peer);
 }
 
 static void *group_run(void *argument)
@@ -43,7 +65,7 @@ static void *group_run(void *argument)
         int count = epoll_wait(group->poller, events, EVENTS, -1);
         for (int i = 0; i < count; i++) {
             if (!events[i].data.ptr) return NULL;
-            serve(events[i].data.ptr, events[i].events);
+            serve(group, events[i].data.ptr, events[i].events);
         }
     }
 }
@@ -67,7 +89,7 @@ static tw_status group_start(const tcp_group *group, int rank, unsigned channel,
     else if (status == TW_OK)
         status = tcp_inbox_post(flow, one);
     if (status == TW_OK) tcp_stream_push(peer);
-    tcp_peer_unlock(peer);
+    unlock(group, peer);
     if (status == TW_OK)
         *handle = one;
     else
@@ -141,7 +163,6 @@ static tw_status group_wait_request(void *self, void *handle, double timeout, si
 {
     tcp_request *one = handle;
     tcp_peer *peer = one->peer;
-    (void)self;
     tcp_peer_lock(peer);
     sleep_until_settled(one, timeout);
     tcp_outcome outcome = one->outcome;
@@ -150,7 +171,7 @@ static tw_status group_wait_request(void *self, void *handle, double timeout, si
     tw_status status = group_tell(peer, outcome, timeout);
     group_release(one, outcome == TCP_PENDING);
     if (outcome == TCP_PENDING) tcp_stream_push(peer); /* taking back may have something to say */
-    tcp_peer_unlock(peer);
+    unlock(self, peer);
     return status;
 }
 
@@ -160,14 +181,14 @@ static uint64_t count_signs(void *self, int rank, int ask)
     tcp_peer *peer = &group->peers[rank];
     tcp_peer_lock(peer);
     uint64_t signs = tcp_peer_signs(peer, ask);
-    tcp_peer_unlock(peer);
+    unlock(group, peer);
     return signs;
 }
 
 /* --- the end ------------------------------------------------------------------------------------------------- */
 
-/* because_of: a rank, and 1; 0: none. */
-static void leave_all(tcp_group *group, int because_of)
+/* because_of: a rank, and 1; 0: none. waited: for it, in vain. */
+static void leave_all(tcp_group *group, int because_of, int waited)
 {
     group->has_left = 1;
     tcp_latecomers_stop(group->latecomers);
@@ -175,14 +196,14 @@ static void leave_all(tcp_group *group, int because_of)
         tcp_peer *peer = &group->peers[r];
         if (r == group->rank) continue;
         tcp_peer_lock(peer);
-        tcp_peer_leave(peer, because_of);
+        tcp_peer_leave(peer, because_of, waited, "the exchange with rank %d ended because another one failed", r);
         tcp_peer_unlock(peer);
     }
 }
 
 static void group_leave(void *self)
 {
-    leave_all(self, 0);
+    leave_all(self, 0, 0);
 }
 
 /* Where the peer gave up because of another, that one is named on; because of this one, it is this rank that goes. */
@@ -191,9 +212,9 @@ static void group_leave_because_of(void *self, int rank)
     tcp_group *group = self;
     tcp_peer *peer = &group->peers[rank];
     tcp_peer_lock(peer);
-    int because_of = peer->because_of ? peer->because_of : 1 + rank;
+    int because_of = peer->because_of ? peer->because_of : 1 + rank, waited = !peer->gone;
     tcp_peer_unlock(peer);
-    leave_all(group, because_of == 1 + group->rank ? 0 : because_of);
+    leave_all(group, because_of == 1 + group->rank ? 0 : because_of, waited);
 }
 
 static void begin_to_part(tcp_peer *peer)

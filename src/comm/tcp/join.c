@@ -47,6 +47,6 @@ tw_status tw_tcp_join(const char *meeting, int rank, int size, const tw_tcp_opti
     TRY(tcp_meeting_read(meeting, &rendezvous.at));
     if (!tcp_hello_begin()) return tw_fail(TW_ERROR_SYSTEM, "this system has no random numbers");
     rendezvous.deadline = tw_clock() + seconds;
-    tcp_secret_make(rendezvous.options.key, rendezvous.options.key_size, "a meeting point", NULL, 0, rendezvous.secret);
+    tcp_secret_make(rendezvous.options.key, rendezvous.options.key_size, TCP_OF_A_MEETING, NULL, 0, rendezvous.secret);
     return rendezvous_meet(&rendezvous, comm);
 }

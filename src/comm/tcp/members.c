@@ -1,4 +1,5 @@
 /* Groups whose members come and go: a council, a thread that speaks and listens for it, and the calls that wait. */
+#include "bytes.h"
 #include "children.h"
 #include "members_lines.h"
 #include "own_thread.h"
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include <thinwire/thinwire_members.h>
+#include <thinwire/thinwire_plugin.h>
 
 #define LEAST_GRACE 10.0
 #define SILENCE 0.5  /* of a grace: one that is silent so long in a round is asked, for so long again */
@@ -38,10 +40,14 @@ struct tw_members {
     tw_status refused; /* the refusal's */
     pid_t process;
     int opened, bell, runs, stops;
+    int deserted;          /* that nobody answers is told */
     int meets;             /* it listens at a meeting point, so that it can be called */
     double round_began;    /* 0: there was none yet */
+    uint64_t round_took;   /* milliseconds; 0: none was measured yet */
+    double limit;          /* that the generation's comm was given, unless its program gave it another */
     uint64_t connecting;   /* the generation whose connections are being made */
     int has_newcomers;     /* it has */
+    int finished;          /* as all members have */
     pthread_mutex_t mutex; /* of what follows */
     pthread_cond_t looked; /* the thread has, at what came */
     pthread_t thread;
@@ -51,11 +57,20 @@ struct tw_members {
 
 /* --- what the thread does ------------------------------------------------------------------------------------ */
 
+static void tell_refused(tw_members *me, const char *name)
+{
+    char place[TCP_ADDRESS];
+    tcp_address address;
+    if (tcp_address_read(name, "a newcomer", &address) != TW_OK) return;
+    tcp_meeting_write(&address, place);
+    tcp_acceptor_refuse(&me->lines.acceptor, place, "it trains something else than this group");
+}
+
 static void members_send(void *context, const council_message *message)
 {
     tw_members *me = context;
     int refuses = message->kind == COUNCIL_REFUSED;
-    if (refuses) tcp_acceptor_refuse(&me->lines.acceptor, message->to, "it trains something else than this group");
+    if (refuses) tell_refused(me, message->to);
     tcp_lines_say(&me->lines, message, refuses ? me->subject : "");
 }
 
@@ -105,8 +120,7 @@ static void members_lose(void *context, const char *name)
     if (*name) return;
     council_turn_away(&me->council);
     me->refused = TW_ERROR_PEER;
-    snprintf(me->refusal, sizeof me->refusal,
-             "what listens at %s turns this process away: it may have another key, or none", me->meeting);
+    snprintf(me->refusal, sizeof me->refusal, TCP_TURNED_AWAY, me->meeting);
 }
 
 /* --- a member that cannot be called -------------------------------------------------------------------------- */
@@ -142,10 +156,26 @@ static void look_after_lines(tw_members *me)
             (void)tcp_lines_keep(&me->lines, list->seats[i].name);
 }
 
+/* Said once, to those who may have the wrong port. */
+static void tell_deserted(tw_members *me)
+{
+    char line[TCP_NOBODY_TEXT];
+    const council *own = &me->council;
+    const tcp_acceptor *acceptor = &me->lines.acceptor;
+    if (me->deserted || own->state != COUNCIL_READY || own->list.generation || me->lines.met > 0) return;
+    const char *why = tcp_lines_why(&me->lines);
+    const double soon = tcp_soon(me->options.patience);
+    if (!why || own->place >= 0 || tw_clock() - own->met < soon) return;
+    me->deserted = 1;
+    snprintf(line, sizeof line, TCP_NOBODY_ANSWERS, me->meeting, soon, why);
+    if (acceptor->tell) acceptor->tell(acceptor->context, line);
+}
+
 static void look_around(tw_members *me, double nap)
 {
     uint64_t rung;
     look_after_lines(me);
+    tell_deserted(me);
     council_tick(&me->council, tw_clock());
     int count = tcp_lines_list(&me->lines, me->bell);
     pthread_mutex_unlock(&me->mutex);
@@ -317,7 +347,9 @@ static void begin_council(tw_members *me)
 static tw_status begin_thread(tw_members *me)
 {
     tcp_acceptor *acceptor = &me->lines.acceptor;
-    tcp_secret_make(me->tcp.key, me->tcp.key_size, "members of a group", NULL, 0, acceptor->secret);
+    tcp_secret_make(me->tcp.key, me->tcp.key_size, TCP_OF_MEMBERS, NULL, 0, acceptor->secret);
+    tcp_secret_make(me->tcp.key, me->tcp.key_size, TCP_OF_A_MEETING, NULL, 0, acceptor->stray_secret);
+    acceptor->stray = "it gives a number of workers, and here they come and go: give workers on all sides or on none";
     acceptor->tell = me->tcp.refused;
     acceptor->context = me->tcp.context;
     tcp_keep_from_children(acceptor->fd);
@@ -345,6 +377,9 @@ static void nap(tw_members *me)
 static tw_status members_fail(const tw_members *me, council_verdict verdict)
 {
     if (verdict == COUNCIL_UNWANTED) return tw_fail(me->refused, "%s", me->refusal);
+    if (verdict == COUNCIL_TOO_LATE)
+        return tw_fail(TW_ERROR_PEER, "the group at %s has ended before it let this process in: its run is over",
+                       me->meeting);
     if (verdict == COUNCIL_NO_QUORUM && me->council.place < 0)
         return tw_fail(TW_ERROR_PEER,
                        "no member of the group at %s answers any more: its run has ended, or all of them are lost",
@@ -431,11 +466,18 @@ tw_status tw_members_join(const char *meeting, const char *subject, const tw_mem
     return status;
 }
 
+/* Where others may go on without this one, they tell those that wait. */
+static int ends_with_this_one(const tw_members *me)
+{
+    return me->finished || (me->council.place >= 0 && me->council.list.count == 1);
+}
+
 void tw_members_destroy(tw_members *me)
 {
     if (!me || me->process != getpid()) return; /* a forked child has no thread that could be joined */
     if (me->runs) {
         pthread_mutex_lock(&me->mutex);
+        if (ends_with_this_one(me)) council_end(&me->council);
         me->stops = 1;
         pthread_mutex_unlock(&me->mutex);
         ring(me);
@@ -443,6 +485,7 @@ void tw_members_destroy(tw_members *me)
     }
     tcp_lines_close(&me->lines);
     sodium_memzero(me->lines.acceptor.secret, TCP_SECRET);
+    sodium_memzero(me->lines.acceptor.stray_secret, TCP_SECRET);
     if (me->tcp.key) sodium_memzero((void *)(uintptr_t)me->tcp.key, me->tcp.key_size);
     free((void *)(uintptr_t)me->tcp.key);
     free(me->bind);
@@ -558,6 +601,7 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     describe(&list, place, generation);
     (void)tcp_listener_is_at(door, doors[place]); /* it may have found out meanwhile that it cannot be called */
     TRY(tw_tcp_connect(door, place, list.count, doors, silence / SILENCE, comm));
+    me->limit = silence;
     tw_comm_set_timeout(*comm, silence);
     return tw_comm_set_patience(*comm, patience);
 }
@@ -602,6 +646,7 @@ tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_ge
     size_t size = generation->struct_size;
     *comm = NULL;
     members->round_began = 0;
+    members->finished = 0;
     uint64_t applied = rounds < 0 ? 0 : (uint64_t)rounds + 1;
     tw_status status;
     int again, fruitless = 0;
@@ -617,34 +662,59 @@ tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_ge
 
 /* --- before each round --------------------------------------------------------------------------------------- */
 
-/* A member that is silent is not waited for longer than a round takes. */
-static uint64_t measure_round(tw_members *me)
+/* What each tells the others before a round. */
+enum { CHANGES, FINISHES, TOOK, WORDS = 8 };
+
+static void measure_round(tw_members *me)
 {
     double now = tw_clock();
-    pthread_mutex_lock(&me->mutex);
-    if (me->round_began > 0)
-        me->council.settings.grace = SILENCE * fmin(me->options.grace, fmax(LEAST_GRACE, now - me->round_began));
-    uint64_t waits = (uint64_t)council_has_visitors(&me->council, now);
-    pthread_mutex_unlock(&me->mutex);
+    if (me->round_began > 0) me->round_took = (uint64_t)ceil(1e3 * (now - me->round_began));
     me->round_began = now;
+}
+
+static int has_visitors(tw_members *me)
+{
+    pthread_mutex_lock(&me->mutex);
+    int waits = council_has_visitors(&me->council, tw_clock());
+    pthread_mutex_unlock(&me->mutex);
     return waits;
+}
+
+/* A member that is silent is not waited for longer than a round takes. All have measured it, but those that are new. */
+static tw_status follow_round(tw_members *me, uint64_t took, tw_comm *comm)
+{
+    if (!took) return TW_OK;
+    double silence = SILENCE * fmin(me->options.grace, fmax(LEAST_GRACE, 1e-3 * (double)took));
+    pthread_mutex_lock(&me->mutex);
+    me->council.settings.grace = silence;
+    pthread_mutex_unlock(&me->mutex);
+    if (tw_comm_timeout(comm) != me->limit) return TW_OK;
+    me->limit = silence;
+    return tw_comm_set_timeout(comm, silence);
 }
 
 tw_status tw_members_due(tw_members *members, tw_comm *comm, tw_members_wish wish, tw_members_outcome *due)
 {
-    unsigned char words[8 * COUNCIL_MOST], own[8] = {0};
+    unsigned char words[WORDS * COUNCIL_MOST], own[WORDS] = {0};
     TRY(tw_given(members, "members"));
     TRY(tw_given(due, "due"));
     if (tw_comm_size(comm) > COUNCIL_MOST)
         return tw_fail(TW_ERROR_ARGUMENT, "a comm of %d ranks is none of this group", tw_comm_size(comm));
-    own[0] = measure_round(members) || wish == TW_MEMBERS_LEAVE;
-    own[1] = wish == TW_MEMBERS_FINISH;
-    TRY(tw_comm_allgather(comm, own, sizeof own, words));
+    measure_round(members);
+    own[CHANGES] = has_visitors(members) || wish == TW_MEMBERS_LEAVE;
+    own[FINISHES] = wish == TW_MEMBERS_FINISH;
+    tw_put(own + TOOK, members->round_took, WORDS - TOOK);
+    TRY(tw_comm_allgather(comm, own, WORDS, words));
     int changes = 0, finished = 1;
-    for (size_t r = 0; r < (size_t)tw_comm_size(comm); r++) {
-        changes |= words[r * sizeof own];
-        finished &= words[r * sizeof own + 1];
+    uint64_t longest = 0;
+    for (const unsigned char *said = words; said < words + WORDS * tw_comm_size(comm); said += WORDS) {
+        uint64_t took = tw_get(said + TOOK, WORDS - TOOK);
+        changes |= said[CHANGES];
+        finished &= said[FINISHES];
+        if (took > longest) longest = took;
     }
+    TRY(follow_round(members, longest, comm));
+    members->finished = finished;
     *due = finished ? TW_MEMBERS_FINISHED : changes ? TW_MEMBERS_CHANGE : TW_MEMBERS_SAME;
     return TW_OK;
 }

@@ -90,6 +90,8 @@ int tcp_lines_keep(tcp_lines *lines, const char *to);
 /* What to wait for besides the bell; returns how many. Then after the wait. Neither waits itself. */
 int tcp_lines_list(tcp_lines *lines, int bell);
 void tcp_lines_serve(tcp_lines *lines);
+/* Why no meeting point answers; NULL: one has. */
+const char *tcp_lines_why(const tcp_lines *lines);
 /* Whether words wait for somebody who listens. */
 int tcp_lines_have_unsaid(const tcp_lines *lines);
 

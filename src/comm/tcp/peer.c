@@ -86,20 +86,24 @@ int tcp_peer_violated(tcp_peer *peer, const char *rule)
 }
 
 /* Unless it would stand in the middle of another frame. */
-static void say_bye(const tcp_stream *stream, int because_of)
+static void say_bye(const tcp_stream *stream, int because_of, int waited)
 {
     unsigned char header[TCP_FRAME_BYTES];
-    tcp_frame_write(&(tcp_frame){.kind = TCP_BYE, .size = (uint64_t)because_of}, header);
+    tcp_frame_write(&(tcp_frame){.kind = TCP_BYE, .size = (uint64_t)because_of, .seq = (uint64_t)waited}, header);
     if (!stream->out_count || !stream->out[stream->out_first].done)
         (void)!send(stream->fd, header, sizeof header, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void tcp_peer_leave(tcp_peer *peer, int because_of)
+void tcp_peer_leave(tcp_peer *peer, int because_of, int waited, const char *format, ...)
 {
+    va_list arguments;
     if (peer->gone) return;
-    snprintf(peer->text, sizeof peer->text, "the exchange with rank %d ended because another one failed", peer->rank);
+    va_start(arguments, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it was begun in the line before */
+    vsnprintf(peer->text, sizeof peer->text, format, arguments);
+    va_end(arguments);
     peer->has_left = 1;
-    say_bye(&peer->stream[0], because_of);
+    say_bye(&peer->stream[0], because_of, waited);
     for (int s = 0; s < peer->streams; s++) shutdown(peer->stream[s].fd, SHUT_WR);
     end_all(peer, TW_ERROR_PEER);
 }

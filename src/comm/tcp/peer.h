@@ -128,6 +128,7 @@ typedef struct tcp_peer {
     int wake;              /* of `changed`, once the mutex is free */
     int bye_due, said_bye; /* to it; by it */
     int because_of;        /* of which rank it gave up, and 1; 0: of none */
+    int waited;            /* for that rank, in vain: it had not gone */
     uint64_t signs;        /* of life: whenever bytes came from it, or its machine made room for ours */
     int ask_due, asked;    /* whether it is there, and no answer has come yet */
     int here_due;          /* it has asked, once or more often */
@@ -150,8 +151,9 @@ void tcp_peer_fail(tcp_peer *peer, tw_status why, const char *format, ...) __att
 int tcp_peer_violated(tcp_peer *peer, const char *rule);
 
 /* The same as failing, by this rank's own will: the peer is told, and because of which rank (and 1; 0: of none), and
- * what it still sends is let by until the end. */
-void tcp_peer_leave(tcp_peer *peer, int because_of);
+ * whether this rank waited for that one in vain; what it still sends is let by until the end. */
+void tcp_peer_leave(tcp_peer *peer, int because_of, int waited, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* --- flow.c: the messages of one channel */
 
@@ -208,5 +210,9 @@ void tcp_stream_push(tcp_peer *peer);
 void tcp_stream_go_on(tcp_stream *stream);
 /* Reads once, without waiting. */
 void tcp_stream_pull(tcp_stream *stream);
+/* Reads what has come so far. */
+void tcp_peer_catch_up(tcp_peer *peer);
+/* For texts: it failed, as another rank says. */
+#define TCP_GIVEN_UP "rank %d failed: rank %d gave up the group because of it"
 
 #endif

@@ -26,6 +26,7 @@ typedef struct client {
     int turned_away;
     int was_called; /* at its own address, by the server */
     int put_off;    /* and that is told */
+    int told;       /* that nobody answers; or somebody has */
     int may_serve;  /* the meeting point is on this machine */
 } client;
 
@@ -63,23 +64,34 @@ static int is_deserted(const client *me)
     return me->may_serve && dial->state == TCP_IDLE && dial->why && !dial->answered && dial->next == dial->list;
 }
 
+/* Said once, to those who may have the wrong port. */
+static void tell_deserted(client *me)
+{
+    char line[TCP_NOBODY_TEXT];
+    const tcp_rendezvous *all = me->rendezvous;
+    const double waited = tw_clock() - (all->deadline - all->seconds);
+    if (me->told || me->may_serve || !me->dial.why || me->dial.reached || waited < tcp_soon(all->seconds)) return;
+    me->told = 1;
+    snprintf(line, sizeof line, TCP_NOBODY_ANSWERS, all->meeting, tcp_soon(all->seconds), me->dial.why);
+    if (all->options.refused) all->options.refused(all->options.context, line);
+}
+
 /* Or finds that nobody is there. */
 static tw_status reach_server(client *me)
 {
     tcp_dial *dial = &me->dial;
     while (dial->state != TCP_CONNECTED && !is_deserted(me)) {
         TRY(look_at_clock(me));
+        tell_deserted(me);
         int trying = tcp_dial_begin(dial, tw_clock()), proving = dial->state == TCP_PROVING;
         struct pollfd idle = {.fd = -1};
         int happened = wait_a_little(trying ? tcp_dial_poll(dial) : idle, dial->when);
         if (trying) tcp_dial_serve(dial, happened, tw_clock(), me->rendezvous->secret);
         me->turned_away += proving && dial->state == TCP_IDLE;
-        if (me->turned_away == TRIALS)
-            return tw_fail(TW_ERROR_PEER,
-                           "what listens at %s turns this process away: it may have another key, or none",
-                           me->rendezvous->meeting);
+        if (me->turned_away == TRIALS) return tw_fail(TW_ERROR_PEER, TCP_TURNED_AWAY, me->rendezvous->meeting);
     }
     me->turned_away = 0;
+    me->told = 1;
     tcp_session_make(me->rendezvous->secret, dial->challenge, dial->hello, me->own_key, me->server_key);
     return TW_OK;
 }

@@ -209,6 +209,9 @@ static tw_status receive_all(server *me, tw_comm **comm)
 tw_status tcp_rendezvous_serve(tcp_rendezvous *rendezvous, tcp_acceptor *acceptor, tw_comm **comm)
 {
     memcpy(acceptor->secret, rendezvous->secret, TCP_SECRET);
+    tcp_secret_make(rendezvous->options.key, rendezvous->options.key_size, TCP_OF_MEMBERS, NULL, 0,
+                    acceptor->stray_secret);
+    acceptor->stray = "it gives no number of workers, and this process does: give workers on all sides or on none";
     acceptor->tell = rendezvous->options.refused;
     acceptor->context = rendezvous->options.context;
     server me = {.rendezvous = rendezvous, .at = tcp_lobby_create(acceptor, rendezvous->size + TCP_HANDSHAKES)};

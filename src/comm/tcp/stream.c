@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -30,8 +31,7 @@ static void wait_for_room(tcp_stream *stream, int wait)
 static void fail_by(tcp_peer *peer, int error)
 {
     if (peer->because_of)
-        tcp_peer_fail(peer, TW_ERROR_PEER, "rank %d failed: rank %d gave up the group because of it",
-                      peer->because_of - 1, peer->rank);
+        tcp_peer_fail(peer, TW_ERROR_PEER, TCP_GIVEN_UP, peer->because_of - 1, peer->rank);
     else if (peer->said_bye)
         tcp_peer_fail(peer, TW_ERROR_PEER, "rank %d has left the group", peer->rank);
     else
@@ -172,6 +172,7 @@ static int take_bye(tcp_peer *peer, const tcp_frame *frame)
     if (frame->size > (uint64_t)peer->ranks) return tcp_peer_violated(peer, "it leaves because of a rank that is none");
     peer->said_bye = 1;
     peer->because_of = (int)frame->size;
+    peer->waited = frame->seq != 0;
     return 1;
 }
 
@@ -271,4 +272,23 @@ void tcp_stream_pull(tcp_stream *stream)
         note_end(stream);
     else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
         fail_by(stream->peer, errno);
+}
+
+/* A read brings a byte at least, so that one which goes on sending keeps nobody here. */
+static void catch_up(tcp_stream *stream)
+{
+    const tcp_peer *peer = stream->peer;
+    int there = 0;
+    uint64_t signs = peer->signs;
+    ioctl(stream->fd, FIONREAD, &there);
+    for (; there > 0 && !peer->gone && !stream->closed; there--) {
+        tcp_stream_pull(stream);
+        if (peer->signs == signs) return;
+        signs = peer->signs;
+    }
+}
+
+void tcp_peer_catch_up(tcp_peer *peer)
+{
+    for (int s = 0; s < peer->streams && !peer->gone; s++) catch_up(&peer->stream[s]);
 }
