@@ -55,7 +55,7 @@ def parser_of(description):
 
 def options():
     parser = parser_of(__doc__)
-    parser.add_argument("ways", nargs="*", default=["alone", "ddp", "local:every=16", "diloco:every=16", "local:every=100000"],
+    parser.add_argument("ways", nargs="*", default=["alone", "ddp", "local:every=16", "diloco:every=16", "diloco:every=32", "local:every=100000"],
                         help="alone, ddp, or a spec of OuterLoop's; a period beyond the steps is one average at the end")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--steps", type=int, default=320)
