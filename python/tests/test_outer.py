@@ -57,14 +57,10 @@ def cut(sizes, fragments):
     return parts
 
 
-def chunks_of(shape, chunk, even=False):
-    """The places of each chunk's elements: runs of a tensor of one dimension, squares of the matrix of any other. Even ones
-    have sides that divide the tensor's, the largest up to the root of `chunk`, and a tensor of one dimension is one row."""
+def chunks_of(shape, chunk):
+    """The places of each chunk's elements: runs of a tensor of one dimension, squares of the matrix of any other."""
     places = numpy.arange(numpy.prod(shape)).reshape(shape[0] if len(shape) > 1 else 1, -1)
-    side = math.isqrt(chunk)
-    height, width = (side, side) if len(shape) > 1 else (1, chunk)
-    if even:
-        height, width = (max(n for n in range(1, side + 1) if whole % n == 0) for whole in places.shape)
+    height, width = (math.isqrt(chunk), math.isqrt(chunk)) if len(shape) > 1 else (1, chunk)
     return [places[row:row + height, column:column + width].ravel()
             for row in range(0, places.shape[0], height) for column in range(0, places.shape[1], width)]
 
@@ -73,32 +69,31 @@ class Kept:
     """What an exchange keeps of each rank's and tensor's share of the mean: v = decay v + delta / N. What is sent of it
     leaves it, and D is the sum of that."""
 
-    def __init__(self, decay, rounded=lambda values: values, by_senders=False):
-        self.decay, self.kept, self.rounded, self.by_senders = numpy.float32(decay), {}, rounded, by_senders
+    def __init__(self, decay):
+        self.decay, self.kept = numpy.float32(decay), {}
 
     def mean(self, i, theta, deltas):
-        total, senders = numpy.zeros_like(theta), numpy.zeros_like(theta)
+        total = numpy.zeros_like(theta)
         for rank, delta in enumerate(deltas):
             v = self.kept.setdefault((rank, i), numpy.zeros_like(theta))
             v[...] = self.decay * v + numpy.float32(1 / len(deltas)) * delta
             chosen, sent = self.choose(v, theta, len(deltas)), numpy.zeros_like(v)
-            sent[chosen] = self.rounded(v[chosen])
+            sent[chosen] = v[chosen]
             v -= sent
             total += sent
-            senders += chosen
-        return total * numpy.float32(len(deltas)) / numpy.maximum(senders, 1) if self.by_senders else total
+        return total
 
 
 class Chunks(Kept):
     """sparseloco: the k largest of each chunk."""
 
-    def __init__(self, chunk, k, decay, even=False, **more):
-        super().__init__(decay, **more)
-        self.chunk, self.k, self.even = chunk, k, even
+    def __init__(self, chunk, k, decay):
+        super().__init__(decay)
+        self.chunk, self.k = chunk, k
 
     def choose(self, v, theta, size):
         chosen = numpy.zeros(v.size, bool)
-        for places in chunks_of(v.shape, self.chunk, self.even):
+        for places in chunks_of(v.shape, self.chunk):
             k = max(1, int(len(places) * self.k / self.chunk + 0.5))
             chosen[places[numpy.argsort(-abs(v.ravel()[places]), kind="stable")[:k]]] = True
         return chosen.reshape(v.shape)
@@ -108,36 +103,6 @@ def as_bf16(values):
     """To the nearest, ties to even, in fp32."""
     bits = values.view(numpy.uint32)
     return (bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000).astype(numpy.uint32).view(numpy.float32)
-
-
-def as_signs(values):
-    """values=sign: one magnitude, the mean."""
-    return numpy.sign(values) * as_bf16(numpy.array([abs(values.astype(float)).mean()], numpy.float32))
-
-
-def as_two_levels(values):
-    """values=lm2: two magnitudes, each the mean of those on its side of the middle between them, found in twelve sweeps."""
-    sizes = abs(values.astype(float))
-
-    def levels_by(middle):
-        return numpy.array([sizes[side].mean() for side in (sizes <= middle, sizes > middle)])
-
-    middle = sizes.mean()
-    for _ in range(12):
-        middle = levels_by(middle).mean()
-    above, levels = sizes > middle, levels_by(middle)
-    return numpy.sign(values) * numpy.where(above, *as_bf16(levels.astype(numpy.float32))[::-1])
-
-
-def as_releases_quantise(values):
-    """values=ref2: the mean of each of four bins, which are six deviations wide in all."""
-    values = values.astype(float)
-    apart = values - values.mean()
-    deviation = numpy.std(values, ddof=1) if len(values) > 1 else 0
-    bins = numpy.clip(numpy.rint(apart / (deviation * 6 / 4 or 1) + 2), 0, 3)
-    for one in set(bins):
-        apart[bins == one] = apart[bins == one].mean()
-    return (apart + values.mean()).astype(numpy.float32)
 
 
 class Pulse(Kept):
@@ -202,17 +167,6 @@ TWINS = {
                                                                                delay=2),
     "sparseloco:every=3,chunk=64,k=4,values=fp32,min_elements=1":
         dict(every=3, rate=1.0, momentum=0.0, exchange=lambda: Chunks(64, 4, 0.95)),
-    "sparseloco:every=3,chunk=64,k=4,min_elements=1":
-        dict(every=3, rate=1.0, momentum=0.0, exchange=lambda: Chunks(64, 4, 0.95, rounded=as_two_levels)),
-    "sparseloco:every=3,chunk=64,k=4,values=sign,min_elements=1":
-        dict(every=3, rate=1.0, momentum=0.0, exchange=lambda: Chunks(64, 4, 0.95, rounded=as_signs)),
-    "sparseloco:every=3,chunk=64,k=4,values=ref2,min_elements=1":
-        dict(every=3, rate=1.0, momentum=0.0, exchange=lambda: Chunks(64, 4, 0.95, rounded=as_releases_quantise)),
-    "sparseloco:every=3,chunk=64,k=4,values=ref2,cut=even,agg=senders,min_elements=1":
-        dict(every=3, rate=1.0, momentum=0.0,
-             exchange=lambda: Chunks(64, 4, 0.95, even=True, rounded=as_releases_quantise, by_senders=True)),
-    "sparseloco:every=3,chunk=64,k=4,values=fp32,agg=senders,min_elements=1":
-        dict(every=3, rate=1.0, momentum=0.0, exchange=lambda: Chunks(64, 4, 0.95, by_senders=True)),
     "diloco:every=2,exchange=chunktopk,chunk=100,k=7,decay=0.5,values=fp32,min_elements=1":
         dict(every=2, rate=0.7, momentum=0.5, exchange=lambda: Chunks(100, 7, 0.5)),
     "pulseloco:every=3,min_elements=1": dict(every=3, rate=0.7, momentum=0.5, exchange=lambda: Pulse()),
