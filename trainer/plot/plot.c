@@ -291,9 +291,9 @@ tw_status plot_write(const plot_picture *picture, FILE *svg)
             width, height, width, height);
     if (title) write_text(svg, (double)width / 2, LINE + 4, "middle", INK, picture->title);
     for (size_t i = 0; i < picture->count; i++) {
+        size_t row = place / columns, column = place % columns;
         if (!has_points(&picture->panels[i])) continue;
-        write_panel(svg, &picture->panels[i], (double)(place % columns * PANEL_WIDTH),
-                    (double)(title + place / columns * PANEL_HEIGHT));
+        write_panel(svg, &picture->panels[i], (double)(column * PANEL_WIDTH), (double)(title + row * PANEL_HEIGHT));
         place++;
     }
     fputs("</svg>\n", svg);
