@@ -160,18 +160,18 @@ def finish(options, arm, lr, seed, words):
 
 def measure(options, task, arm, progress):
     lr, tuning = tune(options, task, arm)
-    runs, folders = [], []
+    runs, folders, of_all = [], [], None  # of the first run what is alike in all
     for seed in range(1, options.seeds + 1):
         words = words_of(options, task, arm, lr, seed, options.steps)
         summary, folder, command = finish(options, arm, lr, seed, words)
         runs.append({"seed": seed, "loss": summary["loss"], "metric": summary["metric"], "sent": summary["bytes"]["sent"],
-                     "weights": summary["weights_crc32c"], "ratio": summary["ratio"], "seconds": summary["seconds"],
-                     "pass": summary["pass"]["seconds"], "command": command})
+                     "weights": summary["weights_crc32c"], "seconds": summary["seconds"], "pass": summary["pass"]["seconds"]})
+        of_all = of_all or {"ratio_message": summary["ratio"]["message"], "ratio_traffic": summary["ratio"]["traffic"], "command": command}
         folders.append(folder)
     reached = ", ".join(format(one["loss"], ".4f") for one in runs)
     progress(f"{task}: {arm.name}: rate {lr:g}, test loss {reached}")
     return {"name": arm.name, "sync": summary["sync"], "workers": arm.workers, "plugin": arm.plugin, "control": arm.control,
-            "steps": arm.times * options.steps, "lr": lr, "parameters": summary["parameters"], "tuning": tuning, "runs": runs}, folders
+            "steps": arm.times * options.steps, "lr": lr, "parameters": summary["parameters"], **of_all, "tuning": tuning, "runs": runs}, folders
 
 
 def measure_shards(options, task, arms, rows, progress):
@@ -213,7 +213,6 @@ def add_means(arms):
         arm["loss"] = statistics.mean(losses)
         arm["behind"], arm["behind_half"] = paired(losses, [one["loss"] for one in dense["runs"]])
         arm["megabytes"] = statistics.mean(one["sent"] for one in arm["runs"]) / 1e6
-        arm["ratio_message"], arm["ratio_traffic"] = arm["runs"][0]["ratio"]["message"], arm["runs"][0]["ratio"]["traffic"]
 
 
 def add_shards(rows):

@@ -32,9 +32,19 @@ def made(program=None):
             "command": shlex.join(["bench/" + pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])}
 
 
+def rounded(value):
+    """Of a number seven digits: what is behind them is noise, and makes rows longer than anybody reads."""
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(one) for one in value]
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
 def as_json(value, indent=0, **how):
     """As JSON, of which what is short enough stands on one line: so a row of figures is a line of a comparison. `how`: as
     json.dumps takes it."""
+    value = rounded(value)
     line = json.dumps(value, **how)
     if len(line) + indent <= 320 or not isinstance(value, (dict, list)):
         return line

@@ -111,8 +111,10 @@ class TablesTest(unittest.TestCase):
         self.assertIn("bench/accuracy.py", found["made"]["command"])
 
     def test_a_row_of_figures_is_a_line(self):
-        """What is too long for one is not, however deep it lies."""
-        rows = [{"name": f'"{i}"', "loss": i / 3, "gap": None, "losses": []} for i in range(20)]
+        """What is too long for one is not, however deep it lies. Of a number seven digits are written."""
+        self.assertEqual(made.as_json([{"loss": 1 / 3, "bytes": 123456789, "losses": (2e9 / 3, 2.5, True)}]),
+                         '[{"loss": 0.3333333, "bytes": 123456789, "losses": [666666700.0, 2.5, true]}]')
+        rows = [{"name": f'"{i}"', "loss": i / 4, "gap": None, "losses": []} for i in range(20)]
         value = {"made": {"command": "x" * 400}, "at": {"1 Gbit/s": rows}, "steps": 3}
         text = made.as_json(value)
         self.assertEqual(json.loads(text), value)

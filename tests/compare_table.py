@@ -208,6 +208,8 @@ class CompareTable(unittest.TestCase):
         self.assertAlmostEqual(arms["bf16"]["behind_half"], 12.706 * 0.125, places=6)
         self.assertEqual((arms["dense"]["behind"], arms["dense"]["behind_half"]), (0, 0))
         self.assertIsNone(arms["qsgd"]["tuning"][2]["loss"])
+        self.assertEqual((arms["dense"]["ratio_message"], arms["dense"]["ratio_traffic"]), (8, 4))
+        self.assertIn("--lr 0.1 --seed 1 --sync allreduce", arms["dense"]["command"])
         self.assertEqual(found["step_seconds"], 0.5)
         self.assertEqual(arms["one worker"]["seconds"], {"gigabit": 30, "fast": 30, "slow": 30, "slow_worker": 30})
         self.assertEqual(arms["one worker, 4 times the steps"]["seconds"]["slow"], 120)

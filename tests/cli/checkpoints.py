@@ -127,13 +127,6 @@ class ResumeTest(CommandLineTest):
         self.assertEqual(resumed["weights_crc32c"], self.train(*options, "--steps", 6)["weights_crc32c"])
         self.assertEqual(self.checkpoints(self.folder), ["step-00000003", "step-00000006"])
 
-    def test_going_back_gives_up_what_came_after(self):
-        """Were the later checkpoint kept, the next --resume would continue the course that was left."""
-        options = ("--schedule", "constant", "--out", self.folder, "--checkpoint-every", 2)
-        self.train(*options, "--steps", 6)
-        self.train(*options, "--steps", 5, "--lr", 0.001, "--resume", self.folder / "checkpoints/step-00000004")
-        self.assertEqual(self.checkpoints(self.folder), ["step-00000004", "step-00000005"])
-
     def test_another_runs_checkpoint_does_not_go_into_an_occupied_folder(self):
         for name in ("one", "two"):
             self.train("--steps", 2, "--out", self.folder / name)
@@ -146,10 +139,6 @@ class ResumeTest(CommandLineTest):
         again = self.train("--epochs", 1, "--workers", 2, "--resume", self.folder)
         for key in ("steps", "metric", "loss", "train_loss", "weights_crc32c"):
             self.assertEqual(again[key], first[key], key)
-
-    def test_an_earlier_run_is_not_written_over(self):
-        self.train("--steps", 2, "--out", self.folder)
-        self.refuse_training(2, [self.folder, "--resume"], "--steps", "2", "--out", self.folder)
 
     def test_what_does_not_fit(self):
         self.train("--steps", 2, "--workers", 2, "--out", self.folder)
@@ -167,19 +156,6 @@ class ResumeTest(CommandLineTest):
         self.refuse_training(2, ["--out"], "--resume")
         self.refuse_training(2, [self.folder / "none"], "--out", self.folder / "none", "--resume")
         self.train("--steps", 3, "--workers", 2, "--weight-decay", 0.1, *resume)
-
-    def test_damage(self):
-        self.train("--steps", 2, "--workers", 2, "--out", self.folder)
-        for name in ("model.safetensors", "worker-1.safetensors"):
-            path = self.folder / "checkpoints/step-00000002" / name
-            whole = path.read_bytes()
-            damaged = bytearray(whole)
-            damaged[-5] ^= 1
-            for content in (damaged, whole[:-1], whole[:20], b"", b"\xff" * len(whole)):
-                path.write_bytes(content)
-                self.refuse_training(2, [path], "--workers", "2", "--out", self.folder, "--resume")
-            path.write_bytes(whole)
-        self.train("--steps", 3, "--workers", 2, "--out", self.folder, "--resume")
 
     def test_damage_names_the_checkpoint_before(self):
         options = ("--workers", "2", "--schedule", "constant", "--checkpoint-every", "2")
@@ -317,26 +293,6 @@ class IncompleteTest(CommandLineTest):
         self.train(*self.OPTIONS, "--steps", 2, "--out", self.folder)
         (self.folder / "checkpoints/step-00000002/worker-1.safetensors").unlink()
         self.refuse_training(2, ["worker-1.safetensors is missing"], *self.OPTIONS, "--out", self.folder, "--resume")
-
-
-class KillTest(CommandLineTest):
-    def test_a_killed_run_leaves_a_whole_checkpoint(self):
-        """Killed again and again while it does nothing but write checkpoints."""
-        options = ("--workers", 2, "--sync", "dgc", "--schedule", "constant")
-        words = self.train_words(*options, "--quiet", "--epochs", 1000, "--checkpoint-every", 1, "--out", self.folder)
-        step = 0
-        for resume in ([], ["--resume"], ["--resume"]):
-            job = self.start_program(*words, *resume)
-            wait_until(lambda: self.newest() >= step + 3, "three more checkpoints", job)
-            self.end(job)
-            step = self.newest()
-        step += 2
-        resumed = self.train(*options, "--steps", step, "--out", self.folder, "--resume")
-        self.assertEqual(resumed["weights_crc32c"], self.train(*options, "--steps", step)["weights_crc32c"])
-
-    def newest(self):
-        names = [path.name for path in self.folder.glob("checkpoints/step-????????")]
-        return max((int(name[5:]) for name in names), default=0)
 
 
 class LongRunTest(CommandLineTest):

@@ -12,11 +12,12 @@ A table (*.txt) is a file's path with the suites that should notice its mistakes
 
         breaks: the mean gradient is not clipped
         old:    clip_norm(w->learner->gradients, w->learner->parameter_count, w->settings.clip);
-        new:    (void)0;
+        new:    (void)w;
 
-A mistake that others should notice names them in a line of its own, `suites: train_best train_run`. `old` is part of
-one line and occurs once in the file. A # begins a comment line. A suite of Python may be followed by a colon and one of
-its cases, python_library:LibraryTest.test_state_goes_round, which alone is then run."""
+A row without `new` takes the statement away. A mistake that others should notice names them in a line of its own,
+`suites: train_best train_run`. `old` is part of one line and occurs once in the file. A # begins a comment line. A
+suite of Python may be followed by a colon and one of its cases, python_library:LibraryTest.test_state_goes_round, which
+alone is then run."""
 import argparse
 import hashlib
 import json
@@ -70,6 +71,7 @@ def read_table(path):
     for row in rows:
         if usual := row.pop("usual"):
             row.setdefault("suites", usual)
+        row.setdefault("new", "pass" if row["file"].endswith(".py") else "(void)0;")
         for key in KEYS:
             if key not in row:
                 raise ValueError(f"{path.name}:{row['line']}: {key} is missing")

@@ -120,14 +120,6 @@ static const char *options_of(const char *spec)
     return colon ? colon + 1 : "";
 }
 
-static int spec_says(const char *spec, const char *key)
-{
-    const char *rest = options_of(spec);
-    for (part next; next_part(&rest, &next);)
-        if (strcmp(next.key, key) == 0) return 1;
-    return 0;
-}
-
 /* The value of `exchange` in a spec, or its default. */
 static void read_exchange(const char *spec, const tw_outer_method *method, char *exchange, size_t room)
 {
@@ -207,7 +199,7 @@ static tw_status outer_registry_check(const tw_outer_method *method, const tw_ou
  * is under way until the next begins, and leaves the weights as they are: they go on from the worker's own part. */
 static void fix(const tw_outer_method *method, const char *spec, tw_outer_options *o)
 {
-    if (o->merge && !spec_says(spec, "mixing")) o->mixing = 0;
+    if (o->merge && !tw_spec_says(spec, "mixing")) o->mixing = 0;
     if (!method->takes_momentum) {
         o->rate = 1;
         o->momentum = 0;
