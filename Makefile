@@ -35,7 +35,7 @@ deps:
 	@tools/install-packages build-essential cmake ninja-build pkg-config python3 \
 		libdnnl-dev libopenmpi-dev openmpi-bin libsodium-dev libcurl4-openssl-dev libcjson-dev libyaml-dev zlib1g-dev libcmocka-dev \
 		libsndfile1-dev libsamplerate0-dev libkissfft-dev libjpeg-dev libpng-dev libsentencepiece-dev \
-		dataset-fashion-mnist
+		dataset-fashion-mnist gnuplot-nox
 
 # What the tests of other processors (tests/processors) and of the interface need besides; where it is missing they are
 # skipped. On ARM there is no x86 to emulate: the programs are built for ARM.

@@ -40,6 +40,6 @@ if(TARGET thinwire_program)
   package(program thinwire science libthinwire0)
 endif()
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "libcurl4") # for folders on a web server
-set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "libthinwire-mpi0")
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "libthinwire-mpi0, gnuplot-nox")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 include(CPack)

@@ -3,6 +3,8 @@ import html.parser
 import json
 import os
 import re
+import shutil
+import unittest
 
 from support import CommandLineTest, run_tests
 
@@ -116,6 +118,7 @@ class ReportTest(CommandLineTest):
         row = self.page(run).row("again")
         self.assertEqual(row[4:7], ["50", "70.00 %", "1.2"])
 
+    @unittest.skipUnless(shutil.which("gnuplot"), "needs gnuplot")
     def test_curves_are_named_where_they_end(self):
         runs = [self.write_run(f"run {i}", [2.0, 1.5, 1.0, 0.6, 0.5], [0.9 + i / 1000], ended=False) for i in range(6)]
         seen = self.page(*runs).picture
@@ -128,6 +131,7 @@ class ReportTest(CommandLineTest):
         self.assertEqual(len({name.colour for name in seen.names()}), 6)
         self.assertEqual(len(seen.curves), 3 * 6)  # of the first panel each run has one point
 
+    @unittest.skipUnless(shutil.which("gnuplot"), "needs gnuplot")
     def test_equal_curves_and_large_numbers_are_seen(self):
         runs = [self.write_run(f"run {i}", [2.0, 1.5, 1.0, 0.6], [], ended=False) for i in range(3)]
         for i, run in enumerate(runs):
@@ -138,6 +142,7 @@ class ReportTest(CommandLineTest):
         self.assertEqual(len(seen.curves), 9)
         self.assertIn("1M", [text.words for text in seen.texts])
 
+    @unittest.skipUnless(shutil.which("gnuplot"), "needs gnuplot")
     def test_long_names_leave_room_and_odd_ones_draw_nothing(self):
         long = ["speech-in-Prague-" + 20 * "ř" + str(i) for i in range(2)]
         page = self.page(*[self.write_run(name, [2.0, 1.5], [], ended=False) for name in [*long, "a\n1 2\n3 4\n"]])
@@ -146,13 +151,14 @@ class ReportTest(CommandLineTest):
             mine = [name for name in page.picture.names() if re.match(fr"speech-in-\.\.\.ř+{i}  ", name.words)]
             self.assertEqual(len(mine), 3, page.picture.names())  # one in each panel of losses
         self.assertEqual([text for text in page.picture.texts if "nan" in text.words], [])
+        self.assertEqual([name for name in page.text.splitlines() if "gnuplot" in name], [])
 
-    def test_without_steps_there_are_the_figures(self):
-        run, out = self.write_run("one", [], []), self.folder / "page.html"
-        done = self.run_program("report", run, "--out", out)
+    def test_without_gnuplot_there_are_the_figures(self):
+        run, out = self.write_run("one", [2.0, 1.0], []), self.folder / "page.html"
+        done = self.run_program("report", run, "--out", out, env={"PATH": "/nowhere"})
         self.assertEqual(done.returncode, 0)
-        self.assertIn("no point to draw", done.stderr)
-        self.assertIn("no point to draw", Page(out.read_text()).text)
+        self.assertIn("gnuplot is not installed", done.stderr)
+        self.assertIn("gnuplot is not installed", Page(out.read_text()).text)
 
     def test_a_page_takes_the_place_of_a_page_only(self):
         run, out = self.write_run("one", [2.0, 1.0], []), self.folder / "page.html"

@@ -1,5 +1,6 @@
 """The commands beside train: what they print, and their JSON."""
 import json
+import shutil
 
 from support import PROGRAM, CommandLineTest, run_tests
 
@@ -141,13 +142,14 @@ class ToolsTest(CommandLineTest):
                 for name in ("dense", "dgc", "dgc-bold")]
         dense, dgc, bold = (run["bytes"]["sent"] for run in runs)
         self.assertTrue(bold < dgc < dense)
-        seen = picture.Picture((self.folder / "demo/demo.svg").read_text())
-        self.assertEqual(picture.problems(seen), [])
-        self.assertEqual((len(seen.curves), len(seen.names())), (9, 9))  # three runs in three panels
         for run in runs:
             self.assertIn(f"{100 * run['metric']['value']:.2f} %", text)
-            self.assertIn(f"  {100 * run['metric']['value']:.2f} %", " ".join(name.words for name in seen.names()))
+            self.assertIn(f" {100 * run['metric']['value']:.2f} %", (self.folder / "demo/demo.gnuplot").read_text())
         self.refuse(2, ["earlier demo", self.folder / "demo"], *demo)
+        if shutil.which("gnuplot"):
+            seen = picture.Picture((self.folder / "demo/demo.svg").read_text())
+            self.assertEqual(picture.problems(seen), [])
+            self.assertEqual((len(seen.curves), len(seen.names())), (9, 9))  # three runs in three panels
 
     def test_schemes_are_listed_and_explained(self):
         gradients, weights, updates = self.listed_schemes()

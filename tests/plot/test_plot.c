@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "range.h"
 #include "run_curves.h"
 #include "support/assert.h"
 #include "support/folder.h"
@@ -57,63 +56,13 @@ TEST(those_at_the_top_go_down_in_their_order)
     assert_true(fabs(labels[1] - 0.75) < 1e-9);
 }
 
-/* --- axes --- */
-
-TEST(marks_are_round_and_fill_their_axis)
-{
-    srand(2);
-    for (int trial = 0; trial < 2000; trial++) {
-        double low = pow(10, 8 * draw() - 4) * (draw() - 0.5), marks[RANGE_MARKS];
-        size_t most = 3 + (size_t)rand() % 5;
-        const range axis = {low, low + pow(10, 8 * draw() - 4), false};
-        size_t count = range_marks(&axis, most, marks);
-        assert_in_range(count, 1, most + 1);
-        double step = (axis.high - axis.low) / (double)most, power = pow(10, floor(log10(step)));
-        step = ceil(step / power - 1e-9);
-        step = power * (step > 5 ? 10 : step > 2 ? 5 : step);
-        assert_true(marks[0] >= low && marks[0] < low + step);
-        assert_true(marks[count - 1] <= axis.high && marks[count - 1] > axis.high - step);
-        for (size_t i = 0; i < count; i++) assert_true(fabs(remainder(marks[i], step)) < 1e-6 * step);
-    }
-}
-
-static void assert_marks(double low, double high, size_t count, const double *expected)
-{
-    const range axis = {low, high, true};
-    double marks[RANGE_MARKS];
-    assert_int_equal(range_marks(&axis, 6, marks), count);
-    for (size_t i = 0; i < count; i++) assert_true(fabs(marks[i] / expected[i] - 1) < 1e-9);
-}
-
-TEST(logarithmic_marks_are_powers_of_ten_where_there_are_enough)
-{
-    assert_marks(0.5, 2000, 4, (double[]){1, 10, 100, 1000});
-    assert_marks(1, 20, 5, (double[]){1, 2, 5, 10, 20});
-    assert_marks(1, 1e12, 7, (double[]){1, 1e2, 1e4, 1e6, 1e8, 1e10, 1e12});
-    assert_marks(6, 9, 1, (double[]){sqrt(54)});
-}
-
-TEST(numbers_are_those_that_people_read)
-{
-    char text[RANGE_TEXT];
-    const range small = {0, 99999, false}, large = {-2e6, 10, false};
-    range_text(&small, 20000, text);
-    assert_string_equal(text, "20000");
-    range_text(&large, -1.5e6, text);
-    assert_string_equal(text, "-1.5M");
-    range_text(&large, 10, text);
-    assert_string_equal(text, "10");
-}
-
-/* --- pictures --- */
-
-TEST_IN_FOLDER(a_picture_of_nothing_is_refused)
+TEST(a_picture_of_nothing_is_refused)
 {
     const plot_point below[] = {{-1, 1}, {NAN, 1}, {1, INFINITY}, {1e-300, 1}, {1, -1e300}};
     const plot_curve curve = {.name = "none", .points = below, .count = sizeof below / sizeof *below};
     const plot_panel panel = {.title = "", .x_logarithmic = true, .curves = &curve, .count = 1};
     const plot_picture picture = {.panels = &panel, .count = 1, .columns = 1};
-    assert_int_equal(plot_draw(&picture, *state, "plot"), TW_ERROR_ARGUMENT);
+    assert_int_equal(plot_draw(&picture, "/nowhere", "plot"), TW_ERROR_ARGUMENT);
 }
 
 /* ---- runs ---- */

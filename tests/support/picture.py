@@ -1,4 +1,4 @@
-"""What can be seen in an SVG that trainer/plot or bench/chart.py drew: texts with their boxes, curves with their width.
+"""What can be seen in an SVG that gnuplot or bench/chart.py drew: texts with their boxes, curves with their width.
 
 A text's width is estimated: letters of a sans-serif font are 0.42 to 0.6 of its size wide in the mean. What has to keep
 clear of others is taken for narrow, so that nothing is found that nobody sees."""
@@ -36,40 +36,50 @@ class Curve(NamedTuple):
     points: "tuple[tuple[float, float], ...]"
 
 
+def colour_of(element):
+    """As rgb(...) without blanks, or as it is written."""
+    return element.get("fill", "").replace(" ", "")
+
+
 class Picture:
     def __init__(self, text):
         root = xml.etree.ElementTree.fromstring(text)
         self.width, self.height = (float(number) for number in root.get("viewBox").split()[2:])
         self.texts, self.curves = [], []
-        self.look(root, None)
+        self.look(root, {}, 1.0)
 
-    def look(self, element, upright):
-        """`upright`: where the group stands that turns its text."""
+    def look(self, element, group, line):
+        """`group` is what places the texts within it; `line` the width of its lines."""
         kind = element.tag.rpartition("}")[2]
-        if kind == "g":
-            upright = re.fullmatch(rf"translate\({NUMBER},{NUMBER}\) rotate\(-90\)", element.get("transform"))
+        if kind == "g" and "transform" in element.attrib:
+            group = element.attrib
+        line = float(element.get("stroke-width", line))
         if kind == "text":
-            self.add_text(element, upright)
+            self.add_text(element, group)
         if kind == "polyline":
-            self.add_curve(element, re.findall(f"{NUMBER},{NUMBER}", element.get("points")))
+            self.add_curve(element.get("stroke"), line, re.findall(f"{NUMBER},{NUMBER}", element.get("points")))
+        if kind == "path" and re.match(r"rgb", element.get("stroke", "")) and not element.get("stroke-dasharray"):
+            self.add_curve(element.get("stroke").replace(" ", ""), line,
+                           re.findall(f"[ML]{NUMBER},{NUMBER}", element.get("d")))
         for child in element:
-            self.look(child, upright)
+            self.look(child, group, line)
 
-    def add_text(self, element, upright):
-        words = "".join(element.itertext()).strip()
-        x, y = upright.groups() if upright else (element.get("x"), element.get("y"))
+    def add_text(self, element, group):
+        words = "".join(element.itertext()).replace("\xa0", " ").strip()
+        place = re.match(rf"translate\({NUMBER},{NUMBER}\)( rotate\(-?(?:90|270))?", group.get("transform", ""))
+        about = group if place else element.attrib
+        x, y = (place[1], place[2]) if place else (element.get("x"), element.get("y"))
         if words:
-            self.texts.append(Text(words, float(x), float(y), float(element.get("font-size")),
-                                   element.get("text-anchor"), element.get("fill"), bool(upright)))
+            self.texts.append(Text(words, float(x), float(y), float(about["font-size"]), about["text-anchor"],
+                                   about.get("fill", "").replace(" ", ""), bool(place and place[3])))
 
-    def add_curve(self, element, points):
-        if len(points) > 1 and element.get("stroke-dasharray", "none") == "none":
-            self.curves.append(Curve(element.get("stroke"), float(element.get("stroke-width")),
-                                     tuple((float(x), float(y)) for x, y in points)))
+    def add_curve(self, colour, line, points):
+        if len(points) > 1:
+            self.curves.append(Curve(colour, line, tuple((float(x), float(y)) for x, y in points)))
 
     def names(self):
         """Those texts that have a colour of their own: the names of curves."""
-        return [text for text in self.texts if text.colour not in ("#222", "#666")]
+        return [text for text in self.texts if text.colour not in ("black", "#222", "#666", "")]
 
 
 def apart(one, other):

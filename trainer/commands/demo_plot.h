@@ -21,7 +21,8 @@ typedef struct demo_figures {
     double compute_ms, wire_ms; /* of a step, with a core and a 1 Gbit/s link for each worker */
 } demo_figures;
 
-/* Draws <folder>/demo.svg from the runs' metrics.jsonl, and writes its path. */
+/* Draws <folder>/demo.svg from the runs' metrics.jsonl with gnuplot, and writes its path. TW_ERROR_UNSUPPORTED without
+ * gnuplot; the points are then in <folder>/demo.dat. */
 tw_status demo_plot(const char *folder, const demo_run runs[DEMO_RUNS], const demo_figures figures[DEMO_RUNS],
                     char *path, size_t capacity);
 

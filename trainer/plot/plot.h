@@ -9,7 +9,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <thinwire/thinwire.h>
 
 typedef struct plot_point {
@@ -40,10 +39,8 @@ typedef struct plot_picture {
     size_t count, columns;
 } plot_picture;
 
-/* TW_ERROR_ARGUMENT, and nothing is written: there is no point. */
-tw_status plot_write(const plot_picture *picture, FILE *svg);
-
-/* Writes FOLDER/NAME.svg, and the points that it shows as FOLDER/NAME.dat. */
+/* Writes FOLDER/NAME.svg, and what gnuplot made it of: NAME.gnuplot and NAME.dat. TW_ERROR_UNSUPPORTED where there is
+ * no gnuplot; these two are there all the same. */
 tw_status plot_draw(const plot_picture *picture, const char *folder, const char *name);
 
 /* Of the palette, as "#rrggbb". */

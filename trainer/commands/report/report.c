@@ -53,10 +53,15 @@ static tw_status write_page(void *of, FILE *file)
     return TW_OK; /* what could not be written, whole_file_write finds */
 }
 
+/* A page without curves is still a page. */
 static tw_status make(report *r, const report_settings *s, const options *set)
 {
     TW_TRY(whole_file_may_replace(s->out, REPORT_BEGINS, "page of thinwire report"));
     TW_TRY(read_runs(r, set));
+    if (report_draw(r) != TW_OK) {
+        snprintf(r->no_picture, sizeof r->no_picture, "%s", tw_last_error());
+        fprintf(stderr, "thinwire: the report has no curves: %s\n", r->no_picture);
+    }
     return whole_file_write(s->out, write_page, r);
 }
 
@@ -67,6 +72,7 @@ static int run(void *settings, options *set)
     tw_status status = make(&r, s, set);
     for (size_t i = 0; i < r.count; i++) run_log_release(&r.runs[i].log);
     free(r.runs);
+    free(r.picture);
     if (status != TW_OK) return launcher_refuse();
     printf("report: %s\n", s->out);
     return EXIT_DONE;

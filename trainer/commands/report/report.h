@@ -13,10 +13,12 @@ typedef struct report_run {
 typedef struct report {
     report_run *runs;
     size_t count;
+    char *picture; /* SVG; NULL: there is none, and `no_picture` says why */
+    char no_picture[512];
 } report;
 
-/* Writes r's curves. TW_ERROR_ARGUMENT, and nothing is written: the runs have no steps yet. */
-tw_status report_draw(const report *r, FILE *svg);
+/* Draws r's curves into r->picture. */
+tw_status report_draw(report *r);
 
 /* The whole page as HTML, which needs no other file, and what it begins with. */
 #define REPORT_BEGINS "<!DOCTYPE html>"

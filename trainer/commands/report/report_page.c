@@ -1,16 +1,34 @@
-/* The report as HTML. */
-#include "error.h"
-#include "markup.h"
+/* The report as HTML: what is written into it comes from files, and so is escaped. */
 #include "progress.h"
 #include "report.h"
 
 #include <math.h>
 #include <string.h>
 
+static void write_escaped(FILE *file, const char *text)
+{
+    for (; *text; text++) switch (*text) {
+        case '<':
+            fputs("&lt;", file);
+            break;
+        case '>':
+            fputs("&gt;", file);
+            break;
+        case '&':
+            fputs("&amp;", file);
+            break;
+        case '"':
+            fputs("&quot;", file);
+            break;
+        default:
+            fputc((unsigned char)*text < ' ' ? ' ' : *text, file);
+        }
+}
+
 static void write_cell(FILE *file, const char *text)
 {
     fputs("<td>", file);
-    markup_write(file, text);
+    write_escaped(file, text);
     fputs("</td>", file);
 }
 
@@ -37,7 +55,7 @@ static void write_bytes(FILE *file, double value)
 static void write_name(FILE *file, const report_run *run)
 {
     fprintf(file, "<td><span class=mark style=\"background:%s\"></span>", run->colour);
-    markup_write(file, run->log.name);
+    write_escaped(file, run->log.name);
     fputs("</td>", file);
 }
 
@@ -95,7 +113,7 @@ static void write_figures(FILE *file, const report *r)
 {
     const run_log *first = &r->runs[0].log;
     fputs("<h2>Figures</h2>\n<table>\n<tr><th>run<th>--sync<th>workers<th>parameters<th>steps<th>", file);
-    markup_write(file, *first->metric ? first->metric : "metric");
+    write_escaped(file, *first->metric ? first->metric : "metric");
     fputs("<th>loss<th>sent per worker<th>message ratio<th>traffic ratio<th>seconds<th>samples a second</tr>\n", file);
     for (size_t i = 0; i < r->count; i++) write_run(file, &r->runs[i]);
     fputs(
@@ -159,7 +177,7 @@ static void write_tensors(FILE *file, const report_run *run)
 {
     const cJSON *entry, *all = cJSON_GetObjectItem(run->log.start, "tensors");
     fputs("<details><summary>", file);
-    markup_write(file, run->log.name);
+    write_escaped(file, run->log.name);
     fprintf(file, ": %d tensors</summary>\n<table>\n<tr><th>tensor<th>elements<th>how it travels</tr>\n",
             cJSON_GetArraySize(all));
     cJSON_ArrayForEach(entry, all)
@@ -175,17 +193,16 @@ static void write_tensors(FILE *file, const report_run *run)
 
 /* --- the page ------------------------------------------------------------------------------------------------- */
 
-/* A page without curves is still a page. */
-static void write_curves(FILE *file, const report *r)
+static void write_picture(FILE *file, const report *r)
 {
-    fputs("<h2>Curves</h2>\n<div class=picture>\n", file);
-    if (report_draw(r, file) != TW_OK) {
-        fprintf(stderr, "thinwire: the report has no curves: %s\n", tw_last_error());
-        fputs("<p>There are no curves: ", file);
-        markup_write(file, tw_last_error());
-        fputs(".</p>\n", file);
+    const char *start = r->picture ? strstr(r->picture, "<svg") : NULL;
+    if (start) {
+        fprintf(file, "<div class=picture>%s</div>\n", start);
+        return;
     }
-    fputs("</div>\n", file);
+    fputs("<p>There are no curves: ", file);
+    write_escaped(file, r->no_picture);
+    fputs(".</p>\n", file);
 }
 
 void report_write_page(FILE *file, const report *r)
@@ -201,10 +218,11 @@ void report_write_page(FILE *file, const report *r)
           ".bar span{display:inline-block;height:16px}\n.picture svg{max-width:100%;height:auto}\n"
           "</style>\n</head>\n<body>\n<h1>thinwire report</h1>\n<p>Data: ",
           file);
-    markup_write(file, run_log_text(start, "data"));
+    write_escaped(file, run_log_text(start, "data"));
     fputs("</p>\n", file);
     write_figures(file, r);
-    write_curves(file, r);
+    fputs("<h2>Curves</h2>\n", file);
+    write_picture(file, r);
     write_times(file, r);
     fputs("<h2>What was compressed</h2>\n", file);
     for (size_t i = 0; i < r->count; i++) write_tensors(file, &r->runs[i]);

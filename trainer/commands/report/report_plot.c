@@ -1,11 +1,20 @@
-/* The curves of a report. */
+/* The curves of a report: drawn into a temporary folder, and read back. */
 #include "error.h"
+#include "folder.h"
 #include "report.h"
 #include "run_curves.h"
 
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { PANELS = 4 };
+
+/* --- curves --------------------------------------------------------------------------------------------------- */
 
 typedef struct axis {
     run_figure figure;
@@ -43,7 +52,7 @@ static tw_status fill_panels(const report *r, plot_panel panels[PANELS], plot_cu
     return TW_OK;
 }
 
-tw_status report_draw(const report *r, FILE *svg)
+static tw_status draw_in(const report *r, const char *folder)
 {
     char metric[128] = "", label[80] = "";
     const run_log *first = &r->runs[0].log;
@@ -62,8 +71,54 @@ tw_status report_draw(const report *r, FILE *svg)
     };
     tw_status status = fill_panels(r, panels, curves);
     const plot_picture picture = {.panels = panels, .count = PANELS, .columns = 2};
-    if (status == TW_OK) status = plot_write(&picture, svg);
+    if (status == TW_OK) status = plot_draw(&picture, folder, "report");
     for (size_t i = 0; i < PANELS * r->count; i++) free((void *)curves[i].points);
     free(curves);
+    return status;
+}
+
+/* --- the picture ---------------------------------------------------------------------------------------------- */
+
+static tw_status read_picture(const char *folder, char **picture)
+{
+    char path[FOLDER_PATH];
+    struct stat about;
+    snprintf(path, sizeof path, "%s/report.svg", folder);
+    FILE *file = fopen(path, "r");
+    if (!file || fstat(fileno(file), &about) != 0) {
+        if (file) fclose(file);
+        return tw_fail(TW_ERROR_IO, "%s could not be read: %s", path, strerror(errno));
+    }
+    char *text = calloc((size_t)about.st_size + 1, 1);
+    size_t got = text ? fread(text, 1, (size_t)about.st_size, file) : 0;
+    fclose(file);
+    if (got != (size_t)about.st_size || !got) {
+        free(text);
+        return tw_fail(TW_ERROR_IO, "%s could not be read", path);
+    }
+    *picture = text;
+    return TW_OK;
+}
+
+static void remove_all(const char *folder)
+{
+    static const char *const names[] = {"report.svg", "report.gnuplot", "report.dat"};
+    char path[FOLDER_PATH];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
+tw_status report_draw(report *r)
+{
+    const char *temporary = getenv("TMPDIR");
+    char folder[FOLDER_PATH - 64];
+    snprintf(folder, sizeof folder, "%s/thinwire-XXXXXX", temporary && *temporary ? temporary : "/tmp");
+    if (!mkdtemp(folder)) return tw_fail(TW_ERROR_IO, "%s could not be made: %s", folder, strerror(errno));
+    tw_status status = draw_in(r, folder);
+    if (status == TW_OK) status = read_picture(folder, &r->picture);
+    remove_all(folder);
     return status;
 }
