@@ -174,6 +174,12 @@ class HttpTest(unittest.TestCase):
         self.assertNotIn(SECRET, str(error.exception))
         return str(error.exception)
 
+    def served(self):
+        """A server until the end of the test, which does something else from time to time."""
+        server = Server()
+        self.addCleanup(server.__exit__)
+        return server
+
     def test_messages_are_put_got_and_deleted(self):
         said = [bytes([65 + rank]) * LARGE for rank in range(2)]
         with Server() as server:
@@ -252,10 +258,12 @@ class HttpTest(unittest.TestCase):
         """As Amazon's and those that behave as it does say it, and what would be right. What else they say is not repeated."""
         region = "400 AuthorizationHeaderMalformed: the bucket is in the region eu-west-1, so write that into AWS_REGION"
         date = "Fri, 27 Nov 2026 12:00:00 GMT"
+        server = self.served()
         for code, name, more, headers, told in (
                 (404, "NoSuchBucket", "", {}, "404 NoSuchBucket: there is no such bucket, so make it first"),
                 (403, "InvalidAccessKeyId", "", {}, "403 InvalidAccessKeyId: .* AWS_ACCESS_KEY_ID"),
-                (403, "SignatureDoesNotMatch", "", {}, "403 SignatureDoesNotMatch: AWS_SECRET_ACCESS_KEY is not that of"),
+                (403, "SignatureDoesNotMatch", "", {}, "403 SignatureDoesNotMatch: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are no pair"),
+                (400, "MalformedXML", "", {}, "400 MalformedXML: the URL may lack a bucket"),
                 (400, "ExpiredToken", "", {}, "400 ExpiredToken: .* AWS_SESSION_TOKEN has expired"),
                 (400, "InvalidToken", "", {}, "400 InvalidToken: AWS_SESSION_TOKEN is not"),
                 (403, "AccessDenied", "", {}, "403 AccessDenied, as to one without the right to"),
@@ -264,19 +272,20 @@ class HttpTest(unittest.TestCase):
                 (301, "PermanentRedirect", "", {"x-amz-bucket-region": "eu-west-1"}, "301 PermanentRedirect: .* region eu-west-1"),
                 (400, "Whatever", "", {}, "400 Whatever$"),
                 (400, "no<word", "", {}, "400 no$"), (418, "a" * 5000, "", {}, "418 a{63}$"), (400, "\x1b]0;\n", "", {}, "400$")):
-            with self.subTest(name):
-                said = f"<?xml version='1.0'?>\n<Error><Code>{name}</Code>{more}<AWSAccessKeyId>{SECRET}</AWSAccessKeyId></Error>"
-                with Server(lambda handler, *asked: handler.say(code, said.encode(), **headers) or True) as server:
-                    self.assertRegex(self.refused(server.url), f"/hello-0 cannot be written: the server answers {told}")
+            said = f"<?xml version='1.0'?>\n<Error><Code>{name}</Code>{more}<AWSAccessKeyId>{SECRET}</AWSAccessKeyId></Error>"
+            for refused in ("PUT", "GET"):
+                with self.subTest(name, refused=refused):
+                    server.asked.clear()
+                    server.answer = lambda handler, method, path: method == refused and (handler.say(code, said.encode(), **headers) or True)
+                    self.assertRegex(self.refused(server.url), f"the server answers {told if refused == 'PUT' else told.rstrip('$')}")
                     self.assertEqual(server.count("PUT", "hello-0"), 1)
-                refuses = lambda handler, method, path: method == "GET" and (handler.say(code, said.encode(), **headers) or True)
-                with Server(refuses) as server:
-                    self.assertRegex(self.refused(server.url), f"did not come .*the server answers {told.rstrip('$')}")
 
     def test_a_web_server_that_refuses_is_understood(self):
+        server = self.served()
         for code, told in ((404, "make the folder first"), (409, "make it first"), (405, "as where nobody may write files"),
-                           (413, "the file is larger than it takes"), (507, "full")):
-            with self.subTest(code), Server(lambda handler, *asked: handler.say(code) or True) as server:
+                           (413, "raise its limit"), (500, "its own log says why"), (507, "full")):
+            with self.subTest(code):
+                server.answer = lambda handler, *asked: handler.say(code) or True
                 self.assertRegex(self.refused(server.url), f"the server answers {code}.*{told}")
 
     def test_who_looks_keeps_the_connection(self):

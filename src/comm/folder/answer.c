@@ -12,7 +12,8 @@ static const struct {
 } known[] = {
     {"NoSuchBucket", 0, ": there is no such bucket, so make it first"},
     {"InvalidAccessKeyId", 0, ": it does not know the key in AWS_ACCESS_KEY_ID"},
-    {"SignatureDoesNotMatch", 0, ": AWS_SECRET_ACCESS_KEY is not that of the key in AWS_ACCESS_KEY_ID"},
+    {"SignatureDoesNotMatch", 0, ": AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are no pair that it knows"},
+    {"MalformedXML", 0, ": the URL may lack a bucket, as in s3+https://HOST/BUCKET/run"},
     {"ExpiredToken", 0, ": the token in AWS_SESSION_TOKEN has expired, and a new one has new keys"},
     {"InvalidToken", 0, ": AWS_SESSION_TOKEN is not that of the key in AWS_ACCESS_KEY_ID"},
     {NULL, 401, ", as to one without the right to"},
@@ -20,7 +21,8 @@ static const struct {
     {NULL, 404, ": there is no such place, so make the folder first"},
     {NULL, 405, ", as where nobody may write files"},
     {NULL, 409, ", as where a folder is missing, so make it first"},
-    {NULL, 413, ": the file is larger than it takes"},
+    {NULL, 413, ": it takes no file of this size, so raise its limit, which nginx calls client_max_body_size"},
+    {NULL, 500, ": its own log says why, which is in nginx a folder that is missing, too"},
     {NULL, 507, ", as one that is full"},
 };
 
