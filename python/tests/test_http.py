@@ -70,7 +70,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def get(self, _):
         with self.server.lock:
             body = self.server.files.get(self.path)
-        self.say(404) if body is None else self.say(200, body)
+        self.say(404, b"it is not here") if body is None else self.say(200, body)
 
     def delete(self, _):
         with self.server.lock:

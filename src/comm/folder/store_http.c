@@ -337,7 +337,10 @@ static int http_put(void *self, const char *name, const store_pieces *pieces, do
     for (int attempt = 0;; attempt++) {
         request all = {.pieces = &copy, .seconds = end - tw_clock()};
         ask(me, name, finish_put, &all);
-        if (all.outcome == CURLE_OK && is_welcome(&all)) return me->has_taken = 1;
+        if (all.outcome == CURLE_OK && is_welcome(&all)) {
+            me->has_taken = 1;
+            return 1;
+        }
         explain(&all, reason);
         if (!is_worth_another(&all) || has_tried_enough(me, &all, attempt, end)) return 0;
         pause_before(attempt);
@@ -540,7 +543,10 @@ static char *encode_path(const char *url, size_t length)
     to = mempcpy(to, url, (size_t)(from - url));
     for (; from < url + length; from++) {
         unsigned value = (unsigned char)*from;
-        if (is_encoded(from)) sscanf(from + 1, "%2x", &value), from += 2;
+        if (is_encoded(from)) {
+            sscanf(from + 1, "%2x", &value);
+            from += 2;
+        }
         if (value && strchr(plain, (int)value))
             *to++ = (char)value;
         else
