@@ -17,7 +17,8 @@ extern "C" {
 
 /* A collective of `size` processes, at most 64, each with a `rank` of its own from 0 on, in the folder `path`, which is
  * there; or at a URL, "https://host/path" or "http://host/path?what is behind each name", with the headers of
- * THINWIRE_HTTP_HEADERS in the environment, a line each; or "s3+https://host/bucket/path", whose requests are signed as
+ * THINWIRE_HTTP_HEADERS in the environment, a line each, and a certificate signed by who is in the file that
+ * SSL_CERT_FILE names there, where it is set; or "s3+https://host/bucket/path", whose requests are signed as
  * Amazon's S3 wants it, with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION or AWS_DEFAULT_REGION, and, where it
  * is set, AWS_SESSION_TOKEN. Waits up to `seconds` for the others, at most 1e9. What an
  * earlier group of this rank left in a folder is removed. Whoever may write there may take part, and read all, unless

@@ -9,12 +9,14 @@ import hmac
 import http.server
 import os
 import re
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import unittest
+import urllib.parse
 from unittest import mock
 
 import ranks
@@ -28,6 +30,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """Keeps what is put in a dictionary of the server's, whose `answer` may do something else first."""
 
     protocol_version = "HTTP/1.1"
+
+    def setup(self):
+        super().setup()
+        with self.server.lock:
+            self.server.connections += 1
 
     def log_message(self, *what):
         pass
@@ -63,7 +70,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def get(self, _):
         with self.server.lock:
             body = self.server.files.get(self.path)
-        self.say(404) if body is None else self.say(200, body)
+        self.say(404, b"it is not here") if body is None else self.say(200, body)
 
     def delete(self, _):
         with self.server.lock:
@@ -76,7 +83,7 @@ class Server(http.server.ThreadingHTTPServer):
 
     def __init__(self, answer=lambda handler, method, path: False):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.answer, self.files, self.asked, self.lock = answer, {}, [], threading.Lock()
+        self.answer, self.files, self.asked, self.lock, self.connections = answer, {}, [], threading.Lock(), 0
         self.place = f"127.0.0.1:{self.server_port}/a/run"
         self.url = f"http://{self.place}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -108,7 +115,8 @@ KEYS = {"AWS_ACCESS_KEY_ID": f"id-{SECRET}", "AWS_SECRET_ACCESS_KEY": f"{SECRET}
 
 
 def what_is_wrong(method, path, headers):
-    """With a request by Amazon's signature, version 4, or nothing. What is signed has to be all that says what is asked."""
+    """With a request by Amazon's signature, version 4, or nothing. What is signed has to be all that says what is asked.
+    Of a path it is what S3 makes of it: all but a few characters written as %XX."""
     found = re.fullmatch(r"AWS4-HMAC-SHA256 Credential=(.*?)/(\d{8}/.*), ?SignedHeaders=(.*), ?Signature=([0-9a-f]{64})",
                          headers.get("Authorization", ""))
     if not found:
@@ -125,6 +133,7 @@ def what_is_wrong(method, path, headers):
     if not -60 < age < 900:
         return "time"
     lines = "".join(f"{name}:{' '.join(headers[name].split())}\n" for name in sorted(names.split(";")))
+    path = urllib.parse.quote(urllib.parse.unquote_to_bytes(path), safe="/-._~")
     request = "\n".join([method, path, "", lines, names, headers["x-amz-content-sha256"]])
     text = "\n".join(["AWS4-HMAC-SHA256", moment, scope, hashlib.sha256(request.encode()).hexdigest()])
     key = ("AWS4" + KEYS["AWS_SECRET_ACCESS_KEY"]).encode()
@@ -164,6 +173,12 @@ class HttpTest(unittest.TestCase):
             thinwire.Comm.folder(url, size, 0, seconds)
         self.assertNotIn(SECRET, str(error.exception))
         return str(error.exception)
+
+    def served(self):
+        """A server until the end of the test, which does something else from time to time."""
+        server = Server()
+        self.addCleanup(server.__exit__)
+        return server
 
     def test_messages_are_put_got_and_deleted(self):
         said = [bytes([65 + rank]) * LARGE for rank in range(2)]
@@ -226,6 +241,81 @@ class HttpTest(unittest.TestCase):
             self.assertIn("403", self.refused(server.url))  # nothing is signed where nobody asked for it
             self.assertEqual(server.wrong, ["nothing is signed"])
 
+    def test_a_path_is_signed_as_s3_reads_it(self):
+        """However it is written: S3 works the signature out anew from the name that it reads."""
+        with Server(takes_what_is_signed) as server, mock.patch.dict(os.environ, KEYS):
+            server.wrong = []
+            for name in ("a+b=c(1)", "%7Emine,*", "%c3%a4%20%2Bb", "50%", "a%2Fb%zz"):
+                with self.subTest(name):
+                    server.wrong.clear()
+                    both(f"s3+{server.url}/{name}")
+                    self.assertEqual(set(server.wrong), {None})
+                    self.assertEqual({urllib.parse.unquote(asked[1]).rsplit("/", 1)[0] for asked in server.asked},
+                                     {f"/a/run/{urllib.parse.unquote(name)}"})
+                    server.asked.clear()
+
+    def test_a_store_that_refuses_is_understood(self):
+        """As Amazon's and those that behave as it does say it, and what would be right. What else they say is not repeated."""
+        region = "400 AuthorizationHeaderMalformed: the bucket is in the region eu-west-1, so write that into AWS_REGION"
+        date = "Fri, 27 Nov 2026 12:00:00 GMT"
+        server = self.served()
+        for code, name, more, headers, told in (
+                (404, "NoSuchBucket", "", {}, "404 NoSuchBucket: there is no such bucket, so make it first"),
+                (403, "InvalidAccessKeyId", "", {}, "403 InvalidAccessKeyId: .* AWS_ACCESS_KEY_ID"),
+                (403, "SignatureDoesNotMatch", "", {}, "403 SignatureDoesNotMatch: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are no pair"),
+                (400, "MalformedXML", "", {}, "400 MalformedXML: the URL may lack a bucket"),
+                (400, "ExpiredToken", "", {}, "400 ExpiredToken: .* AWS_SESSION_TOKEN has expired"),
+                (400, "InvalidToken", "", {}, "400 InvalidToken: AWS_SESSION_TOKEN is not"),
+                (403, "AccessDenied", "", {}, "403 AccessDenied, as to one without the right to"),
+                (403, "RequestTimeTooSkewed", "", {"Date": date}, f"403 RequestTimeTooSkewed: set the clock of this machine, .* {date}"),
+                (400, "AuthorizationHeaderMalformed", "<Region>eu-west-1</Region>", {}, region),
+                (301, "PermanentRedirect", "", {"x-amz-bucket-region": "eu-west-1"}, "301 PermanentRedirect: .* region eu-west-1"),
+                (400, "Whatever", "", {}, "400 Whatever$"),
+                (400, "no<word", "", {}, "400 no$"), (418, "a" * 5000, "", {}, "418 a{63}$"), (400, "\x1b]0;\n", "", {}, "400$")):
+            said = f"<?xml version='1.0'?>\n<Error><Code>{name}</Code>{more}<AWSAccessKeyId>{SECRET}</AWSAccessKeyId></Error>"
+            for refused in ("PUT", "GET"):
+                with self.subTest(name, refused=refused):
+                    server.asked.clear()
+                    server.answer = lambda handler, method, path: method == refused and (handler.say(code, said.encode(), **headers) or True)
+                    self.assertRegex(self.refused(server.url), f"the server answers {told if refused == 'PUT' else told.rstrip('$')}")
+                    self.assertEqual(server.count("PUT", "hello-0"), 1)
+
+    def test_a_web_server_that_refuses_is_understood(self):
+        server = self.served()
+        for code, told in ((404, "make the folder first"), (409, "make it first"), (405, "as where nobody may write files"),
+                           (413, "raise its limit"), (500, "its own log says why"), (507, "full")):
+            with self.subTest(code):
+                server.answer = lambda handler, *asked: handler.say(code) or True
+                self.assertRegex(self.refused(server.url), f"the server answers {code}.*{told}")
+
+    def test_who_looks_keeps_the_connection(self):
+        """A file that has not come costs one question, and no new connection."""
+        with Server() as server:
+            self.assertIn("did not come", self.refused(server.url, seconds=1))
+            self.assertGreater(server.count("GET", "hello-1"), 3)
+            self.assertEqual(server.connections, 1)
+
+    def test_whom_a_server_is_trusted_by(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ):
+            own = f"{folder}/own.pem"
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", own,
+                            "-out", f"{folder}/cert.pem", "-days", "2", "-subj", "/CN=here", "-addext", "subjectAltName=IP:127.0.0.1"],
+                           check=True, capture_output=True)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(f"{folder}/cert.pem", own)
+            with Server() as server:
+                url = server.url.replace("http:", "https:")
+                self.assertRegex(self.refused(url), "no TLS can be agreed on, as where the server wants http://$")
+            with Server() as server:
+                server.socket = context.wrap_socket(server.socket, server_side=True)
+                url = server.url.replace("http:", "https:")
+                os.environ.pop("SSL_CERT_FILE", None)
+                self.assertRegex(self.refused(url), "cannot be written: nobody whom this machine trusts .*SSL_CERT_FILE")
+                os.environ["SSL_CERT_FILE"] = f"{folder}/none.pem"
+                self.assertRegex(self.refused(url), "SSL_CERT_FILE names has no certificates")
+                os.environ["SSL_CERT_FILE"] = f"{folder}/cert.pem"
+                both(url)
+
     def test_what_signing_lacks_is_named(self):
         with mock.patch.dict(os.environ, KEYS):
             for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
@@ -252,6 +342,27 @@ class HttpTest(unittest.TestCase):
         def answer(handler, method, path):
             counts[method, path] = counts.get((method, path), 0) + 1
             return handler.say(503) or True if counts[method, path] < 3 else None
+        with Server(answer) as server:
+            both(server.url)
+
+    def test_a_server_that_is_begun_anew_is_waited_for(self):
+        """For longer than one that has never taken a file: what is on its way is not lost with it."""
+        counts = {}
+
+        def answer(handler, method, path):
+            counts[method, path] = counts.get((method, path), 0) + 1
+            handler.close_connection = "/m-" in path and method == "PUT" and counts[method, path] < 8
+            return handler.close_connection
+        with Server(answer) as server:
+            both(server.url)
+            self.assertEqual(max(counts["PUT", path] for method, path in counts if "/m-" in path and method == "PUT"), 8)
+
+    def test_a_store_that_was_sent_too_slowly_is_asked_again(self):
+        counts = []
+
+        def answer(handler, method, path):
+            counts.append(method)
+            return counts.count("PUT") == 1 and (handler.say(400, b"<Error><Code>RequestTimeout</Code></Error>") or True)
         with Server(answer) as server:
             both(server.url)
 

@@ -9,7 +9,7 @@
 
 #include <thinwire/thinwire_plugin.h>
 
-enum { STORE_NAME = 96, STORE_HEADER = 32, STORE_REASON = 128 };
+enum { STORE_NAME = 96, STORE_HEADER = 32, STORE_REASON = 256 };
 
 typedef enum store_found {
     STORE_ABSENT,

@@ -31,6 +31,7 @@ tw_status store_open_http(const char *url, store *at)
 
 #else
 
+#include <ctype.h>
 #include <curl/curl.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -41,6 +42,7 @@ tw_status store_open_http(const char *url, store *at)
 #include <stdlib.h>
 #include <time.h>
 
+#include "answer.h"
 #include "bytes.h"
 
 enum { IDLE = 8 /* connections that are kept */, TRIES = 6, TALK = 64 * 1024 /* bytes that an error may have */ };
@@ -51,6 +53,7 @@ enum { SIGNS_SINCE = 0x075800, OPTION_SIGN = CURLOPTTYPE_STRINGPOINT + 305 };
 #define SHORTEST_NAP 0.02
 #define LONGEST_NAP 1.0
 #define FIRST_PAUSE 0.1 /* seconds before a second try, and twice as many before each further one */
+#define LONGEST_PAUSE 2.0
 #define CONNECT_SECONDS 10.0
 /* In which fewer than SLOWEST bytes a second come or go: it is given up. The caller has between the two of them. */
 #define LEAST_SILENT 2.0
@@ -105,7 +108,9 @@ typedef struct place {
     char *base, *query; /* "https://host/path" and "?what is behind it", or "" */
     struct curl_slist *headers;
     char *scope, *key, *secret; /* what requests are signed for, and by which key; or NULL */
+    char *authorities;          /* a file with the certificates of those who sign a server's; or NULL */
     _Atomic int keeps;          /* it does not remove files, and that has been told */
+    _Atomic int has_taken;      /* a file: what it is asked to do is right */
     pthread_mutex_t lock;       /* of what follows */
     CURL *idle[IDLE];
     int idle_count;
@@ -119,7 +124,8 @@ typedef struct request {
     size_t passed;        /* bytes of an answer that nobody wants */
     double seconds;       /* that the server may stand still */
     int is_overflow;
-    long code; /* the server's; 0: it gave none */
+    CURL *by;
+    answer said;
     CURLcode outcome;
 } request;
 
@@ -170,10 +176,28 @@ static int begin_again(void *context, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_OK;
 }
 
+/* An answer that nobody wants, but for the reason in it. */
+static size_t pass_over(char *bytes, size_t one, size_t count, void *context)
+{
+    request *all = context;
+    size_t size = one * count, room = all->passed < ANSWER_BODY ? ANSWER_BODY - 1 - all->passed : 0;
+    memcpy(all->said.body + all->passed, bytes, size < room ? size : room);
+    all->is_overflow = (all->passed += size) > TALK;
+    return all->is_overflow ? 0 : size;
+}
+
+static int is_welcome(const request *all)
+{
+    return all->said.code >= 200 && all->said.code < 300;
+}
+
+/* A connection is kept after an answer whose body has been read, which one without a file's bytes has, too. */
 static size_t take_some(char *bytes, size_t one, size_t count, void *context)
 {
     request *all = context;
     size_t size = one * count;
+    curl.getinfo(all->by, CURLINFO_RESPONSE_CODE, &all->said.code);
+    if (!is_welcome(all)) return pass_over(bytes, one, count, context);
     for (size_t taken = 0; taken < size;) {
         unsigned char *part;
         size_t room = find_part(all->pieces, all->done, &part);
@@ -187,13 +211,22 @@ static size_t take_some(char *bytes, size_t one, size_t count, void *context)
     return size;
 }
 
-/* An answer that nobody wants. */
-static size_t pass_over(char *bytes, size_t one, size_t count, void *context)
+/* What stands behind the name of a header; `line` has no 0 behind it. */
+static void take_value(const char *line, size_t length, const char *name, char value[ANSWER_WORD])
+{
+    size_t at = strlen(name);
+    if (length < at || strncasecmp(line, name, at) != 0) return;
+    while (at < length && line[at] == ' ') at++;
+    while (length > at && isspace((unsigned char)line[length - 1])) length--;
+    snprintf(value, ANSWER_WORD, "%.*s", (int)(length - at), line + at);
+}
+
+static size_t take_header(char *line, size_t one, size_t count, void *context)
 {
     request *all = context;
-    (void)bytes;
-    all->is_overflow = (all->passed += one * count) > TALK;
-    return all->is_overflow ? 0 : one * count;
+    take_value(line, one * count, "x-amz-bucket-region:", all->said.region);
+    take_value(line, one * count, "date:", all->said.date);
+    return one * count;
 }
 
 static void set_up(const place *me, CURL *one, const char *url, size_t size, request *all)
@@ -208,6 +241,9 @@ static void set_up(const place *me, CURL *one, const char *url, size_t size, req
     curl.setopt(one, CURLOPT_TIMEOUT, (long)(ANSWER_SECONDS + (double)size / (double)SLOWEST));
     curl.setopt(one, CURLOPT_WRITEFUNCTION, pass_over);
     curl.setopt(one, CURLOPT_WRITEDATA, all);
+    curl.setopt(one, CURLOPT_HEADERFUNCTION, take_header);
+    curl.setopt(one, CURLOPT_HEADERDATA, all);
+    if (me->authorities) curl.setopt(one, CURLOPT_CAINFO, me->authorities);
     if (!me->scope) return;
     curl.setopt(one, (CURLoption)OPTION_SIGN, me->scope);
     curl.setopt(one, CURLOPT_USERNAME, me->key);
@@ -222,10 +258,11 @@ static void ask(place *me, const char *name, void (*finish)(CURL *one, request *
     all->outcome = CURLE_OUT_OF_MEMORY;
     if (url && one) {
         snprintf(url, room, "%s/%s%s", me->base, name, me->query);
+        all->by = one;
         set_up(me, one, url, all->pieces ? all->pieces->size : 0, all);
         finish(one, all);
         all->outcome = curl.perform(one);
-        curl.getinfo(one, CURLINFO_RESPONSE_CODE, &all->code);
+        curl.getinfo(one, CURLINFO_RESPONSE_CODE, &all->said.code);
         curl_off_t length = -1;
         if (all->is_overflow) curl.getinfo(one, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
         if (all->is_overflow && length > 0) all->done = (uint64_t)length;
@@ -234,23 +271,24 @@ static void ask(place *me, const char *name, void (*finish)(CURL *one, request *
     free(url);
 }
 
-static int is_welcome(const request *all)
+/* Where nothing was answered. */
+static const char *explain_outcome(CURLcode outcome)
 {
-    return all->code >= 200 && all->code < 300;
+    if (outcome == CURLE_PEER_FAILED_VERIFICATION)
+        return "nobody whom this machine trusts has signed the server's certificate for this host: SSL_CERT_FILE may "
+               "name a file with the certificate of who did";
+    if (outcome == CURLE_SSL_CACERT_BADFILE) return "the file that SSL_CERT_FILE names has no certificates";
+    if (outcome == CURLE_SSL_CONNECT_ERROR) return "no TLS can be agreed on, as where the server wants http://";
+    return curl.strerror(outcome);
 }
 
 static void explain(const request *all, char reason[STORE_REASON])
 {
-    if (all->code >= 300 && all->code < 400)
-        snprintf(reason, STORE_REASON,
-                 "the server answers %ld and wants to send this process elsewhere, where it does not go", all->code);
-    else if (all->code >= 300)
-        snprintf(reason, STORE_REASON, "the server answers %ld%s", all->code,
-                 all->code == 401 || all->code == 403 ? ", as to one without the right to" : "");
-    else if (all->is_overflow)
-        snprintf(reason, STORE_REASON, "the server answers and does not end");
+    if (all->said.code >= 300)
+        answer_explain(&all->said, reason);
     else
-        snprintf(reason, STORE_REASON, "%s", curl.strerror(all->outcome));
+        snprintf(reason, STORE_REASON, "%s",
+                 all->is_overflow ? "the server answers and does not end" : explain_outcome(all->outcome));
 }
 
 /* --- what is done there -------------------------------------------------------------------------------------- */
@@ -265,32 +303,46 @@ static void finish_put(CURL *one, request *all)
     curl.setopt(one, CURLOPT_SEEKDATA, all);
 }
 
-/* What another try may mend: no answer, a server that is busy or that has failed. */
+/* What another try may mend: no answer, a server that is busy or that has failed. S3 says 400 of a request that came to
+ * it too slowly. */
 static int is_worth_another(const request *all)
 {
+    long code = all->said.code;
     if (all->is_overflow) return 0;
-    return all->code < 300 || all->code == 408 || all->code == 429 || all->code >= 500;
+    return code < 300 || code == 408 || code == 429 || code >= 500 || answer_is(&all->said, "RequestTimeout");
 }
 
 static void pause_before(int attempt)
 {
-    double seconds = FIRST_PAUSE * (double)(1 << attempt);
+    double seconds = fmin(FIRST_PAUSE * (double)(1 << (attempt < TRIES ? attempt : TRIES)), LONGEST_PAUSE);
     struct timespec left = {(time_t)seconds, (long)((seconds - floor(seconds)) * 1e9)};
     while (nanosleep(&left, &left) != 0 && errno == EINTR) {
     }
 }
 
+/* A place that has never taken a file may be a wrong one, and nobody waits long to hear so. One that has will again, if
+ * it is begun anew. */
+static int has_tried_enough(const place *me, const request *all, int attempt, double end)
+{
+    int is_late = tw_clock() >= end;
+    if (is_late && all->outcome == CURLE_OPERATION_TIMEDOUT) return 1;
+    return attempt + 1 >= TRIES && (is_late || !me->has_taken);
+}
+
 static int http_put(void *self, const char *name, const store_pieces *pieces, double seconds, char reason[STORE_REASON])
 {
+    place *me = self;
     store_pieces copy = *pieces;
     double end = tw_clock() + seconds;
     for (int attempt = 0;; attempt++) {
         request all = {.pieces = &copy, .seconds = end - tw_clock()};
-        ask(self, name, finish_put, &all);
-        if (all.outcome == CURLE_OK && is_welcome(&all)) return 1;
+        ask(me, name, finish_put, &all);
+        if (all.outcome == CURLE_OK && is_welcome(&all)) {
+            me->has_taken = 1;
+            return 1;
+        }
         explain(&all, reason);
-        int is_late = all.outcome == CURLE_OPERATION_TIMEDOUT && tw_clock() >= end;
-        if (is_late || attempt + 1 == TRIES || !is_worth_another(&all)) return 0;
+        if (!is_worth_another(&all) || has_tried_enough(me, &all, attempt, end)) return 0;
         pause_before(attempt);
     }
 }
@@ -299,14 +351,19 @@ static void finish_get(CURL *one, request *all)
 {
     (void)all;
     curl.setopt(one, CURLOPT_HTTPGET, 1L);
-    curl.setopt(one, CURLOPT_FAILONERROR, 1L);
     curl.setopt(one, CURLOPT_WRITEFUNCTION, take_some);
+}
+
+/* As it should be, of what has not come. */
+static int is_absent(const answer *said)
+{
+    return (said->code == 404 || said->code == 410) && !answer_is(said, "NoSuchBucket");
 }
 
 static void note_why(place *me, const request *all)
 {
     char reason[STORE_REASON] = "", text[STORE_REASON] = "";
-    if (all->code != 404 && all->code != 410) explain(all, reason);
+    if (!is_absent(&all->said)) explain(all, reason);
     if (*reason) snprintf(text, sizeof text, " (%.*s)", STORE_REASON - 4, reason);
     pthread_mutex_lock(&me->lock);
     memcpy(me->why, text, sizeof text);
@@ -341,11 +398,11 @@ static void http_remove(void *self, const char *name)
     place *me = self;
     request all = {.pieces = NULL};
     ask(me, name, finish_remove, &all);
-    if (all.code < 400 || all.code == 404 || all.code == 410 || all.code >= 500 || atomic_exchange(&me->keeps, 1))
-        return;
+    long code = all.said.code;
+    if (code < 400 || code == 404 || code == 410 || code >= 500 || atomic_exchange(&me->keeps, 1)) return;
     tw_log(TW_LOG_WARNING,
            "the web server answers %ld to DELETE: every message stays there, and fills it, until somebody removes them",
-           all.code);
+           code);
 }
 
 static void http_remove_all(void *self, const char *prefix)
@@ -372,6 +429,7 @@ static void http_close(void *self)
     free(me->scope);
     free(me->key);
     free(me->secret);
+    free(me->authorities);
     free(me);
 }
 
@@ -470,17 +528,47 @@ static tw_status prepare_to_sign(place *me)
     return made ? check_signing(me->scope) : tw_fail(TW_ERROR_MEMORY, "no memory for a folder on a web server");
 }
 
+static int is_encoded(const char *at)
+{
+    return at[0] == '%' && isxdigit((unsigned char)at[1]) && isxdigit((unsigned char)at[2]);
+}
+
+/* The first `length` bytes of a URL, with a path as S3 signs it, in which all but these is written as %XX. */
+static char *encode_path(const char *url, size_t length)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
+    const char *host = strstr(url, "://") + 3, *from = host + strcspn(host, "/");
+    char *encoded = malloc(3 * length + 1), *to = encoded;
+    if (!encoded) return NULL;
+    to = mempcpy(to, url, (size_t)(from - url));
+    for (; from < url + length; from++) {
+        unsigned value = (unsigned char)*from;
+        if (is_encoded(from)) {
+            sscanf(from + 1, "%2x", &value);
+            from += 2;
+        }
+        if (value && strchr(plain, (int)value))
+            *to++ = (char)value;
+        else
+            to += sprintf(to, "%%%02X", value);
+    }
+    *to = 0;
+    return encoded;
+}
+
 static tw_status make_place(const char *url, int is_to_sign, store *at)
 {
     place *me = at->self;
+    const char *authorities = getenv("SSL_CERT_FILE");
     size_t length = strcspn(url, "?"), path = length;
     while (url[path - 1] == '/') path--;
-    me->base = strndup(url, path);
+    me->base = is_to_sign ? encode_path(url, path) : strndup(url, path);
     me->query = strdup(url + length);
     at->path = me->base ? cut_secrets(me->base) : NULL;
     tw_status status = is_to_sign ? prepare_to_sign(me) : TW_OK;
     if (status != TW_OK) return status;
-    if (me->query && at->path && add_headers(me)) return TW_OK;
+    if (authorities) me->authorities = strdup(authorities);
+    if (me->query && at->path && add_headers(me) && !authorities == !me->authorities) return TW_OK;
     return tw_fail(TW_ERROR_MEMORY, "no memory for a folder on a web server");
 }
 
