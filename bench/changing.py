@@ -9,8 +9,8 @@ is stopped for a minute and goes on; a line is cut until the others have gone on
 the one that opened the group begins again. A program that loses the group begins again by the same words. Then as many
 rounds are made by four to whom nothing happens. Prints one JSON object: of each event the seconds until all that are left
 train together, and the longest step of one that is not concerned, which is what it waited; at the end the hash of what
-each has, and the loss on text that nobody trained on, in nats a byte. Needs torch, transformers and peft, and what
-bench/link.sh needs."""
+each has, and the loss on text that nobody trained on, in nats a byte; and of each round the loss that its members trained
+with, which --picture draws. Needs torch, transformers and peft, and what bench/link.sh needs."""
 
 import hashlib
 import json
@@ -18,13 +18,17 @@ import os
 import select
 import signal
 import subprocess
+import statistics
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import apart
+import chart
 import link
 import programs
+from made import as_json, made
 
 HOSTS, PORT, SPEC, STOPPED = 6, 7000, "local:every=16", 60.0
 MEETING = ",".join(f"10.77.0.{host + 1}:{PORT}" for host in range(HOSTS))
@@ -50,9 +54,12 @@ def work(o, number, base, rounds):
     import thinwire
     model, optimizer, part, unseen, generator = apart.problem(o, base, 1, number, HOSTS)
     loop, generation, lost, waited, before = joined(model, optimizer, o.timeout), 0, 0, 0.0, apart.sent()
-    while not (rounds and loop.stats()["rounds"] >= rounds) and not select.select([sys.stdin], [], [], 0)[0]:
+    losses, made_rounds = [], 0
+    while not (rounds and made_rounds >= rounds) and not select.select([sys.stdin], [], [], 0)[0]:
         optimizer.zero_grad()
-        model(**apart.batch(part, generator, o)).loss.backward()
+        loss = model(**apart.batch(part, generator, o)).loss
+        loss.backward()
+        losses.append(float(loss))
         begin = time.monotonic()
         try:
             optimizer.step()
@@ -62,9 +69,13 @@ def work(o, number, base, rounds):
             lost += 1
             loop, generation = joined(model, optimizer, o.timeout), 0
         waited = max(waited, time.monotonic() - begin)
+        if loop.stats()["rounds"] != made_rounds:
+            made_rounds = loop.stats()["rounds"]
+            say(member=number, round=made_rounds, loss=statistics.fmean(losses))
+            losses = []
         if loop.generation != generation:
             generation = loop.generation
-            say(member=number, size=loop.size, generation=generation, rounds=loop.stats()["rounds"], waited=waited)
+            say(member=number, size=loop.size, generation=generation, rounds=made_rounds, waited=waited)
             waited = 0.0
     loop.finish()
     theta = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in loop.trained().values())).hexdigest()
@@ -78,13 +89,16 @@ def work(o, number, base, rounds):
 class Story(programs.Programs):
     def __init__(self, base):
         super().__init__(SECONDS)
-        self.base, self.name, self.rows = base, os.environ["LINK"], []
+        self.base, self.name, self.rows, self.losses = base, os.environ["LINK"], [], {}
 
     def begin(self, number, rounds=0):
         self.start(number, ["ip", "netns", "exec", f"{self.name}-{number}", sys.executable, __file__, *sys.argv[1:], "--worker", number,
                             self.base, rounds])
 
     def hear(self, number, one):
+        if "round" in one:
+            self.losses.setdefault(one["round"], []).append(one["loss"])
+            return
         print(one, file=sys.stderr, flush=True)
         if "theta" not in one:
             one["longest"] = max(one["waited"], self.latest.get(number, {}).get("longest", 0.0))
@@ -104,8 +118,9 @@ class Story(programs.Programs):
         begin = time.monotonic()
         act()
         self.wait(are_there, what)
-        self.rows.append({"event": what, "members": sorted(left), "seconds": round(time.monotonic() - begin, 2), "waited": {
-            number: round(self.latest[number]["longest"], 2) for number in others}, "rounds": self.latest[left[0]]["rounds"]})
+        waited = {number: round(self.latest[number]["longest"], 2) for number in others}
+        self.rows.append({"event": what, "members": sorted(left), "seconds": round(time.monotonic() - begin, 2), "waited": waited,
+                          "rounds": self.latest[left[0]]["rounds"], "longest": max(waited.values(), default=None)})
 
     def signal(self, number, what):
         for pid in subprocess.run(["ip", "netns", "pids", f"{self.name}-{number}"], stdout=subprocess.PIPE, text=True,
@@ -129,7 +144,8 @@ class Story(programs.Programs):
         self.tell_to_end(members, "finish")
         self.may_end.update(self.programs.values())
         ends, self.latest, self.ends = [self.ends[number] for number in members], {}, {}
-        return {"members": list(members), "rounds": ends[0]["rounds"], "thetas": sorted({one["theta"] for one in ends}),
+        losses, self.losses = self.losses, {}
+        return {"losses": [[number, statistics.fmean(losses[number])] for number in sorted(losses)], "members": list(members), "rounds": ends[0]["rounds"], "thetas": sorted({one["theta"] for one in ends}),
                 "loss": ends[0]["loss"], "lost_the_group": {one["member"]: one["lost"] for one in ends},
                 "bytes_sent": {one["member"]: one["bytes_sent"] for one in ends}}
 
@@ -158,9 +174,18 @@ def undisturbed(story, rounds):
     return story.finish(range(4))
 
 
+def draw(path, disturbed, undisturbed):
+    page = chart.Page()
+    named = [("as above", disturbed["losses"]), ("four, undisturbed", undisturbed["losses"])]
+    chart.curves(page, "Members that come and go", named, "rounds", "training loss of a round, nats a byte",
+                 y_least=min(loss for _, line in named for _, loss in line))
+    page.write(path)
+
+
 def main():
     parser = apart.parser_of(__doc__)
     parser.add_argument("--timeout", type=float, default=20, help="the longest grace, in seconds")
+    parser.add_argument("--picture", type=Path, help="the loss by rounds, as SVG")
     o = parser.parse_args()
     if o.worker:
         return work(o, int(o.worker[0]), o.worker[1], int(o.worker[2]))
@@ -169,8 +194,11 @@ def main():
             apart.train_base(o, folder)
             story = Story(folder)
             end = disturbed(story)
-            say(gbit=o.rate, ms=o.delay, spec=SPEC, grace=o.timeout, events=story.rows, disturbed=end,
-                undisturbed=undisturbed(story, end["rounds"]))
+            calm = undisturbed(story, end["rounds"])
+            print(as_json({"made": made(), "gbit": o.rate, "ms": o.delay, "spec": SPEC, "grace": o.timeout, "events": story.rows,
+                           "disturbed": end, "undisturbed": calm}))
+            if o.picture:
+                draw(o.picture, end, calm)
         return None
     os.environ["MPI"] = "no"
     print(link.run(str(HOSTS), o.rate, [sys.executable, __file__, *sys.argv[1:]], o.seconds, o.delay, o.relay), end="")

@@ -66,34 +66,35 @@ def edge(values, way):
     return way(math.log10(min(values) if way is math.floor else max(values)))
 
 
-def marks(most):
-    """From 0 past `most`, in steps of 1, 2 or 5 times a power of ten."""
-    most = most or 1
-    power = 10.0 ** math.floor(math.log10(most / MOST_TICKS))
-    step = next(step for step in (1, 2, 5, 10) if step * power * MOST_TICKS >= most) * power
-    return [i * step for i in range(math.ceil(most / step - 1e-9) + 1)]
+def marks(most, least=0):
+    """From `least` or below it past `most`, in steps of 1, 2 or 5 times a power of ten."""
+    span = most - least or 1
+    power = 10.0 ** math.floor(math.log10(span / MOST_TICKS))
+    step = next(step for step in (1, 2, 5, 10) if step * power * MOST_TICKS >= span) * power
+    first = math.floor(least / step + 1e-9)
+    return [i * step for i in range(first, max(math.ceil(most / step - 1e-9), first + 1) + 1)]
 
 
-def curves(page, title, named, x_unit, y_label, target=None):
-    """named: (name, [(x, y), ...]). Names stand at the right in the order in which the curves end."""
+def curves(page, title, named, x_unit, y_label, target=None, y_least=0):
+    """named: (name, [(x, y), ...]). Names stand at the right in the order in which the curves end. The axis begins at y_least."""
     named = sorted(named, key=lambda one: one[1][-1][0])
     left, right = CURVES_LEFT, WIDTH - MARGIN - CHARACTER * max(len(name) for name, _ in named)
     top = page.height + TITLE + ROW
     bottom = top + CURVES_HEIGHT
     points = [point for _, line in named for point in line]
     x_marks = marks(max(x for x, _ in points))
-    y_marks = marks(max([y for _, y in points] + [target or 0]))
-    x_most, y_most = x_marks[-1], y_marks[-1]
+    y_marks = marks(max([y for _, y in points] + [target or 0]), y_least)
+    x_most, y_first, y_most = x_marks[-1], y_marks[0], y_marks[-1]
 
     def at(x, y):
-        return left + (right - left) * x / x_most, bottom - (bottom - top) * y / y_most
+        return left + (right - left) * x / x_most, bottom - (bottom - top) * (y - y_first) / (y_most - y_first)
 
     page.text(MARGIN, page.height + 16, title, size=14)
     for y in y_marks:
         page.line(left, at(0, y)[1], right, at(0, y)[1])
         page.text(left - 6, at(0, y)[1] + 4, show(y), "end", 11)
     for x in x_marks:
-        page.text(at(x, 0)[0], bottom + 16, f"{show(x)} {x_unit}", "middle", 11)
+        page.text(at(x, y_first)[0], bottom + 16, f"{show(x)} {x_unit}", "middle", 11)
     page.text(left, top - 8, y_label, size=11, colour="#666")
     if target is not None:
         page.line(left, at(0, target)[1], right, at(0, target)[1], "#888")

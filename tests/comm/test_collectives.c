@@ -621,6 +621,7 @@ static void a_part_has_ranks_of_its_own(tw_comm *comm, size_t count)
     CHECK(tw_comm_create_part(comm, (int[]){own, comm->size}, 2, &part) == TW_ERROR_ARGUMENT);
     CHECK(tw_comm_create_part(comm, (int[]){own, -1}, 2, &part) == TW_ERROR_ARGUMENT);
     CHECK(tw_comm_create_part(comm, &next, next != own, &part) == TW_ERROR_ARGUMENT);
+    CHECK(next == own || strstr(tw_last_error(), "is not among the 1 of the comm that it makes"));
     CHECK(tw_comm_create_part(comm, ranks, size, &part) == TW_OK);
     CHECK(tw_comm_create_part(comm, ranks, size, &part) == TW_ERROR_ORDER);
     CHECK(tw_comm_size(part) == size && ranks[tw_comm_rank(part)] == own);
