@@ -35,6 +35,7 @@ typedef struct request {
     uint32_t check;
     outcome outcome;
     int saw_part; /* of the message that it waits for, and no more */
+    int lost;     /* nobody will send it any more: as why_gone, also for a wait that follows a poll at once */
 } request;
 
 /* The messages of a channel between this rank and another. */
@@ -140,16 +141,15 @@ static outcome look(transport *me, request *one, double seconds)
     return now;
 }
 
-/* What it has become within `seconds`. *lost: nobody will send it any more; as why_gone. */
-static outcome wait_for(transport *me, request *one, double seconds, int *lost)
+/* What it has become within `seconds`. */
+static outcome wait_for(transport *me, request *one, double seconds)
 {
     double end = tw_clock() + seconds, nap = 0;
     outcome now;
-    *lost = 0;
-    while ((now = look(me, one, end - tw_clock())) == PENDING && !*lost && tw_clock() < end) {
-        *lost = me->has_left ? BY_ITSELF : why_gone(me, one->peer, end - tw_clock());
+    while ((now = look(me, one, end - tw_clock())) == PENDING && !one->lost && tw_clock() < end) {
+        one->lost = me->has_left ? BY_ITSELF : why_gone(me, one->peer, end - tw_clock());
         /* It looks once more: a farewell follows the last message. */
-        if (!*lost) folder_nap(&me->at, &nap, end);
+        if (!one->lost) folder_nap(&me->at, &nap, end);
     }
     return now;
 }
@@ -196,7 +196,7 @@ static tw_status folder_start_recv(void *self, int peer, unsigned channel, void 
     return no_memory();
 }
 
-static tw_status explain(const transport *me, const request *one, outcome now, int lost, double timeout)
+static tw_status explain(const transport *me, const request *one, outcome now, double timeout)
 {
     char reason[STORE_REASON];
     if (now == TOO_LONG)
@@ -205,10 +205,10 @@ static tw_status explain(const transport *me, const request *one, outcome now, i
             "rank %d sent a message of %zu bytes, for which there is no room: every rank must pass the same count",
             one->peer, one->size);
     if (me->has_left) return tw_fail(TW_ERROR_PEER, "this rank, %d, has left the group in %s", me->rank, me->at.path);
-    if (lost > BY_ITSELF)
+    if (one->lost > BY_ITSELF)
         return tw_fail(TW_ERROR_PEER, "rank %d failed: rank %d gave up the group in %s because of it",
-                       lost - BY_ITSELF - 1, one->peer, me->at.path);
-    if (lost) return tw_fail(TW_ERROR_PEER, "rank %d has left the group in %s", one->peer, me->at.path);
+                       one->lost - BY_ITSELF - 1, one->peer, me->at.path);
+    if (one->lost) return tw_fail(TW_ERROR_PEER, "rank %d has left the group in %s", one->peer, me->at.path);
     if (one->saw_part)
         return tw_fail(TW_ERROR_PEER, "the message of rank %d in %s is not whole after %g seconds", one->peer,
                        me->at.path, timeout);
@@ -221,23 +221,22 @@ static tw_status folder_wait(void *self, void *handle, double timeout, size_t *s
 {
     transport *me = self;
     request *one = handle;
-    int lost;
-    wait_for(me, one, timeout, &lost);
+    wait_for(me, one, timeout);
     pthread_mutex_lock(&me->lock);
     take_out(one);
     outcome now = one->outcome; /* another thread may have read it meanwhile */
     pthread_mutex_unlock(&me->lock);
     *size = one->size;
     *check = one->check;
-    tw_status status = now == DONE ? TW_OK : explain(me, one, now, lost, timeout);
+    tw_status status = now == DONE ? TW_OK : explain(me, one, now, timeout);
     free(one);
     return status;
 }
 
 static int folder_poll(void *self, void *handle, double timeout)
 {
-    int lost;
-    return wait_for(self, handle, timeout, &lost) != PENDING || lost;
+    request *one = handle;
+    return wait_for(self, one, timeout) != PENDING || one->lost;
 }
 
 /* 1 and a rank; 0: it is this rank that goes. Where the peer gave up because of another, that one is named on. */
