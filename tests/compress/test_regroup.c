@@ -610,7 +610,7 @@ TEST(test_a_visit_shows_what_is_saved_where_it_lies)
     }
 }
 
-/* ---- a scheme from outside, which the tests above do not find in the list ----------------------------------------- */
+/* ---- a scheme from outside, which the tests above do not find in the list ---------------------------------------- */
 
 static tw_status remember_more_on_later_ranks(void *self, tw_scheme *scheme, tw_walk *walk)
 {

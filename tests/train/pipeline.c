@@ -292,7 +292,7 @@ TEST(test_a_step_that_is_no_number_is_left_out)
 enum { SAVED = 6, SKIPPED_APART = 3 };
 
 typedef struct resumption {
-    int lost;           /* the stage whose own file is; -1: none is */
+    int lost;                                   /* the stage whose own file is; -1: none is */
     float steps[2][2], after[2][2][PARAMETERS]; /* by rank, without and with a break */
 } resumption;
 
