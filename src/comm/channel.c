@@ -188,6 +188,12 @@ tw_status tw_channel_check(const tw_channel *channel)
     return comm->broken ? tw_fail(TW_ERROR_PEER, "the group broke earlier: %s", comm->reason) : TW_OK;
 }
 
+tw_status tw_channel_check_left(const tw_channel *channel)
+{
+    const tw_comm *comm = tw_comm_whole(channel->comm);
+    return comm->broken && strcmp(comm->reason, own_will) == 0 ? tw_channel_check(channel) : TW_OK;
+}
+
 double tw_channel_patience(const tw_channel *channel)
 {
     tw_wait wait;

@@ -30,6 +30,8 @@ void tw_channel_leave(tw_channel *channel);
 
 /* TW_ERROR_PEER once the comm is broken. */
 tw_status tw_channel_check(const tw_channel *channel);
+/* The same where this rank has left it by itself. */
+tw_status tw_channel_check_left(const tw_channel *channel);
 
 /* The longest that anybody is waited for. */
 double tw_channel_patience(const tw_channel *channel);

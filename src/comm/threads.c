@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { BUCKETS = 32 };
+enum { BUCKETS = 32, BY_ITSELF = 1 };
 
 typedef enum outcome { PENDING = 0, DONE, TOO_LONG, GONE, LATE } outcome;
 
@@ -33,7 +33,7 @@ typedef struct endpoint {
     tw_condition condition;    /* some request of this rank has its outcome */
     request *mailbox[BUCKETS]; /* by sender: requests without a partner, oldest first */
     request *spare;
-    _Atomic int gone;
+    _Atomic int gone; /* BY_ITSELF, or behind it 1 and the rank because of which; 0: it is there */
 } endpoint;
 
 typedef struct group {
@@ -163,18 +163,32 @@ static void clear_mailbox(const group *all, endpoint *box, int rank)
 }
 
 /* The rank takes no more part: whoever waits for it, now or later, is told. */
+static void threads_go(const seat *me, int why)
+{
+    const group *all = me->group;
+    if (!atomic_compare_exchange_strong(&all->endpoints[me->rank].gone, &(int){0}, why)) return;
+    for (int r = 0; r < all->size; r++) clear_mailbox(all, &all->endpoints[r], me->rank);
+}
+
 static void threads_leave(void *self)
 {
+    threads_go(self, BY_ITSELF);
+}
+
+/* Where the peer gave up because of another, that one is named on; because of this one, it is this rank that goes. */
+static void threads_leave_because_of(void *self, int peer)
+{
     const seat *me = self;
-    const group *all = me->group;
-    if (atomic_exchange(&all->endpoints[me->rank].gone, 1)) return;
-    for (int r = 0; r < all->size; r++) clear_mailbox(all, &all->endpoints[r], me->rank);
+    int why = me->group->endpoints[peer].gone;
+    if (why <= BY_ITSELF) why = BY_ITSELF + 1 + peer;
+    threads_go(me, why == BY_ITSELF + 1 + me->rank ? BY_ITSELF : why);
 }
 
 /* --- the transport ------------------------------------------------------------------------------------------- */
 
 static tw_status fail_request(const seat *me, int peer, outcome result, double timeout)
 {
+    int gone = me->group->endpoints[peer].gone;
     switch (result) {
     case LATE:
         return tw_fail(TW_ERROR_PEER, "rank %d did not answer rank %d within %g seconds", peer, me->rank, timeout);
@@ -183,7 +197,10 @@ static tw_status fail_request(const seat *me, int peer, outcome result, double t
                        "rank %d sent rank %d a message larger than was agreed: every rank must pass the same count",
                        peer, me->rank);
     default:
-        if (me->group->endpoints[peer].gone) return tw_fail(TW_ERROR_PEER, "rank %d has left the group", peer);
+        if (gone > BY_ITSELF)
+            return tw_fail(TW_ERROR_PEER, "rank %d failed: rank %d gave up the group because of it",
+                           gone - BY_ITSELF - 1, peer);
+        if (gone) return tw_fail(TW_ERROR_PEER, "rank %d has left the group", peer);
         return tw_fail(TW_ERROR_PEER, "rank %d gave up on the group after a failure on another channel", me->rank);
     }
 }
@@ -295,7 +312,8 @@ static const tw_transport_ops threads = {.struct_size = sizeof(tw_transport_ops)
                                          .wait = threads_wait_request,
                                          .poll = threads_poll_request,
                                          .leave = threads_leave,
-                                         .destroy = threads_destroy};
+                                         .destroy = threads_destroy,
+                                         .leave_because_of = threads_leave_because_of};
 
 static tw_status create_endpoint(endpoint *rank)
 {

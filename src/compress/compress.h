@@ -22,9 +22,10 @@ tw_status tw_scheme_visit(tw_scheme *scheme, tw_walk *walk);
 /* Whether an entry is of a tensor's elements, in numbers that can be added up: which tensor's. What a scheme from
  * outside calls by a tensor's name may be anything. */
 int tw_scheme_find_elements(const tw_scheme *scheme, const tw_remembered *entry, size_t *tensor);
-/* Whether an entry is of numbers that can be added up, and the value of one of them. */
+/* Whether an entry is of numbers that can be added up, and the value of one of them, which put changes. */
 int tw_remembered_adds_up(const tw_remembered *entry);
 double tw_remembered_value(const tw_remembered *entry, size_t i);
+void tw_remembered_put(const tw_remembered *entry, size_t i, double value);
 /* What tw_scheme_fill_state loads: puts what `fill` gives into `state`, but for what is there already. */
 tw_status tw_scheme_ask_state(tw_scheme *scheme, tw_state_visit fill, void *context, tw_state *state);
 /* Whether tw_scheme_load_state would succeed; changes nothing. */

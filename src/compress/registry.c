@@ -191,7 +191,10 @@ size_t tw_scheme_spec_for_run(const char *scheme, const char *spec, uint64_t ste
         if (share > 0 && !tw_spec_says(spec, "density")) snprintf(density, sizeof density, ",density=%s", digits);
         if (!tw_spec_says(spec, "warmup_steps"))
             snprintf(warmup, sizeof warmup, ",warmup_steps=%lld", (long long)warmup_steps);
-        if (!strchr(spec, ':')) *(*density ? density : warmup) = ':';
+        const char *colon = strchr(spec, ':');
+        char *first = *density ? density : warmup;
+        if (!colon) *first = ':';
+        if (colon && !colon[1]) memmove(first, first + 1, strlen(first));
     }
     return (size_t)snprintf(text, text ? capacity : 0, "%s%s%s", spec, density, warmup);
 }

@@ -116,7 +116,9 @@ static tw_status compare(const taker *self, const tw_remembered *entry)
 {
     tw_remembered place;
     if (!find(self->scheme, entry->what, entry->tensor, &place)) return regroup_refuse(entry, self);
-    if (memcmp(place.data, entry->data, bytes_of(entry)) == 0) return TW_OK;
+    if (place.dtype == entry->dtype && place.count == entry->count &&
+        memcmp(place.data, entry->data, bytes_of(entry)) == 0)
+        return TW_OK;
     return tw_fail(TW_ERROR_STATE, "%s/%s is not what rank %d has there, though it is the same on all ranks of a run",
                    entry->what, entry->tensor, self->first);
 }

@@ -144,6 +144,16 @@ double tw_remembered_value(const tw_remembered *entry, size_t i)
     return ((const float *)entry->data)[i];
 }
 
+void tw_remembered_put(const tw_remembered *entry, size_t i, double value)
+{
+    if (entry->dtype == TW_F64)
+        ((double *)entry->data)[i] = value;
+    else if (entry->dtype == TW_BF16)
+        ((uint16_t *)entry->data)[i] = tw_to_bf16((float)value);
+    else
+        ((float *)entry->data)[i] = (float)value;
+}
+
 tw_status tw_scheme_visit(tw_scheme *scheme, tw_walk *walk)
 {
     tw_remembered steps = {

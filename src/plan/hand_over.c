@@ -20,12 +20,18 @@ static size_t index_of(const tw_reducer *reducer, const tw_remembered *entry)
     return reducer->count;
 }
 
-/* Schemes hold parts of a mean over the hosts, and what the first rank of a host has goes into one over all ranks. A
- * momentum of which no step keeps anything is the last gradient, which has been sent or is in the residual. */
+/* A momentum of which no step keeps anything, and which has been sent or is in the residual. A scheme from outside may
+ * call anything so. */
+static int is_last_gradient(const tw_reducer *reducer, const tw_remembered *entry)
+{
+    return strcmp(entry->what, "momentum") == 0 && !reducer->messages[0].scheme->ops->outside;
+}
+
+/* Schemes hold parts of a mean over the hosts, and what the first rank of a host has goes into one over all ranks. */
 static tw_status hand_over_one(void *context, const tw_remembered *entry)
 {
     const hand *self = context;
-    if (entry->kind != TW_STATE_ADDS || strcmp(entry->what, "momentum") == 0) return TW_OK;
+    if (entry->kind != TW_STATE_ADDS || is_last_gradient(self->reducer, entry)) return TW_OK;
     const size_t index = index_of(self->reducer, entry);
     const float parts = (float)self->reducer->size;
     if (index == self->reducer->count)

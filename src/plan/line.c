@@ -12,6 +12,7 @@ typedef struct unit {
 } unit;
 
 #define SECONDS_MOST 1e6
+#define BYTES_MOST 1e15 /* a second, as a world takes them */
 
 static const unit bandwidths[] = {{"bit", 1}, {"kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}};
 static const unit times[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
@@ -36,7 +37,7 @@ static int read_bandwidth(const char *text, size_t length, double *bytes)
     double bits;
     if (!read_measure(text, length, bandwidths, sizeof bandwidths / sizeof *bandwidths, &bits) || bits < 1) return 0;
     *bytes = bits / 8;
-    return 1;
+    return *bytes <= BYTES_MOST;
 }
 
 /* "1Gbit,0.1ms", or with another bandwidth towards the host, "10Mbit/100Mbit,80ms". */
@@ -59,7 +60,7 @@ tw_status tw_line_read(const char *text, tw_world_options *line)
     if (!read_line(text, &read))
         return tw_fail(TW_ERROR_ARGUMENT,
                        "%s: want RATE,LATENCY, such as 1Gbit,0.1ms, or UP/DOWN,LATENCY, such as 10Mbit/100Mbit,80ms "
-                       "(bit, kbit, Mbit, Gbit; us, ms, s), of 1bit or more and at most 1e6s",
+                       "(bit, kbit, Mbit, Gbit; us, ms, s), of 1bit to 8e6Gbit and at most 1e6s",
                        text);
     line->bandwidth = read.bandwidth;
     line->bandwidth_down = read.bandwidth_down;

@@ -68,6 +68,15 @@ class TakingTest(FineTuningTest):
         self.assertEqual(self.tensors(again, ENCODER), self.tensors(out, ENCODER))
         self.assertNotEqual(len(self.tensors(again)["output.bias"]), len(self.tensors(out)["output.bias"]))
 
+    def test_a_last_layer_of_other_letters_is_taken_with_a_warning(self):
+        out = self.folder / "run"
+        self.train("--steps", 1, "--out", out)
+        letters = write_manifest(self.speech.parent / "abce.json", [("0.wav", "abe c"), ("5.wav", "bb a")])
+        for speech, told in ((self.speech, []), (letters, ['where it had " abcd" this run has " abce"'])):
+            done = self.run_program(*self.train_words("--data", speech, "--test", speech, "--init", out, "--steps", 1))
+            self.assertEqual((done.returncode, [line.split("labels: ")[1] for line in done.stderr.splitlines()]), (0, told),
+                             done.stderr)
+
     def test_it_learns_and_writes_down_what_it_hears(self):
         out = self.folder / "run"
         summary = self.train("--steps", 200, "--batch", 4, "--lr", 0.01, *AT_ONCE, "--out", out)

@@ -73,6 +73,11 @@ class PeersTest(CommandLineTest):
     def test_one_rank_is_refused(self):
         self.refuse(2, ["two ends", "mpirun"], "doctor", "--peers")
 
+    def test_what_threads_do_not_heed_is_refused(self):
+        threads = ("doctor", "--peers", "--workers", 2)
+        self.refuse(2, ["--key-file", "--join"], *threads, "--key-file", self.folder / "key")
+        self.refuse(2, ["--seal", "threads"], *threads, "--seal", "--key-file", self.folder / "key")
+
     @needs_mpi
     def test_ranks_of_mpirun(self):
         self.check(*self.measure(**under_mpi(2)), "mpi", 2)

@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import shutil
 import struct
 import unittest
 import zlib
@@ -68,6 +69,18 @@ class RunTest(PicturesTest):
             self.assertEqual((path, answer.rpartition(" %")[1]), (str(file), " %"))
             self.assertTrue(answer.startswith(f"{name} "), answer)
             self.assertEqual(answer.count("%"), 3)
+
+    def test_a_last_layer_of_other_classes_is_taken_with_a_warning(self):
+        run, others = self.folder / "run", self.folder / "others"
+        self.train("--steps", 1, "--out", run)
+        shutil.copytree(self.photos, others)
+        os.rename(others / "red", others / "pink")
+        words = self.train_words("--steps", 1, "--lr", 0, "--init-from", run, "--out", "none")
+        self.assertEqual(self.run_program(*words).stderr, "")
+        done = self.run_program(*words, "--data", others)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"warning: the last layer of {run} (", done.stderr)
+        self.assertIn('where it had "red" this run has "pink"\n', done.stderr)
 
     def predictions(self, run, *options):
         """Of new pictures, with every digit; and what was told of the checkpoint."""

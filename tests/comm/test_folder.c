@@ -33,14 +33,19 @@ static void *join(void *argument)
 
 static player players[RANKS];
 
+static void join_group(player *group, int size)
+{
+    for (int r = 0; r < size; r++) {
+        group[r] = (player){.rank = r, .size = size, .seconds = 60};
+        assert_int_equal(pthread_create(&group[r].thread, NULL, join, &group[r]), 0);
+    }
+    for (int r = 0; r < size; r++) pthread_join(group[r].thread, NULL);
+    for (int r = 0; r < size; r++) assert_int_equal(group[r].status, TW_OK);
+}
+
 static void join_all(void)
 {
-    for (int r = 0; r < RANKS; r++) {
-        players[r] = (player){.rank = r, .size = RANKS, .seconds = 60};
-        assert_int_equal(pthread_create(&players[r].thread, NULL, join, &players[r]), 0);
-    }
-    for (int r = 0; r < RANKS; r++) pthread_join(players[r].thread, NULL);
-    for (int r = 0; r < RANKS; r++) assert_int_equal(players[r].status, TW_OK);
+    join_group(players, RANKS);
 }
 
 static void leave_all(void)
@@ -249,6 +254,34 @@ TEST_BETWEEN(a_stray_of_its_rank_takes_nothing_from_a_group, begin_group_in_fold
 }
 
 /* A message that an earlier run left goes with the next group of its rank. */
+/* Rank `rank` gives up because of `lost`, and `other`, which waits for it, says so. */
+static void give_up(const player *group, int rank, int lost, int other, const char *text)
+{
+    tw_transport_ops ops = {.struct_size = sizeof ops};
+    void *end, *others_end, *request;
+    unsigned char word;
+    size_t size;
+    uint32_t check;
+    assert_ok(tw_comm_lend(group[rank].comm, &ops, &end));
+    assert_ok(tw_comm_lend(group[other].comm, &ops, &others_end));
+    ops.leave_because_of(end, lost);
+    assert_ok(ops.start_recv(others_end, rank, 3, &word, sizeof word, &request));
+    assert_int_equal(ops.poll(others_end, request, 60), 1);
+    assert_fails(ops.wait(others_end, request, 0, &size, &check), TW_ERROR_PEER, text);
+}
+
+TEST_IN_FOLDER(who_failed_is_named_by_all)
+{
+    enum { ALL = 4 };
+    player group[ALL];
+    (void)state;
+    join_group(group, ALL);
+    give_up(group, 0, 2, 1, "rank 2 failed: rank 0 gave up the group in");
+    give_up(group, 1, 0, 3, "rank 2 failed: rank 1 gave up the group in");
+    give_up(group, 2, 1, 3, "rank 2 has left the group in");
+    for (int r = 0; r < ALL; r++) tw_comm_destroy(group[r].comm);
+}
+
 TEST_IN_FOLDER(what_was_left_is_removed)
 {
     write_bytes("m-0-1-3-9", "left", 4);

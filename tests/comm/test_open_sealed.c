@@ -1,6 +1,7 @@
 /* tw_comm_open("sealed"): over a transport that is opened by name, too. */
 #include "support/assert.h"
 #include "support/folder.h"
+#include "support/language.h"
 
 #include <thinwire/thinwire.h>
 
@@ -30,6 +31,20 @@ TEST(test_the_environment_says_what_to_seal)
     assert_int_equal(tw_comm_open("sealed", &comm), TW_OK);
     assert_string_equal(tw_comm_transport(comm), "solo");
     assert_int_equal(tw_comm_barrier(comm), TW_OK);
+    tw_comm_destroy(comm);
+}
+
+TEST(test_seconds_do_not_depend_on_the_language)
+{
+    tw_comm *comm = NULL;
+    write_text("key", "a line of text that is long enough");
+    setenv("THINWIRE_SEAL_OVER", "solo", 1);
+    setenv("THINWIRE_KEY_FILE", in_folder("key"), 1);
+    setenv("THINWIRE_SEAL_SECONDS", "2.5", 1);
+    if (!choose_decimal_comma()) skip();
+    tw_status status = tw_comm_open("sealed", &comm);
+    setlocale(LC_ALL, "C");
+    assert_int_equal(status, TW_OK);
     tw_comm_destroy(comm);
 }
 

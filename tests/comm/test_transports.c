@@ -341,6 +341,30 @@ TEST(who_is_heard_of_is_waited_for)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) try_wait(&cases[i]);
 }
 
+static void receive_fails(tw_comm *comm, int peer, const char *text)
+{
+    char word;
+    tw_channel_start_receive(comm->channel, peer, &word, sizeof word, NULL);
+    assert_fails(tw_channel_finish(comm->channel), TW_ERROR_PEER, text);
+}
+
+/* Rank 0 loses patience with rank 2, which is the second of a part. Of the others each waits for one that gave up. */
+TEST(who_failed_is_named_by_all_threads)
+{
+    static const int ranks[] = {0, 2};
+    tw_comm *comms[5], *part;
+    assert_ok(tw_comm_create_threads(5, comms));
+    assert_ok(tw_comm_set_timeout(comms[0], 0.01));
+    assert_ok(tw_comm_create_part(comms[0], ranks, 2, &part));
+    receive_fails(part, 1, "rank 1 did not answer rank 0");
+    receive_fails(comms[1], 0, "rank 2 failed: rank 0 gave up the group because of it");
+    receive_fails(comms[3], 1, "rank 2 failed: rank 1 gave up the group because of it");
+    receive_fails(comms[2], 3, "rank 2 failed: rank 3 gave up the group because of it");
+    receive_fails(comms[4], 2, "rank 2 has left the group");
+    tw_comm_destroy(part);
+    for (int r = 0; r < 5; r++) tw_comm_destroy(comms[r]);
+}
+
 TEST(a_part_of_a_group_waits_alike)
 {
     static const int ranks[] = {0, 2};

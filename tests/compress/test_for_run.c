@@ -71,6 +71,9 @@ TEST(what_is_given_stays)
     check("dgc:warmup_steps=3", 10000, "dgc:warmup_steps=3,density=0.04");
     check("dgc:warmup_steps=3,density=1e-3", 640, "dgc:warmup_steps=3,density=1e-3");
     check("dgc:warmup_density=0.5", 10000, "dgc:warmup_density=0.5,density=0.04,warmup_steps=400");
+    check("dgc:", 10000, "dgc:density=0.04,warmup_steps=400");
+    check("powersgd:", 40, "powersgd:warmup_steps=2");
+    check("topk:", 40, "topk:");
     check("dgc-bold", 320, "dgc-bold");
     check("dpsgd", 320, "dpsgd");
     check("no such scheme", 320, "no such scheme");

@@ -322,6 +322,37 @@ TEST(test_a_momentum_of_something_else_is_none)
     free(t);
 }
 
+/* Its moments may be numbers of another type than the library's own. */
+static tw_status remember_doubles(void *self, tw_scheme *scheme, tw_walk *walk)
+{
+    static double momentum[TENSORS][MATRIX];
+    static float second[TENSORS][MATRIX];
+    (void)self, (void)scheme;
+    for (size_t t = 0; t < TENSORS; t++) {
+        assert_ok(tw_walk_visit(walk, "momentum", table[t].name, TW_STATE_ADDS, TW_F64, counts[t], momentum[t]));
+        assert_ok(tw_walk_visit(walk, "second_moment", table[t].name, TW_STATE_SAME, TW_F32, counts[t], second[t]));
+    }
+    return TW_OK;
+}
+
+TEST(test_moments_of_a_scheme_from_outside_keep_their_type)
+{
+    twin *t = aged_twin();
+    tw_state *got;
+    assert_ok(tw_state_create(&got));
+    assert_ok(register_outside("doubles", remember_doubles));
+    assert_ok(state_of("doubles", t, 1, 2, got));
+    for (size_t k = 0; k < TENSORS; k++) {
+        char name[64];
+        double half[MATRIX];
+        snprintf(name, sizeof name, "s.momentum/%s", table[k].name);
+        assert_ok(tw_state_get(got, name, TW_F64, counts[k], half));
+        for (size_t i = 0; i < counts[k]; i++) assert_true(half[i] == (double)t->first[k][i] / 2);
+    }
+    tw_state_destroy(got);
+    free(t);
+}
+
 TEST(test_what_does_not_fit_is_refused)
 {
     twin *t = aged_twin();

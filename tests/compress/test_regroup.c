@@ -6,6 +6,7 @@
 
 #include "promises.h"
 #include "support/assert.h"
+#include "support/outside.h"
 
 static const tw_tensor table[] = {{"w", 2, {30, 40}}, {"b", 1, {40}}, {"x", 2, {15, 10}}, {"y", 2, {3, 3}}};
 enum { TENSORS = sizeof table / sizeof *table, ELEMENTS = 30 * 40 + 40 + 15 * 10 + 3 * 3, STEPS = 4 };
@@ -606,6 +607,35 @@ TEST(test_a_visit_shows_what_is_saved_where_it_lies)
         tw_state_destroy(saved);
         loopback_destroy(&group);
         batch_destroy(b);
+    }
+}
+
+/* ---- a scheme from outside, which the tests above do not find in the list ---------------------------------------- */
+
+static tw_status remember_more_on_later_ranks(void *self, tw_scheme *scheme, tw_walk *walk)
+{
+    static double alike[LOOPBACK_RANKS];
+    (void)self;
+    return tw_walk_visit(walk, "alike", "all", TW_STATE_SAME, TW_F64, 1 + (size_t)tw_scheme_rank(scheme), alike);
+}
+
+static tw_status remember_another_type(void *self, tw_scheme *scheme, tw_walk *walk)
+{
+    static double alike[1];
+    (void)self;
+    return tw_walk_visit(walk, "alike", "all", TW_STATE_SAME, tw_scheme_rank(scheme) ? TW_F64 : TW_U64, 1, alike);
+}
+
+TEST(test_what_is_the_same_is_as_long_on_all_ranks)
+{
+    assert_ok(register_outside("longer", remember_more_on_later_ranks));
+    assert_ok(register_outside("typed", remember_another_type));
+    for (int i = 0; i < 2; i++) {
+        loopback group;
+        assert_ok(loopback_create(&group, i ? "typed" : "longer", table, TENSORS, 2));
+        assert_int_equal(follow(&group, i ? "typed" : "longer", 1), TW_ERROR_STATE);
+        assert_said("alike/all is not what rank 0 has", "though it is the same on all ranks");
+        loopback_destroy(&group);
     }
 }
 

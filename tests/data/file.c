@@ -1,4 +1,4 @@
-/* What tells lists of files apart. */
+/* How much of a file is read, and what tells lists of files apart. */
 #include "file.h"
 #include "support/assert.h"
 #include "support/folder.h"
@@ -70,6 +70,20 @@ TEST(a_sample_is_spread_over_the_list)
         }
         assert_int_equal(taken, count < 10000 ? count : 10000);
         assert_true(widest <= count / 10000 + 1 && count - last <= count / 10000 + 1);
+    }
+}
+
+TEST(a_file_may_be_as_large_as_is_allowed)
+{
+    uint8_t *read = NULL;
+    size_t size = 0;
+    for (size_t most = SMALL; most <= 6 * SMALL; most += SMALL) { /* the buffer has four times that at first */
+        write_bytes("file", bytes, most + 1);
+        assert_fails(file_read_up_to(in_folder("file"), most, &read, &size), TW_ERROR_FORMAT, "larger than");
+        write_bytes("file", bytes, most);
+        assert_ok(file_read_up_to(in_folder("file"), most, &read, &size));
+        assert_int_equal(size, most);
+        free(read);
     }
 }
 

@@ -144,8 +144,9 @@ TEST_IN_FOLDER(what_is_no_classification_is_refused)
     make_folder_in("train");
     write_class("train/cat", 2, 0);
     assert_open_fails(&tenth, TW_ERROR_FORMAT, "train: one class only");
-    assert_open_fails(&usual, TW_ERROR_ARGUMENT,
-                      "no pictures to validate or test with, no folder val or test beside train; --validation 0.1");
+    assert_open_fails(
+        &usual, TW_ERROR_ARGUMENT,
+        "no pictures to validate or test with, no folder val or test beside train; training with --validation 0.1");
     write_class("train/dog", 2, 5);
     make_folder_in("val");
     assert_open_fails(&usual, TW_ERROR_FORMAT, "val: no picture in its classes");

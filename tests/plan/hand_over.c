@@ -138,6 +138,33 @@ TEST(test_what_is_larger_than_a_tensor_is_no_part_of_it)
     run_in_world((tw_world_options){.workers = 1}, refuse_pairs, NULL);
 }
 
+/* What a scheme from outside calls a momentum is its author's, and is not lost. */
+static tw_status remember_momentum(void *self, tw_scheme *scheme, tw_walk *walk)
+{
+    static float momentum[MATRIX];
+    (void)self, (void)scheme;
+    for (size_t i = 0; i < MATRIX; i++) momentum[i] = 0.25F;
+    return tw_walk_visit(walk, "momentum", "matrix", TW_STATE_ADDS, TW_F32, MATRIX, momentum);
+}
+
+static void hand_over_momentum(void *context, int rank, tw_comm *comm)
+{
+    static const tw_tensor matrix = {"matrix", 2, {32, 64}};
+    float held[MATRIX] = {0}, *parts[] = {held};
+    tw_reducer *reducer;
+    (void)context, (void)rank;
+    assert_ok(tw_reducer_create(comm, "heavy", &matrix, 1, &reducer));
+    assert_ok(tw_reducer_hand_over(reducer, parts));
+    for (size_t i = 0; i < MATRIX; i++) assert_true(held[i] == 0.25F);
+    tw_reducer_destroy(reducer);
+}
+
+TEST(test_a_momentum_from_outside_is_handed_over)
+{
+    assert_ok(register_outside("heavy", remember_momentum));
+    run_in_world((tw_world_options){.workers = 1}, hand_over_momentum, NULL);
+}
+
 /* Of how many workers the run has nothing is asked. */
 TEST(test_hosts_can_be_left)
 {

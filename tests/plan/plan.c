@@ -407,7 +407,7 @@ TEST(test_refusals)
 TEST(test_lines_in_words)
 {
     static const char *const wrong[] = {"",         "ten",        "1Gbit",      "1Gbit,",
-                                        "0bit,1ms", "1Gbit,1ms,", "1Gbit/,1ms", "1e20Gbit,1s"};
+                                        "0bit,1ms", "1Gbit,1ms,", "1Gbit/,1ms", "8.1e6Gbit,1s"};
     tw_world_options line = {.struct_size = sizeof line};
     char text[64];
     assert_ok(tw_line_read("10Mbit/2Gbit,80ms", &line));
@@ -416,6 +416,8 @@ TEST(test_lines_in_words)
     assert_near(line.latency, 0.08, 1e-15);
     assert_int_equal(tw_line_text(&line, text, sizeof text), strlen("10Mbit/2Gbit,80ms"));
     assert_string_equal(text, "10Mbit/2Gbit,80ms");
+    assert_ok(tw_line_read("8e6Gbit,0s", &line));
+    assert_near(line.bandwidth, 1e15, 0);
     assert_ok(tw_line_read("1Gbit,20us", &line));
     tw_line_text(&line, text, sizeof text);
     assert_string_equal(text, "1Gbit,0.02ms");

@@ -225,6 +225,27 @@ static tw_status wait_and_be_called_back(player *self)
     return status;
 }
 
+/* And so does every call that comes later, also where the gossip's thread has not begun. */
+static tw_status leave_before_the_first_call(player *self)
+{
+    values steps = {0};
+    tw_status status = tw_comm_barrier(self->comm);
+    if (status != TW_OK) return TW_ERROR_SYSTEM;
+    tw_comm_leave(self->comm);
+    if (players_read(self) != TW_ERROR_PEER || !strstr(tw_last_error(), "this rank has left it")) return TW_ERROR_STATE;
+    if (players_add(self, &steps) != TW_ERROR_PEER || players_finish(self) != TW_ERROR_PEER) return TW_ERROR_STATE;
+    return TW_ERROR_PEER;
+}
+
+TEST(test_nothing_goes_on_after_a_leave)
+{
+    for (size_t s = 0; s < SPECS; s++) {
+        player players[MOST_RANKS] = {0};
+        players_run(players, 2, specs[s], leave_before_the_first_call);
+        for (int rank = 0; rank < 2; rank++) refuse(&players[rank], specs[s], players[rank].status, TW_ERROR_PEER);
+    }
+}
+
 TEST(test_a_wait_is_called_back)
 {
     for (size_t s = 0; s < SPECS; s++) {

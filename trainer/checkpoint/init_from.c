@@ -6,6 +6,7 @@
 #include "shape.h"
 #include "tensor_table.h"
 #include "weights.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +135,36 @@ static void tell_taken(const worker *w, const tw_state *state, const bool *known
             count, count ? " (" : "", left, count ? ")" : "", fresh);
 }
 
+/* One label, or of letters all: from where they begin to differ. */
+static void tell_labels(const worker *w, const char *had, const char *has)
+{
+    enum { SHOWN = 80 };
+    size_t at = 0;
+    while (had[at] && had[at] == has[at]) at++;
+    while (at > 0 && had[at - 1] != '\n') at--;
+    fprintf(stderr,
+            "thinwire: warning: the last layer of %s (%s) is taken, but was trained for other labels: where it had "
+            "\"%.*s\" this run has \"%.*s\"\n",
+            w->settings.init_from, w->learner->tensors[w->learner->tensor_count - 1].name,
+            (int)fmin((double)strcspn(had + at, "\n"), SHOWN), had + at,
+            (int)fmin((double)strcspn(has + at, "\n"), SHOWN), has + at);
+}
+
+/* A last layer of equal shape is taken whatever its rows stood for, as an older checkpoint does not say it. */
+static tw_status compare_labels(const worker *w, const tw_state *state)
+{
+    const task_ops *ops = w->task->ops;
+    const char *had = ops->labels ? tw_state_text(state, ops->labels) : NULL, *has = NULL;
+    tw_state *own;
+    if (!had) return TW_OK;
+    TW_TRY(tw_state_create(&own));
+    tw_status status = ops->describe(w->learner, own);
+    if (status == TW_OK) has = tw_state_text(own, ops->labels);
+    if (has && strcmp(had, has) != 0) tell_labels(w, had, has);
+    tw_state_destroy(own);
+    return status;
+}
+
 /* Adapters are new; what they are beside is taken. */
 static size_t taken_tensors(const learner *l)
 {
@@ -151,6 +182,7 @@ static tw_status take_known(worker *w, const tw_state *state, const bool *known)
     TW_TRY(take_table(l, state, l->tensors, count, l->parameters, differs));
     TW_TRY(take_table(l, state, l->buffer_tensors, l->buffer_tensor_count, l->buffers, 0));
     if (l->based) TW_TRY(base_take(w, state));
+    if (!differs && count > 0 && !w->settings.quiet) TW_TRY(compare_labels(w, state));
     if (another && !w->settings.quiet) tell_taken(w, state, known);
     if (differs && !another && !w->settings.quiet)
         fprintf(stderr, "thinwire: the weights are those of %s, but for a new last layer (%s): its shape differs\n",

@@ -13,7 +13,7 @@
 #include "regular_file.h"
 
 static const size_t first_capacity = (size_t)1 << 16;
-static const size_t most_capacity = (size_t)1 << 31;
+static const size_t most_of_data = (size_t)1 << 31;
 
 const char *file_path(char path[FILE_PATH_MOST], const char *folder, const char *name)
 {
@@ -37,13 +37,14 @@ static tw_status refuse_stream(const char *path, gzFile stream)
     return tw_fail(TW_ERROR_FORMAT, "%s: the gzip data are damaged (%s)", path, text);
 }
 
-/* Doubles the buffer: its size follows what was read, never what a header promises. */
-static tw_status file_grow(const char *path, uint8_t **bytes, size_t *capacity)
+/* Doubles the buffer: its size follows what was read, never what a header promises. There is room for one byte more
+ * than may come, by which one sees that the file does not end there. */
+static tw_status file_grow(const char *path, size_t most, uint8_t **bytes, size_t *capacity)
 {
     size_t wanted = *capacity ? 2 * *capacity : first_capacity;
-    if (wanted > most_capacity)
-        return tw_fail(TW_ERROR_FORMAT, "%s: larger than %zu MiB, the most a data file may hold", path,
-                       most_capacity >> 20);
+    if (*capacity > most)
+        return tw_fail(TW_ERROR_FORMAT, "%s: larger than %zu MiB, the most a data file may hold", path, most >> 20);
+    if (wanted > most) wanted = most + 1;
     uint8_t *grown = realloc(*bytes, wanted);
     if (!grown) return tw_fail(TW_ERROR_MEMORY, "%s: no memory for %zu MiB of it", path, wanted >> 20);
     *bytes = grown;
@@ -52,12 +53,12 @@ static tw_status file_grow(const char *path, uint8_t **bytes, size_t *capacity)
 }
 
 /* On failure too, *bytes is what the caller has to free. */
-static tw_status read_stream(const char *path, gzFile stream, uint8_t **bytes, size_t *size)
+static tw_status read_stream(const char *path, gzFile stream, size_t most, uint8_t **bytes, size_t *size)
 {
     size_t capacity = 0;
     int code, got = 1;
     for (; got > 0; *size += (size_t)got) {
-        if (*size == capacity) TW_TRY(file_grow(path, bytes, &capacity));
+        if (*size == capacity) TW_TRY(file_grow(path, most, bytes, &capacity));
         got = gzread(stream, *bytes + *size, (unsigned)(capacity - *size)); /* at most 1 GiB: half of the buffer */
         if (got < 0) return refuse_stream(path, stream);
     }
@@ -66,7 +67,7 @@ static tw_status read_stream(const char *path, gzFile stream, uint8_t **bytes, s
     return *size ? TW_OK : tw_fail(TW_ERROR_FORMAT, "%s: empty", path);
 }
 
-tw_status file_read(const char *path, uint8_t **bytes, size_t *size)
+tw_status file_read_up_to(const char *path, size_t most, uint8_t **bytes, size_t *size)
 {
     int descriptor = -1;
     uint8_t *buffer = NULL;
@@ -78,7 +79,7 @@ tw_status file_read(const char *path, uint8_t **bytes, size_t *size)
         return tw_fail(TW_ERROR_MEMORY, "%s: no memory to read it", path);
     }
     gzbuffer(stream, 1 << 17);
-    tw_status status = read_stream(path, stream, &buffer, &count);
+    tw_status status = read_stream(path, stream, most, &buffer, &count);
     gzclose_r(stream);
     if (status != TW_OK) {
         free(buffer);
@@ -87,6 +88,11 @@ tw_status file_read(const char *path, uint8_t **bytes, size_t *size)
     *bytes = buffer;
     *size = count;
     return TW_OK;
+}
+
+tw_status file_read(const char *path, uint8_t **bytes, size_t *size)
+{
+    return file_read_up_to(path, most_of_data, bytes, size);
 }
 
 /* ---- what tells lists of files apart ----------------------------------------------------------------------------- */

@@ -17,6 +17,8 @@ bool file_exists(const char *folder, const char *name);
 /* Reads the file into *bytes, for free(); one that gzip made is unpacked. The buffer grows with what really comes, up
  * to 2 GiB. TW_ERROR_IO when it cannot be read, TW_ERROR_FORMAT when it is empty, too large, or packed and damaged. */
 tw_status file_read(const char *path, uint8_t **bytes, size_t *size);
+/* The same, up to `most` bytes. */
+tw_status file_read_up_to(const char *path, size_t most, uint8_t **bytes, size_t *size);
 
 /* Adds the file's size to a sum, by which lists of files are told apart; a file that is not there counts as well. NULL
  * is none. `reads`: and what it holds, in four places of 4 KiB each, or in all where it is no larger than those. */

@@ -438,6 +438,7 @@ const task_ops asr_task = {
     .step = asr_step,
     .evaluate = asr_evaluate,
     .describe = describe,
+    .labels = ASR_ALPHABET,
     .predictor_open = asr_predictor_open,
     .predictor_close = asr_predictor_close,
     .predict = asr_predict,

@@ -37,6 +37,8 @@ typedef struct asr_settings {
     char *validation_data; /* see speech_corpus_add_validation */
 } asr_settings;
 
+#define ASR_ALPHABET "alphabet" /* the key of a recogniser's letters in a checkpoint */
+
 typedef struct asr_kind asr_kind;
 
 /* The data, whichever way it is learned. */

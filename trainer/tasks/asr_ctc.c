@@ -111,7 +111,7 @@ static tw_status asr_ctc_describe(const asr_data *d, tw_state *state)
 {
     char *text;
     TW_TRY(alphabet_text(&((const ctc_sets *)d->sets)->letters, &text));
-    tw_status status = tw_state_put_text(state, "alphabet", text);
+    tw_status status = tw_state_put_text(state, ASR_ALPHABET, text);
     free(text);
     return status;
 }

@@ -1,4 +1,5 @@
 #include "asr_network.h"
+#include "asr.h"
 
 #include "beam.h"
 #include "decode.h"
@@ -51,7 +52,7 @@ static tw_status read_encoder(const tw_state *state, const char *sizes, acoustic
 
 static tw_status read_texts(asr_predictor *p, const tw_state *state)
 {
-    const char *letters = tw_state_text(state, "alphabet"), *features = tw_state_text(state, "feature settings");
+    const char *letters = tw_state_text(state, ASR_ALPHABET), *features = tw_state_text(state, "feature settings");
     acoustic_model_config *config = &p->config;
     if (!features)
         return tw_fail(TW_ERROR_FORMAT,

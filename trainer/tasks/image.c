@@ -390,6 +390,7 @@ const task_ops image_task = {
     .step = image_step,
     .evaluate = image_evaluate,
     .describe = image_describe,
+    .labels = IMAGE_NETWORK_CLASSES,
     .predictor_open = image_predictor_open,
     .predictor_close = image_predictor_close,
     .predict = image_predict,

@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const char architecture_key[] = "network", input_key[] = "network input", mean_key[] = "network mean",
-                  deviation_key[] = "network deviation", classes_key[] = "network classes";
+                  deviation_key[] = "network deviation", classes_key[] = IMAGE_NETWORK_CLASSES;
 
 enum { SIDE_MOST = 2048, CLASSES_MOST = 65536 };
 

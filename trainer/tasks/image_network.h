@@ -6,6 +6,8 @@
 #include "image_reader.h"
 #include "task.h"
 
+#define IMAGE_NETWORK_CLASSES "network classes" /* the key of their names, a line each */
+
 typedef struct image_network {
     const char *architecture; /* the model's name */
     image_form form;

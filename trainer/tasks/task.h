@@ -218,6 +218,7 @@ struct task_ops {
     tw_status (*restore)(learner *l, const char *prefix, const tw_state *state);
     /* Text that makes the weights useful without the data: a vocabulary, feature settings. NULL where there is none. */
     tw_status (*describe)(const learner *l, tw_state *state);
+    const char *labels; /* the name of its text that says what the last layer's rows stand for; NULL: none does */
 
     /* What is called of a network that is used; NULL where networks of this task answer nothing.
      *

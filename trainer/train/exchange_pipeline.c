@@ -556,12 +556,15 @@ static tw_status pipeline_add_totals(const worker *w, totals *sums)
     return TW_OK;
 }
 
-/* With as many stages as there were each has kept its count of steps. The rest is in the model's file. */
+/* Among as many stages as there were each whose file is not lost has kept its count of steps. The rest is in the
+ * model's file. */
 static tw_status pipeline_regroup(worker *w, int workers, const char *prefix, tw_state_source source, void *context,
                                   tw_state *state)
 {
-    (void)w, (void)workers, (void)prefix, (void)source, (void)context, (void)state;
-    return TW_OK;
+    const tw_state *own = NULL;
+    (void)state;
+    if (workers == w->size) TW_TRY(source(context, w->rank, &own));
+    return own ? pipeline_load(w, prefix, own) : TW_OK;
 }
 
 const exchange pipeline_exchange = {

@@ -2,8 +2,8 @@
  *
  * A message is a file, "m-FROM-TO-CHANNEL-NUMBER", which the receiver removes. Numbers count the messages of a channel
  * from one rank to another, so that they are read in their order, whichever comes first. Nobody is woken: who waits
- * looks again, after ever longer naps. A rank that leaves says so by a file, "gone-RANK"; one that dies says nothing,
- * and the deadline does. */
+ * looks again, after ever longer naps. A rank that leaves says so, and because of whom, by a file, "gone-RANK"; one
+ * that dies says nothing, and the deadline does. */
 #include "check.h"
 #include "meeting.h"
 #include "store.h"
@@ -19,6 +19,8 @@
 #define SEND_SECONDS 60.0 /* a server that stands still is waited for, since no deadline is told with a send */
 #define FAREWELL_SECONDS 5.0
 
+enum { BY_ITSELF = 1 };
+
 typedef enum outcome { PENDING, DONE, TOO_LONG } outcome;
 
 typedef struct flow flow;
@@ -33,6 +35,7 @@ typedef struct request {
     uint32_t check;
     outcome outcome;
     int saw_part; /* of the message that it waits for, and no more */
+    int lost;     /* nobody will send it any more: as why_gone, also for a wait that follows a poll at once */
 } request;
 
 /* The messages of a channel between this rank and another. */
@@ -65,12 +68,14 @@ static void name_farewell(int rank, char name[STORE_NAME])
     snprintf(name, STORE_NAME, "gone-%d", rank);
 }
 
-static int is_gone(const transport *me, int peer, double seconds)
+/* 0: it is there. BY_ITSELF, or behind it 1 and the rank because of which it has left. */
+static int why_gone(const transport *me, int peer, double seconds)
 {
     char name[STORE_NAME];
     store_header header;
     name_farewell(peer, name);
-    return store_read(&me->at, name, NULL, 0, seconds, &header) == STORE_WHOLE && header.session == me->session;
+    if (store_read(&me->at, name, NULL, 0, seconds, &header) != STORE_WHOLE || header.session != me->session) return 0;
+    return BY_ITSELF + (header.check <= FOLDER_RANKS ? (int)header.check : 0);
 }
 
 /* ---- flows ---- */
@@ -136,16 +141,15 @@ static outcome look(transport *me, request *one, double seconds)
     return now;
 }
 
-/* What it has become within `seconds`. *is_lost: nobody will send it any more. */
-static outcome wait_for(transport *me, request *one, double seconds, int *is_lost)
+/* What it has become within `seconds`. */
+static outcome wait_for(transport *me, request *one, double seconds)
 {
     double end = tw_clock() + seconds, nap = 0;
     outcome now;
-    *is_lost = 0;
-    while ((now = look(me, one, end - tw_clock())) == PENDING && !*is_lost && tw_clock() < end) {
-        *is_lost = me->has_left || is_gone(me, one->peer, end - tw_clock());
+    while ((now = look(me, one, end - tw_clock())) == PENDING && !one->lost && tw_clock() < end) {
+        one->lost = me->has_left ? BY_ITSELF : why_gone(me, one->peer, end - tw_clock());
         /* It looks once more: a farewell follows the last message. */
-        if (!*is_lost) folder_nap(&me->at, &nap, end);
+        if (!one->lost) folder_nap(&me->at, &nap, end);
     }
     return now;
 }
@@ -192,7 +196,7 @@ static tw_status folder_start_recv(void *self, int peer, unsigned channel, void 
     return no_memory();
 }
 
-static tw_status explain(const transport *me, const request *one, outcome now, int is_lost, double timeout)
+static tw_status explain(const transport *me, const request *one, outcome now, double timeout)
 {
     char reason[STORE_REASON];
     if (now == TOO_LONG)
@@ -201,7 +205,10 @@ static tw_status explain(const transport *me, const request *one, outcome now, i
             "rank %d sent a message of %zu bytes, for which there is no room: every rank must pass the same count",
             one->peer, one->size);
     if (me->has_left) return tw_fail(TW_ERROR_PEER, "this rank, %d, has left the group in %s", me->rank, me->at.path);
-    if (is_lost) return tw_fail(TW_ERROR_PEER, "rank %d has left the group in %s", one->peer, me->at.path);
+    if (one->lost > BY_ITSELF)
+        return tw_fail(TW_ERROR_PEER, "rank %d failed: rank %d gave up the group in %s because of it",
+                       one->lost - BY_ITSELF - 1, one->peer, me->at.path);
+    if (one->lost) return tw_fail(TW_ERROR_PEER, "rank %d has left the group in %s", one->peer, me->at.path);
     if (one->saw_part)
         return tw_fail(TW_ERROR_PEER, "the message of rank %d in %s is not whole after %g seconds", one->peer,
                        me->at.path, timeout);
@@ -214,33 +221,49 @@ static tw_status folder_wait(void *self, void *handle, double timeout, size_t *s
 {
     transport *me = self;
     request *one = handle;
-    int is_lost;
-    wait_for(me, one, timeout, &is_lost);
+    wait_for(me, one, timeout);
     pthread_mutex_lock(&me->lock);
     take_out(one);
     outcome now = one->outcome; /* another thread may have read it meanwhile */
     pthread_mutex_unlock(&me->lock);
     *size = one->size;
     *check = one->check;
-    tw_status status = now == DONE ? TW_OK : explain(me, one, now, is_lost, timeout);
+    tw_status status = now == DONE ? TW_OK : explain(me, one, now, timeout);
     free(one);
     return status;
 }
 
 static int folder_poll(void *self, void *handle, double timeout)
 {
-    int is_lost;
-    return wait_for(self, handle, timeout, &is_lost) != PENDING || is_lost;
+    request *one = handle;
+    return wait_for(self, one, timeout) != PENDING || one->lost;
+}
+
+/* 1 and a rank; 0: it is this rank that goes. Where the peer gave up because of another, that one is named on. */
+static uint32_t because_of(const transport *me, int peer)
+{
+    int why = why_gone(me, peer, FAREWELL_SECONDS), because = why > BY_ITSELF ? why - BY_ITSELF : 1 + peer;
+    return because == 1 + me->rank ? 0 : (uint32_t)because;
+}
+
+/* peer: because of whom; -1: of none. */
+static void folder_go(transport *me, int peer)
+{
+    char name[STORE_NAME];
+    if (atomic_exchange(&me->has_left, 1)) return;
+    const store_header header = {peer < 0 ? 0 : because_of(me, peer), me->session, 0};
+    name_farewell(me->rank, name);
+    store_write(&me->at, name, &header, NULL, FAREWELL_SECONDS);
 }
 
 static void folder_leave(void *self)
 {
-    transport *me = self;
-    char name[STORE_NAME];
-    const store_header header = {.session = me->session};
-    if (atomic_exchange(&me->has_left, 1)) return;
-    name_farewell(me->rank, name);
-    store_write(&me->at, name, &header, NULL, FAREWELL_SECONDS);
+    folder_go(self, -1);
+}
+
+static void folder_leave_because_of(void *self, int peer)
+{
+    folder_go(self, peer);
 }
 
 static void folder_destroy(void *self)
@@ -265,7 +288,8 @@ static const tw_transport_ops folder_ops = {.struct_size = sizeof(tw_transport_o
                                             .wait = folder_wait,
                                             .poll = folder_poll,
                                             .leave = folder_leave,
-                                            .destroy = folder_destroy};
+                                            .destroy = folder_destroy,
+                                            .leave_because_of = folder_leave_because_of};
 
 /* ---- joining ---- */
 

@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <limits.h>
+#include <locale.h>
 #include <stdlib.h>
 
 /* thinwire's own name first, then those of torchrun, Slurm and MPI's launchers. */
@@ -23,12 +24,21 @@ tw_status tw_environment_number(const char *const *names, int *value)
     return TW_OK;
 }
 
+/* With a decimal point, also in a program that has chosen a language with a decimal comma. */
+static double read_decimal(const char *text, char **rest)
+{
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    double number = plain ? strtod_l(text, rest, plain) : strtod(text, rest);
+    if (plain) freelocale(plain);
+    return number;
+}
+
 tw_status tw_environment_seconds(const char *name, double *seconds)
 {
     const char *text = getenv(name);
     char *rest;
     if (!text) return TW_OK;
-    *seconds = strtod(text, &rest);
+    *seconds = read_decimal(text, &rest);
     if (rest != text && !*rest) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT, "%s is \"%.40s\" in the environment: want seconds", name, text);
 }

@@ -1,7 +1,6 @@
 /* Adam's moments, into and out of the state of a reducer. A scheme of one rank, with nothing held back, has those of an
  * AdamW as they are; one of N ranks has a part of what adds up to them. */
 #include "error.h"
-#include "half.h"
 #include "hosts.h"
 #include "reducer_regroup.h"
 
@@ -19,26 +18,15 @@ typedef struct moments {
     size_t found;
 } moments;
 
-static void put_values(const tw_remembered *entry, const float *values, double part)
-{
-    float *fp32 = entry->data;
-    uint16_t *bf16 = entry->data;
-    for (size_t i = 0; i < entry->count; i++)
-        if (entry->dtype == TW_BF16)
-            bf16[i] = tw_to_bf16((float)(part * values[i]));
-        else
-            fp32[i] = (float)(part * values[i]);
-}
-
 static tw_status exchange_entry(tw_walk *walk, const tw_remembered *entry)
 {
     moments *self = (moments *)walk;
     size_t tensor;
+    double part = entry->kind == TW_STATE_ADDS ? 1.0 / self->scheme->size : 1;
     if (strcmp(entry->what, self->what) != 0 || !tw_scheme_find_elements(self->scheme, entry, &tensor)) return TW_OK;
     self->found++;
-    if (self->put)
-        put_values(entry, self->put[tensor] + entry->first,
-                   entry->kind == TW_STATE_ADDS ? 1.0 / self->scheme->size : 1);
+    for (size_t i = 0; self->put && i < entry->count; i++)
+        tw_remembered_put(entry, i, part * self->put[tensor][entry->first + i]);
     for (size_t i = 0; self->get && i < entry->count; i++)
         self->get[tensor][entry->first + i] = (float)tw_remembered_value(entry, i);
     return TW_OK;

@@ -51,7 +51,7 @@ static const option_row rows[] = {
     {"join", "HOST:PORT", OPTION_TEXT, offsetof(doctor_settings, join),
      .help = "Meet the other ranks at HOST:PORT, as in thinwire train, with --workers"},
     {"key-file", "FILE", OPTION_TEXT, offsetof(doctor_settings, key_file),
-     .help = "The secret of --join, as in thinwire train"},
+     .help = "The secret of --join, as in thinwire train", .beside = "join,transport=tcp,seal"},
     {"seal", NULL, OPTION_FLAG, offsetof(doctor_settings, seal),
      .help = "Encrypt what ranks send, as in thinwire train"},
     {"workers", "N", OPTION_INTEGER, offsetof(doctor_settings, workers), "0", 0, PEERS_MOST,
@@ -296,7 +296,8 @@ static tw_status refuse_others(const options *set, doctor_form form)
 static int doctor_run(void *command_settings, options *set)
 {
     const doctor_settings *settings = command_settings;
-    if (refuse_others(set, form_of(settings, set)) != TW_OK) return launcher_refuse();
+    if (refuse_others(set, form_of(settings, set)) != TW_OK || options_check_beside(set) != TW_OK)
+        return launcher_refuse();
     if (set->argument_count)
         return doctor_line(&(doctor_line_settings){.target = set->arguments[0],
                                                    .parameters = settings->parameters,

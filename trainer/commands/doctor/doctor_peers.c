@@ -6,6 +6,7 @@
 #include "join.h"
 #include "json_file.h"
 #include "launcher.h"
+#include "seal.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -126,6 +127,7 @@ int doctor_peers(const doctor_peers_settings *settings)
     int alone = !join_is_wished(&how) && !launcher_has_ranks(settings->transport),
         count = alone ? (int)settings->workers : 1;
     if (alone && count < 2) return refuse_one();
+    if (alone && seal_refuse_threads(&how) != TW_OK) return launcher_refuse();
     if (settings->json && json_check(settings->json) != TW_OK) return launcher_refuse();
     member *members = calloc((size_t)count, sizeof *members);
     if (!members) {

@@ -84,8 +84,7 @@ static void write_result(FILE *file, const run_log *log)
                  "%.4g");
 }
 
-/* Not each step has a line: the summary knows of those behind the last that has, but of none that a run which goes on
- * takes behind its end. */
+/* Not each step has a line: the summary knows of those behind the last that has. */
 static double steps_of(const run_log *log)
 {
     return fmax(run_log_number(log->summary, NULL, "steps"), last_of(&log->steps, RUN_STEP));

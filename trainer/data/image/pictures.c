@@ -371,9 +371,10 @@ static tw_status find_places(const char *folder, double share, places *p)
         return tw_fail(TW_ERROR_ARGUMENT, "--validation holds out a share of the pictures, but %s is there already",
                        p->valid);
     if (*p->valid || *p->test || share > 0) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT,
-                   "%s has no pictures to validate or test with%s; --validation 0.1 holds out a tenth of each class",
-                   folder, divided ? ", no folder val or test beside train" : "");
+    return tw_fail(
+        TW_ERROR_ARGUMENT,
+        "%s has no pictures to validate or test with%s; training with --validation 0.1 holds out a tenth of each class",
+        folder, divided ? ", no folder val or test beside train" : "");
 }
 
 static tw_status read_training_lists(const char *root, double share, sorting *s, dataset *data)

@@ -138,6 +138,8 @@ struct tw_gossip_ops {
 /* The comm that the gossip was made on, of all ranks, also where hosts have one of their own; NULL before there is one,
  * and where states are regrouped. */
 tw_comm *tw_gossip_comm(const tw_gossip *gossip);
+/* TW_ERROR_PEER once this rank has left that comm by itself. */
+tw_status tw_gossip_check_left(const tw_gossip *gossip);
 /* What every call on a gossip begins with: it is there, and this is the process that made it. */
 tw_status tw_gossip_need(const tw_gossip *gossip);
 

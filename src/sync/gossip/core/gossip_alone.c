@@ -28,7 +28,7 @@ tw_status tw_gossip_enter(tw_gossip *gossip)
     double start = tw_clock();
     tw_mutex_lock(&gossip->lock);
     gossip->stats.seconds_wait += tw_clock() - start;
-    tw_status status = TW_OK;
+    tw_status status = tw_gossip_check_left(gossip); /* of which the communication thread need not know yet */
     if (gossip->failure != TW_OK)
         status = tw_fail(gossip->failure, "%s", gossip->failure_text);
     else if (gossip->finishing)

@@ -36,10 +36,21 @@ tw_status tw_gossip_mean(tw_gossip *gossip, float *values)
     return tw_fail(TW_ERROR_NONFINITE, "the mean over the workers is not finite any more");
 }
 
+static const tw_channel *channel_of(const tw_gossip *gossip)
+{
+    return gossip->host.everybody ? gossip->host.everybody : gossip->channel;
+}
+
 tw_comm *tw_gossip_comm(const tw_gossip *gossip)
 {
-    const tw_channel *channel = gossip->host.everybody ? gossip->host.everybody : gossip->channel;
+    const tw_channel *channel = channel_of(gossip);
     return channel ? channel->comm : NULL;
+}
+
+tw_status tw_gossip_check_left(const tw_gossip *gossip)
+{
+    const tw_channel *channel = channel_of(gossip);
+    return channel ? tw_channel_check_left(channel) : TW_OK;
 }
 
 tw_status tw_gossip_need(const tw_gossip *gossip)
