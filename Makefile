@@ -133,12 +133,12 @@ SANITIZE = -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DCMAKE_CX
 asan: export LSAN_OPTIONS = suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0
 asan: export UBSAN_OPTIONS = print_stacktrace=1
 asan: build-asan
-	@cd $(BUILD)-asan && ctest -LE '$(LEFT_OUT)' --output-on-failure -j $(JOBS)
+	@cd $(BUILD)-asan && ctest -LE '$(LEFT_OUT)' --output-on-failure -j $(TEST_JOBS)
 
 # The library's threads. The trainer's other threads are OpenMP's, which is not instrumented: it looks racy and is not.
 tsan: export TSAN_OPTIONS = ignore_noninstrumented_modules=1
 tsan: build-tsan
-	@cd $(BUILD)-tsan && ctest -LE '$(LEFT_OUT)|one_thread' --output-on-failure -j $(JOBS)
+	@cd $(BUILD)-tsan && ctest -LE '$(LEFT_OUT)|one_thread' --output-on-failure -j $(TEST_JOBS)
 
 fuzz: configure-asan
 	@cmake --build $(BUILD)-asan -j $(JOBS) --target fuzzers
