@@ -9,7 +9,7 @@ TEST_JOBS ?= $(shell expr 2 '*' $(JOBS))
 CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: all help deps deps-test deps-dev configure build program demo test test-all test-python torch2 test-torch2 test-slurm bench install wheel deb asan tsan fuzz build-asan build-tsan build-fuzz mutations lint format check-format reference clean
+.PHONY: all help deps deps-test deps-dev configure build program demo test test-all test-python torch2 test-torch2 test-slurm bench install wheel deb asan tsan fuzz configure-asan build-asan build-tsan mutations lint format check-format reference clean
 
 all: build
 
@@ -133,29 +133,28 @@ SANITIZE = -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DCMAKE_CX
 asan: export LSAN_OPTIONS = suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0
 asan: export UBSAN_OPTIONS = print_stacktrace=1
 asan: build-asan
-	@cd $(BUILD)-asan && ctest -LE '$(LEFT_OUT)' --output-on-failure -j $(JOBS)
+	@cd $(BUILD)-asan && ctest -LE '$(LEFT_OUT)' --output-on-failure -j $(TEST_JOBS)
 
 # The library's threads. The trainer's other threads are OpenMP's, which is not instrumented: it looks racy and is not.
 tsan: export TSAN_OPTIONS = ignore_noninstrumented_modules=1
 tsan: build-tsan
-	@cd $(BUILD)-tsan && ctest -LE '$(LEFT_OUT)|one_thread' --output-on-failure -j $(JOBS)
+	@cd $(BUILD)-tsan && ctest -LE '$(LEFT_OUT)|one_thread' --output-on-failure -j $(TEST_JOBS)
 
-fuzz: build-fuzz
-	@tools/run-fuzzers $(BUILD)-fuzz $(FUZZ_SECONDS) $(JOBS)
+fuzz: configure-asan
+	@cmake --build $(BUILD)-asan -j $(JOBS) --target fuzzers
+	@tools/run-fuzzers $(BUILD)-asan $(FUZZ_SECONDS) $(JOBS)
 
-# The builds alone: CI makes them beside its tests. Fuzzers have one of their own, as what they count makes the tests slower
-# by more than a second build takes.
-build-asan: deps-dev
-	@tools/configure $(BUILD)-asan $(SANITIZE)=address,undefined
+# The builds alone: CI makes them beside its tests. The fuzzers are in the folder of the tests under asan, and of the same
+# objects.
+configure-asan: deps-dev
+	@tools/configure $(BUILD)-asan $(SANITIZE)=address,undefined -DTHINWIRE_FUZZ=ON
+
+build-asan: configure-asan
 	@cmake --build $(BUILD)-asan -j $(JOBS)
 
 build-tsan: deps-dev
 	@tools/configure $(BUILD)-tsan $(SANITIZE)=thread -DTHINWIRE_TRAINER=OFF
 	@cmake --build $(BUILD)-tsan -j $(JOBS)
-
-build-fuzz: deps-dev
-	@tools/configure $(BUILD)-fuzz $(SANITIZE)=address,undefined -DTHINWIRE_FUZZ=ON -DTHINWIRE_TESTS=OFF
-	@cmake --build $(BUILD)-fuzz -j $(JOBS) --target fuzzers
 
 # Breaks the code in many ways, in a copy of the tree, and fails if no test notices one of them. Half an hour and more.
 # $(BUILD)-mutations/report.md then names the test that noticed each.
@@ -176,4 +175,4 @@ lint: deps-dev check-format
 	@tools/lint $(BUILD) $(JOBS)
 
 clean:
-	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz $(BUILD)-mutations
+	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-mutations

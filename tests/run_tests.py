@@ -18,6 +18,8 @@ add_test(quick sh -c "echo ran >>quick")
 set_tests_properties(quick PROPERTIES LABELS fast)
 add_test(long sh -c "echo ran >>long")
 set_tests_properties(long PROPERTIES LABELS "slow;cli")
+add_test(some sh -c "echo ran >>some")
+set_tests_properties(some PROPERTIES LABELS "fast;part")
 add_test(again sh -c "echo ran >>again")
 set_tests_properties(again PROPERTIES LABELS "mpi;extra")
 add_test(without sh -c "echo 'skipped: there is no torch here'; exit 77")
@@ -41,7 +43,7 @@ class RunTests(unittest.TestCase):
             folder = pathlib.Path(name)
             (folder / "CTestTestfile.cmake").write_text(tests)
             done = subprocess.run([TOOL, folder, "2", *which], stdout=subprocess.PIPE, text=True, check=False)
-            ran = {test for test in ("quick", "long", "again") if (folder / test).exists()}
+            ran = {test for test in ("quick", "some", "long", "again") if (folder / test).exists()}
         lines = done.stdout.splitlines()
         said = [line for line in lines if line.startswith(("left out: ", "skipped: ", "make test-all"))]
         self.assertEqual(said, lines[len(lines) - len(said):])
@@ -49,7 +51,7 @@ class RunTests(unittest.TestCase):
 
     def test_what_is_left_out_is_told(self):
         code, said, ran = self.run_in(TESTS)
-        self.assertEqual((code, ran), (0, {"quick"}))
+        self.assertEqual((code, ran), (0, {"quick", "some"}))
         self.assertEqual([line.rpartition(": ")[0] for line in said[:2]],
                          [f"left out: 1 with the label {label}" for label in ("slow", "extra")])
         self.assertEqual(said[2], "make test-all runs them all")
@@ -58,7 +60,7 @@ class RunTests(unittest.TestCase):
             "skipped: 1 test: there is no transformers here, or no torch; make test-torch2 installs it and runs them",
             "skipped: cases of python_some (3): this machine lacks what they need; make test-torch2 has what those of python_ need"])
 
-    def test_all_leaves_out_none(self):
+    def test_all_leaves_out_what_others_make_too(self):
         code, said, ran = self.run_in(TESTS, "all")
         self.assertEqual((code, ran), (0, {"quick", "long", "again"}))
         self.assertEqual([line.split(":")[0] for line in said], 3 * ["skipped"])

@@ -60,10 +60,16 @@ def told_by_torchrun(port, size, rank):
             "THINWIRE_BIND": "127.0.0.1", "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
 
 
-def forked_as_torchrun_does(size, function, *arguments):
+def forks_as_torchrun_has_them(size, function, *arguments):
     """The function on several ranks, which are forks of the test: what it has loaded by now they need not load."""
     store = meeting_point(size)
-    with ranks.Machines(_as_rank, size, store.port, function, arguments) as crew:
+    crew = ranks.Machines(_as_rank, size, store.port, function, arguments)
+    crew.store = store  # for as long as they may ask it
+    return crew
+
+
+def forked_as_torchrun_does(size, function, *arguments):
+    with forks_as_torchrun_has_them(size, function, *arguments) as crew:
         return crew.results()
 
 

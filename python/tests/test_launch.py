@@ -126,6 +126,12 @@ def play(machine, size, words, folder):
     return 0
 
 
+def play_alone(machine, size, folder):
+    """The script without thinwire, which resumes."""
+    sys.argv[1:] = map(str, (machine, 1, machine, "resume", folder))
+    runpy.run_path(str(folder / "script.py"), run_name="__main__")
+
+
 class LaunchTest(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -234,6 +240,7 @@ class LaunchTest(unittest.TestCase):
         """Its checkpoint in the middle of a round has the shared weights. Those that resume from it begin a new round: behind
         it they have the mean of what they come to without thinwire."""
         from safetensors.torch import load_file
+        from transformers import Trainer, TrainingArguments  # noqa: F401: they are loaded when they are asked for, here for all forks
         ended = self.launched(TRAINER)
         shared = by_hand(self.left("begin"))
         self.check(*ended, shared[-1])
@@ -242,8 +249,8 @@ class LaunchTest(unittest.TestCase):
             nn.ModuleDict({"layers": model}).load_state_dict(load_file(self.folder / f"machine{machine}/checkpoint-{SAVED}/model.safetensors"))
             saved = nn.utils.parameters_to_vector(model.parameters())
             self.assertLess(float((saved - shared[SAVED // EVERY]).detach().abs().max()), 1e-5)
-        words = [[sys.executable, "-B", self.folder / "script.py", machine, 1, machine, "resume", self.folder] for machine in range(MACHINES)]
-        self.assertEqual(launched.ends_of(words, env=launched.environment())[0], [0] * MACHINES)
+        with ranks.Machines(play_alone, MACHINES, self.folder) as machines:
+            machines.results()
         alone = sum(one["end"] for one in self.left("end")) / MACHINES
         self.check(*self.launched(TRAINER, mishaps=("resume", "resume")), alone)
 
@@ -280,7 +287,7 @@ class LaunchTest(unittest.TestCase):
     def test_a_script_that_fails_does_not_stop_the_others(self):
         for mishap, code in (("raise", 1), ("exit", 5)):
             with self.subTest(mishap):
-                codes, said = self.launched(PLAIN, mishaps=(mishap, ""), whole=True)
+                codes, said = self.launched(PLAIN, mishaps=(mishap, ""))
                 self.assertEqual(codes, [code, 0], said)
                 self.assertEqual("ValueError: a mishap" in said[0], mishap == "raise")
                 self.assertIn("the script has failed, and the other machines go on", said[0])
@@ -293,7 +300,7 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(codes, [0] * MACHINES, said)
 
     def test_ctrl_c_leaves(self):
-        codes, said = self.launched(PLAIN, mishaps=("interrupt", ""), whole=True)
+        codes, said = self.launched(PLAIN, mishaps=("interrupt", ""))
         self.assertEqual(codes, [130, 3], said)
         self.assertTrue(said[0].endswith("thinwire: interrupted, and so this machine has left\n"), said[0])
         self.assertNotIn("Traceback", said[0])
@@ -303,7 +310,7 @@ class LaunchTest(unittest.TestCase):
         for mishap, sentence in (("none", "the script took no step with an optimizer of torch's"),
                                  ("second", "a second optimizer steps, SGD beside AdamW")):
             with self.subTest(mishap):
-                codes, said = self.launched(PLAIN, mishaps=(mishap, ""), whole=True)
+                codes, said = self.launched(PLAIN, mishaps=(mishap, ""))
                 self.assertEqual(codes, [2, 3], said)
                 self.assertIn(f"thinwire: {sentence}", said[0])
                 self.assertNotIn("Traceback", said[0])

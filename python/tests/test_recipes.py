@@ -4,7 +4,7 @@
     test_recipes.py NAME
 
 runs those of examples/pytorch/NAME.py, which are skipped where what it imports is not installed. Every rank runs one after
-another what `jobs` says, in a process of its own (`--play`), and leaves its weights and losses."""
+another what `jobs` says, in a process of its own, and leaves its weights and losses."""
 
 import importlib
 import os
@@ -27,7 +27,7 @@ SMALL = {  # what makes each of them small
     "with_accelerate": "--steps 60 --every 30 --scheme topk:density=0.05",
     "with_trainer": "--steps 30 --every 15 --width 32 --length 32 --scheme topk:density=0.1",
 }
-NEEDS = {"with_lightning": "lightning", "with_accelerate": "accelerate", "with_trainer": "transformers"}
+NEEDS = {"with_lightning": "lightning", "with_accelerate": "accelerate", "with_trainer": "trainer"}
 RESUME = {"with_lightning": ["--resume"], "with_trainer": ["--resume"]}
 LAST = {"gpt": "step-30", "lora": "step-30", "resnet": "step-20", "with_accelerate": "step-60", "with_trainer": "checkpoint-30"}
 SAME = 2e-5  # what rounding may do to weights of about 1 in some dozens of steps: torch's own sums change order, too
@@ -65,8 +65,9 @@ class RecipeTest(unittest.TestCase):
     def test_the_recipe(self):
         with tempfile.TemporaryDirectory() as temporary:
             folder = pathlib.Path(temporary)
-            ends = launched.started_as_torchrun_does([__file__, NAME, "--play", folder], 2)
-            self.assertEqual([code for code, _, _ in ends], [0, 0], "\n".join(out + err[-4000:] for _, out, err in ends))
+            with launched.forks_as_torchrun_has_them(2, play, NAME, folder) as crew:
+                crew.results()
+                said = [crew.end(rank)[1] for rank in range(2)]
             left = {job: [torch.load(folder / f"{job}{rank}.pt") for rank in range(2)] for job, _, _ in jobs(NAME, folder)}
         for job, (first, second) in left.items():
             with self.subTest("replicas are equal", job=job):
@@ -78,18 +79,16 @@ class RecipeTest(unittest.TestCase):
         losses = left["whole"][0]["losses"]
         third = len(losses) // 3
         self.assertLess(sum(losses[-third:]), sum(losses[:third]))
-        self.assertIn("instead of", ends[0][1])
-        self.assertNotIn("instead of", ends[1][1])
+        self.assertIn("instead of", said[0])
+        self.assertNotIn("instead of", said[1])
 
 
 if __name__ == "__main__":
     NAME = sys.argv.pop(1)
-    launched.skip_without(NEEDS.get(NAME, "torch"))
+    if NAME in NEEDS:
+        launched.load(NEEDS[NAME])
     if NAME == "resnet" and torch.__version__.startswith("1."):
         print("skipped: PyTorch 2 is missing; 1 may hang when a group ends: it holds Python while it waits for a thread of Gloo's, "
               "which waits for Python to free the tensor of a collective")
         sys.exit(77)
-    if sys.argv[1:2] == ["--play"]:
-        play(NAME, pathlib.Path(sys.argv[2]))
-    else:
-        unittest.main()
+    unittest.main()
