@@ -9,16 +9,16 @@ is stopped for a minute and goes on; a line is cut until the others have gone on
 the one that opened the group begins again. A program that loses the group begins again by the same words. Then as many
 rounds are made by four to whom nothing happens. Prints one JSON object: of each event the seconds until all that are left
 train together, and the longest step of one that is not concerned, which is what it waited; at the end the hash of what
-each has, and the loss on text that nobody trained on, in nats a byte; and of each round the loss that its members trained
-with, which --picture draws. Needs torch, transformers and peft, and what bench/link.sh needs."""
+each has, and the loss on text that nobody trained on, in nats a byte; and the loss that the members trained with, round by
+round and ten in a row, which --picture draws. Needs torch, transformers and peft, and what bench/link.sh needs."""
 
 import hashlib
 import json
 import os
 import select
 import signal
-import subprocess
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -144,8 +144,8 @@ class Story(programs.Programs):
         self.tell_to_end(members, "finish")
         self.may_end.update(self.programs.values())
         ends, self.latest, self.ends = [self.ends[number] for number in members], {}, {}
-        losses, self.losses = self.losses, {}
-        return {"losses": [[number, statistics.fmean(losses[number])] for number in sorted(losses)], "members": list(members), "rounds": ends[0]["rounds"], "thetas": sorted({one["theta"] for one in ends}),
+        losses, self.losses = [round(statistics.fmean(one), 4) for _, one in sorted(self.losses.items())], {}
+        return {"losses": [losses[first:first + 10] for first in range(0, len(losses), 10)], "members": list(members), "rounds": ends[0]["rounds"], "thetas": sorted({one["theta"] for one in ends}),
                 "loss": ends[0]["loss"], "lost_the_group": {one["member"]: one["lost"] for one in ends},
                 "bytes_sent": {one["member"]: one["bytes_sent"] for one in ends}}
 
@@ -176,8 +176,9 @@ def undisturbed(story, rounds):
 
 def draw(path, disturbed, undisturbed):
     page = chart.Page()
-    named = [("as above", disturbed["losses"]), ("four, undisturbed", undisturbed["losses"])]
-    chart.curves(page, "Members that come and go", named, "rounds", "training loss of a round, nats a byte",
+    named = [(name, list(enumerate(sum(end["losses"], []), 1))) for name, end in (
+        ("members come and go", disturbed), ("four, undisturbed", undisturbed))]
+    chart.curves(page, "What happens to a group", named, "rounds", "training loss of a round, nats a byte",
                  y_least=min(loss for _, line in named for _, loss in line))
     page.write(path)
 
