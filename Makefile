@@ -18,7 +18,7 @@ help:
 	@echo "make test      install what is missing, build, run the tests but for the longest, in some seven minutes; in"
 	@echo "               $(BUILD), ctest -L fast runs those that are done in seconds, -LE mpi those that need no mpirun,"
 	@echo "               -L cli those of the program"
-	@echo "make test-all  the same with every test"
+	@echo "make test-all  the same with every test, but for parts of longer ones"
 	@echo "make test-python  install Debian's PyTorch, too, and run the tests of the Python package"
 	@echo "make test-torch2  run them with a PyTorch 2 and the frameworks of the recipes, which pip fetches"
 	@echo "make test-slurm   as root: run the examples for Slurm under a Slurm of one node, whose packages apt installs first"

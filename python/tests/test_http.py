@@ -9,6 +9,7 @@ import hmac
 import http.server
 import os
 import re
+import shutil
 import ssl
 import subprocess
 import sys
@@ -295,6 +296,7 @@ class HttpTest(unittest.TestCase):
             self.assertGreater(server.count("GET", "hello-1"), 3)
             self.assertEqual(server.connections, 1)
 
+    @unittest.skipUnless(shutil.which("openssl"), "no program openssl, which makes a certificate")
     def test_whom_a_server_is_trusted_by(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ):
             own = f"{folder}/own.pem"
@@ -356,6 +358,12 @@ class HttpTest(unittest.TestCase):
         with Server(answer) as server:
             both(server.url)
             self.assertEqual(max(counts["PUT", path] for method, path in counts if "/m-" in path and method == "PUT"), 8)
+
+    def test_a_server_that_is_full_is_not_waited_for(self):
+        with Server(lambda handler, method, path: method == "PUT" and "/m-" in path and (handler.say(507) or True)) as server:
+            with self.assertRaisesRegex(thinwire.Error, "the server answers 507"):
+                both(server.url)
+            self.assertEqual(max(server.count("PUT", name) for name in ("m-0-1-0-0", "m-1-0-0-0")), 6)
 
     def test_a_store_that_was_sent_too_slowly_is_asked_again(self):
         counts = []

@@ -253,7 +253,6 @@ TEST_BETWEEN(a_stray_of_its_rank_takes_nothing_from_a_group, begin_group_in_fold
     assert_memory_equal(wire.sent, wire.received, COUNT);
 }
 
-/* A message that an earlier run left goes with the next group of its rank. */
 /* Rank `rank` gives up because of `lost`, and `other`, which waits for it, says so. */
 static void give_up(const player *group, int rank, int lost, int other, const char *text)
 {
@@ -282,6 +281,7 @@ TEST_IN_FOLDER(who_failed_is_named_by_all)
     for (int r = 0; r < ALL; r++) tw_comm_destroy(group[r].comm);
 }
 
+/* A message that an earlier run left goes with the next group of its rank. */
 TEST_IN_FOLDER(what_was_left_is_removed)
 {
     write_bytes("m-0-1-3-9", "left", 4);

@@ -6,7 +6,6 @@
 #include "shape.h"
 #include "tensor_table.h"
 #include "weights.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,19 +134,30 @@ static void tell_taken(const worker *w, const tw_state *state, const bool *known
             count, count ? " (" : "", left, count ? ")" : "", fresh);
 }
 
-/* One label, or of letters all: from where they begin to differ. */
-static void tell_labels(const worker *w, const char *had, const char *has)
+/* So much of a line as a person reads, up to the end of a character. */
+static int shown_of(const char *text)
 {
     enum { SHOWN = 80 };
+    size_t length = strcspn(text, "\n");
+    if (length > SHOWN) length = SHOWN;
+    while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80) length--;
+    return (int)length;
+}
+
+/* One label, or of letters, which are one line, those from where they begin to differ. */
+static void tell_labels(const worker *w, const char *had, const char *has)
+{
     size_t at = 0;
     while (had[at] && had[at] == has[at]) at++;
+    size_t differs = at;
     while (at > 0 && had[at - 1] != '\n') at--;
+    if (at + (size_t)shown_of(had + at) <= differs) at = differs;
+    while (at > 0 && ((unsigned char)had[at] & 0xc0) == 0x80) at--; /* to the first byte of a character */
     fprintf(stderr,
             "thinwire: warning: the last layer of %s (%s) is taken, but was trained for other labels: where it had "
             "\"%.*s\" this run has \"%.*s\"\n",
-            w->settings.init_from, w->learner->tensors[w->learner->tensor_count - 1].name,
-            (int)fmin((double)strcspn(had + at, "\n"), SHOWN), had + at,
-            (int)fmin((double)strcspn(has + at, "\n"), SHOWN), has + at);
+            w->settings.init_from, w->learner->tensors[w->learner->tensor_count - 1].name, shown_of(had + at), had + at,
+            shown_of(has + at), has + at);
 }
 
 /* A last layer of equal shape is taken whatever its rows stood for, as an older checkpoint does not say it. */

@@ -26,14 +26,19 @@ static const struct {
     {NULL, 507, ", as one that is full"},
 };
 
+/* The word that stands there, or "". */
+static void read_word(const char *at, char word[ANSWER_WORD])
+{
+    size_t length = 0;
+    while (isalnum((unsigned char)at[length]) || at[length] == '-' || at[length] == '_') length++;
+    snprintf(word, ANSWER_WORD, "%.*s", (int)length, at);
+}
+
 /* The word in <tag>...</tag>, or "". */
 static void find_word(const char *body, const char *tag, char word[ANSWER_WORD])
 {
     const char *at = strstr(body, tag);
-    size_t length = 0;
-    at = at ? at + strlen(tag) : "";
-    while (isalnum((unsigned char)at[length]) || at[length] == '-' || at[length] == '_') length++;
-    snprintf(word, ANSWER_WORD, "%.*s", (int)length, at);
+    read_word(at ? at + strlen(tag) : "", word);
 }
 
 int answer_is(const answer *said, const char *name)
@@ -58,7 +63,7 @@ static int is_elsewhere(const answer *said)
 /* Amazon says it in a header, others in the body. */
 static void find_region(const answer *said, char region[ANSWER_WORD])
 {
-    memcpy(region, said->region, ANSWER_WORD);
+    read_word(said->region, region);
     if (!*region) find_word(said->body, "<Region>", region);
 }
 

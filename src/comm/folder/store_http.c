@@ -320,13 +320,19 @@ static void pause_before(int attempt)
     }
 }
 
+/* No answer, or that of a gateway before a server that is begun anew; but not, say, of one that is full. */
+static int may_be_begun_anew(long code)
+{
+    return code < 300 || code == 408 || code == 429 || (code >= 502 && code <= 504);
+}
+
 /* A place that has never taken a file may be a wrong one, and nobody waits long to hear so. One that has will again, if
  * it is begun anew. */
 static int has_tried_enough(const place *me, const request *all, int attempt, double end)
 {
     int is_late = tw_clock() >= end;
     if (is_late && all->outcome == CURLE_OPERATION_TIMEDOUT) return 1;
-    return attempt + 1 >= TRIES && (is_late || !me->has_taken);
+    return attempt + 1 >= TRIES && (is_late || !me->has_taken || !may_be_begun_anew(all->said.code));
 }
 
 static int http_put(void *self, const char *name, const store_pieces *pieces, double seconds, char reason[STORE_REASON])
@@ -559,7 +565,7 @@ static char *encode_path(const char *url, size_t length)
 static tw_status make_place(const char *url, int is_to_sign, store *at)
 {
     place *me = at->self;
-    const char *authorities = getenv("SSL_CERT_FILE");
+    const char *authorities = from_environment("SSL_CERT_FILE");
     size_t length = strcspn(url, "?"), path = length;
     while (url[path - 1] == '/') path--;
     me->base = is_to_sign ? encode_path(url, path) : strndup(url, path);
@@ -567,8 +573,8 @@ static tw_status make_place(const char *url, int is_to_sign, store *at)
     at->path = me->base ? cut_secrets(me->base) : NULL;
     tw_status status = is_to_sign ? prepare_to_sign(me) : TW_OK;
     if (status != TW_OK) return status;
-    if (authorities) me->authorities = strdup(authorities);
-    if (me->query && at->path && add_headers(me) && !authorities == !me->authorities) return TW_OK;
+    if (*authorities) me->authorities = strdup(authorities);
+    if (me->query && at->path && add_headers(me) && !*authorities == !me->authorities) return TW_OK;
     return tw_fail(TW_ERROR_MEMORY, "no memory for a folder on a web server");
 }
 
