@@ -44,6 +44,7 @@ typedef struct law {
     double rate, momentum, decay; /* of the outer step, and of what is held back */
     int nesterov;
     int holds;   /* the exchange may hold back */
+    int codes;   /* and sends of an element more or less than all: how much, only the sender knows */
     int early;   /* parts are sent before the weights of others are known */
     int eager;   /* a mean is one round late, and who begins anew begins at theta */
     int mixes;   /* the weights do not become theta */
@@ -51,50 +52,23 @@ typedef struct law {
     int moments; /* are averaged: the second in every other round */
 } law;
 
-#define FEW ",density=0.25,min_elements=1,min_dims=1,overlap=off"
+#define OUTER "outer_lr=0.5,outer_momentum=0.5,"
+#define NESTEROV .rate = 0.5, .momentum = 0.5, .nesterov = 1
+#define TOPK "exchange=topk,density=0.25,values=fp32,min_elements=1,min_dims=1,overlap=off"
+#define E3M0 "exchange=e3m0,feedback=on,min_elements=100,min_dims=1,leftovers=fp32"
 static const law laws[] = {
-    {.spec = "local:every=2,overlap=off", .rate = 1},
-    {.spec = "local:every=2,exchange=topk" FEW, .rate = 1, .holds = 1, .decay = 1},
-    {.spec = "local:every=2,merge=rda", .rate = 1, .rda = 1},
-    {.spec = "diloco:every=2,outer_lr=0.5,outer_momentum=0.5,overlap=off", .rate = 0.5, .momentum = 0.5, .nesterov = 1},
-    {.spec = "diloco:every=2,outer_lr=0.5,outer_momentum=0.5,nesterov=off,first_moment=1,second_moment=2,overlap=off",
-     .rate = 0.5,
-     .momentum = 0.5,
-     .moments = 1},
-    {.spec = "diloco:every=2,outer_lr=0.5,outer_momentum=0.5,eager=on,exchange=topk" FEW,
-     .rate = 0.5,
-     .momentum = 0.5,
-     .nesterov = 1,
-     .holds = 1,
-     .decay = 1,
-     .early = 1,
-     .eager = 1},
-    {.spec = "diloco:every=2,outer_lr=0.5,outer_momentum=0.5,exchange=e3m0,feedback=on,min_elements=100,min_dims=1,"
-             "leftovers=fp32",
-     .rate = 0.5,
-     .momentum = 0.5,
-     .nesterov = 1,
-     .holds = 1,
-     .decay = 1},
-    {.spec = "streaming:every=6,fragments=3,delay=1,mixing=0.5,outer_lr=0.5,outer_momentum=0.5,exchange=topk" FEW,
-     .rate = 0.5,
-     .momentum = 0.5,
-     .nesterov = 1,
-     .holds = 1,
-     .decay = 1,
-     .early = 1,
+    {"local:every=2,overlap=off", .rate = 1},
+    {"local:every=2," TOPK, .rate = 1, .holds = 1, .decay = 1},
+    {"local:every=2,merge=rda", .rate = 1, .rda = 1},
+    {"diloco:every=2," OUTER "overlap=off", NESTEROV},
+    {"diloco:every=2,nesterov=off,first_moment=1,second_moment=2," OUTER "overlap=off", 0.5, 0.5, .moments = 1},
+    {"diloco:every=2,eager=on," OUTER TOPK, NESTEROV, .holds = 1, .decay = 1, .early = 1, .eager = 1},
+    {"diloco:every=2," OUTER E3M0, NESTEROV, .holds = 1, .decay = 1, .codes = 1},
+    {"streaming:every=6,fragments=3,delay=1,mixing=0.5," OUTER TOPK, NESTEROV, .holds = 1, .decay = 1, .early = 1,
      .mixes = 1},
-    {.spec = "sparseloco:every=2,chunk=16,k=4,decay=0.75,min_elements=1,overlap=off",
-     .rate = 1,
-     .nesterov = 1,
-     .holds = 1,
-     .decay = 0.75},
-    {.spec = "pulseloco:every=2,outer_lr=0.5,outer_momentum=0.5,min_elements=1,overlap=off",
-     .rate = 0.5,
-     .momentum = 0.5,
-     .nesterov = 1,
-     .holds = 1,
-     .decay = 1},
+    {"sparseloco:every=2,chunk=16,k=4,decay=0.75,min_elements=1,overlap=off", .rate = 1, .nesterov = 1, .holds = 1,
+     .decay = 0.75, .codes = 1},
+    {"pulseloco:every=2," OUTER "min_elements=1,overlap=off", NESTEROV, .holds = 1, .decay = 1},
 };
 
 /* ---- who takes part ---------------------------------------------------------------------------------------------- */
@@ -139,6 +113,7 @@ typedef struct seat {
 typedef struct moment {
     uint64_t rounds; /* that it has a mean of */
     float theta[ELEMENTS], v[ELEMENTS], arrived[ELEMENTS], held[ELEMENTS];
+    float began[ELEMENTS], own[2][ELEMENTS]; /* with eager=on: where its steps began, and its own momentum and part */
     int has_arrived;
 } moment;
 
@@ -356,9 +331,13 @@ static size_t place_of(const char *tensor)
 
 static float *part_of(moment *m, const char *name)
 {
-    if (strncmp(name, "theta/", 6) == 0) return m->theta;
-    if (strncmp(name, "outer_momentum/", 15) == 0) return m->v;
-    if (strncmp(name, "arrived/", 8) == 0) return m->arrived;
+    const struct {
+        const char *what;
+        float *values;
+    } all[] = {{"theta/", m->theta}, {"outer_momentum/", m->v},    {"arrived/", m->arrived},
+               {"began/", m->began}, {"own_momentum/", m->own[0]}, {"own_part/", m->own[1]}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strncmp(name, all[i].what, strlen(all[i].what)) == 0) return all[i].values;
     return strncmp(name, "exchange", 8) == 0 && strstr(name, "/residual/") ? m->held : NULL;
 }
 
@@ -425,6 +404,15 @@ static int check_one_theta(const moment all[MOST], const int have[MOST])
     return first;
 }
 
+/* Nobody has moved from theta. */
+static void check_own(const moment *m)
+{
+    static const float zeros[2][ELEMENTS];
+    if (!w.law->eager) return;
+    assert_memory_equal(m->began, m->theta, sizeof m->began);
+    assert_memory_equal(m->own, zeros, sizeof zeros);
+}
+
 /* What is shared is the donor's. What is held back is each one's own, to the bit; where their number changed, the sum. */
 static void check_beginning(void)
 {
@@ -433,6 +421,8 @@ static void check_beginning(void)
     if (first < 0 || w.old_size == 0) return;
     read_moment(w.olds[w.donor], &old);
     check_shared(&all[first], &old);
+    for (int r = 0; r < w.size; r++)
+        if (have[r]) check_own(&all[r]);
     for (size_t i = 0; i < ELEMENTS; i++) {
         double sum = 0, expected = 0;
         for (int r = 0; r < w.size; r++) {
@@ -445,97 +435,113 @@ static void check_beginning(void)
     }
 }
 
+/* One round of all members. */
+typedef struct whole {
+    int number, first; /* a member that has it */
+    int have[MOST];    /* others may have been lost behind their last message */
+    double weights;
+    moment before[MOST], after[MOST];
+    double least[ELEMENTS], most[ELEMENTS]; /* that the mean may be */
+} whole;
+
+static const meeting *meeting_of(const whole *one, int rank)
+{
+    return &w.seats[rank].meetings[one->number];
+}
+
 /* Of each tensor: L = sum of w |part| / W, u = sum of w part / |part|, D = L u / |u|. */
-static void average_apart(int round, const int *gives, double *mean)
+static void average_apart(const whole *one, size_t start, size_t end, double *mean)
 {
-    for (int t = 0; t < TENSORS; t++) {
-        size_t end = t + 1 < TENSORS ? places[t + 1] : ELEMENTS;
-        double length = 0, weights = 0, square = 0;
-        for (size_t i = places[t]; i < end; i++) mean[i] = 0;
-        for (int r = 0; r < w.size; r++) {
-            const meeting *met = &w.seats[r].meetings[round];
-            double own = 0;
-            weights += gives[r] ? met->weight : 0;
-            for (size_t i = places[t]; i < end; i++) own += met->part[i] * met->part[i];
-            if (!gives[r] || own == 0) continue;
-            length += met->weight * sqrt(own);
-            for (size_t i = places[t]; i < end; i++) mean[i] += met->weight * met->part[i] / sqrt(own);
-        }
-        for (size_t i = places[t]; i < end; i++) square += mean[i] * mean[i];
-        for (size_t i = places[t]; i < end && square > 0; i++) mean[i] *= length / weights / sqrt(square);
-    }
-}
-
-/* What the members gave and had held back, and do not hold back now. */
-static void average(int round, const moment *before, const moment *after, double *mean)
-{
-    double weights = 0;
-    int gives[MOST];
+    double length = 0, square = 0;
     for (int r = 0; r < w.size; r++) {
-        gives[r] = w.seats[r].meetings[round].weight > 0;
-        weights += w.seats[r].meetings[round].weight;
+        const meeting *met = meeting_of(one, r);
+        double own = 0;
+        for (size_t i = start; i < end; i++) own += met->part[i] * met->part[i];
+        if (met->weight == 0 || own == 0) continue;
+        length += met->weight / one->weights * sqrt(own);
+        for (size_t i = start; i < end; i++) mean[i] += met->weight * met->part[i] / sqrt(own);
     }
-    if (w.law->rda) {
-        average_apart(round, gives, mean);
-        return;
-    }
+    for (size_t i = start; i < end; i++) square += mean[i] * mean[i];
+    for (size_t i = start; i < end && square > 0; i++) mean[i] *= length / sqrt(square);
+}
+
+/* What a member gave and had held back, and does not hold back now. Where nobody knows what it does, that is all or
+ * nothing, as most of these exchanges send an element. */
+static void add_part(whole *one, int rank)
+{
+    const meeting *met = meeting_of(one, rank);
+    const int gives = met->weight > 0, early = w.law->early, open = w.law->holds && !one->have[rank];
+    const double share = early ? (double)gives / w.size : met->weight / one->weights;
+    const double unit = early ? w.size / one->weights : 1;
     for (size_t i = 0; i < ELEMENTS; i++) {
-        mean[i] = 0;
-        for (int r = 0; r < w.size; r++) {
-            const meeting *met = &w.seats[r].meetings[round];
-            double share = w.law->early ? (gives[r] ? 1.0 / w.size : 0) : met->weight / weights;
-            mean[i] += share * met->part[i];
-            if (!w.law->holds) continue;
-            mean[i] += (gives[r] ? w.law->decay : 1) * (double)before[r].held[i] - (double)after[r].held[i];
-        }
-        if (w.law->early) mean[i] *= w.size / weights;
+        double held = (gives ? w.law->decay : 1) * (double)one->before[rank].held[i];
+        double sent = share * met->part[i] + held - (open ? 0 : (double)one->after[rank].held[i]);
+        one->least[i] += unit * (open ? fmin(0, sent) : sent);
+        one->most[i] += unit * (open ? fmax(0, sent) : sent);
     }
 }
 
-/* The mean as it should be becomes an outer step: at once, or with eager=on in the round to come. */
-static void check_law(int round, const moment *before, const moment *after)
+static void average(whole *one)
+{
+    for (int r = 0; r < w.size; r++) one->weights += meeting_of(one, r)->weight;
+    for (int r = 0; r < w.size && !w.law->rda; r++) add_part(one, r);
+    for (int t = 0; t < TENSORS && w.law->rda; t++)
+        average_apart(one, places[t], t + 1 < TENSORS ? places[t + 1] : ELEMENTS, one->most);
+    if (w.law->rda) memcpy(one->least, one->most, sizeof one->least);
+}
+
+/* The mean is what was given to it, and theta goes along it: at once, or with eager=on in the round to come. */
+static void check_element(const whole *one, size_t i)
 {
     const law *l = w.law;
-    const meeting *met = &w.seats[0].meetings[round];
-    const moment *was = &before[0], *is = &after[0];
-    double mean[ELEMENTS];
-    average(round, before, after, mean);
+    const moment *was = &one->before[one->first], *is = &one->after[one->first];
+    const double v = (double)is->v[i], taken = v - l->momentum * (double)was->v[i];
+    const double theta = (double)was->theta[i] - l->rate * (l->nesterov ? taken + l->momentum * v : v);
+    const double mean = l->eager ? (double)is->arrived[i] : taken;
+    if (l->eager) check_near("the mean that was taken", one->number, i, taken, (double)was->arrived[i]);
+    check_near("theta", one->number, i, (double)is->theta[i], theta);
+    check_near("the mean", one->number, i, mean, fmin(fmax(mean, one->least[i]), one->most[i]));
+}
+
+/* Of another fragment nothing moves, nor does anything before there is a mean. */
+static void check_elements(const whole *one)
+{
+    const meeting *met = meeting_of(one, one->first);
+    const moment *was = &one->before[one->first], *is = &one->after[one->first];
     for (size_t i = 0; i < ELEMENTS; i++) {
-        double applied = l->eager ? (double)was->arrived[i] : mean[i];
-        int moves = i >= met->start && i < met->start + met->elements && (!l->eager || was->has_arrived);
-        double v = moves ? l->momentum * (double)was->v[i] + applied : (double)was->v[i];
-        double along = l->nesterov ? applied + l->momentum * v : v;
-        check_near("v", round, i, (double)is->v[i], v);
-        check_near("theta", round, i, (double)is->theta[i], (double)was->theta[i] - (moves ? l->rate * along : 0));
-        if (l->eager) check_near("the mean", round, i, (double)is->arrived[i], mean[i]);
-        if (!moves) assert_true(is->theta[i] == was->theta[i]);
+        int moves = i >= met->start && i < met->start + met->elements;
+        if (moves && (!w.law->eager || was->has_arrived))
+            check_element(one, i);
+        else
+            assert_true(is->theta[i] == was->theta[i] && is->v[i] == was->v[i]);
     }
 }
 
 /* In the rounds that have them all have the mean of them. */
-static void check_moments(int round, const int have[MOST], int first)
+static void check_moments(const whole *one)
 {
-    const meeting *one = &w.seats[first].meetings[round];
+    const meeting *first = meeting_of(one, one->first);
     for (int m = 0; m < TW_MOMENTS && w.law->moments; m++)
-        for (int r = 0; r < w.size && one->turn % (uint64_t)(m + 1) == 0; r++)
-            if (have[r])
-                assert_memory_equal(w.seats[r].meetings[round].moments[m], one->moments[m], sizeof one->moments[m]);
+        for (int r = 0; r < w.size && first->turn % (uint64_t)(m + 1) == 0; r++)
+            if (one->have[r])
+                assert_memory_equal(meeting_of(one, r)->moments[m], first->moments[m], sizeof first->moments[m]);
 }
 
-/* One that was lost may have given its part before. */
-static void check_round(int round)
+static void check_round(int number)
 {
-    moment before[MOST], after[MOST];
-    int were[MOST], have[MOST];
-    read_moments(round, before, were);
-    int count = read_moments(round + 1, after, have), first = check_one_theta(after, have);
-    if (first < 0) return;
-    assert_int_equal(after[first].rounds, before[first].rounds + 1);
-    check_moments(round, have, first);
-    seen.apart += count < w.size;
-    if (count < w.size && w.law->holds) return; /* what the others hold back, only they know */
-    if (first > 0) after[0] = after[first];
-    check_law(round, before, after);
+    static whole one;
+    memset(&one, 0, sizeof one);
+    one.number = number;
+    read_moments(number, one.before, one.have);
+    int all_have = read_moments(number + 1, one.after, one.have) == w.size;
+    one.first = check_one_theta(one.after, one.have);
+    if (one.first < 0) return;
+    assert_int_equal(one.after[one.first].rounds, one.before[one.first].rounds + 1);
+    check_moments(&one);
+    seen.apart += !all_have;
+    if (!all_have && w.law->codes) return;
+    average(&one);
+    check_elements(&one);
 }
 
 static void check_finish(void)
