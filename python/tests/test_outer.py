@@ -28,7 +28,7 @@ import ranks
 import thinwire.torch
 import torch
 import torch.distributed as dist
-from thinwire.torch import _counts, _local, _transport
+from thinwire.torch import _counts, _local, _strays, _transport
 from thinwire.torch import outer as outer_module
 from thinwire.torch._working import laid
 from torch import nn
@@ -888,7 +888,8 @@ def refused(rank, size):
     norm = nn.BatchNorm1d(3 + rank, affine=False)
     both = nn.Sequential(nn.Linear(2, 2), norm)
     note("buffers", lambda: made(both, adamw(both)))
-    gossip = thinwire.torch.GossipDataParallel(text_model(), "dpsgd", optimizer=good)
+    other = text_model()
+    gossip = thinwire.torch.GossipDataParallel(other, "dpsgd", optimizer=adamw(other))
     note("gossip", lambda: made(gossip, good))
     frozen = nn.Linear(2, 2).requires_grad_(False)
     note("frozen", lambda: made(frozen, good))
@@ -1417,13 +1418,13 @@ class OuterTest(unittest.TestCase):
                     backward(model, 0, 0)
                 given.step()
                 for _ in range(2):
-                    for _ in range(outer_module.UNCOUNTED - 1):
+                    for _ in range(_strays.UNCOUNTED - 1):
                         other.step()
                     given.step()
             self.assertEqual(said, [])
             with warned() as said:
                 for _ in range(2):
-                    for _ in range(2 * outer_module.UNCOUNTED):
+                    for _ in range(2 * _strays.UNCOUNTED):
                         other.step()
                     given.step()
             (text, line), = said
