@@ -230,7 +230,7 @@ static void assert_written(char *path, const char *root, const char *rest)
     static const option_page about = {.rows = &row, .count = 1};
     char expected[4096], *data = NULL, *words[] = {"--data", path};
     options set;
-    snprintf(expected, sizeof expected, "data: \"%s%s\"\n", root, rest);
+    snprintf(expected, sizeof expected, "---\ndata: \"%s%s\"\n...\n", root, rest);
     assert_int_equal(options_parse(&about, 2, words, &data, &set), TW_OK);
     char *text = page_text(&set);
     assert_string_equal(text, expected);
