@@ -110,6 +110,7 @@ TEST(mistakes_name_file_line_and_key)
         {"lr: 1\nepochs: [3\n", "run.yaml:"},
         {"lr: 1\n\tepochs: 3\n", "run.yaml:2: not YAML"},
         {"lr: 1: 2\n", "run.yaml:1: not YAML"},
+        {"lr: 1\n...\nepochs: 3\n", "run.yaml:3: a line behind \"...\", where the file ends"},
         {"out: \xff\xfe\n", "run.yaml: not a text in UTF-8"},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {

@@ -26,6 +26,9 @@ static tw_status refuse_yaml(const reader *r)
     if (parser->error == YAML_READER_ERROR)
         return tw_fail(TW_ERROR_FORMAT, "%s: not a text in UTF-8: %s at byte %zu", r->name, parser->problem,
                        parser->problem_offset);
+    if (r->ends)
+        return tw_fail(TW_ERROR_FORMAT, "%s:%zu: a line behind \"...\", where the file ends: put it above that",
+                       r->name, parser->problem_mark.line + 1);
     return tw_fail(TW_ERROR_FORMAT, "%s:%zu: not YAML: %s", r->name, parser->problem_mark.line + 1, parser->problem);
 }
 
