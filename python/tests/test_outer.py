@@ -885,6 +885,9 @@ def refused(rank, size):
     note("no module", lambda: made(good, good))
     other = nn.Linear(3, 2 + rank)
     note("models", lambda: made(other, adamw(other)))
+    typed, lazy = nn.Linear(3, 2).to(torch.bfloat16 if rank else torch.float32), nn.LazyLinear(2)
+    note("types", lambda: made(typed, adamw(typed)))
+    note("lazy", lambda: made(lazy, adamw(lazy)))
     norm = nn.BatchNorm1d(3 + rank, affine=False)
     both = nn.Sequential(nn.Linear(2, 2), norm)
     note("buffers", lambda: made(both, adamw(both)))
@@ -1309,7 +1312,9 @@ class OuterTest(unittest.TestCase):
             "no spec": "the spec is None",
             "option": "no option \"evry\"",
             "no module": "this is a AdamW",
-            "models": "rank 1 has the parameter bias of (3,) where rank 0 has the parameter bias of (2,)",
+            "models": "rank 1 has the parameter bias of (3,) in float32 where rank 0 has the parameter bias of (2,) in float32",
+            "types": "rank 1 has the parameter bias of (2,) in bfloat16 where rank 0 has the parameter bias of (2,) in float32",
+            "lazy": "weight has no shape before the first forward pass, as in lazy modules: let a batch through the model first",
             "buffers": "rank 1 has the buffer 1.running_mean of (4,)",
             "gossip": "GossipDataParallel averages weights itself",
             "frozen": "no parameter",

@@ -34,6 +34,7 @@ from ._replan import ROUNDS, Replanner
 from ._strays import Strays
 from ._unshared import Unshared
 from ._working import Working, rows_of
+from .compressor import dtype_of
 from .exchange import _exchanges
 from .gossip import GossipDataParallel
 
@@ -858,7 +859,7 @@ def is_sharded_over(parameter: Any, group: Any) -> bool:
 
 
 def described(row: _parameters.Row) -> str:
-    whole = f"the parameter {row.name} of {row.shape}"
+    whole = f"the parameter {row.name} of {row.shape} in {dtype_of(row.parameter)}"
     if not is_shard(row.parameter):
         return whole
     mesh = row.parameter.device_mesh
