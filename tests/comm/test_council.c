@@ -884,7 +884,7 @@ TEST(test_a_newcomer_does_not_wait_for_a_group_that_has_ended)
     free(all);
 }
 
-/* It knows another key, so that no word is exchanged; and what was said to nobody while it stood still is no silence. */
+/* It knows another key, so that no word is exchanged. While it stood still nobody was silent. */
 TEST(test_a_newcomer_does_not_wait_for_a_meeting_point_that_no_longer_answers)
 {
     circle *all = begin_circle(2);

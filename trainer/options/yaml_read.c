@@ -14,7 +14,7 @@ typedef struct reader {
     const char *name;   /* of the file */
     options *set;
     bool seen[OPTIONS_MOST];
-    bool begins, ends; /* as options_write has a file begin, and end */
+    bool begins, ends;  /* as options_write has a file begin, and end */
     const char *wanted; /* where one value alone is read: its key, and where it goes */
     char **value;
 } reader;
@@ -222,10 +222,11 @@ static tw_status refuse_cut(const reader *r)
             snprintf(lost + used, sizeof lost - used, "%s%s", used ? ", " : "", page->rows[i].name);
         }
     }
-    return tw_fail(TW_ERROR_FORMAT,
-                   "%s: its end is lost, as it has no last line \"...\": behind %s there may have been %s; take a whole "
-                   "copy, or write these options and that line again",
-                   r->name, last, *lost ? lost : "nothing more");
+    return tw_fail(
+        TW_ERROR_FORMAT,
+        "%s: its end is lost, as it has no last line \"...\": behind %s there may have been %s; take a whole "
+        "copy, or write these options and that line again",
+        r->name, last, *lost ? lost : "nothing more");
 }
 
 tw_status options_read_whole_file(options *set, const char *path)

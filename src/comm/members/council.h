@@ -101,7 +101,7 @@ typedef struct council {
     council_state state;
     council_verdict verdict;
     double now, met, beat,
-        unable; /* the time; since when its program waits; the next word; since when too few answer */
+        unable;     /* the time; since when its program waits; the next word; since when too few answer */
     double reached; /* when somebody last listened at a newcomer's meeting point; 0: nobody has */
     council_peer peers[COUNCIL_MOST];
     council_peer visitors[COUNCIL_MOST];

@@ -90,9 +90,10 @@ static tw_status add_pipelines(char *pipelines, simulation *all)
 static tw_status check_loss(const simulate_settings *s)
 {
     if (!s->gradients_off || s->until_loss == 0) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT,
-                   "--until-loss %g: gradients of no model have no loss; leave it out, or name a task, with --gradients on",
-                   s->until_loss);
+    return tw_fail(
+        TW_ERROR_ARGUMENT,
+        "--until-loss %g: gradients of no model have no loss; leave it out, or name a task, with --gradients on",
+        s->until_loss);
 }
 
 static tw_status check_pipelines(const simulate_settings *s)
