@@ -295,8 +295,8 @@ class NewcomersTest(unittest.TestCase):
 
     def test_another_model_is_refused_by_the_first_line_that_differs(self):
         other = torch.nn.Sequential(torch.nn.Linear(8, 20), torch.nn.Tanh(), torch.nn.Linear(20, 1))
-        with self.assertRaisesRegex(thinwire.Error, r"this process has the parameter 0.bias of \(20,\) where the "
-                                    r"group at .* has the parameter 0.bias of \(16,\)") as refused:
+        with self.assertRaisesRegex(thinwire.Error, r"this process has the parameter 0.bias of \(20,\) in float32 where the "
+                                    r"group at .* has the parameter 0.bias of \(16,\) in float32") as refused:
             thinwire.torch.OuterLoop(other, torch.optim.AdamW(other.parameters()), SPEC, join=self.story.meeting, patience=60).begin()
         self.assertEqual(refused.exception.name, "TW_ERROR_ARGUMENT")
 

@@ -5,6 +5,7 @@ import contextlib
 import copy
 import gc
 import unittest
+import warnings
 import weakref
 from unittest import mock
 
@@ -210,6 +211,86 @@ def resumed(rank, size):
     state, _ = run(range(3))
     _, again = run(range(3, 6), state)
     return all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+def lost_steps(rank, size):
+    """What a gossip says at its end of steps that another one than it has taken, and whether it leaves them where they are; the
+    steps before a counted one are not lost."""
+    texts = {}
+    for name in ("all", "before the first pass", "by hand", "the last", "saved", "of two optimisers", "closed"):
+        model = layers()
+        first, last, both = (torch.optim.SGD(part.parameters(), lr=0.1) for part in (model[0], model[1], model))
+        gossip = thinwire.torch.GossipDataParallel(model, "dpsgd", optimizer=last if name == "of two optimisers" else both)
+        if name == "before the first pass":
+            model(torch.ones(1, 8)).sum().backward()
+            both.step()
+        gossip(torch.ones(1, 8)).sum().backward()
+        if name == "by hand":
+            model[1].weight.data.add_(1)
+        elif name == "of two optimisers":
+            first.step()
+        elif name in ("the last", "closed"):
+            gossip.step()
+        if name in ("all", "saved", "the last"):
+            both.step()
+        trained = models.weights(model)
+        if name == "of two optimisers":
+            gossip.step()
+        if name == "closed":
+            gossip.close()
+            both.step()
+        else:
+            texts[name] = ranks.refused(gossip.gossip_state_dict if name == "saved" else gossip.finish)
+            kept = torch.allclose(trained["0.weight"], model[0].weight, atol=1e-6, rtol=0)
+            assert kept or not hasattr(torch.optim.Optimizer, "register_step_pre_hook"), name
+        gossip.close()
+    return texts
+
+
+def told_of_lost_steps(rank, size):
+    model = layers()
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    gossip = thinwire.torch.GossipDataParallel(model, "dpsgd", optimizer=optimiser)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(20):
+            gossip(torch.ones(1, 8)).sum().backward()
+            optimiser.step()
+    gossip.close()
+    return [str(one.message) for one in told]
+
+
+def two_at_once(rank, size):
+    """What is refused beside what, on one model or a part of it; and that what was closed is in nobody's way."""
+    loop = lambda module, **more: thinwire.torch.OuterLoop(module, torch.optim.SGD(module.parameters(), lr=0.1), "local:every=2",
+                                                           banner=False, timeout=ranks.SECONDS, **more)
+    gossip = lambda module, of=None: thinwire.torch.GossipDataParallel(
+        module, "dpsgd", optimizer=torch.optim.SGD((of or module).parameters(), lr=0.1), timeout=ranks.SECONDS)
+    attached = lambda module: models.attached(module, "topk")[1]
+    whole, part = (lambda module: module), (lambda module: module[1])
+    doors = {"gossip": gossip, "loop": loop, "exchange": exchange_of, "attach": attached}
+    doors = {name: door for name, door in doors.items() if name != "exchange" or has_hooks()}
+    texts = {}
+    for first, second, of_first, of_second in (
+            ("gossip", "gossip", whole, whole), ("gossip", "gossip", part, whole), ("gossip", "loop", whole, whole),
+            ("loop", "gossip", whole, whole), ("gossip", "exchange", whole, part), ("exchange", "gossip", whole, whole),
+            ("attach", "gossip", whole, whole), ("exchange", "exchange", whole, part), ("exchange", "exchange", part, whole),
+            ("attach", "exchange", whole, part), ("exchange", "attach", part, whole)):
+        if not {first, second} <= set(doors):
+            continue
+        module = layers()
+        one = doors[first](of_first(module))
+        texts[f"{first}, {second}"] = ranks.refused(lambda: doors[second](of_second(module)))
+        one.close()
+        doors[second](of_second(module)).close()
+    module = layers()
+    for one in [exchange_of(layer) for layer in module] if has_hooks() else []:
+        one.close()
+    texts["around a ddp"] = ranks.refused(lambda: gossip(models.wrapped(module)))
+    texts["others"] = ranks.refused(lambda: gossip(module, of=layers()))
+    texts["none"] = ranks.refused(lambda: thinwire.torch.GossipDataParallel(module, "dpsgd", optimizer=None))
+    texts["no optimiser"] = ranks.refused(lambda: thinwire.torch.GossipDataParallel(module, "dpsgd", optimizer=7))
+    return texts
 
 
 ALL_OF_DGC = "dgc-bold:density=1,masking=off,warmup_steps=0,values=fp32"
@@ -579,7 +660,7 @@ class ModulesTest(unittest.TestCase):
         if not has_hooks():
             self.skipTest("this torch has no hooks after accumulation")
         dropped, again, (reentrant, other), texts, gone_on, given_up = ranks.on_ranks(1, alone)[0]
-        self.assertIn("this module has an Exchange", dropped[0])
+        self.assertIn("0.weight is in an Exchange already", dropped[0])
         self.assertEqual(dropped[1:3], (1, True))
         self.assertIn("nobody has the module any more", dropped[3])
         self.assertEqual(again, (1, True))
@@ -616,6 +697,29 @@ class ModulesTest(unittest.TestCase):
 
     def test_gossip_resumes(self):
         self.assertEqual(ranks.on_ranks(2, resumed), [True, True])
+
+    def test_a_gossip_does_not_undo_steps_in_silence(self):
+        hears = hasattr(torch.optim.Optimizer, "register_step_pre_hook")
+        uncounted, right = "SGD has taken steps that were not counted, and the GossipDataParallel would undo them", ": call model.step()"
+        changed = " has changed and no step was counted, so that the GossipDataParallel would undo it"
+        wanted = {"all": "0.weight" + changed, "by hand": "1.weight" + changed, "saved": "0.weight" + changed, "of two optimisers": "",
+                  **({"the last": uncounted, "before the first pass": uncounted} if hears else {})}
+        for texts in ranks.on_ranks(1, lost_steps):
+            for name, text in wanted.items():
+                self.assertEqual(texts[name].split(right)[0], text, name)
+                self.assertEqual(right in texts[name], bool(text))
+        (told,), = ranks.on_ranks(1, told_of_lost_steps) if hears else [["SGD has taken 8 steps"]]
+        self.assertIn("SGD has taken 8 steps", told)
+
+    def test_two_do_not_agree_on_one_parameter(self):
+        names = {"gossip": "a GossipDataParallel", "loop": "an OuterLoop", "exchange": "an Exchange",
+                 "attach": "an attached DistributedDataParallel"}
+        others = {"around a ddp": "give GossipDataParallel the module inside", "none": "GossipDataParallel needs the optimizer",
+                  "others": "the optimizer does not have 0.weight, nor any other", "no optimiser": "optimizer=7: want an optimiser"}
+        for texts in ranks.on_ranks(2, two_at_once):
+            for pair, text in texts.items():
+                with self.subTest(pair):
+                    self.assertIn(others.get(pair) or f" is in {names[pair.split(',')[0]]} already, ", text)
 
     def test_momentum_in_the_scheme_is_momentum_in_the_optimiser(self):
         for of_rank in ranks.on_ranks(2, in_the_place_of_torchs):

@@ -28,7 +28,7 @@ import ranks
 import thinwire.torch
 import torch
 import torch.distributed as dist
-from thinwire.torch import _counts, _local, _transport
+from thinwire.torch import _counts, _local, _strays, _transport
 from thinwire.torch import outer as outer_module
 from thinwire.torch._working import laid
 from torch import nn
@@ -885,10 +885,14 @@ def refused(rank, size):
     note("no module", lambda: made(good, good))
     other = nn.Linear(3, 2 + rank)
     note("models", lambda: made(other, adamw(other)))
+    typed, lazy = nn.Linear(3, 2).to(torch.bfloat16 if rank else torch.float32), nn.LazyLinear(2)
+    note("types", lambda: made(typed, adamw(typed)))
+    note("lazy", lambda: made(lazy, adamw(lazy)))
     norm = nn.BatchNorm1d(3 + rank, affine=False)
     both = nn.Sequential(nn.Linear(2, 2), norm)
     note("buffers", lambda: made(both, adamw(both)))
-    gossip = thinwire.torch.GossipDataParallel(text_model(), "dpsgd", optimizer=good)
+    other = text_model()
+    gossip = thinwire.torch.GossipDataParallel(other, "dpsgd", optimizer=adamw(other))
     note("gossip", lambda: made(gossip, good))
     frozen = nn.Linear(2, 2).requires_grad_(False)
     note("frozen", lambda: made(frozen, good))
@@ -1308,7 +1312,9 @@ class OuterTest(unittest.TestCase):
             "no spec": "the spec is None",
             "option": "no option \"evry\"",
             "no module": "this is a AdamW",
-            "models": "rank 1 has the parameter bias of (3,) where rank 0 has the parameter bias of (2,)",
+            "models": "rank 1 has the parameter bias of (3,) in float32 where rank 0 has the parameter bias of (2,) in float32",
+            "types": "rank 1 has the parameter bias of (2,) in bfloat16 where rank 0 has the parameter bias of (2,) in float32",
+            "lazy": "weight has no shape before the first forward pass, as in lazy modules: let a batch through the model first",
             "buffers": "rank 1 has the buffer 1.running_mean of (4,)",
             "gossip": "GossipDataParallel averages weights itself",
             "frozen": "no parameter",
@@ -1417,13 +1423,13 @@ class OuterTest(unittest.TestCase):
                     backward(model, 0, 0)
                 given.step()
                 for _ in range(2):
-                    for _ in range(outer_module.UNCOUNTED - 1):
+                    for _ in range(_strays.UNCOUNTED - 1):
                         other.step()
                     given.step()
             self.assertEqual(said, [])
             with warned() as said:
                 for _ in range(2):
-                    for _ in range(2 * outer_module.UNCOUNTED):
+                    for _ in range(2 * _strays.UNCOUNTED):
                         other.step()
                     given.step()
             (text, line), = said

@@ -84,6 +84,8 @@ class PlanTest(CommandLineTest):
         self.refuse(2, ["--step-time"], *none, "--parameters", "1k", "--steps", 9)
         self.refuse(2, ["--parameters 3.5", "whole"], *none, "--parameters", "3.5", "--step-time", 1, "--steps", 9)
         self.refuse(2, ["--steps"], *none, "--parameters", "1k", "--step-time", 1)
+        self.refuse(2, ["--codec-rate 1e-300: want 0, or 1e-06 and more"], *none, "--parameters", "1k", "--step-time", 1, "--steps", 9,
+                    "--codec-rate", "1e-300")
         self.refuse(2, ["no task \"imgae\"", "none"], "plan", "imgae")
         shapes = self.folder / "shapes"
         for text in ("a 3 x\n", "a 0\n", "a -1\n", "a 2000000000\n", "a 40000 40000\n", f"{'a' * 200} 3\n",

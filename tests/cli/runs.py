@@ -134,6 +134,22 @@ class AloneTest(RunsTest):
         self.refuse(2, ["lm", "task image"], "train", "--resume", out, "lm")
         self.summary("image", "--resume", out, "--batch", 8, "--steps", 3)
 
+    def test_a_run_says_the_spec_that_it_ran_by(self):
+        """With what the length and the momentum of the run make of it, which a run that is longer makes anew."""
+        words = (*self.train_words()[1:-2], "--workers", 2, "--momentum", 0)
+        said, ends = [], []
+        for steps, sync in ((40, "dgc"), (4, "dgc"), (4, None)):
+            out = self.folder / f"run{len(said)}"
+            ends.append(self.summary(*words, "--steps", steps, "--sync", sync or said[-1]["sync-as-run"], "--out", out))
+            told = (out / "config.yaml").read_text()
+            said.append(dict(re.findall(r'^(sync\S*): "(.*)"$', told, flags=re.MULTILINE)))
+        first, second, again = said
+        self.assertEqual(first["sync-in-full"], second["sync-in-full"])
+        self.assertNotEqual(first["sync-as-run"], second["sync-as-run"])
+        self.assertIn("momentum=0,", second["sync-as-run"])
+        self.assertEqual(again["sync-in-full"], second["sync-as-run"])
+        self.assertEqual([ends[2][key] for key in SAME if key != "sync"], [ends[1][key] for key in SAME if key != "sync"])
+
     def test_the_runs_of_before(self):
         """They did not say their task, nor what their spec meant."""
         out = self.folder / "run"
@@ -141,8 +157,8 @@ class AloneTest(RunsTest):
         whole = self.summary(*words, *self.STEPS, "--out", out)
         self.lose_the_end(out)
         told = (out / "config.yaml").read_text()
-        older = re.sub(r"^(task|sync-in-full):.*\n", "", told, flags=re.MULTILINE)
-        self.assertEqual(told.count("\n"), older.count("\n") + 2)
+        older = re.sub(r"^(task|sync-in-full|sync-as-run):.*\n", "", told, flags=re.MULTILINE)
+        self.assertEqual(told.count("\n"), older.count("\n") + 3)
         (out / "config.yaml").write_text(older)
         resumed = self.summary("--resume", out)
         self.assertEqual([resumed[key] for key in SAME], [whole[key] for key in SAME])

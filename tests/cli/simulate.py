@@ -144,13 +144,17 @@ class TrainingTest(SimulateTest):
         again = self.simulate("--trace", out, "--jitter", 0, "--workers", 2, "--steps", 1, "--sync", "allreduce")
         self.assertGreaterEqual(again["trace"]["predicted_step_seconds"], 3 * machine["pass_seconds"])
 
+    def add_option(self, out, line):
+        told = (out / "config.yaml").read_text()
+        self.assertTrue(told.endswith("\n...\n"))
+        (out / "config.yaml").write_text(told[:-4] + line + "...\n")
+
     def test_a_late_pause_of_a_recorded_run_counts_as_much_as_it_did(self):
         """The recorded run need not have stood still for it to say that it did."""
         out, predicted = self.folder / "run", []
         self.train("--workers", 2, "--batch", 4, "--steps", 210, "--sync", "allreduce", "--out", out)
         for pause in ("", 'pause: "1:205:100"\n'):
-            with open(out / "config.yaml", "a") as configuration:
-                configuration.write(pause)
+            self.add_option(out, pause)
             predicted.append(self.simulate("--trace", out, "--jitter", 0, "--workers", 2, "--steps", 1, "--sync",
                                            "allreduce")["trace"]["predicted_step_seconds"])
         self.assertAlmostEqual(predicted[1] - predicted[0], 100 / 210, delta=0.01)
@@ -158,8 +162,7 @@ class TrainingTest(SimulateTest):
     def test_a_recorded_run_that_went_on_by_another_scheme_is_refused(self):
         out = self.folder / "run"
         self.train("--workers", 2, "--steps", 2, "--out", out)
-        with open(out / "config.yaml", "a") as configuration:
-            configuration.write('planned-changes: "1 topk"\n')
+        self.add_option(out, 'planned-changes: "1 topk"\n')
         self.refuse(2, ["--trace", out, "--sync"], "simulate", "image", "--data", self.data, "--trace", out, "--quiet")
 
     def test_a_recorded_run_by_a_scheme_that_is_not_known_is_refused(self):
@@ -378,6 +381,8 @@ class RefusalTest(SimulateTest):
                 (["--pipeline", "no such key"], ["--pipeline", "stages=2,cut=2+3;steps=3"]),
                 (["cut is of 6 layers", "has 5"], ["--pipeline", "stages=2,cut=2+3;stages=2,cut=3+3"]),
                 (["--pipeline", "--until-loss"], ["--pipeline", "stages=2,cut=2+3", "--until-loss", "1"]),
+                (["--until-loss 2", "no loss"], ["--until-loss", "2", "--gradients", "off"]),
+                (["--codec-rate 1e-300: want 0"], ["--codec-rate", "1e-300"]),
                 (["--pipeline", "gradients"], ["--pipeline", "stages=2,cut=2+3", "--gradients", "off"]),
                 (["--pipeline", "no stages"], ["--pipeline", ";"]),
                 (["--nonsense"], ["--nonsense"])):

@@ -884,6 +884,27 @@ TEST(test_a_newcomer_does_not_wait_for_a_group_that_has_ended)
     free(all);
 }
 
+/* It knows another key, so that no word is exchanged. While it stood still nobody was silent. */
+TEST(test_a_newcomer_does_not_wait_for_a_meeting_point_that_no_longer_answers)
+{
+    circle *all = begin_circle(2);
+    council *newcomer = &all->members[2];
+    all->count = 3;
+    all->members[0].place = all->members[1].place = -1;
+    council_begin(newcomer, &all->members[0].settings, "n2", 0);
+    council_meet(newcomer, "door", 0, 0, 0);
+    pass_time(all, 2 * GRACE);
+    council_reach(newcomer, all->now);
+    pass_time(all, 3 * GRACE - 0.5);
+    all->now += 10 * LONGEST;
+    const double awake = all->now;
+    pass_time(all, awake + GRACE - 0.5);
+    assert_int_equal(newcomer->verdict, COUNCIL_PENDING);
+    pass_time(all, awake + GRACE + 0.5);
+    assert_int_equal(newcomer->verdict, COUNCIL_NO_QUORUM);
+    free(all);
+}
+
 /* One that the first member cannot hear ends ever fewer generations, by which nobody is let in. */
 TEST(test_a_newcomer_whom_the_first_cannot_hear_does_not_stop_the_others)
 {

@@ -477,6 +477,28 @@ TEST(test_who_comes_when_all_have_finished_is_told)
     go(&players[2]);
 }
 
+/* Before it has been turned away as often as it takes. */
+TEST(test_who_has_another_key_learns_of_the_end)
+{
+    static refusals all;
+    char meeting[TCP_ADDRESS];
+    player players[2];
+    find_meeting(meeting);
+    players[0] = (player){.members = join(meeting, subject, key, &all)};
+    begin(players, 1, 1);
+    end(players, 1);
+    options.grace = 2;
+    players[1] = (player){.members = join(meeting, subject, other_key, NULL), .rounds = -1};
+    options.grace = 10;
+    begin(players + 1, 1, 2);
+    while (!all.counts[1]) usleep(2000);
+    go(&players[0]);
+    pthread_join(players[1].thread, NULL);
+    assert_int_equal(players[1].status, TW_ERROR_PEER);
+    assert_non_null(strstr(players[1].text, "answers any more: its run has ended, or all of them are lost"));
+    go(&players[1]);
+}
+
 static void keep_all(void *context, const char *text)
 {
     char *told = context;

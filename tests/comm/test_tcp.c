@@ -493,6 +493,7 @@ TEST_BETWEEN(a_port_where_nobody_listens_is_told_of, choose_meeting, NULL)
     begin_joiner(&alone, (joiner){.rank = 0, .seconds = 0.5});
     end_joiner(&alone, TW_ERROR_PEER);
     assert_non_null(strstr(alone.text, "the port is taken, and nobody listens there"));
+    assert_non_null(strstr(alone.text, "another program has that port; choose another port, on all sides"));
     close(fd);
 }
 

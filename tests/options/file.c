@@ -110,6 +110,7 @@ TEST(mistakes_name_file_line_and_key)
         {"lr: 1\nepochs: [3\n", "run.yaml:"},
         {"lr: 1\n\tepochs: 3\n", "run.yaml:2: not YAML"},
         {"lr: 1: 2\n", "run.yaml:1: not YAML"},
+        {"lr: 1\n...\nepochs: 3\n", "run.yaml:3: a line behind \"...\", where the file ends"},
         {"out: \xff\xfe\n", "run.yaml: not a text in UTF-8"},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
@@ -230,7 +231,7 @@ static void assert_written(char *path, const char *root, const char *rest)
     static const option_page about = {.rows = &row, .count = 1};
     char expected[4096], *data = NULL, *words[] = {"--data", path};
     options set;
-    snprintf(expected, sizeof expected, "data: \"%s%s\"\n", root, rest);
+    snprintf(expected, sizeof expected, "---\ndata: \"%s%s\"\n...\n", root, rest);
     assert_int_equal(options_parse(&about, 2, words, &data, &set), TW_OK);
     char *text = page_text(&set);
     assert_string_equal(text, expected);

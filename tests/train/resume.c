@@ -43,6 +43,40 @@ TEST(what_nobody_gives_is_as_it_was)
     options_release(&l.set);
 }
 
+/* Wherever a file of this release is cut, that is told; one of an earlier release does not say where it ends. */
+TEST(a_past_that_has_lost_its_end_is_refused)
+{
+    static char whole[1 << 14];
+    line l;
+    LINE(&l, "image", "--seed", "7", "--lr", "0.25");
+    write_past("");
+    assert_ok(settings_write(&l.settings, in_folder("run/config.yaml")));
+    FILE *file = fopen(in_folder("run/config.yaml"), "r");
+    const size_t size = fread(whole, 1, sizeof whole - 1, file);
+    fclose(file);
+    options_release(&l.set);
+    assert_string_equal(whole + size - 5, "\n...\n");
+    for (size_t kept = 4; kept < size; kept++) {
+        const char last = whole[kept];
+        whole[kept] = 0;
+        write_past(whole);
+        LINE(&l, "image");
+        if ((inherit(&l) == TW_OK) != (kept == size - 1)) fail_msg("%zu bytes of %zu", kept, size);
+        options_release(&l.set);
+        whole[kept] = last;
+    }
+    *strstr(whole, "\nlr: ") = 0;
+    write_past(whole);
+    LINE(&l, "image");
+    assert_fails(inherit(&l), TW_ERROR_FORMAT, "its end is lost, as it has no last line \"...\": behind ");
+    assert_non_null(strstr(tw_last_error(), " there may have been lr, "));
+    options_release(&l.set);
+    write_past("");
+    LINE(&l, "image");
+    assert_fails(inherit(&l), TW_ERROR_FORMAT, "run/config.yaml: it has no option");
+    options_release(&l.set);
+}
+
 TEST(one_length_replaces_the_other)
 {
     line l;

@@ -133,6 +133,21 @@ static bool is_written_anew(const option_row *row)
            row->offset != offsetof(train_settings, planned_changes);
 }
 
+static bool has_option(const options *past)
+{
+    for (size_t i = 0; i < past->page->count; i++)
+        if (past->sources[i] == OPTION_FROM_FILE) return true;
+    return false;
+}
+
+static tw_status read_past(options *past, const char *file)
+{
+    TW_TRY(options_read_whole_file(past, file));
+    if (has_option(past)) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT, "%s: it has no option: take a whole copy, or remove it and give all options again",
+                   file);
+}
+
 static tw_status inherit_all(const options *past, options *set, const char *path)
 {
     for (size_t i = 0; i < set->page->count; i++) {
@@ -163,7 +178,7 @@ tw_status resume_inherit(const char *path, options *set, train_settings *setting
     TW_TRY(resume_check_task(file, settings->task));
     char *words[] = {(char *)(uintptr_t)settings->task->name};
     TW_TRY(options_parse(set->page, 1, words, &past, &told));
-    tw_status status = options_read_file(&told, file);
+    tw_status status = read_past(&told, file);
     if (status == TW_OK) status = inherit_all(&told, set, path);
     options_release(&told);
     return status;

@@ -107,6 +107,8 @@ tw_status options_parse(const option_page *page, int argc, char **argv, void *ta
  * it cannot be read; TW_ERROR_FORMAT, with the file, the line and the key, for bad YAML, an unknown or repeated key, or
  * a wrong value. After a failure the values are partly set; release as usual. */
 tw_status options_read_file(options *set, const char *path);
+/* The same of a file of options_write, which must not have lost its end; one from before there was a mark may have. */
+tw_status options_read_whole_file(options *set, const char *path);
 /* The same from memory; `name` stands for the file in the texts. */
 tw_status options_read_text(options *set, const char *name, const char *text, size_t size);
 

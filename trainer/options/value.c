@@ -16,6 +16,11 @@ static const char *write_end(const option_row *row, double end, char space[OPTIO
     return space;
 }
 
+bool option_is_in_files(const option_row *row)
+{
+    return row->name && !row->line_only;
+}
+
 double option_least(const option_row *row)
 {
     if (!row->stands_for || !row->fallback || strtod(row->fallback, NULL) != row->least) return row->least;

@@ -48,6 +48,9 @@ void option_list_lent(const option_page *page, char text[OPTION_LENT_MOST]);
 /* Reads one text and makes it the row's value, unless a stronger source has set it. */
 tw_status option_set(options *set, size_t index, const char *text, const option_origin *origin);
 
+/* Whether options_write writes it. */
+bool option_is_in_files(const option_row *row);
+
 /* The row called `name` (`length` characters), or page->count. */
 size_t option_find(const option_page *page, const char *name, size_t length);
 /* The name most like a mistyped one, or NULL when none is near. */

@@ -14,6 +14,7 @@ typedef struct reader {
     const char *name;   /* of the file */
     options *set;
     bool seen[OPTIONS_MOST];
+    bool begins, ends;  /* as options_write has a file begin, and end */
     const char *wanted; /* where one value alone is read: its key, and where it goes */
     char **value;
 } reader;
@@ -25,6 +26,9 @@ static tw_status refuse_yaml(const reader *r)
     if (parser->error == YAML_READER_ERROR)
         return tw_fail(TW_ERROR_FORMAT, "%s: not a text in UTF-8: %s at byte %zu", r->name, parser->problem,
                        parser->problem_offset);
+    if (r->ends)
+        return tw_fail(TW_ERROR_FORMAT, "%s:%zu: a line behind \"...\", where the file ends: put it above that",
+                       r->name, parser->problem_mark.line + 1);
     return tw_fail(TW_ERROR_FORMAT, "%s:%zu: not YAML: %s", r->name, parser->problem_mark.line + 1, parser->problem);
 }
 
@@ -107,12 +111,14 @@ static tw_status read_stream(reader *r)
     TW_TRY(yaml_read_advance(r)); /* the stream starts */
     TW_TRY(yaml_read_advance(r)); /* the document starts, or the stream ends: a file of comments is fine */
     if (r->event.type == YAML_STREAM_END_EVENT) return TW_OK;
+    r->begins = !r->event.data.document_start.implicit;
     TW_TRY(yaml_read_advance(r));
     if (r->event.type == YAML_MAPPING_START_EVENT)
         TW_TRY(read_mapping(r));
     else if (!is_null(&r->event))
         return tw_fail(TW_ERROR_FORMAT, "%s:%zu: not a list of options, one \"name: value\" a line", r->name, line(r));
     TW_TRY(yaml_read_advance(r)); /* the document ends */
+    r->ends = !r->event.data.document_end.implicit;
     TW_TRY(yaml_read_advance(r));
     if (r->event.type == YAML_STREAM_END_EVENT) return TW_OK;
     return tw_fail(TW_ERROR_FORMAT, "%s:%zu: a second document begins; one is enough", r->name, line(r));
@@ -199,6 +205,35 @@ tw_status options_find_in_file(const char *path, const char *name, char **value)
 tw_status options_read_text(options *set, const char *name, const char *text, size_t size)
 {
     return read_source(&(reader){.name = name, .set = set}, NULL, text, size, read_stream);
+}
+
+/* What options_write writes behind the last option that is there. */
+static tw_status refuse_cut(const reader *r)
+{
+    const option_page *page = r->set->page;
+    const char *last = "its first line";
+    char lost[512] = "";
+    for (size_t i = 0; i < page->count; i++) {
+        size_t used = strlen(lost);
+        if (r->seen[i]) {
+            last = page->rows[i].name;
+            *lost = 0;
+        } else if (option_is_in_files(&page->rows[i])) {
+            snprintf(lost + used, sizeof lost - used, "%s%s", used ? ", " : "", page->rows[i].name);
+        }
+    }
+    return tw_fail(
+        TW_ERROR_FORMAT,
+        "%s: its end is lost, as it has no last line \"...\": behind %s there may have been %s; take a whole "
+        "copy, or write these options and that line again",
+        r->name, last, *lost ? lost : "nothing more");
+}
+
+tw_status options_read_whole_file(options *set, const char *path)
+{
+    reader r = {.name = path, .set = set};
+    TW_TRY(read_file(&r, read_stream));
+    return r.begins && !r.ends ? refuse_cut(&r) : TW_OK;
 }
 
 tw_status options_read_file(options *set, const char *path)

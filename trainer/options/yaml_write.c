@@ -47,7 +47,7 @@ static tw_status emit_value(yaml_emitter_t *emitter, const option_row *row, cons
 static tw_status emit_option(yaml_emitter_t *emitter, const option_row *row, const void *target)
 {
     char space[OPTION_TEXT_MOST];
-    if (!row->name || row->line_only) return TW_OK;
+    if (!option_is_in_files(row)) return TW_OK;
     const char *value = options_value(row, target, space);
     if (!value) return TW_OK;
     char *path = row->path ? from_root(value) : NULL;
@@ -56,11 +56,12 @@ static tw_status emit_option(yaml_emitter_t *emitter, const option_row *row, con
     return status;
 }
 
+/* A file that has its first line and not its last one has lost its end: see options_read_whole_file. */
 static bool emit_start(yaml_emitter_t *emitter)
 {
     yaml_event_t event;
     return yaml_write_emit(emitter, &event, yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING)) &&
-           yaml_write_emit(emitter, &event, yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1)) &&
+           yaml_write_emit(emitter, &event, yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 0)) &&
            yaml_write_emit(emitter, &event,
                            yaml_mapping_start_event_initialize(&event, NULL, NULL, 1, YAML_BLOCK_MAPPING_STYLE));
 }
@@ -69,7 +70,7 @@ static bool emit_end(yaml_emitter_t *emitter)
 {
     yaml_event_t event;
     return yaml_write_emit(emitter, &event, yaml_mapping_end_event_initialize(&event)) &&
-           yaml_write_emit(emitter, &event, yaml_document_end_event_initialize(&event, 1)) &&
+           yaml_write_emit(emitter, &event, yaml_document_end_event_initialize(&event, 0)) &&
            yaml_write_emit(emitter, &event, yaml_stream_end_event_initialize(&event));
 }
 

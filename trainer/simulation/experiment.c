@@ -11,6 +11,7 @@
 #define PROGRESS_SECONDS 5 /* of the real clock */
 #define LEAST_A_POINT 16   /* gradients */
 #define FULL_POINTS (SIM_POINTS / 2)
+#define CODEC_RATE_LEAST 1e-6 /* GB/s: a kilobyte a second */
 
 /* The run as all ranks see it: one thread at a time runs, so nothing here needs a lock. */
 typedef struct run {
@@ -241,6 +242,12 @@ void sim_take_codec_rate(sim_setup *setup, double rate)
 {
     setup->world.element_seconds = sim_element_bytes(setup->settings.sync) / rate;
     setup->world.byte_seconds = SIM_BYTE_TOUCHES / rate;
+}
+
+tw_status sim_check_codec_rate(double rate)
+{
+    if (rate == 0 || rate >= CODEC_RATE_LEAST) return TW_OK;
+    return tw_fail(TW_ERROR_ARGUMENT, "--codec-rate %g: want 0, or %g and more", rate, CODEC_RATE_LEAST);
 }
 
 tw_status sim_run(const sim_setup *setup, sim_result *result)

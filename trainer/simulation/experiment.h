@@ -59,6 +59,8 @@ void sim_take_scheme(sim_setup *setup, const char *sync);
 /* What the scheme passes over in memory for an element, and what each byte that came from others costs, at so many
  * bytes a second. */
 void sim_take_codec_rate(sim_setup *setup, double rate);
+/* Of an option --codec-rate, in GB/s. */
+tw_status sim_check_codec_rate(double rate);
 double sim_element_bytes(const char *sync);
 #define SIM_BYTE_TOUCHES 4 /* of each byte that came from others */
 

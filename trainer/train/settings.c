@@ -35,6 +35,7 @@ static const option_row rows[] = {
              "line",
      .binding = true, .in_full = scheme_in_full, .word = sync_word, .word_meaning = sync_word_meaning},
     {"sync-in-full", NULL, OPTION_TEXT, AT(sync_in_full), .file_only = true},
+    {"sync-as-run", NULL, OPTION_TEXT, AT(sync_as_run), .file_only = true},
     {"link", "RATE,LATENCY", OPTION_TEXT, AT(link), .stands_for = "what is measured between the workers",
      .help = "The line between the workers, for --sync auto: 100Mbit,1ms, or UP/DOWN,LATENCY, such as "
              "10Mbit/100Mbit,80ms. Units are kbit, Mbit, Gbit; us, ms, s",

@@ -19,6 +19,7 @@ typedef struct train_settings {
 
     char *sync;            /* a reducer's or a gossip's spec */
     char *sync_in_full;    /* the same with every option written out; the worker's */
+    char *sync_as_run;     /* and with what the run's length and optimiser have made of them; likewise */
     char *link;            /* of --sync auto: see network.h; NULL: it is measured */
     char *planned_link;    /* the line that --sync auto has chosen for; NULL: a person chose */
     char *planned_changes; /* what it chose later: see changes.h. NULL: nothing */

@@ -77,6 +77,7 @@ typedef struct worker {
     void *way;                       /* what that keeps */
     pager *pager;                    /* of --memory-budget; NULL: all is in memory */
     char *sync_in_full;              /* see scheme_in_full; settings.sync_in_full */
+    char *sync_as_run;               /* settings.sync_as_run */
     run_changes changes;             /* settings.planned_changes; */
     char *changes_text;              /* that text, where this worker wrote it: worker_keep_changes */
     const char *sync;                /* the spec in force: settings.sync, or one of the changes */

@@ -24,6 +24,11 @@ static void hand_over(char **spec, const char *option, double value)
     free(before);
 }
 
+static tw_status no_memory_for_spec(void)
+{
+    return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
+}
+
 tw_status worker_spec(const worker *w, const char *sync, char **spec)
 {
     const train_settings *s = &w->settings;
@@ -32,14 +37,14 @@ tw_status worker_spec(const worker *w, const char *sync, char **spec)
         hand_over(spec, "beta2", s->beta2);
         hand_over(spec, "epsilon", s->epsilon);
     }
-    return *spec ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
+    return *spec ? TW_OK : no_memory_for_spec();
 }
 
 static tw_status write_spec(worker *w)
 {
     TW_TRY(worker_spec(w, w->sync, &w->spec));
     w->spec_in_full = scheme_in_full(w->spec);
-    if (!w->spec_in_full) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
+    if (!w->spec_in_full) return no_memory_for_spec();
     w->scheme_warmup = fmax(0, scheme_number(w->spec, "warmup_steps")); /* without one: not a number */
     w->scheme_every = scheme_number(w->spec, "every");
     return TW_OK;
@@ -100,7 +105,7 @@ static tw_status choose_scheme(worker *w)
     w->sync = s->sync;
     TW_TRY(choose_way(w));
     s->sync_in_full = w->sync_in_full = scheme_in_full(s->sync);
-    if (!w->sync_in_full) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
+    if (!w->sync_in_full) return no_memory_for_spec();
     return pipeline_open(w);
 }
 
@@ -203,7 +208,8 @@ tw_status worker_create(const train_settings *settings, const task *work, tw_com
     if (settings->pipeline) TW_TRY(agree_cut(w, chosen));
     TW_TRY(agree_status(w, chosen == TW_OK ? create_local(w) : chosen));
     if (w->exchange->create) TW_TRY(w->exchange->create(w));
-    return agree_status(w, create_optimiser(w));
+    w->settings.sync_as_run = w->sync_as_run = scheme_in_full(w->spec);
+    return agree_status(w, w->sync_as_run ? create_optimiser(w) : no_memory_for_spec());
 }
 
 static void release_way(worker *w)
@@ -220,6 +226,7 @@ void worker_release(worker *w)
     release_way(w);
     pager_destroy(w->pager);
     free(w->sync_in_full);
+    free(w->sync_as_run);
     free(w->changes_text);
     free(w->pending);
     free(w->chosen_out);

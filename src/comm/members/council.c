@@ -50,6 +50,7 @@ static void look_at_clock(council *me, double now)
     for (int i = 0; stood_still && i < me->list.count; i++) me->peers[i].heard = now;
     for (int i = 0; stood_still && i < me->visitor_count; i++) me->visitors[i].heard = now;
     if (stood_still && me->unable) me->unable = now;
+    if (stood_still && me->reached) me->reached = now;
     if (stood_still) me->met += now - me->now;
     me->now = now;
 }
@@ -425,12 +426,14 @@ static void beat(council *me)
     if (me->place < 0) say(me, "", &join);
 }
 
-/* A newcomer whose group no longer answers would wait in vain: it has ended, or is lost. */
+/* A newcomer whose group no longer answers would wait in vain: it has ended, or is lost. One that knows another key has
+ * heard no word of it. */
 static void look_for_group(council *me)
 {
     for (int i = 0; i < me->list.count; i++)
         if (me->now - me->peers[i].heard <= me->settings.grace) return;
-    if (me->list.generation) me->verdict = COUNCIL_NO_QUORUM;
+    if (me->list.generation || (me->reached && me->now - me->reached > me->settings.grace))
+        me->verdict = COUNCIL_NO_QUORUM;
 }
 
 void council_tick(council *me, double now)
@@ -442,6 +445,12 @@ void council_tick(council *me, double now)
         look_around(me);
     else
         look_for_group(me);
+}
+
+void council_reach(council *me, double now)
+{
+    look_at_clock(me, now);
+    me->reached = now;
 }
 
 void council_ask(council *me, double now)

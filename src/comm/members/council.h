@@ -101,7 +101,8 @@ typedef struct council {
     council_state state;
     council_verdict verdict;
     double now, met, beat,
-        unable; /* the time; since when its program waits; the next word; since when too few answer */
+        unable;     /* the time; since when its program waits; the next word; since when too few answer */
+    double reached; /* when somebody last listened at a newcomer's meeting point; 0: nobody has */
     council_peer peers[COUNCIL_MOST];
     council_peer visitors[COUNCIL_MOST];
     int visitor_count;
@@ -117,6 +118,8 @@ typedef struct council {
 
 /* A newcomer, who finds the group with JOINs to "" until it knows a list. */
 void council_begin(council *me, const council_settings *settings, const char *name, double now);
+/* Somebody listens at the meeting point, with whom no word may be exchanged. */
+void council_reach(council *me, double now);
 /* A newcomer whose program has not come yet asks whether there is a group, which it knows once it has a list or is
  * turned away; where there is none it may open one, as its first generation's only member. */
 void council_ask(council *me, double now);

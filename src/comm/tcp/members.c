@@ -176,6 +176,7 @@ static void look_around(tw_members *me, double nap)
     uint64_t rung;
     look_after_lines(me);
     tell_deserted(me);
+    if (tcp_lines_reach(&me->lines)) council_reach(&me->council, tw_clock());
     council_tick(&me->council, tw_clock());
     int count = tcp_lines_list(&me->lines, me->bell);
     pthread_mutex_unlock(&me->mutex);

@@ -317,6 +317,13 @@ const char *tcp_lines_why(const tcp_lines *me)
     return why;
 }
 
+int tcp_lines_reach(const tcp_lines *me)
+{
+    int reaches = 0;
+    for (int i = 0; i < me->there_count; i++) reaches |= me->there[i]->meets && me->there[i]->dial.state >= TCP_PROVING;
+    return reaches;
+}
+
 int tcp_lines_have_unsaid(const tcp_lines *me)
 {
     for (int i = 0; i < me->there_count; i++)

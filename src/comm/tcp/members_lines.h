@@ -92,6 +92,8 @@ int tcp_lines_list(tcp_lines *lines, int bell);
 void tcp_lines_serve(tcp_lines *lines);
 /* Why no meeting point answers; NULL: one has. */
 const char *tcp_lines_why(const tcp_lines *lines);
+/* Whether somebody listens at a meeting point now who speaks thinwire's language. */
+int tcp_lines_reach(const tcp_lines *lines);
 /* Whether words wait for somebody who listens. */
 int tcp_lines_have_unsaid(const tcp_lines *lines);
 

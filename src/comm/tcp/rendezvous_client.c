@@ -34,10 +34,12 @@ static tw_status rendezvous_client_give_up(const client *me)
 {
     const tcp_rendezvous *rendezvous = me->rendezvous;
     const char *why = me->dial.why ? me->dial.why : rendezvous->why;
-    return tw_fail(TW_ERROR_PEER,
-                   "nobody brought the group together at %s within %g seconds (%s): start the process that listens "
-                   "there, on the machine with that address",
-                   rendezvous->meeting, rendezvous->seconds, why ? why : "it said nothing");
+    const int is_in_the_way = me->may_serve && !me->told;
+    return tw_fail(TW_ERROR_PEER, "nobody brought the group together at %s within %g seconds (%s): %s",
+                   rendezvous->meeting, rendezvous->seconds, why ? why : "it said nothing",
+                   is_in_the_way ? "this process would listen there, and another program has that port; choose another "
+                                   "port, on all sides"
+                                 : "start the process that listens there, on the machine with that address");
 }
 
 /* TW_OK: there is time left. */

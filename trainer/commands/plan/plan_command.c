@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "error.h"
 #include "exit.h"
+#include "experiment.h"
 #include "init_from.h"
 #include "json_file.h"
 #include "launcher.h"
@@ -67,6 +68,7 @@ static tw_status plan_complete(planning *p, plan_settings *s, options *set)
                        s->parameters);
     if (!p->has_task && s->train.steps == 0)
         return tw_fail(TW_ERROR_ARGUMENT, "--parameters %s: say how long the run is with --steps N", s->parameters);
+    TW_TRY(sim_check_codec_rate(s->codec_rate));
     if (s->train.json) TW_TRY(json_check(s->train.json));
     return plugins_load(s->train.plugin);
 }

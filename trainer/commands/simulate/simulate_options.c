@@ -8,16 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CODEC_RATE_LEAST 1e-6 /* GB/s: a kilobyte a second */
-
 tw_status simulate_read_network(const simulate_settings *s, tw_world_options *world)
 {
     TW_TRY(network_read_link(s->link, world));
     if (!network_read_time(s->overhead, &world->overhead))
         return tw_fail(TW_ERROR_ARGUMENT, "--overhead %s: want a time, such as 20us (us, ms, s), of at most 1e6s",
                        s->overhead);
-    if (s->codec_rate > 0 && s->codec_rate < CODEC_RATE_LEAST)
-        return tw_fail(TW_ERROR_ARGUMENT, "--codec-rate %g: want 0, or %g and more", s->codec_rate, CODEC_RATE_LEAST);
+    TW_TRY(sim_check_codec_rate(s->codec_rate));
     world->workers_per_host = (int)s->workers_per_host;
     return TW_OK;
 }
@@ -90,6 +87,15 @@ static tw_status add_pipelines(char *pipelines, simulation *all)
     return tw_fail(TW_ERROR_ARGUMENT, "--pipeline names no stages: want stages=P,cut=A+B+...");
 }
 
+static tw_status check_loss(const simulate_settings *s)
+{
+    if (!s->gradients_off || s->until_loss == 0) return TW_OK;
+    return tw_fail(
+        TW_ERROR_ARGUMENT,
+        "--until-loss %g: gradients of no model have no loss; leave it out, or name a task, with --gradients on",
+        s->until_loss);
+}
+
 static tw_status check_pipelines(const simulate_settings *s)
 {
     if (!s->pipelines || (!s->gradients_off && s->until_loss == 0)) return TW_OK;
@@ -107,6 +113,7 @@ tw_status simulate_make_rows(simulate_settings *s, simulation *all)
     tw_status status = counts && all->rows
                            ? check_pipelines(s)
                            : tw_fail(TW_ERROR_MEMORY, "no memory for %zu runs", workers * syncs + pipelines);
+    if (status == TW_OK) status = check_loss(s);
     if (status == TW_OK) status = read_workers(s->workers, counts);
     if (status == TW_OK && !alone) status = add_schemes(s->syncs, counts, workers, all);
     if (status == TW_OK && s->pipelines) status = add_pipelines(s->pipelines, all);

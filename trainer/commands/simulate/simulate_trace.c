@@ -85,7 +85,7 @@ static tw_status read_configuration(const char *folder, const char *name, simula
     TW_TRY(settings_page(s->task, &record->page));
     TW_TRY(options_parse(&record->page.page, 1, words, s, &record->set));
     s->set = &record->set;
-    TW_TRY(options_read_file(&record->set, path));
+    TW_TRY(options_read_whole_file(&record->set, path));
     TW_TRY(refuse_kind(folder, s));
     return settings_complete(s->task, &record->set);
 }

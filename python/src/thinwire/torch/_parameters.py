@@ -91,6 +91,9 @@ def table_of(module: nn.Module, ignored: Iterable[str] = (), of_weights: bool = 
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad or name in ignored:
             continue
+        if nn.parameter.is_lazy(parameter):
+            raise Error(f"{name} has no shape before the first forward pass, as in lazy modules: let a batch through the model first, "
+                        "on all ranks, and make its optimizer behind that")
         reason = why_left_out(parameter, sparse)
         if reason:
             left_out[name] = reason

@@ -13,7 +13,7 @@ from ..planning import DOORS, GRADIENTS, UPDATES, WEIGHTS, can_switch
 from ..reducer import Reducer, regrouped
 from ..spec import adapts, defaults_of, gives_signs, minds_rates, name_of, number, options_of
 from ..table import Entry
-from . import _adam, _auto, _costs, _counts, _optimiser, _state, _transport
+from . import _adam, _auto, _claims, _costs, _counts, _optimiser, _state, _transport
 from ._bucket import spans
 from ._directions import Directions
 from ._fallback import Fallback
@@ -606,6 +606,7 @@ class Compressor(Stepping):
         for stop in self._stop_watching:
             stop()
         _optimiser.take_back(self._optimiser, self._keeper)
+        _claims.release(self)
         for owned in [self._reducer, self._comm if self._owns_comm else None]:
             if owned is not None:
                 owned.close()

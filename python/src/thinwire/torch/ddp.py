@@ -14,7 +14,7 @@ from ..errors import Error, SpecError
 from ..planning import GRADIENTS
 from ..spec import name_of, options_of
 from ..tcp import Tcp
-from . import _auto, _optimiser, _parameters, _transport
+from . import _auto, _claims, _optimiser, _parameters, _transport
 from ._bucket import Bucket, for_the_scheme
 from ._pinned import Arrivals, Pinned
 from .compressor import Compressor, announce, dtype_of, refuse_options
@@ -170,6 +170,7 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     ddp = _unless_refused(getattr(ddp, "_orig_mod", ddp))  # of torch.compile
     group = ddp.process_group
     rows, left_out = _parameters.table_of(ddp.module, ddp.parameters_to_ignore)
+    _claims.refuse_beside((_claims.EXCHANGE, _claims.GOSSIP), rows)
     limits = _transport.Limits(timeout, patience)
     asked = spec
     settled = _auto.settled(spec, ddp.module, lambda: rows, optimizer, GRADIENTS, group=group, transport=transport, limits=limits,
@@ -192,6 +193,7 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
         _bridges[ddp] = _registered(ddp, compressor, [row.parameter for row in rows])
     if ddp in _bridges:
         _bridges[ddp].serve(compressor)
+        _claims.claim(compressor, _claims.ATTACHED, rows)
     compressor.alone = dist.get_world_size(group) == 1
     if _auto.is_auto(asked):
         compressor.watch(settled, banner)

@@ -15,7 +15,7 @@ from ..comm import Comm
 from ..errors import Error
 from ..planning import GRADIENTS
 from ..tcp import Tcp
-from . import _auto, _parameters, _transport
+from . import _auto, _claims, _parameters, _transport
 from ._parameters import Row, is_shard, laid
 from ._passes import at_the_end
 from ._pinned import Arrivals, Pinned, Seen
@@ -55,8 +55,7 @@ class Exchange(Closes):
         rows, left_out = _parameters.table_of(module)
         _refuse(rows, left_out)
         _parameters.refuse_without_memory(rows)
-        if module in _exchanges:
-            raise Error("this module has an Exchange; close() it before making another")
+        _claims.refuse_beside((_claims.EXCHANGE, _claims.ATTACHED, _claims.GOSSIP), rows)
         _parameters.start_alike(module, group)
 
         limits, asked = _transport.Limits(timeout, patience), spec
@@ -81,6 +80,7 @@ class Exchange(Closes):
         self._pass: Callable[[], Any] = lambda: None  # what its end calls, as long as it lasts
         self._hooks = [row.parameter.register_post_accumulate_grad_hook(ready_of(weakref.ref(self))) for row in rows]
         _exchanges[module] = self
+        _claims.claim(self.compressor, _claims.EXCHANGE, rows)
         if banner:
             announce(self.compressor, dist.get_rank(group))
 

@@ -1,17 +1,25 @@
 """GossipDataParallel: every rank steps by itself, and weights are averaged beside it."""
 
-from typing import Any, Callable, Dict, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from ..comm import Comm
+from ..errors import Error
 from ..gossip import Gossip, regrouped
 from ..table import Entry
 from ..tcp import Tcp
-from . import _auto, _buffers, _parameters, _state, _transport
+from . import _auto, _buffers, _claims, _optimiser, _parameters, _state, _transport
 from ._moments import forget_unfinite
+from ._parameters import Row
+from ._strays import Strays
 from ._working import Working, rows_of
 from .compressor import refuse_options
+
+
+OF_A_GOSSIP = "the GossipDataParallel"
 
 
 class GossipDataParallel(torch.nn.Module):
@@ -38,6 +46,7 @@ class GossipDataParallel(torch.nn.Module):
         self.module = module
         self._optimiser, self._group = optimizer, group
         rows = rows_of(module, "GossipDataParallel")
+        refuse_others(module, rows, optimizer)
         _parameters.start_alike(module, group)
         self._orders = _parameters.orders_of(rows)
         self._tensors = [(row.name, row.shape) for row in rows]
@@ -51,12 +60,18 @@ class GossipDataParallel(torch.nn.Module):
         self._gossip = _transport.with_comm(
             transport, group, _transport.Limits(timeout, patience), made, lambda: refuse_options(spec, optimizer))
         self._has_read = self._finished = False
+        self._begun_with = self._working.digests()  # until a step is counted; of a state that was loaded they are not known
+        self._strays = Strays(rows, [], "nothing is exchanged", "call model.step() in place of optimizer.step(), which takes that "
+                              "step itself")
+        self._stop_watching = _optimiser.at_each_step(self._strays.notice)
+        _claims.claim(self, _claims.GOSSIP, rows)
 
     def _read_first(self) -> None:
         """Nothing of the gossip runs before this, so that a state can be loaded."""
         if not self._has_read:
             self._gossip.read(self._working.addresses())
             self._working.give()
+            self._begun_with = self._working.digests()
             self._has_read = True
 
     def forward(self, *inputs: Any, **more: Any) -> Any:
@@ -69,6 +84,8 @@ class GossipDataParallel(torch.nn.Module):
         optimiser keeps of a parameter begins anew where it is not finite."""
         self._read_first()
         self._optimiser.step(closure) if closure else self._optimiser.step()
+        self._begun_with = {}
+        self._strays.counted()
         self._working.take()
         good = self._gossip.step(self._working.addresses())
         self._working.give()
@@ -78,11 +95,19 @@ class GossipDataParallel(torch.nn.Module):
 
     def finish(self) -> None:
         """Ends the gossip, as a collective: all ranks have the mean of their weights and of their buffers."""
+        self._refuse_uncounted()
         self._gossip.finish(self._working.addresses())
         self._working.give()
         self._finished = True
         _buffers.average(self.module, self._group)
         self.close()
+
+    def _refuse_uncounted(self) -> None:
+        """What the optimiser has done alone is in the module, and not in the gossip, which is about to be told of or given."""
+        name = self._working.first_unlike(self._begun_with) if self._begun_with else None
+        if name:
+            self._strays.refuse_changed(name, OF_A_GOSSIP)
+        self._strays.refuse(OF_A_GOSSIP)
 
     def stats(self) -> Dict[str, float]:
         """Steps, rounds, bytes and seconds, as tw_gossip_counts in thinwire.h names them."""
@@ -90,11 +115,13 @@ class GossipDataParallel(torch.nn.Module):
 
     def gossip_state_dict(self) -> Dict[str, Any]:
         """This rank's weights and what its scheme holds back, as plain tensors. Each rank saves its own."""
+        self._refuse_uncounted()
         return _state.to_dict(self._gossip.state(), self._about())
 
     def load_gossip_state_dict(self, state: Dict[str, Any]) -> None:
         """Takes that, before the first forward pass."""
         _state.check(state, self._about(), "a GossipDataParallel")
+        self._begun_with = {}
         self._gossip.load_state(_state.from_dict(state))
 
     def load_gossip_state_dicts(self, states: Sequence[Dict[str, Any]]) -> None:
@@ -106,6 +133,7 @@ class GossipDataParallel(torch.nn.Module):
             _state.check(states[rank], {**about, "rank": rank, "size": len(states)}, "a GossipDataParallel")
             return _state.from_dict(states[rank])
 
+        self._begun_with = {}
         self._gossip.load_state(regrouped(self._gossip.spec, self._tensors, old, len(states), about["rank"],
                                           about["size"]))
 
@@ -115,6 +143,22 @@ class GossipDataParallel(torch.nn.Module):
 
     def close(self) -> None:
         """Leaves the others. Before finish() they go on without this rank, or get a PeerError."""
+        self._stop_watching()
+        _claims.release(self)
         self._gossip.close()
         if self._owns_comm:
             self._comm.close()
+
+
+def refuse_others(module: torch.nn.Module, rows: List[Row], optimizer: Any) -> None:
+    """What would make that of each step which another one has made already, or no step at all."""
+    _claims.refuse_beside((_claims.EXCHANGE, _claims.ATTACHED, _claims.GOSSIP, _claims.OUTER), rows)
+    if any(isinstance(part, DistributedDataParallel) and dist.get_world_size(part.process_group) > 1 for part in module.modules()):
+        raise Error("a DistributedDataParallel averages the gradients of its ranks in every step, so that no step is a rank's own; give "
+                    "GossipDataParallel the module inside")
+    if optimizer is None:
+        raise Error("optimizer=None: GossipDataParallel needs the optimizer, whose steps it takes")
+    _optimiser.refuse_others(optimizer)
+    if not _optimiser.steps_any_of(optimizer, [row.parameter for row in rows]):
+        raise Error(f"the optimizer does not have {rows[0].name}, nor any other parameter of this module; give GossipDataParallel the "
+                    "optimizer that trains it")

@@ -5,7 +5,7 @@ import re
 import sys
 import time
 import weakref
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
 import torch.distributed as dist
@@ -25,19 +25,20 @@ from ..planning import UPDATES, can_switch
 from ..spec import adapts, name_of, number, number_of, options_of, settings_of
 from ..table import Entry
 from ..tcp import Tcp
-from . import _alike, _auto, _buffers, _optimiser, _parameters, _state, _transport
+from . import _alike, _auto, _buffers, _claims, _optimiser, _parameters, _state, _transport
 from ._counts import Pace, milliseconds, with_ratios
 from ._members import Part, Place
 from ._moments import Moments, forget_unfinite
 from ._parameters import is_shard, laid, local
 from ._replan import ROUNDS, Replanner
+from ._strays import Strays
 from ._unshared import Unshared
 from ._working import Working, rows_of
+from .compressor import dtype_of
 from .exchange import _exchanges
 from .gossip import GossipDataParallel
 
 OF_A_LOOP = "an OuterLoop"
-UNCOUNTED = 8  # steps in a row, with which it is told: a part of a model may take some before the whole does
 MOST_WORKERS = 16384  # as of tw_tcp_join
 FOLDER, WEB = "folder:", ("http://", "https://", "s3+http://", "s3+https://")  # what join= begins with where it is no HOST:PORT
 BETWEEN_PROGRAMS = object()  # a group whose members are not known yet
@@ -131,6 +132,7 @@ class OuterLoop(Closes):
             self._rows = rows_by_name(self._module)
             for one in self._optimisers:
                 refuse_no_optimiser(one)
+            _claims.refuse_beside((_claims.GOSSIP,), self._rows)
             refuse_unknown(self._optimisers, self._rows)
             self._hooks = wants_hook(self._optimisers, hook)
             self._moments = Moments(self._rows, self._optimisers, spec)
@@ -170,9 +172,10 @@ class OuterLoop(Closes):
         self._saved: Optional[Dict[str, Any]] = None
         self._regrouped = False
         self._counted, self._hash, self._addresses = 0, 0, self._working.addresses()
-        self._stepped: Set[int] = set()  # the optimizers that have stepped since a step was counted
         self._dropped = 0  # of stats(), when a round last changed the weights
-        self._stray, self._strays = "", 0  # the one whose steps are not, and how many such there were
+        self._strays = Strays(self._rows, self._optimisers if self._hooks else self._optimisers[:-1], "there are no rounds",
+                              "give the OuterLoop the optimizer that trains, or of several a list, of which the last one steps last"
+                              if self._hooks else "call step() of the OuterLoop after each optimizer.step()")
         self._last_stats: Dict[str, float] = {}
         before_fsdp = {"prepend": True} if self._sharded else {}  # which takes its weights in a hook of its own
         self._ends = [model.register_forward_pre_hook(lambda *what: self.begin(), **before_fsdp).remove]
@@ -180,6 +183,7 @@ class OuterLoop(Closes):
         if self._hooks:
             self._ends.append(_optimiser.innermost(self._optimisers[-1]).register_step_post_hook(
                 lambda *what: self._count()).remove)
+        _claims.claim(self, _claims.OUTER, self._rows)
         self._unshared = Unshared()
         self._at_the_end = weakref.finalize(self, self._unshared.tell)
         self._number = _made[self._module] = _made.get(self._module, 0) + 1
@@ -280,22 +284,12 @@ class OuterLoop(Closes):
         return self._count()
 
     def _notice(self, optimiser: torch.optim.Optimizer) -> None:
-        """An optimizer is about to step. One that was given takes a step for each that is counted."""
-        if not self._begun or not _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows]):
-            return
-        may = self._optimisers if self._hooks else self._optimisers[:-1]
-        if id(optimiser) in self._stepped or not any(_optimiser.innermost(one) is optimiser for one in may):
-            self._stray = type(optimiser).__name__
-            self._strays += 1
-            if self._strays == UNCOUNTED:
-                warn(f"{self._stray} has taken {UNCOUNTED} steps in a row that were not counted, and without counted ones there are no "
-                     f"rounds: {self._counts_right}")
-        self._stepped.add(id(optimiser))
+        """An optimizer is about to step."""
+        if self._begun:
+            self._strays.notice(optimiser)
 
     def _count(self) -> bool:
-        self._stepped, self._stray = set(), ""
-        if self._strays < UNCOUNTED:  # else it has been told, once
-            self._strays = 0
+        self._strays.counted()
         if self._inside:
             raise Error("the optimizer has stepped inside averaged(), where the model has the shared weights; train "
                         "outside of it")
@@ -523,14 +517,8 @@ class OuterLoop(Closes):
         refuse_newly_trained(self._module, self._rows)
         for row, shared in zip(self._rows, [] if self._counted or self._saved is not None else self._shared()):
             if not torch.equal(laid(row).to("cpu"), shared.to(row.parameter.dtype)):
-                raise Error(f"{row.name} has changed and no step was counted, so that the OuterLoop would undo it: {self._counts_right}")
-        if self._stray:
-            raise Error(f"{self._stray} has taken steps that were not counted, and the OuterLoop would undo them: {self._counts_right}")
-
-    @property
-    def _counts_right(self) -> str:
-        return ("give the OuterLoop the optimizer that trains, or of several a list, of which the last one steps last" if self._hooks
-                else "call step() of the OuterLoop after each optimizer.step()")
+                self._strays.refuse_changed(row.name, "the OuterLoop")
+        self._strays.refuse("the OuterLoop")
 
     # ---- saving ----
 
@@ -668,6 +656,7 @@ class OuterLoop(Closes):
         for end in self._ends:
             end()
         self._ends = []
+        _claims.release(self)
         self._loop.close()
         if self._owns_comm:
             self._comm.close()
@@ -870,7 +859,7 @@ def is_sharded_over(parameter: Any, group: Any) -> bool:
 
 
 def described(row: _parameters.Row) -> str:
-    whole = f"the parameter {row.name} of {row.shape}"
+    whole = f"the parameter {row.name} of {row.shape} in {dtype_of(row.parameter)}"
     if not is_shard(row.parameter):
         return whole
     mesh = row.parameter.device_mesh
