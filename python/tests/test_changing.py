@@ -224,7 +224,7 @@ class ChangingTest(unittest.TestCase):
                 member.wait(2)
             self.end(members[1:])
         lines = [str(one.message) for one in told]
-        self.assertEqual(lines, ["what the exchange of 1 of the 3 members before held back is given up: they are lost, or lack a round"])
+        self.assertEqual(lines, ["what the exchange of 1 of the 3 members before held back is given up, unless they come back: they are lost, or lack a round"])
 
     def test_all_stop_and_begin_again_from_their_states(self):
         self.check_beginning_again("diloco:every=2,exchange=topk" + SPARSE)

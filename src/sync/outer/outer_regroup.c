@@ -1,10 +1,11 @@
 /* What an outer loop of another number of workers goes on with. What is shared is the same whoever saved it; what the
- * exchange holds back is regrouped as a reducer's. */
+ * exchange holds back is regrouped as a reducer's. And what a rank goes on with that comes back. */
 #include "error.h"
 #include "memory.h"
 #include "outer.h"
 #include "regroup.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -87,5 +88,105 @@ tw_status tw_outer_regroup_state(const char *spec, const tw_tensor *tensors, siz
     if (status == TW_OK) status = regroup_apart(plan, exchange, &to, source, context, prefix, state);
     tw_free(exchange);
     tw_outer_destroy(plan);
+    return status;
+}
+
+/* ---- for one that comes back ------------------------------------------------------------------------------------- */
+
+static tw_status read_theta(const tw_tensor *tensor, const char *prefix, const tw_state *from, float *values)
+{
+    char name[1024];
+    size_t length = (size_t)snprintf(name, sizeof name, "%stheta/%s", prefix, tensor->name);
+    if (length >= sizeof name) return tw_fail(TW_ERROR_ARGUMENT, "the prefix is too long");
+    return tw_state_get(from, name, TW_F32, tw_tensor_count(tensor), values);
+}
+
+/* Of all tensors the theta of a state, one after the other. */
+static tw_status read_all(const tw_tensor *tensors, size_t count, const char *prefix, const tw_state *from,
+                          float *values)
+{
+    for (size_t i = 0; i < count; values += tw_tensor_count(&tensors[i++]))
+        TW_TRY(read_theta(&tensors[i], prefix, from, values));
+    return TW_OK;
+}
+
+static void move(const tw_tensor *tensors, size_t count, const float *left, const float *entered, float *const *weights)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < tw_tensor_count(&tensors[i]); k++, left++, entered++)
+            weights[i][k] = *entered + (weights[i][k] - *left);
+}
+
+static tw_status find_first(void *context, int rank, const tw_state **state)
+{
+    *state = rank == 0 ? context : NULL;
+    return TW_OK;
+}
+
+static int is_something(const tw_state *state, const char *name)
+{
+    int found = 0;
+    for (size_t i = 0; i < tw_state_count(state) && !found; i++) {
+        tw_state_entry entry;
+        found = tw_state_at(state, i, &entry) == TW_OK && strcmp(entry.name, name) == 0 &&
+                !tw_outer_is_nothing(entry.data, entry.bytes);
+    }
+    return found;
+}
+
+/* What is the same on all ranks is something in `same`, which has nothing of a rank's own. */
+static tw_status bring_held(const tw_state *left, const char *prefix, const tw_state *same, tw_state *entered)
+{
+    for (size_t i = 0; i < tw_state_count(left); i++) {
+        tw_state_entry entry;
+        TW_TRY(tw_state_at(left, i, &entry));
+        if (strncmp(entry.name, prefix, strlen(prefix)) != 0 || !is_exchange(entry.name + strlen(prefix))) continue;
+        if (is_something(same, entry.name)) continue;
+        TW_TRY(tw_state_put(entered, entry.name, entry.dtype, entry.dims, entry.shape, entry.data));
+    }
+    return TW_OK;
+}
+
+/* As it would be for the second of two ranks of which the first has saved, there is nothing of that one's own. */
+static tw_status bring(const char *spec, const tw_tensor *tensors, size_t count, const char *prefix,
+                       const tw_state *left, tw_state *entered)
+{
+    tw_state *same;
+    TW_TRY(tw_state_create(&same));
+    tw_status status =
+        tw_outer_regroup_state(spec, tensors, count, 2, find_first, (void *)(uintptr_t)left, 1, 2, prefix, same);
+    if (status == TW_OK)
+        status = bring_held(left, prefix, same, entered);
+    else
+        tw_log(TW_LOG_WARNING, "what the exchange of one that comes back held back is given up: %s", tw_last_error());
+    tw_state_destroy(same);
+    return status == TW_ERROR_STATE ? TW_OK : status;
+}
+
+static tw_status rebase(const char *spec, const tw_tensor *tensors, size_t count, const char *prefix,
+                        const tw_state *left, tw_state *entered, float *const *weights, float *read, size_t elements)
+{
+    TW_TRY(read_all(tensors, count, prefix, left, read));
+    TW_TRY(read_all(tensors, count, prefix, entered, read + elements));
+    TW_TRY(bring(spec, tensors, count, prefix, left, entered));
+    move(tensors, count, read, read + elements, weights);
+    return TW_OK;
+}
+
+tw_status tw_outer_rebase(const char *spec, const tw_tensor *tensors, size_t count, const char *prefix,
+                          const tw_state *left, tw_state *entered, float *const *weights)
+{
+    float *read;
+    size_t elements = 0;
+    TW_TRY(tw_need(spec, "spec"));
+    TW_TRY(tw_need(tensors, "tensors"));
+    TW_TRY(tw_need(prefix, "prefix"));
+    TW_TRY(tw_need(left, "left"));
+    TW_TRY(tw_need(entered, "entered"));
+    TW_TRY(tw_need(weights, "weights"));
+    for (size_t i = 0; i < count; i++) elements += tw_tensor_count(&tensors[i]);
+    TW_TRY(tw_allocate(2 * elements, sizeof *read, &read));
+    tw_status status = rebase(spec, tensors, count, prefix, left, entered, weights, read, elements);
+    tw_free(read);
     return status;
 }
