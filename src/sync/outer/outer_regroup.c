@@ -102,19 +102,18 @@ static tw_status read_theta(const tw_tensor *tensor, const char *prefix, const t
 }
 
 /* Of all tensors the theta of a state, one after the other. */
-static tw_status read_all(const tw_tensor *tensors, size_t count, const char *prefix, const tw_state *from,
-                          float *values)
+static tw_status read_all(const tw_outer *plan, const char *prefix, const tw_state *from, float *values)
 {
-    for (size_t i = 0; i < count; values += tw_tensor_count(&tensors[i++]))
-        TW_TRY(read_theta(&tensors[i], prefix, from, values));
+    for (size_t i = 0; i < plan->count; i++)
+        TW_TRY(read_theta(&plan->tensors[i], prefix, from, values + plan->places[i]));
     return TW_OK;
 }
 
-static void move(const tw_tensor *tensors, size_t count, const float *left, const float *entered, float *const *weights)
+static void move(const tw_outer *plan, const float *left, const float *entered, float *const *weights)
 {
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < tw_tensor_count(&tensors[i]); k++, left++, entered++)
-            weights[i][k] = *entered + (weights[i][k] - *left);
+    for (size_t i = 0; i < plan->count; i++)
+        for (size_t k = plan->places[i]; k < plan->places[i + 1]; k++)
+            weights[i][k - plan->places[i]] = entered[k] + (weights[i][k - plan->places[i]] - left[k]);
 }
 
 static tw_status find_first(void *context, int rank, const tw_state **state)
@@ -148,13 +147,13 @@ static tw_status bring_held(const tw_state *left, const char *prefix, const tw_s
 }
 
 /* As it would be for the second of two ranks of which the first has saved, there is nothing of that one's own. */
-static tw_status bring(const char *spec, const tw_tensor *tensors, size_t count, const char *prefix,
-                       const tw_state *left, tw_state *entered)
+static tw_status bring(const tw_outer *plan, const char *exchange, const char *prefix, const tw_state *left,
+                       tw_state *entered)
 {
+    static const tw_regrouping second = {.old_size = 2, .rank = 1, .size = 2};
     tw_state *same;
     TW_TRY(tw_state_create(&same));
-    tw_status status =
-        tw_outer_regroup_state(spec, tensors, count, 2, find_first, (void *)(uintptr_t)left, 1, 2, prefix, same);
+    tw_status status = regroup(plan, exchange, &second, find_first, (void *)(uintptr_t)left, prefix, same);
     if (status == TW_OK)
         status = bring_held(left, prefix, same, entered);
     else
@@ -163,30 +162,33 @@ static tw_status bring(const char *spec, const tw_tensor *tensors, size_t count,
     return status == TW_ERROR_STATE ? TW_OK : status;
 }
 
-static tw_status rebase(const char *spec, const tw_tensor *tensors, size_t count, const char *prefix,
-                        const tw_state *left, tw_state *entered, float *const *weights, float *read, size_t elements)
+static tw_status rebase(const tw_outer *plan, const char *exchange, const char *prefix, const tw_state *left,
+                        tw_state *entered, float *const *weights)
 {
-    TW_TRY(read_all(tensors, count, prefix, left, read));
-    TW_TRY(read_all(tensors, count, prefix, entered, read + elements));
-    TW_TRY(bring(spec, tensors, count, prefix, left, entered));
-    move(tensors, count, read, read + elements, weights);
-    return TW_OK;
+    float *read;
+    TW_TRY(tw_outer_check_arrays(plan, weights, "weights"));
+    TW_TRY(tw_allocate(2 * plan->elements, sizeof *read, &read));
+    tw_status status = read_all(plan, prefix, left, read);
+    if (status == TW_OK) status = read_all(plan, prefix, entered, read + plan->elements);
+    if (status == TW_OK) status = bring(plan, exchange, prefix, left, entered);
+    if (status == TW_OK) move(plan, read, read + plan->elements, weights);
+    tw_free(read);
+    return status;
 }
 
 tw_status tw_outer_rebase(const char *spec, const tw_tensor *tensors, size_t count, const char *prefix,
                           const tw_state *left, tw_state *entered, float *const *weights)
 {
-    float *read;
-    size_t elements = 0;
+    tw_outer *plan;
+    char *exchange = NULL;
     TW_TRY(tw_need(spec, "spec"));
-    TW_TRY(tw_need(tensors, "tensors"));
     TW_TRY(tw_need(prefix, "prefix"));
     TW_TRY(tw_need(left, "left"));
     TW_TRY(tw_need(entered, "entered"));
-    TW_TRY(tw_need(weights, "weights"));
-    for (size_t i = 0; i < count; i++) elements += tw_tensor_count(&tensors[i]);
-    TW_TRY(tw_allocate(2 * elements, sizeof *read, &read));
-    tw_status status = rebase(spec, tensors, count, prefix, left, entered, weights, read, elements);
-    tw_free(read);
+    TW_TRY(tw_allocate(1, sizeof *plan, &plan));
+    tw_status status = tw_outer_describe(plan, spec, tensors, count, &exchange);
+    if (status == TW_OK) status = rebase(plan, exchange, prefix, left, entered, weights);
+    tw_free(exchange);
+    tw_outer_destroy(plan);
     return status;
 }
