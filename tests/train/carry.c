@@ -98,9 +98,12 @@ static tw_status go_on(crew_member *self)
     worker *w = &self->worker;
     story *s = self->context;
     carry after = {0};
-    const tw_generation place = {
-        .rank = self->rank, .size = s->size, .donor = s->donor, .behind = s->behind[self->rank], .kept = 1,
-        .late = s->late[self->rank]};
+    const tw_generation place = {.rank = self->rank,
+                                 .size = s->size,
+                                 .donor = s->donor,
+                                 .behind = s->behind[self->rank],
+                                 .kept = 1,
+                                 .late = s->late[self->rank]};
     TW_TRY(crew_create_worker(self));
     uint64_t before = sent_by(w->comm);
     TW_TRY(carry_take(w, &place, &s->carries[self->rank]));
