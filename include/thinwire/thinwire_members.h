@@ -89,6 +89,9 @@ typedef struct tw_generation {
     int behind; /* 1: this rank has applied fewer, or is new, and takes everything from the donor. Where `kept` is 1,
                  * what it gave to the round that it lacks is in there */
     int kept;   /* 1: this rank was in the generation before, and not left behind by the group since */
+    int late;   /* 1: it was left behind, and is let in again, and what it has done since the last round that it has
+                 * applied is in nobody's theta: behind the donor's, with that added to it, it counts once, and so does
+                 * what its exchange holds back */
 } tw_generation;
 
 /* The next generation with this process in it; the comm of the last one has been destroyed before. `rounds` is how many

@@ -156,6 +156,12 @@ TW_API tw_status tw_outer_save_apart(tw_outer *outer, const char *prefix, tw_sta
 TW_API tw_status tw_outer_regroup_state(const char *spec, const tw_tensor *tensors, size_t count, int old_size,
                                         tw_state_source source, void *context, int rank, int size, const char *prefix,
                                         tw_state *state);
+/* For a rank that a group went on without, and that is let in again (`late` in thinwire_members.h). `left` is what it
+ * saved last, `entered` what it takes from another: what its exchange held back is put in there. `weights`, which its
+ * steps have taken some way from the theta in `left`, are taken as far from the one in `entered`: so the next round is
+ * given what these steps did. TW_ERROR_STATE changes nothing. */
+TW_API tw_status tw_outer_rebase(const char *spec, const tw_tensor *tensors, size_t count, const char *prefix,
+                                 const tw_state *left, tw_state *entered, float *const *weights);
 
 /* As tw_comm_broadcast, of `count` numbers of `width` bytes (1 to 8), bit for bit: what one rank hands to another
  * whole, such as a state. They travel packed without loss (docs/wire-format.md): weights in fp32 in five sixths of

@@ -16,8 +16,8 @@ import ranks  # finds the others
 import parts
 import thinwire
 from thinwire import changing
-from thinwire.changing import NUMBERS, ChangingLoop
-from thinwire.members import Members, Wish
+from thinwire.changing import EXCHANGE, NUMBERS, ChangingLoop
+from thinwire.members import Due, Members, Place, Wish
 from thinwire.table import Entry
 
 WEIGHTS, SECONDS = 64, 120
@@ -103,6 +103,131 @@ class Member(threading.Thread):
         with self.told:
             if not self.told.wait_for(lambda: self.size == size and self.round >= round_ or self.error, SECONDS) or self.error:
                 raise AssertionError(f"{self.number}: no generation of {size}, but of {self.size}") from self.error
+
+
+class Written:
+    """A group whose generations are written down: of each its places, by member, and after how many rounds it is lost. NEVER: as
+    soon as those that are behind have been given everything."""
+
+    quorum, address = 0, ""
+
+    def __init__(self, member, generations):
+        self.member, self.generations, self.opened = member, iter(enumerate(generations, 1)), member == 0
+
+    def next(self, rounds, leaves=False):
+        number, (comms, places, self.left) = next(one for one in self.generations if self.member in one[1][1])
+        self.rounds_told = rounds
+        return Place(comms[list(places).index(self.member)], number, 0, **places[self.member])
+
+    def sealed(self, comm):
+        return comm
+
+    def due(self, comm, wish):
+        self.left -= 1
+        if self.left < 0:
+            raise thinwire.PeerError("somebody is lost")
+        return Due.SAME
+
+    def close(self):
+        pass
+
+
+NEVER = -1
+KEPT, NEW = dict(behind=False, kept=True), dict(behind=True, kept=False)
+
+
+def written(*generations):
+    return [(thinwire.Comm.threads(len(places)), places, rounds) for places, rounds in generations]
+
+
+class Late(threading.Thread):
+    """A member of such a group, which takes two steps of its number for each of so many rounds."""
+
+    def __init__(self, member, spec, generations, rounds, number):
+        super().__init__(daemon=True)
+        self.loop, self.rounds, self.number = ChangingLoop(Written(member, generations), spec, [("w", (WEIGHTS,))]), rounds, number
+        self.weights, self.held, self.error = (ctypes.c_float * WEIGHTS)(*range(WEIGHTS)), [], None
+        take_place, own_beside, members = self.loop._take_place, self.loop._own_beside, self.loop._members
+
+        def beside(*what):
+            if members.left == NEVER:
+                raise thinwire.PeerError("somebody is lost")
+            return own_beside(*what)
+
+        def noted(*place):
+            before = self.held_back(self.loop._kept or self.loop._late)
+            take_place(*place)
+            self.held.append((before, self.held_back(self.loop._kept)))
+
+        self.loop._take_place, self.loop._own_beside = noted, beside
+        self.start()
+
+    def held_back(self, state):
+        return {name: one for name, one in (state or {}).items() if name.startswith(EXCHANGE) and "/residual/" in name}
+
+    def run(self):
+        try:
+            with_it = [ctypes.addressof(self.weights)]
+            self.loop.begin(with_it)
+            for _ in range(2 * self.rounds):
+                for i in range(WEIGHTS):
+                    self.weights[i] += self.number * (1 + i % 4)
+                self.loop.step(with_it)
+        except BaseException as error:
+            self.error = error
+        self.theta = list(self.weights)
+        self.loop.close()
+
+
+class LateTest(unittest.TestCase):
+    """Three, of whom two go on without the third, which comes again with the steps that it has taken meanwhile."""
+
+    def play(self, spec, late, more=()):
+        places = {0: KEPT, 1: KEPT, 2: dict(NEW, late=late)}
+        generations = written(({0: KEPT, 1: NEW, 2: NEW}, 2), ({0: KEPT, 1: KEPT}, 2), *more, (places, 1))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            members = [Late(member, spec, generations, 4 - (member == 2) * 2, 6 * 2 ** member) for member in range(3)]
+            for member in members:
+                member.join(SECONDS)
+                if member.error:
+                    raise member.error
+        self.assertEqual(len({tuple(member.theta) for member in members}), 1)
+        return members, [str(one.message) for one in told]
+
+    def moved(self, members):
+        """By how much theta has gone for each unit of a step."""
+        by, = {(there - i) / (1 + i % 4) for i, there in enumerate(members[0].theta)}
+        return by / 2
+
+    def test_its_steps_are_in_its_next_round_once(self):
+        all_, two, alone = (6 + 12 + 24) / 3, (6 + 12) / 2, 0
+        for spec in ("local:every=2", "diloco:every=2,outer_momentum=0,outer_lr=1", "streaming:every=2,fragments=1,delay=0,outer_momentum=0,"
+                     "outer_lr=1,mixing=0"):
+            with self.subTest(spec):
+                members, told = self.play(spec, late=True)
+                self.assertEqual(self.moved(members), all_ + 2 * two + all_ + alone)
+                self.assertEqual(told, ["the group has gone on without this process since its round 2: what its steps since then "
+                                        "came to is part of its next round"])
+
+    def test_what_the_others_have_is_not_given_again(self):
+        members, told = self.play("local:every=2", late=False)
+        self.assertEqual(self.moved(members), (6 + 12 + 24) / 3 + 3 * (6 + 12) / 2)
+        self.assertEqual([line.partition(" came to ")[2] for line in told], ["is in the group's weights, or given up"])
+
+    def test_nor_where_it_is_lost_again_before_it_has_theta(self):
+        """It is let in by a generation that comes to nothing once it has what the donor gave."""
+        broken = ({0: KEPT, 1: KEPT, 2: dict(NEW, late=True)}, NEVER)
+        members, _ = self.play("local:every=2", late=True, more=[broken])
+        self.assertEqual(self.moved(members), 2 * (6 + 12 + 24) / 3 + 2 * (6 + 12) / 2)
+
+    def test_what_its_exchange_holds_back_comes_with_it(self):
+        for late in (True, False):
+            members, _ = self.play("local:every=2,exchange=topk" + SPARSE, late)
+            before, after = members[2].held[-1]
+            if late:
+                self.assertEqual(before, after)
+            self.assertEqual(any(any(one.data) for one in after.values()), late)
 
 
 class ChangingTest(unittest.TestCase):
@@ -224,7 +349,7 @@ class ChangingTest(unittest.TestCase):
                 member.wait(2)
             self.end(members[1:])
         lines = [str(one.message) for one in told]
-        self.assertEqual(lines, ["what the exchange of 1 of the 3 members before held back is given up: they are lost, or lack a round"])
+        self.assertEqual(lines, ["what the exchange of 1 of the 3 members before held back is given up, unless they come back: they are lost, or lack a round"])
 
     def test_all_stop_and_begin_again_from_their_states(self):
         self.check_beginning_again("diloco:every=2,exchange=topk" + SPARSE)

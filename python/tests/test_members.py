@@ -165,6 +165,8 @@ class Members(unittest.TestCase):
         self.assertEqual(len({one["theta"] for one in ends}), 1)
         self.assertEqual(len({one["rounds"] for one in ends}), 1)
         self.assertLess(story.ends[4]["rounds"], ends[0]["rounds"])
+        late, = [line for line in story.ends[5]["warnings"] if "has gone on without this process" in line]
+        self.assertRegex(late, "what its steps since then came to is (part of its next round|in the group's weights, or given up)$")
         beside = undisturbed(4, ends[0]["rounds"])
         print(f"{ends[0]['rounds']} rounds; loss {ends[0]['loss']:.4g}, undisturbed {beside:.4g}")
         self.assertLess(ends[0]["loss"], 1.5 * beside + 0.02)

@@ -433,6 +433,9 @@ class SmokeTest(unittest.TestCase):
             source = binding.types["tw_state_source"](lambda _, old, where: self.hand_over(state, where))
             other = made("tw_state_create")
             ok("tw_outer_regroup_state", b"local:every=2", tensors(), 1, 2, source, None, 0, 1, b"", other)
+            weights[0] = 3
+            ok("tw_outer_rebase", b"local:every=2", tensors(), 1, b"", state, other, pointers(weights))
+            self.assertEqual(weights[0], 3)  # from where it was to the same place
             for one in (state, other):
                 call("tw_state_destroy", one)
             call("tw_outer_destroy", outer)

@@ -14,8 +14,8 @@ enum { OLD = 2, NEW = 3, MANY = 6, NEWCOMER = 2, PERIOD = 4, MOST_VALUES = 1 << 
 
 /* What a worker has, as floats one after the other. */
 typedef struct possession {
-    float *weights, *held, *optimiser;
-    size_t weight_count, held_count, optimiser_count;
+    float *weights, *theta, *held, *optimiser;
+    size_t weight_count, theta_count, held_count, optimiser_count;
     uint64_t step, rounds, taken;
     double items;
     uint64_t sent, plain; /* when it took its place: what it sent, and the bytes that a donor has to give */
@@ -24,7 +24,7 @@ typedef struct possession {
 typedef struct story {
     carry carries[MANY];
     uint64_t steps[MANY]; /* to take before the change */
-    int behind[MANY], donor, size;
+    int behind[MANY], late[MANY], donor, size;
     const int *leaves; /* of each worker, whether it leaves then */
     possession before[MANY], after[MANY];
 } story;
@@ -47,6 +47,7 @@ static void possess(const worker *w, const carry *c, possession *p)
     *p = (possession){.step = w->step, .rounds = w->rounds, .taken = w->taken};
     if (worker_totals(w, &sums) == TW_OK) p->items = sums.values[TOTAL_ITEMS];
     collect(c->own, "own/", &p->weights, &p->weight_count);
+    collect(c->own, ".theta/", &p->theta, &p->theta_count);
     collect(c->own, "/residual/", &p->held, &p->held_count);
     collect(c->own, "/rounding/", &p->held, &p->held_count);
     collect(c->own, "optimiser.", &p->optimiser, &p->optimiser_count);
@@ -97,8 +98,12 @@ static tw_status go_on(crew_member *self)
     worker *w = &self->worker;
     story *s = self->context;
     carry after = {0};
-    const tw_generation place = {
-        .rank = self->rank, .size = s->size, .donor = s->donor, .behind = s->behind[self->rank], .kept = 1};
+    const tw_generation place = {.rank = self->rank,
+                                 .size = s->size,
+                                 .donor = s->donor,
+                                 .behind = s->behind[self->rank],
+                                 .kept = 1,
+                                 .late = s->late[self->rank]};
     TW_TRY(crew_create_worker(self));
     uint64_t before = sent_by(w->comm);
     TW_TRY(carry_take(w, &place, &s->carries[self->rank]));
@@ -138,6 +143,7 @@ static void tell_story(story *s, const char *sync)
 static void lose(possession *p)
 {
     free(p->weights);
+    free(p->theta);
     free(p->held);
     free(p->optimiser);
     *p = (possession){.step = 0};
@@ -231,6 +237,70 @@ TEST(test_who_lacks_a_round_gives_nothing_twice)
         assert_true(fabsf(s.after[0].weights[i] - one->weights[i]) <= 1e-6f * fmaxf(1, fabsf(one->weights[i])));
     assert_same(s.after[1].weights, s.after[0].weights, one->weight_count);
     end_story(&s);
+}
+
+/* The others have lost it, and make the round without it. */
+static tw_status go_on_alone(crew_member *self)
+{
+    worker *w = &self->worker;
+    story *s = self->context;
+    const tw_generation place = {.size = 1, .kept = 1};
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(carry_take(w, &place, &s->carries[0]));
+    TW_TRY(worker_begin(w));
+    TW_TRY(carry_pack(w, 0, &s->carries[0]));
+    possess(w, &s->carries[0], &s->after[0]);
+    return TW_OK;
+}
+
+static double sum_of(const float *values, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += (double)values[i];
+    return sum;
+}
+
+/* Both have taken steps since a round that they made together: the one has given its own to a round, and the other's
+ * come late, when nobody else gives anything. What is not in theta then is held back, which is a share of the mean. */
+static void check_late(const char *sync, int holds_back)
+{
+    story s = {.steps = {PERIOD + 2, PERIOD + 3}, .behind = {0, 1}, .late = {0, 1}, .size = OLD};
+    play(&s, sync, take_steps, OLD);
+    play(&s, sync, go_on_alone, 1);
+    possession *one = &s.before[0], *late = &s.before[1], base = s.after[0];
+    s.after[0] = (possession){.step = 0};
+    play(&s, sync, go_on, OLD);
+    const float *now = s.after[0].weights;
+    double missing = 0;
+    for (size_t i = 0; i < late->weight_count; i++) {
+        double wanted = (double)base.theta[i] + ((double)late->weights[i] - (double)late->theta[i]);
+        assert_true(holds_back || fabs((double)now[i] - wanted) <= 1e-6 * fmax(1, fabs(wanted)));
+        missing += (double)now[i] - wanted;
+    }
+    assert_true(memcmp(base.theta, late->theta, late->theta_count * sizeof(float)) != 0);
+    assert_true(memcmp(late->weights, late->theta, late->theta_count * sizeof(float)) != 0);
+    assert_true(memcmp(one->theta, late->theta, late->theta_count * sizeof(float)) == 0);
+    double held = sum_of(base.held, base.held_count) + sum_of(late->held, late->held_count),
+           left = sum_of(s.after[0].held, s.after[0].held_count) + sum_of(s.after[1].held, s.after[1].held_count);
+    assert_true(!holds_back || sum_of_squares(late->held, late->held_count) > 0);
+    assert_true(fabs(missing - (left - held)) <= 1e-4);
+    assert_same(s.after[1].weights, now, late->weight_count);
+    for (int r = 0; r < OLD; r++) {
+        assert_int_equal(s.after[r].rounds, 3);
+        assert_int_equal(s.after[r].taken, 0);
+    }
+    lose(&base);
+    end_story(&s);
+}
+
+TEST(test_who_comes_back_late_brings_what_it_did)
+{
+    check_late("local:every=4", 0);
+    check_late("diloco:every=4,outer_momentum=0,outer_lr=1", 0);
+    check_late("local:every=4,exchange=topk,density=0.1", 1);
+    check_late("local:every=4,exchange=e3m0,feedback=on", 1);
+    check_late("local:every=4,exchange=powersgd,rank=2,warmup_steps=0", 1);
+    check_late("pulseloco:every=4,outer_momentum=0,outer_lr=1", 1);
 }
 
 /* A gossip that was cut off: those that had weights of their own begin with the mean of them. */

@@ -185,6 +185,12 @@ tw_status carry_hand_over(worker *w, int leaves)
 
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
 
+/* Left behind by the group, with what nobody else has. */
+static int is_late(const worker *w, const tw_generation *place)
+{
+    return place->late && w->exchange->bring;
+}
+
 /* What each tells the others. */
 typedef struct word {
     uint64_t step, rounds, taken;
@@ -194,7 +200,7 @@ typedef struct word {
 /* Those that have been there may be some steps apart, if one noticed later than another that somebody is lost. */
 static tw_status hear_words(worker *w, const tw_generation *place, const carry *c, int *any_behind)
 {
-    w->taken = place->behind ? 0 : c->taken;
+    w->taken = place->behind && !is_late(w, place) ? 0 : c->taken;
     word own = {.step = checkpoint_find_step(w, c->moment.step, c->moment.steps_per_epoch),
                 .rounds = c->rounds,
                 .taken = w->taken,
@@ -205,8 +211,8 @@ static tw_status hear_words(worker *w, const tw_generation *place, const carry *
     w->step = 0;
     for (int r = 0; r < w->size; r++) {
         *any_behind |= all[r].behind != 0;
-        if (all[r].behind) continue;
         w->owes |= all[r].taken > 0;
+        if (all[r].behind) continue;
         if (all[r].step > w->step) w->step = all[r].step;
     }
     w->rounds = all[place->donor].rounds;
@@ -271,7 +277,7 @@ static tw_status find_old(void *context, int rank, const tw_state **state)
 static tw_status unpack(worker *w, const tw_generation *place, const tw_state *state)
 {
     const learner *l = w->learner;
-    old_states old = {place->behind ? place->donor : w->rank, state};
+    old_states old = {place->behind && !is_late(w, place) ? place->donor : w->rank, state};
     tw_state *made;
     TW_TRY(checkpoint_unpack_worker(w, state));
     if (l->based) TW_TRY(tensor_table_get(state, BASE_BUFFERS, l->buffer_tensors, l->buffer_tensor_count, l->buffers));
@@ -289,6 +295,7 @@ static tw_status take_donors(worker *w, const tw_generation *place, const carry 
     TW_TRY(tw_state_create(&given));
     tw_status status = spread(w, place->donor, c->own, given);
     if (status == TW_OK && place->behind) status = become_donors(w, given, c);
+    if (status == TW_OK && is_late(w, place)) status = w->exchange->bring(w, WORKER_FILE_SCHEME, c->own, given);
     if (status == TW_OK) status = unpack(w, place, place->behind ? given : c->own);
     tw_state_destroy(given);
     return status;

@@ -177,6 +177,7 @@ tw_status group_next(group *g, uint64_t rounds, int leaves, tw_comm **comm)
     do {
         tw_comm *plain;
         TW_TRY(tw_members_next(g->members, g->has_weights ? (int64_t)rounds : -1, leaves, &g->place, &plain));
+        g->has_weights = g->has_weights && g->place.kept;
         *comm = plain;
         status = plain && g->seals ? tw_comm_create_sealed(plain, g->key, sizeof g->key, comm) : TW_OK;
     } while (status == TW_ERROR_PEER);

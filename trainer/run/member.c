@@ -73,6 +73,11 @@ static tw_status enter(run *r, const tw_generation *place)
 {
     worker *w = &r->worker;
     TW_TRY(carry_take(w, place, &r->carry));
+    if (place->late && w->taken > 0 && !w->settings.quiet)
+        fprintf(stderr,
+                "thinwire: the group has gone on without this worker: what %llu steps since its last round came to is "
+                "part of the next one\n",
+                (unsigned long long)w->taken);
     w->unseen |= w->step == w->steps;
     r->saved_step = r->looked[TASK_VALIDATION] = r->looked[TASK_TEST] = NEVER;
     r->cut = 0;

@@ -103,6 +103,9 @@ typedef struct exchange {
      * in, whole. NULL: nothing is held back from one generation to the next. */
     tw_status (*give_held)(const worker *w, tw_state *held);
     tw_status (*take_held)(worker *w, const tw_state *held);
+    /* For a worker that the group went on without: of `own`, where it was then, what nobody else has is put into the
+     * state that is given to it. NULL: nothing. */
+    tw_status (*bring)(const worker *w, const char *prefix, const tw_state *own, tw_state *given);
 
     /* What is a worker's own beside its optimiser, into and out of its file of a checkpoint. */
     tw_status (*save)(worker *w, const char *prefix, tw_state *state);

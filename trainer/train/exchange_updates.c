@@ -364,6 +364,27 @@ static tw_status exchange_updates_take_held(worker *w, const tw_state *held)
     return TW_OK;
 }
 
+static tw_status bring(const worker *w, const char *prefix, const tw_state *own, float *const *places, tw_state *given)
+{
+    const learner *l = w->learner;
+    float *weights = exchange_updates_way_of(w)->own;
+    TW_TRY(tensor_table_get(own, OWN, l->tensors, l->tensor_count, weights));
+    TW_TRY(tw_outer_rebase(w->spec, l->tensors, l->tensor_count, prefix, own, given, places));
+    return tensor_table_put(given, OWN, l->tensors, l->tensor_count, weights);
+}
+
+/* The weights are as far from the group's as they were from those of the last round here. */
+static tw_status exchange_updates_bring(const worker *w, const char *prefix, const tw_state *own, tw_state *given)
+{
+    const learner *l = w->learner;
+    float **places = calloc(l->tensor_count, sizeof *places);
+    if (!places) return tw_fail(TW_ERROR_MEMORY, "no memory for the places of the weights");
+    tensor_table_place(l->tensors, l->tensor_count, exchange_updates_way_of(w)->own, places);
+    tw_status status = bring(w, prefix, own, places, given);
+    free(places);
+    return status;
+}
+
 /* What is shared, out of an old state; what the exchange holds back is what a new loop's does. */
 static tw_status take_shared(const worker *w, const tw_state *from, const char *prefix, tw_state *state)
 {
@@ -449,6 +470,7 @@ const exchange updates_exchange = {
     .last_round = last_round,
     .give_held = exchange_updates_give_held,
     .take_held = exchange_updates_take_held,
+    .bring = exchange_updates_bring,
     .save = exchange_updates_save,
     .load = exchange_updates_load,
     .regroup = exchange_updates_regroup,

@@ -121,7 +121,7 @@ class MembersOptions(Structure):
 
 class Generation(Structure):
     _fields_ = [("struct_size", c_size_t), ("number", c_uint64), ("rank", c_int), ("size", c_int), ("donor", c_int),
-                ("behind", c_int), ("kept", c_int)]
+                ("behind", c_int), ("kept", c_int), ("late", c_int)]
 
 
 STRUCTURES = {"tw_traffic": Traffic, "tw_tensor": Tensor, "tw_gradient": Gradient, "tw_reducer_counts": ReducerCounts,
@@ -209,6 +209,7 @@ FUNCTIONS = {
     "tw_outer_save_state": (Status, c_void_p, c_char_p, c_void_p),
     "tw_outer_save_apart": (Status, c_void_p, c_char_p, c_void_p),
     "tw_outer_load_state": (Status, c_void_p, c_char_p, c_void_p),
+    "tw_outer_rebase": (Status, c_char_p, POINTER(Tensor), c_size_t, c_char_p, c_void_p, c_void_p, POINTER(c_void_p)),
     "tw_outer_regroup_state": (Status, c_char_p, POINTER(Tensor), c_size_t, c_int, Source, c_void_p, c_int, c_int,
                                c_char_p, c_void_p),
     "tw_clusters_create": (Status, c_void_p, c_int, c_uint64, POINTER(Range), c_size_t, POINTER(c_void_p)),

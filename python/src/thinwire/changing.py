@@ -52,6 +52,7 @@ class ChangingLoop:
         self._weight, self._has_steps = 1.0, False  # since it last had theta
         self._kept: Optional[Entries] = None  # the state between two rounds, which the next one is begun from
         self._saved: Optional[Entries] = None  # what load_state() took, until a group has been entered
+        self._late: Optional[Entries] = None  # what it had when the group went on without it, until it is in again
         self._stayed = 0  # members of the last generation that did not leave it
         self._past: Dict[str, float] = {}
         self._comm: Optional[Comm] = None
@@ -166,7 +167,7 @@ class ChangingLoop:
         for rank in range(comm.size if stay and holds_back(kept) else 0):
             if rank in stay:
                 continue
-            given = {name: one for name, one in kept.items() if name.startswith(EXCHANGE)}
+            given = with_held_back({}, kept)
             given = spread(comm, rank, given, {}, most_of(self.tensors, {}), whole)[0]
             if comm.rank == min(stay, key=lambda r: (r - rank) % comm.size):
                 self._take_over({**kept, **given})
@@ -191,8 +192,7 @@ class ChangingLoop:
                 raise Error("the others go on without this process")
             self.generation = place.number
             if not place.kept:
-                self._tell_lost()
-                self._kept = None
+                self._come_late(place)
             try:
                 self._comm = self._members.sealed(place.comm)
                 self._take_place(self._comm, place, weights)
@@ -208,10 +208,15 @@ class ChangingLoop:
                 raise PeerError(f"{error}; with quorum=1 on both, one of two goes on alone", error.status, error.name) from error
             raise
 
-    def _tell_lost(self) -> None:
-        if self._kept and self._has_steps:
-            warn(f"the group has gone on without this process since its round {rounds_of(self._kept)}: what its "
-                 "steps since then came to is given up, and it takes the group's weights")
+    def _come_late(self, place: Place) -> None:
+        """What it had goes to nobody. What came of it since its last round counts with its next one, unless the others have that
+        already."""
+        had, self._kept = self._kept or self._late, None
+        self._late = had if place.late else None
+        if had and self._has_steps:
+            comes = "is part of its next round" if place.late else "is in the group's weights, or given up"
+            warn(f"the group has gone on without this process since its round {rounds_of(had)}: what its steps since then came to "
+                 f"{comes}")
 
     def _take_place(self, comm: Comm, place: Place, weights: Sequence[int]) -> None:
         if place.donor < 0:
@@ -225,24 +230,27 @@ class ChangingLoop:
             given = self._for_newcomers() if comm.rank == place.donor else {}
             theirs, extra = spread(comm, place.donor, given, own, most_of(self.tensors, own), self._planes)
             refuse_no_state(f"rank {place.donor} gives", theirs, self.tensors)
+            if place.behind and self._late:  # from here on it is late behind these, if they are lost as well
+                self._late = outer.rebased(self.spec, self.tensors, self._late, theirs, weights)
         loop = outer.OuterLoop(comm, self.spec, self.tensors)
         state = self._state_for(comm, loop, place.donor, theirs, self._own_beside(theirs, place.behind))
         with said_by(place.donor if place.behind else comm.rank):
             loop.load_state(state)
         loop.begin(weights)  # which compares theta and its momentum, by their hashes
         if place.behind:
-            loop.read(weights)
+            if not self._late:
+                loop.read(weights)
+                self._has_steps = False
             with said_by(place.donor):
                 self._take(extra)
-            self._has_steps = False
         self._loop, self._met = loop, 0
-        self._kept, self._saved, self._stayed = loop.state_apart(), None, comm.size
+        self._kept, self._saved, self._late, self._stayed = loop.state_apart(), None, None, comm.size
 
     def _tell_given_up(self, comm: Comm, complete: int) -> None:
         """`complete`: members of the last generation that are here and lack no round."""
         if comm.rank == 0 and self._stayed > complete and holds_back(self._kept or {}):
-            warn(f"what the exchange of {self._stayed - complete} of the {self._stayed} members before held back is given up: "
-                 "they are lost, or lack a round")
+            warn(f"what the exchange of {self._stayed - complete} of the {self._stayed} members before held back is given up, "
+                 "unless they come back: they are lost, or lack a round")
 
     def _for_newcomers(self) -> Entries:
         """What the exchange holds back counts once, and so it is nothing in there; what is the same for all is there. One that
@@ -262,13 +270,15 @@ class ChangingLoop:
 
     def _own_beside(self, theirs: Optional[Entries], behind: bool) -> Optional[Entries]:
         """What this process goes on with of its own. Of a round that the donor has applied and it has not, it is not known."""
-        kept, saved = self._kept, self._saved
+        kept, saved, late = self._kept, self._saved, self._late
         if not behind:
             return kept if theirs is None else {name: cut(one, self._planes(name, one)) for name, one in (kept or {}).items()}
+        if late is not None:
+            return late
         if theirs is None or saved is None:
             return None
         if all(saved[name].data == one.data for name, one in theirs.items() if name.startswith(SHARED[0])):
-            return {**theirs, **{name: one for name, one in saved.items() if name.startswith(EXCHANGE)}}
+            return with_held_back(theirs, saved)
         if rounds_of(saved) >= rounds_of(theirs):
             raise Error(f"the state that was loaded is of {rounds_of(saved)} rounds, and the group has made {rounds_of(theirs)}: the "
                         "one that has the latest state opens a group, and the others join it", 9, "TW_ERROR_STATE")
@@ -374,6 +384,11 @@ def as_numbers(numbers: List[int]) -> Entry:
 
 def rounds_of(state: Optional[Entries]) -> int:
     return numbers_of(state)[0] if state else -1
+
+
+def with_held_back(shared: Entries, own: Entries) -> Entries:
+    """What is shared, and what another state's exchange holds back."""
+    return {**shared, **{name: one for name, one in own.items() if name.startswith(EXCHANGE)}}
 
 
 def holds_back(state: Entries) -> bool:

@@ -36,6 +36,7 @@ class Place(NamedTuple):
     donor: int
     behind: bool
     kept: bool
+    late: bool = False
 
 
 class Members(Owned):
@@ -74,7 +75,8 @@ class Members(Owned):
                                                                    ctypes.byref(handle)))
         if not handle.value:
             return None
-        return Place(Comm(handle), generation.number, generation.donor, bool(generation.behind), bool(generation.kept))
+        return Place(Comm(handle), generation.number, generation.donor, bool(generation.behind), bool(generation.kept),
+                     bool(generation.late))
 
     def sealed(self, comm: Comm) -> Comm:
         """What goes over a generation's comm is sealed, if the Tcp says so. A collective, before anything else."""

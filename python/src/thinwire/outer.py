@@ -122,3 +122,15 @@ def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Op
     """What rank `rank` of `size` goes on with where `old_size` ranks have saved their state(): old(r) is rank r's, or
     None where it is lost. Its weights begin at theta, which the caller sees to."""
     return _regroup.regrouped(library.tw_outer_regroup_state, spec, tensors, old, old_size, rank, size)
+
+
+def rebased(spec: str, tensors: Sequence[table.Named], left: Dict[str, table.Entry], entered: Dict[str, table.Entry],
+            weights: Sequence[int]) -> Dict[str, table.Entry]:
+    """`entered`, another's state, with what the exchange of this rank held back in `left`. The weights, which are some way from
+    the theta in `left`, are taken as far from the one in there."""
+    with table.State() as before, table.State() as now:
+        before.put_all(left)
+        now.put_all(entered)
+        library.tw_outer_rebase(bytes_of(spec), table.table_of(tensors), len(tensors), b"", before.handle, now.handle,
+                                table.addresses(weights, len(tensors)))
+        return now.entries()

@@ -43,6 +43,19 @@ int council_donor(const council_list *list)
     return donor;
 }
 
+/* 0: it is not known. */
+static uint64_t begun_with(const council_list *list, uint64_t generation)
+{
+    int known = generation <= list->generation && list->generation - generation < COUNCIL_KNOWN;
+    return known ? list->begun[generation % COUNCIL_KNOWN] : 0;
+}
+
+int council_is_late(const council *me)
+{
+    uint64_t begun = begun_with(&me->list, me->stood + 1);
+    return me->place >= 0 && !me->list.seats[me->place].rounds && begun > 0 && begun <= me->had;
+}
+
 /* What was said while this process stood still is no silence of the others'. */
 static void look_at_clock(council *me, double now)
 {
@@ -132,6 +145,7 @@ static void adopt(council *me, const council_list *list)
     if (me->place >= 0) {
         me->verdict = COUNCIL_GENERATION;
         me->state = COUNCIL_BUSY;
+        me->seated = list->generation;
     } else if (me->state == COUNCIL_LEAVES) {
         me->verdict = COUNCIL_LEFT;
     }
@@ -212,11 +226,14 @@ static void make_value(council *me)
     council_list *value = &me->value;
     value->generation = me->list.generation + 1;
     value->patience = me->list.patience;
+    memcpy(value->begun, me->list.begun, sizeof value->begun);
     value->count = 0;
     for (int i = 0; i < me->list.count; i++)
         if ((stays & bit(i)) && seat_of(me, i)->rounds) value->seats[value->count++] = *seat_of(me, i);
     for (int i = 0; i < me->visitor_count && value->count && value->count < COUNCIL_MOST; i++)
         if (is_alive(me, &me->visitors[i])) value->seats[value->count++] = me->visitors[i].seat;
+    int donor = council_donor(value);
+    value->begun[value->generation % COUNCIL_KNOWN] = donor < 0 ? 0 : value->seats[donor].rounds;
 }
 
 static void propose(council *me)
@@ -480,6 +497,10 @@ void council_meet(council *me, const char *door, uint64_t rounds, int leaves, do
 {
     snprintf(me->own.door, COUNCIL_NAME, "%s", door);
     me->own.rounds = rounds;
+    if (rounds) {
+        me->stood = me->seated;
+        me->had = rounds;
+    }
     me->state = leaves ? COUNCIL_LEAVES : COUNCIL_READY;
     me->verdict = leaves && me->place < 0 ? COUNCIL_LEFT : COUNCIL_PENDING;
     look_at_clock(me, now);

@@ -15,7 +15,8 @@
 enum {
     COUNCIL_MOST = 64,  /* members; sets of them are bits of a word */
     COUNCIL_NAME = 320, /* bytes of a name and of a door */
-    COUNCIL_TOPIC = 32  /* bytes of a digest of what all have to train alike */
+    COUNCIL_TOPIC = 32, /* bytes of a digest of what all have to train alike */
+    COUNCIL_KNOWN = 32  /* generations of which a list says how they began */
 };
 #define COUNCIL_BEAT 0.25 /* seconds between two words to the same */
 
@@ -28,6 +29,8 @@ typedef struct council_seat {
 typedef struct council_list {
     uint64_t generation; /* 0: it was never decided */
     uint64_t patience;   /* milliseconds, of who opened the group, and so of all; 0: each has its own */
+    /* How many rounds, and 1, the last generations began with, at the remainder of each one's number; 0: none had. */
+    uint64_t begun[COUNCIL_KNOWN];
     int count;
     council_seat seats[COUNCIL_MOST];
 } council_list;
@@ -100,6 +103,8 @@ typedef struct council {
     int place;         /* its own there; -1: it is a newcomer */
     council_state state;
     council_verdict verdict;
+    uint64_t seated;     /* the last generation that its program was to take part in */
+    uint64_t stood, had; /* the one from which it last came with a theta, and with how many rounds, and 1 */
     double now, met, beat,
         unable;     /* the time; since when its program waits; the next word; since when too few answer */
     double reached; /* when somebody last listened at a newcomer's meeting point; 0: nobody has */
@@ -140,6 +145,9 @@ void council_turn_away(council *me);
 int council_has_visitors(council *me, double now);
 /* Whether those whose bits are set may decide for the list. */
 int council_is_quorum(const council_list *list, uint64_t present, int quorum);
+/* Whether it comes to its generation late: as a newcomer that was in an earlier one, behind which nobody went on from
+ * more rounds than it had. So what it has done since then is in no theta but its own. */
+int council_is_late(const council *me);
 /* Of a list, the first that has applied most rounds: whoever has fewer takes theta from there. -1: nobody has any. */
 int council_donor(const council_list *list);
 /* -1: it is not there. */

@@ -571,7 +571,7 @@ static void come_to_the_door(tw_members *me, const tw_tcp *door, uint64_t rounds
     ring(me);
 }
 
-static void describe(const council_list *list, int place, tw_generation *generation)
+static void describe(const council_list *list, int place, int late, tw_generation *generation)
 {
     int donor = council_donor(list);
     uint64_t rounds = list->seats[place].rounds;
@@ -581,7 +581,8 @@ static void describe(const council_list *list, int place, tw_generation *generat
                                   .size = list->count,
                                   .donor = donor,
                                   .kept = rounds > 0,
-                                  .behind = donor >= 0 && rounds < list->seats[donor].rounds};
+                                  .behind = donor >= 0 && rounds < list->seats[donor].rounds,
+                                  .late = late};
 }
 
 static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *generation, tw_comm **comm)
@@ -590,7 +591,7 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     council_list list;
     pthread_mutex_lock(&me->mutex);
     list = me->council.list;
-    int place = me->council.place;
+    int place = me->council.place, late = council_is_late(&me->council);
     me->connecting = list.generation;
     double silence = me->council.settings.grace, patience = me->council.settings.patience;
     pthread_mutex_unlock(&me->mutex);
@@ -599,7 +600,7 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
         doors[i] = list.seats[i].door;
         me->has_newcomers |= list.seats[i].rounds == 0;
     }
-    describe(&list, place, generation);
+    describe(&list, place, late, generation);
     (void)tcp_listener_is_at(door, doors[place]); /* it may have found out meanwhile that it cannot be called */
     TRY(tw_tcp_connect(door, place, list.count, doors, silence / SILENCE, comm));
     me->limit = silence;

@@ -34,7 +34,7 @@ unsigned char *tcp_word_write(const council_message *message, const char *text, 
     size_t length = strlen(text);
     const uint64_t numbers[] = {message->generation, message->ballot, message->accepted, message->list.generation,
                                 message->list.patience};
-    unsigned char *bytes = malloc(HEAD + NUMBERS + COUNCIL_TOPIC + LENGTH + COUNCIL_NAME + length +
+    unsigned char *bytes = malloc(HEAD + NUMBERS + 8 * COUNCIL_KNOWN + COUNCIL_TOPIC + LENGTH + COUNCIL_NAME + length +
                                   (size_t)(message->list.count + 1) * LONGEST_SEAT);
     unsigned char *at = bytes;
     if (!bytes) return NULL;
@@ -43,6 +43,7 @@ unsigned char *tcp_word_write(const council_message *message, const char *text, 
     *at++ = (unsigned char)message->asks;
     *at++ = (unsigned char)message->list.count;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++, at += 8) tw_put(at, numbers[i], 8);
+    for (int i = 0; i < COUNCIL_KNOWN; i++, at += 8) tw_put(at, message->list.begun[i], 8);
     memcpy(at, message->topic, COUNCIL_TOPIC);
     at = put_text(at + COUNCIL_TOPIC, message->to);
     at = put_seat(at, &message->seat);
@@ -112,6 +113,7 @@ static void take_head(reader *from, council_message *message)
     message->accepted = take_number(from, 8);
     message->list.generation = take_number(from, 8);
     message->list.patience = take_number(from, 8);
+    for (int i = 0; i < COUNCIL_KNOWN; i++) message->list.begun[i] = take_number(from, 8);
     if (message->kind < COUNCIL_JOIN || message->kind >= COUNCIL_KINDS || message->state >= COUNCIL_STATES ||
         message->list.count > COUNCIL_MOST || message->generation > UINT64_MAX / 2 ||
         message->list.generation > UINT64_MAX / 2 || message->list.patience > LONGEST_PATIENCE)

@@ -1,10 +1,11 @@
 /* What an outer loop of another number of workers goes on with. What is shared is the same whoever saved it; what the
- * exchange holds back is regrouped as a reducer's. */
+ * exchange holds back is regrouped as a reducer's. And what a rank goes on with that comes back. */
 #include "error.h"
 #include "memory.h"
 #include "outer.h"
 #include "regroup.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -85,6 +86,108 @@ tw_status tw_outer_regroup_state(const char *spec, const tw_tensor *tensors, siz
     TW_TRY(tw_allocate(1, sizeof *plan, &plan));
     tw_status status = tw_outer_describe(plan, spec, tensors, count, &exchange);
     if (status == TW_OK) status = regroup_apart(plan, exchange, &to, source, context, prefix, state);
+    tw_free(exchange);
+    tw_outer_destroy(plan);
+    return status;
+}
+
+/* ---- for one that comes back ------------------------------------------------------------------------------------- */
+
+static tw_status read_theta(const tw_tensor *tensor, const char *prefix, const tw_state *from, float *values)
+{
+    char name[1024];
+    size_t length = (size_t)snprintf(name, sizeof name, "%stheta/%s", prefix, tensor->name);
+    if (length >= sizeof name) return tw_fail(TW_ERROR_ARGUMENT, "the prefix is too long");
+    return tw_state_get(from, name, TW_F32, tw_tensor_count(tensor), values);
+}
+
+/* Of all tensors the theta of a state, one after the other. */
+static tw_status read_all(const tw_outer *plan, const char *prefix, const tw_state *from, float *values)
+{
+    for (size_t i = 0; i < plan->count; i++)
+        TW_TRY(read_theta(&plan->tensors[i], prefix, from, values + plan->places[i]));
+    return TW_OK;
+}
+
+static void move(const tw_outer *plan, const float *left, const float *entered, float *const *weights)
+{
+    for (size_t i = 0; i < plan->count; i++)
+        for (size_t k = plan->places[i]; k < plan->places[i + 1]; k++)
+            weights[i][k - plan->places[i]] = entered[k] + (weights[i][k - plan->places[i]] - left[k]);
+}
+
+static tw_status find_first(void *context, int rank, const tw_state **state)
+{
+    *state = rank == 0 ? context : NULL;
+    return TW_OK;
+}
+
+static int is_something(const tw_state *state, const char *name)
+{
+    int found = 0;
+    for (size_t i = 0; i < tw_state_count(state) && !found; i++) {
+        tw_state_entry entry;
+        found = tw_state_at(state, i, &entry) == TW_OK && strcmp(entry.name, name) == 0 &&
+                !tw_outer_is_nothing(entry.data, entry.bytes);
+    }
+    return found;
+}
+
+/* What is the same on all ranks is something in `same`, which has nothing of a rank's own. */
+static tw_status bring_held(const tw_state *left, const char *prefix, const tw_state *same, tw_state *entered)
+{
+    for (size_t i = 0; i < tw_state_count(left); i++) {
+        tw_state_entry entry;
+        TW_TRY(tw_state_at(left, i, &entry));
+        if (strncmp(entry.name, prefix, strlen(prefix)) != 0 || !is_exchange(entry.name + strlen(prefix))) continue;
+        if (is_something(same, entry.name)) continue;
+        TW_TRY(tw_state_put(entered, entry.name, entry.dtype, entry.dims, entry.shape, entry.data));
+    }
+    return TW_OK;
+}
+
+/* As it would be for the second of two ranks of which the first has saved, there is nothing of that one's own. */
+static tw_status bring(const tw_outer *plan, const char *exchange, const char *prefix, const tw_state *left,
+                       tw_state *entered)
+{
+    static const tw_regrouping second = {.old_size = 2, .rank = 1, .size = 2};
+    tw_state *same;
+    TW_TRY(tw_state_create(&same));
+    tw_status status = regroup(plan, exchange, &second, find_first, (void *)(uintptr_t)left, prefix, same);
+    if (status == TW_OK)
+        status = bring_held(left, prefix, same, entered);
+    else
+        tw_log(TW_LOG_WARNING, "what the exchange of one that comes back held back is given up: %s", tw_last_error());
+    tw_state_destroy(same);
+    return status == TW_ERROR_STATE ? TW_OK : status;
+}
+
+static tw_status rebase(const tw_outer *plan, const char *exchange, const char *prefix, const tw_state *left,
+                        tw_state *entered, float *const *weights)
+{
+    float *read;
+    TW_TRY(tw_outer_check_arrays(plan, weights, "weights"));
+    TW_TRY(tw_allocate(2 * plan->elements, sizeof *read, &read));
+    tw_status status = read_all(plan, prefix, left, read);
+    if (status == TW_OK) status = read_all(plan, prefix, entered, read + plan->elements);
+    if (status == TW_OK) status = bring(plan, exchange, prefix, left, entered);
+    if (status == TW_OK) move(plan, read, read + plan->elements, weights);
+    tw_free(read);
+    return status;
+}
+
+tw_status tw_outer_rebase(const char *spec, const tw_tensor *tensors, size_t count, const char *prefix,
+                          const tw_state *left, tw_state *entered, float *const *weights)
+{
+    tw_outer *plan;
+    char *exchange = NULL;
+    TW_TRY(tw_need(spec, "spec"));
+    TW_TRY(tw_need(prefix, "prefix"));
+    TW_TRY(tw_need(left, "left"));
+    TW_TRY(tw_need(entered, "entered"));
+    TW_TRY(tw_allocate(1, sizeof *plan, &plan));
+    tw_status status = tw_outer_describe(plan, spec, tensors, count, &exchange);
+    if (status == TW_OK) status = rebase(plan, exchange, prefix, left, entered, weights);
     tw_free(exchange);
     tw_outer_destroy(plan);
     return status;
