@@ -22,7 +22,7 @@ from ..errors import Error, PeerError
 from ..seal import read_key
 from ..spec import settings_of
 from ..tcp import Tcp
-from . import _optimiser, _transport
+from . import _interrupted, _optimiser, _transport
 from ._alike import checksum
 from ._unshared import counted
 from .outer import OuterLoop, joined_group, refuse_half_joined, refuse_other_specs, tell_meeting
@@ -37,7 +37,7 @@ def launch(words: List[str]) -> int:
         refuse_old_torch()
         refuse_other_specs(settings.spec, settings.workers is None)
         refuse_missing(settings.command)
-        with meeting_of(settings) as meeting, contextlib.closing(Launched(settings.spec, meeting)) as launched:
+        with _interrupted.heeding_sigterm(settings.workers is None), meeting_of(settings) as meeting, Launched(settings.spec, meeting) as launched:
             return launched.run(settings.command)
     except Error as error:
         say(str(error))
@@ -120,6 +120,8 @@ class Launched:
         except Error:
             raise
         except SystemExit as end:
+            if _interrupted.is_by_signal(end):
+                raise
             code = end.code
         except Exception:
             traceback.print_exc()
@@ -144,10 +146,13 @@ class Launched:
             say(f"what the script has saved lacks the {counted(behind)} behind its last round: let it take a multiple of {every} steps")
         print(self._loop.summary(), file=sys.stderr, flush=True)
 
-    def close(self) -> None:
+    def __enter__(self) -> "Launched":
+        return self
+
+    def __exit__(self, kind: object, end: Optional[BaseException], *where: object) -> None:
         self._unhook()
         if self._loop is not None:
-            self._loop.close()
+            self._loop.close_after(end)
 
     def _before_step(self, optimiser: torch.optim.Optimizer) -> None:
         if self._loop is None:

@@ -25,7 +25,7 @@ from ..planning import UPDATES, can_switch
 from ..spec import adapts, name_of, number, number_of, options_of, settings_of
 from ..table import Entry
 from ..tcp import Tcp
-from . import _alike, _auto, _buffers, _optimiser, _parameters, _state, _transport
+from . import _alike, _auto, _buffers, _interrupted, _optimiser, _parameters, _state, _transport
 from ._counts import Pace, milliseconds, with_ratios
 from ._members import Part, Place
 from ._moments import Moments, forget_unfinite
@@ -163,6 +163,7 @@ class OuterLoop(Closes):
             fixed = self._loop = _transport.with_comm(transport, group, limits, made)
             fixed.show_moments(*self._moments.addresses())
         self._begun = self._inside = self._finished = self._told_late = False
+        self._is_moving = False  # whether some of the weights have gone to the library or come from it, and others not yet
         self._replanner: Optional[Replanner] = None  # of "auto"
         self._follows = False  # whether a state may be of another spec, which "auto" went on by
         self._past: Dict[str, float] = {}  # what was counted by specs before
@@ -312,7 +313,9 @@ class OuterLoop(Closes):
             return False
         _parameters.reshard(self._sharded)
         refuse_newly_trained(self._module, self._rows)
+        self._is_moving = True
         self._working.take()
+        self._is_moving = False
         self._addresses = self._working.addresses()
         self._moments.take(stepped=True)
         before, begin = self._working.before(), time.monotonic()
@@ -323,8 +326,10 @@ class OuterLoop(Closes):
         if changed:
             self._unshared.steps = 0
             self._tell_pace(begin)
+            self._is_moving = True
             self._working.give_changed(before)
             self._moments.give()
+            self._is_moving = False
             self._heal_moments()
         return self._plan_again() or changed
 
@@ -429,11 +434,14 @@ class OuterLoop(Closes):
         if not isinstance(self._loop, ChangingLoop):
             raise Error("leave() is for groups whose members come and go, which join= without workers= makes; here finish() "
                         "waits for the others")
-        self._at_the_end.detach()
         self._refuse_inside("leave()")
         self._refuse_uncounted()
+        self._leave(self._loop)
+
+    def _leave(self, loop: ChangingLoop) -> None:
+        self._at_the_end.detach()
         self._working.take()
-        self._loop.leave(self._working.addresses())
+        loop.leave(self._working.addresses())
         self._working.give()
         self._end()
 
@@ -661,6 +669,20 @@ class OuterLoop(Closes):
                  if size > 1 else "of nothing while it is alone")
         return (f"thinwire {self._loop.spec}: {elements:,} weights in {len(self._rows)} tensors on {size} rank{'s' * (size > 1)}; a "
                 f"round every {every} steps of the optimizer{parts}, {takes}{counted}")
+
+    def __exit__(self, kind: object, end: Optional[BaseException], *where: object) -> None:
+        self.close_after(end)
+
+    def close_after(self, end: Optional[BaseException]) -> None:
+        """Closes it behind an exception. Where that is Ctrl-C or an exit, it leaves a group that members may leave, and tells
+        what it has done."""
+        if _interrupted.is_asked_for(end) and self._begun and not self._finished and self._unshared.is_here:
+            loop = self._loop
+            if isinstance(loop, ChangingLoop) and not self._is_moving:
+                _interrupted.hand_over(lambda: self._leave(loop))
+            if self._has_banner:
+                print(self.summary(), file=sys.stderr, flush=True)
+        self.close()
 
     def close(self) -> None:
         """Leaves the others. Before finish() they get a PeerError."""
