@@ -27,6 +27,7 @@ from ..table import Entry
 from ..tcp import Tcp
 from . import _alike, _auto, _buffers, _interrupted, _optimiser, _parameters, _state, _transport
 from ._counts import Pace, milliseconds, with_ratios
+from ._interface import reached_by
 from ._members import Part, Place
 from ._moments import Moments, forget_unfinite
 from ._parameters import is_shard, laid, local
@@ -95,6 +96,7 @@ class OuterLoop(Closes):
         limits = _transport.Limits(timeout, patience)
         refuse_half_joined(group, join, workers, rank, quorum, transport)
         self._changes, asked = join is not None and workers is None, spec
+        self._way = reached_by(join) if banner and join is not None and not is_in_folder(join) else ""
         settled = _auto.Settled(spec)
         with contextlib.ExitStack() as unless_made:
             if join is not None:
@@ -346,7 +348,8 @@ class OuterLoop(Closes):
     def _tell_pace(self, begin: float) -> None:
         if self._pace is None or not self._tells:
             return
-        told = self._pace.heard(begin, time.monotonic(), self.stats()["bytes_sent"], self._members())
+        exchanged = self._loop.seconds_exchanged if isinstance(self._loop, ChangingLoop) else 0.0
+        told = self._pace.heard(begin, time.monotonic(), self.stats()["bytes_sent"], self._members(), exchanged)
         if told:
             print(told, file=sys.stderr, flush=True)
             self._pace = None
@@ -658,15 +661,17 @@ class OuterLoop(Closes):
         settings, size = settings_of(self._loop.spec), self._comm.size
         elements = sum(row.elements for row in self._rows)
         every, fragments = int(number(settings["every"])), int(number(settings.get("fragments", "1")))
-        sent = 8 * elements * (size - 1) / size
+        sent = 8 * elements * (size - 1) / size if size > 1 else 4 * elements
         parts = f", in {fragments} parts one after the other" if fragments > 1 else ""
         exchange = name_of(settings["exchange"])
         carried = "" if exchange == "allreduce" else f" before {exchange} compresses it"
         counted = "" if self._hooks else "; call step() after each optimizer.step()"
         if isinstance(self._loop, ChangingLoop):
             counted += f"; it {'opened' if self._loop.opened else 'joined'} a group that others may join at {self.address}"
-        takes = (f"of {sent / 1e6:.3g} MB from each rank{carried}, which is what the gradients of one step would take"
-                 if size > 1 else "of nothing while it is alone")
+        way = f", through {self._way}" if self._way else ""
+        takes = f"of {sent / 1e6:.3g} MB from each rank{carried}{way}, which is what the gradients of one step would take"
+        if size == 1:
+            takes = f"of nothing while it is alone, and with a second one {takes}"
         return (f"thinwire {self._loop.spec}: {elements:,} weights in {len(self._rows)} tensors on {size} rank{'s' * (size > 1)}; a "
                 f"round every {every} steps of the optimizer{parts}, {takes}{counted}")
 
