@@ -226,8 +226,10 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual("".join(said).count("has had the first batch"), 1, said)
 
     def test_a_model_in_parts(self):
+        """It saves nothing, of which nothing is said."""
         ended = self.launched(IN_PARTS, begins=("--", "-m"))
         self.check(*ended, by_hand(self.left("begin"))[-1])
+        self.assertNotIn("what the script has saved", "".join(ended[1]))
 
     @unittest.skipIf(not ranks.importlib.util.find_spec("transformers"), "there is no transformers here")
     def test_a_script_of_transformers(self):

@@ -261,6 +261,19 @@ class Members(unittest.TestCase):
                 loop.finish()
             self.assertIn(": 6 steps, 3 rounds, ", loop.summary())
 
+    def test_a_framework_logs_the_rounds_of_the_summary(self):
+        from thinwire.torch._local import Local
+        model, optimiser, batch = problem(1)
+        local = Local(model, optimiser, "local:every=2", None, 6, join=self.story.meeting, quorum=1, hook=False, banner=False)
+        self.addCleanup(local.close)
+        local.loop.begin()
+        for step in range(4):
+            self.assertEqual(local.scalars()["thinwire/rounds"], step // 2)
+            self.assertIn(f" {step // 2} round", local.loop.summary())
+            loss_of(model, batch).backward()
+            optimiser.step()
+            local.loop.step()
+
     def test_the_first_line_says_which_way_and_what_a_round_takes_with_another(self):
         model, optimiser, batch = problem(1)
         with contextlib.redirect_stderr(io.StringIO()) as said, thinwire.torch.OuterLoop(model, optimiser, "sparseloco:every=1",

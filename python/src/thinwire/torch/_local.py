@@ -85,7 +85,9 @@ class Local:
         self.loop.close_after(end)
 
     def scalars(self) -> Dict[str, float]:
-        return {f"thinwire/{name}": float(value) for name, value in self.loop.stats().items()}
+        """`rounds` as the summary tells them."""
+        counts = {**self.loop.stats(), "rounds": self.loop.rounds_given}
+        return {f"thinwire/{name}": float(value) for name, value in counts.items()}
 
 
 def read(path: Path) -> Optional[Dict[str, Any]]:

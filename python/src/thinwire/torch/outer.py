@@ -649,10 +649,15 @@ class OuterLoop(Closes):
         counts = self.stats()
         return int(counts["rounds"] - counts["rounds_empty"])
 
+    @property
+    def rounds_given(self) -> int:
+        """Of this process, those in which somebody gave something."""
+        return self._rounds_with_something() - self._rounds_before
+
     def summary(self) -> str:
         """Of this process: what came before it, of a state that was loaded, is left out."""
         counts = self.stats()
-        rounds = self._rounds_with_something() - self._rounds_before
+        rounds = self.rounds_given
         return (f"thinwire {self._loop.spec}: {counts['steps']} steps, {rounds} round{'s' * (rounds != 1)}, "
                 f"{counts['bytes_sent'] / 1e6:.3g} MB sent instead of {counts['bytes_dense'] / 1e6:.3g}, waited "
                 f"{milliseconds(counts['seconds_wait'] / max(1, rounds))} a round{f', with weights {self.hash}' if self._finished else ''}")
