@@ -276,8 +276,9 @@ class Members(unittest.TestCase):
 
     def test_the_first_line_says_which_way_and_what_a_round_takes_with_another(self):
         model, optimiser, batch = problem(1)
-        with contextlib.redirect_stderr(io.StringIO()) as said, thinwire.torch.OuterLoop(model, optimiser, "sparseloco:every=1",
-                                                                                        join=self.story.meeting, hook=False) as loop:
+        with contextlib.redirect_stderr(io.StringIO()) as said, thinwire.OuterLoop(model, optimiser, "sparseloco:every=1",
+                                                                                  join=self.story.meeting, hook=False) as loop:
+            self.assertIsInstance(loop, thinwire.torch.OuterLoop)
             loop.begin()
             loop._loop.seconds_exchanged = 0.0
             loss_of(model, batch).backward()

@@ -21,7 +21,7 @@ def is_by_signal(end: Optional[BaseException]) -> bool:
     return any(isinstance(one, (KeyboardInterrupt, Terminated)) for one in (end, getattr(end, "__context__", None)))
 
 
-def is_asked_for(end: Optional[BaseException]) -> bool:
+def is_asked_for(end: object) -> bool:
     """Rather than a failure; also of a program whose own handler of SIGTERM exits, as Lightning's does."""
     return isinstance(end, (KeyboardInterrupt, SystemExit)) and threading.current_thread() is threading.main_thread()
 

@@ -86,7 +86,7 @@ class Local:
 
     def scalars(self) -> Dict[str, float]:
         """`rounds` as the summary tells them."""
-        counts = {**self.loop.stats(), "rounds": self.loop.rounds_given}
+        counts: Dict[str, float] = {**self.loop.stats(), "rounds": self.loop.rounds_given}
         return {f"thinwire/{name}": float(value) for name, value in counts.items()}
 
 

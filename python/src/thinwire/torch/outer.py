@@ -1,6 +1,7 @@
 """OuterLoop: many steps of each worker's own, and then one meeting."""
 
 import contextlib
+import functools
 import re
 import sys
 import time
@@ -680,16 +681,15 @@ class OuterLoop(Closes):
         return (f"thinwire {self._loop.spec}: {elements:,} weights in {len(self._rows)} tensors on {size} rank{'s' * (size > 1)}; a "
                 f"round every {every} steps of the optimizer{parts}, {takes}{counted}")
 
-    def __exit__(self, kind: object, end: Optional[BaseException], *where: object) -> None:
-        self.close_after(end)
+    def __exit__(self, *what: object) -> None:
+        self.close_after(what[1])
 
-    def close_after(self, end: Optional[BaseException]) -> None:
+    def close_after(self, end: object) -> None:
         """Closes it behind an exception. Where that is Ctrl-C or an exit, it leaves a group that members may leave, and tells
         what it has done."""
         if _interrupted.is_asked_for(end) and self._begun and not self._finished and self._unshared.is_here:
-            loop = self._loop
-            if isinstance(loop, ChangingLoop) and not self._is_moving:
-                _interrupted.hand_over(lambda: self._leave(loop))
+            if isinstance(self._loop, ChangingLoop) and not self._is_moving:
+                _interrupted.hand_over(functools.partial(self._leave, self._loop))
             if self._has_banner:
                 print(self.summary(), file=sys.stderr, flush=True)
         self.close()
