@@ -1,15 +1,11 @@
 """Which of this machine's interfaces a place is reached by."""
 
 import contextlib
+import fcntl
 import socket
 import struct
 
-try:
-    import fcntl
-except ImportError:  # it is Linux's
-    fcntl = None  # type: ignore[assignment]
-
-SIOCGIFADDR = 0x8915
+SIOCGIFADDR = 0x8915  # Linux's
 
 
 def reached_by(join: str) -> str:
@@ -29,7 +25,7 @@ def reached_by(join: str) -> str:
 def interface_of(address: str) -> str:
     """By the first IPv4 address of each."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_one:
-        for _, name in socket.if_nameindex() if fcntl else []:
+        for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):
                 found = fcntl.ioctl(any_one.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))[20:24]
                 if socket.inet_ntoa(found) == address:
