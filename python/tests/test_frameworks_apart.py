@@ -7,8 +7,11 @@ nothing of each other but where they meet, or for Accelerate the two processes o
 Each machine has one batch of its own, so that all that is random is out of it. Whatever the framework evaluates and saves
 in the middle of a round are the shared weights of the round before, and a run that is resumed there has the same bits."""
 
+import contextlib
+import io
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 import unittest
@@ -170,25 +173,36 @@ def accelerate(model, machine, out, resume, more):
 
 class Among:
     def __init__(self, size):
-        self.size, self.since = size, None
+        self.size, self.since, self.loop = size, None, None
 
     def have_met(self, loop):
-        rounds = loop.stats()["rounds"]
+        self.loop, rounds = loop, loop.stats()["rounds"]
         self.since = rounds if self.since is None and loop.size == self.size else self.since
         return self.since is not None and rounds >= self.since + 3
+
+
+class UntilCtrlC(Among):
+    """Which machine 0 gets when both have met, and the other one goes on until it is alone."""
+
+    def __init__(self, machine):
+        super().__init__(MACHINES)
+        self.machine = machine
+
+    def have_met(self, loop):
+        if super().have_met(loop) and self.machine == 0:
+            signal.raise_signal(signal.SIGINT)
+        return self.since is not None and loop.size == 1
 
 
 def changing_trainer(model, machine, out, resume, more, among):
     from safetensors.torch import load_file
     from thinwire.torch.transformers import LocalUpdates
     from transformers import Trainer, TrainerCallback, TrainingArguments
-    loops = []
 
     class Watch(TrainerCallback):
         def on_step_end(self, args, state, control, **more):
-            loops[:] = [local._local.loop]
             control.should_save = state.global_step == SAVED and not resume
-            control.should_training_stop = among.have_met(*loops)
+            control.should_training_stop = among.have_met(local._local.loop)
 
     arguments = TrainingArguments(
         output_dir=str(out), max_steps=MANY, per_device_train_batch_size=8, learning_rate=RATE, lr_scheduler_type="constant",
@@ -197,13 +211,13 @@ def changing_trainer(model, machine, out, resume, more, among):
     local = LocalUpdates(one, **more)
     one.add_callback(local)
     one.train(resume_from_checkpoint=str(place) if resume else None)
-    return loops[0], load_file(place / "model.safetensors"), torch.load(place / "thinwire.pt", weights_only=True)
+    return load_file(place / "model.safetensors"), torch.load(place / "thinwire.pt", weights_only=True)
 
 
 def changing_lightning(model, machine, out, resume, more, among):
     from lightning.pytorch import Callback, LightningModule, Trainer
     from thinwire.torch.lightning import KEY_OF_ROUNDS, LocalUpdates
-    local, loops, path = LocalUpdates(**more), [], out / "saved.ckpt"
+    local, path = LocalUpdates(**more), out / "saved.ckpt"
 
     class Module(LightningModule):
         def __init__(self):
@@ -218,16 +232,32 @@ def changing_lightning(model, machine, out, resume, more, among):
 
     class Watch(Callback):
         def on_train_batch_end(self, trainer, *what):
-            loops[:] = [local._local.loop]
             if trainer.global_step == SAVED and not resume:
                 trainer.save_checkpoint(path)
-            trainer.should_stop = among.have_met(*loops)
+            trainer.should_stop = among.have_met(local._local.loop)
 
     one = Trainer(accelerator="cpu", devices=1, max_steps=MANY, max_epochs=-1, logger=False, enable_checkpointing=False,
                   enable_progress_bar=False, enable_model_summary=False, callbacks=[local, Watch()])
     one.fit(Module(), torch.utils.data.DataLoader(rows(machine), batch_size=8), ckpt_path=path if resume else None)
     saved = torch.load(path, weights_only=False)
-    return loops[0], saved["state_dict"], saved[KEY_OF_ROUNDS]
+    return saved["state_dict"], saved[KEY_OF_ROUNDS]
+
+
+def changing_accelerate(model, machine, out, resume, more, among):
+    from accelerate import Accelerator
+    from thinwire.torch.accelerate import LocalSGD
+    accelerator = Accelerator(cpu=True)
+    wrapped, optimiser = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), RATE))
+    more = {**more, "spec": more["spec"].split(":")[0]}
+    with LocalSGD(accelerator=accelerator, model=wrapped, local_sgd_steps=EVERY, enabled=True, **more) as local_sgd:
+        have_met = False
+        while not have_met:
+            optimiser.zero_grad()
+            accelerator.backward(wrapped(**torch.utils.data.default_collate(rows(machine)))["loss"])
+            optimiser.step()
+            local_sgd.step()
+            have_met = among.have_met(local_sgd.loop)
+    return {}, {}
 
 
 def come_and_go(name, folder, machine, port, size=MACHINES, resume=False):
@@ -235,10 +265,27 @@ def come_and_go(name, folder, machine, port, size=MACHINES, resume=False):
         warnings.simplefilter("always")
         model, more = model_of([]), settings(port)
         del more["workers"]
-        loop, saved, state = globals()[f"changing_{name}"](model, machine, folder / f"machine{machine}", resume, more, Among(size))
-    return {"end": flat(model).tolist(), "rounds": loop.stats()["rounds"], "hash": loop.hash, "rounds_saved": state["outer/numbers"][0].item(),
+        among = Among(size)
+        saved, state = globals()[f"changing_{name}"](model, machine, folder / f"machine{machine}", resume, more, among)
+    return {"end": flat(model).tolist(), "rounds": among.loop.stats()["rounds"], "hash": among.loop.hash,
+            "rounds_saved": state["outer/numbers"][0].item() if state else 0,
             "alike": all(saved[key].equal(state[f"theta/{key}"]) for key in saved),
             "alone": sum("this program has trained alone" in str(one.message) for one in told)}
+
+
+def leave_by_ctrl_c(name, folder, machine, port):
+    """How the training of a machine ends, and what it says and warns of."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
+    more = {**settings(port), "spec": f"sparseloco:every={EVERY}", "quorum": 1}
+    del more["workers"]
+    among, ended = UntilCtrlC(machine), "end"
+    with warnings.catch_warnings(record=True) as told, contextlib.redirect_stderr(io.StringIO()) as said:
+        warnings.simplefilter("always")
+        try:
+            globals()[f"changing_{name}"](model_of([]), machine, folder / f"machine{machine}", False, more, among)
+        except (KeyboardInterrupt, SystemExit):
+            ended = "interrupted"
+    return {"ended": ended, "has_left": among.loop._finished, "said": said.getvalue(), "told": [str(one.message) for one in told]}
 
 
 def go_on_alone(name, folder, machine, port):
@@ -332,16 +379,24 @@ class ApartTest(unittest.TestCase):
         for one in self.played("resume"):
             self.assertEqual(one["end"], first[0]["end"])
 
-    @unittest.skipIf(sys.argv[1] == "accelerate", "it saves nothing of a loop")
     def test_machines_that_come_and_go(self):
         first, other = self.played("come_and_go")
         for key in "end", "hash", "rounds":
             self.assertEqual(first[key], other[key])
         self.assertTrue(first["alike"] and other["alike"])
         self.assertEqual((first["alone"], other["alone"]), (0, 0))
+        if NAME == "accelerate":  # it saves nothing of a loop
+            return
         alone, _ = self.played("go_on_alone")
         self.assertGreaterEqual(alone["rounds"], alone["rounds_saved"] + 3)
         self.assertEqual(alone["alone"], 1)
+
+    def test_who_is_ended_by_ctrl_c_hands_over_what_it_held_back(self):
+        first, other = self.played("leave_by_ctrl_c")
+        self.assertEqual((first["ended"], first["has_left"], other["ended"]), ("interrupted", True, "end"))
+        self.assertRegex(first["said"], r"\nthinwire sparseloco:every=4: \d+ steps, \d+ rounds, .* with weights \w{8}\n")
+        self.assertNotIn("is lost", first["said"])
+        self.assertNotIn("given up", "".join(other["told"]))
 
     @unittest.skipIf(sys.argv[1] == "accelerate", "a with statement sees to it")
     def test_who_fails_leaves_the_others_at_once(self):

@@ -232,8 +232,10 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual("".join(said).count("has had the first batch"), 1, said)
 
     def test_a_model_in_parts(self):
+        """It saves nothing, of which nothing is said."""
         ended = self.launched(IN_PARTS, begins=("--", "-m"))
         self.check(*ended, by_hand(self.left("begin"))[-1])
+        self.assertNotIn("what the script has saved", "".join(ended[1]))
 
     @unittest.skipIf(not ranks.importlib.util.find_spec("transformers"), "there is no transformers here")
     def test_a_script_of_transformers(self):
@@ -261,14 +263,7 @@ class LaunchTest(unittest.TestCase):
         script.write_text(UNTIL_TOLD)
         words = [sys.executable, "-B", "-m", "thinwire", "launch", "--join", f"127.0.0.1:{ranks.free_port()}", "--spec",
                  f"local:every={EVERY}", *map(str, self.sealed()), script]
-        programs, errors = [], [self.folder / f"errors{machine}" for machine in range(MACHINES)]
-        for machine, path in enumerate(errors):
-            with open(path, "w") as file:
-                programs.append(subprocess.Popen([*words, str(machine), str(machine), "0", "", self.folder], stderr=file,
-                                                 env=launched.environment(THINWIRE_BIND="127.0.0.1")))
-            self.addCleanup(programs[-1].wait)
-            self.addCleanup(programs[-1].kill)
-            ranks.wait_until(lambda: f" on {machine + 1} rank" in path.read_text(), f"nobody came: {path.read_text()}", ranks.SECONDS)
+        programs, errors = zip(*[self.start(machine, words, machine, 0) for machine in range(MACHINES)])
         for path in errors:
             ranks.wait_until(lambda: "a round of 2 took " in path.read_text(), path.read_text(), ranks.SECONDS)
         founder, newcomer = (path.read_text() for path in errors)
@@ -283,6 +278,55 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(sum(path.read_text().count("has had the first batch of rank 0") for path in errors), 1)
         hashes = {re.search(r"with weights (\w{8})\n$", path.read_text()).group(1) for path in errors}
         self.assertEqual(len(hashes), 1)
+
+    def start(self, machine, words, seed=1, data=None):
+        """One that comes and goes, and the file that its errors are in. It is told in there that so many are in the group."""
+        path = self.folder / f"errors{machine}"
+        with open(path, "w") as file:
+            program = subprocess.Popen([*words, *map(str, (machine, seed, machine if data is None else data)), "", self.folder], stderr=file,
+                                       env=launched.environment(THINWIRE_BIND="127.0.0.1"))
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        wanted = f" on {machine + 1} rank"
+        ranks.wait_until(lambda: wanted in path.read_text() or program.poll() is not None, "nobody came", ranks.SECONDS)
+        self.assertIn(wanted, path.read_text())
+        return program, path
+
+    def test_who_is_ended_by_a_signal_hands_over_what_it_held_back(self):
+        """One member after the other, of three; then the founder trains alone to its end."""
+        script, stop = self.folder / "script.py", self.folder / "stop"
+        script.write_text(UNTIL_TOLD)
+        words = [sys.executable, "-B", "-m", "thinwire", "launch", "--join", f"127.0.0.1:{ranks.free_port()}", "--spec",
+                 "sparseloco:every=8", "--quorum", "1", script]
+        (first, told), (second, told_second), (third, told_third) = [self.start(machine, words) for machine in range(3)]
+        ranks.wait_until(lambda: "a round of 3 took " in told_third.read_text(), told.read_text(), ranks.SECONDS)
+        for number, code, program, path, left in ((signal.SIGINT, 130, third, told_third, 2), (signal.SIGTERM, 143, second, told_second, 1)):
+            with self.subTest(code):
+                program.send_signal(number)
+                self.assertEqual(program.wait(ranks.SECONDS), code, path.read_text())
+                said = path.read_text()
+                self.assertEqual(said.count("thinwire: leaving by the others' next two rounds"), 1, said)
+                self.assertRegex(said, r"\nthinwire sparseloco\S+ \d+ steps, \d+ rounds, .* with weights \w{8}\n")
+                self.assertNotIn("is lost", said)
+                ranks.wait_until(lambda: f"the group has {left} member" in told.read_text(), told.read_text(), ranks.SECONDS)
+        stop.touch()
+        self.assertEqual(first.wait(ranks.SECONDS), 0, told.read_text())
+        for path in told, told_second, told_third:
+            self.assertNotIn("given up", path.read_text())
+
+    def test_a_second_signal_ends_at_once(self):
+        """The other member is stopped, so that no round comes about."""
+        script = self.folder / "script.py"
+        script.write_text(UNTIL_TOLD)
+        words = [sys.executable, "-B", "-m", "thinwire", "launch", "--join", f"127.0.0.1:{ranks.free_port()}", script]
+        (first, told), (second, _) = [self.start(machine, words) for machine in range(2)]
+        ranks.wait_until(lambda: "a round of 2 took " in told.read_text(), told.read_text(), ranks.SECONDS)
+        second.send_signal(signal.SIGSTOP)
+        first.send_signal(signal.SIGINT)
+        ranks.wait_until(lambda: "leaving by" in told.read_text(), told.read_text(), ranks.SECONDS)
+        first.send_signal(signal.SIGINT)
+        self.assertEqual(first.wait(ranks.SECONDS), 130, told.read_text())
+        self.assertIn("thinwire: what this machine had for the others is lost: there was no time for it\n", told.read_text())
 
     def test_a_script_that_fails_does_not_stop_the_others(self):
         for mishap, code in (("raise", 1), ("exit", 5)):

@@ -263,6 +263,39 @@ class Members(unittest.TestCase):
                 loop.finish()
             self.assertIn(": 6 steps, 3 rounds, ", loop.summary())
 
+    def test_a_framework_logs_the_rounds_of_the_summary(self):
+        from thinwire.torch._local import Local
+        model, optimiser, batch = problem(1)
+        local = Local(model, optimiser, "local:every=2", None, 6, join=self.story.meeting, quorum=1, hook=False, banner=False)
+        self.addCleanup(local.close)
+        local.loop.begin()
+        for step in range(4):
+            self.assertEqual(local.scalars()["thinwire/rounds"], step // 2)
+            self.assertIn(f" {step // 2} round", local.loop.summary())
+            loss_of(model, batch).backward()
+            optimiser.step()
+            local.loop.step()
+
+    def test_the_first_line_says_which_way_and_what_a_round_takes_with_another(self):
+        model, optimiser, batch = problem(1)
+        with contextlib.redirect_stderr(io.StringIO()) as said, thinwire.OuterLoop(model, optimiser, "sparseloco:every=1",
+                                                                                  join=self.story.meeting, hook=False) as loop:
+            self.assertIsInstance(loop, thinwire.torch.OuterLoop)
+            loop.begin()
+            loop._loop.seconds_exchanged = 0.0
+            loss_of(model, batch).backward()
+            optimiser.step()
+            loop.step()
+            self.assertGreater(loop._loop.seconds_exchanged, 0.0)
+        sent = 4e-6 * sum(p.numel() for p in model.parameters())
+        self.assertIn(f"of nothing while it is alone, and with a second one of {sent:.3g} MB from each rank before ", said.getvalue())
+        self.assertIn(" compresses it, through lo, 127.0.0.1, which is what the gradients", said.getvalue())
+
+    def test_an_interface_that_is_not_known_is_not_told(self):
+        from thinwire.torch._interface import interface_of, reached_by
+        self.assertEqual([reached_by(join) for join in ("127.0.0.1:1,nowhere:1", "nowhere", "[::1]:1")], ["lo, 127.0.0.1", "", "::1"])
+        self.assertEqual(interface_of("192.0.2.77"), "")
+
     def test_what_does_not_go_with_it(self):
         model, optimiser, _ = problem(1)
         for spec, more, words in ((SPEC, {"rank": 0}, "rank= is a number among workers=N"),

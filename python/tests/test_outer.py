@@ -1468,12 +1468,14 @@ class OuterTest(unittest.TestCase):
             self.assertEqual(_counts.milliseconds(seconds), text)
 
     def test_what_a_round_takes_is_told_of_the_second_one_among_the_same(self):
-        for beside, what, rate in ((False, "took", ", 8 Mbit/s"), (True, "held the steps up for", "")):
+        for beside, what, exchanged, rate in ((False, "took", 0.5, ", at 16 Mbit/s"), (False, "took", 0.0, ""), (True, "held the steps up for", 0.0, "")):
             pace = _counts.Pace(beside)
             rounds = [(1.0, 2.0, 1e6, (1, 2)), (3.0, 4.0, 2e6, (2, 3)), (5.0, 6.0, 3e6, (3, 1)), (7.0, 8.0, 4e6, (3, 1)), (9.0, 10.0, 5e6, (4, 2))]
             self.assertEqual([pace.heard(*one) for one in rounds], [""] * 5)
-            self.assertEqual(pace.heard(13.0, 14.0, 6e6, (4, 2)), f"thinwire: a round of 2 {what} 1,000 ms of 4,000 ms, 25 % of the time; "
+            self.assertEqual(pace.heard(13.0, 14.0, 6e6, (4, 2), exchanged), f"thinwire: a round of 2 {what} 1,000 ms of 4,000 ms, 25 % of the time; "
                              f"1 MB were sent for it{rate}")
+        pace = _counts.Pace()
+        self.assertEqual([pace.heard(time, time + 1.0, 9e4 * time, (1, 2), 0.5)[-24:] for time in (1.0, 2.0)], ["", "0.09 MB were sent for it"])
 
     def test_a_round_that_travels_beside_the_steps_has_no_rate(self):
         for spec, beside in (("diloco:every=2", False), ("streaming:every=2,fragments=1", True), ("diloco:every=2,eager=on", True)):

@@ -14,6 +14,8 @@ import sys
 import tempfile
 import unittest
 
+import ranks
+
 PROGRAM = pathlib.Path(sys.argv.pop(1))
 STRIPS, STEPS, COUNT = 4, 10, 20
 RATE, CLIP, DECAY = 0.01, 0.5, 0.1
@@ -110,6 +112,44 @@ class PeftTest(unittest.TestCase):
             self.assertLess(float((model(tokens).logits - expected).abs().max()), 1e-5)
             with model.disable_adapter():
                 self.assertGreater(float((model(tokens).logits - expected).abs().max()), 0.1)
+
+
+def adapted(machine, size, port):
+    """A Llama that both have, with adapters that each draws by itself: A is at random, and B is zero."""
+    import peft
+    import thinwire.torch
+    import torch
+    import transformers
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2}
+    base = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=32, **sizes))
+    torch.manual_seed(2 + machine)
+    model = peft.get_peft_model(base, peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
+    trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    frozen = [one.detach().clone() for one in model.parameters() if not one.requires_grad]
+    optimizer = torch.optim.AdamW(trained.values(), lr=RATE)
+    drawn = next(iter(trained.values())).detach().flatten().tolist()
+    with thinwire.torch.OuterLoop(model, optimizer, "local:every=2", join=f"127.0.0.1:{port}", workers=size, timeout=ranks.SECONDS,
+                                  banner=False) as loop:
+        for _ in range(5):
+            tokens = torch.randint(32, (2, 8))
+            optimizer.zero_grad()
+            model(input_ids=tokens, labels=tokens).loss.backward()
+            optimizer.step()
+        loop.finish()
+    kept = all(map(torch.equal, frozen, (one for one in model.parameters() if not one.requires_grad)))
+    return {"drawn": drawn, "hash": loop.hash, "names": sorted(trained) == sorted(loop.trained()), "kept": kept,
+            "end": [x for one in trained.values() for x in one.detach().flatten().tolist()]}
+
+
+class LoopTest(unittest.TestCase):
+    def test_adapters_of_other_seeds_end_alike(self):
+        with ranks.Machines(adapted, 2, ranks.free_port()) as machines:
+            first, other = machines.results()
+        self.assertNotEqual(first["drawn"], other["drawn"])
+        for key in "hash", "end":
+            self.assertEqual(first[key], other[key])
+        self.assertEqual([(one["names"], one["kept"]) for one in (first, other)], [(True, True)] * 2)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class Help(unittest.TestCase):
             self.assertIn("Usage: thinwire " + command, say("help", command))
         self.assertIn('there is no command "trian"; did you mean train?', say("help", "trian", code=2))
         self.assertIn("image is a task, not a command; thinwire train image trains on it", say("image", code=2))
-        self.assertIn("launch is a command of the Python package; python -m thinwire launch runs", say("launch", "train.py", code=2))
+        self.assertIn("launch is a command of the Python package: type python -m thinwire launch, and the same words", say("launch", "train.py", code=2))
 
     def test_options_of_another_page_are_named_once_and_explained_there(self):
         def explained(page):

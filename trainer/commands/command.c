@@ -79,8 +79,9 @@ static int command_refuse_unknown(const command_list *list, const char *word)
     if (is_task(word))
         tw_fail(TW_ERROR_ARGUMENT, "%s is a task, not a command; thinwire train %s trains on it", word, word);
     else if (strcmp(word, "launch") == 0)
-        tw_fail(TW_ERROR_ARGUMENT,
-                "launch is a command of the Python package; python -m thinwire launch runs a script");
+        tw_fail(
+            TW_ERROR_ARGUMENT,
+            "launch is a command of the Python package: type python -m thinwire launch, and the same words behind it");
     else
         words_refuse("command", word, strlen(word), listed_name);
     return launcher_refuse();

@@ -5,6 +5,7 @@ import ctypes
 import json
 import math
 import struct
+import time
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from . import outer, table
@@ -49,6 +50,7 @@ class ChangingLoop:
         self._give, self._take, self._compare = give, take, compare
         self._period, self._has_momentum = outer.period_of(spec), number(settings_of(spec).get("outer_momentum", "0")) > 0
         self._since = self._steps = self._steps_before = self._met = self.generation = 0
+        self.seconds_exchanged = 0.0  # of the last round, in which all were there
         self._weight, self._has_steps = 1.0, False  # since it last had theta
         self._kept: Optional[Entries] = None  # the state between two rounds, which the next one is begun from
         self._saved: Optional[Entries] = None  # what load_state() took, until a group has been entered
@@ -146,7 +148,9 @@ class ChangingLoop:
                         self._compare(self._there())
                     self._met += 1
                     loop.set_weight(self._weight if self._has_steps else 0)
+                    begin = time.monotonic()
                     loop.step(weights)
+                    self.seconds_exchanged = time.monotonic() - begin
                     self._kept = self._before_round(loop.state_apart())
                     self._since, self._has_steps = 0, False
                 if due is not Due.CHANGE:

@@ -2,7 +2,7 @@
 
 import ctypes
 import enum
-from typing import Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, Optional, Sequence
 
 from . import _regroup, table
 from ._library import OuterCounts, library
@@ -25,7 +25,15 @@ class OuterLoop(Owned):
 
     To make one is a collective, as with a Reducer, and begin() is another. Weights are fp32, and come as the addresses
     of the tensors. theta are the shared weights, which have the same bits on all ranks. `thinwire.outers()` lists the
-    methods."""
+    methods.
+
+    With a torch module in place of `comm` it is a `thinwire.torch.OuterLoop`, and takes what that takes."""
+
+    def __new__(cls, comm: Any, *rest: Any, **more: Any) -> Any:
+        if not hasattr(comm, "named_parameters"):
+            return super().__new__(cls)
+        from .torch import OuterLoop as OfModule
+        return OfModule(comm, *rest, **more)
 
     def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named]):
         handle = ctypes.c_void_p()

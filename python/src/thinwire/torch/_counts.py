@@ -23,6 +23,9 @@ def in_a_line(spec: str, counts: Dict[str, float]) -> str:
             f"{counts['bytes_dense'] / steps / 1e6:.3g}, waited {milliseconds(counts['seconds_wait'] / steps)} a step")
 
 
+MEASURES = 1e5  # bytes of a round: fewer say more of the way's length than of its width
+
+
 class Pace:
     """What a round takes, which is told once: of the second of two among the same workers, since in the first one all are still
     warming up. `beside`: it travels while steps go on, so that what they are held up for is no time of the line's."""
@@ -31,13 +34,15 @@ class Pace:
         self._beside = beside
         self._before: Optional[Tuple[float, float, Tuple[int, int]]] = None
 
-    def heard(self, begin: float, end: float, bytes_sent: float, among: Tuple[int, int]) -> str:
-        """The line, or "". `among`: which workers, and how many."""
+    def heard(self, begin: float, end: float, bytes_sent: float, among: Tuple[int, int], exchanged: float = 0.0) -> str:
+        """The line, or "". `among`: which workers, and how many. `exchanged`: seconds of the round in which all were there; 0:
+        that is not known, and so the line's rate is not."""
         before, self._before = self._before, (end, bytes_sent, among)
         if before is None or before[2] != among or among[1] == 1:
             return ""
         took, period, sent = end - begin, max(end - before[0], 1e-9), bytes_sent - before[1]
-        what, rate = ("held the steps up for", "") if self._beside else ("took", f", {8e-6 * sent / max(took, 1e-9):.3g} Mbit/s")
+        what = "held the steps up for" if self._beside else "took"
+        rate = f", at {8e-6 * sent / exchanged:.3g} Mbit/s" if exchanged and sent >= MEASURES else ""
         return (f"thinwire: a round of {among[1]} {what} {milliseconds(took)} of {milliseconds(period)}, {100 * took / period:.2g} % of "
                 f"the time; {sent / 1e6:.3g} MB were sent for it{rate}")
 

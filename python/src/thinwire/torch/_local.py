@@ -79,13 +79,15 @@ class Local:
             self.loop.finish()
             self._is_over = self.is_shown = True
 
-    def close(self) -> None:
-        """Without finish() the others get a PeerError."""
+    def close(self, end: Optional[BaseException] = None) -> None:
+        """Without finish() the others get a PeerError, unless `end` is no failure: as OuterLoop.close_after()."""
         self.hide()
-        self.loop.close()
+        self.loop.close_after(end)
 
     def scalars(self) -> Dict[str, float]:
-        return {f"thinwire/{name}": float(value) for name, value in self.loop.stats().items()}
+        """`rounds` as the summary tells them."""
+        counts: Dict[str, float] = {**self.loop.stats(), "rounds": self.loop.rounds_given}
+        return {f"thinwire/{name}": float(value) for name, value in counts.items()}
 
 
 def read(path: Path) -> Optional[Dict[str, Any]]:

@@ -13,10 +13,15 @@ class Unshared:
         self.steps = 0
         self._process, self._place = os.getpid(), place_outside()
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this is no child that a fork has made."""
+        return os.getpid() == self._process
+
     def tell(self) -> None:
-        """Not behind an exception, which says itself why the program ends, nor in a child that a fork has made."""
+        """Not behind an exception, which says itself why the program ends."""
         fails = getattr(sys, "last_type", None) is not None or sys.exc_info()[0] is not None
-        if self.steps and not fails and os.getpid() == self._process:
+        if self.steps and not fails and self.is_here:
             warn(f"the {counted(self.steps)} behind the last round went to nobody, so that the workers' weights differ: call finish() of "
                  "this OuterLoop at the end, on all of them", self._place)
 

@@ -103,7 +103,7 @@ class LocalSGD:
                 self.loop.finish()
                 if self._tells:
                     print(self.loop.summary(), file=sys.stderr, flush=True)
-            self.loop.close()
+            self.loop.close_after(value)
 
 
 def _forget(place: Place) -> None:

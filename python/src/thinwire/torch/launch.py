@@ -12,7 +12,7 @@ import re
 import runpy
 import sys
 import traceback
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -22,7 +22,7 @@ from ..errors import Error, PeerError
 from ..seal import read_key
 from ..spec import settings_of
 from ..tcp import Tcp
-from . import _optimiser, _transport
+from . import _interrupted, _optimiser, _transport
 from ._alike import checksum
 from ._unshared import counted
 from .outer import OuterLoop, joined_group, refuse_half_joined, refuse_other_specs, tell_meeting
@@ -37,7 +37,7 @@ def launch(words: List[str]) -> int:
         refuse_old_torch()
         refuse_other_specs(settings.spec, settings.workers is None)
         refuse_missing(settings.command)
-        with meeting_of(settings) as meeting, contextlib.closing(Launched(settings.spec, meeting)) as launched:
+        with _interrupted.heeding_sigterm(settings.workers is None), meeting_of(settings) as meeting, Launched(settings.spec, meeting) as launched:
             return launched.run(settings.command)
     except Error as error:
         say(str(error))
@@ -111,6 +111,7 @@ class Launched:
         self._loop: Optional[OuterLoop] = None
         self._optimiser: Any = None
         self._unhook = _optimiser.at_each_step(self._before_step)
+        self._has_saved = False
 
     def run(self, command: List[str]) -> int:
         """Ends when all machines have ended: who is done early takes part in the others' rounds, with nothing of its own."""
@@ -120,6 +121,8 @@ class Launched:
         except Error:
             raise
         except SystemExit as end:
+            if _interrupted.is_by_signal(end):
+                raise
             code = end.code
         except Exception:
             traceback.print_exc()
@@ -140,14 +143,17 @@ class Launched:
         say(f"the script {ended}: this machine serves the others' rounds until they end")
         behind, every = self._loop._unshared.steps, settings_of(self._loop._loop.spec)["every"]
         self._loop.finish()
-        if behind and not has_failed:
+        if behind and self._has_saved and not has_failed:
             say(f"what the script has saved lacks the {counted(behind)} behind its last round: let it take a multiple of {every} steps")
         print(self._loop.summary(), file=sys.stderr, flush=True)
 
-    def close(self) -> None:
+    def __enter__(self) -> "Launched":
+        return self
+
+    def __exit__(self, kind: object, end: Optional[BaseException], *where: object) -> None:
         self._unhook()
         if self._loop is not None:
-            self._loop.close()
+            self._loop.close_after(end)
 
     def _before_step(self, optimiser: torch.optim.Optimizer) -> None:
         if self._loop is None:
@@ -167,7 +173,10 @@ class Launched:
         self._loop.begin()
         if checksum_of(module) != before:  # this gradient is of weights that are gone: the step leaves out what has none
             optimiser.zero_grad(set_to_none=True)
-        save_shared(module, self._loop)
+        save_shared(module, self._loop, self._note_saved)
+
+    def _note_saved(self) -> None:
+        self._has_saved = True
 
 
 def run_as_python(command: List[str]) -> None:
@@ -219,11 +228,13 @@ def checksum_of(module: nn.Module) -> int:
     return checksum(p for p in module.parameters() if p.requires_grad)
 
 
-def save_shared(module: nn.Module, loop: OuterLoop) -> None:
-    """What state_dict() of the module gives, and of each that has all its trained parameters, are the shared weights."""
+def save_shared(module: nn.Module, loop: OuterLoop, note: Callable[[], None]) -> None:
+    """What state_dict() of the module gives, and of each that has all its trained parameters, are the shared weights. Who asks
+    for it is noted."""
     count = len(trained_ids(module))
 
     def give(part: Any, state: Dict[str, Any], prefix: str, metadata: Any) -> None:
+        note()
         with loop.averaged(buffers=False):
             for name, parameter in part.named_parameters(remove_duplicate=False):
                 if parameter.requires_grad and prefix + name in state:

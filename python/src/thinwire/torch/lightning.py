@@ -156,13 +156,16 @@ class LocalUpdates(_Told):
             print(self._local.loop.summary(), file=sys.stderr, flush=True)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        if self._local is not None:
-            self._local.close()
-        self._local = None
+        self._close()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """After which there is no teardown, and the others are not to wait for this program's end."""
-        self.teardown(trainer, pl_module, "")
+        self._close(exception)
+
+    def _close(self, end: Optional[BaseException] = None) -> None:
+        if self._local is not None:
+            self._local.close(end)
+        self._local = None
 
 
 def _save_with(strategy: Any, checkpoints: Checkpoints) -> None:

@@ -1,6 +1,7 @@
 """OuterLoop: many steps of each worker's own, and then one meeting."""
 
 import contextlib
+import functools
 import re
 import sys
 import time
@@ -25,8 +26,9 @@ from ..planning import UPDATES, can_switch
 from ..spec import adapts, name_of, number, number_of, options_of, settings_of
 from ..table import Entry
 from ..tcp import Tcp
-from . import _alike, _auto, _buffers, _claims, _optimiser, _parameters, _state, _transport
+from . import _alike, _auto, _buffers, _claims, _interrupted, _optimiser, _parameters, _state, _transport
 from ._counts import Pace, milliseconds, with_ratios
+from ._interface import reached_by
 from ._members import Part, Place
 from ._moments import Moments, forget_unfinite
 from ._parameters import is_shard, laid, local
@@ -96,6 +98,7 @@ class OuterLoop(Closes):
         limits = _transport.Limits(timeout, patience)
         refuse_half_joined(group, join, workers, rank, quorum, transport)
         self._changes, asked = join is not None and workers is None, spec
+        self._way = reached_by(join) if banner and join is not None and not is_in_folder(join) else ""
         settled = _auto.Settled(spec)
         with contextlib.ExitStack() as unless_made:
             if join is not None:
@@ -165,6 +168,7 @@ class OuterLoop(Closes):
             fixed = self._loop = _transport.with_comm(transport, group, limits, made)
             fixed.show_moments(*self._moments.addresses())
         self._begun = self._inside = self._finished = self._told_late = False
+        self._is_moving = False  # whether some of the weights have gone to the library or come from it, and others not yet
         self._replanner: Optional[Replanner] = None  # of "auto"
         self._follows = False  # whether a state may be of another spec, which "auto" went on by
         self._past: Dict[str, float] = {}  # what was counted by specs before
@@ -306,7 +310,9 @@ class OuterLoop(Closes):
             return False
         _parameters.reshard(self._sharded)
         refuse_newly_trained(self._module, self._rows)
+        self._is_moving = True
         self._working.take()
+        self._is_moving = False
         self._addresses = self._working.addresses()
         self._moments.take(stepped=True)
         before, begin = self._working.before(), time.monotonic()
@@ -317,8 +323,10 @@ class OuterLoop(Closes):
         if changed:
             self._unshared.steps = 0
             self._tell_pace(begin)
+            self._is_moving = True
             self._working.give_changed(before)
             self._moments.give()
+            self._is_moving = False
             self._heal_moments()
         return self._plan_again() or changed
 
@@ -335,7 +343,8 @@ class OuterLoop(Closes):
     def _tell_pace(self, begin: float) -> None:
         if self._pace is None or not self._tells:
             return
-        told = self._pace.heard(begin, time.monotonic(), self.stats()["bytes_sent"], self._members())
+        exchanged = self._loop.seconds_exchanged if isinstance(self._loop, ChangingLoop) else 0.0
+        told = self._pace.heard(begin, time.monotonic(), self.stats()["bytes_sent"], self._members(), exchanged)
         if told:
             print(told, file=sys.stderr, flush=True)
             self._pace = None
@@ -423,11 +432,14 @@ class OuterLoop(Closes):
         if not isinstance(self._loop, ChangingLoop):
             raise Error("leave() is for groups whose members come and go, which join= without workers= makes; here finish() "
                         "waits for the others")
-        self._at_the_end.detach()
         self._refuse_inside("leave()")
         self._refuse_uncounted()
+        self._leave(self._loop)
+
+    def _leave(self, loop: ChangingLoop) -> None:
+        self._at_the_end.detach()
         self._working.take()
-        self._loop.leave(self._working.addresses())
+        loop.leave(self._working.addresses())
         self._working.give()
         self._end()
 
@@ -626,10 +638,15 @@ class OuterLoop(Closes):
         counts = self.stats()
         return int(counts["rounds"] - counts["rounds_empty"])
 
+    @property
+    def rounds_given(self) -> int:
+        """Of this process, those in which somebody gave something."""
+        return self._rounds_with_something() - self._rounds_before
+
     def summary(self) -> str:
         """Of this process: what came before it, of a state that was loaded, is left out."""
         counts = self.stats()
-        rounds = self._rounds_with_something() - self._rounds_before
+        rounds = self.rounds_given
         return (f"thinwire {self._loop.spec}: {counts['steps']} steps, {rounds} round{'s' * (rounds != 1)}, "
                 f"{counts['bytes_sent'] / 1e6:.3g} MB sent instead of {counts['bytes_dense'] / 1e6:.3g}, waited "
                 f"{milliseconds(counts['seconds_wait'] / max(1, rounds))} a round{f', with weights {self.hash}' if self._finished else ''}")
@@ -638,17 +655,32 @@ class OuterLoop(Closes):
         settings, size = settings_of(self._loop.spec), self._comm.size
         elements = sum(row.elements for row in self._rows)
         every, fragments = int(number(settings["every"])), int(number(settings.get("fragments", "1")))
-        sent = 8 * elements * (size - 1) / size
+        sent = 8 * elements * (size - 1) / size if size > 1 else 4 * elements
         parts = f", in {fragments} parts one after the other" if fragments > 1 else ""
         exchange = name_of(settings["exchange"])
         carried = "" if exchange == "allreduce" else f" before {exchange} compresses it"
         counted = "" if self._hooks else "; call step() after each optimizer.step()"
         if isinstance(self._loop, ChangingLoop):
             counted += f"; it {'opened' if self._loop.opened else 'joined'} a group that others may join at {self.address}"
-        takes = (f"of {sent / 1e6:.3g} MB from each rank{carried}, which is what the gradients of one step would take"
-                 if size > 1 else "of nothing while it is alone")
+        way = f", through {self._way}" if self._way else ""
+        takes = f"of {sent / 1e6:.3g} MB from each rank{carried}{way}, which is what the gradients of one step would take"
+        if size == 1:
+            takes = f"of nothing while it is alone, and with a second one {takes}"
         return (f"thinwire {self._loop.spec}: {elements:,} weights in {len(self._rows)} tensors on {size} rank{'s' * (size > 1)}; a "
                 f"round every {every} steps of the optimizer{parts}, {takes}{counted}")
+
+    def __exit__(self, *what: object) -> None:
+        self.close_after(what[1])
+
+    def close_after(self, end: object) -> None:
+        """Closes it behind an exception. Where that is Ctrl-C or an exit, it leaves a group that members may leave, and tells
+        what it has done."""
+        if _interrupted.is_asked_for(end) and self._begun and not self._finished and self._unshared.is_here:
+            if isinstance(self._loop, ChangingLoop) and not self._is_moving:
+                _interrupted.hand_over(functools.partial(self._leave, self._loop))
+            if self._has_banner:
+                print(self.summary(), file=sys.stderr, flush=True)
+        self.close()
 
     def close(self) -> None:
         """Leaves the others. Before finish() they get a PeerError."""

@@ -170,9 +170,9 @@ class LocalUpdates(TrainerCallback):
             print(self._local.loop.summary(), file=sys.stderr, flush=True)
             self._close()
 
-    def _close(self) -> None:
+    def _close(self, end: Optional[BaseException] = None) -> None:
         if self._local is not None:
-            self._local.close()
+            self._local.close(end)
         if self._stats is not None:
             self._stats.remove()
         self._local = self._stats = None
@@ -183,8 +183,9 @@ class LocalUpdates(TrainerCallback):
         def closing(*words: Any, **more: Any) -> Any:
             try:
                 return train(*words, **more)
-            finally:
-                self._close()
+            except BaseException as error:
+                self._close(error)
+                raise
 
         return closing
 
