@@ -938,6 +938,20 @@ TEST(who_goes_is_given_up_by_each_when_it_has_gone)
     destroy_all(players, RANKS);
 }
 
+/* Only rank 1 hears that rank 0 has waited for rank 2 in vain, and hands it on. */
+TEST(who_was_given_up_is_waited_for_by_none_who_hears_it_from_another)
+{
+    tcp_player players[MOST_PLAYERS];
+    listen_all(players, MOST_PLAYERS);
+    connect_all(players, MOST_PLAYERS);
+    leave_one(peer_of(&players[0], 1), 1 + 2, 1);
+    wait_until_gone(peer_of(&players[1], 0));
+    receive_fails(players[1].comm, 0, "rank 2 failed: rank 0 gave up the group because of it");
+    wait_until_gone(peer_of(&players[3], 2));
+    receive_fails(players[3].comm, 2, "rank 2 failed: rank 1 gave up the group because of it");
+    destroy_all(players, MOST_PLAYERS);
+}
+
 /* It goes because it was given up itself. */
 TEST(who_was_given_up_names_nobody_else)
 {
