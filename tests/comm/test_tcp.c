@@ -1278,8 +1278,7 @@ enum { HERES = 2 * TCP_STAGE / TCP_FRAME_BYTES };
 static void send_heres(int fd, size_t count)
 {
     static unsigned char bytes[HERES * TCP_FRAME_BYTES];
-    for (size_t i = 0; i < count; i++)
-        tcp_frame_write(&(tcp_frame){.kind = TCP_HERE}, bytes + i * TCP_FRAME_BYTES);
+    for (size_t i = 0; i < count; i++) tcp_frame_write(&(tcp_frame){.kind = TCP_HERE}, bytes + i * TCP_FRAME_BYTES);
     assert_int_equal(send(fd, bytes, count * TCP_FRAME_BYTES, MSG_DONTWAIT), count * TCP_FRAME_BYTES);
 }
 
