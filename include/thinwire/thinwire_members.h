@@ -72,7 +72,9 @@ TW_API tw_status tw_members_environment(tw_tcp_options *options);
  * part. TW_ERROR_ARGUMENT, TW_ERROR_SYSTEM as for tw_tcp_join. */
 TW_API tw_status tw_members_join(const char *meeting, const char *subject, const tw_members_options *options,
                                  const tw_tcp_options *tcp, tw_members **members);
-/* Leaves without a word, as a crash does, if it has not left before. */
+/* Leaves without a word, as a crash does, if it has not left before. Only the last member, and one for whom
+ * tw_members_due has said TW_MEMBERS_FINISHED, tells newcomers that wait that the run is over: their tw_members_next is
+ * TW_ERROR_PEER at once. Of a group whose members go otherwise they hear nothing for a grace first. */
 TW_API void tw_members_destroy(tw_members *members);
 
 /* Where newcomers may come, "HOST:PORT": to this process, or where it came itself if it cannot be called. NULL: "". */

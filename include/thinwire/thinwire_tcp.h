@@ -33,8 +33,8 @@ typedef struct tw_tcp_options {
                             * each address is all there is to prove, so addresses must be kept secret */
     size_t key_size;       /* 16 to 4096 bytes */
     /* (optional) Told each time somebody is turned away who said anything, in the thread of the call that waits: one
-     * sentence, which names the address and the reason. Told also that this process itself has to wait, because a group
-     * that is about to end has the meeting point. */
+     * sentence, which names the address and the reason. Told also that this process itself has to wait: because a group
+     * that is about to end has the meeting point, or, once, because nobody has answered there yet. */
     void (*refused)(void *context, const char *text);
     /* (optional) Asked several times a second while a call waits for others: anything but 0 ends it with
      * TW_ERROR_PEER. For programs that can be interrupted. */

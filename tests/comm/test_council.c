@@ -925,6 +925,45 @@ TEST(test_a_newcomer_does_not_wait_for_a_meeting_point_that_no_longer_answers)
     free(all);
 }
 
+/* Nor for one whose last member says so, though it is not let in for a while. To one that has gone a line would only
+ * hold up the end. */
+TEST(test_newcomers_are_told_that_a_group_ends)
+{
+    circle *all = begin_circle(2);
+    council *second = &all->members[1];
+    council_message join = {.kind = COUNCIL_JOIN, .state = COUNCIL_READY, .seat = {.name = "n2", .door = "door"}};
+    council_hear(second, &join, 1);
+    snprintf(join.seat.name, COUNCIL_NAME, "n3");
+    council_hear(second, &join, 1);
+    second->visitors[1].barred = 100;
+    council_lose(second, "n2", 1.5);
+    all->waiting = 0;
+    council_end(second);
+    assert_int_equal(all->waiting, 1);
+    assert_int_equal(all->post[0].kind, COUNCIL_OVER);
+    assert_string_equal(all->post[0].to, "n3");
+    free(all);
+}
+
+/* A member decides with those that answer, whatever one of them says. A newcomer whose program asks whether there is a
+ * group is none that waits. */
+TEST(test_only_newcomers_that_wait_hear_that_a_group_has_ended)
+{
+    circle *all = begin_circle(2);
+    council *member = &all->members[1], *newcomer = &all->members[2];
+    council_message over = {.kind = COUNCIL_OVER, .to = "n1"};
+    council_hear(member, &over, 1);
+    assert_int_equal(member->verdict, COUNCIL_PENDING);
+    council_begin(newcomer, &member->settings, "n2", 1);
+    snprintf(over.to, COUNCIL_NAME, "n2");
+    council_hear(newcomer, &over, 1);
+    assert_int_equal(newcomer->verdict, COUNCIL_PENDING);
+    council_meet(newcomer, "door", 0, 0, 1);
+    council_hear(newcomer, &over, 1);
+    assert_int_equal(newcomer->verdict, COUNCIL_TOO_LATE);
+    free(all);
+}
+
 /* One that the first member cannot hear ends ever fewer generations, by which nobody is let in. */
 TEST(test_a_newcomer_whom_the_first_cannot_hear_does_not_stop_the_others)
 {

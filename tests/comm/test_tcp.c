@@ -8,6 +8,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #include "tcp_players.h"
@@ -866,10 +868,10 @@ static tcp_peer *peer_of(const tcp_player *player, int rank)
     return &((tcp_group *)player->comm->self)->peers[rank];
 }
 
-static void leave_one(tcp_peer *peer, int because_of)
+static void leave_one(tcp_peer *peer, int because_of, int waited)
 {
     tcp_peer_lock(peer);
-    tcp_peer_leave(peer, because_of, 0, "it alone is told");
+    tcp_peer_leave(peer, because_of, waited, "it alone is told");
     tcp_peer_unlock(peer);
 }
 
@@ -884,6 +886,41 @@ static void wait_until_gone(tcp_peer *peer)
     fail_msg("rank %d has not gone", peer->rank);
 }
 
+static void wait_until_there(const tcp_peer *peer, size_t bytes)
+{
+    int there = 0;
+    for (double deadline = tw_clock() + PATIENCE; tw_clock() < deadline; usleep(1000))
+        if (ioctl(peer->stream[0].fd, FIONREAD, &there) == 0 && (size_t)there >= bytes) return;
+    fail_msg("of %zu bytes from rank %d %d have come", bytes, peer->rank, there);
+}
+
+/* The thread of rank 2 is told of the two in the order in which they came, and cannot read the first before the second
+ * is there, too. */
+TEST(what_came_before_one_was_given_up_is_read)
+{
+    enum { MANY = 3 * TCP_STAGE };
+    tcp_player players[RANKS];
+    unsigned char *all = calloc(2, MANY), *got = all + MANY;
+    listen_all(players, RANKS);
+    connect_all(players, RANKS);
+    memset(all, 'x', MANY);
+    tcp_peer *teller = peer_of(&players[2], 0);
+    tcp_peer_lock(teller);
+    leave_one(peer_of(&players[0], 2), 1 + 1, 1);
+    wait_until_there(teller, TCP_FRAME_BYTES);
+    tw_channel_start_send(players[1].comm->channel, 2, all, MANY);
+    assert_ok(tw_channel_finish(players[1].comm->channel));
+    wait_until_there(peer_of(&players[2], 1), MANY);
+    tcp_peer_unlock(teller);
+    wait_until_gone(peer_of(&players[2], 1));
+    tw_channel_start_receive(players[2].comm->channel, 1, got, MANY, NULL);
+    assert_ok(tw_channel_finish(players[2].comm->channel));
+    assert_memory_equal(got, all, MANY);
+    receive_fails(players[2].comm, 1, "rank 1 failed: rank 0 gave up the group because of it");
+    destroy_all(players, RANKS);
+    free(all);
+}
+
 /* Rank 1 sees sooner than rank 2 that rank 0 goes: what that has sent to rank 2 is still on its way. */
 TEST(who_goes_is_given_up_by_each_when_it_has_gone)
 {
@@ -891,7 +928,7 @@ TEST(who_goes_is_given_up_by_each_when_it_has_gone)
     char word = 'x', got = 0;
     listen_all(players, RANKS);
     connect_all(players, RANKS);
-    leave_one(peer_of(&players[0], 1), 0);
+    leave_one(peer_of(&players[0], 1), 0, 0);
     receive_fails(players[1].comm, 0, "rank 0 has left");
     wait_until_gone(peer_of(&players[2], 1));
     tw_channel_start_send(players[0].comm->channel, 2, &word, 1);
@@ -902,13 +939,27 @@ TEST(who_goes_is_given_up_by_each_when_it_has_gone)
     destroy_all(players, RANKS);
 }
 
+/* Only rank 1 hears that rank 0 has waited for rank 2 in vain, and hands it on. */
+TEST(who_was_given_up_is_waited_for_by_none_who_hears_it_from_another)
+{
+    tcp_player players[MOST_PLAYERS];
+    listen_all(players, MOST_PLAYERS);
+    connect_all(players, MOST_PLAYERS);
+    leave_one(peer_of(&players[0], 1), 1 + 2, 1);
+    wait_until_gone(peer_of(&players[1], 0));
+    receive_fails(players[1].comm, 0, "rank 2 failed: rank 0 gave up the group because of it");
+    wait_until_gone(peer_of(&players[3], 2));
+    receive_fails(players[3].comm, 2, "rank 2 failed: rank 1 gave up the group because of it");
+    destroy_all(players, MOST_PLAYERS);
+}
+
 /* It goes because it was given up itself. */
 TEST(who_was_given_up_names_nobody_else)
 {
     tcp_player players[RANKS];
     listen_all(players, RANKS);
     connect_all(players, RANKS);
-    leave_one(peer_of(&players[0], 1), 1 + 1);
+    leave_one(peer_of(&players[0], 1), 1 + 1, 0);
     receive_fails(players[1].comm, 0, "rank 1 failed: rank 0 gave up the group because of it");
     receive_fails(players[2].comm, 1, "rank 1 has left");
     destroy_all(players, RANKS);
@@ -1219,6 +1270,52 @@ TEST(what_came_before_a_broken_pipe_is_read)
     assert_memory_equal(word, sent, SMALL);
     free(send);
     close(fds[0]);
+    tcp_peer_destroy(&peer);
+}
+
+enum { HERES = 2 * TCP_STAGE / TCP_FRAME_BYTES };
+
+/* In one piece, since a socket has room for few small ones. */
+static void send_heres(int fd, size_t count)
+{
+    static unsigned char bytes[HERES * TCP_FRAME_BYTES];
+    for (size_t i = 0; i < count; i++) tcp_frame_write(&(tcp_frame){.kind = TCP_HERE}, bytes + i * TCP_FRAME_BYTES);
+    assert_int_equal(send(fd, bytes, count * TCP_FRAME_BYTES, MSG_DONTWAIT), count * TCP_FRAME_BYTES);
+}
+
+static int streaming = -1;
+static size_t streamed;
+
+/* As readv of the C library, but as much as was read has come again when it returns. */
+ssize_t readv(int fd, const struct iovec *pieces, int count)
+{
+    typedef ssize_t function(int, const struct iovec *, int);
+    function *real = (function *)dlsym(RTLD_NEXT, "readv");
+    ssize_t bytes = real(fd, pieces, count);
+    if (streaming < 0 || bytes <= 0) return bytes;
+    streamed += (size_t)bytes;
+    send_heres(streaming, (size_t)bytes / TCP_FRAME_BYTES);
+    return bytes;
+}
+
+/* What was there when it looked is read, and less than a read of what came behind it. */
+TEST(a_peer_that_goes_on_sending_keeps_nobody)
+{
+    int fds[2];
+    tcp_peer peer;
+    begin_alone(&peer);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    peer.stream = calloc(1, sizeof *peer.stream);
+    peer.stream[0] = (tcp_stream){.peer = &peer, .fd = fds[0]};
+    peer.streams = peer.open_streams = 1;
+    send_heres(fds[1], HERES);
+    streaming = fds[1];
+    streamed = 0;
+    tcp_peer_catch_up(&peer);
+    streaming = -1;
+    assert_in_range(streamed, HERES * TCP_FRAME_BYTES, HERES * TCP_FRAME_BYTES + TCP_STAGE);
+    close(fds[0]);
+    close(fds[1]);
     tcp_peer_destroy(&peer);
 }
 

@@ -192,9 +192,14 @@ static void hear_accept(council *me, const council_message *message)
 
 /* --- as the proposer --------------------------------------------------------------------------------------------- */
 
+static int is_heard(const council *me, const council_peer *peer)
+{
+    return !peer->gone && me->now - peer->heard <= me->settings.grace;
+}
+
 static int is_alive(const council *me, const council_peer *peer)
 {
-    return !peer->gone && me->now - peer->heard <= me->settings.grace && me->now >= peer->barred;
+    return is_heard(me, peer) && me->now >= peer->barred;
 }
 
 static uint64_t alive(const council *me)
@@ -369,7 +374,7 @@ void council_end(council *me)
 {
     council_message over = word(me, COUNCIL_OVER);
     for (int i = 0; i < me->visitor_count; i++)
-        if (is_alive(me, &me->visitors[i])) say(me, me->visitors[i].seat.name, &over);
+        if (is_heard(me, &me->visitors[i])) say(me, me->visitors[i].seat.name, &over);
 }
 
 static void hear_over(council *me)

@@ -135,7 +135,7 @@ void council_meet(council *me, const char *door, uint64_t rounds, int leaves, do
 void council_hear(council *me, const council_message *message, double now);
 void council_lose(council *me, const char *name, double now);
 void council_tick(council *me, double now);
-/* The group ends with this member: newcomers that wait are told. */
+/* The group ends with this member: newcomers that wait are told, barred or not. */
 void council_end(council *me);
 /* The group turns this newcomer away. */
 void council_turn_away(council *me);

@@ -212,9 +212,9 @@ static void group_leave_because_of(void *self, int rank)
     tcp_group *group = self;
     tcp_peer *peer = &group->peers[rank];
     tcp_peer_lock(peer);
-    int because_of = peer->because_of ? peer->because_of : 1 + rank, waited = !peer->gone;
+    int told = peer->because_of, waited = told ? peer->waited : !peer->gone;
     tcp_peer_unlock(peer);
-    leave_all(group, because_of == 1 + group->rank ? 0 : because_of, waited);
+    leave_all(group, !told ? 1 + rank : told == 1 + group->rank ? 0 : told, waited);
 }
 
 static void begin_to_part(tcp_peer *peer)

@@ -208,8 +208,8 @@ uint64_t tcp_peer_signs(tcp_peer *peer, int ask);
 void tcp_stream_push(tcp_peer *peer);
 /* There is room again. */
 void tcp_stream_go_on(tcp_stream *stream);
-/* Reads once, without waiting. */
-void tcp_stream_pull(tcp_stream *stream);
+/* Reads once, without waiting. Returns how many bytes came; 0: none, or none will any more. */
+size_t tcp_stream_pull(tcp_stream *stream);
 /* Reads what has come so far. */
 void tcp_peer_catch_up(tcp_peer *peer);
 /* For texts: it failed, as another rank says. */

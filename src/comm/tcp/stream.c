@@ -253,10 +253,10 @@ static void let_by(tcp_stream *stream)
     if (stream->peer->poller >= 0) epoll_ctl(stream->peer->poller, EPOLL_CTL_DEL, stream->fd, NULL);
 }
 
-void tcp_stream_pull(tcp_stream *stream)
+size_t tcp_stream_pull(tcp_stream *stream)
 {
     if (stream->peer->has_left) let_by(stream);
-    if (stream->peer->gone || stream->closed) return;
+    if (stream->peer->gone || stream->closed) return 0;
     /* Straight to where they belong, and what lies behind them into the stage. */
     unsigned char *target = stream->slot ? tcp_inbox_target(stream->slot, stream->at) : NULL;
     struct iovec pieces[2] = {{target, stream->left},
@@ -272,20 +272,16 @@ void tcp_stream_pull(tcp_stream *stream)
         note_end(stream);
     else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
         fail_by(stream->peer, errno);
+    return bytes > 0 ? (size_t)bytes : 0;
 }
 
-/* A read brings a byte at least, so that one which goes on sending keeps nobody here. */
+/* What comes meanwhile is left where it is, so that one which goes on sending keeps nobody here. */
 static void catch_up(tcp_stream *stream)
 {
-    const tcp_peer *peer = stream->peer;
     int there = 0;
-    uint64_t signs = peer->signs;
     ioctl(stream->fd, FIONREAD, &there);
-    for (; there > 0 && !peer->gone && !stream->closed; there--) {
-        tcp_stream_pull(stream);
-        if (peer->signs == signs) return;
-        signs = peer->signs;
-    }
+    for (size_t left = (size_t)there, got; left > 0 && (got = tcp_stream_pull(stream)) > 0;)
+        left -= got < left ? got : left;
 }
 
 void tcp_peer_catch_up(tcp_peer *peer)
