@@ -11,7 +11,7 @@ sys.path[1:1] = [str(SOURCE / "tests/support"), str(SOURCE / "bench")]
 import chart  # noqa: E402
 import picture  # noqa: E402
 
-DRAWN = ("demo", "network", "scale")
+DRAWN = ("changing", "demo", "network", "scale")
 
 
 class DrawingsTest(unittest.TestCase):
