@@ -709,7 +709,7 @@ tw_status tw_members_due(tw_members *members, tw_comm *comm, tw_members_wish wis
     TRY(tw_comm_allgather(comm, own, WORDS, words));
     int changes = 0, finished = 1;
     uint64_t longest = 0;
-    for (const unsigned char *said = words; said < words + WORDS * tw_comm_size(comm); said += WORDS) {
+    for (const unsigned char *said = words; said < words + WORDS * (size_t)tw_comm_size(comm); said += WORDS) {
         uint64_t took = tw_get(said + TOOK, WORDS - TOOK);
         changes |= said[CHANGES];
         finished &= said[FINISHES];
