@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 
+#include "receive_fails.h"
 #include "tcp_players.h"
 
 #include "support/sanitizers.h"
@@ -812,13 +813,6 @@ TEST_BETWEEN(who_leaves_says_so, pair_up, part)
     void *missing = start_receive(2, 0, SMALL);
     tw_comm_leave(pair[0].comm);
     assert_fails(end_within(1, missing, 60, &got), TW_ERROR_PEER, "rank 0 has left");
-}
-
-static void receive_fails(tw_comm *comm, int peer, const char *text)
-{
-    char word;
-    tw_channel_start_receive(comm->channel, peer, &word, sizeof word, NULL);
-    assert_fails(tw_channel_finish(comm->channel), TW_ERROR_PEER, text);
 }
 
 /* Rank 0 loses patience with rank 2, which is the second of a part. Of the others each waits for one that gave up. */

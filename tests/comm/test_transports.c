@@ -9,6 +9,7 @@
 
 #include "channel.h"
 #include "memory.h"
+#include "receive_fails.h"
 #include "subset.h"
 #include "support/absent.h"
 
@@ -339,13 +340,6 @@ TEST(who_is_heard_of_is_waited_for)
         {0, 8, 4, NEVER, NEVER, "within 8 seconds", 8, 8},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) try_wait(&cases[i]);
-}
-
-static void receive_fails(tw_comm *comm, int peer, const char *text)
-{
-    char word;
-    tw_channel_start_receive(comm->channel, peer, &word, sizeof word, NULL);
-    assert_fails(tw_channel_finish(comm->channel), TW_ERROR_PEER, text);
 }
 
 /* Rank 0 loses patience with rank 2, which is the second of a part. Of the others each waits for one that gave up. */
