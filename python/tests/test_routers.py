@@ -160,7 +160,7 @@ class Street:
 
     def start(self, address, *words):
         command = ["ip", "netns", "exec", self.names[address], sys.executable, "-B", __file__, *words, address]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                    env={**os.environ, "THINWIRE_BIND": ""})
         lines = queue.Queue()
 
@@ -169,7 +169,13 @@ class Street:
                 lines.put(json.loads(line))
             lines.put({"size": 0})  # it has ended
 
+        def hear_errors():
+            for line in process.stderr:
+                print(address, line, end="", file=sys.stderr)
+                lines.put({"size": -1, "error": line})
+
         threading.Thread(target=hear, daemon=True).start()
+        threading.Thread(target=hear_errors, daemon=True).start()
         return process, lines
 
     def close(self):
@@ -193,6 +199,7 @@ class StreetTest(unittest.TestCase):
     def start(self, *words):
         process, lines = self.street.start(*words)
         self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
         self.addCleanup(process.stdin.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -264,11 +271,19 @@ class ReturningTest(StreetTest):
         self.street.move(OPEN[1], MOVED)
         self.expect_all_there(lines, before)
 
+    @parts.extra
+    def test_the_machine_at_whose_address_they_met_has_another(self):
+        """There nobody can call it, since it listens at the old one alone; so it calls the others."""
+        lines, before = self.begin([OPEN[0], OPEN[1], BEHIND[0]])
+        self.street.move(OPEN[0], MOVED)
+        self.expect_all_there(lines, before)
+
     def test_a_machine_whose_line_is_cut_for_a_while(self):
-        """The one that opened the group, which the others go on without."""
+        """The one that opened the group, which the others go on without. It waits, and says so."""
         lines, _ = self.begin([OPEN[0], OPEN[1], BEHIND[0]])
         self.street.turn(OPEN[0], "down")
         before = self.await_size(lines[1:], 2)
+        self.await_word(lines[0], lambda said: "hears too few of the 3 members" in said.get("error", ""))
         self.street.turn(OPEN[0], "up")
         self.expect_all_there(lines, before)
 

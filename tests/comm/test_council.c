@@ -1,8 +1,7 @@
 /* Who is in the next generation, in virtual time: processes that join, leave, crash, stand still and are cut off from
  * each other, and move, while they train. Some cannot be called, and two of these talk through one that can, if there is
- * one.
- * What a member gives is sent in one of the rounds to come, and one that leaves hands over what it still holds back. Of
- * each schedule it is checked that every generation is decided once, that theta is one for each round, that no delta
+ * one. What a member gives is sent in one of the rounds to come, and one that leaves hands over what it still holds back.
+ * Of each schedule it is checked that every generation is decided once, that theta is one for each round, that no delta
  * counts twice, that none is lost by a member that goes on or comes back, and that everybody's part ends. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -223,7 +222,7 @@ static int next_to(int from, int to)
     return w.nodes[from].behind && w.nodes[to].behind ? carrier_of(from) : to;
 }
 
-/* Nobody is where he was any more; who speaks to one that cannot be called does so on a line that this one has begun. */
+/* Nobody is where he was any more. Who speaks to one that cannot be called does so on a line that this one began. */
 static int has_moved(const char *name)
 {
     const node *there = &w.nodes[node_of(name)];
@@ -762,7 +761,7 @@ enum { BUSY_MOST = 3, POST = 64 };
 typedef struct circle {
     council members[BUSY_MOST];
     council_message post[POST];
-    int count, waiting, cut_off; /* cut_off: 0: nobody, or it is the first */
+    int count, waiting, cut_off, called; /* cut_off: 0: nobody, or it is the first; called: meeting points */
     double now;
 } circle;
 
@@ -771,6 +770,7 @@ static void post(void *context, const council_message *message)
     circle *all = context;
     assert_true(all->waiting < POST);
     all->post[all->waiting++] = *message;
+    all->called += !message->to[0];
 }
 
 static int arrives(const circle *all, const council_message *message)
@@ -893,7 +893,10 @@ TEST(test_who_stays_cut_off_waits_for_the_patience)
 {
     circle *all = begin_circle(3);
     all->cut_off = 2;
+    pass_time(all, GRACE);
+    assert_int_equal(all->called, 0);
     pass_time(all, PATIENCE - 0.5);
+    assert_true(all->called > 0); /* whoever is there now may know it as little as it knows them */
     assert_int_equal(all->members[2].verdict, COUNCIL_PENDING);
     pass_time(all, PATIENCE + 0.5);
     assert_int_equal(all->members[2].verdict, COUNCIL_NO_QUORUM);

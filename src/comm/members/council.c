@@ -309,8 +309,8 @@ static void begin_ballot(council *me, uint64_t there)
     say_to(me, there, &message);
 }
 
-/* Those that are silent may only be cut off from this one, or it from them: for that it waits as long as for one that is
- * busy. Who does not listen any more is lost. */
+/* Those that are silent may only be cut off from this one: for them it waits as long as for one that is busy. Who does
+ * not listen any more is lost. */
 static int may_be_heard_again(const council *me)
 {
     uint64_t there = 0;

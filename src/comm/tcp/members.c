@@ -106,10 +106,24 @@ static int comes_too_early(tw_members *me, const council_message *message)
            !tcp_lines_keep(&me->lines, message->seat.name);
 }
 
+/* Where a newcomer listens no other process does any more: its program has been started again. */
+static void look_for_predecessor(tw_members *me, const council_message *message)
+{
+    tcp_address here, old;
+    if (message->kind != COUNCIL_JOIN || tcp_address_read(message->seat.name, "a newcomer", &here) != TW_OK) return;
+    for (int i = 0; i < me->council.list.count && !here.behind; i++) {
+        const char *name = me->council.peers[i].seat.name;
+        if (council_is_same(name, message->seat.name) || tcp_address_read(name, "a member", &old) != TW_OK) continue;
+        if (!old.behind && old.port == here.port && strcmp(old.host, here.host) == 0)
+            council_lose(&me->council, name, tw_clock());
+    }
+}
+
 static void members_hear(void *context, const council_message *message, const char *text)
 {
     tw_members *me = context;
     if (comes_too_early(me, message)) return;
+    look_for_predecessor(me, message);
     council_hear(&me->council, message, tw_clock());
     if (message->kind == COUNCIL_REFUSED && me->council.verdict == COUNCIL_UNWANTED) tell_difference(me, text);
 }
@@ -623,14 +637,14 @@ static void come_to_the_door(tw_members *me, const tw_tcp *door, uint64_t rounds
 /* The door is another, unless all know by now where they are to come. */
 static tw_status change_door(tw_members *me, uint64_t rounds, int leaves, tw_tcp **door)
 {
-    tw_tcp *old = *door, *new;
-    TRY(open_door(me, &new));
+    tw_tcp *old = *door, *next;
+    TRY(open_door(me, &next));
     pthread_mutex_lock(&me->mutex);
     int waits = me->council.verdict == COUNCIL_PENDING;
-    if (waits) come_to_the_door(me, new, rounds, leaves);
+    if (waits) come_to_the_door(me, next, rounds, leaves);
     pthread_mutex_unlock(&me->mutex);
-    *door = waits ? new : old;
-    tw_tcp_destroy(waits ? old : new);
+    *door = waits ? next : old;
+    tw_tcp_destroy(waits ? old : next);
     return TW_OK;
 }
 

@@ -14,7 +14,8 @@
 enum { LENGTH = 4 };
 #define IDLE 60.0 /* seconds, after which a line that nobody speaks on is closed */
 #define KEPT 1.0
-#define UNHEARD 10.0 /* seconds after which a line on which nothing gets through is begun again, wherever it leads now */
+#define UNHEARD                                                                                                        \
+    10.0 /* seconds after which a line on which nothing gets through is begun again, wherever it leads now */
 #define UNKNOWN 15.0 /* seconds before a name that was not found is looked up again */
 
 static int cannot_be_called(const char *name)
@@ -80,7 +81,8 @@ static tcp_line_here *line_of(tcp_lines *me, const char *name)
 {
     tcp_line_here *found = NULL;
     for (int i = 0; *name && i < me->here_count; i++)
-        if (council_is_same(me->here[i].name, name) && (!found || me->here[i].heard > found->heard)) found = &me->here[i];
+        if (council_is_same(me->here[i].name, name) && (!found || me->here[i].heard > found->heard))
+            found = &me->here[i];
     return found;
 }
 
