@@ -1,8 +1,8 @@
 /* Who is in the next generation, in virtual time: processes that join, leave, crash, stand still and are cut off from
- * each other, and move, while they train. Some cannot be called, and two of these talk through one that can, if there is
- * one. What a member gives is sent in one of the rounds to come. One that leaves hands over what it still holds back.
- * Of each schedule it is checked that every generation is decided once, that theta is one for each round, that no delta
- * counts twice, that none is lost by a member that goes on or comes back, and that everybody's part ends. */
+ * each other, and move, while they train. Some cannot be called, and two of these talk through one that can, if there
+ * is one. What a member gives is sent in one of the rounds to come. One that leaves hands over what it still holds
+ * back. Of each schedule it is checked that every generation is decided once, that theta is one for each round, that
+ * no delta counts twice, that none is lost by a member that goes on or comes back, and that everybody's part ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
