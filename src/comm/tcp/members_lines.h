@@ -94,7 +94,7 @@ void tcp_lines_serve(tcp_lines *lines);
 const char *tcp_lines_why(const tcp_lines *lines);
 /* Whether somebody listens at a meeting point now who speaks thinwire's language. */
 int tcp_lines_reach(const tcp_lines *lines);
-/* This machine has another address: its own lines are begun anew from there, and whether it can be called is to be seen. */
+/* This machine has another address: own lines are begun anew from there, and whether it can be called is to be seen. */
 void tcp_lines_move(tcp_lines *lines);
 /* Whether words wait for somebody who listens. */
 int tcp_lines_have_unsaid(const tcp_lines *lines);
