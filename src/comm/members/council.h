@@ -20,8 +20,8 @@ enum {
 };
 #define COUNCIL_BEAT 0.25 /* seconds between two words to the same */
 
-/* A name is "WHERE#WHO/HOW": who a process is as long as it lives, and where it is called, and how, which may change. Its
- * door is where it waits for the next generation's connections. */
+/* A name is "WHERE#WHO/HOW": who a process is for as long as it lives, and where and how it is called, which may change.
+ * Its door is where it waits for the next generation's connections. */
 typedef struct council_seat {
     char name[COUNCIL_NAME], door[COUNCIL_NAME];
     uint64_t rounds; /* that it has applied, and 1; 0: it has no theta */
@@ -81,7 +81,7 @@ typedef enum council_verdict {
     COUNCIL_PENDING,
     COUNCIL_GENERATION, /* council->list has this process, at council->place */
     COUNCIL_LEFT,       /* the others go on without it, as it wished */
-    COUNCIL_NO_QUORUM,  /* too few of the old generation answer, and have not done so for too long, or are gone */
+    COUNCIL_NO_QUORUM,  /* too few of the old generation answer, and have not for the patience, or are gone */
     COUNCIL_UNWANTED,   /* the group trains something else */
     COUNCIL_TOO_LATE    /* the group has ended before it let this newcomer in */
 } council_verdict;

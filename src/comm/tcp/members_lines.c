@@ -14,8 +14,7 @@
 enum { LENGTH = 4 };
 #define IDLE 60.0 /* seconds, after which a line that nobody speaks on is closed */
 #define KEPT 1.0
-#define UNHEARD                                                                                                        \
-    10.0 /* seconds after which a line on which nothing gets through is begun again, wherever it leads now */
+#define UNHEARD 10.0 /* seconds after which a line on which nothing gets through is begun again */
 #define UNKNOWN 15.0 /* seconds before a name that was not found is looked up again */
 
 static int cannot_be_called(const char *name)
