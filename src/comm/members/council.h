@@ -20,8 +20,8 @@ enum {
 };
 #define COUNCIL_BEAT 0.25 /* seconds between two words to the same */
 
-/* A name is "WHERE#WHO/HOW": who a process is for as long as it lives, and where and how it is called, which may change.
- * Its door is where it waits for the next generation's connections. */
+/* A name is "WHERE#WHO/HOW": who a process is for as long as it lives, and where and how it is called, which may
+ * change. Its door is where it waits for the next generation's connections. */
 typedef struct council_seat {
     char name[COUNCIL_NAME], door[COUNCIL_NAME];
     uint64_t rounds; /* that it has applied, and 1; 0: it has no theta */
