@@ -97,10 +97,11 @@ typedef struct tw_generation {
                  * what its exchange holds back */
 } tw_generation;
 
-/* The next generation with this process in it; the comm of the last one has been destroyed before. `rounds` is how many
- * this process has applied, -1: it has no theta. With `leaves` it returns once the others go on without this process,
- * TW_OK with *comm NULL. The comm's timeout and patience are set. TW_ERROR_PEER: too few of the last generation listen,
- * or have answered for the patience, or nobody lets this process in. TW_ERROR_ARGUMENT: the group trains something else; the text has both. */
+/* The next generation with this process in it; the comm of the last one has been destroyed before. `rounds` is how
+ * many this process has applied, -1: it has no theta. With `leaves` it returns once the others go on without this
+ * process, TW_OK with *comm NULL. The comm's timeout and patience are set. TW_ERROR_PEER: too few of the last
+ * generation listen, or have answered for the patience, or nobody lets this process in. TW_ERROR_ARGUMENT: the group
+ * trains something else; the text has both. */
 TW_API tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_generation *generation,
                                  tw_comm **comm);
 
