@@ -23,7 +23,7 @@ static int cannot_be_called(const char *name)
     return *name && tcp_address_read(name, "a member", &address) == TW_OK && address.behind;
 }
 
-static void keep_line(int fd)
+static void tune_line(int fd)
 {
     unsigned milliseconds = (unsigned)(1e3 * UNHEARD);
     tcp_tune(fd);
@@ -165,7 +165,7 @@ static const char *admit_line(void *context, tcp_handshake *handshake, tcp_place
     tcp_host_name((const struct sockaddr *)&handshake->from, line->host);
     tcp_session_make(me->acceptor.secret, handshake->challenge, handshake->hello, line->ear.key, line->mouth.key);
     if (!tcp_acceptor_answer(&me->acceptor, handshake)) return "it hung up";
-    keep_line(line->fd);
+    tune_line(line->fd);
     me->here_count++;
     me->was_called = 1;
     return NULL;
@@ -281,7 +281,7 @@ void tcp_lines_say(tcp_lines *me, const council_message *message, const char *te
 static void begin_line(tcp_lines *me, tcp_line_there *line)
 {
     const tcp_dial *dial = &line->dial;
-    keep_line(dial->fd);
+    tune_line(dial->fd);
     free(line->ear.bytes);
     line->ear = (tcp_ear){.count = 0};
     line->mouth.count = 0;
