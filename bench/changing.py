@@ -6,11 +6,10 @@
 The workers are those of bench/apart.py, each a program in a network namespace of its own (bench/link.sh), and meet at six
 addresses, of which each listens at its own. Four begin. One is killed, then the one that opened the group; two come; one
 is stopped for a minute and goes on; a line is cut until the others have gone on, and mended; an address is changed; and
-the one that opened the group begins again. A program that loses the group begins again by the same words. Then as many
-rounds are made by four to whom nothing happens. Prints one JSON object: of each event the seconds until all that are left
-train together, and the longest step of one that is not concerned, which is what it waited; at the end the hash of what
-each has, and the loss on text that nobody trained on, in nats a byte; and the loss that the members trained with, round by
-round and ten in a row, which --picture draws. Needs torch, transformers and peft, and what bench/link.sh needs."""
+the one that opened the group begins again. Then as many rounds are made by four to whom nothing happens. Prints one JSON
+object: of each event the seconds until all that are left train together, and the longest step of one that is not concerned,
+which is what it waited; at the end the hash of what each has, and the loss on text that nobody trained on, in nats a byte;
+and the loss that the members trained with, round by round and ten in a row, which --picture draws. Needs torch, transformers and peft, and what bench/link.sh needs."""
 
 import hashlib
 import json
@@ -42,32 +41,20 @@ def say(**what):
 # ---- a worker -------------------------------------------------------------------------------------------------------------
 
 
-def joined(model, optimizer, timeout):
-    import thinwire.torch
-    loop = thinwire.torch.OuterLoop(model, optimizer, SPEC, join=MEETING, timeout=timeout, patience=SECONDS, banner=False)
-    loop.begin()
-    return loop
-
-
 def work(o, number, base, rounds):
     """Until it is told to finish, or there are so many rounds."""
-    import thinwire
+    import thinwire.torch
     model, optimizer, part, unseen, generator = apart.problem(o, base, 1, number, HOSTS)
-    loop, generation, lost, waited, before = joined(model, optimizer, o.timeout), 0, 0, 0.0, apart.sent()
-    losses, made_rounds = [], 0
+    loop = thinwire.torch.OuterLoop(model, optimizer, SPEC, join=MEETING, timeout=o.timeout, patience=SECONDS, banner=False)
+    loop.begin()
+    generation, waited, before, losses, made_rounds = 0, 0.0, apart.sent(), [], 0
     while not (rounds and made_rounds >= rounds) and not select.select([sys.stdin], [], [], 0)[0]:
         optimizer.zero_grad()
         loss = model(**apart.batch(part, generator, o)).loss
         loss.backward()
         losses.append(float(loss))
         begin = time.monotonic()
-        try:
-            optimizer.step()
-        except thinwire.PeerError as error:
-            print(f"member {number}: {error}", file=sys.stderr, flush=True)
-            loop.close()
-            lost += 1
-            loop, generation = joined(model, optimizer, o.timeout), 0
+        optimizer.step()
         waited = max(waited, time.monotonic() - begin)
         if loop.stats()["rounds"] != made_rounds:
             made_rounds = loop.stats()["rounds"]
@@ -79,7 +66,7 @@ def work(o, number, base, rounds):
             waited = 0.0
     loop.finish()
     theta = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in loop.trained().values())).hexdigest()
-    say(member=number, theta=theta, loss=apart.loss_of(model, unseen, o), rounds=loop.stats()["rounds"], lost=lost,
+    say(member=number, theta=theta, loss=apart.loss_of(model, unseen, o), rounds=loop.stats()["rounds"],
         bytes_sent=apart.sent() - before)
 
 
@@ -146,8 +133,7 @@ class Story(programs.Programs):
         ends, self.latest, self.ends = [self.ends[number] for number in members], {}, {}
         losses, self.losses = [round(statistics.fmean(one), 4) for _, one in sorted(self.losses.items())], {}
         return {"losses": [losses[first:first + 10] for first in range(0, len(losses), 10)], "members": list(members), "rounds": ends[0]["rounds"], "thetas": sorted({one["theta"] for one in ends}),
-                "loss": ends[0]["loss"], "lost_the_group": {one["member"]: one["lost"] for one in ends},
-                "bytes_sent": {one["member"]: one["bytes_sent"] for one in ends}}
+                "loss": ends[0]["loss"], "bytes_sent": {one["member"]: one["bytes_sent"] for one in ends}}
 
 
 def disturbed(story):

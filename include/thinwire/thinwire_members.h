@@ -17,9 +17,10 @@
  *     }
  *
  * A generation is decided once, by those of the one before that answer (single-decree Paxos): more than half of them,
- * or half with the first of them. Others stop. So a group that was cut in two goes on as one, and no loss ends it that
- * leaves a majority, the one that opened it included. A thread of its own answers for each process, whatever its
- * program does: one that computes for minutes stays a member, and the others wait for it.
+ * or half with the first of them. Others wait until they hear enough again. So a group that was cut in two goes on as
+ * one, and no loss ends it that leaves a majority, the one that opened it included. Whoever was cut off, or has another
+ * address, is let in again. A thread of its own answers for each process, whatever its program does: one that computes
+ * for minutes stays a member, and the others wait for it.
  *
  * A process that nobody can connect to, as behind a router, finds that out within 3 seconds and takes part even so:
  * what it says to another of its kind goes through a member that both can connect to. If that one is lost, it goes
@@ -47,8 +48,8 @@ typedef struct tw_members_options {
     /* Seconds, 0: 60. A member of which nothing is heard for so long is lost. It is less where rounds take less: as
      * long as the last one that any member has measured, and at least 10. */
     double grace;
-    /* Seconds that a newcomer waits to be let in, and members for one whose program is busy. 0: 1800. Once a process is
-     * a member, it has that of the one that opened the group. */
+    /* Seconds that a newcomer waits to be let in, members for one whose program is busy, and one that hears too few
+     * others until it hears them. 0: 1800. Once a process is a member, it has that of the one that opened the group. */
     double patience;
 } tw_members_options;
 
@@ -96,10 +97,11 @@ typedef struct tw_generation {
                  * what its exchange holds back */
 } tw_generation;
 
-/* The next generation with this process in it; the comm of the last one has been destroyed before. `rounds` is how many
- * this process has applied, -1: it has no theta. With `leaves` it returns once the others go on without this process,
- * TW_OK with *comm NULL. The comm's timeout and patience are set. TW_ERROR_PEER: too few of the last generation answer,
- * or nobody lets this process in. TW_ERROR_ARGUMENT: the group trains something else; the text has both. */
+/* The next generation with this process in it; the comm of the last one has been destroyed before. `rounds` is how
+ * many this process has applied, -1: it has no theta. With `leaves` it returns once the others go on without this
+ * process, TW_OK with *comm NULL. The comm's timeout and patience are set. TW_ERROR_PEER: too few of the last
+ * generation listen, or have answered for the patience, or nobody lets this process in. TW_ERROR_ARGUMENT: the group
+ * trains something else; the text has both. */
 TW_API tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_generation *generation,
                                  tw_comm **comm);
 

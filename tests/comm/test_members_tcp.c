@@ -313,6 +313,35 @@ TEST(test_the_first_comes_again_by_the_same_words)
     for (int n = 0; n < MEMBERS; n++) go(&players[n]);
 }
 
+/* Somebody listens where the first did, so that it may only be cut off. But it has begun again, which is its end. */
+TEST(test_nobody_waits_for_a_first_that_has_begun_again)
+{
+    char first[TCP_ADDRESS], second[TCP_ADDRESS], both[2 * TCP_ADDRESS];
+    player players[2];
+    find_meeting(first);
+    do find_meeting(second);
+    while (strcmp(first, second) == 0);
+    snprintf(both, sizeof both, "%s,%s", first, second);
+    options.patience = 1e6;
+    for (int n = 0; n < 2; n++) {
+        come(&players[n], both);
+        if (n == 0) players[n].rounds = 0;
+        begin(players, n + 1, n + 1);
+        end(players, n + 1);
+    }
+    options.patience = 60;
+    go(&players[0]);
+    come(&players[0], both);
+    assert_false(tw_members_opened(players[0].members));
+    begin(players, 2, 3);
+    for (int n = 1; n >= 0; n--) {
+        pthread_join(players[n].thread, NULL);
+        assert_int_equal(players[n].status, TW_ERROR_PEER);
+        if (n) assert_non_null(strstr(players[n].text, "too few of the 2 members of generation"));
+        go(&players[n]);
+    }
+}
+
 /* One that waits to be let in is no group, so that another opens it. */
 TEST(test_who_waits_is_no_group)
 {

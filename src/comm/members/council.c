@@ -21,10 +21,22 @@ static int count_bits(uint64_t set)
     return count;
 }
 
+static const char *who(const char *name)
+{
+    const char *mark = strchr(name, '#');
+    return mark ? mark : name;
+}
+
+int council_is_same(const char *a, const char *b)
+{
+    size_t length = strcspn(who(a), "/");
+    return length == strcspn(who(b), "/") && strncmp(who(a), who(b), length) == 0;
+}
+
 int council_find(const council_list *list, const char *name)
 {
     for (int i = 0; i < list->count; i++)
-        if (strcmp(list->seats[i].name, name) == 0) return i;
+        if (council_is_same(list->seats[i].name, name)) return i;
     return -1;
 }
 
@@ -82,7 +94,7 @@ static council_message word(const council *me, council_kind kind)
 static void say(council *me, const char *to, council_message *message)
 {
     snprintf(message->to, COUNCIL_NAME, "%s", to);
-    if (strcmp(to, me->own.name) == 0)
+    if (council_is_same(to, me->own.name))
         council_hear(me, message, me->now);
     else
         me->settings.send(me->settings.context, message);
@@ -103,12 +115,18 @@ static void say_status(council *me, const char *to, int asks)
     say(me, to, &message);
 }
 
+/* As it was last heard of: whoever has moved says where it is now. */
+static const council_seat *seat_of(const council *me, int i)
+{
+    return i == me->place ? &me->own : &me->peers[i].seat;
+}
+
 /* To those of the list whose bits are set. An answer to itself may end the ballot, and the list with it. */
 static void say_to(council *me, uint64_t set, council_message *message)
 {
     uint64_t generation = me->list.generation;
     for (int i = 0; i < me->list.count && me->list.generation == generation; i++)
-        if (set & bit(i)) say(me, me->list.seats[i].name, message);
+        if (set & bit(i)) say(me, seat_of(me, i)->name, message);
 }
 
 /* --- what has been decided --------------------------------------------------------------------------------------- */
@@ -218,11 +236,6 @@ static uint64_t those_in(const council *me, uint64_t set, council_state state)
     return there;
 }
 
-static const council_seat *seat_of(const council *me, int i)
-{
-    return i == me->place ? &me->own : &me->peers[i].seat;
-}
-
 /* Those that have come and stay, in the order of their seats, and newcomers behind them. Where nobody stays there is
  * nobody who could give newcomers anything. Whoever has no theta yet was new in a generation that came to nothing. */
 static void make_value(council *me)
@@ -272,7 +285,7 @@ static void decide(council *me)
     for (int i = 0; i < value.count; i++)
         if (i != me->place) say_decided(me, value.seats[i].name);
     for (int i = 0; i < old.count; i++)
-        if (council_find(&value, old.seats[i].name) < 0 && strcmp(old.seats[i].name, me->own.name) != 0)
+        if (council_find(&value, old.seats[i].name) < 0 && !council_is_same(old.seats[i].name, me->own.name))
             say_decided(me, old.seats[i].name);
 }
 
@@ -296,6 +309,16 @@ static void begin_ballot(council *me, uint64_t there)
     say_to(me, there, &message);
 }
 
+/* Those that are silent may only be cut off from this one: for them it waits as long as for one that is busy. Who does
+ * not listen any more is lost. */
+static int may_be_heard_again(const council *me)
+{
+    uint64_t there = 0;
+    for (int i = 0; i < me->list.count; i++)
+        if (!me->peers[i].gone) there |= bit(i);
+    return me->now - me->met < me->settings.patience && council_is_quorum(&me->list, there, me->settings.quorum);
+}
+
 /* Nobody waits for a busy member for ever: then it counts as one that does not answer. Nor for a decision, which may
  * be kept from a quorum by one that proposes nothing, or takes part in ballots that nobody has called. */
 static void look_around(council *me)
@@ -306,8 +329,11 @@ static void look_around(council *me)
     if (waited >= UNDECIDED * (me->settings.patience + me->settings.grace)) there = 0;
     if (!council_is_quorum(&me->list, there, me->settings.quorum)) {
         if (!me->unable) me->unable = me->now;
-        if (me->now - me->unable > me->settings.grace)
-            me->verdict = me->state == COUNCIL_LEAVES ? COUNCIL_LEFT : COUNCIL_NO_QUORUM;
+        if (me->now - me->unable <= me->settings.grace) return;
+        if (me->state == COUNCIL_LEAVES)
+            me->verdict = COUNCIL_LEFT;
+        else if (!may_be_heard_again(me))
+            me->verdict = COUNCIL_NO_QUORUM;
         return;
     }
     me->unable = 0;
@@ -333,7 +359,7 @@ static council_peer *visitor_of(council *me, const char *name)
 {
     council_peer *empty = me->visitor_count < COUNCIL_MOST ? &me->visitors[me->visitor_count] : NULL;
     for (int i = 0; i < me->visitor_count; i++) {
-        if (strcmp(me->visitors[i].seat.name, name) == 0) return &me->visitors[i];
+        if (council_is_same(me->visitors[i].seat.name, name)) return &me->visitors[i];
         if (!is_alive(me, &me->visitors[i]) && me->now >= me->visitors[i].barred) empty = &me->visitors[i];
     }
     if (!empty) return NULL;
@@ -406,7 +432,7 @@ void council_hear(council *me, const council_message *message, double now)
 {
     int knows = memcmp(message->topic, me->settings.topic, COUNCIL_TOPIC) == 0;
     look_at_clock(me, now);
-    if (strcmp(message->to, me->own.name) != 0 && !(message->kind == COUNCIL_JOIN && !message->to[0])) return;
+    if (!council_is_same(message->to, me->own.name) && !(message->kind == COUNCIL_JOIN && !message->to[0])) return;
     if (message->kind == COUNCIL_JOIN)
         hear_join(me, message);
     else if (message->kind == COUNCIL_REFUSED)
@@ -427,33 +453,38 @@ void council_hear(council *me, const council_message *message, double now)
 
 void council_lose(council *me, const char *name, double now)
 {
-    int place = council_find(&me->list, name);
     look_at_clock(me, now);
-    if (place >= 0) me->peers[place].gone = 1;
+    for (int i = 0; i < me->list.count; i++)
+        if (strcmp(me->peers[i].seat.name, name) == 0) me->peers[i].gone = 1;
     for (int i = 0; i < me->visitor_count; i++)
         if (strcmp(me->visitors[i].seat.name, name) == 0) me->visitors[i].gone = 1;
 }
 
 /* --- time -------------------------------------------------------------------------------------------------------- */
 
+/* Members that hear too few others look for them as newcomers do. */
 static void beat(council *me)
 {
     council_message join = word(me, COUNCIL_JOIN);
     me->beat = me->now + COUNCIL_BEAT;
     for (int i = 0; i < me->list.count; i++)
         if (me->place < 0)
-            say(me, me->list.seats[i].name, &join);
+            say(me, seat_of(me, i)->name, &join);
         else if (i != me->place)
-            say_status(me, me->list.seats[i].name, 1);
-    if (me->place < 0) say(me, "", &join);
+            say_status(me, seat_of(me, i)->name, 1);
+    if (me->place < 0 || me->unable) say(me, "", &join);
 }
 
 /* A newcomer whose group no longer answers would wait in vain: it has ended, or is lost. One that knows another key has
- * heard no word of it. */
+ * heard no word of it. One that was a member is rather cut off once more. */
 static void look_for_group(council *me)
 {
-    for (int i = 0; i < me->list.count; i++)
+    int silent = 0;
+    for (int i = 0; i < me->list.count; i++) {
         if (me->now - me->peers[i].heard <= me->settings.grace) return;
+        silent |= !me->peers[i].gone;
+    }
+    if (me->stood && silent && me->now - me->met < me->settings.patience) return;
     if (me->list.generation || (me->reached && me->now - me->reached > me->settings.grace))
         me->verdict = COUNCIL_NO_QUORUM;
 }

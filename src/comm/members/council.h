@@ -20,7 +20,8 @@ enum {
 };
 #define COUNCIL_BEAT 0.25 /* seconds between two words to the same */
 
-/* A name is a process's for as long as it lives; its door is where it waits for the next generation's connections. */
+/* A name is "WHERE#WHO/HOW": who a process is for as long as it lives, and where and how it is called, which may
+ * change. Its door is where it waits for the next generation's connections. */
 typedef struct council_seat {
     char name[COUNCIL_NAME], door[COUNCIL_NAME];
     uint64_t rounds; /* that it has applied, and 1; 0: it has no theta */
@@ -80,7 +81,7 @@ typedef enum council_verdict {
     COUNCIL_PENDING,
     COUNCIL_GENERATION, /* council->list has this process, at council->place */
     COUNCIL_LEFT,       /* the others go on without it, as it wished */
-    COUNCIL_NO_QUORUM,  /* too few of the old generation answer */
+    COUNCIL_NO_QUORUM,  /* too few of the old generation answer, and have not for the patience, or are gone */
     COUNCIL_UNWANTED,   /* the group trains something else */
     COUNCIL_TOO_LATE    /* the group has ended before it let this newcomer in */
 } council_verdict;
@@ -150,6 +151,8 @@ int council_is_quorum(const council_list *list, uint64_t present, int quorum);
 int council_is_late(const council *me);
 /* Of a list, the first that has applied most rounds: whoever has fewer takes theta from there. -1: nobody has any. */
 int council_donor(const council_list *list);
+/* Whether both are names of one process. */
+int council_is_same(const char *a, const char *b);
 /* -1: it is not there. */
 int council_find(const council_list *list, const char *name);
 

@@ -1,6 +1,7 @@
 #include "address.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -160,6 +161,17 @@ int tcp_way_to(const struct sockaddr *there, char host[TCP_HOST])
     tcp_host_name((const struct sockaddr *)&here, name);
     snprintf(host, TCP_HOST, "%s", name);
     return strcmp(name, "0.0.0.0") != 0;
+}
+
+int tcp_is_own_address(const char *host)
+{
+    struct addrinfo wanted = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICHOST}, *list;
+    if (getaddrinfo(host, NULL, &wanted, &list) != 0) return 1;
+    int fd = socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int is_other = fd >= 0 && bind(fd, list->ai_addr, list->ai_addrlen) != 0 && errno == EADDRNOTAVAIL;
+    if (fd >= 0) close(fd);
+    freeaddrinfo(list);
+    return !is_other;
 }
 
 /* 192.0.2.1 is nobody's. */

@@ -37,6 +37,9 @@ int tcp_interface_address(const char *interface, char host[TCP_HOST]);
  * is up, else the loopback's. */
 void tcp_own_address(char host[TCP_HOST]);
 
+/* Whether this machine has an address that is a number. A name is taken for its own. */
+int tcp_is_own_address(const char *host);
+
 /* The address that this machine has on its way to another; 0: there is no way. */
 int tcp_way_to(const struct sockaddr *there, char host[TCP_HOST]);
 

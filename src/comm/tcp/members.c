@@ -36,11 +36,12 @@ struct tw_members {
     tw_members_options options;
     tw_tcp_options tcp; /* with texts and key of its own */
     char *bind, *advertise, *subject, *meeting, refusal[512];
-    char host[TCP_HOST], address[TCP_ADDRESS];
+    char host[TCP_HOST], address[TCP_ADDRESS], token[TCP_TOKEN + 1];
     tw_status refused; /* the refusal's */
     pid_t process;
     int opened, bell, runs, stops;
     int deserted;          /* that nobody answers is told */
+    int cut_off;           /* that too few do */
     int meets;             /* it listens at a meeting point, so that it can be called */
     double round_began;    /* 0: there was none yet */
     uint64_t round_took;   /* milliseconds; 0: none was measured yet */
@@ -105,10 +106,24 @@ static int comes_too_early(tw_members *me, const council_message *message)
            !tcp_lines_keep(&me->lines, message->seat.name);
 }
 
+/* Where a newcomer listens no other process does any more: its program has been started again. */
+static void look_for_predecessor(tw_members *me, const council_message *message)
+{
+    tcp_address here, old;
+    if (message->kind != COUNCIL_JOIN || tcp_address_read(message->seat.name, "a newcomer", &here) != TW_OK) return;
+    for (int i = 0; i < me->council.list.count && !here.behind; i++) {
+        const char *name = me->council.peers[i].seat.name;
+        if (council_is_same(name, message->seat.name) || tcp_address_read(name, "a member", &old) != TW_OK) continue;
+        if (!old.behind && old.port == here.port && strcmp(old.host, here.host) == 0)
+            council_lose(&me->council, name, tw_clock());
+    }
+}
+
 static void members_hear(void *context, const council_message *message, const char *text)
 {
     tw_members *me = context;
     if (comes_too_early(me, message)) return;
+    look_for_predecessor(me, message);
     council_hear(&me->council, message, tw_clock());
     if (message->kind == COUNCIL_REFUSED && me->council.verdict == COUNCIL_UNWANTED) tell_difference(me, text);
 }
@@ -171,11 +186,28 @@ static void tell_deserted(tw_members *me)
     if (acceptor->tell) acceptor->tell(acceptor->context, line);
 }
 
+/* Once in each wait. */
+static void tell_cut_off(tw_members *me)
+{
+    char line[TCP_NOBODY_TEXT];
+    const council *own = &me->council;
+    const tcp_acceptor *acceptor = &me->lines.acceptor;
+    if (me->cut_off || own->state != COUNCIL_READY || own->place < 0 || own->unable <= 0) return;
+    if (tw_clock() - own->unable <= own->settings.grace) return;
+    me->cut_off = 1;
+    snprintf(line, sizeof line,
+             "this process hears too few of the %d members of generation %llu to go on with them: it waits up to %g "
+             "seconds until it hears them again",
+             own->list.count, (unsigned long long)own->list.generation, own->settings.patience);
+    if (acceptor->tell) acceptor->tell(acceptor->context, line);
+}
+
 static void look_around(tw_members *me, double nap)
 {
     uint64_t rung;
     look_after_lines(me);
     tell_deserted(me);
+    tell_cut_off(me);
     if (tcp_lines_reach(&me->lines)) council_reach(&me->council, tw_clock());
     council_tick(&me->council, tw_clock());
     int count = tcp_lines_list(&me->lines, me->bell);
@@ -318,21 +350,19 @@ static tw_status listen_anywhere(tw_members *me)
     return tcp_acceptor_open(&me->lines.acceptor, me->tcp.bind, me->tcp.first_port, me->tcp.last_port, &why);
 }
 
-static void draw_name(tw_members *me, char name[TCP_ADDRESS])
+static void write_name(tw_members *me, char name[TCP_ADDRESS])
 {
-    tcp_address own = {.port = me->lines.acceptor.port, .streams = 1};
-    unsigned char token[TCP_TOKEN / 2];
-    if (me->tcp.advertise) snprintf(me->host, sizeof me->host, "%s", me->tcp.advertise);
+    tcp_address own = {.port = me->lines.acceptor.port, .streams = 1, .behind = me->lines.behind};
     strcpy(own.host, me->host);
+    strcpy(own.token, me->token);
     tcp_meeting_write(&own, me->address);
-    randombytes_buf(token, sizeof token);
-    sodium_bin2hex(own.token, sizeof own.token, token, sizeof token);
     tcp_address_write(&own, name);
 }
 
 static void begin_council(tw_members *me)
 {
     char name[TCP_ADDRESS];
+    unsigned char token[TCP_TOKEN / 2];
     const char *const topic[] = {me->subject};
     council_settings settings = {.quorum = me->options.quorum,
                                  .grace = SILENCE * me->options.grace,
@@ -340,7 +370,10 @@ static void begin_council(tw_members *me)
                                  .send = members_send,
                                  .context = me};
     tcp_secret_make(NULL, 0, "what a group trains", topic, 1, settings.topic);
-    draw_name(me, name);
+    if (me->tcp.advertise) snprintf(me->host, sizeof me->host, "%s", me->tcp.advertise);
+    randombytes_buf(token, sizeof token);
+    sodium_bin2hex(me->token, sizeof me->token, token, sizeof token);
+    write_name(me, name);
     council_begin(&me->council, &settings, name, tw_clock());
     if (me->tcp.behind && !me->meets) go_behind(me);
 }
@@ -388,7 +421,8 @@ static tw_status members_fail(const tw_members *me, council_verdict verdict)
     if (verdict == COUNCIL_NO_QUORUM)
         return tw_fail(TW_ERROR_PEER,
                        "too few of the %d members of generation %llu answer for this one to go on with them: they are "
-                       "lost, or go on without it; join them again at the address of one that trains",
+                       "lost, or go on without it, and nobody let it in again; join them at the address of one that "
+                       "trains",
                        me->council.list.count, (unsigned long long)me->council.list.generation);
     return tw_fail(
         TW_ERROR_PEER,
@@ -516,13 +550,43 @@ int tw_members_opened(const tw_members *members)
 
 /* --- the next generation ------------------------------------------------------------------------------------- */
 
-/* The council bounds what members wait; a newcomer waits for as long as it has patience. */
+static int way_to_any(const tw_members *me, char host[TCP_HOST])
+{
+    const council_list *list = &me->council.list;
+    struct addrinfo *there;
+    tcp_address address;
+    int found = 0;
+    for (int i = 0; i < list->count && !found; i++) {
+        if (i == me->council.place || tcp_address_read(list->seats[i].name, "a member", &address) != TW_OK) continue;
+        if (tcp_resolve(address.host, address.port, 0, &there) != TW_OK) continue;
+        found = tcp_way_to(there->ai_addr, host);
+        freeaddrinfo(there);
+    }
+    return found;
+}
+
+/* Whether this machine has another address by now, such as a laptop in another room: it is the same member there. */
+static int has_moved(tw_members *me)
+{
+    char host[TCP_HOST];
+    if (me->tcp.advertise || tcp_is_own_address(me->host) || !way_to_any(me, host)) return 0;
+    tw_log(TW_LOG_NOTE, "this machine has the address %s now, and no longer %s", host, me->host);
+    strcpy(me->host, host);
+    me->meets = 0;
+    write_name(me, me->council.own.name);
+    tcp_lines_move(&me->lines);
+    return 1;
+}
+
+/* The council bounds what members wait; a newcomer waits for as long as it has patience. COUNCIL_PENDING: others cannot
+ * come to the door any more that they know of. */
 static tw_status await_verdict(tw_members *me, council_verdict *verdict)
 {
     double end = tw_clock() + me->options.patience;
     int stopped = 0;
     pthread_mutex_lock(&me->mutex);
-    while ((*verdict = me->council.verdict) == COUNCIL_PENDING && !stopped &&
+    int moved = 0;
+    while ((*verdict = me->council.verdict) == COUNCIL_PENDING && !stopped && !(moved = has_moved(me)) &&
            (me->council.place >= 0 || tw_clock() < end)) {
         nap(me);
         pthread_mutex_unlock(&me->mutex);
@@ -532,7 +596,7 @@ static tw_status await_verdict(tw_members *me, council_verdict *verdict)
     tw_status status = TW_OK;
     if (stopped)
         status = tw_fail(TW_ERROR_PEER, "joining was stopped by this process's own program");
-    else if (*verdict != COUNCIL_GENERATION && *verdict != COUNCIL_LEFT)
+    else if (!moved && *verdict != COUNCIL_GENERATION && *verdict != COUNCIL_LEFT)
         status = members_fail(me, *verdict);
     pthread_mutex_unlock(&me->mutex);
     return status;
@@ -555,6 +619,7 @@ static tw_status open_door(tw_members *me, tw_tcp **door)
     tw_tcp_options options = me->tcp;
     options.advertise = me->host;
     pthread_mutex_lock(&me->mutex);
+    (void)has_moved(me);
     options.behind = (size_t)me->lines.behind;
     pthread_mutex_unlock(&me->mutex);
     options.stopped = is_outdated;
@@ -565,10 +630,34 @@ static tw_status open_door(tw_members *me, tw_tcp **door)
 
 static void come_to_the_door(tw_members *me, const tw_tcp *door, uint64_t rounds, int leaves)
 {
-    pthread_mutex_lock(&me->mutex);
     council_meet(&me->council, tw_tcp_address(door), rounds, leaves, tw_clock());
-    pthread_mutex_unlock(&me->mutex);
     ring(me);
+}
+
+/* The door is another, unless all know by now where they are to come. */
+static tw_status change_door(tw_members *me, uint64_t rounds, int leaves, tw_tcp **door)
+{
+    tw_tcp *old = *door, *next;
+    TRY(open_door(me, &next));
+    pthread_mutex_lock(&me->mutex);
+    int waits = me->council.verdict == COUNCIL_PENDING;
+    if (waits) come_to_the_door(me, next, rounds, leaves);
+    pthread_mutex_unlock(&me->mutex);
+    *door = waits ? next : old;
+    tw_tcp_destroy(waits ? old : next);
+    return TW_OK;
+}
+
+static tw_status wait_at_door(tw_members *me, uint64_t rounds, int leaves, tw_tcp **door, council_verdict *verdict)
+{
+    tw_status status;
+    pthread_mutex_lock(&me->mutex);
+    me->cut_off = 0;
+    come_to_the_door(me, *door, rounds, leaves);
+    pthread_mutex_unlock(&me->mutex);
+    while ((status = await_verdict(me, verdict)) == TW_OK && *verdict == COUNCIL_PENDING)
+        TRY(change_door(me, rounds, leaves, door));
+    return status;
 }
 
 static void describe(const council_list *list, int place, int late, tw_generation *generation)
@@ -617,8 +706,7 @@ static tw_status try_generation(tw_members *me, uint64_t rounds, int leaves, tw_
     council_verdict verdict;
     *again = 0;
     TRY(open_door(me, &door));
-    come_to_the_door(me, door, rounds, leaves);
-    tw_status status = await_verdict(me, &verdict);
+    tw_status status = wait_at_door(me, rounds, leaves, &door, &verdict);
     if (status == TW_OK && verdict == COUNCIL_GENERATION) {
         status = connect_all(me, door, generation, comm);
         *again = status == TW_ERROR_PEER && !tcp_is_stopped(&me->tcp);

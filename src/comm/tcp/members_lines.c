@@ -5,6 +5,8 @@
 #include "peer.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,12 +14,21 @@
 enum { LENGTH = 4 };
 #define IDLE 60.0 /* seconds, after which a line that nobody speaks on is closed */
 #define KEPT 1.0
+#define UNHEARD 10.0 /* seconds after which a line on which nothing gets through is begun again */
 #define UNKNOWN 15.0 /* seconds before a name that was not found is looked up again */
 
 static int cannot_be_called(const char *name)
 {
     tcp_address address;
     return *name && tcp_address_read(name, "a member", &address) == TW_OK && address.behind;
+}
+
+static void tune_line(int fd)
+{
+    unsigned milliseconds = (unsigned)(1e3 * UNHEARD);
+    tcp_tune(fd);
+    tcp_keep_from_children(fd);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
 }
 
 /* --- saying -------------------------------------------------------------------------------------------------- */
@@ -69,7 +80,8 @@ static tcp_line_here *line_of(tcp_lines *me, const char *name)
 {
     tcp_line_here *found = NULL;
     for (int i = 0; *name && i < me->here_count; i++)
-        if (strcmp(me->here[i].name, name) == 0 && (!found || me->here[i].heard > found->heard)) found = &me->here[i];
+        if (council_is_same(me->here[i].name, name) && (!found || me->here[i].heard > found->heard))
+            found = &me->here[i];
     return found;
 }
 
@@ -153,8 +165,7 @@ static const char *admit_line(void *context, tcp_handshake *handshake, tcp_place
     tcp_host_name((const struct sockaddr *)&handshake->from, line->host);
     tcp_session_make(me->acceptor.secret, handshake->challenge, handshake->hello, line->ear.key, line->mouth.key);
     if (!tcp_acceptor_answer(&me->acceptor, handshake)) return "it hung up";
-    tcp_tune(line->fd);
-    tcp_keep_from_children(line->fd);
+    tune_line(line->fd);
     me->here_count++;
     me->was_called = 1;
     return NULL;
@@ -270,14 +281,13 @@ void tcp_lines_say(tcp_lines *me, const council_message *message, const char *te
 static void begin_line(tcp_lines *me, tcp_line_there *line)
 {
     const tcp_dial *dial = &line->dial;
-    tcp_tune(dial->fd);
-    tcp_keep_from_children(dial->fd);
+    tune_line(dial->fd);
     free(line->ear.bytes);
     line->ear = (tcp_ear){.count = 0};
     line->mouth.count = 0;
     tcp_session_make(me->acceptor.secret, dial->challenge, dial->hello, line->mouth.key, line->ear.key);
     line->turned_away = 0;
-    if (line->meets && me->met <= 0) me->met = tw_clock();
+    if (me->met <= 0) me->met = tw_clock();
 }
 
 static void reach(tcp_lines *me, tcp_line_there *line, int happened)
@@ -374,6 +384,13 @@ void tcp_lines_serve(tcp_lines *me)
     for (int i = me->polled_here - 1; i >= 0; i--)
         if (here[i].revents && !serve_here(me, &me->here[i])) close_here(me, i);
     tcp_acceptor_serve(&me->acceptor, there + me->polled_there, admit_line, me);
+}
+
+void tcp_lines_move(tcp_lines *me)
+{
+    me->was_called = 0;
+    me->met = 0;
+    for (int i = 0; i < me->there_count; i++) hang_up(me->there[i]);
 }
 
 void tcp_lines_close(tcp_lines *me)

@@ -70,7 +70,7 @@ typedef struct tcp_lines {
     int polled_here, polled_there;
     int behind;                    /* this member cannot be called */
     int was_called;                /* it has been */
-    double met;                    /* when a meeting point was reached first; 0: none was */
+    double met;                    /* when another was reached first, a meeting point; 0: none was */
     unsigned turn;                 /* of those that pass words on */
     const tcp_line_there *hearing; /* is not closed */
     council_message heard;         /* the last word; it is large */
@@ -94,6 +94,8 @@ void tcp_lines_serve(tcp_lines *lines);
 const char *tcp_lines_why(const tcp_lines *lines);
 /* Whether somebody listens at a meeting point now who speaks thinwire's language. */
 int tcp_lines_reach(const tcp_lines *lines);
+/* This machine has another address: own lines are begun anew from there, and whether it can be called is to be seen. */
+void tcp_lines_move(tcp_lines *lines);
 /* Whether words wait for somebody who listens. */
 int tcp_lines_have_unsaid(const tcp_lines *lines);
 
