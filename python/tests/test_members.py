@@ -281,6 +281,7 @@ class Members(unittest.TestCase):
         with contextlib.redirect_stderr(io.StringIO()) as said, thinwire.OuterLoop(model, optimiser, "sparseloco:every=1",
                                                                                   join=self.story.meeting, hook=False) as loop:
             self.assertIsInstance(loop, thinwire.torch.OuterLoop)
+            self.assertIn(": 0 steps, 0 rounds, 0 MB sent instead of 0, waited 0 ms a round", loop.summary())
             loop.begin()
             loop._loop.seconds_exchanged = 0.0
             loss_of(model, batch).backward()

@@ -9,7 +9,7 @@ import time
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from . import outer, table
-from ._library import MAX_DIMS
+from ._library import MAX_DIMS, OuterCounts
 from ._warned import warn
 from .comm import Comm
 from .errors import Error, PeerError, SpecError
@@ -56,7 +56,7 @@ class ChangingLoop:
         self._saved: Optional[Entries] = None  # what load_state() took, until a group has been entered
         self._late: Optional[Entries] = None  # what it had when the group went on without it, until it is in again
         self._stayed = 0  # members of the last generation that did not leave it
-        self._past: Dict[str, float] = {}
+        self._past = table.fields_of(OuterCounts())
         self._comm: Optional[Comm] = None
         self._loop: Optional[outer.OuterLoop] = None
 
