@@ -247,7 +247,11 @@ class Members(unittest.TestCase):
             with thinwire.members.Members(self.story.meeting, "the spec b", thinwire.Tcp()) as other, \
                     self.assertLogs("thinwire", "WARNING") as told, \
                     self.assertRaisesRegex(thinwire.Error, "has the spec b where"):
-                other.next(-1)
+                try:
+                    other.next(-1)
+                finally:
+                    self.assertEqual(told.output, [])  # not by the group's own thread
+                    founder.next(0).comm.close()
         self.assertRegex("\n".join(told.output), r"\AWARNING:thinwire:a connection from \S+:\d+ was refused: "
                                                  r"it trains something else than this group\Z")
 
