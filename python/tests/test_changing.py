@@ -298,6 +298,9 @@ class ChangingTest(unittest.TestCase):
         first, other = (member.loop.stats() for member in members)
         self.assertEqual(other["bytes_dense"], 4 * WEIGHTS * other["steps"])
         self.assertLess(first["bytes_dense"], 4 * WEIGHTS * first["steps"])
+        self.assertEqual(members[0].loop.fetched, (0, 0))
+        self.assertGreater(min(members[1].loop.fetched), 0)
+        self.assertLess(members[1].loop.fetched[0], 12 * WEIGHTS)
 
     def test_nothing_is_shared_and_counted_before_it_has_begun(self):
         members = Members(f"127.0.0.1:{ranks.free_port()}", "", thinwire.Tcp(bind="127.0.0.1"))

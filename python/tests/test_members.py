@@ -292,9 +292,12 @@ class Members(unittest.TestCase):
             optimiser.step()
             loop.step()
             self.assertGreater(loop._loop.seconds_exchanged, 0.0)
-        sent = 4e-6 * sum(p.numel() for p in model.parameters())
-        self.assertIn(f"of nothing while it is alone, and with a second one of {sent:.3g} MB from each rank before ", said.getvalue())
-        self.assertIn(" compresses it, through lo, 127.0.0.1, which is what the gradients", said.getvalue())
+            loop._loop.fetched = 5e5, 0.5
+            self.assertRegex(loop.banner(), r"; it opened a group that others may join at \S+:\d+, and was given 0.5 MB, at 8 Mbit/s$")
+        self.assertNotIn("was given", said.getvalue())
+        dense = 4e-6 * sum(p.numel() for p in model.parameters())
+        self.assertRegex(said.getvalue(), r"of nothing while it is alone, and with a second one of about 0\.\d+ MB from each rank, "
+                         rf"through lo, 127\.0\.0\.1, to which \w+ compresses the {dense:.3g} MB that the gradients of one step would take")
 
     def test_an_interface_that_is_not_known_is_not_told(self):
         from thinwire.torch._interface import interface_of, reached_by
