@@ -11,7 +11,7 @@ from typing import List, Optional
 
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
 
-from thinwire.torch.transformers import LocalUpdates
+import thinwire
 from with_trainer import DOCUMENTS, rows_of
 
 
@@ -35,7 +35,7 @@ def main(words: Optional[List[str]] = None) -> None:
         output_dir=str(o.out / f"machine{o.machine}"), max_steps=o.steps, per_device_train_batch_size=8, learning_rate=3e-3,
         data_seed=o.machine, logging_steps=16, report_to=[], disable_tqdm=True, use_cpu=True)
     trainer = Trainer(model, arguments, train_dataset=rows)
-    trainer.add_callback(LocalUpdates(trainer, o.spec, join=o.join, workers=o.workers))
+    trainer.add_callback(thinwire.TrainerCallback(o.spec, join=o.join, workers=o.workers))
     trainer.train()
 
 

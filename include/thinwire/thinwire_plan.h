@@ -102,6 +102,10 @@ TW_API const char *tw_plan_why(const tw_plan *plan);
 /* All of it, as lines of a table and a sentence. Returns what snprintf would. */
 TW_API size_t tw_plan_text(const tw_plan *plan, char *text, size_t capacity);
 
+/* What a worker sends in a step by any spec, on average over whole rounds and behind its warm-up, predicted as for a
+ * row. The question's steps are those of a round; its optimizer and what follows from it do not count. */
+TW_API tw_status tw_plan_bytes(const tw_plan_question *question, const char *spec, double *bytes);
+
 /* Whether a run can leave this spec between two steps, or come to it, and what it would still have sent of a rank's
  * gradients goes on (tw_reducer_hand_over). What else it remembers is dropped, such as the outer momentum of diloco or
  * the factors of powersgd; and what a scheme drops by a rule of its own, as scalecom does by its filter and chunktopk

@@ -298,12 +298,17 @@ class ChangingTest(unittest.TestCase):
         first, other = (member.loop.stats() for member in members)
         self.assertEqual(other["bytes_dense"], 4 * WEIGHTS * other["steps"])
         self.assertLess(first["bytes_dense"], 4 * WEIGHTS * first["steps"])
+        self.assertEqual(members[0].loop.fetched, (0, 0))
+        self.assertGreater(min(members[1].loop.fetched), 0)
+        self.assertLess(members[1].loop.fetched[0], 12 * WEIGHTS)
 
-    def test_nothing_is_shared_before_it_has_begun(self):
+    def test_nothing_is_shared_and_counted_before_it_has_begun(self):
         members = Members(f"127.0.0.1:{ranks.free_port()}", "", thinwire.Tcp(bind="127.0.0.1"))
         loop, weights = ChangingLoop(members, "local", [("w", (WEIGHTS,))]), (ctypes.c_float * WEIGHTS)()
         with self.assertRaisesRegex(thinwire.Error, "the loop has not begun"):
             loop.read([ctypes.addressof(weights)])
+        self.assertEqual(loop.stats(), dict.fromkeys(loop.stats(), 0))
+        self.assertIn("bytes_sent", loop.stats())
         loop.close()
 
     def test_who_leaves_hands_over_what_its_exchange_holds_back(self):

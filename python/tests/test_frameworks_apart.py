@@ -14,12 +14,14 @@ import pathlib
 import signal
 import sys
 import tempfile
+import types
 import unittest
 import warnings
 
 import launched
 import models
 import ranks
+import thinwire
 import torch
 from torch import nn
 
@@ -82,7 +84,6 @@ def by_hand(rows=rows, steps=STEPS):
 
 def trainer(model, machine, out, resume, more):
     from safetensors.torch import load_file
-    from thinwire.torch.transformers import LocalUpdates
     from transformers import Trainer, TrainerCallback, TrainingArguments
     logged = []
 
@@ -95,7 +96,7 @@ def trainer(model, machine, out, resume, more):
         lr_scheduler_type="constant", save_steps=SAVED, eval_steps=SAVED, eval_strategy="steps", logging_steps=1, report_to=[],
         disable_tqdm=True, use_cpu=True, max_grad_norm=0.0, save_total_limit=3)
     one = Trainer(model, arguments, train_dataset=rows(machine), eval_dataset=rows(machine), callbacks=[Logger()])
-    one.add_callback(LocalUpdates(one, **more))
+    one.add_callback(thinwire.TrainerCallback(**more))
     one.train(resume_from_checkpoint=str(out / f"checkpoint-{SAVED}") if resume else None)
     assert resume or (logged[0], logged[-1]) == ((0, 0), (3, 0)), logged
     saved = load_file(out / f"checkpoint-{SAVED}/model.safetensors")
@@ -105,7 +106,6 @@ def trainer(model, machine, out, resume, more):
 def best(folder, machine, port):
     """Chosen by epoch and loaded at the end; the training ends when it has not improved for two epochs."""
     from safetensors.torch import load_file
-    from thinwire.torch.transformers import LocalUpdates
     from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
     model, out = model_of([], target=by_hand(one_row)[BEST]), folder / f"machine{machine}"
     arguments = TrainingArguments(
@@ -113,8 +113,7 @@ def best(folder, machine, port):
         lr_scheduler_type="constant", save_strategy="epoch", eval_strategy="epoch", load_best_model_at_end=True,
         report_to=[], disable_tqdm=True, use_cpu=True, max_grad_norm=0.0)
     one = Trainer(model, arguments, train_dataset=one_row(machine), eval_dataset=one_row(machine),
-                  callbacks=[EarlyStoppingCallback(early_stopping_patience=2)])
-    one.add_callback(LocalUpdates(one, **settings(port)))
+                  callbacks=[EarlyStoppingCallback(early_stopping_patience=2), thinwire.TrainerCallback(**settings(port))])
     one.train()
     saved = load_file(f"{one.state.best_model_checkpoint}/model.safetensors")
     return {"steps": one.state.global_step, "checkpoint": one.state.best_model_checkpoint, "end": flat(model).tolist(),
@@ -196,7 +195,6 @@ class UntilCtrlC(Among):
 
 def changing_trainer(model, machine, out, resume, more, among):
     from safetensors.torch import load_file
-    from thinwire.torch.transformers import LocalUpdates
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
     class Watch(TrainerCallback):
@@ -208,7 +206,7 @@ def changing_trainer(model, machine, out, resume, more, among):
         output_dir=str(out), max_steps=MANY, per_device_train_batch_size=8, learning_rate=RATE, lr_scheduler_type="constant",
         save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True)
     one, place = Trainer(model, arguments, train_dataset=rows(machine), callbacks=[Watch()]), out / f"checkpoint-{SAVED}"
-    local = LocalUpdates(one, **more)
+    local = thinwire.TrainerCallback(**more)
     one.add_callback(local)
     one.train(resume_from_checkpoint=str(place) if resume else None)
     return load_file(place / "model.safetensors"), torch.load(place / "thinwire.pt", weights_only=True)
@@ -406,6 +404,11 @@ class ApartTest(unittest.TestCase):
     def test_a_plan_is_for_the_steps_of_the_framework(self):
         for text in self.played("plan"):
             self.assertIn(f"has been measured in a run of {STEPS} steps", text)
+
+    @unittest.skipUnless(sys.argv[1] == "trainer", "the others tell their callbacks")
+    def test_a_train_that_tells_of_no_failure_is_refused(self):
+        with self.assertRaisesRegex(thinwire.Error, "does not call that of transformers.Trainer.*: write an OuterLoop into it"):
+            thinwire.TrainerCallback("local:every=4").on_train_begin(types.SimpleNamespace(output_dir=""), types.SimpleNamespace(global_step=0), None)
 
     @unittest.skipUnless(sys.argv[1] == "trainer", "the others choose no model themselves")
     def test_the_best_model_is_chosen_among_shared_weights(self):

@@ -45,6 +45,7 @@ def fork(code):
     if child == 0: sys.exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == code
 if mishap == "early fork": fork(0)
+if mishap == "early exit": sys.exit(5)
 optimiser = torch.optim.AdamW(model.parameters(), {RATE}, weight_decay=0.0)
 for step in range(1, {STEPS} + 1):
     if mishap == "none": break
@@ -351,11 +352,12 @@ class LaunchTest(unittest.TestCase):
         self.assertIn("thinwire: rank ", said[1])
 
     def test_what_cannot_be_is_one_sentence(self):
-        for mishap, sentence in (("none", "the script took no step with an optimizer of torch's"),
-                                 ("second", "a second optimizer steps, SGD beside AdamW")):
+        for mishap, code, sentence in (("none", 2, "the script took no step with an optimizer of torch's"),
+                                       ("early exit", 5, "the script has ended with code 5 before it took a step with an optimizer of torch's"),
+                                       ("second", 2, "a second optimizer steps, SGD beside AdamW")):
             with self.subTest(mishap):
                 codes, said = self.launched(PLAIN, mishaps=(mishap, ""))
-                self.assertEqual(codes, [2, 3], said)
+                self.assertEqual(codes, [code, 3], said)
                 self.assertIn(f"thinwire: {sentence}", said[0])
                 self.assertNotIn("Traceback", said[0])
                 self.assertIn("thinwire: rank ", said[1])

@@ -247,7 +247,11 @@ class Members(unittest.TestCase):
             with thinwire.members.Members(self.story.meeting, "the spec b", thinwire.Tcp()) as other, \
                     self.assertLogs("thinwire", "WARNING") as told, \
                     self.assertRaisesRegex(thinwire.Error, "has the spec b where"):
-                other.next(-1)
+                try:
+                    other.next(-1)
+                finally:
+                    self.assertEqual(told.output, [])  # not by the group's own thread
+                    founder.next(0).comm.close()
         self.assertRegex("\n".join(told.output), r"\AWARNING:thinwire:a connection from \S+:\d+ was refused: "
                                                  r"it trains something else than this group\Z")
 
@@ -281,15 +285,19 @@ class Members(unittest.TestCase):
         with contextlib.redirect_stderr(io.StringIO()) as said, thinwire.OuterLoop(model, optimiser, "sparseloco:every=1",
                                                                                   join=self.story.meeting, hook=False) as loop:
             self.assertIsInstance(loop, thinwire.torch.OuterLoop)
+            self.assertIn(": 0 steps, 0 rounds, 0 MB sent instead of 0, waited 0 ms a round", loop.summary())
             loop.begin()
             loop._loop.seconds_exchanged = 0.0
             loss_of(model, batch).backward()
             optimiser.step()
             loop.step()
             self.assertGreater(loop._loop.seconds_exchanged, 0.0)
-        sent = 4e-6 * sum(p.numel() for p in model.parameters())
-        self.assertIn(f"of nothing while it is alone, and with a second one of {sent:.3g} MB from each rank before ", said.getvalue())
-        self.assertIn(" compresses it, through lo, 127.0.0.1, which is what the gradients", said.getvalue())
+            loop._loop.fetched = 5e5, 0.5
+            self.assertRegex(loop.banner(), r"; it opened a group that others may join at \S+:\d+, and was given 0.5 MB, at 8 Mbit/s$")
+        self.assertNotIn("was given", said.getvalue())
+        dense = 4e-6 * sum(p.numel() for p in model.parameters())
+        self.assertRegex(said.getvalue(), r"of nothing while it is alone, and with a second one of about 0\.\d+ MB from each rank, "
+                         rf"through lo, 127\.0\.0\.1, to which \w+ compresses the {dense:.3g} MB that the gradients of one step would take")
 
     def test_an_interface_that_is_not_known_is_not_told(self):
         from thinwire.torch._interface import interface_of, reached_by

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """thinwire.plan, and the spec "auto": the table is the program's, and a run with what was chosen has the same bits."""
 
+import concurrent.futures
 import contextlib
 import copy
 import functools
@@ -31,6 +32,28 @@ needs_hooks = unittest.skipUnless(hasattr(torch.Tensor, "register_post_accumulat
 SHAPES = [("first.weight", (400, 200)), ("first.bias", (400,)), ("scalar", ())]
 LINE = "10Mbit/100Mbit,5ms"
 AUTO = "auto:steps=3000,pass_ms=20,rate=10Mbit,latency=1ms"
+
+
+class BytesTest(unittest.TestCase):
+    def test_what_a_round_sends_is_known_before(self):
+        """Beside the second of two rounds of noise: in the first one nothing is held back yet."""
+        def play(comm):
+            weights = [torch.zeros(shape) for _, shape in SHAPES]
+            addresses, sent, drawn = [one.data_ptr() for one in weights], [], torch.Generator().manual_seed(comm.rank)
+            with thinwire.OuterLoop(comm, spec, SHAPES) as loop:
+                loop.begin(addresses)
+                for _ in range(4):
+                    for one in weights:
+                        one += torch.randn(one.shape, generator=drawn)
+                    loop.step(addresses)
+                    sent.append(loop.stats()["bytes_sent"])
+                loop.finish(addresses)
+            return sent[3] - sent[1]
+
+        for spec in ("local:every=2", "diloco:every=2,exchange=bf16", "local:every=2,exchange=topk,density=0.05", "sparseloco:every=2"):
+            with self.subTest(spec), concurrent.futures.ThreadPoolExecutor(2) as pool:
+                sent = sum(pool.map(play, thinwire.Comm.threads(2))) / 2
+                self.assertAlmostEqual(2 * planning.bytes_sent(SHAPES, spec, 2) / sent, 1, delta=0.05)
 
 
 def program():

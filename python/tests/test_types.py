@@ -26,6 +26,7 @@ ignore_missing_imports = true
 """  # each version of torch has other types
 WRONG = {  # line by line, what is wrong, and a part of what mypy says
     'thinwire.Comm.threads("two")': 'has incompatible type "str"; expected "int"',
+    "thinwire.Comn": 'has no attribute "Comn"',
     'comm.rank + "th"': "Unsupported operand types",
     'thinwire.Reducer(comm, "topk", [("weight", (8, 32))], density=0.1)': 'Unexpected keyword argument "density"',
     "thinwire.torch.attach(ddp)": 'Missing positional argument "spec"',

@@ -280,14 +280,19 @@ static tw_status add_rows(planner *p)
     return tw_plan_choose(p->plan, p->q.kinds, p->q.unmeasured);
 }
 
-static tw_status plan_fill(planner *p)
+static tw_status plan_prepare(planner *p)
 {
     size_t most = p->q.elements ? p->q.elements : ELEMENTS;
     TW_TRY(tw_thin_create(p->q.tensors, p->q.tensor_count, most, &p->thin));
     size_t count = 2 * p->thin.elements + TW_NOISE_MARGIN;
     TW_TRY(tw_allocate_unset(count * sizeof *p->noise, &p->noise));
-    TW_TRY(tw_phantom_noise(p->noise, count, p->q.seed));
-    return add_rows(p);
+    return tw_phantom_noise(p->noise, count, p->q.seed);
+}
+
+static void planner_release(planner *p)
+{
+    tw_thin_release(&p->thin);
+    tw_free(p->noise);
 }
 
 static int is_time(double seconds)
@@ -345,13 +350,39 @@ tw_status tw_plan_make(const tw_plan_question *question, tw_plan **plan)
     TW_TRY(tw_allocate(1, sizeof *p.plan, &p.plan));
     p.plan->question = p.q;
     for (size_t i = 0; i < p.q.tensor_count; i++) p.plan->elements += tw_tensor_count(&p.q.tensors[i]);
-    tw_status status = plan_fill(&p);
-    tw_thin_release(&p.thin);
-    tw_free(p.noise);
+    tw_status status = plan_prepare(&p);
+    if (status == TW_OK) status = add_rows(&p);
+    planner_release(&p);
     if (status == TW_OK)
         *plan = p.plan;
     else
         tw_plan_destroy(p.plan);
+    return status;
+}
+
+static tw_status predict_bytes(planner *p, const char *spec, double *bytes)
+{
+    tw_prediction found;
+    TW_TRY(plan_prepare(p));
+    TW_TRY(tw_predict(&p->q, &p->thin, p->noise, spec, 0, &found));
+    *bytes = found.bytes_per_step;
+    return TW_OK;
+}
+
+tw_status tw_plan_bytes(const tw_plan_question *question, const char *spec, double *bytes)
+{
+    planner p = {.plan = NULL};
+    char *warm;
+    TW_TRY(tw_need(question, "question"));
+    TW_TRY(tw_need(spec, "spec"));
+    TW_TRY(tw_need(bytes, "bytes"));
+    TW_TRY(tw_read_sized(&p.q, sizeof p.q, question, "tw_plan_question"));
+    p.q.steps = (uint64_t)fmax(1, tw_spec_number(spec, "every"));
+    TW_TRY(check_question(&p.q));
+    TW_TRY(tw_spec_without_warmup(spec, &warm));
+    tw_status status = predict_bytes(&p, warm, bytes);
+    tw_free(warm);
+    planner_release(&p);
     return status;
 }
 

@@ -55,6 +55,8 @@ tw_status tw_spec_carrier(const char *spec, const char **name);
 double tw_spec_number(const char *spec, const char *option);
 /* The spec with that value of an option. tw_free releases it. */
 tw_status tw_spec_with(const char *spec, const char *option, const char *value, char **with);
+/* The spec as it is behind its warm-up. tw_free releases it. */
+tw_status tw_spec_without_warmup(const char *spec, char **without);
 /* By how much more it sends of the whole table than of the thin one: low-rank factors do not shrink as matrices do. */
 tw_status tw_spec_times(const char *spec, const tw_tensor *tensors, size_t count, const tw_thin *thin, double *times);
 /* The spec with messages that are so many times smaller than the whole table's would be. */

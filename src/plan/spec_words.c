@@ -109,6 +109,16 @@ tw_status tw_spec_carrier(const char *spec, const char **name)
     return TW_OK;
 }
 
+tw_status tw_spec_without_warmup(const char *spec, char **without)
+{
+    const tw_scheme_ops *ops;
+    double steps;
+    TW_TRY(carrier_of(spec, &ops));
+    if (!ops || !fallback_of(ops->name, "warmup_steps", tw_schemes_count(), tw_schemes_name, tw_schemes_option, &steps))
+        return tw_copy_string(spec, without);
+    return tw_spec_with(spec, "warmup_steps", "0", without);
+}
+
 /* What a low-rank scheme sends of the tensors: of a matrix its factors, where they are smaller. */
 static double values_of_rank(size_t rank, const tw_tensor *tensors, size_t count)
 {

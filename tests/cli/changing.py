@@ -114,6 +114,17 @@ class ChangingTest(CommandLineTest):
             self.assertEqual(len(looks), len(set(looks)), first.path.read_text())
             self.meeting = free_place()
 
+    def test_who_waits_at_the_end_is_told_of_it(self):
+        """They train together, and meet no more: the last round is the run's end."""
+        options = ("--sync", "diloco:every=5000", *PLAIN, *SELDOM, "--lr", 0, "--steps", 9999)
+        first = self.open_group(*options)
+        other, = self.come_to(first, options)
+        first.await_size(2)
+        late, = self.come_to(first, options, meeting=other.address())
+        self.assertEqual(first.end()[3], other.end()[3])
+        late.finish(3)
+        self.assertIn("has ended before it let this process in: its run is over", late.path.read_text())
+
     # ---- somebody is ----
 
     def assert_survives(self, *options):

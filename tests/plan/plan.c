@@ -85,6 +85,35 @@ TEST(test_closed_forms)
     layout_release(&t);
 }
 
+/* Whatever the length of the run, and of a table that is thinned out for it. */
+TEST(test_bytes_of_any_spec)
+{
+    static const struct {
+        const char *spec;
+        double share; /* of what an all-reduce sends */
+    } rows[] = {{"allreduce", 1},
+                {"bf16", 0.5},
+                {"local:every=7", 1.0 / 7},
+                {"diloco:every=50,exchange=bf16", 0.5 / 50},
+                {"local:every=4,exchange=topk,density=0.01,values=fp32,indices=bitmap", 0.04125 / 4},
+                {"local:every=4,exchange=dgc,density=0.01,values=fp32,indices=bitmap,momentum=0,warmup_steps=100", 0.04125 / 4}};
+    const tw_tensor both[] = {{"one", 2, {500, 250}}, {"other", 2, {500, 250}}};
+    layout t;
+    double bytes;
+    assert_ok(layout_copy(both, 2, &t));
+    tw_plan_question q = ask(&t, 10 * MBIT, 0.001, TW_PLAN_SGD, 0);
+    q.workers = 2;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (q.elements = 0; q.elements <= 125000; q.elements += 125000) {
+            assert_ok(tw_plan_bytes(&q, rows[i].spec, &bytes));
+            assert_close(bytes, rows[i].share * 1e6);
+        }
+    assert_fails(tw_plan_bytes(&q, "local:every=4,exchange=none", &bytes), TW_ERROR_SPEC, "none");
+    q.workers = 1;
+    assert_fails(tw_plan_bytes(&q, "allreduce", &bytes), TW_ERROR_ARGUMENT, "alone");
+    layout_release(&t);
+}
+
 static void check_choice_with(const layout *t, double rate, double latency, double pass, uint64_t steps,
                               const char *const *among)
 {

@@ -198,6 +198,13 @@ tw_status group_look(group *g, tw_comm *comm, int leaves, int *changes)
     return TW_OK;
 }
 
+/* The run is over, and lacks nothing, also where one of the others is lost by now. */
+void group_finish(group *g, tw_comm *comm)
+{
+    tw_members_outcome due;
+    (void)tw_members_due(g->members, comm, TW_MEMBERS_FINISH, &due);
+}
+
 #else
 
 tw_status group_open(const train_settings *s, const task *work, group *g)
@@ -227,6 +234,11 @@ tw_status group_look(group *g, tw_comm *comm, int leaves, int *changes)
 {
     (void)g, (void)comm, (void)leaves, (void)changes;
     return tw_fail(TW_ERROR_UNSUPPORTED, "no sockets");
+}
+
+void group_finish(group *g, tw_comm *comm)
+{
+    (void)g, (void)comm;
 }
 
 #endif

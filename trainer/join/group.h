@@ -34,10 +34,11 @@ void group_close(group *g);
 tw_status group_next(group *g, uint64_t rounds, int leaves, tw_comm **comm);
 /* Where others reach this worker. */
 const char *group_address(const group *g);
-/* A collective between two rounds. *changes: the generation is over, since somebody comes or leaves. No worker wishes
- * to finish here: newcomers that wait at the end of a run of several workers find it out after a grace. */
+/* A collective between two rounds. *changes: the generation is over, since somebody comes or leaves. */
 tw_status group_look(group *g, tw_comm *comm, int leaves, int *changes);
 /* Where this worker stays, whoever comes or leaves. TW_ERROR_PEER: the generation is over. */
 tw_status group_stay(group *g, tw_comm *comm);
+/* A collective at the end of the run: newcomers that still wait are told of it by group_close. */
+void group_finish(group *g, tw_comm *comm);
 
 #endif

@@ -104,6 +104,7 @@ static tw_status live(run *r, run_result *result)
     TW_TRY(enter(r, &r->group->place));
     TW_TRY(tell_generation(r));
     TW_TRY(run_on(r, &result->interrupted));
+    group_finish(r->group, r->worker.comm);
     return tell_member(r);
 }
 

@@ -4,7 +4,7 @@ The workers of a data-parallel run agree on their gradients, or on their weights
 PyTorch script needs is in `thinwire.torch`. The classes here are the C library's objects; they know addresses, and no
 framework."""
 
-from typing import Dict, List, Tuple
+from typing import TYPE_CHECKING, Dict, List, Tuple
 
 from . import spec, table
 from ._library import library
@@ -19,6 +19,16 @@ from .seal import read_key, sealed
 from .spec import for_run
 from .table import Entry
 from .tcp import Tcp
+
+if TYPE_CHECKING:
+    from .torch.transformers import TrainerCallback as TrainerCallback
+else:  # a type checker would take it for any name
+    def __getattr__(name):
+        """What needs transformers is there once somebody asks for it."""
+        if name != "TrainerCallback":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from .torch.transformers import TrainerCallback
+        return TrainerCallback
 
 __version__ = library.tw_version().decode()
 __all__ = ["Candidate", "Clusters", "Comm", "Entry", "Error", "Gossip", "NonFinite", "OuterLoop", "PeerError", "Plan",

@@ -223,6 +223,7 @@ FUNCTIONS = {
     "tw_plan_choice": (c_size_t, c_void_p),
     "tw_plan_why": (c_char_p, c_void_p),
     "tw_plan_text": (c_size_t, c_void_p, c_char_p, c_size_t),
+    "tw_plan_bytes": (Status, POINTER(PlanQuestion), c_char_p, c_void_p),
     "tw_plan_can_switch": (Status, c_char_p),
     "tw_reducer_hand_over": (Status, c_void_p, POINTER(c_void_p)),
     "tw_watch_create": (Status, c_size_t, POINTER(c_void_p)),

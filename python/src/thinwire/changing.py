@@ -9,7 +9,7 @@ import time
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from . import outer, table
-from ._library import MAX_DIMS
+from ._library import MAX_DIMS, OuterCounts
 from ._warned import warn
 from .comm import Comm
 from .errors import Error, PeerError, SpecError
@@ -51,12 +51,13 @@ class ChangingLoop:
         self._period, self._has_momentum = outer.period_of(spec), number(settings_of(spec).get("outer_momentum", "0")) > 0
         self._since = self._steps = self._steps_before = self._met = self.generation = 0
         self.seconds_exchanged = 0.0  # of the last round, in which all were there
+        self.fetched = 0.0, 0.0  # bytes that this process was given when it came in, and seconds
         self._weight, self._has_steps = 1.0, False  # since it last had theta
         self._kept: Optional[Entries] = None  # the state between two rounds, which the next one is begun from
         self._saved: Optional[Entries] = None  # what load_state() took, until a group has been entered
         self._late: Optional[Entries] = None  # what it had when the group went on without it, until it is in again
         self._stayed = 0  # members of the last generation that did not leave it
-        self._past: Dict[str, float] = {}
+        self._past = table.fields_of(OuterCounts())
         self._comm: Optional[Comm] = None
         self._loop: Optional[outer.OuterLoop] = None
 
@@ -232,7 +233,11 @@ class ChangingLoop:
         if any(one & BEHIND for one in told):
             own = self._give()
             given = self._for_newcomers() if comm.rank == place.donor else {}
+            comm.barrier()  # nobody has anything else to do from here on, so that the seconds are the line's
+            begin, before = time.monotonic(), comm.traffic()["bytes_received"]
             theirs, extra = spread(comm, place.donor, given, own, most_of(self.tensors, own), self._planes)
+            if place.behind:
+                self.fetched = comm.traffic()["bytes_received"] - before, time.monotonic() - begin
             refuse_no_state(f"rank {place.donor} gives", theirs, self.tensors)
             if place.behind and self._late:  # from here on it is late behind these, if they are lost as well
                 self._late = outer.rebased(self.spec, self.tensors, self._late, theirs, weights)

@@ -20,6 +20,7 @@ DOORS = {GRADIENTS: 'thinwire.torch.attach(ddp, "{}", optimizer=optimizer)',
          UPDATES: 'thinwire.torch.OuterLoop(model, optimizer, "{}")'}
 MOST_INT, MOST_STEPS = 1 << 31, 1 << 64
 PASSES = 5  # that are timed, after one that is not
+ANY_RATE, FEW_ELEMENTS = 1e9, 1 << 18  # of a world in which bytes alone are counted, in a fraction of a second
 FEW = 0.1  # of the parameters, and fewer: what is trained are adapters beside a network that stays
 
 
@@ -150,6 +151,16 @@ def plan_of(tensors: Sequence[Named], optimizer: Any, *, line: Union[str, Tuple[
         return read(handle)
     finally:
         library.tw_plan_destroy(handle)
+
+
+def bytes_sent(tensors: Sequence[Named], spec: str, workers: int) -> float:
+    """That a worker sends in a step, on average over whole rounds, as far as a plan can tell."""
+    table, sent = table_of(tensors), ctypes.c_double()
+    question = PlanQuestion(struct_size=ctypes.sizeof(PlanQuestion), tensors=ctypes.cast(table, ctypes.POINTER(Tensor)), tensor_count=len(table),
+                            workers=workers, seed=1, bandwidth=ANY_RATE, bandwidth_down=ANY_RATE, elements=FEW_ELEMENTS,
+                            simulate=ctypes.cast(simulator().tw_world_play, Simulate))
+    library.tw_plan_bytes(ctypes.byref(question), bytes_of(spec), ctypes.byref(sent))
+    return sent.value
 
 
 def seconds_of(step: Union[float, Callable[[], object]]) -> float:

@@ -93,7 +93,11 @@ def counts_of(stats: Callable, handle: int, structure: Type[ctypes.Structure]) -
     """The fields of a structure of counts, but for its size."""
     counts = structure(struct_size=ctypes.sizeof(structure))
     stats(handle, ctypes.byref(counts))
-    return {field[0]: getattr(counts, field[0]) for field in structure._fields_[1:]}
+    return fields_of(counts)
+
+
+def fields_of(counts: ctypes.Structure) -> Dict[str, float]:
+    return {field[0]: getattr(counts, field[0]) for field in counts._fields_[1:]}
 
 
 def addresses(pointers: Sequence[int], count: int, of: str = "tensors") -> ctypes.Array:

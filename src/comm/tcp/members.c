@@ -27,7 +27,8 @@
 enum {
     TRIALS = 12,      /* proofs that are turned away one after the other, in some ten seconds */
     ASKED_TRIALS = 3, /* in less than a second, while it is asked whether there is a group */
-    FRUITLESS = 5     /* generations that a member cannot connect for, at least, before it leaves */
+    FRUITLESS = 5,    /* generations that a member cannot connect for, at least, before it leaves */
+    TOLD = 16         /* of what its program is told at once, lines */
 };
 
 _Static_assert((int)TW_MEMBERS_MOST == (int)COUNCIL_MOST, "as the header says");
@@ -54,7 +55,36 @@ struct tw_members {
     pthread_t thread;
     council council;
     tcp_lines lines;
+    char untold[TOLD][TCP_NOBODY_TEXT]; /* what its program is still to be told of those who came, */
+    uint64_t untold_count;              /* of which the last place has the latest */
 };
+
+/* --- what its program is told -------------------------------------------------------------------------------- */
+
+/* Not by the thread, for which the group would wait where the program listens slowly. */
+static void keep_line(void *context, const char *text)
+{
+    tw_members *me = context;
+    const uint64_t place = me->untold_count < TOLD ? me->untold_count : TOLD - 1;
+    snprintf(me->untold[place], sizeof me->untold[place], "%s", text);
+    me->untold_count++;
+}
+
+static void tell_program(tw_members *me)
+{
+    char lines[TOLD][TCP_NOBODY_TEXT], rest[TCP_NOBODY_TEXT + 64];
+    pthread_mutex_lock(&me->mutex);
+    const uint64_t count = me->untold_count;
+    if (count > 0) memcpy(lines, me->untold, sizeof lines);
+    me->untold_count = 0;
+    pthread_mutex_unlock(&me->mutex);
+    if (!me->tcp.refused) return;
+    for (uint64_t i = 0; i < count && i < TOLD - 1; i++) me->tcp.refused(me->tcp.context, lines[i]);
+    if (count < TOLD) return;
+    snprintf(rest, sizeof rest, "refused besides: %llu; the last: %s", (unsigned long long)(count - TOLD + 1),
+             lines[TOLD - 1]);
+    me->tcp.refused(me->tcp.context, rest);
+}
 
 /* --- what the thread does ------------------------------------------------------------------------------------ */
 
@@ -176,14 +206,13 @@ static void tell_deserted(tw_members *me)
 {
     char line[TCP_NOBODY_TEXT];
     const council *own = &me->council;
-    const tcp_acceptor *acceptor = &me->lines.acceptor;
     if (me->deserted || own->state != COUNCIL_READY || own->list.generation || me->lines.met > 0) return;
     const char *why = tcp_lines_why(&me->lines);
     const double soon = tcp_soon(me->options.patience);
     if (!why || own->place >= 0 || tw_clock() - own->met < soon) return;
     me->deserted = 1;
     snprintf(line, sizeof line, TCP_NOBODY_ANSWERS, me->meeting, soon, why);
-    if (acceptor->tell) acceptor->tell(acceptor->context, line);
+    keep_line(me, line);
 }
 
 /* Once in each wait. */
@@ -384,8 +413,8 @@ static tw_status begin_thread(tw_members *me)
     tcp_secret_make(me->tcp.key, me->tcp.key_size, TCP_OF_MEMBERS, NULL, 0, acceptor->secret);
     tcp_secret_make(me->tcp.key, me->tcp.key_size, TCP_OF_A_MEETING, NULL, 0, acceptor->stray_secret);
     acceptor->stray = "it gives a number of workers, and here they come and go: give workers on all sides or on none";
-    acceptor->tell = me->tcp.refused;
-    acceptor->context = me->tcp.context;
+    acceptor->tell = keep_line;
+    acceptor->context = me;
     tcp_keep_from_children(acceptor->fd);
     me->lines.hear = members_hear;
     me->lines.lose = members_lose;
@@ -591,6 +620,7 @@ static tw_status await_verdict(tw_members *me, council_verdict *verdict)
         nap(me);
         pthread_mutex_unlock(&me->mutex);
         stopped = tcp_is_stopped(&me->tcp);
+        tell_program(me);
         pthread_mutex_lock(&me->mutex);
     }
     tw_status status = TW_OK;
@@ -735,6 +765,7 @@ tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_ge
     TRY(tcp_read_known(&known, sizeof known, generation, "tw_generation"));
     size_t size = generation->struct_size;
     *comm = NULL;
+    tell_program(members);
     members->round_began = 0;
     members->finished = 0;
     uint64_t applied = rounds < 0 ? 0 : (uint64_t)rounds + 1;
@@ -790,6 +821,7 @@ tw_status tw_members_due(tw_members *members, tw_comm *comm, tw_members_wish wis
     TRY(tw_given(due, "due"));
     if (tw_comm_size(comm) > COUNCIL_MOST)
         return tw_fail(TW_ERROR_ARGUMENT, "a comm of %d ranks is none of this group", tw_comm_size(comm));
+    tell_program(members);
     measure_round(members);
     own[CHANGES] = has_visitors(members) || wish == TW_MEMBERS_LEAVE;
     own[FINISHES] = wish == TW_MEMBERS_FINISH;

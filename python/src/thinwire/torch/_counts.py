@@ -23,7 +23,12 @@ def in_a_line(spec: str, counts: Dict[str, float]) -> str:
             f"{counts['bytes_dense'] / steps / 1e6:.3g}, waited {milliseconds(counts['seconds_wait'] / steps)} a step")
 
 
-MEASURES = 1e5  # bytes of a round: fewer say more of the way's length than of its width
+MEASURES = 1e5  # bytes: fewer say more of the way's length than of its width
+
+
+def at_rate(moved: float, seconds: float) -> str:
+    """What the line carried; "" where it is not known."""
+    return f", at {8e-6 * moved / seconds:.3g} Mbit/s" if seconds and moved >= MEASURES else ""
 
 
 class Pace:
@@ -42,9 +47,8 @@ class Pace:
             return ""
         took, period, sent = end - begin, max(end - before[0], 1e-9), bytes_sent - before[1]
         what = "held the steps up for" if self._beside else "took"
-        rate = f", at {8e-6 * sent / exchanged:.3g} Mbit/s" if exchanged and sent >= MEASURES else ""
         return (f"thinwire: a round of {among[1]} {what} {milliseconds(took)} of {milliseconds(period)}, {100 * took / period:.2g} % of "
-                f"the time; {sent / 1e6:.3g} MB were sent for it{rate}")
+                f"the time; {sent / 1e6:.3g} MB were sent for it{at_rate(sent, exchanged)}")
 
 
 def milliseconds(seconds: float) -> str:

@@ -131,13 +131,15 @@ class Launched:
             print(code, file=sys.stderr)
             code = 1
         if os.getpid() == self._process:  # the script may have forked, and this be the child
-            self._finish(bool(code))
+            self._finish(code)
         return code or 0
 
-    def _finish(self, has_failed: bool) -> None:
+    def _finish(self, code: Any) -> None:
+        has_failed = bool(code)
         if self._loop is None:
             if not has_failed:
                 raise Error("the script took no step with an optimizer of torch's, and so nothing was exchanged")
+            say(f"the script has ended with code {code} before it took a step with an optimizer of torch's, and so nothing was exchanged")
             return
         ended = "has failed, and the other machines go on" if has_failed else "has ended"
         say(f"the script {ended}: this machine serves the others' rounds until they end")

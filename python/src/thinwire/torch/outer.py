@@ -22,12 +22,12 @@ from ..comm import Comm, refuse_no_numbers
 from ..errors import Error, NonFinite, SpecError
 from ..members import Members
 from ..seal import sealed
-from ..planning import UPDATES, can_switch
+from ..planning import UPDATES, bytes_sent, can_switch
 from ..spec import adapts, name_of, number, number_of, options_of, settings_of
 from ..table import Entry
 from ..tcp import Tcp
 from . import _alike, _auto, _buffers, _claims, _interrupted, _optimiser, _parameters, _state, _transport
-from ._counts import Pace, milliseconds, with_ratios
+from ._counts import Pace, at_rate, milliseconds, with_ratios
 from ._interface import reached_by
 from ._members import Part, Place
 from ._moments import Moments, forget_unfinite
@@ -42,6 +42,7 @@ from .gossip import GossipDataParallel
 
 OF_A_LOOP = "an OuterLoop"
 MOST_WORKERS = 16384  # as of tw_tcp_join
+MOST_FORETOLD = 16  # workers, who are played in about a second
 FOLDER, WEB = "folder:", ("http://", "https://", "s3+http://", "s3+https://")  # what join= begins with where it is no HOST:PORT
 BETWEEN_PROGRAMS = object()  # a group whose members are not known yet
 _made: "weakref.WeakKeyDictionary[nn.Module, int]" = weakref.WeakKeyDictionary()  # how many OuterLoops were, for each
@@ -657,17 +658,30 @@ class OuterLoop(Closes):
         every, fragments = int(number(settings["every"])), int(number(settings.get("fragments", "1")))
         sent = 8 * elements * (size - 1) / size if size > 1 else 4 * elements
         parts = f", in {fragments} parts one after the other" if fragments > 1 else ""
-        exchange = name_of(settings["exchange"])
-        carried = "" if exchange == "allreduce" else f" before {exchange} compresses it"
         counted = "" if self._hooks else "; call step() after each optimizer.step()"
         if isinstance(self._loop, ChangingLoop):
             counted += f"; it {'opened' if self._loop.opened else 'joined'} a group that others may join at {self.address}"
+            rate = at_rate(*self._loop.fetched)
+            counted += f", and was given {self._loop.fetched[0] / 1e6:.3g} MB{rate}" if rate else ""
         way = f", through {self._way}" if self._way else ""
-        takes = f"of {sent / 1e6:.3g} MB from each rank{carried}{way}, which is what the gradients of one step would take"
+        takes = self._told_of_bytes(sent, max(2, size), way)
         if size == 1:
             takes = f"of nothing while it is alone, and with a second one {takes}"
         return (f"thinwire {self._loop.spec}: {elements:,} weights in {len(self._rows)} tensors on {size} rank{'s' * (size > 1)}; a "
                 f"round every {every} steps of the optimizer{parts}, {takes}{counted}")
+
+    def _told_of_bytes(self, dense: float, size: int, way: str) -> str:
+        """Of a round. What it sends is foretold where the exchange compresses, and that takes long for many."""
+        settings, whole, sent = settings_of(self._loop.spec), f"{dense / 1e6:.3g} MB", 0.0
+        exchange = name_of(settings["exchange"])
+        if exchange != "allreduce" and size <= MOST_FORETOLD:
+            with contextlib.suppress(Error):
+                sent = number(settings["every"]) * bytes_sent(self._loop.tensors, self._loop.spec, size)
+        if sent:
+            return (f"of about {sent / 1e6:.3g} MB from each rank{way}, to which {exchange} compresses the {whole} that the gradients of one "
+                    "step would take")
+        packs = "" if exchange == "allreduce" else f" before {exchange} compresses it"
+        return f"of {whole} from each rank{packs}{way}, which is what the gradients of one step would take"
 
     def __exit__(self, *what: object) -> None:
         self.close_after(what[1])

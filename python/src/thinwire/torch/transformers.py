@@ -5,15 +5,15 @@
     trainer = Trainer(model, arguments, ...)
     trainer.add_callback(Thinwire(trainer, "powersgd:rank=16"))
 
-The Trainer has no argument for a communication hook, but its callbacks are told when DDP is in place. LocalUpdates is for
+The Trainer has no argument for a communication hook, but its callbacks are told when DDP is in place. TrainerCallback is for
 programs that train on a machine each, and exchange once in many steps."""
 
 import functools
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
-from transformers import TrainerCallback
+import transformers
 
 from ..errors import Error
 from . import _auto, _local
@@ -26,7 +26,7 @@ LOGGED = [f"thinwire/{name}" for name in ("fallback", "steps_skipped", "bytes_se
 LOGGED_OF_ROUNDS = [f"thinwire/{name}" for name in ("rounds", "rounds_empty", "bytes_sent", "seconds_wait", "cosine")]
 
 
-class Thinwire(TrainerCallback):
+class Thinwire(transformers.TrainerCallback):
     """Has the trainer's DistributedDataParallel exchange its gradients with the scheme that `spec` names.
 
     The further arguments are those of `attach`; the optimiser, and with fp16 the scaler, are the trainer's. Every rank
@@ -96,11 +96,11 @@ class Thinwire(TrainerCallback):
         self.compressor = self._checkpoints = self._stats = None
 
 
-class LocalUpdates(TrainerCallback):
+class TrainerCallback(transformers.TrainerCallback):
     """Has several Trainers, each of a program and a machine of its own, train one model together: each takes steps of its
     own, and once in a while they go on from shared weights.
 
-        trainer.add_callback(LocalUpdates(trainer, "diloco:every=50", join="10.0.0.5:7000", workers=2))
+        trainer.add_callback(thinwire.TrainerCallback("diloco:every=50", join="10.0.0.5:7000", workers=2))
 
     The further arguments are those of `OuterLoop`. Under torchrun, which has one process group for all machines, the
     trainer would average gradients in every step: start each machine's program by itself. The programs should read
@@ -113,12 +113,13 @@ class LocalUpdates(TrainerCallback):
     program's own, of which a BatchNorm's change the scores. The trainer's loggers get the stats as thinwire/... Other
     callbacks that ask for an evaluation or a checkpoint are to be added before this one."""
 
-    def __init__(self, trainer: Any, spec: str, **more: Any):
-        self.spec, self._trainer, self._more = spec, trainer, more
+    def __init__(self, spec: str, **more: Any):
+        self.spec, self._more = spec, more
+        self._trainer: Any = None  # of the run under way
         self._local: Optional[_local.Local] = None
         self._saved: Optional[Dict[str, Any]] = None
         self._stats: Optional[_Stats] = None
-        trainer.train = self._closing(trainer.train)  # which tells no callback that it has failed
+        _have_trainers_tell()
 
     @staticmethod
     def _path(args: Any, state: Any) -> Path:
@@ -126,6 +127,9 @@ class LocalUpdates(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         trainer, path = self._trainer, self._path(args, state)
+        if trainer is None:
+            raise Error("this train() does not call that of transformers.Trainer, and so nobody would say when it fails: write an "
+                        "OuterLoop into it")
         saved = _local.read(path) if state.global_step else None
         if state.global_step and saved is None:
             print(f"thinwire: there is no {path}: all go on from the weights of the first worker", file=sys.stderr, flush=True)
@@ -153,8 +157,8 @@ class LocalUpdates(TrainerCallback):
         if self._local is None:
             return
         if not self._local.is_shown:
-            raise Error("a callback behind LocalUpdates asked for this checkpoint, which has the weights of one worker alone: "
-                        "add LocalUpdates after it")
+            raise Error("a callback behind thinwire.TrainerCallback asked for this checkpoint, which has the weights of one worker "
+                        "alone: add thinwire's after it")
         _local.write(self._path(args, state), self._saved)
         self._saved = None
 
@@ -177,20 +181,29 @@ class LocalUpdates(TrainerCallback):
             self._stats.remove()
         self._local = self._stats = None
 
-    def _closing(self, train: Callable[..., Any]) -> Callable[..., Any]:
-        """Where it fails, the others do not wait for this program's end."""
-        @functools.wraps(train)
-        def closing(*words: Any, **more: Any) -> Any:
-            try:
-                return train(*words, **more)
-            except BaseException as error:
-                self._close(error)
-                raise
 
-        return closing
+@functools.cache
+def _have_trainers_tell() -> None:
+    """A Trainer tells its callbacks neither which one it is nor that its train() has failed. From here on each one of this
+    process tells the thinwire.TrainerCallback among its own: where it fails, the others do not wait for this program's end."""
+    train = transformers.Trainer.train
+
+    @functools.wraps(train)
+    def telling(trainer: Any, *words: Any, **more: Any) -> Any:
+        told = [one for one in trainer.callback_handler.callbacks if isinstance(one, TrainerCallback)]
+        for one in told:
+            one._trainer = trainer
+        try:
+            return train(trainer, *words, **more)
+        except BaseException as error:
+            for one in told:
+                one._close(error)
+            raise
+
+    transformers.Trainer.train = telling
 
 
-class _Stats(TrainerCallback):
+class _Stats(transformers.TrainerCallback):
     """Adds to the trainer's logs, until it is removed, those of the source's scalars that are named."""
 
     def __init__(self, trainer: Any, source: Any, names: List[str]):
