@@ -220,7 +220,6 @@ static void tell_cut_off(tw_members *me)
 {
     char line[TCP_NOBODY_TEXT];
     const council *own = &me->council;
-    const tcp_acceptor *acceptor = &me->lines.acceptor;
     if (me->cut_off || own->state != COUNCIL_READY || own->place < 0 || own->unable <= 0) return;
     if (tw_clock() - own->unable <= own->settings.grace) return;
     me->cut_off = 1;
@@ -228,7 +227,7 @@ static void tell_cut_off(tw_members *me)
              "this process hears too few of the %d members of generation %llu to go on with them: it waits up to %g "
              "seconds until it hears them again",
              own->list.count, (unsigned long long)own->list.generation, own->settings.patience);
-    if (acceptor->tell) acceptor->tell(acceptor->context, line);
+    keep_line(me, line);
 }
 
 static void look_around(tw_members *me, double nap)
