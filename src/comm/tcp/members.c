@@ -69,9 +69,12 @@ static void tell_refused(tw_members *me, const char *name)
 static void members_send(void *context, const council_message *message)
 {
     tw_members *me = context;
-    int refuses = message->kind == COUNCIL_REFUSED;
-    if (refuses) tell_refused(me, message->to);
-    tcp_lines_say(&me->lines, message, refuses ? me->subject : "");
+    if (message->kind == COUNCIL_REFUSED) {
+        tell_refused(me, message->to);
+        tcp_lines_answer(&me->lines, message, me->subject);
+    } else {
+        tcp_lines_say(&me->lines, message, "");
+    }
 }
 
 static size_t length_of_line(const char *text)

@@ -73,6 +73,7 @@ typedef struct tcp_lines {
     double met;                    /* when a meeting point was reached first; 0: none was */
     unsigned turn;                 /* of those that pass words on */
     const tcp_line_there *hearing; /* is not closed */
+    tcp_line_here *speaking;       /* on which the word came that is being heard; NULL: on an own line */
     council_message heard;         /* the last word; it is large */
     struct pollfd polls[1 + TCP_ACCEPTOR_POLLS + 2 * TCP_LINES]; /* the bell first */
     void (*hear)(void *context, const council_message *message, const char *text);
@@ -85,6 +86,8 @@ typedef struct tcp_lines {
 void tcp_lines_close(tcp_lines *lines);
 /* Puts a word among those that wait. */
 void tcp_lines_say(tcp_lines *lines, const council_message *message, const char *text);
+/* To whom is being heard, on the line that it has begun: for a stranger none is made, and no name is looked up. */
+void tcp_lines_answer(tcp_lines *lines, const council_message *message, const char *text);
 /* Keeps a line to one that can be called for a second, whatever there is to say. Whether it stands. */
 int tcp_lines_keep(tcp_lines *lines, const char *to);
 /* What to wait for besides the bell; returns how many. Then after the wait. Neither waits itself. */
