@@ -254,31 +254,40 @@ def undisturbed(story, rounds):
 
 def rounds_of(times):
     """Each has taken as long as for the member that was longest at it; the first of a part belongs to two."""
-    first, rounds = min(one[0] for one in times), {}
-    for number, seconds, exchange in times:
+    first, rounds = min((one[0] for one in times or []), default=0), {}
+    for number, seconds, exchange in times or []:
         if number > first:
             rounds[number] = tuple(map(max, rounds.get(number, (0, 0)), (seconds, exchange)))
     return rounds.values()
 
 
+def summed_up(name, rounds, strangers, seconds):
+    middle = {what: round(statistics.median(values), 3) for what, values in zip(("seconds", "exchange"), zip(*rounds))}
+    return {"rounds": name, "count": len(rounds), **middle, "longest": round(max(one for one, _ in rounds), 3),
+            "strangers": strangers, "a_second": round(strangers / seconds) if strangers else None}
+
+
 def beside_strangers(story, count):
-    """One part of the rounds without strangers, one with so many, and again."""
-    found, came = {"calm": [], "beset": []}, {}
+    """A part of the rounds without strangers, one for as long as so many come, and again."""
+    found, came, seconds = {False: [], True: []}, {}, 0.0
     for number in range(4):
         story.begin(number)
     story.wait(lambda: sum(one["size"] == 4 for one in story.latest.values()) == 4, "the beginning")
-    for part in range(2 * PARTS):
-        beset = part % 2 and subprocess.Popen(["ip", "netns", "exec", f"{story.name}-{HOSTS - 1}", sys.executable, __file__, *sys.argv[1:],
-                                               "--come", str(count // PARTS)], stdout=subprocess.PIPE, text=True)
-        story.part = part
-        story.wait(lambda: len(rounds_of(story.times.get(part, [(0, 0, 0)]))) >= LEAST_ROUNDS and (not beset or beset.poll() is not None),
-                   "the end of a part")
-        found["beset" if beset else "calm"] += rounds_of(story.times[part])
-        for kind, good in json.loads(beset.communicate()[0]).items() if beset else ():
-            came[kind] = came.get(kind, 0) + good
+    for story.part in range(2 * PARTS):
+        beset, begin = None, time.monotonic()
+        if story.part % 2:
+            beset = subprocess.Popen(["ip", "netns", "exec", f"{story.name}-{HOSTS - 1}", sys.executable, __file__, *sys.argv[1:], "--come",
+                                      str(count // PARTS)], stdout=subprocess.PIPE, text=True)
+        story.wait(lambda: len(rounds_of(story.times.get(story.part))) >= (1 if beset else LEAST_ROUNDS)
+                   and (not beset or beset.poll() is not None), "the end of a part")
+        found[beset is not None] += rounds_of(story.times[story.part])
+        if beset:
+            seconds += time.monotonic() - begin
+            for kind, good in json.loads(beset.communicate()[0]).items():
+                came[kind] = came.get(kind, 0) + good
     end = story.finish(range(4))
-    return [{"rounds": name, "count": len(one), **{what: round(statistics.median(values), 3) for what, values in zip(("seconds", "exchange"), zip(*one))},
-             "longest": round(max(seconds for seconds, _ in one), 3)} for name, one in found.items()], came, end
+    return {"rows": [summed_up("alone", found[False], 0, 0), summed_up("beside strangers", found[True], count, seconds)],
+            "seen_through": came, "thetas": end["thetas"], "lost_the_group": end["lost_the_group"]}
 
 
 def draw(path, disturbed, undisturbed):
@@ -306,8 +315,7 @@ def main():
             apart.train_base(o, folder)
             story, lines = Story(folder), {"made": made(), "gbit": o.rate, "ms": o.delay, "spec": SPEC, "grace": o.timeout}
             if o.strangers:
-                rows, came, end = beside_strangers(story, o.strangers)
-                print(as_json({**lines, "rows": rows, "strangers": came, "thetas": end["thetas"], "lost_the_group": end["lost_the_group"]}))
+                print(as_json({**lines, **beside_strangers(story, o.strangers)}))
                 return None
             end = disturbed(story)
             calm = undisturbed(story, end["rounds"])
