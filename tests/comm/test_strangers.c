@@ -17,10 +17,12 @@ enum {
     BATCHES = 10, /* of strangers, each beside so many rounds */
     ROUNDS = 4,
     ELEMENTS = 512,
-    OF_EACH_KIND = 112,            /* of strangers, in a batch */
-    SILENT = 16,                   /* at a time: fewer than there are places */
-    MOST_BYTES = 64 * 1024,        /* allocated more than before: six for each stranger */
-    MOST_STAY = 6 * TCP_HANDSHAKES /* more than there are */
+    OF_EACH_KIND = 112,              /* of strangers, in a batch */
+    SILENT = 16,                     /* at a time: fewer than there are places */
+    MOST_BYTES = 64 * 1024,          /* allocated more than before: six for each stranger */
+    LINES = MEMBERS * (MEMBERS - 1), /* that members may still make, to have said what they decided */
+    OF_A_LINE = 16,                  /* hashes for that */
+    MOST_STAY = 6 * TCP_HANDSHAKES   /* more than there are */
 };
 
 /* --- what is counted --------------------------------------------------------------------------------------------- */
@@ -272,7 +274,7 @@ static void live(attendant *members, crowd *all, refusals *told)
     prepare(all, members);
     int files = open_files();
     size_t bytes = mallinfo2().uordblks;
-    memset(&counted, 0, sizeof counted);
+    counted.wakes = counted.accepted = counted.connects = counted.lookups = counted.hashes = counted.bytes = 0;
     counted.on = 1;
     attend_all(members, all);
     while (open_files() > files || counted.accepted < all->called) usleep(2000);
@@ -284,7 +286,8 @@ static void live(attendant *members, crowd *all, refusals *told)
 static void expect_same_rounds(const attendant *calm, const attendant *beset)
 {
     for (int n = 0; n < MEMBERS; n++) assert_memory_equal(beset[n].theta, calm[0].theta, sizeof calm[0].theta);
-    assert_int_equal(counted.connects + counted.lookups, 0);
+    assert_in_range(counted.connects, 0, LINES);
+    assert_in_range(counted.lookups, 0, LINES);
 }
 
 /* Of nine strangers, three prove what they have not, and three have the key. A proof is one hash to look at, and another
@@ -310,8 +313,8 @@ TEST(test_ten_thousand_strangers_slow_nobody)
     expect_same_rounds(calm, beset);
     print_message("%ld strangers woke the members %ld times\n", many.called, counted.wakes);
     assert_int_equal(many.called, KINDS * all);
-    assert_int_equal(counted.accepted, KINDS * all);
-    assert_int_equal(counted.hashes, HASHES * all);
+    assert_in_range(counted.accepted, KINDS * all, KINDS * all + LINES);
+    assert_in_range(counted.hashes, HASHES * all, HASHES * all + OF_A_LINE * LINES);
     assert_in_range(counted.bytes, CHALLENGED * all, (CHALLENGED + LONGEST_REFUSAL) * all);
     assert_in_range(counted.wakes, 0, 4 * KINDS * all); /* it comes, says who it is, says something, and goes */
     for (int i = 0; i < REASONS; i++) assert_int_equal(told.counts[i], by_reason[i] * all);
@@ -325,9 +328,8 @@ TEST(test_strangers_that_stay_hold_nobody_up)
     live(calm, &nobody, NULL);
     live(beset, &many, NULL);
     expect_same_rounds(calm, beset);
-    assert_int_equal(counted.accepted, MOST_STAY);
-    assert_int_equal(counted.bytes, MOST_STAY * TCP_CHALLENGE);
-    assert_int_equal(counted.hashes, 0);
+    assert_in_range(counted.accepted, MOST_STAY, MOST_STAY + LINES);
+    assert_in_range(counted.hashes, 0, OF_A_LINE * LINES);
 }
 
 /* --- what they learn --------------------------------------------------------------------------------------------- */
