@@ -48,12 +48,22 @@ struct tw_members {
     uint64_t connecting;   /* the generation whose connections are being made */
     int has_newcomers;     /* it has */
     int finished;          /* as all members have */
+    pthread_mutex_t door;  /* see take_turn */
     pthread_mutex_t mutex; /* of what follows */
     pthread_cond_t looked; /* the thread has, at what came */
     pthread_t thread;
     council council;
     tcp_lines lines;
 };
+
+/* The thread lets go of the mutex for a moment, and takes it again and again while strangers come. Whoever waits for it
+ * keeps the door shut behind itself, so that the program does not wait until they have all been seen off. */
+static void take_turn(tw_members *me)
+{
+    pthread_mutex_lock(&me->door);
+    pthread_mutex_lock(&me->mutex);
+    pthread_mutex_unlock(&me->door);
+}
 
 /* --- what the thread does ------------------------------------------------------------------------------------ */
 
@@ -184,7 +194,7 @@ static void look_around(tw_members *me, double nap)
     int count = tcp_lines_list(&me->lines, me->bell);
     pthread_mutex_unlock(&me->mutex);
     (void)poll(me->lines.polls, (nfds_t)count, (int)(nap * 1e3)); /* see tcp_lobby_go_round */
-    pthread_mutex_lock(&me->mutex);
+    take_turn(me);
     (void)!read(me->bell, &rung, sizeof rung);
     tcp_lines_serve(&me->lines);
     pthread_cond_broadcast(&me->looked);
@@ -458,6 +468,7 @@ tw_status tw_members_join(const char *meeting, const char *subject, const tw_mem
     TRY(tw_given(members, "members"));
     tw_members *me = calloc(1, sizeof *me);
     if (!me) return tw_fail(TW_ERROR_MEMORY, "no memory for a group");
+    pthread_mutex_init(&me->door, NULL);
     pthread_mutex_init(&me->mutex, NULL);
     pthread_cond_init(&me->looked, NULL);
     me->process = getpid();
@@ -499,6 +510,7 @@ void tw_members_destroy(tw_members *me)
     if (me->bell >= 0) tcp_close(me->bell);
     pthread_cond_destroy(&me->looked);
     pthread_mutex_destroy(&me->mutex);
+    pthread_mutex_destroy(&me->door);
     free(me);
 }
 
@@ -679,7 +691,7 @@ static void measure_round(tw_members *me)
 
 static int has_visitors(tw_members *me)
 {
-    pthread_mutex_lock(&me->mutex);
+    take_turn(me);
     int waits = council_has_visitors(&me->council, tw_clock());
     pthread_mutex_unlock(&me->mutex);
     return waits;
@@ -690,7 +702,7 @@ static tw_status follow_round(tw_members *me, uint64_t took, tw_comm *comm)
 {
     if (!took) return TW_OK;
     double silence = SILENCE * fmin(me->options.grace, fmax(LEAST_GRACE, 1e-3 * (double)took));
-    pthread_mutex_lock(&me->mutex);
+    take_turn(me);
     me->council.settings.grace = silence;
     pthread_mutex_unlock(&me->mutex);
     if (tw_comm_timeout(comm) != me->limit) return TW_OK;
