@@ -33,7 +33,7 @@ static struct {
     _Atomic long wakes, accepted, connects, lookups, hashes, bytes;
 } counted;
 
-static _Thread_local int serves;
+static _Thread_local int serves, is_program;
 
 static int counts(void)
 {
@@ -50,12 +50,24 @@ int __wrap_poll(struct pollfd *polls, nfds_t count, int timeout)
     return woken;
 }
 
+/* A program that wants a member's mutex while that one's thread has it, and how often the thread takes it before it does. */
+static struct {
+    enum { NOBODY, AWAITED, ACCEPTS, WAITS } _Atomic stage;
+    pthread_barrier_t both; /* the thread is among strangers, and the program comes; it waits, and the thread goes on */
+    pthread_mutex_t *mutex;
+    int turns;
+} turn;
+
 int __real_accept(int fd, struct sockaddr *from, socklen_t *size);
 int __wrap_accept(int fd, struct sockaddr *from, socklen_t *size);
 int __wrap_accept(int fd, struct sockaddr *from, socklen_t *size)
 {
     int accepted = __real_accept(fd, from, size);
     if (counts() && accepted >= 0) counted.accepted++;
+    if (serves && turn.stage == AWAITED) {
+        turn.stage = ACCEPTS;
+        for (int i = 0; i < 2; i++) pthread_barrier_wait(&turn.both);
+    }
     return accepted;
 }
 
@@ -93,6 +105,27 @@ int __wrap_crypto_generichash_init(crypto_generichash_state *state, const unsign
 {
     if (counts()) counted.hashes++;
     return __real_crypto_generichash_init(state, with, key_size, size);
+}
+
+static int lock_in_turn(pthread_mutex_t *mutex)
+{
+    if (pthread_mutex_trylock(mutex) == 0) return 0;
+    turn.mutex = mutex;
+    turn.stage = WAITS;
+    pthread_barrier_wait(&turn.both);
+    return 1;
+}
+
+int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    const int waits = is_program && turn.stage == ACCEPTS;
+    if (waits && !lock_in_turn(mutex)) return 0;
+    int status = __real_pthread_mutex_lock(mutex);
+    turn.turns += serves && turn.stage == WAITS && mutex == turn.mutex;
+    if (waits) turn.stage = NOBODY;
+    return status;
 }
 
 /* --- rounds ------------------------------------------------------------------------------------------------------ */
@@ -330,6 +363,35 @@ TEST(test_strangers_that_stay_hold_nobody_up)
     expect_same_rounds(calm, beset);
     assert_in_range(counted.accepted, MOST_STAY, MOST_STAY + LINES);
     assert_in_range(counted.hashes, 0, OF_A_LINE * LINES);
+}
+
+static void *ask_once(void *argument)
+{
+    player *me = argument;
+    is_program = 1;
+    pthread_barrier_wait(&turn.both);
+    me->status = tw_members_due(me->members, me->comm, TW_MEMBERS_STAY, &me->due);
+    return NULL;
+}
+
+/* Though so many have come that the thread never waits for one. */
+TEST(test_a_program_is_next_whoever_comes)
+{
+    player one;
+    int silent[MOST_STAY], count = 0;
+    gather(&one, 1, subject, key, NULL);
+    assert_int_equal(pthread_barrier_init(&turn.both, NULL, 2), 0);
+    const int port = port_of(one.members);
+    turn.stage = AWAITED;
+    while (count < MOST_STAY) silent[count++] = call(port);
+    assert_int_equal(pthread_create(&one.thread, NULL, ask_once, &one), 0);
+    pthread_join(one.thread, NULL);
+    assert_int_equal(one.status, TW_OK);
+    assert_int_equal(turn.stage, NOBODY);
+    assert_int_equal(turn.turns, 0);
+    hang_up(silent, &count);
+    go(&one);
+    pthread_barrier_destroy(&turn.both);
 }
 
 /* --- what they learn --------------------------------------------------------------------------------------------- */
