@@ -123,7 +123,7 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
     const int waits = is_program && turn.stage == ACCEPTS;
     if (waits && !lock_in_turn(mutex)) return 0;
     int status = __real_pthread_mutex_lock(mutex);
-    turn.turns += serves && turn.stage == WAITS && mutex == turn.mutex;
+    if (serves && turn.stage == WAITS && mutex == turn.mutex) turn.turns++;
     if (waits) turn.stage = NOBODY;
     return status;
 }
