@@ -9,17 +9,28 @@ is stopped for a minute and goes on; a line is cut until the others have gone on
 the one that opened the group begins again. Then as many rounds are made by four to whom nothing happens. Prints one JSON
 object: of each event the seconds until all that are left train together, and the longest step of one that is not concerned,
 which is what it waited; at the end the hash of what each has, and the loss on text that nobody trained on, in nats a byte;
-and the loss that the members trained with, round by round and ten in a row, which --picture draws. Needs torch, transformers and peft, and what bench/link.sh needs."""
+and the loss that the members trained with, round by round and ten in a row, which --picture draws. Needs torch, transformers
+and peft, and what bench/link.sh needs.
 
+    sudo bench/changing.py --strangers 10000 --base-text shakespeare.txt --text letters.txt > strangers.json
+
+Four to whom nothing happens train, and beside every other part of their rounds strangers come to them from a machine of
+their own, sixty-four at a time: with words that are none, with another key's proof, with an earlier one, with nothing to
+say, and with the group's key and another model. Prints of both how long a round took and how long its exchange."""
+
+import argparse
 import hashlib
 import json
 import os
 import select
 import signal
+import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -32,6 +43,7 @@ from made import as_json, made
 HOSTS, PORT, SPEC, STOPPED = 6, 7000, "local:every=16", 60.0
 MEETING = ",".join(f"10.77.0.{host + 1}:{PORT}" for host in range(HOSTS))
 SECONDS = 600  # that one event may take
+PARTS, LEAST_ROUNDS, AT_A_TIME = 4, 5, 64  # of rounds beside strangers; rounds of a part; strangers
 
 
 def say(**what):
@@ -47,7 +59,7 @@ def work(o, number, base, rounds):
     model, optimizer, part, unseen, generator = apart.problem(o, base, 1, number, HOSTS)
     loop = thinwire.torch.OuterLoop(model, optimizer, SPEC, join=MEETING, timeout=o.timeout, patience=SECONDS, banner=False)
     loop.begin()
-    generation, waited, before, losses, made_rounds = 0, 0.0, apart.sent(), [], 0
+    generation, waited, before, losses, made_rounds, latest = 0, 0.0, apart.sent(), [], 0, time.monotonic()
     while not (rounds and made_rounds >= rounds) and not select.select([sys.stdin], [], [], 0)[0]:
         optimizer.zero_grad()
         loss = model(**apart.batch(part, generator, o)).loss
@@ -58,8 +70,9 @@ def work(o, number, base, rounds):
         waited = max(waited, time.monotonic() - begin)
         if loop.stats()["rounds"] != made_rounds:
             made_rounds = loop.stats()["rounds"]
-            say(member=number, round=made_rounds, loss=statistics.fmean(losses))
-            losses = []
+            now = time.monotonic()
+            say(member=number, round=made_rounds, loss=statistics.fmean(losses), seconds=now - latest, exchange=now - begin)
+            losses, latest = [], now
         if loop.generation != generation:
             generation = loop.generation
             say(member=number, size=loop.size, generation=generation, rounds=made_rounds, waited=waited)
@@ -70,6 +83,70 @@ def work(o, number, base, rounds):
         bytes_sent=apart.sent() - before)
 
 
+# ---- strangers ------------------------------------------------------------------------------------------------------------
+
+
+def text(one):
+    return struct.pack("<Q", len(one)) + one
+
+
+def keyed(key, *parts):
+    return hashlib.blake2b(b"".join(parts), key=key, digest_size=32).digest()
+
+
+def secret_of(key):
+    return hashlib.blake2b(text(b"members of a group") + text(key), digest_size=32).digest()
+
+
+def hear(line, size):
+    heard = b""
+    while len(heard) < size and (more := line.recv(size - len(heard))):
+        heard += more
+    return heard
+
+
+def join_of_another():
+    """A word as src/comm/tcp/members_message.c writes it: a newcomer's, whose model is another."""
+    name = b"127.0.0.1:1#00112233445566778899aabbccddeeff/1"
+    seat = 2 * (struct.pack("<H", len(name)) + name)
+    return bytes([1, 1, 0, 0]) + bytes(37 * 8) + os.urandom(32) + bytes(2) + seat + bytes(8)
+
+
+def knock(kind, number):
+    """Comes to a member, with words as in src/comm/tcp/hello.h; whether that one treated it as what it is."""
+    with socket.create_connection((f"10.77.0.{number % 4 + 1}", PORT), timeout=60) as line:
+        challenge = hear(line, 40)
+        hello = challenge[:8] + bytes(12) + os.urandom(32)
+        secret = secret_of(b"another key" if kind == "another key" else b"")
+        seen = os.urandom(40) if kind == "an earlier proof" else challenge
+        if kind == "says nothing":
+            return len(challenge) == 40
+        line.sendall(os.urandom(84) if kind == "garbage" else hello + keyed(secret, text(b"connecter"), seen, hello))
+        if kind != "another model":
+            return hear(line, 32) == b""
+        if hear(line, 32) != keyed(secret, text(b"accepter"), challenge, hello):
+            return False
+        word = join_of_another()
+        session = keyed(secret, text(b"from connecter"), challenge, hello)
+        line.sendall(struct.pack("<I", len(word)) + word + keyed(session, bytes(8), text(word)))
+        return hear(line, 5)[4:] == b"\2"
+
+
+def come(count):
+    kinds, told = ["garbage", "another key", "an earlier proof", "says nothing", "another model"], []
+
+    def some(first):
+        for number in range(first, count, AT_A_TIME):
+            told.append((kinds[number % len(kinds)], knock(kinds[number % len(kinds)], number)))
+
+    threads = [threading.Thread(target=some, args=(first,)) for first in range(AT_A_TIME)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(json.dumps({kind: [one for other, one in told if other == kind].count(True) for kind in kinds}))
+
+
 # ---- what happens to them -------------------------------------------------------------------------------------------------
 
 
@@ -77,6 +154,7 @@ class Story(programs.Programs):
     def __init__(self, base):
         super().__init__(SECONDS)
         self.base, self.name, self.rows, self.losses = base, os.environ["LINK"], [], {}
+        self.part, self.times = None, {}
 
     def begin(self, number, rounds=0):
         self.start(number, ["ip", "netns", "exec", f"{self.name}-{number}", sys.executable, __file__, *sys.argv[1:], "--worker", number,
@@ -84,6 +162,7 @@ class Story(programs.Programs):
 
     def hear(self, number, one):
         if "round" in one:
+            self.times.setdefault(self.part, []).append((one["round"], one["seconds"], one["exchange"]))
             self.losses.setdefault(one["round"], []).append(one["loss"])
             return
         print(one, file=sys.stderr, flush=True)
@@ -160,6 +239,44 @@ def undisturbed(story, rounds):
     return story.finish(range(4))
 
 
+def rounds_of(times):
+    """Each has taken as long as for the member that was longest at it; the first of a part belongs to two."""
+    first, rounds = min((one[0] for one in times or []), default=0), {}
+    for number, seconds, exchange in times or []:
+        if number > first:
+            rounds[number] = tuple(map(max, rounds.get(number, (0, 0)), (seconds, exchange)))
+    return rounds.values()
+
+
+def summed_up(name, rounds, strangers, seconds):
+    middle = {what: round(statistics.median(values), 3) for what, values in zip(("seconds", "exchange"), zip(*rounds))}
+    return {"rounds": name, "count": len(rounds), **middle, "longest": round(max(one for one, _ in rounds), 3),
+            "strangers": strangers, "a_second": round(strangers / seconds) if strangers else None}
+
+
+def beside_strangers(story, count):
+    """A part of the rounds without strangers, one for as long as so many come, and again."""
+    found, came, seconds = {False: [], True: []}, {}, 0.0
+    for number in range(4):
+        story.begin(number)
+    story.wait(lambda: sum(one["size"] == 4 for one in story.latest.values()) == 4, "the beginning")
+    for story.part in range(2 * PARTS):
+        beset, begin = None, time.monotonic()
+        if story.part % 2:
+            beset = subprocess.Popen(["ip", "netns", "exec", f"{story.name}-{HOSTS - 1}", sys.executable, __file__, *sys.argv[1:], "--come",
+                                      str(count // PARTS)], stdout=subprocess.PIPE, text=True)
+        story.wait(lambda: len(rounds_of(story.times.get(story.part))) >= (1 if beset else LEAST_ROUNDS)
+                   and (not beset or beset.poll() is not None), "the end of a part")
+        found[beset is not None] += rounds_of(story.times[story.part])
+        if beset:
+            seconds += time.monotonic() - begin
+            for kind, good in json.loads(beset.communicate()[0]).items():
+                came[kind] = came.get(kind, 0) + good
+    end = story.finish(range(4))
+    return {"rows": [summed_up("alone", found[False], 0, 0), summed_up("beside strangers", found[True], count, seconds)],
+            "seen_through": came, "thetas": end["thetas"]}
+
+
 def draw(path, disturbed, undisturbed):
     page = chart.Page()
     named = [(name, list(enumerate(sum(end["losses"], []), 1))) for name, end in (
@@ -172,18 +289,24 @@ def draw(path, disturbed, undisturbed):
 def main():
     parser = apart.parser_of(__doc__)
     parser.add_argument("--timeout", type=float, default=20, help="the longest grace, in seconds")
+    parser.add_argument("--strangers", type=int, help="that come to four to whom nothing else happens")
+    parser.add_argument("--come", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--picture", type=Path, help="the loss by rounds, as SVG")
     o = parser.parse_args()
     if o.worker:
         return work(o, int(o.worker[0]), o.worker[1], int(o.worker[2]))
+    if o.come:
+        return come(o.come)
     if "LINK" in os.environ:
         with tempfile.TemporaryDirectory() as folder:
             apart.train_base(o, folder)
-            story = Story(folder)
+            story, lines = Story(folder), {"made": made(), "gbit": o.rate, "ms": o.delay, "spec": SPEC, "grace": o.timeout}
+            if o.strangers:
+                print(as_json({**lines, **beside_strangers(story, o.strangers)}))
+                return None
             end = disturbed(story)
             calm = undisturbed(story, end["rounds"])
-            print(as_json({"made": made(), "gbit": o.rate, "ms": o.delay, "spec": SPEC, "grace": o.timeout, "events": story.rows,
-                           "disturbed": end, "undisturbed": calm}))
+            print(as_json({**lines, "events": story.rows, "disturbed": end, "undisturbed": calm}))
             if o.picture:
                 draw(o.picture, end, calm)
         return None

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import warnings
@@ -24,6 +25,7 @@ import launched
 import models
 import parts
 import ranks
+import test_changing
 import thinwire.torch
 import torch
 
@@ -422,6 +424,52 @@ class ExampleTest(unittest.TestCase):
         other.send_signal(signal.SIGINT)
         self.assertEqual(other.wait(SECONDS), 0, (self.folder / "other").read_text())
         self.assertIn("\nend: ", (self.folder / "other").read_text())
+
+
+class Adapted(threading.Thread):
+    """A member of a group that is written down, with adapters to a base that is its own. A step adds its number to them."""
+
+    def __init__(self, member, generations, rounds, number):
+        super().__init__(daemon=True)
+        self.members, self.rounds, self.number, self.error = test_changing.Written(member, generations), rounds, number, None
+        self.model = torch.nn.Module()
+        for name, begins_at, learns in (("a", 3.0, True), ("base", float(member), False), ("b", 5.0, True)):
+            self.model.register_parameter(name, torch.nn.Parameter(torch.full((16,), begins_at), requires_grad=learns))
+        self.start()
+
+    def run(self):
+        try:
+            optimizer = torch.optim.SGD([p for p in self.model.parameters() if p.requires_grad], 1.0)
+            outer = thinwire.torch.OuterLoop(self.model, optimizer, "local:every=2", join="127.0.0.1:7000", hook=False, banner=False)
+            outer.begin()
+            for _ in range(2 * self.rounds):
+                for one in (self.model.a, self.model.b):
+                    one.grad = torch.full((16,), -float(self.number))
+                optimizer.step()
+                outer.step()
+            outer.close()
+        except BaseException as error:
+            self.error = error
+
+
+class AdaptersTest(unittest.TestCase):
+    def test_one_that_comes_back_late_brings_what_its_adapters_have_learnt(self):
+        """See LateTest of test_changing.py. Of the base nothing goes anywhere."""
+        kept, new = test_changing.KEPT, test_changing.NEW
+        generations = test_changing.written(({0: kept, 1: new, 2: new}, 2), ({0: kept, 1: kept}, 2),
+                                            ({0: kept, 1: kept, 2: dict(new, late=True)}, 1))
+        with mock.patch("thinwire.torch.outer.joined_members", lambda *what: threading.current_thread().members), \
+                warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            members = [Adapted(member, generations, 4 - (member == 2) * 2, 6 * 2 ** member) for member in range(3)]
+            for member in members:
+                member.join(SECONDS)
+                if member.error:
+                    raise member.error
+        moved = 2 * (2 * (6 + 12 + 24) / 3 + 2 * (6 + 12) / 2)
+        for number, member in enumerate(members):
+            for one, begun_at in ((member.model.a, 3.0), (member.model.b, 5.0), (member.model.base, number - moved)):
+                self.assertEqual(one.tolist(), [begun_at + moved] * 16)
 
 
 if __name__ == "__main__":

@@ -1,32 +1,26 @@
 /* Groups whose members come and go, over sockets: who is let in and who is not, what is made of damaged words, and one
  * generation after the other. The council itself is tried in virtual time, by council. */
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tcp_players.h"
+#include "members_at.h"
 
 #include "support/parts.h"
 #include "support/random.h"
 
-#include "bytes.h"
-#include "members_message.h"
 #include "rendezvous.h"
 
-#include <thinwire/thinwire_members.h>
 #include <thinwire/thinwire_plugin.h>
 
-enum { MEMBERS = 3, REASONS = 5, FILES = 50 };
+enum { MEMBERS = 3, FILES = 50 };
 
 /* How many strangers. */
 static int of_each_kind(void)
 {
     return in_part(200, 2000);
 }
-
-static const char subject[] = "the spec local:every=8\nthe parameter w of (3,)\n";
 
 /* In place of the library's: one of several releases. */
 static const char *release = "1.2.3";
@@ -36,128 +30,6 @@ const char *tw_version(void)
 }
 
 /* --- members ----------------------------------------------------------------------------------------------------- */
-
-typedef struct refusals {
-    int counts[REASONS], besides;
-} refusals;
-
-static const char *const reasons[REASONS] = {
-    "does not speak thinwire's language", "did not prove that it knows this group",
-    "trains something else than this group", "was changed on its way", "says what no member says"};
-
-static void note_refusal(void *context, const char *text)
-{
-    refusals *all = context;
-    int besides;
-    if (sscanf(text, "refused besides: %d; the last: a connection from ", &besides) == 1) all->besides += besides - 1;
-    for (int i = 0; i < REASONS; i++)
-        if (strstr(text, reasons[i]) && strstr(text, "127.0.0.1")) all->counts[i]++;
-}
-
-static tw_members_options options = {.struct_size = sizeof options, .grace = 10, .patience = 60};
-
-static tw_status try_to_join(const char *meeting, const char *what, const char *secret, refusals *all,
-                             const char *advertised, tw_members **members)
-{
-    const tw_tcp_options tcp = {.struct_size = sizeof tcp,
-                                .bind = "127.0.0.1",
-                                .advertise = advertised,
-                                .key = secret,
-                                .key_size = strlen(secret),
-                                .refused = all ? note_refusal : NULL,
-                                .context = all};
-    return tw_members_join(meeting, what, &options, &tcp, members);
-}
-
-static tw_members *join_at(const char *meeting, const char *what, const char *secret, refusals *all,
-                           const char *advertised)
-{
-    tw_members *members;
-    assert_int_equal(try_to_join(meeting, what, secret, all, advertised, &members), TW_OK);
-    return members;
-}
-
-static tw_members *join(const char *meeting, const char *what, const char *secret, refusals *all)
-{
-    return join_at(meeting, what, secret, all, NULL);
-}
-
-static void find_meeting(char text[TCP_ADDRESS])
-{
-    snprintf(text, TCP_ADDRESS, "127.0.0.1:%d", find_port("127.0.0.1"));
-}
-
-/* A member's thread: takes part in rounds of nothing, from one generation to the next, until one has the size that is
- * wanted; or until the others go on without it. */
-typedef struct player {
-    pthread_t thread;
-    tw_members *members;
-    int64_t rounds;
-    int wanted, leaves;
-    tw_members_wish wish;
-    tw_members_outcome due;
-    tw_status status;
-    char text[1024];
-    tw_generation generation;
-    tw_comm *comm;
-} player;
-
-static void play_generation(player *me)
-{
-    tw_members_outcome due = TW_MEMBERS_SAME;
-    while (me->status == TW_OK && due == TW_MEMBERS_SAME && (me->leaves || me->generation.size != me->wanted)) {
-        usleep(2000); /* the step of a program, without which rounds take all cores */
-        me->status = tw_members_due(me->members, me->comm, me->leaves ? TW_MEMBERS_LEAVE : TW_MEMBERS_STAY, &due);
-    }
-    if (me->status == TW_ERROR_PEER) me->status = TW_OK;
-    if (!me->leaves && me->generation.size == me->wanted) return;
-    tw_comm_destroy(me->comm);
-    me->comm = NULL;
-}
-
-static void *play(void *argument)
-{
-    player *me = argument;
-    me->generation.struct_size = sizeof me->generation;
-    me->status = TW_OK;
-    if (me->comm) play_generation(me);
-    while (me->status == TW_OK && !me->comm) {
-        me->status = tw_members_next(me->members, me->rounds, me->leaves, &me->generation, &me->comm);
-        if (!me->comm) break;
-        me->rounds = 5; /* who was behind has what the others have */
-        play_generation(me);
-    }
-    if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
-    return NULL;
-}
-
-static void begin(player *players, int count, int wanted)
-{
-    for (int i = 0; i < count; i++) {
-        players[i].wanted = wanted;
-        assert_int_equal(pthread_create(&players[i].thread, NULL, play, &players[i]), 0);
-    }
-}
-
-static void end(player *players, int count)
-{
-    for (int i = 0; i < count; i++) {
-        pthread_join(players[i].thread, NULL);
-        if (players[i].status != TW_OK) fail_msg("player %d: %s", i, players[i].text);
-        assert_int_equal(players[i].generation.number, players[0].generation.number);
-    }
-}
-
-static void come(player *me, const char *meeting)
-{
-    *me = (player){.members = join(meeting, subject, key, NULL), .rounds = -1};
-}
-
-static void go(player *me)
-{
-    tw_comm_destroy(me->comm);
-    tw_members_destroy(me->members);
-}
 
 TEST(test_one_generation_after_the_other)
 {
@@ -434,25 +306,6 @@ TEST(test_another_key_and_another_subject)
     go(&players[0]);
 }
 
-static void *take_part(void *argument)
-{
-    player *me = argument;
-    me->status = tw_members_due(me->members, me->comm, me->wish, &me->due);
-    return NULL;
-}
-
-static void take_part_in_a_round(player *players, int count, tw_members_wish wish)
-{
-    for (int n = 0; n < count; n++) {
-        players[n].wish = wish;
-        assert_int_equal(pthread_create(&players[n].thread, NULL, take_part, &players[n]), 0);
-    }
-    for (int n = 0; n < count; n++) {
-        pthread_join(players[n].thread, NULL);
-        assert_int_equal(players[n].status, TW_OK);
-    }
-}
-
 static void wait_for_a_visitor(player *players, int count)
 {
     players[0].due = TW_MEMBERS_SAME;
@@ -647,35 +500,6 @@ TEST(test_all_have_the_patience_of_the_one_that_opened)
     end(players, 2);
     for (int n = 0; n < 2; n++) assert_true(tw_comm_patience(players[n].comm) == 60);
     for (int n = 0; n < 2; n++) go(&players[n]);
-}
-
-typedef enum damage { WHOLE, CHANGED, NO_WORD } damage;
-
-/* If it is damaged, waits until it is turned away. */
-static void say(int fd, const unsigned char session[TCP_SECRET], const council_message *message, damage how)
-{
-    size_t size;
-    unsigned char *word = tcp_word_write(message, "", &size), *said = malloc(4 + size + TCP_PROOF);
-    tw_put(said, size, 4);
-    memcpy(said + 4, word, size);
-    if (how == NO_WORD) said[4] = 99; /* no kind */
-    tcp_sign(session, 0, said + 4, size, said + 4 + size);
-    if (how == CHANGED) said[4 + size - 1] ^= 1;
-    assert_int_equal(send(fd, said, 4 + size + TCP_PROOF, MSG_NOSIGNAL), 4 + size + TCP_PROOF);
-    if (how != WHOLE) assert_int_equal(recv(fd, said, 1, 0), 0);
-    free(said);
-    free(word);
-    close(fd);
-}
-
-/* Where nobody listens: what the group answers is lost. */
-static council_message foreign_join(void)
-{
-    static council_message message = {.kind = COUNCIL_JOIN, .state = COUNCIL_READY};
-    strcpy(message.seat.name, "127.0.0.1:1#00112233445566778899aabbccddeeff/1");
-    strcpy(message.seat.door, message.seat.name);
-    memset(message.topic, 7, sizeof message.topic);
-    return message;
 }
 
 static void *send_strangers(void *argument)

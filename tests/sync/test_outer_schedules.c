@@ -1,8 +1,9 @@
 /* The methods of local updates in groups whose members come and go. A schedule is a group's life in one generation
  * after the other, as thinwire_members.h has it. Each is a world of virtual time in which the real loops meet. Before
  * any of its messages a member is lost, in the middle of a round, too, which some then have and others have not; others
- * are cut off with it. Those that are left go on, and who was cut off comes back as a newcomer. New ones come; some
- * leave, and hand over what they hold back; or all stop and begin again, as many or not. Of each round and each
+ * are cut off with it. Those that are left go on, and who was cut off comes back as a newcomer, and late, if nobody went
+ * on from more rounds than it had: with what it did since then, and holds back. New ones come; some leave, and hand over
+ * what they hold back; or all stop and begin again, as many or not. Of each round and each
  * beginning it is checked that theta, its momentum and the count of rounds are one; that what the members did is in
  * theta or held back by one of them, once; and that everybody's part ends. Who is in the next generation, and who may
  * decide that, is test_council's. */
@@ -67,6 +68,7 @@ static const law laws[] = {
     {"diloco:every=2," OUTER E3M0, NESTEROV, .holds = 1, .decay = 1, .codes = 1},
     {"streaming:every=6,fragments=3,delay=1,mixing=0.5," OUTER TOPK, NESTEROV, .holds = 1, .decay = 1, .early = 1,
      .mixes = 1},
+    {"streaming:every=6,fragments=3,delay=0,mixing=0.5," OUTER TOPK, NESTEROV, .holds = 1, .decay = 1, .mixes = 1},
     {"sparseloco:every=2,chunk=16,k=4,decay=0.75,min_elements=1,overlap=off", .rate = 1, .nesterov = 1, .holds = 1,
      .decay = 0.75, .codes = 1},
     {"pulseloco:every=2," OUTER "min_elements=1,overlap=off", NESTEROV, .holds = 1, .decay = 1},
@@ -81,7 +83,9 @@ typedef enum standing { ABSENT, MEMBER, AWAY /* cut off */, GONE } standing;
 typedef struct player {
     standing standing;
     tw_state *kept; /* by its last round; NULL: it has no theta */
+    tw_state *left; /* of one that comes back, until it is in: what it had; else NULL */
     uint64_t rounds;
+    int stood;      /* the generation of its last round; -1: that is not known any more */
     uint64_t taken; /* steps ever */
     float weights[ELEMENTS], moments[TW_MOMENTS][ELEMENTS];
     double done[ELEMENTS]; /* what its steps came to that no round has */
@@ -124,7 +128,8 @@ typedef struct world {
     const law *law;
     uint64_t stream, drawn;
     player players[PLAYERS];
-    int size, rounds, finishes;
+    int generation, size, rounds, finishes;
+    uint64_t begun[GENERATIONS]; /* with how many rounds each generation has */
     seat seats[MOST];
     int old_size; /* of whose states the next are made; 0: of none */
     const tw_state *olds[MOST];
@@ -136,7 +141,8 @@ typedef struct world {
 
 /* How often it came about, in all schedules. */
 static struct {
-    int lost, cut_off, back, apart /* a round that some have and others lack */, behind, owed, held, handed_over, anew;
+    int lost, cut_off, back, late, brought /* of what late ones held back */,
+        apart /* a round that some have and others lack */, behind, owed, held, handed_over, anew;
 } seen;
 
 static world w;
@@ -613,6 +619,7 @@ static void take_last(seat *one)
     tw_state_destroy(who->kept);
     who->kept = one->states[--one->saved];
     who->rounds = rounds_of(who->kept);
+    who->stood = w.generation;
     while (one->saved > 0) tw_state_destroy(one->states[--one->saved]);
 }
 
@@ -639,7 +646,10 @@ static void end_generation(void)
     for (int r = 0; r < w.size; r++) {
         seat *one = &w.seats[r];
         take_last(one);
-        if (is_lost(one)) one->who->standing = pick(2) > 0 ? AWAY : GONE;
+        if (is_lost(one)) {
+            one->who->standing = pick(2) > 0 ? AWAY : GONE;
+            one->who->stood = -1; /* in the middle of a call */
+        }
         seen.lost += is_lost(one);
     }
     cut_off();
@@ -709,6 +719,15 @@ static void let_some_leave(void)
     }
 }
 
+static void come_back(player *who)
+{
+    tw_state *left = who->stood >= 0 ? who->kept : NULL;
+    seen.back++;
+    if (left) who->kept = NULL;
+    forget(who, MEMBER);
+    who->left = left;
+}
+
 static void let_some_come(void)
 {
     player *members[PLAYERS];
@@ -716,8 +735,10 @@ static void let_some_come(void)
     for (int p = 0; p < PLAYERS && size < MOST; p++) {
         player *who = &w.players[p];
         if ((who->standing != ABSENT && who->standing != AWAY) || (size > 1 && pick(4) > 0)) continue;
-        seen.back += who->standing == AWAY;
-        forget(who, MEMBER);
+        if (who->standing == AWAY)
+            come_back(who);
+        else
+            forget(who, MEMBER);
         size++;
     }
 }
@@ -735,6 +756,44 @@ static void take_seats(void)
     }
 }
 
+static tw_status find_first(void *context, int rank, const tw_state **state)
+{
+    *state = rank == 0 ? context : NULL;
+    return TW_OK;
+}
+
+/* See council_is_late. What is on its way between two rounds can be told from nothing, and is given up. */
+static int is_late(const player *who)
+{
+    return who->left && !w.law->early && w.begun[who->stood + 1] <= who->rounds;
+}
+
+/* It is as far from the donor's theta as it was from its own, and holds back what it did. */
+static void rebase_late(player *who, const player *donor)
+{
+    static moment left, entered, has;
+    float before[ELEMENTS], *weights[TENSORS];
+    tw_state *made;
+    memcpy(before, who->weights, sizeof before);
+    point(who->weights, weights);
+    assert_ok(tw_state_create(&made));
+    assert_ok(tw_outer_regroup_state(w.law->spec, table, TENSORS, 2, find_first, donor->kept, 1, 2, "", made));
+    assert_ok(tw_outer_rebase(w.law->spec, table, TENSORS, "", who->left, made, weights));
+    read_moment(who->left, &left);
+    read_moment(donor->kept, &entered);
+    read_moment(made, &has);
+    check_shared(&has, &entered);
+    assert_memory_equal(has.held, left.held, sizeof has.held);
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        check_near("what one that is late did", 0, i, (double)who->weights[i] - (double)has.theta[i],
+                   (double)before[i] - (double)left.theta[i]);
+        seen.brought += has.held[i] != 0;
+    }
+    who->kept = made;
+    who->rounds = donor->rounds;
+    seen.late++;
+}
+
 /* Who lacks a round, or is new, has what the donor has, and holds nothing back. */
 static void go_on(void)
 {
@@ -744,14 +803,18 @@ static void go_on(void)
     w.is_sum = 0;
     for (int r = 0; r < w.size; r++) {
         const player *who = w.seats[r].who;
-        w.olds[r] = who->kept;
         if (who->kept && (w.donor < 0 || who->rounds > w.seats[w.donor].who->rounds)) w.donor = r;
     }
     assert_true(w.donor >= 0);
     const player *donor = w.seats[w.donor].who;
+    w.begun[w.generation] = donor->rounds;
     memset(w.expected, 0, sizeof w.expected);
     for (int r = 0; r < w.size; r++) {
         seat *one = &w.seats[r];
+        if (is_late(one->who)) rebase_late(one->who, donor);
+        tw_state_destroy(one->who->left);
+        one->who->left = NULL;
+        w.olds[r] = one->who->kept;
         one->behind = !one->who->kept || one->who->rounds < donor->rounds;
         one->at_theta = one->behind || w.law->eager;
         seen.behind += one->behind && one->who->kept;
@@ -783,6 +846,7 @@ static void begin_anew(void)
     w.donor = (int)pick((uint32_t)w.old_size);
     memset(w.expected, 0, sizeof w.expected);
     forget_former();
+    for (int p = 0; p < PLAYERS; p++) w.players[p].stood = -1;
     for (int r = 0; r < w.old_size; r++) {
         int is_there = r == w.donor || pick(5) > 0;
         w.former[r] = members[r]->kept;
@@ -833,10 +897,10 @@ static void found(const law *l, uint64_t stream)
 static void play(const law *l, uint64_t stream)
 {
     found(l, stream);
-    for (int generation = 0; generation < GENERATIONS; generation++) {
-        if (generation > 0) next_generation();
+    for (w.generation = 0; w.generation < GENERATIONS; w.generation++) {
+        if (w.generation > 0) next_generation();
         w.rounds = 1 + (int)pick(ROUNDS);
-        w.finishes = generation == GENERATIONS - 1;
+        w.finishes = w.generation == GENERATIONS - 1;
         if (w.size > 1 && w.old_size > 0 && !w.is_sum)
             choose_lost(); /* who founds or begins anew has nothing to go back to */
         run_generation();
@@ -860,7 +924,21 @@ TEST(test_members_come_and_go_and_nothing_is_lost_or_counts_twice)
     for (int schedule = 0; schedule < in_part(8, SCHEDULES); schedule++)
         for (int l = 0; l < LAWS; l++) play(&laws[l], (uint64_t)(LAWS * schedule + l) * 4);
     assert_true(seen.lost > 0 && seen.cut_off > 0 && seen.back > 0 && seen.apart > 0 && seen.behind > 0);
+    print_message("%d of %d came back late, and brought %d numbers\n", seen.late, seen.back, seen.brought);
+    assert_true(seen.late > 0 && seen.brought > 0);
     assert_true(seen.owed > 0 && seen.held > 0 && seen.handed_over > 0 && seen.anew > 0);
+}
+
+TEST(test_a_mean_under_way_goes_with_nobody_that_comes_back)
+{
+    float values[ELEMENTS] = {0}, *weights[TENSORS];
+    tw_state *empty;
+    point(values, weights);
+    assert_ok(tw_state_create(&empty));
+    for (int l = 0; l < LAWS; l++)
+        assert_int_equal(tw_outer_rebase(laws[l].spec, table, TENSORS, "", empty, empty, weights),
+                         laws[l].early ? TW_ERROR_UNSUPPORTED : TW_ERROR_STATE);
+    tw_state_destroy(empty);
 }
 
 RUN_TESTS(NULL, NULL)

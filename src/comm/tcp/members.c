@@ -50,6 +50,7 @@ struct tw_members {
     uint64_t connecting;   /* the generation whose connections are being made */
     int has_newcomers;     /* it has */
     int finished;          /* as all members have */
+    pthread_mutex_t door;  /* see take_turn */
     pthread_mutex_t mutex; /* of what follows */
     pthread_cond_t looked; /* the thread has, at what came */
     pthread_t thread;
@@ -58,6 +59,15 @@ struct tw_members {
     char untold[TOLD][TCP_NOBODY_TEXT]; /* what its program is still to be told of those who came, */
     uint64_t untold_count;              /* of which the last place has the latest */
 };
+
+/* The thread lets go of the mutex for a moment, and takes it again and again while strangers come. Whoever waits for it
+ * keeps the door shut behind itself, so that the program does not wait until they have all been seen off. */
+static void take_turn(tw_members *me)
+{
+    pthread_mutex_lock(&me->door);
+    pthread_mutex_lock(&me->mutex);
+    pthread_mutex_unlock(&me->door);
+}
 
 /* --- what its program is told -------------------------------------------------------------------------------- */
 
@@ -73,7 +83,7 @@ static void keep_line(void *context, const char *text)
 static void tell_program(tw_members *me)
 {
     char lines[TOLD][TCP_NOBODY_TEXT], rest[TCP_NOBODY_TEXT + 64];
-    pthread_mutex_lock(&me->mutex);
+    take_turn(me);
     const uint64_t count = me->untold_count;
     if (count > 0) memcpy(lines, me->untold, sizeof lines);
     me->untold_count = 0;
@@ -100,9 +110,12 @@ static void tell_refused(tw_members *me, const char *name)
 static void members_send(void *context, const council_message *message)
 {
     tw_members *me = context;
-    int refuses = message->kind == COUNCIL_REFUSED;
-    if (refuses) tell_refused(me, message->to);
-    tcp_lines_say(&me->lines, message, refuses ? me->subject : "");
+    if (message->kind == COUNCIL_REFUSED) {
+        tell_refused(me, message->to);
+        tcp_lines_answer(&me->lines, message, me->subject);
+    } else {
+        tcp_lines_say(&me->lines, message, "");
+    }
 }
 
 static size_t length_of_line(const char *text)
@@ -241,7 +254,7 @@ static void look_around(tw_members *me, double nap)
     int count = tcp_lines_list(&me->lines, me->bell);
     pthread_mutex_unlock(&me->mutex);
     (void)poll(me->lines.polls, (nfds_t)count, (int)(nap * 1e3)); /* see tcp_lobby_go_round */
-    pthread_mutex_lock(&me->mutex);
+    take_turn(me);
     (void)!read(me->bell, &rung, sizeof rung);
     tcp_lines_serve(&me->lines);
     pthread_cond_broadcast(&me->looked);
@@ -479,7 +492,7 @@ static void await_answer(tw_members *me)
 static tw_status open_unless_answered(tw_members *me)
 {
     tw_status status = TW_OK;
-    pthread_mutex_lock(&me->mutex);
+    take_turn(me);
     await_answer(me);
     if (me->council.verdict != COUNCIL_PENDING) {
         status = members_fail(me, me->council.verdict);
@@ -517,6 +530,7 @@ tw_status tw_members_join(const char *meeting, const char *subject, const tw_mem
     TRY(tw_given(members, "members"));
     tw_members *me = calloc(1, sizeof *me);
     if (!me) return tw_fail(TW_ERROR_MEMORY, "no memory for a group");
+    pthread_mutex_init(&me->door, NULL);
     pthread_mutex_init(&me->mutex, NULL);
     pthread_cond_init(&me->looked, NULL);
     me->process = getpid();
@@ -539,7 +553,7 @@ void tw_members_destroy(tw_members *me)
 {
     if (!me || me->process != getpid()) return; /* a forked child has no thread that could be joined */
     if (me->runs) {
-        pthread_mutex_lock(&me->mutex);
+        take_turn(me);
         if (ends_with_this_one(me)) council_end(&me->council);
         me->stops = 1;
         pthread_mutex_unlock(&me->mutex);
@@ -558,6 +572,7 @@ void tw_members_destroy(tw_members *me)
     if (me->bell >= 0) tcp_close(me->bell);
     pthread_cond_destroy(&me->looked);
     pthread_mutex_destroy(&me->mutex);
+    pthread_mutex_destroy(&me->door);
     free(me);
 }
 
@@ -565,7 +580,7 @@ const char *tw_members_address(const tw_members *members)
 {
     tw_members *me = (tw_members *)(uintptr_t)members;
     if (!me) return "";
-    pthread_mutex_lock(&me->mutex);
+    take_turn(me);
     const char *address = me->lines.behind ? me->lines.meetings[0] : me->address;
     pthread_mutex_unlock(&me->mutex);
     return address;
@@ -612,7 +627,7 @@ static tw_status await_verdict(tw_members *me, council_verdict *verdict)
 {
     double end = tw_clock() + me->options.patience;
     int stopped = 0;
-    pthread_mutex_lock(&me->mutex);
+    take_turn(me);
     int moved = 0;
     while ((*verdict = me->council.verdict) == COUNCIL_PENDING && !stopped && !(moved = has_moved(me)) &&
            (me->council.place >= 0 || tw_clock() < end)) {
@@ -620,7 +635,7 @@ static tw_status await_verdict(tw_members *me, council_verdict *verdict)
         pthread_mutex_unlock(&me->mutex);
         stopped = tcp_is_stopped(&me->tcp);
         tell_program(me);
-        pthread_mutex_lock(&me->mutex);
+        take_turn(me);
     }
     tw_status status = TW_OK;
     if (stopped)
@@ -635,7 +650,7 @@ static tw_status await_verdict(tw_members *me, council_verdict *verdict)
 static int is_outdated(void *context)
 {
     tw_members *me = context;
-    pthread_mutex_lock(&me->mutex);
+    take_turn(me);
     int outdated = me->council.list.generation != me->connecting;
     for (int i = 0; i < me->council.list.count && !outdated; i++)
         outdated = i != me->council.place && (me->council.peers[i].gone || me->council.peers[i].state != COUNCIL_BUSY);
@@ -647,7 +662,7 @@ static tw_status open_door(tw_members *me, tw_tcp **door)
 {
     tw_tcp_options options = me->tcp;
     options.advertise = me->host;
-    pthread_mutex_lock(&me->mutex);
+    take_turn(me);
     (void)has_moved(me);
     options.behind = (size_t)me->lines.behind;
     pthread_mutex_unlock(&me->mutex);
@@ -668,7 +683,7 @@ static tw_status change_door(tw_members *me, uint64_t rounds, int leaves, tw_tcp
 {
     tw_tcp *old = *door, *next;
     TRY(open_door(me, &next));
-    pthread_mutex_lock(&me->mutex);
+    take_turn(me);
     int waits = me->council.verdict == COUNCIL_PENDING;
     if (waits) come_to_the_door(me, next, rounds, leaves);
     pthread_mutex_unlock(&me->mutex);
@@ -680,7 +695,7 @@ static tw_status change_door(tw_members *me, uint64_t rounds, int leaves, tw_tcp
 static tw_status wait_at_door(tw_members *me, uint64_t rounds, int leaves, tw_tcp **door, council_verdict *verdict)
 {
     tw_status status;
-    pthread_mutex_lock(&me->mutex);
+    take_turn(me);
     me->cut_off = 0;
     come_to_the_door(me, *door, rounds, leaves);
     pthread_mutex_unlock(&me->mutex);
@@ -707,7 +722,7 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
 {
     const char *doors[COUNCIL_MOST];
     council_list list;
-    pthread_mutex_lock(&me->mutex);
+    take_turn(me);
     list = me->council.list;
     int place = me->council.place, late = council_is_late(&me->council);
     me->connecting = list.generation;
@@ -794,7 +809,7 @@ static void measure_round(tw_members *me)
 
 static int has_visitors(tw_members *me)
 {
-    pthread_mutex_lock(&me->mutex);
+    take_turn(me);
     int waits = council_has_visitors(&me->council, tw_clock());
     pthread_mutex_unlock(&me->mutex);
     return waits;
@@ -805,7 +820,7 @@ static tw_status follow_round(tw_members *me, uint64_t took, tw_comm *comm)
 {
     if (!took) return TW_OK;
     double silence = SILENCE * fmin(me->options.grace, fmax(LEAST_GRACE, 1e-3 * (double)took));
-    pthread_mutex_lock(&me->mutex);
+    take_turn(me);
     me->council.settings.grace = silence;
     pthread_mutex_unlock(&me->mutex);
     if (tw_comm_timeout(comm) != me->limit) return TW_OK;

@@ -119,7 +119,9 @@ static int take_word(tcp_lines *me, tcp_ear *ear, const char *host, tcp_line_her
     if (from && cannot_be_called(me->heard.seat.name)) strcpy(from->name, me->heard.seat.name);
     tcp_line_here *to = line_of(me, me->heard.to);
     if (to && length <= TCP_PASSED_ON) put_letter(&to->mouth, word, length);
+    me->speaking = from;
     if (!to) me->hear(me->context, &me->heard, text);
+    me->speaking = NULL;
     return 1;
 }
 
@@ -276,6 +278,11 @@ void tcp_lines_say(tcp_lines *me, const council_message *message, const char *te
         if (!line) me->unknown[i] = tw_clock() + UNKNOWN;
         say_by(line ? &line->mouth : NULL, message, text);
     }
+}
+
+void tcp_lines_answer(tcp_lines *me, const council_message *message, const char *text)
+{
+    say_by(me->speaking ? &me->speaking->mouth : NULL, message, text);
 }
 
 static void begin_line(tcp_lines *me, tcp_line_there *line)

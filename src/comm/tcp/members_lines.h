@@ -1,5 +1,6 @@
 /* members_lines.h - the connections by which members of a group tell each other who is there. Those that others began
- * are only read, and its own are only written, and begun again when there is something to say. A word may be lost.
+ * are only read, but where one of them is turned away, and its own are only written, and begun again when there is
+ * something to say. A word may be lost.
  *
  * A member that cannot be called, as behind a router, keeps lines to those that can be. On these it is spoken to as
  * well, and a word to another of its kind goes by any of them, whose member passes it on. */
@@ -73,6 +74,7 @@ typedef struct tcp_lines {
     double met;                    /* when another was reached first, a meeting point; 0: none was */
     unsigned turn;                 /* of those that pass words on */
     const tcp_line_there *hearing; /* is not closed */
+    tcp_line_here *speaking;       /* on which the word came that is heard now; NULL: on an own line */
     council_message heard;         /* the last word; it is large */
     struct pollfd polls[1 + TCP_ACCEPTOR_POLLS + 2 * TCP_LINES]; /* the bell first */
     void (*hear)(void *context, const council_message *message, const char *text);
@@ -85,6 +87,8 @@ typedef struct tcp_lines {
 void tcp_lines_close(tcp_lines *lines);
 /* Puts a word among those that wait. */
 void tcp_lines_say(tcp_lines *lines, const council_message *message, const char *text);
+/* To whom is heard now, on the line that it has begun: for a stranger none is made, and no name is looked up. */
+void tcp_lines_answer(tcp_lines *lines, const council_message *message, const char *text);
 /* Keeps a line to one that can be called for a second, whatever there is to say. Whether it stands. */
 int tcp_lines_keep(tcp_lines *lines, const char *to);
 /* What to wait for besides the bell; returns how many. Then after the wait. Neither waits itself. */

@@ -133,14 +133,15 @@ static int is_something(const tw_state *state, const char *name)
     return found;
 }
 
-/* What is the same on all ranks is something in `same`, which has nothing of a rank's own. */
+/* What is the same on all ranks is something in `same`, which has nothing of a rank's own; before the first round it may
+ * be nothing on all, as a count of steps is. */
 static tw_status bring_held(const tw_state *left, const char *prefix, const tw_state *same, tw_state *entered)
 {
     for (size_t i = 0; i < tw_state_count(left); i++) {
         tw_state_entry entry;
         TW_TRY(tw_state_at(left, i, &entry));
         if (strncmp(entry.name, prefix, strlen(prefix)) != 0 || !is_exchange(entry.name + strlen(prefix))) continue;
-        if (is_something(same, entry.name)) continue;
+        if (tw_outer_is_nothing(entry.data, entry.bytes) || is_something(same, entry.name)) continue;
         TW_TRY(tw_state_put(entered, entry.name, entry.dtype, entry.dims, entry.shape, entry.data));
     }
     return TW_OK;
@@ -166,6 +167,9 @@ static tw_status rebase(const tw_outer *plan, const char *exchange, const char *
                         tw_state *entered, float *const *weights)
 {
     float *read;
+    if (plan->options.delay > 0)
+        return tw_fail(TW_ERROR_UNSUPPORTED, "a rank that comes back has a mean under way, which may have what its "
+                                             "weights have; the spec must have delay=0 and eager=off");
     TW_TRY(tw_outer_check_arrays(plan, weights, "weights"));
     TW_TRY(tw_allocate(2 * plan->elements, sizeof *read, &read));
     tw_status status = read_all(plan, prefix, left, read);

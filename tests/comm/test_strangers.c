@@ -1,0 +1,505 @@
+/* What strangers cost a group whose members come and go, and what they learn of it. Nothing is timed: what the members'
+ * threads do is counted, and the rounds are compared with those to which no stranger comes. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <poll.h>
+#include <sodium.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "members_at.h"
+
+#include <thinwire/thinwire_outer.h>
+
+enum {
+    MEMBERS = 3,
+    BATCHES = 10, /* of strangers, each beside so many rounds */
+    ROUNDS = 4,
+    ELEMENTS = 512,
+    OF_EACH_KIND = 112,              /* of strangers, in a batch */
+    SILENT = 16,                     /* at a time: fewer than there are places */
+    MOST_BYTES = 64 * 1024,          /* allocated more than before: six for each stranger */
+    LINES = MEMBERS * (MEMBERS - 1), /* that members may still make, to have said what they decided */
+    OF_A_LINE = 16,                  /* hashes for that */
+    MOST_STAY = 6 * TCP_HANDSHAKES   /* more than there are */
+};
+
+/* --- what is counted --------------------------------------------------------------------------------------------- */
+
+/* Of the threads that wait in poll, which are the members' that speak and listen. */
+static struct {
+    _Atomic int on;
+    _Atomic long wakes, accepted, connects, lookups, hashes, bytes;
+} counted;
+
+static _Thread_local int serves, is_program;
+
+static int counts(void)
+{
+    return serves && counted.on;
+}
+
+int __real_poll(struct pollfd *polls, nfds_t count, int timeout);
+int __wrap_poll(struct pollfd *polls, nfds_t count, int timeout);
+int __wrap_poll(struct pollfd *polls, nfds_t count, int timeout)
+{
+    int woken = __real_poll(polls, count, timeout);
+    serves = 1;
+    if (counts() && woken > 0) counted.wakes++;
+    return woken;
+}
+
+/* A program that wants a member's mutex while that one's thread has it, and how often the thread takes it before it does. */
+static struct {
+    enum { NOBODY, AWAITED, ACCEPTS, WAITS } _Atomic stage;
+    pthread_barrier_t both; /* the thread is among strangers, and the program comes; it waits, and the thread goes on */
+    pthread_mutex_t *mutex;
+    int turns;
+} turn;
+
+int __real_accept(int fd, struct sockaddr *from, socklen_t *size);
+int __wrap_accept(int fd, struct sockaddr *from, socklen_t *size);
+int __wrap_accept(int fd, struct sockaddr *from, socklen_t *size)
+{
+    int accepted = __real_accept(fd, from, size);
+    if (counts() && accepted >= 0) counted.accepted++;
+    if (serves && turn.stage == AWAITED) {
+        turn.stage = ACCEPTS;
+        for (int i = 0; i < 2; i++) pthread_barrier_wait(&turn.both);
+    }
+    return accepted;
+}
+
+int __real_connect(int fd, const struct sockaddr *to, socklen_t size);
+int __wrap_connect(int fd, const struct sockaddr *to, socklen_t size);
+int __wrap_connect(int fd, const struct sockaddr *to, socklen_t size)
+{
+    if (counts()) counted.connects++;
+    return __real_connect(fd, to, size);
+}
+
+int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list);
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list);
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list)
+{
+    if (counts()) counted.lookups++;
+    return __real_getaddrinfo(host, port, hints, list);
+}
+
+ssize_t __real_send(int fd, const void *bytes, size_t size, int flags);
+ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags);
+ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags)
+{
+    ssize_t sent = __real_send(fd, bytes, size, flags);
+    if (counts() && sent > 0) counted.bytes += sent;
+    return sent;
+}
+
+int __real_crypto_generichash_init(crypto_generichash_state *state, const unsigned char *with, size_t key_size,
+                                   size_t size);
+int __wrap_crypto_generichash_init(crypto_generichash_state *state, const unsigned char *with, size_t key_size,
+                                   size_t size);
+int __wrap_crypto_generichash_init(crypto_generichash_state *state, const unsigned char *with, size_t key_size,
+                                   size_t size)
+{
+    if (counts()) counted.hashes++;
+    return __real_crypto_generichash_init(state, with, key_size, size);
+}
+
+static int lock_in_turn(pthread_mutex_t *mutex)
+{
+    if (pthread_mutex_trylock(mutex) == 0) return 0;
+    turn.mutex = mutex;
+    turn.stage = WAITS;
+    pthread_barrier_wait(&turn.both);
+    return 1;
+}
+
+int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    const int waits = is_program && turn.stage == ACCEPTS;
+    if (waits && !lock_in_turn(mutex)) return 0;
+    int status = __real_pthread_mutex_lock(mutex);
+    if (serves && turn.stage == WAITS && mutex == turn.mutex) turn.turns++;
+    if (waits) turn.stage = NOBODY;
+    return status;
+}
+
+/* --- rounds ------------------------------------------------------------------------------------------------------ */
+
+typedef struct attendant {
+    player player;
+    pthread_barrier_t *batches;
+    const char *spoilt;
+    float theta[BATCHES * ROUNDS][ELEMENTS];
+} attendant;
+
+static void spoil(attendant *me, const char *promise)
+{
+    if (!me->spoilt) me->spoilt = promise;
+}
+
+static void make_round(attendant *me, tw_outer *outer, float *weights, float *theta)
+{
+    tw_members_outcome due = TW_MEMBERS_FINISHED;
+    tw_outer_event event = TW_OUTER_NOTHING;
+    for (int i = 0; i < ELEMENTS; i++) weights[i] += (float)((i * 7 + me->player.generation.rank) % 11) - 5.0F;
+    if (tw_members_due(me->player.members, me->player.comm, TW_MEMBERS_STAY, &due) != TW_OK)
+        spoil(me, "nobody is lost");
+    if (due != TW_MEMBERS_SAME) spoil(me, "nobody comes");
+    if (tw_outer_step(outer, &weights, &event) != TW_OK || event != TW_OUTER_APPLIED) spoil(me, "each round is made");
+    if (tw_outer_read(outer, &theta) != TW_OK) spoil(me, "theta is there");
+}
+
+static void *attend(void *argument)
+{
+    attendant *me = argument;
+    static const tw_tensor table = {.name = "w", .dims = 1, .shape = {ELEMENTS}};
+    float weights[ELEMENTS] = {0}, *places = weights;
+    tw_outer *outer = NULL;
+    if (tw_outer_create(me->player.comm, "local:every=1,overlap=off", &table, 1, &outer) != TW_OK ||
+        tw_outer_begin(outer, &places) != TW_OK)
+        spoil(me, tw_last_error());
+    for (int batch = 0; batch < BATCHES; batch++) {
+        pthread_barrier_wait(me->batches);
+        for (int i = 0; i < ROUNDS && !me->spoilt; i++) make_round(me, outer, weights, me->theta[batch * ROUNDS + i]);
+    }
+    pthread_barrier_wait(me->batches);
+    tw_outer_destroy(outer);
+    return NULL;
+}
+
+/* --- strangers --------------------------------------------------------------------------------------------------- */
+
+typedef struct crowd {
+    pthread_t thread;
+    pthread_barrier_t *batches;
+    int ports[MEMBERS], of_each_kind;
+    int stay;    /* silent ones that are there all the time */
+    long called; /* connections that were begun */
+    unsigned char secret[TCP_SECRET], others_secret[TCP_SECRET], no_secret[TCP_SECRET], replayed[TCP_HELLO];
+} crowd;
+
+static void turned_away(crowd *all, int port, const unsigned char *hello, const unsigned char *secret)
+{
+    all->called++;
+    assert_int_equal(knock(port, hello, secret, (tcp_place){0}, NULL), -1);
+}
+
+static void admitted(crowd *all, int port, damage how)
+{
+    unsigned char session[TCP_SECRET];
+    const council_message join_of_another = foreign_join();
+    all->called++;
+    say(knock(port, NULL, all->secret, (tcp_place){0}, session), session, &join_of_another, how);
+}
+
+/* Every other one has said half of a hello. */
+static void fall_silent(crowd *all, int *silent, int count)
+{
+    silent[count] = call(all->ports[count % MEMBERS]);
+    all->called++;
+    if (count % 2) assert_int_equal(send(silent[count], all->replayed, TCP_HELLO / 2, MSG_NOSIGNAL), TCP_HELLO / 2);
+}
+
+static void hang_up(int *silent, int *count)
+{
+    while (*count > 0) close(silent[--*count]);
+}
+
+static void send_batch(crowd *all)
+{
+    unsigned char garbage[TCP_HELLO];
+    int silent[SILENT], count = 0;
+    memset(garbage, 'x', sizeof garbage);
+    for (int i = 0; i < all->of_each_kind; i++) {
+        const int port = all->ports[i % MEMBERS];
+        turned_away(all, port, garbage, all->secret);
+        turned_away(all, port, all->replayed, all->secret);
+        turned_away(all, port, NULL, all->others_secret);
+        turned_away(all, port, NULL, all->no_secret);
+        for (damage how = WHOLE; how <= NO_WORD; how++) admitted(all, port, how);
+        for (int n = 0; n < 2; n++) fall_silent(all, silent, count++);
+        if (count == SILENT) hang_up(silent, &count);
+    }
+    hang_up(silent, &count);
+}
+
+static void *send_all(void *argument)
+{
+    crowd *all = argument;
+    int silent[MOST_STAY], count = 0;
+    while (count < all->stay) fall_silent(all, silent, count++);
+    for (int batch = 0; batch < BATCHES; batch++) {
+        pthread_barrier_wait(all->batches);
+        send_batch(all);
+    }
+    pthread_barrier_wait(all->batches);
+    hang_up(silent, &count);
+    return NULL;
+}
+
+static int port_of(const tw_members *members)
+{
+    return atoi(strrchr(tw_members_address(members), ':') + 1);
+}
+
+static void prepare(crowd *all, const attendant *members)
+{
+    unsigned char challenge[TCP_CHALLENGE];
+    for (int n = 0; n < MEMBERS; n++) all->ports[n] = port_of(members[n].player.members);
+    tcp_secret_make(key, strlen(key), "members of a group", NULL, 0, all->secret);
+    tcp_secret_make(other_key, strlen(other_key), "members of a group", NULL, 0, all->others_secret);
+    tcp_secret_make(NULL, 0, "members of a group", NULL, 0, all->no_secret);
+    tcp_challenge_make(challenge);
+    tcp_hello_make(all->secret, challenge, (tcp_place){0}, all->replayed); /* it was right at another time */
+}
+
+/* --- both -------------------------------------------------------------------------------------------------------- */
+
+static int open_files(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (readdir(folder)) count++;
+    closedir(folder);
+    return count;
+}
+
+static void gather(player *players, int count, const char *what, const char *secret, refusals *told)
+{
+    char meeting[TCP_ADDRESS];
+    find_meeting(meeting);
+    for (int n = 0; n < count; n++) {
+        players[n] = (player){.members = join(meeting, what, secret, told), .rounds = n ? -1 : 0};
+        begin(players, n + 1, n + 1);
+        end(players, n + 1);
+    }
+}
+
+static void attend_all(attendant *members, crowd *all)
+{
+    pthread_barrier_t batches;
+    pthread_barrier_init(&batches, NULL, MEMBERS + 1);
+    all->batches = &batches;
+    for (int n = 0; n < MEMBERS; n++) {
+        members[n].batches = &batches;
+        assert_int_equal(pthread_create(&members[n].player.thread, NULL, attend, &members[n]), 0);
+    }
+    assert_int_equal(pthread_create(&all->thread, NULL, send_all, all), 0);
+    pthread_join(all->thread, NULL);
+    for (int n = 0; n < MEMBERS; n++) {
+        pthread_join(members[n].player.thread, NULL);
+        if (members[n].spoilt) fail_msg("member %d: %s", n, members[n].spoilt);
+    }
+    pthread_barrier_destroy(&batches);
+}
+
+/* Rounds beside a crowd, until all of it has been seen off. */
+static void live(attendant *members, crowd *all, refusals *told)
+{
+    player players[MEMBERS];
+    gather(players, MEMBERS, subject, key, told);
+    for (int n = 0; n < MEMBERS; n++) members[n].player = players[n];
+    prepare(all, members);
+    int files = open_files();
+    size_t bytes = mallinfo2().uordblks;
+    counted.wakes = counted.accepted = counted.connects = counted.lookups = counted.hashes = counted.bytes = 0;
+    counted.on = 1;
+    attend_all(members, all);
+    while (open_files() > files || counted.accepted < all->called) usleep(2000);
+    counted.on = 0;
+    assert_in_range(mallinfo2().uordblks, 0, bytes + MOST_BYTES);
+    for (int n = 0; n < MEMBERS; n++) players[n] = members[n].player;
+    take_part_in_a_round(players, MEMBERS, TW_MEMBERS_STAY); /* in which they are told of the last */
+    for (int n = 0; n < MEMBERS; n++) go(&players[n]);
+}
+
+static void expect_same_rounds(const attendant *calm, const attendant *beset)
+{
+    for (int n = 0; n < MEMBERS; n++) assert_memory_equal(beset[n].theta, calm[0].theta, sizeof calm[0].theta);
+    assert_in_range(counted.connects, 0, LINES);
+    assert_in_range(counted.lookups, 0, LINES);
+}
+
+/* Of nine strangers, three prove what they have not, and three have the key. A proof is one hash to look at, and another
+ * to see whether it is for the other kind of group. One with the key costs two more for what the line is signed with, one
+ * for the answer, and one for its word; where it trains something else one for being told. */
+enum {
+    KINDS = 9,
+    HASHES = 3 * 2 + 3 * 5 + 1,
+    CHALLENGED = KINDS * TCP_CHALLENGE + 3 * TCP_PROOF,
+    LONGEST_REFUSAL = 1024
+};
+
+TEST(test_ten_thousand_strangers_slow_nobody)
+{
+    static attendant calm[MEMBERS], beset[MEMBERS];
+    static crowd nobody, many;
+    static refusals told;
+    const int all = BATCHES * OF_EACH_KIND;
+    many.of_each_kind = OF_EACH_KIND;
+    live(calm, &nobody, NULL);
+    live(beset, &many, &told);
+    expect_same_rounds(calm, beset);
+    print_message("%ld strangers woke the members %ld times\n", many.called, counted.wakes);
+    assert_int_equal(many.called, KINDS * all);
+    assert_in_range(counted.accepted, KINDS * all, KINDS * all + LINES);
+    assert_in_range(counted.hashes, HASHES * all, HASHES * all + OF_A_LINE * LINES);
+    assert_in_range(counted.bytes, CHALLENGED * all, (CHALLENGED + LONGEST_REFUSAL) * all);
+    assert_in_range(counted.wakes, 0, 4 * KINDS * all); /* it comes, says who it is, says something, and goes */
+    int refused = told.besides;
+    for (int i = 0; i < REASONS; i++) {
+        assert_true(told.counts[i] > 0);
+        refused += told.counts[i];
+    }
+    assert_int_equal(refused, 7 * all); /* nobody refuses those that say nothing */
+}
+
+/* They take all the places there are for strangers. */
+TEST(test_strangers_that_stay_hold_nobody_up)
+{
+    static attendant calm[MEMBERS], beset[MEMBERS];
+    static crowd nobody, many = {.stay = MOST_STAY};
+    live(calm, &nobody, NULL);
+    live(beset, &many, NULL);
+    expect_same_rounds(calm, beset);
+    assert_in_range(counted.accepted, MOST_STAY, MOST_STAY + LINES);
+    assert_in_range(counted.hashes, 0, OF_A_LINE * LINES);
+}
+
+static void *ask_once(void *argument)
+{
+    player *me = argument;
+    is_program = 1;
+    pthread_barrier_wait(&turn.both);
+    me->status = tw_members_due(me->members, me->comm, TW_MEMBERS_STAY, &me->due);
+    return NULL;
+}
+
+/* Though so many have come that the thread never waits for one. */
+TEST(test_a_program_is_next_whoever_comes)
+{
+    player one;
+    int silent[MOST_STAY], count = 0;
+    gather(&one, 1, subject, key, NULL);
+    assert_int_equal(pthread_barrier_init(&turn.both, NULL, 2), 0);
+    const int port = port_of(one.members);
+    turn.stage = AWAITED;
+    while (count < MOST_STAY) silent[count++] = call(port);
+    assert_int_equal(pthread_create(&one.thread, NULL, ask_once, &one), 0);
+    pthread_join(one.thread, NULL);
+    assert_int_equal(one.status, TW_OK);
+    assert_int_equal(turn.stage, NOBODY);
+    assert_int_equal(turn.turns, 0);
+    hang_up(silent, &count);
+    go(&one);
+    pthread_barrier_destroy(&turn.both);
+}
+
+/* --- what they learn --------------------------------------------------------------------------------------------- */
+
+enum { MOST_HEARD = 4096 };
+
+typedef struct heard {
+    unsigned char bytes[MOST_HEARD];
+    size_t size;
+} heard;
+
+/* Until the other hangs up. */
+static void hear_rest(int fd, heard *all)
+{
+    ssize_t bytes;
+    while ((bytes = recv(fd, all->bytes + all->size, MOST_HEARD - all->size, 0)) > 0) all->size += (size_t)bytes;
+    assert_int_equal(bytes, 0);
+    close(fd);
+}
+
+typedef enum guise { OTHER_KEY, NO_KEY, REPLAYS, TALKS, SAYS_NOTHING, GUISES } guise;
+
+/* All that a member says to one that comes and has no right to. */
+static void come_as(guise who, int port, const unsigned char secret[TCP_SECRET], heard *all)
+{
+    unsigned char others[TCP_SECRET], hello[TCP_HELLO], earlier[TCP_CHALLENGE];
+    int fd = call(port);
+    all->size = (size_t)recv(fd, all->bytes, TCP_CHALLENGE, MSG_WAITALL);
+    assert_int_equal(all->size, TCP_CHALLENGE);
+    tcp_challenge_make(earlier);
+    tcp_secret_make(who == OTHER_KEY ? other_key : "", who == OTHER_KEY ? strlen(other_key) : 0, "members of a group",
+                    NULL, 0, others);
+    tcp_hello_make(who == REPLAYS ? secret : others, who == REPLAYS ? earlier : all->bytes, (tcp_place){0}, hello);
+    if (who == TALKS) memset(hello, 'x', sizeof hello);
+    if (who != SAYS_NOTHING) assert_int_equal(send(fd, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
+    shutdown(fd, SHUT_WR);
+    hear_rest(fd, all);
+}
+
+/* All that a newcomer says where it looks for its group, and another listens that answers what is no proof. It gives up
+ * once nobody listens there any more. */
+static void be_called(const char *what, const char *secret, heard *all)
+{
+    unsigned char challenge[TCP_CHALLENGE], no_proof[TCP_PROOF] = {0};
+    char place[TCP_ADDRESS];
+    player caller = {.rounds = -1};
+    tcp_acceptor acceptor;
+    int why;
+    assert_int_equal(tcp_acceptor_open(&acceptor, "127.0.0.1", 0, 0, &why), TW_OK);
+    assert_int_equal(fcntl(acceptor.fd, F_SETFL, 0), 0);
+    snprintf(place, sizeof place, "127.0.0.1:%d", acceptor.port);
+    options.grace = 0.5;
+    caller.members = join(place, what, secret, NULL);
+    options.grace = 10;
+    begin(&caller, 1, 1);
+    int fd = accept(acceptor.fd, NULL, NULL);
+    tcp_acceptor_close(&acceptor);
+    tcp_challenge_make(challenge);
+    assert_int_equal(send(fd, challenge, sizeof challenge, MSG_NOSIGNAL), sizeof challenge);
+    all->size = (size_t)recv(fd, all->bytes, TCP_HELLO, MSG_WAITALL);
+    assert_int_equal(send(fd, no_proof, sizeof no_proof, MSG_NOSIGNAL), sizeof no_proof);
+    hear_rest(fd, all);
+    pthread_join(caller.thread, NULL);
+    assert_int_equal(caller.status, TW_ERROR_PEER);
+    tw_members_destroy(caller.members);
+}
+
+/* Word for word the same, but for the random numbers, of which no two are alike. */
+static void expect_nothing_learnt(const heard *all, int count, size_t size, size_t said)
+{
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(all[i].size, size);
+        assert_memory_equal(all[i].bytes, all[0].bytes, said);
+        for (int other = 0; other < i; other++)
+            for (size_t at = said; at < size; at += TCP_NONCE)
+                assert_memory_not_equal(all[i].bytes + at, all[other].bytes + at, TCP_NONCE);
+    }
+}
+
+/* Of two groups with other keys, of another size, in another generation, that train something else. */
+TEST(test_who_has_another_key_learns_nothing)
+{
+    static heard heard_there[2 * GUISES], heard_here[4];
+    static const char *const keys[] = {key, "what the members of the second group know"},
+                             *const trained[] = {subject,
+                                                 "the spec diloco:every=64\nthe parameter u of (70, 7)\nand v\n"};
+    for (int i = 0; i < 2; i++) {
+        player players[MEMBERS];
+        unsigned char secret[TCP_SECRET];
+        const int size = i ? MEMBERS : 1;
+        tcp_secret_make(keys[i], strlen(keys[i]), "members of a group", NULL, 0, secret);
+        gather(players, size, trained[i], keys[i], NULL);
+        for (guise who = 0; who < GUISES; who++)
+            come_as(who, port_of(players[size - 1].members), secret, &heard_there[GUISES * i + (int)who]);
+        for (int n = 0; n < size; n++) go(&players[n]);
+        for (int n = 0; n < 2; n++) be_called(trained[i], keys[i], &heard_here[2 * i + n]);
+    }
+    expect_nothing_learnt(heard_there, 2 * GUISES, TCP_CHALLENGE, TCP_MAGIC);
+    expect_nothing_learnt(heard_here, 4, TCP_HELLO, TCP_HELLO - TCP_NONCE - TCP_PROOF);
+}
+
+int main(void)
+{
+    return tcp_hello_begin() ? cmocka_run_group_tests(all_tests, NULL, NULL) : 1;
+}
