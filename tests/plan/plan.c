@@ -96,7 +96,8 @@ TEST(test_bytes_of_any_spec)
                 {"local:every=7", 1.0 / 7},
                 {"diloco:every=50,exchange=bf16", 0.5 / 50},
                 {"local:every=4,exchange=topk,density=0.01,values=fp32,indices=bitmap", 0.04125 / 4},
-                {"local:every=4,exchange=dgc,density=0.01,values=fp32,indices=bitmap,momentum=0,warmup_steps=100", 0.04125 / 4}};
+                {"local:every=4,exchange=dgc,density=0.01,values=fp32,indices=bitmap,momentum=0,warmup_steps=100",
+                 0.04125 / 4}};
     const tw_tensor both[] = {{"one", 2, {500, 250}}, {"other", 2, {500, 250}}};
     layout t;
     double bytes;
