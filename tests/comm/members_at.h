@@ -18,7 +18,7 @@ static const char subject[] = "the spec local:every=8\nthe parameter w of (3,)\n
 /* --- members ----------------------------------------------------------------------------------------------------- */
 
 typedef struct refusals {
-    int counts[REASONS], besides;
+    int all, counts[REASONS]; /* of those that were told of by name */
 } refusals;
 
 static const char *const reasons[REASONS] = {
@@ -28,8 +28,9 @@ static const char *const reasons[REASONS] = {
 static inline void note_refusal(void *context, const char *text)
 {
     refusals *all = context;
-    int besides;
-    if (sscanf(text, "refused besides: %d; the last: a connection from ", &besides) == 1) all->besides += besides - 1;
+    int besides = 1;
+    (void)sscanf(text, "refused besides: %d; the last: a connection from ", &besides);
+    all->all += besides;
     for (int i = 0; i < REASONS; i++)
         if (strstr(text, reasons[i]) && strstr(text, "127.0.0.1")) all->counts[i]++;
 }
