@@ -460,7 +460,7 @@ static void count_workers(void *context, const char *text)
     *(int *)context += strstr(text, "it gives a number of workers, and here they come and go") != NULL;
 }
 
-/* It has the key, and its proof is one for another door. The program is told when it calls, and not by another thread. */
+/* It has the key, and its proof is one for another door. The program is told when it calls, by no other thread. */
 TEST(test_one_with_a_number_of_workers_is_told_apart)
 {
     static int counts[2];

@@ -50,7 +50,7 @@ int __wrap_poll(struct pollfd *polls, nfds_t count, int timeout)
     return woken;
 }
 
-/* A program that wants a member's mutex while that one's thread has it, and how often the thread takes it before it does. */
+/* A program that wants a member's mutex while that one's thread has it, and how often the thread takes it before. */
 static struct {
     enum { NOBODY, AWAITED, ACCEPTS, WAITS } _Atomic stage;
     pthread_barrier_t both; /* the thread is among strangers, and the program comes; it waits, and the thread goes on */
@@ -325,9 +325,9 @@ static void expect_same_rounds(const attendant *calm, const attendant *beset)
     assert_in_range(counted.lookups, 0, LINES);
 }
 
-/* Of nine strangers, three prove what they have not, and three have the key. A proof is one hash to look at, and another
- * to see whether it is for the other kind of group. One with the key costs two more for what the line is signed with, one
- * for the answer, and one for its word; where it trains something else one for being told. */
+/* Of nine strangers, three prove what they have not, and three have the key. A proof is one hash to look at, and
+ * another to see whether it is for the other kind of group. One with the key costs two more for what the line is
+ * signed with, one for the answer, and one for its word; where it trains something else one for being told. */
 enum {
     KINDS = 9,
     HASHES = 3 * 2 + 3 * 5 + 1,

@@ -1,12 +1,12 @@
 /* The methods of local updates in groups whose members come and go. A schedule is a group's life in one generation
  * after the other, as thinwire_members.h has it. Each is a world of virtual time in which the real loops meet. Before
- * any of its messages a member is lost, in the middle of a round, too, which some then have and others have not; others
- * are cut off with it. Those that are left go on, and who was cut off comes back as a newcomer, and late, if nobody went
- * on from more rounds than it had: with what it did since then, and holds back. New ones come; some leave, and hand over
- * what they hold back; or all stop and begin again, as many or not. Of each round and each
- * beginning it is checked that theta, its momentum and the count of rounds are one; that what the members did is in
- * theta or held back by one of them, once; and that everybody's part ends. Who is in the next generation, and who may
- * decide that, is test_council's. */
+ * any of its messages a member is lost, in the middle of a round, too, which some then have and others have not;
+ * others are cut off with it. Those that are left go on, and who was cut off comes back as a newcomer, and late, if
+ * nobody went on from more rounds than it had: with what it did since then, and holds back. New ones come; some leave,
+ * and hand over what they hold back; or all stop and begin again, as many or not. Of each round and each beginning it
+ * is checked that theta, its momentum and the count of rounds are one; that what the members did is in theta or held
+ * back by one of them, once; and that everybody's part ends. Who is in the next generation, and who may decide that,
+ * is test_council's. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -133,8 +133,8 @@ static int is_something(const tw_state *state, const char *name)
     return found;
 }
 
-/* What is the same on all ranks is something in `same`, which has nothing of a rank's own; before the first round it may
- * be nothing on all, as a count of steps is. */
+/* What is the same on all ranks is something in `same`, which has nothing of a rank's own; before the first round it
+ * may be nothing on all, as a count of steps is. */
 static tw_status bring_held(const tw_state *left, const char *prefix, const tw_state *same, tw_state *entered)
 {
     for (size_t i = 0; i < tw_state_count(left); i++) {
