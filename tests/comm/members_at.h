@@ -2,6 +2,7 @@
 #ifndef TEST_MEMBERS_AT_H
 #define TEST_MEMBERS_AT_H
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "tcp_players.h"
@@ -18,7 +19,7 @@ static const char subject[] = "the spec local:every=8\nthe parameter w of (3,)\n
 /* --- members ----------------------------------------------------------------------------------------------------- */
 
 typedef struct refusals {
-    int all, counts[REASONS]; /* of those that were told of by name */
+    _Atomic int all, counts[REASONS]; /* of those told of by name, in each player's thread */
 } refusals;
 
 static const char *const reasons[REASONS] = {

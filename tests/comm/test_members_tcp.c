@@ -197,15 +197,17 @@ TEST(test_nobody_waits_for_a_first_that_has_begun_again)
     while (strcmp(first, second) == 0);
     snprintf(both, sizeof both, "%s,%s", first, second);
     options.patience = 1e6;
+    options.grace = 2;
     for (int n = 0; n < 2; n++) {
         come(&players[n], both);
         if (n == 0) players[n].rounds = 0;
         begin(players, n + 1, n + 1);
         end(players, n + 1);
     }
-    options.patience = 60;
     go(&players[0]);
     come(&players[0], both);
+    options.patience = 60;
+    options.grace = 10;
     assert_false(tw_members_opened(players[0].members));
     begin(players, 2, 3);
     for (int n = 1; n >= 0; n--) {
