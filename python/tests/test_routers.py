@@ -271,6 +271,16 @@ class ReturningTest(StreetTest):
         self.street.move(OPEN[1], MOVED)
         self.expect_all_there(lines, before)
 
+    def test_a_machine_that_has_another_address_when_its_line_is_mended(self):
+        """It waits at a door where nobody finds it any more, and opens another."""
+        lines, _ = self.begin([OPEN[0], OPEN[1], BEHIND[0]])
+        self.street.turn(OPEN[1], "down")
+        before = self.await_size([lines[0], lines[2]], 2)
+        self.await_word(lines[1], lambda said: "hears too few of the 3 members" in said.get("error", ""))
+        self.street.move(OPEN[1], MOVED)
+        self.street.turn(OPEN[1], "up")
+        self.expect_all_there(lines, before)
+
     @parts.extra
     def test_the_machine_at_whose_address_they_met_has_another(self):
         """There nobody can call it, since it listens at the old one alone; so it calls the others."""

@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { MOST_REFUSED = 20 }; /* strangers that a person is told of */
+#define UNHEARD 10.0        /* seconds that a worker which is to end waits for those it does not hear */
 
 /* A run that goes on may have been one worker's: then it opens a group. */
 int group_is_wished(const train_settings *s)
@@ -97,11 +98,14 @@ static void tell_refused(void *context, const char *text)
     if (!g->quiet && g->refused++ < MOST_REFUSED) fprintf(stderr, "thinwire: %s\n", text);
 }
 
-/* A member does what it was asked to between two rounds; one that waits to be let in has nothing to end well. */
+/* A member does what it was asked to between two rounds, unless it hears too few others to come to one. One that waits
+ * to be let in has nothing to end well, and one that leaves is awaited by the others. */
 static int is_stopped(void *context)
 {
-    const group *g = context;
-    return !g->was_in && interrupt_asked();
+    group *g = context;
+    if (g->leaves || !interrupt_asked()) return 0;
+    if (g->asked <= 0) g->asked = tw_clock();
+    return !g->was_in || tw_clock() - g->asked > UNHEARD;
 }
 
 static tw_status join_members(const train_settings *s, const char *subject, group *g)
@@ -159,6 +163,13 @@ static void tell_coming(const group *g)
                 g->meeting);
 }
 
+/* Why it waits. What the library tells between two waits is in the run's results. */
+static void tell_waiting(void *context, tw_log_level level, const char *text)
+{
+    const group *g = context;
+    if (!g->quiet && level == TW_LOG_WARNING) fprintf(stderr, "thinwire: %s\n", text);
+}
+
 static void note_generation(group *g)
 {
     int size = g->place.size;
@@ -174,9 +185,13 @@ tw_status group_next(group *g, uint64_t rounds, int leaves, tw_comm **comm)
 {
     tw_status status;
     tell_coming(g);
+    g->leaves = leaves;
     do {
         tw_comm *plain;
-        TW_TRY(tw_members_next(g->members, g->has_weights ? (int64_t)rounds : -1, leaves, &g->place, &plain));
+        tw_set_log(tell_waiting, g);
+        status = tw_members_next(g->members, g->has_weights ? (int64_t)rounds : -1, leaves, &g->place, &plain);
+        tw_set_log(NULL, NULL);
+        TW_TRY(status);
         g->has_weights = g->has_weights && g->place.kept;
         *comm = plain;
         status = plain && g->seals ? tw_comm_create_sealed(plain, g->key, sizeof g->key, comm) : TW_OK;

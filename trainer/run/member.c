@@ -132,24 +132,26 @@ static tw_status keep_rest(run *r)
     return keep_alone(r);
 }
 
-static tw_status fall_alone(run *r, const task *work, tw_status status, run_result *result)
-{
-    char text[512];
-    snprintf(text, sizeof text, "%s", tw_last_error());
-    result->interrupted = interrupt_asked() && !r->group->was_in;
-    if (result->interrupted) return TW_OK;
-    if (!r->group->was_in || !r->settings.out) return tw_fail(status, "%s", text);
-    TW_TRY(act_alone(r, work, keep_rest));
-    return tw_fail(status, "%s; what this worker has is kept: thinwire train --resume %s goes on with it", text,
-                   r->settings.out);
-}
-
 static void tell_left(const run *r)
 {
     if (r->settings.quiet) return;
     fprintf(stderr, "thinwire: left the group after step %llu%s%s%s\n", (unsigned long long)r->carry.moment.step,
             r->settings.out ? "; thinwire train --resume " : "", r->settings.out ? r->settings.out : "",
             r->settings.out ? " goes on with what it had" : "");
+}
+
+static tw_status fall_alone(run *r, const task *work, tw_status status, run_result *result)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s", tw_last_error());
+    result->interrupted = interrupt_asked();
+    const int has_kept = r->group->was_in && r->settings.out;
+    if (has_kept) TW_TRY(act_alone(r, work, keep_rest));
+    if (result->interrupted && r->group->was_in) tell_left(r);
+    if (result->interrupted) return TW_OK;
+    if (!has_kept) return tw_fail(status, "%s", text);
+    return tw_fail(status, "%s; what this worker has is kept: thinwire train --resume %s goes on with it", text,
+                   r->settings.out);
 }
 
 static tw_status live_on(run *r, const task *work, run_result *result)

@@ -86,6 +86,7 @@ static council_message word(const council *me, council_kind kind)
 {
     council_message message = {
         .kind = kind, .state = me->state, .seat = me->own, .generation = me->list.generation + 1};
+    message.list.group = me->list.group;
     memcpy(message.topic, me->settings.topic, COUNCIL_TOPIC);
     return message;
 }
@@ -169,8 +170,14 @@ static void adopt(council *me, const council_list *list)
     }
 }
 
+static int is_of_another_group(const council *me, const council_message *message)
+{
+    return me->list.group && message->list.group && message->list.group != me->list.group;
+}
+
 static void hear_decided(council *me, const council_message *message)
 {
+    if (is_of_another_group(me, message)) return;
     int from = me->place < 0 ? council_find(&me->list, message->seat.name) : -1;
     if (from >= 0) me->peers[from].heard = me->now;
     if (message->list.generation > me->list.generation) {
@@ -242,6 +249,7 @@ static void make_value(council *me)
 {
     uint64_t stays = those_in(me, alive(me), COUNCIL_READY);
     council_list *value = &me->value;
+    value->group = me->list.group;
     value->generation = me->list.generation + 1;
     value->patience = me->list.patience;
     memcpy(value->begun, me->list.begun, sizeof value->begun);
@@ -313,7 +321,7 @@ static void begin_ballot(council *me, uint64_t there)
  * not listen any more is lost. */
 static int may_be_heard_again(const council *me)
 {
-    uint64_t there = 0;
+    uint64_t there = bit(me->place);
     for (int i = 0; i < me->list.count; i++)
         if (!me->peers[i].gone) there |= bit(i);
     return me->now - me->met < me->settings.patience && council_is_quorum(&me->list, there, me->settings.quorum);
@@ -389,7 +397,7 @@ static void hear_join(council *me, const council_message *message)
         return;
     }
     if (message->state == COUNCIL_READY && council_find(&me->list, message->seat.name) < 0 &&
-        (visitor = visitor_of(me, message->seat.name))) {
+        !is_of_another_group(me, message) && (visitor = visitor_of(me, message->seat.name))) {
         note(me, visitor, message);
         visitor->seat.rounds = 0; /* if it was here before, the others have gone on without it */
     }
@@ -512,9 +520,18 @@ void council_ask(council *me, double now)
     if (me->place < 0 && now >= me->beat) beat(me);
 }
 
+/* Who opens a group has a name that nobody else has: FNV-1a of it. */
+static uint64_t number_of_group(const char *name)
+{
+    uint64_t number = 14695981039346656037u;
+    for (; *name; name++) number = (number ^ (unsigned char)*name) * 1099511628211u;
+    return number;
+}
+
 void council_open(council *me)
 {
     me->place = 0;
+    me->list.group = number_of_group(me->own.name);
     me->list.count = 1;
     me->list.patience = (uint64_t)(me->settings.patience * 1e3);
     me->list.seats[0] = me->own;

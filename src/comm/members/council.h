@@ -28,6 +28,7 @@ typedef struct council_seat {
 } council_seat;
 
 typedef struct council_list {
+    uint64_t group;      /* the same in all its generations, and in no other group; 0: none is known */
     uint64_t generation; /* 0: it was never decided */
     uint64_t patience;   /* milliseconds, of who opened the group, and so of all; 0: each has its own */
     /* How many rounds, and 1, the last generations began with, at the remainder of each one's number; 0: none had. */

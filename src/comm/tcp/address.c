@@ -163,10 +163,27 @@ int tcp_way_to(const struct sockaddr *there, char host[TCP_HOST])
     return strcmp(name, "0.0.0.0") != 0;
 }
 
+/* Of no name, as a name server may let one wait. */
+static int read_number(const char *host, struct addrinfo **list)
+{
+    struct addrinfo wanted = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICHOST};
+    return getaddrinfo(host, "9", &wanted, list) == 0;
+}
+
+int tcp_way_to_number(const char *there, char host[TCP_HOST])
+{
+    struct addrinfo *list;
+    if (!read_number(there, &list)) return 0;
+    int found = tcp_way_to(list->ai_addr, host);
+    freeaddrinfo(list);
+    return found;
+}
+
 int tcp_is_own_address(const char *host)
 {
-    struct addrinfo wanted = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICHOST}, *list;
-    if (getaddrinfo(host, NULL, &wanted, &list) != 0) return 1;
+    struct addrinfo *list;
+    if (!read_number(host, &list)) return 1;
+    ((struct sockaddr_in *)(void *)list->ai_addr)->sin_port = 0; /* any; at the same place for IPv6 */
     int fd = socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     int is_other = fd >= 0 && bind(fd, list->ai_addr, list->ai_addrlen) != 0 && errno == EADDRNOTAVAIL;
     if (fd >= 0) close(fd);

@@ -40,7 +40,8 @@ void tcp_own_address(char host[TCP_HOST]);
 /* Whether this machine has an address that is a number. A name is taken for its own. */
 int tcp_is_own_address(const char *host);
 
-/* The address that this machine has on its way to another; 0: there is no way. */
+/* The address that this machine has on its way to another; 0: there is no way. By name: of one that is a number. */
 int tcp_way_to(const struct sockaddr *there, char host[TCP_HOST]);
+int tcp_way_to_number(const char *there, char host[TCP_HOST]);
 
 #endif

@@ -19,8 +19,9 @@
 #include <thinwire/thinwire_plugin.h>
 
 #define LEAST_GRACE 10.0
-#define SILENCE 0.5  /* of a grace: one that is silent so long in a round is asked, for so long again */
-#define NAP 0.1      /* seconds, after which a thread looks around again */
+#define SILENCE 0.5 /* of a grace: one that is silent so long in a round is asked, for so long again */
+#define NAP 0.1     /* seconds, after which a thread looks around again */
+#define STOPPED "joining was stopped by this process's own program"
 #define FAREWELL 1.0 /* that the last words may take */
 #define CALL 3.0     /* in which the group reaches a newcomer, or it takes itself for one that cannot be called */
 #define ANSWER 3.0   /* that a group at another address has to answer before one is opened at one's own */
@@ -42,7 +43,7 @@ struct tw_members {
     pid_t process;
     int opened, bell, runs, stops;
     int deserted;          /* that nobody answers is told */
-    int cut_off;           /* that too few do */
+    int cut_off;           /* that it hears too few is told, in this wait */
     int meets;             /* it listens at a meeting point, so that it can be called */
     double round_began;    /* 0: there was none yet */
     uint64_t round_took;   /* milliseconds; 0: none was measured yet */
@@ -50,7 +51,7 @@ struct tw_members {
     uint64_t connecting;   /* the generation whose connections are being made */
     int has_newcomers;     /* it has */
     int finished;          /* as all members have */
-    pthread_mutex_t door;  /* see take_turn */
+    pthread_mutex_t turn;  /* see take_turn */
     pthread_mutex_t mutex; /* of what follows */
     pthread_cond_t looked; /* the thread has, at what came */
     pthread_t thread;
@@ -64,9 +65,9 @@ struct tw_members {
  * keeps the door shut behind itself, so that the program does not wait until they have all been seen off. */
 static void take_turn(tw_members *me)
 {
-    pthread_mutex_lock(&me->door);
+    pthread_mutex_lock(&me->turn);
     pthread_mutex_lock(&me->mutex);
-    pthread_mutex_unlock(&me->door);
+    pthread_mutex_unlock(&me->turn);
 }
 
 /* --- what its program is told -------------------------------------------------------------------------------- */
@@ -149,15 +150,23 @@ static int comes_too_early(tw_members *me, const council_message *message)
            !tcp_lines_keep(&me->lines, message->seat.name);
 }
 
-/* Where a newcomer listens no other process does any more: its program has been started again. */
+static int is_silent(const council *own, int place)
+{
+    return place != own->place && tw_clock() - own->peers[place].heard > own->settings.grace;
+}
+
+/* Where another process that trains the same listens one that is silent does no more: its program was started again. */
 static void look_for_predecessor(tw_members *me, const council_message *message)
 {
     tcp_address here, old;
-    if (message->kind != COUNCIL_JOIN || tcp_address_read(message->seat.name, "a newcomer", &here) != TW_OK) return;
-    for (int i = 0; i < me->council.list.count && !here.behind; i++) {
-        const char *name = me->council.peers[i].seat.name;
-        if (council_is_same(name, message->seat.name) || tcp_address_read(name, "a member", &old) != TW_OK) continue;
-        if (!old.behind && old.port == here.port && strcmp(old.host, here.host) == 0)
+    const council *own = &me->council;
+    if (own->state != COUNCIL_READY || memcmp(message->topic, own->settings.topic, COUNCIL_TOPIC) != 0) return;
+    if (tcp_address_read(message->seat.name, "another", &here) != TW_OK || here.behind) return;
+    for (int i = 0; i < own->list.count; i++) {
+        const char *name = own->peers[i].seat.name;
+        if (!is_silent(own, i) || council_is_same(name, message->seat.name)) continue;
+        if (tcp_address_read(name, "a member", &old) == TW_OK && !old.behind && old.port == here.port &&
+            strcmp(old.host, here.host) == 0)
             council_lose(&me->council, name, tw_clock());
     }
 }
@@ -228,27 +237,11 @@ static void tell_deserted(tw_members *me)
     keep_line(me, line);
 }
 
-/* Once in each wait. */
-static void tell_cut_off(tw_members *me)
-{
-    char line[TCP_NOBODY_TEXT];
-    const council *own = &me->council;
-    if (me->cut_off || own->state != COUNCIL_READY || own->place < 0 || own->unable <= 0) return;
-    if (tw_clock() - own->unable <= own->settings.grace) return;
-    me->cut_off = 1;
-    snprintf(line, sizeof line,
-             "this process hears too few of the %d members of generation %llu to go on with them: it waits up to %g "
-             "seconds until it hears them again",
-             own->list.count, (unsigned long long)own->list.generation, own->settings.patience);
-    keep_line(me, line);
-}
-
 static void look_around(tw_members *me, double nap)
 {
     uint64_t rung;
     look_after_lines(me);
     tell_deserted(me);
-    tell_cut_off(me);
     if (tcp_lines_reach(&me->lines)) council_reach(&me->council, tw_clock());
     council_tick(&me->council, tw_clock());
     int count = tcp_lines_list(&me->lines, me->bell);
@@ -530,7 +523,7 @@ tw_status tw_members_join(const char *meeting, const char *subject, const tw_mem
     TRY(tw_given(members, "members"));
     tw_members *me = calloc(1, sizeof *me);
     if (!me) return tw_fail(TW_ERROR_MEMORY, "no memory for a group");
-    pthread_mutex_init(&me->door, NULL);
+    pthread_mutex_init(&me->turn, NULL);
     pthread_mutex_init(&me->mutex, NULL);
     pthread_cond_init(&me->looked, NULL);
     me->process = getpid();
@@ -559,6 +552,7 @@ void tw_members_destroy(tw_members *me)
         pthread_mutex_unlock(&me->mutex);
         ring(me);
         pthread_join(me->thread, NULL);
+        tell_program(me);
     }
     tcp_lines_close(&me->lines);
     sodium_memzero(me->lines.acceptor.secret, TCP_SECRET);
@@ -572,7 +566,7 @@ void tw_members_destroy(tw_members *me)
     if (me->bell >= 0) tcp_close(me->bell);
     pthread_cond_destroy(&me->looked);
     pthread_mutex_destroy(&me->mutex);
-    pthread_mutex_destroy(&me->door);
+    pthread_mutex_destroy(&me->turn);
     free(me);
 }
 
@@ -593,26 +587,29 @@ int tw_members_opened(const tw_members *members)
 
 /* --- the next generation ------------------------------------------------------------------------------------- */
 
-static int way_to_any(const tw_members *me, char host[TCP_HOST])
+/* 0: it has none. */
+static int other_address(const tw_members *me, char host[TCP_HOST])
 {
     const council_list *list = &me->council.list;
-    struct addrinfo *there;
     tcp_address address;
     int found = 0;
-    for (int i = 0; i < list->count && !found; i++) {
-        if (i == me->council.place || tcp_address_read(list->seats[i].name, "a member", &address) != TW_OK) continue;
-        if (tcp_resolve(address.host, address.port, 0, &there) != TW_OK) continue;
-        found = tcp_way_to(there->ai_addr, host);
-        freeaddrinfo(there);
-    }
+    if (me->bind && *me->bind) return tcp_interface_address(me->bind, host);
+    for (int i = 0; i < list->count && !found; i++)
+        found = i != me->council.place && tcp_address_read(list->seats[i].name, "a member", &address) == TW_OK &&
+                tcp_way_to_number(address.host, host);
     return found;
+}
+
+static int has_address(const tw_members *me)
+{
+    return me->tcp.advertise || tcp_is_own_address(me->host);
 }
 
 /* Whether this machine has another address by now, such as a laptop in another room: it is the same member there. */
 static int has_moved(tw_members *me)
 {
     char host[TCP_HOST];
-    if (me->tcp.advertise || tcp_is_own_address(me->host) || !way_to_any(me, host)) return 0;
+    if (has_address(me) || !other_address(me, host)) return 0;
     tw_log(TW_LOG_NOTE, "this machine has the address %s now, and no longer %s", host, me->host);
     strcpy(me->host, host);
     me->meets = 0;
@@ -621,25 +618,46 @@ static int has_moved(tw_members *me)
     return 1;
 }
 
-/* The council bounds what members wait; a newcomer waits for as long as it has patience. COUNCIL_PENDING: others cannot
- * come to the door any more that they know of. */
+/* Not among those who were refused, of whom there may be any number. */
+static void tell_cut_off(tw_members *me)
+{
+    take_turn(me);
+    const council *own = &me->council;
+    const int count = own->list.count, tells = !me->cut_off && own->verdict == COUNCIL_PENDING && own->unable > 0 &&
+                                               own->state == COUNCIL_READY &&
+                                               tw_clock() - own->unable > own->settings.grace;
+    const unsigned long long generation = own->list.generation;
+    const double left = own->settings.patience - (tw_clock() - own->met);
+    me->cut_off |= tells;
+    pthread_mutex_unlock(&me->mutex);
+    if (tells)
+        tw_log(TW_LOG_WARNING,
+               "this process hears too few of the %d members of generation %llu to go on with them: it waits up to "
+               "%.0f seconds until it hears them again",
+               count, generation, left);
+}
+
+/* The council bounds what members wait, and one that is to be let in again waits as long. A newcomer has a patience of
+ * its own. COUNCIL_PENDING: others cannot come to the door any more that they know of. */
 static tw_status await_verdict(tw_members *me, council_verdict *verdict)
 {
-    double end = tw_clock() + me->options.patience;
-    int stopped = 0;
+    double begun = tw_clock();
+    int stopped = 0, moved = 0;
     take_turn(me);
-    int moved = 0;
     while ((*verdict = me->council.verdict) == COUNCIL_PENDING && !stopped && !(moved = has_moved(me)) &&
-           (me->council.place >= 0 || tw_clock() < end)) {
+           (me->council.place >= 0 ||
+            tw_clock() - begun < (me->council.stood ? me->council.settings.patience : me->options.patience))) {
+        if (me->council.place >= 0) begun = tw_clock();
         nap(me);
         pthread_mutex_unlock(&me->mutex);
         stopped = tcp_is_stopped(&me->tcp);
         tell_program(me);
+        tell_cut_off(me);
         take_turn(me);
     }
     tw_status status = TW_OK;
     if (stopped)
-        status = tw_fail(TW_ERROR_PEER, "joining was stopped by this process's own program");
+        status = tw_fail(TW_ERROR_PEER, STOPPED);
     else if (!moved && *verdict != COUNCIL_GENERATION && *verdict != COUNCIL_LEFT)
         status = members_fail(me, *verdict);
     pthread_mutex_unlock(&me->mutex);
@@ -663,7 +681,6 @@ static tw_status open_door(tw_members *me, tw_tcp **door)
     tw_tcp_options options = me->tcp;
     options.advertise = me->host;
     take_turn(me);
-    (void)has_moved(me);
     options.behind = (size_t)me->lines.behind;
     pthread_mutex_unlock(&me->mutex);
     options.stopped = is_outdated;
@@ -678,18 +695,36 @@ static void come_to_the_door(tw_members *me, const tw_tcp *door, uint64_t rounds
     ring(me);
 }
 
-/* The door is another, unless all know by now where they are to come. */
+/* It has waited since it came to the first. Where all know by now where they were to come, they come in vain. */
 static tw_status change_door(tw_members *me, uint64_t rounds, int leaves, tw_tcp **door)
 {
-    tw_tcp *old = *door, *next;
-    TRY(open_door(me, &next));
+    tw_tcp_destroy(*door); /* first, as there may be no other port */
+    *door = NULL;
+    TRY(open_door(me, door));
     take_turn(me);
-    int waits = me->council.verdict == COUNCIL_PENDING;
-    if (waits) come_to_the_door(me, next, rounds, leaves);
+    const double met = me->council.met;
+    if (me->council.verdict == COUNCIL_PENDING) {
+        come_to_the_door(me, *door, rounds, leaves);
+        me->council.met = met;
+    }
     pthread_mutex_unlock(&me->mutex);
-    *door = waits ? next : old;
-    tw_tcp_destroy(waits ? old : next);
     return TW_OK;
+}
+
+/* A machine that is between two networks has nowhere to be found; meanwhile its program is busy. */
+static tw_status await_address(tw_members *me)
+{
+    const double begun = tw_clock();
+    int stopped = 0;
+    take_turn(me);
+    while (!has_address(me) && !has_moved(me) && !stopped && tw_clock() - begun < me->council.settings.patience) {
+        nap(me);
+        pthread_mutex_unlock(&me->mutex);
+        stopped = tcp_is_stopped(&me->tcp);
+        take_turn(me);
+    }
+    pthread_mutex_unlock(&me->mutex);
+    return stopped ? tw_fail(TW_ERROR_PEER, STOPPED) : TW_OK;
 }
 
 static tw_status wait_at_door(tw_members *me, uint64_t rounds, int leaves, tw_tcp **door, council_verdict *verdict)
@@ -734,7 +769,8 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
         me->has_newcomers |= list.seats[i].rounds == 0;
     }
     describe(&list, place, late, generation);
-    (void)tcp_listener_is_at(door, doors[place]); /* it may have found out meanwhile that it cannot be called */
+    if (!tcp_listener_is_at(door, doors[place])) /* it may have found out meanwhile that it cannot be called */
+        return tw_fail(TW_ERROR_PEER, "the others know a door of this process where it is no more");
     TRY(tw_tcp_connect(door, place, list.count, doors, silence / SILENCE, comm));
     me->limit = silence;
     tw_comm_set_timeout(*comm, silence);
@@ -749,6 +785,7 @@ static tw_status try_generation(tw_members *me, uint64_t rounds, int leaves, tw_
     tw_tcp *door;
     council_verdict verdict;
     *again = 0;
+    TRY(await_address(me));
     TRY(open_door(me, &door));
     tw_status status = wait_at_door(me, rounds, leaves, &door, &verdict);
     if (status == TW_OK && verdict == COUNCIL_GENERATION) {

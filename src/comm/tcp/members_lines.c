@@ -80,8 +80,7 @@ static tcp_line_here *line_of(tcp_lines *me, const char *name)
 {
     tcp_line_here *found = NULL;
     for (int i = 0; *name && i < me->here_count; i++)
-        if (council_is_same(me->here[i].name, name) && (!found || me->here[i].heard > found->heard))
-            found = &me->here[i];
+        if (strcmp(me->here[i].name, name) == 0 && (!found || me->here[i].heard > found->heard)) found = &me->here[i];
     return found;
 }
 

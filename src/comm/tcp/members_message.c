@@ -9,7 +9,7 @@
 _Static_assert((int)TCP_ADDRESS <= (int)COUNCIL_NAME, "a name holds any address");
 
 #define LONGEST_PATIENCE 1000000000000 /* milliseconds */
-enum { NUMBERS = 5 * 8, HEAD = 4, LENGTH = 2, LONGEST_SEAT = 2 * (LENGTH + COUNCIL_NAME) + 8 };
+enum { NUMBERS = 6 * 8, HEAD = 4, LENGTH = 2, LONGEST_SEAT = 2 * (LENGTH + COUNCIL_NAME) + 8 };
 
 /* --- writing ------------------------------------------------------------------------------------------------- */
 
@@ -32,8 +32,8 @@ static unsigned char *put_seat(unsigned char *at, const council_seat *seat)
 unsigned char *tcp_word_write(const council_message *message, const char *text, size_t *size)
 {
     size_t length = strlen(text);
-    const uint64_t numbers[] = {message->generation, message->ballot, message->accepted, message->list.generation,
-                                message->list.patience};
+    const uint64_t numbers[] = {message->generation, message->ballot,          message->accepted,
+                                message->list.group, message->list.generation, message->list.patience};
     unsigned char *bytes = malloc(HEAD + NUMBERS + 8 * COUNCIL_KNOWN + COUNCIL_TOPIC + LENGTH + COUNCIL_NAME + length +
                                   (size_t)(message->list.count + 1) * LONGEST_SEAT);
     unsigned char *at = bytes;
@@ -111,6 +111,7 @@ static void take_head(reader *from, council_message *message)
     message->generation = take_number(from, 8);
     message->ballot = take_number(from, 8);
     message->accepted = take_number(from, 8);
+    message->list.group = take_number(from, 8);
     message->list.generation = take_number(from, 8);
     message->list.patience = take_number(from, 8);
     for (int i = 0; i < COUNCIL_KNOWN; i++) message->list.begun[i] = take_number(from, 8);

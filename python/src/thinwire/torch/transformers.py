@@ -199,6 +199,9 @@ def _have_trainers_tell() -> None:
             for one in told:
                 one._close(error)
             raise
+        finally:
+            for one in told:
+                one._trainer = None
 
     transformers.Trainer.train = telling
 
