@@ -625,7 +625,7 @@ static void tell_cut_off(tw_members *me)
     const council *own = &me->council;
     const int count = own->list.count, tells = !me->cut_off && own->verdict == COUNCIL_PENDING && own->unable > 0 &&
                                                own->state == COUNCIL_READY &&
-                                               tw_clock() - own->unable > own->settings.grace;
+                                               tw_clock() - own->unable > own->settings.grace + 2 * COUNCIL_BEAT;
     const unsigned long long generation = own->list.generation;
     const double left = own->settings.patience - (tw_clock() - own->met);
     me->cut_off |= tells;
