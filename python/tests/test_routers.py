@@ -84,7 +84,7 @@ def train(address):
             generation = loop.generation
             tell(number=generation, size=loop.size, rounds=loop.stats()["rounds"])
     loop.finish(at)
-    tell(theta=list(weights), rounds=loop.stats()["rounds"], size=0)
+    tell(theta=list(weights), rounds=loop.stats()["rounds"], waited=loop.stats()["seconds_wait"], size=0)
 
 
 # ---- the machines ----
@@ -265,6 +265,7 @@ class ReturningTest(StreetTest):
         self.assertEqual([one["rounds"] for one in ends], [ends[0]["rounds"]] * 3)
         self.assertEqual([one["theta"] for one in ends], [ends[0]["theta"]] * 3)
         self.assertLessEqual(ends[0]["theta"][0], EVERY * (ends[0]["rounds"] + 1))
+        self.assertGreater(min(one["waited"] for one in ends), 5)  # half of the least grace, in which a round came to nothing
 
     def test_a_machine_that_has_another_address_while_it_trains(self):
         lines, before = self.begin([OPEN[0], OPEN[1], BEHIND[0]])

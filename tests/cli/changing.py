@@ -222,6 +222,18 @@ class ChangingTest(CommandLineTest):
         alone.end()
         self.assertEqual(alone.sizes(), [(1, int(step.name[5:]))])
 
+    def test_who_hears_too_few_ends_when_it_is_asked_to(self):
+        options = (*LOCAL, *SELDOM, *LONG, "--timeout", 2)
+        first = self.open_group(*options)
+        other = self.come(*options)
+        other.address()
+        with first.stands_still():
+            other.await_word("(this process hears too few of the 2 members)")
+            other.ask()
+            (out,), = [other.finish(130).said(r"left the group after step .*; thinwire train --resume (\S+) goes on")]
+            self.assertTrue(read_tensors(next((self.folder / out / "checkpoints").iterdir()) / "model.safetensors"))
+            first.kill()
+
     def test_all_may_leave(self):
         members = [self.open_group(*LOCAL, *SELDOM, *LONG), self.come(*LOCAL, *SELDOM, *LONG)]
         members[0].await_size(2)

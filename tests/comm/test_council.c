@@ -467,6 +467,7 @@ static void check_decision(const council_list *list)
         return;
     }
     const council_list *old = &w.comms[list->generation - 1].list;
+    assert_true(list->group && (list->generation == 1 || list->group == old->group));
     int agreed = 0, first = 0;
     for (int i = 0; i < old->count; i++) {
         int n = node_of(old->seats[i].name);
@@ -993,6 +994,31 @@ TEST(test_time_that_stood_still_is_no_patience)
         assert_int_equal(all->members[n].verdict, COUNCIL_GENERATION);
         assert_int_equal(all->members[n].list.count, 3);
     }
+    free(all);
+}
+
+/* --- another group -------------------------------------------------------------------------------------------------- */
+
+/* One that was opened where the own one was, as by a first member that has begun again. */
+TEST(test_another_group_is_nobodys_own)
+{
+    circle *all = begin_circle(2);
+    council *member = &all->members[1];
+    council_message decided = {
+        .kind = COUNCIL_DECIDED, .to = "0#n1", .list = {.group = 6, .generation = 9, .count = 1}};
+    council_message join = {.kind = COUNCIL_JOIN, .state = COUNCIL_READY, .seat = {.name = "0#n2", .door = "door"}};
+    member->list.group = 5;
+    council_hear(member, &decided, 1);
+    assert_int_equal(member->list.generation, 1);
+    join.list.group = 6;
+    council_hear(member, &join, 1);
+    assert_int_equal(member->visitor_count, 0);
+    join.list.group = 0; /* it has not been in any */
+    council_hear(member, &join, 1);
+    assert_int_equal(member->visitor_count, 1);
+    decided.list.group = 5;
+    council_hear(member, &decided, 1);
+    assert_int_equal(member->list.generation, 9);
     free(all);
 }
 

@@ -198,10 +198,11 @@ static void explain(const char *target, int error, double seconds, route *found)
                  "machine has that address; open the port for TCP.",
                  target, seconds);
     else
-        snprintf(text, ROUTE_SENTENCE,
-                 "%s cannot be reached (%s): this machine or a router knows no way to it; is the other machine on, and "
-                 "the VPN up?",
-                 target, strerror(error));
+        snprintf(
+            text, ROUTE_SENTENCE,
+            "%s cannot be reached (%s): this machine or a router knows no way to it, or a firewall says so; is the "
+            "other machine on, the VPN up, and the port open?",
+            target, strerror(error));
 }
 
 const char *route_answer_name(route_answer answer)

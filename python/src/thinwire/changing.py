@@ -139,6 +139,7 @@ class ChangingLoop:
     def _meet(self, weights: Sequence[int], wish: Wish) -> Due:
         """A round, in whichever generation it comes about; or none, where all finish."""
         while True:
+            begun, counted = time.monotonic(), self.stats()["seconds_wait"]
             try:
                 loop = self._opened()
                 while not loop.is_due:
@@ -160,6 +161,7 @@ class ChangingLoop:
             except PeerError:
                 pass
             self._enter(weights)
+            self._past["seconds_wait"] += max(0.0, time.monotonic() - begun - (self.stats()["seconds_wait"] - counted))
 
     # ---- from one generation to the next ----
 

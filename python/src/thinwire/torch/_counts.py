@@ -28,7 +28,7 @@ MEASURES = 1e5  # bytes: fewer say more of the way's length than of its width
 
 def at_rate(moved: float, seconds: float) -> str:
     """What the line carried; "" where it is not known."""
-    return f", at {8e-6 * moved / seconds:.3g} Mbit/s" if seconds and moved >= MEASURES else ""
+    return f", at {float(f'{8e-6 * moved / seconds:.3g}'):,.12g} Mbit/s" if seconds and moved >= MEASURES else ""
 
 
 class Pace:

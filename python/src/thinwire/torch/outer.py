@@ -339,7 +339,8 @@ class OuterLoop(Closes):
         """Behind a warning that the group broke it says that the others go on."""
         size = self._comm.size
         if self._tells and self._members() != before:
-            print(f"thinwire: the group has {size} member{'s' * (size > 1)} now, and had {before[1]}", file=sys.stderr, flush=True)
+            since = "again" if size == before[1] else f"now, and had {before[1]}"
+            print(f"thinwire: the group has {size} member{'s' * (size > 1)} {since}", file=sys.stderr, flush=True)
 
     def _tell_pace(self, begin: float) -> None:
         if self._pace is None or not self._tells:
