@@ -997,7 +997,7 @@ TEST(test_time_that_stood_still_is_no_patience)
     free(all);
 }
 
-/* --- another group ------------------------------------------------------------------------------------------------- */
+/* --- another group ----------------------------------------------------------------------------------------------- */
 
 /* One that was opened where the own one was, as by a first member that has begun again. */
 TEST(test_another_group_is_nobodys_own)
