@@ -282,7 +282,7 @@ static void gather(player *players, int count, const char *what, const char *sec
 
 static void attend_all(attendant *members, crowd *all)
 {
-    pthread_barrier_t batches;
+    static pthread_barrier_t batches;
     pthread_barrier_init(&batches, NULL, MEMBERS + 1);
     all->batches = &batches;
     for (int n = 0; n < MEMBERS; n++) {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { MOST_REFUSED = 20 }; /* strangers that a person is told of */
-#define UNHEARD 10.0        /* seconds that a worker which is to end waits for those it does not hear */
+#define WAITS 10.0          /* seconds that a worker which is to end waits for the next round */
 
 /* A run that goes on may have been one worker's: then it opens a group. */
 int group_is_wished(const train_settings *s)
@@ -98,14 +98,14 @@ static void tell_refused(void *context, const char *text)
     if (!g->quiet && g->refused++ < MOST_REFUSED) fprintf(stderr, "thinwire: %s\n", text);
 }
 
-/* A member does what it was asked to between two rounds, unless it hears too few others to come to one. One that waits
- * to be let in has nothing to end well, and one that leaves is awaited by the others. */
+/* One that waits to be let in has nothing to end well. A member does what it was asked to between two rounds, unless it
+ * waits for long to come to one. A pipeline's does it once there is a line again. */
 static int is_stopped(void *context)
 {
     group *g = context;
-    if (g->leaves || !interrupt_asked()) return 0;
+    if (g->leaves || !interrupt_asked() || (g->was_in && g->has_line)) return 0;
     if (g->asked <= 0) g->asked = tw_clock();
-    return !g->was_in || tw_clock() - g->asked > UNHEARD;
+    return !g->was_in || tw_clock() - g->asked > WAITS;
 }
 
 static tw_status join_members(const train_settings *s, const char *subject, group *g)
@@ -136,6 +136,7 @@ static char *describe(const train_settings *s, const task *work)
 tw_status group_open(const train_settings *s, const task *work, group *g)
 {
     *g = (group){.quiet = s->quiet, .meeting = s->join, .seals = s->seal, .place = {.struct_size = sizeof g->place}};
+    g->has_line = pipeline_standby(s->pipeline) > 0;
     char *subject = describe(s, work);
     if (!subject) return tw_fail(TW_ERROR_MEMORY, "no memory to describe the run");
     tw_status status = join_members(s, subject, g);
@@ -181,15 +182,24 @@ static void note_generation(group *g)
     g->was_in = 1;
 }
 
+/* One that has stopped waiting leaves, so that the others need not wait for it. */
+static tw_status wait_for_next(group *g, int64_t rounds, int leaves, tw_comm **comm)
+{
+    g->leaves = leaves;
+    tw_status status = tw_members_next(g->members, rounds, leaves, &g->place, comm);
+    if (status != TW_ERROR_PEER || !g->was_in || !is_stopped(g)) return status;
+    g->leaves = 1;
+    return tw_members_next(g->members, rounds, 1, &g->place, comm);
+}
+
 tw_status group_next(group *g, uint64_t rounds, int leaves, tw_comm **comm)
 {
     tw_status status;
     tell_coming(g);
-    g->leaves = leaves;
     do {
         tw_comm *plain;
         tw_set_log(tell_waiting, g);
-        status = tw_members_next(g->members, g->has_weights ? (int64_t)rounds : -1, leaves, &g->place, &plain);
+        status = wait_for_next(g, g->has_weights ? (int64_t)rounds : -1, leaves, &plain);
         tw_set_log(NULL, NULL);
         TW_TRY(status);
         g->has_weights = g->has_weights && g->place.kept;

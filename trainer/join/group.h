@@ -12,10 +12,10 @@ typedef struct group {
     tw_members *members;
     tw_generation place; /* in the generation under way */
     const char *meeting;
-    int least, most; /* members that a generation had */
-    int has_weights; /* this worker has the run's, and can give them to others */
-    int was_in, quiet, refused, leaves;
-    double asked; /* when it was to end, and waited for others; 0: it was not yet */
+    int least, most;                              /* members that a generation had */
+    int has_weights;                              /* this worker has the run's, and can give them to others */
+    int was_in, quiet, refused, leaves, has_line; /* has_line: a pipeline's */
+    double asked;                                 /* when it was to end, and waited for others; 0: it was not yet */
     int seals;
     unsigned char key[TW_SEAL_KEY_BYTES];
 } group;
@@ -30,8 +30,8 @@ tw_status group_check(const train_settings *s);
 tw_status group_open(const train_settings *s, const task *work, group *g);
 void group_close(group *g);
 
-/* The next generation, after so many rounds; its comm, or, where this worker leaves, NULL, when the others go on.
- * TW_ERROR_PEER: there is none with it, as too few answer, the group turns it away, or this worker was to end. */
+/* The next generation, after so many rounds; its comm, or NULL, when the others go on and this worker leaves, as it may
+ * while it waits. TW_ERROR_PEER: there is none with it, as too few answer, or the group turns it away. */
 tw_status group_next(group *g, uint64_t rounds, int leaves, tw_comm **comm);
 /* Where others reach this worker. */
 const char *group_address(const group *g);

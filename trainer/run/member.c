@@ -144,12 +144,10 @@ static tw_status fall_alone(run *r, const task *work, tw_status status, run_resu
 {
     char text[512];
     snprintf(text, sizeof text, "%s", tw_last_error());
-    result->interrupted = interrupt_asked();
-    const int has_kept = r->group->was_in && r->settings.out;
-    if (has_kept) TW_TRY(act_alone(r, work, keep_rest));
-    if (result->interrupted && r->group->was_in) tell_left(r);
+    result->interrupted = interrupt_asked() && !r->group->was_in;
     if (result->interrupted) return TW_OK;
-    if (!has_kept) return tw_fail(status, "%s", text);
+    if (!r->group->was_in || !r->settings.out) return tw_fail(status, "%s", text);
+    TW_TRY(act_alone(r, work, keep_rest));
     return tw_fail(status, "%s; what this worker has is kept: thinwire train --resume %s goes on with it", text,
                    r->settings.out);
 }
@@ -164,6 +162,7 @@ static tw_status live_on(run *r, const task *work, run_result *result)
         status = live_in(r, work, comm, result);
         if (status != TW_ERROR_PEER) return status;
     }
+    if (!r->leaves && r->settings.out) TW_TRY(act_alone(r, work, keep_rest)); /* it was asked to while it waited */
     result->interrupted = 1;
     tell_left(r);
     return TW_OK;

@@ -27,10 +27,7 @@ else:  # a type checker would take it for any name
         """What needs transformers is there once somebody asks for it."""
         if name != "TrainerCallback":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        try:
-            from .torch.transformers import TrainerCallback
-        except ModuleNotFoundError as lacks:
-            raise AttributeError(f"thinwire.TrainerCallback needs transformers and torch: {lacks}") from lacks
+        from .torch.transformers import TrainerCallback
         return TrainerCallback
 
 __version__ = library.tw_version().decode()

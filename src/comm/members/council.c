@@ -321,7 +321,7 @@ static void begin_ballot(council *me, uint64_t there)
  * not listen any more is lost. */
 static int may_be_heard_again(const council *me)
 {
-    uint64_t there = bit(me->place);
+    uint64_t there = 0;
     for (int i = 0; i < me->list.count; i++)
         if (!me->peers[i].gone) there |= bit(i);
     return me->now - me->met < me->settings.patience && council_is_quorum(&me->list, there, me->settings.quorum);

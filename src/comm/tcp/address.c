@@ -170,15 +170,6 @@ static int read_number(const char *host, struct addrinfo **list)
     return getaddrinfo(host, "9", &wanted, list) == 0;
 }
 
-int tcp_way_to_number(const char *there, char host[TCP_HOST])
-{
-    struct addrinfo *list;
-    if (!read_number(there, &list)) return 0;
-    int found = tcp_way_to(list->ai_addr, host);
-    freeaddrinfo(list);
-    return found;
-}
-
 int tcp_is_own_address(const char *host)
 {
     struct addrinfo *list;
@@ -197,6 +188,15 @@ static int find_way_out(char host[TCP_HOST])
     struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons(9)};
     inet_pton(AF_INET, "192.0.2.1", &there.sin_addr);
     return tcp_way_to((const struct sockaddr *)(const void *)&there, host);
+}
+
+int tcp_way_to_host(const char *there, char host[TCP_HOST])
+{
+    struct addrinfo *list;
+    if (!read_number(there, &list)) return find_way_out(host);
+    int found = tcp_way_to(list->ai_addr, host);
+    freeaddrinfo(list);
+    return found;
 }
 
 void tcp_own_address(char host[TCP_HOST])

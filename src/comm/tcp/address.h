@@ -40,8 +40,9 @@ void tcp_own_address(char host[TCP_HOST]);
 /* Whether this machine has an address that is a number. A name is taken for its own. */
 int tcp_is_own_address(const char *host);
 
-/* The address that this machine has on its way to another; 0: there is no way. By name: of one that is a number. */
+/* The address that this machine has on its way to another; 0: there is no way. A name is not looked up: its way is the
+ * way out. */
 int tcp_way_to(const struct sockaddr *there, char host[TCP_HOST]);
-int tcp_way_to_number(const char *there, char host[TCP_HOST]);
+int tcp_way_to_host(const char *there, char host[TCP_HOST]);
 
 #endif

@@ -19,9 +19,8 @@
 #include <thinwire/thinwire_plugin.h>
 
 #define LEAST_GRACE 10.0
-#define SILENCE 0.5 /* of a grace: one that is silent so long in a round is asked, for so long again */
-#define NAP 0.1     /* seconds, after which a thread looks around again */
-#define STOPPED "joining was stopped by this process's own program"
+#define SILENCE 0.5  /* of a grace: one that is silent so long in a round is asked, for so long again */
+#define NAP 0.1      /* seconds, after which a thread looks around again */
 #define FAREWELL 1.0 /* that the last words may take */
 #define CALL 3.0     /* in which the group reaches a newcomer, or it takes itself for one that cannot be called */
 #define ANSWER 3.0   /* that a group at another address has to answer before one is opened at one's own */
@@ -462,7 +461,7 @@ static tw_status members_fail(const tw_members *me, council_verdict verdict)
         TW_ERROR_PEER,
         "no member of a group let this process in at %s within %g seconds: start the first one on the machine "
         "with that address, and give all the same key",
-        me->meeting, me->options.patience);
+        me->meeting, me->council.stood ? me->council.settings.patience : me->options.patience);
 }
 
 /* The others of the meeting points are asked first. Nobody can answer while this thread has the mutex, as where a name
@@ -593,10 +592,10 @@ static int other_address(const tw_members *me, char host[TCP_HOST])
     const council_list *list = &me->council.list;
     tcp_address address;
     int found = 0;
-    if (me->bind && *me->bind) return tcp_interface_address(me->bind, host);
+    if (me->bind && *me->bind) return tcp_interface_address(me->bind, host) && tcp_is_own_address(host);
     for (int i = 0; i < list->count && !found; i++)
         found = i != me->council.place && tcp_address_read(list->seats[i].name, "a member", &address) == TW_OK &&
-                tcp_way_to_number(address.host, host);
+                tcp_way_to_host(address.host, host);
     return found;
 }
 
@@ -657,7 +656,7 @@ static tw_status await_verdict(tw_members *me, council_verdict *verdict)
     }
     tw_status status = TW_OK;
     if (stopped)
-        status = tw_fail(TW_ERROR_PEER, STOPPED);
+        status = tw_fail(TW_ERROR_PEER, "joining was stopped by this process's own program");
     else if (!moved && *verdict != COUNCIL_GENERATION && *verdict != COUNCIL_LEFT)
         status = members_fail(me, *verdict);
     pthread_mutex_unlock(&me->mutex);
@@ -676,17 +675,31 @@ static int is_outdated(void *context)
     return outdated || tcp_is_stopped(&me->tcp);
 }
 
-static tw_status open_door(tw_members *me, tw_tcp **door)
+static tw_status try_to_open(tw_members *me, tw_tcp **door, double *patience)
 {
     tw_tcp_options options = me->tcp;
     options.advertise = me->host;
     take_turn(me);
+    (void)has_moved(me);
     options.behind = (size_t)me->lines.behind;
+    *patience = me->council.settings.patience;
     pthread_mutex_unlock(&me->mutex);
     options.stopped = is_outdated;
     options.context = me;
     options.refused = NULL;
     return tw_tcp_listen(&options, door);
+}
+
+/* Who listens at one interface waits until that has an address again. */
+static tw_status open_door(tw_members *me, int leaves, tw_tcp **door)
+{
+    const double begun = tw_clock();
+    double patience;
+    tw_status status;
+    while ((status = try_to_open(me, door, &patience)) != TW_OK && me->bind && !has_address(me) && !leaves &&
+           !tcp_is_stopped(&me->tcp) && tw_clock() - begun < patience)
+        usleep((useconds_t)(1e6 * NAP));
+    return status;
 }
 
 static void come_to_the_door(tw_members *me, const tw_tcp *door, uint64_t rounds, int leaves)
@@ -700,7 +713,7 @@ static tw_status change_door(tw_members *me, uint64_t rounds, int leaves, tw_tcp
 {
     tw_tcp_destroy(*door); /* first, as there may be no other port */
     *door = NULL;
-    TRY(open_door(me, door));
+    TRY(open_door(me, leaves, door));
     take_turn(me);
     const double met = me->council.met;
     if (me->council.verdict == COUNCIL_PENDING) {
@@ -709,22 +722,6 @@ static tw_status change_door(tw_members *me, uint64_t rounds, int leaves, tw_tcp
     }
     pthread_mutex_unlock(&me->mutex);
     return TW_OK;
-}
-
-/* A machine that is between two networks has nowhere to be found; meanwhile its program is busy. */
-static tw_status await_address(tw_members *me)
-{
-    const double begun = tw_clock();
-    int stopped = 0;
-    take_turn(me);
-    while (!has_address(me) && !has_moved(me) && !stopped && tw_clock() - begun < me->council.settings.patience) {
-        nap(me);
-        pthread_mutex_unlock(&me->mutex);
-        stopped = tcp_is_stopped(&me->tcp);
-        take_turn(me);
-    }
-    pthread_mutex_unlock(&me->mutex);
-    return stopped ? tw_fail(TW_ERROR_PEER, STOPPED) : TW_OK;
 }
 
 static tw_status wait_at_door(tw_members *me, uint64_t rounds, int leaves, tw_tcp **door, council_verdict *verdict)
@@ -764,6 +761,7 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     double silence = me->council.settings.grace, patience = me->council.settings.patience;
     pthread_mutex_unlock(&me->mutex);
     me->has_newcomers = 0;
+    if (place < 0) return tw_fail(TW_ERROR_PEER, "the others have gone on without this process meanwhile");
     for (int i = 0; i < list.count; i++) {
         doors[i] = list.seats[i].door;
         me->has_newcomers |= list.seats[i].rounds == 0;
@@ -785,8 +783,7 @@ static tw_status try_generation(tw_members *me, uint64_t rounds, int leaves, tw_
     tw_tcp *door;
     council_verdict verdict;
     *again = 0;
-    TRY(await_address(me));
-    TRY(open_door(me, &door));
+    TRY(open_door(me, leaves, &door));
     tw_status status = wait_at_door(me, rounds, leaves, &door, &verdict);
     if (status == TW_OK && verdict == COUNCIL_GENERATION) {
         status = connect_all(me, door, generation, comm);

@@ -75,7 +75,8 @@ static int say_letters(tcp_mouth *mouth, int fd)
 
 /* --- hearing ------------------------------------------------------------------------------------------------- */
 
-/* The line of one that cannot be called, the last it has spoken on. NULL: it has begun none. */
+/* The line of one that cannot be called, the last it has spoken on, by its whole name: who has another's token has no
+ * claim to what is said to that one. NULL: it has begun none. */
 static tcp_line_here *line_of(tcp_lines *me, const char *name)
 {
     tcp_line_here *found = NULL;
