@@ -68,10 +68,10 @@ TW_API tw_status tw_members_environment(tw_tcp_options *options);
  * tw_members_next is what waits.
  * `subject` is what all members have to train alike, such as the spec and a line for each tensor, up to 1 MiB:
  * newcomers with another, or of another release, are refused, and told of the first line that differs. `options` may
- * be NULL. `tcp` is as for tw_tcp_join, or NULL; its `refused` is called by tw_members_next, tw_members_due and
- * tw_members_destroy, each time of the first 15 since the last one, and of how many came besides. With a key nobody
- * learns anything who does not prove that he knows it, and without one anybody who reaches a member's port can take
- * part. TW_ERROR_ARGUMENT, TW_ERROR_SYSTEM as for tw_tcp_join. */
+ * be NULL. `tcp` is as for tw_tcp_join, or NULL; its `refused` is called by tw_members_next and tw_members_due, each
+ * time of the first 15 since the last one, and of how many came besides. With a key nobody learns anything who does
+ * not prove that he knows it, and without one anybody who reaches a member's port can take part. TW_ERROR_ARGUMENT,
+ * TW_ERROR_SYSTEM as for tw_tcp_join. */
 TW_API tw_status tw_members_join(const char *meeting, const char *subject, const tw_members_options *options,
                                  const tw_tcp_options *tcp, tw_members **members);
 /* Leaves without a word, as a crash does, if it has not left before. Only the last member, and one for whom

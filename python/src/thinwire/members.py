@@ -51,7 +51,7 @@ class Members(Owned):
         self._tcp, self._interrupt, self.quorum = tcp, Interrupt(), quorum
         handle = ctypes.c_void_p()
         limits = MembersOptions(struct_size=ctypes.sizeof(MembersOptions), quorum=quorum, grace=grace, patience=patience)
-        self._tell = tells_once()  # which next(), due() and close() do
+        self._tell = tells_once()  # which next() and due() do
         options = options_of(tcp, self._interrupt, sealed=int(tcp.seal), refused=self._tell)
         tcp_library().tw_members_join(meeting.encode(), subject.encode(), ctypes.byref(limits), ctypes.byref(options),
                                       ctypes.byref(handle))

@@ -551,7 +551,6 @@ void tw_members_destroy(tw_members *me)
         pthread_mutex_unlock(&me->mutex);
         ring(me);
         pthread_join(me->thread, NULL);
-        tell_program(me);
     }
     tcp_lines_close(&me->lines);
     sodium_memzero(me->lines.acceptor.secret, TCP_SECRET);
