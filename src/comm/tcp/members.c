@@ -91,8 +91,8 @@ static void tell_program(tw_members *me)
     if (!me->tcp.refused) return;
     for (uint64_t i = 0; i < count && i < TOLD - 1; i++) me->tcp.refused(me->tcp.context, lines[i]);
     if (count < TOLD) return;
-    snprintf(rest, sizeof rest, "refused besides: %llu; the last: %s", (unsigned long long)(count - TOLD + 1),
-             lines[TOLD - 1]);
+    const unsigned long long besides = count - (TOLD - 1);
+    snprintf(rest, sizeof rest, "refused besides: %llu; the last: %s", besides, lines[TOLD - 1]);
     me->tcp.refused(me->tcp.context, rest);
 }
 
