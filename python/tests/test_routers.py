@@ -257,6 +257,7 @@ class ReturningTest(StreetTest):
     def expect_all_there(self, lines, before):
         after = self.await_size(lines)
         self.assertGreater(after[0]["number"], before[0]["number"])
+        generations = after[0]["number"] - before[0]["number"]
         self.assertEqual([one["rounds"] for one in after], [after[0]["rounds"]] * 3)
         for process in self.processes:
             process.stdin.write("end\n")
@@ -266,6 +267,7 @@ class ReturningTest(StreetTest):
         self.assertEqual([one["theta"] for one in ends], [ends[0]["theta"]] * 3)
         self.assertLessEqual(ends[0]["theta"][0], EVERY * (ends[0]["rounds"] + 1))
         self.assertGreater(min(one["waited"] for one in ends), 5)  # half of the least grace, in which a round came to nothing
+        return generations
 
     def test_a_machine_that_has_another_address_while_it_trains(self):
         lines, before = self.begin([OPEN[0], OPEN[1], BEHIND[0]])
@@ -273,14 +275,14 @@ class ReturningTest(StreetTest):
         self.expect_all_there(lines, before)
 
     def test_a_machine_that_has_another_address_when_its_line_is_mended(self):
-        """It waits at a door where nobody finds it any more, and opens another."""
+        """It waits at a door where nobody finds it any more, and opens another, so that nobody looks for it in vain."""
         lines, _ = self.begin([OPEN[0], OPEN[1], BEHIND[0]])
         self.street.turn(OPEN[1], "down")
         before = self.await_size([lines[0], lines[2]], 2)
         self.await_word(lines[1], lambda said: "hears too few of the 3 members" in said.get("error", ""))
         self.street.move(OPEN[1], MOVED)
         self.street.turn(OPEN[1], "up")
-        self.expect_all_there(lines, before)
+        self.assertEqual(self.expect_all_there(lines, before), 1)
 
     @parts.extra
     def test_the_machine_at_whose_address_they_met_has_another(self):
