@@ -254,6 +254,16 @@ class ReturningTest(StreetTest):
         lines = [self.start(address, "train") for address in machines]
         return lines, self.await_size(lines)
 
+    def begin_and_cut_off(self, machine):
+        """The others go on without it. It waits, and says so."""
+        machines = [OPEN[0], OPEN[1], BEHIND[0]]
+        lines, _ = self.begin(machines)
+        alone = lines[machines.index(machine)]
+        self.street.turn(machine, "down")
+        before = self.await_size([line for line in lines if line is not alone], 2)
+        self.await_word(alone, lambda said: "hears too few of the 3 members" in said.get("error", ""))
+        return lines, before
+
     def expect_all_there(self, lines, before):
         after = self.await_size(lines)
         self.assertGreater(after[0]["number"], before[0]["number"])
@@ -276,10 +286,7 @@ class ReturningTest(StreetTest):
 
     def test_a_machine_that_has_another_address_when_its_line_is_mended(self):
         """It waits at a door where nobody finds it any more, and opens another, so that nobody looks for it in vain."""
-        lines, _ = self.begin([OPEN[0], OPEN[1], BEHIND[0]])
-        self.street.turn(OPEN[1], "down")
-        before = self.await_size([lines[0], lines[2]], 2)
-        self.await_word(lines[1], lambda said: "hears too few of the 3 members" in said.get("error", ""))
+        lines, before = self.begin_and_cut_off(OPEN[1])
         self.street.move(OPEN[1], MOVED)
         self.street.turn(OPEN[1], "up")
         self.assertEqual(self.expect_all_there(lines, before), 1)
@@ -292,11 +299,8 @@ class ReturningTest(StreetTest):
         self.expect_all_there(lines, before)
 
     def test_a_machine_whose_line_is_cut_for_a_while(self):
-        """The one that opened the group, which the others go on without. It waits, and says so."""
-        lines, _ = self.begin([OPEN[0], OPEN[1], BEHIND[0]])
-        self.street.turn(OPEN[0], "down")
-        before = self.await_size(lines[1:], 2)
-        self.await_word(lines[0], lambda said: "hears too few of the 3 members" in said.get("error", ""))
+        """The one that opened the group."""
+        lines, before = self.begin_and_cut_off(OPEN[0])
         self.street.turn(OPEN[0], "up")
         self.expect_all_there(lines, before)
 

@@ -151,15 +151,20 @@ static void expect_no_second_group(const char *meeting, const char *what, const 
     assert_fails(try_to_join(meeting, what, secret, NULL, NULL, &members), status, reason);
 }
 
+static void find_two_meetings(char first[TCP_ADDRESS], char second[TCP_ADDRESS], char both[2 * TCP_ADDRESS])
+{
+    find_meeting(first);
+    do find_meeting(second);
+    while (strcmp(first, second) == 0);
+    snprintf(both, 2 * TCP_ADDRESS, "%s,%s", first, second);
+}
+
 /* All are started with the same two addresses, of which the first member has the one and the second the other. */
 TEST(test_the_first_comes_again_by_the_same_words)
 {
     char first[TCP_ADDRESS], second[TCP_ADDRESS], both[2 * TCP_ADDRESS];
     player players[MEMBERS];
-    find_meeting(first);
-    do find_meeting(second);
-    while (strcmp(first, second) == 0);
-    snprintf(both, sizeof both, "%s,%s", first, second);
+    find_two_meetings(first, second, both);
     for (int n = 0; n < MEMBERS; n++) {
         come(&players[n], both);
         assert_int_equal(tw_members_opened(players[n].members), n == 0);
@@ -192,10 +197,7 @@ TEST(test_nobody_waits_for_a_first_that_has_begun_again)
 {
     char first[TCP_ADDRESS], second[TCP_ADDRESS], both[2 * TCP_ADDRESS];
     player players[2];
-    find_meeting(first);
-    do find_meeting(second);
-    while (strcmp(first, second) == 0);
-    snprintf(both, sizeof both, "%s,%s", first, second);
+    find_two_meetings(first, second, both);
     options.patience = 1e6;
     options.grace = 2;
     for (int n = 0; n < 2; n++) {
@@ -223,11 +225,8 @@ TEST(test_who_waits_is_no_group)
 {
     char first[TCP_ADDRESS], second[TCP_ADDRESS], nowhere[2 * TCP_ADDRESS], both[2 * TCP_ADDRESS];
     player players[2];
-    find_meeting(first);
-    do find_meeting(second);
-    while (strcmp(first, second) == 0);
+    find_two_meetings(first, second, both);
     snprintf(nowhere, sizeof nowhere, "192.0.2.1:7000,%s", second); /* no machine has the first */
-    snprintf(both, sizeof both, "%s,%s", first, second);
     come(&players[1], nowhere);
     come(&players[0], both);
     assert_string_equal(tw_members_address(players[1].members), second);

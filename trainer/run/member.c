@@ -132,14 +132,6 @@ static tw_status keep_rest(run *r)
     return keep_alone(r);
 }
 
-static void tell_left(const run *r)
-{
-    if (r->settings.quiet) return;
-    fprintf(stderr, "thinwire: left the group after step %llu%s%s%s\n", (unsigned long long)r->carry.moment.step,
-            r->settings.out ? "; thinwire train --resume " : "", r->settings.out ? r->settings.out : "",
-            r->settings.out ? " goes on with what it had" : "");
-}
-
 static tw_status fall_alone(run *r, const task *work, tw_status status, run_result *result)
 {
     char text[512];
@@ -150,6 +142,14 @@ static tw_status fall_alone(run *r, const task *work, tw_status status, run_resu
     TW_TRY(act_alone(r, work, keep_rest));
     return tw_fail(status, "%s; what this worker has is kept: thinwire train --resume %s goes on with it", text,
                    r->settings.out);
+}
+
+static void tell_left(const run *r)
+{
+    if (r->settings.quiet) return;
+    fprintf(stderr, "thinwire: left the group after step %llu%s%s%s\n", (unsigned long long)r->carry.moment.step,
+            r->settings.out ? "; thinwire train --resume " : "", r->settings.out ? r->settings.out : "",
+            r->settings.out ? " goes on with what it had" : "");
 }
 
 static tw_status live_on(run *r, const task *work, run_result *result)
