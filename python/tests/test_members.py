@@ -99,7 +99,7 @@ def work(seed, meeting):
         loop.leave() if order == "leave" else loop.finish()
     theta = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
     say(member=seed, order=order, theta=hashlib.sha256(theta).hexdigest(), loss=loss_at_last(model), rounds=loop.stats()["rounds"],
-        warnings=[str(one.message) for one in told])
+        rank=loop.rank, size=loop.size, warnings=[str(one.message) for one in told])
 
 
 def say(**what):
@@ -166,6 +166,7 @@ class Members(unittest.TestCase):
         ends = [story.ends[seed] for seed in (2, 5, 6)]
         self.assertEqual(len({one["theta"] for one in ends}), 1)
         self.assertEqual(len({one["rounds"] for one in ends}), 1)
+        self.assertEqual(sorted((one["rank"], one["size"]) for one in ends), [(0, 3), (1, 3), (2, 3)])
         self.assertLess(story.ends[4]["rounds"], ends[0]["rounds"])
         late, = [line for line in story.ends[5]["warnings"] if "has gone on without this process" in line]
         self.assertRegex(late, "what its steps since then came to is (part of its next round|in the group's weights, or given up)$")

@@ -1095,6 +1095,7 @@ def apart(rank, size, port):
                 seen.append(float(there.seen))
             go_on(model, optimiser, outer, number, range(6, 9))
             outer.finish()
+        assert (outer.rank, outer.size) == (number, size)  # after the end, too: one of them saves
         ended.append((number, part, seen, bits(model)))
     refused = {}
     for name, words in {"half": {"workers": 2}, "both": {"join": "127.0.0.1:1", "workers": 2, "transport": "mpi"},

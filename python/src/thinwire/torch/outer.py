@@ -182,6 +182,7 @@ class OuterLoop(Closes):
                               "give the OuterLoop the optimizer that trains, or of several a list, of which the last one steps last"
                               if self._hooks else "call step() of the OuterLoop after each optimizer.step()")
         self._last_stats: Dict[str, float] = {}
+        self._last_numbers = 0, 1
         before_fsdp = {"prepend": True} if self._sharded else {}  # which takes its weights in a hook of its own
         self._ends = [model.register_forward_pre_hook(lambda *what: self.begin(), **before_fsdp).remove]
         self._ends.append(_optimiser.at_each_step(self._notice))
@@ -206,19 +207,21 @@ class OuterLoop(Closes):
 
     @property
     def rank(self) -> int:
-        """This worker's number, from 0. Where members come and go, this and `size` are those of the round, and begin()."""
-        self._number_members()
-        return self._comm.rank
+        """This worker's number, from 0. Where members come and go, this and `size` are those of the round, and begin(). After
+        finish() both are those of the last round, so that one worker can save; after leave() it is alone."""
+        return self._numbers()[0]
 
     @property
     def size(self) -> int:
         """How many workers there are."""
-        self._number_members()
-        return self._comm.size
+        return self._numbers()[1]
 
-    def _number_members(self) -> None:
+    def _numbers(self) -> Tuple[int, int]:
+        if self._finished:
+            return self._last_numbers
         if self._changes:
             self.begin()
+        return self._comm.rank, self._comm.size
 
     def shard(self, dataset: Any) -> Any:
         """This worker's part of a dataset that has a length: of every `size` examples one, which no other worker has. Where
@@ -448,10 +451,9 @@ class OuterLoop(Closes):
     def _end(self) -> None:
         """The model has the shared weights for good."""
         self._hash = _alike.checksum(map(laid, self._rows))
-        self._last_stats, self._finished = self.stats(), True
-        has_others = self._comm.size > 1
+        self._last_stats, self._last_numbers, self._finished = self.stats(), self._numbers(), True
         self.close()
-        if has_others:
+        if self._last_numbers[1] > 1:
             self._ends = [_optimiser.at_each_step(self._notice_late)]
 
     def _notice_late(self, optimiser: torch.optim.Optimizer) -> None:
