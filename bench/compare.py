@@ -317,6 +317,7 @@ def draw(options, results, curves):
 
 
 def compare(options):
+    """The results, each arm's curves by task, and the folder of its first run."""
     def progress(text):
         print(text, file=sys.stderr, flush=True)
 
@@ -337,9 +338,7 @@ def compare(options):
             results["tasks"][task]["shards"] = add_shards(measure_shards(options, task, chosen, arms, progress))
     if options.failures:
         results["failures"] = add_failures(failures.measure(options, progress))
-    draw(options, results, curves)
-    subprocess.run([options.program, "report", *first, "--out", options.out / "report.html"], check=True, stdout=subprocess.DEVNULL)
-    return results
+    return results, curves, first
 
 
 def interval(half):
@@ -409,10 +408,12 @@ def main():
         parser.error(f"--grid {options.grid}: want numbers with commas between them")
     options.for_run = for_run_of(options.program)
     options.out.mkdir(parents=True, exist_ok=True)
-    results = compare(options)
+    results, curves, first = compare(options)
     for path in [options.out / "compare.json", *([options.json] if options.json else [])]:
         pathlib.Path(path).write_text(as_json(results, allow_nan=False) + "\n")
     show(results)
+    draw(options, results, curves)
+    subprocess.run([options.program, "report", *first, "--out", options.out / "report.html"], check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":
