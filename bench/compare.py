@@ -47,10 +47,11 @@ STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228
            2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)  # 97.5 %, of freedom 1, 2, ...
 TUNING_SEED = 1000
 GRID = (0.5, 1, 2, 4)  # times the learning rate of the task
+TRANSFORMER = ["lm", "--model", "transformer", "--hidden", "48", "--layers", "1", "--bptt", "48", "--batch", "8"]
 TASKS = {
     "cnn": {"words": ["image", "--validation", "0.1", "--batch", "32"], "lr": 0.05, "own": "dgc"},
-    "transformer": {"words": ["lm", "--model", "transformer", "--unit", "char", "--hidden", "48", "--layers", "1", "--bptt", "48",
-                              "--batch", "8"], "lr": 0.012, "own": "dgc-adam"},
+    "transformer": {"words": [*TRANSFORMER, "--unit", "char"], "lr": 0.012, "own": "dgc-adam"},
+    "pieces": {"words": [*TRANSFORMER, "--unit", "piece", "--vocabulary", "512"], "lr": 0.012, "own": "dgc-adam"},
 }
 DENSE = "allreduce"
 LOCAL = ["diloco:every=20", "diloco:every=50"]  # with the outer momentum that is theirs, which is one of these
@@ -67,6 +68,10 @@ class Arm(NamedTuple):
     plugin: Optional[str] = None
     times: int = 1  # the steps of the others, so that one worker sees as many tokens as all
     control: bool = False
+
+
+def reads_text(task):
+    return TASKS[task]["words"][0] == "lm"
 
 
 def arms_of(options, task):
@@ -91,7 +96,7 @@ def arms_of(options, task):
 
 
 def words_of(options, task, arm, lr, seed, steps, text=None):
-    words = [*TASKS[task]["words"], *(["--data", text or options.text] if task == "transformer" else []), "--workers", arm.workers,
+    words = [*TASKS[task]["words"], *(["--data", text or options.text] if reads_text(task) else []), "--workers", arm.workers,
              "--steps", arm.times * steps, "--lr", f"{lr:g}", "--seed", seed, "--sync", arm.sync, "--evaluate-every", 1000000,
              *(["--plugin", arm.plugin] if arm.plugin else [])]
     return [str(word) for word in words]
@@ -312,6 +317,7 @@ def draw(options, results, curves):
 
 
 def compare(options):
+    """The results, each arm's curves by task, and the folder of its first run."""
     def progress(text):
         print(text, file=sys.stderr, flush=True)
 
@@ -328,13 +334,11 @@ def compare(options):
             table = table or table_of(folders[0], row["parameters"])
         add_means(arms)
         results["tasks"][task] = {"step_seconds": add_times(options, arms, table), "fastest": add_in_time(arms, curves[task]), "arms": arms}
-        if task == "transformer" and shards.has_blocks(options.text):
+        if reads_text(task) and shards.has_blocks(options.text):
             results["tasks"][task]["shards"] = add_shards(measure_shards(options, task, chosen, arms, progress))
     if options.failures:
         results["failures"] = add_failures(failures.measure(options, progress))
-    draw(options, results, curves)
-    subprocess.run([options.program, "report", *first, "--out", options.out / "report.html"], check=True, stdout=subprocess.DEVNULL)
-    return results
+    return results, curves, first
 
 
 def interval(half):
@@ -365,8 +369,9 @@ def show(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", help="a text file, for the transformer")
-    parser.add_argument("--tasks", help="of cnn, transformer, with commas (default: transformer with --text, else cnn)")
+    parser.add_argument("--text", help="a text file, for the transformers")
+    parser.add_argument("--tasks", help="of cnn, transformer (of characters), pieces (a transformer of SentencePiece's), with commas "
+                        "(default: transformer with --text, else cnn)")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--steps", type=int, help="(default: 600; with --quick 60)")
     parser.add_argument("--seeds", type=int, help="(default: 3; with --quick 2)")
@@ -383,10 +388,9 @@ def main():
     for task in options.tasks:
         if task not in TASKS:
             parser.error(f"--tasks {task}: there are {', '.join(TASKS)}")
-    if "transformer" in options.tasks and not options.text:
-        parser.error("the transformer needs a text: --text FILE")
-    if options.failures and not options.text:
-        parser.error("--failures needs a text: --text FILE")
+    for what in (*filter(reads_text, options.tasks), *(["--failures"] if options.failures else [])):
+        if not options.text:
+            parser.error(f"{what} needs a text: --text FILE")
     if options.failures and failures.lacks_torch():
         parser.error(failures.lacks_torch())
     for also in options.also:
@@ -404,10 +408,12 @@ def main():
         parser.error(f"--grid {options.grid}: want numbers with commas between them")
     options.for_run = for_run_of(options.program)
     options.out.mkdir(parents=True, exist_ok=True)
-    results = compare(options)
+    results, curves, first = compare(options)
     for path in [options.out / "compare.json", *([options.json] if options.json else [])]:
         pathlib.Path(path).write_text(as_json(results, allow_nan=False) + "\n")
     show(results)
+    draw(options, results, curves)
+    subprocess.run([options.program, "report", *first, "--out", options.out / "report.html"], check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

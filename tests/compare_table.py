@@ -34,6 +34,7 @@ with open(os.environ["CALLS"], "a") as calls:
     print(*words, file=calls)
 said = dict(zip(words, words[1:]))
 if words[0] == "report":
+    os.stat(os.path.dirname(said["--out"]) + "/compare.json")  # which is there, whatever becomes of the page
     write(said["--out"], "a page")
     sys.exit()
 if words[0] == "simulate":
@@ -227,8 +228,14 @@ class CompareTable(unittest.TestCase):
         self.assertEqual([(arm["name"], arm["plugin"]) for arm in found["arms"][-2:]], [("mine:k=3", "./libmine.so"), ("topk:density=0.5", None)])
         self.assertIn("--plugin ./libmine.so", self.calls.read_text())
 
+    def test_both_transformers_read_the_text(self):
+        for task, unit in (("transformer", "char"), ("pieces", "piece")):
+            words = compare.words_of(argparse.Namespace(text="plays.txt"), task, compare.Arm("dense", "allreduce", 4), 0.1, 1, 60)
+            self.assertEqual([words[words.index(flag) + 1] for flag in ("--unit", "--data")], [unit, "plays.txt"])
+
     def test_refusals(self):
-        for words, said in ((("--tasks", "none"), "cnn, transformer"), (("--tasks", "transformer"), "--text"), (("--also", "topk"), "PLUGIN:SPEC"),
+        for words, said in ((("--tasks", "none"), "cnn, transformer, pieces"), (("--tasks", "transformer"), "--text"),
+                            (("--tasks", "cnn,pieces"), "pieces needs"), (("--failures",), "--failures needs"), (("--also", "topk"), "PLUGIN:SPEC"),
                             (("--grid", "1,x"), "numbers"), (("--seeds", "-1"), "--seeds -1: want 1"), (("--seeds", "0"), "want 1"),
                             (("--workers", "1"), "--workers 1: want 2"), (("--steps", "-3"), "want 1")):
             self.assertIn(said, self.compare(*words, code=2))

@@ -99,7 +99,7 @@ def work(seed, meeting):
         loop.leave() if order == "leave" else loop.finish()
     theta = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
     say(member=seed, order=order, theta=hashlib.sha256(theta).hexdigest(), loss=loss_at_last(model), rounds=loop.stats()["rounds"],
-        warnings=[str(one.message) for one in told])
+        rank=loop.rank, size=loop.size, warnings=[str(one.message) for one in told])
 
 
 def say(**what):
@@ -166,6 +166,7 @@ class Members(unittest.TestCase):
         ends = [story.ends[seed] for seed in (2, 5, 6)]
         self.assertEqual(len({one["theta"] for one in ends}), 1)
         self.assertEqual(len({one["rounds"] for one in ends}), 1)
+        self.assertEqual(sorted((one["rank"], one["size"]) for one in ends), [(0, 3), (1, 3), (2, 3)])
         self.assertLess(story.ends[4]["rounds"], ends[0]["rounds"])
         late, = [line for line in story.ends[5]["warnings"] if "has gone on without this process" in line]
         self.assertRegex(late, "what its steps since then came to is (part of its next round|in the group's weights, or given up)$")
@@ -287,7 +288,7 @@ class Members(unittest.TestCase):
         with contextlib.redirect_stderr(io.StringIO()) as said, thinwire.OuterLoop(model, optimiser, "sparseloco:every=1",
                                                                                   join=self.story.meeting, hook=False) as loop:
             self.assertIsInstance(loop, thinwire.torch.OuterLoop)
-            self.assertIn(": 0 steps, 0 rounds, 0 MB sent instead of 0, waited 0 ms a round", loop.summary())
+            self.assertIn(": 0 steps, 0 rounds, 0 B sent instead of 0 B, waited 0 ms a round", loop.summary())
             loop.begin()
             loop._loop.seconds_exchanged = 0.0
             loss_of(model, batch).backward()
@@ -295,11 +296,11 @@ class Members(unittest.TestCase):
             loop.step()
             self.assertGreater(loop._loop.seconds_exchanged, 0.0)
             loop._loop.fetched = 5e5, 0.5
-            self.assertRegex(loop.banner(), r"; it opened a group that others may join at \S+:\d+, and was given 0.5 MB, at 8 Mbit/s$")
+            self.assertRegex(loop.banner(), r"; it opened a group that others may join at \S+:\d+, and was given 500 kB, at 8 Mbit/s$")
         self.assertNotIn("was given", said.getvalue())
-        dense = 4e-6 * sum(p.numel() for p in model.parameters())
-        self.assertRegex(said.getvalue(), r"of nothing while it is alone, and with a second one of about 0\.\d+ MB from each rank, "
-                         rf"through lo, 127\.0\.0\.1, to which \w+ compresses the {dense:.3g} MB that the gradients of one step would take")
+        dense = 4 * sum(p.numel() for p in model.parameters())
+        self.assertRegex(said.getvalue(), r"of nothing while it is alone, and with a second one of about \d+ B from each rank, "
+                         rf"through lo, 127\.0\.0\.1, to which \w+ compresses the {dense} B that the gradients of one step would take")
 
     def test_an_interface_that_is_not_known_is_not_told(self):
         from thinwire.torch._interface import interface_of, reached_by

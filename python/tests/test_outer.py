@@ -1095,6 +1095,7 @@ def apart(rank, size, port):
                 seen.append(float(there.seen))
             go_on(model, optimiser, outer, number, range(6, 9))
             outer.finish()
+        assert (outer.rank, outer.size) == (number, size)  # after the end, too: one of them saves
         ended.append((number, part, seen, bits(model)))
     refused = {}
     for name, words in {"half": {"workers": 2}, "both": {"join": "127.0.0.1:1", "workers": 2, "transport": "mpi"},
@@ -1467,6 +1468,10 @@ class OuterTest(unittest.TestCase):
         for seconds, text in ((0, "0 ms"), (0.00123456, "1.23 ms"), (0.9994, "999 ms"), (0.9996, "1,000 ms"), (1.88, "1,880 ms")):
             self.assertEqual(_counts.milliseconds(seconds), text)
 
+    def test_bytes_are_told_in_the_unit_that_suits_them(self):
+        for count, text in ((0, "0 B"), (999.4, "999 B"), (999.6, "1 kB"), (14336 * 4, "57.3 kB"), (1.5e9, "1.5 GB"), (12e15, "1.2e+04 TB")):
+            self.assertEqual(_counts.amount(count), text)
+
     def test_what_a_round_takes_is_told_of_the_second_one_among_the_same(self):
         for beside, what, exchanged, rate in ((False, "took", 0.5, ", at 16 Mbit/s"), (False, "took", 0.0, ""), (True, "held the steps up for", 0.0, "")):
             pace = _counts.Pace(beside)
@@ -1475,7 +1480,7 @@ class OuterTest(unittest.TestCase):
             self.assertEqual(pace.heard(13.0, 14.0, 6e6, (4, 2), exchanged), f"thinwire: a round of 2 {what} 1,000 ms of 4,000 ms, 25 % of the time; "
                              f"1 MB were sent for it{rate}")
         pace = _counts.Pace()
-        self.assertEqual([pace.heard(time, time + 1.0, 9e4 * time, (1, 2), 0.5)[-24:] for time in (1.0, 2.0)], ["", "0.09 MB were sent for it"])
+        self.assertEqual([pace.heard(time, time + 1.0, 9e4 * time, (1, 2), 0.5)[-23:] for time in (1.0, 2.0)], ["", " 90 kB were sent for it"])
 
     def test_a_round_that_travels_beside_the_steps_has_no_rate(self):
         for spec, beside in (("diloco:every=2", False), ("streaming:every=2,fragments=1", True), ("diloco:every=2,eager=on", True)):
@@ -1578,8 +1583,8 @@ class OuterTest(unittest.TestCase):
         self.assertEqual(nothing, "")
         self.assertEqual(banner.count("\n"), 1)
         self.assertIn(f"thinwire streaming:every=9,exchange=bf16: {elements:,} weights in", banner)
-        begin, dense = "a round every 9 steps of the optimizer, in 3 parts one after the other, of about ", 4 * elements / 1e6
-        foretold, = re.findall(rf"{begin}([\d.]+) MB from each rank, to which bf16 compresses the {dense:.3g} MB that the gradients", banner)
+        begin, dense = "a round every 9 steps of the optimizer, in 3 parts one after the other, of about ", 4 * elements / 1e3
+        foretold, = re.findall(rf"{begin}([\d.]+) kB from each rank, to which bf16 compresses the {dense:.3g} kB that the gradients", banner)
         self.assertAlmostEqual(float(foretold), dense / 2, delta=0.1 * dense)
         self.assertEqual(["call step()" in banner], [not has_hooks()])
         for rank, texts in enumerate((warned, warned_too)):

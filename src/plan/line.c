@@ -70,10 +70,10 @@ tw_status tw_line_read(const char *text, tw_world_options *line)
 
 enum { MEASURE_TEXT = 40 };
 
-static void measure_text(double value, int digits, const char *unit, char text[MEASURE_TEXT])
+static void measure_text(double value, int digits, const char *name, char text[MEASURE_TEXT])
 {
     size_t length = tw_decimal_text(value, digits, text, MEASURE_TEXT);
-    snprintf(text + length, MEASURE_TEXT - length, "%s", unit);
+    snprintf(text + length, MEASURE_TEXT - length, "%s", name);
 }
 
 static void bandwidth_text(double bytes, char text[MEASURE_TEXT])

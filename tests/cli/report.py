@@ -141,6 +141,15 @@ class ReportTest(CommandLineTest):
         self.assertEqual(len({name.colour for name in seen.names()}), 6)
         self.assertEqual(len(seen.curves), 3 * 6)  # of the first panel each run has one point
 
+    def test_many_runs(self):
+        """As many as a comparison of all that there is has."""
+        page = self.page(*[self.write_run(f"run {i}", [2.0, 1.8, 1.6, 1.4, 1.0 + i / 100], [0.5 + i / 100]) for i in range(40)])
+        self.assertEqual([page.row(f"run {i}")[5] for i in (0, 39)], ["50.00 %", "89.00 %"])
+        if shutil.which("gnuplot"):  # more curves could not be told apart
+            self.assertEqual(picture.problems(page.picture), [])
+            self.assertEqual(len(page.picture.curves), 3 * 16)
+            self.assertIn("The curves are those of the first 16 runs.", (self.folder / "page.html").read_text())
+
     @unittest.skipUnless(shutil.which("gnuplot"), "needs gnuplot")
     def test_equal_curves_and_large_numbers_are_seen(self):
         runs = [self.write_run(f"run {i}", [2.0, 1.5, 1.0, 0.6], [], ended=False) for i in range(3)]

@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+enum { MOST_RUNS = 1000, MOST_DRAWN = 16 };
+
 typedef struct report_settings {
     char *out;
 } report_settings;
@@ -26,13 +28,14 @@ static const option_page page = {
         "training "
         "loss against epochs, bytes and seconds; the final figures; how long a worker computed, coded and waited; and "
         "which tensors were compressed. A RUN is the folder that a run is kept in. The page needs no other file and no "
-        "network. A run that has not ended yet is shown as far as it is.",
+        "network. A run that has not ended yet is shown as far as it is. Of more than 16 runs the first 16 have "
+        "curves.",
     .examples = "  thinwire report runs/image-1\n"
                 "  thinwire report runs/demo-1/dense runs/demo-1/dgc --out dense-and-dgc.html\n",
     .rows = rows,
     .count = sizeof rows / sizeof *rows,
     .least_arguments = 1,
-    .most_arguments = 16,
+    .most_arguments = MOST_RUNS,
 };
 
 static tw_status read_runs(report *r, const options *set)
@@ -44,6 +47,7 @@ static tw_status read_runs(report *r, const options *set)
         TW_TRY(run_log_read(set->arguments[r->count], &run->log));
         snprintf(run->colour, sizeof run->colour, "%s", plot_colour((int)r->count));
     }
+    r->drawn = r->count < MOST_DRAWN ? r->count : MOST_DRAWN;
     return TW_OK;
 }
 

@@ -197,6 +197,7 @@ static void write_picture(FILE *file, const report *r)
     const char *start = r->picture ? strstr(r->picture, "<svg") : NULL;
     if (start) {
         fprintf(file, "<div class=picture>%s</div>\n", start);
+        if (r->drawn < r->count) fprintf(file, "<p>The curves are those of the first %zu runs.</p>\n", r->drawn);
         return;
     }
     fputs("<p>There are no curves: ", file);

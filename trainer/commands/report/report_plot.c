@@ -41,13 +41,13 @@ static tw_status add_curve(const run_log *log, int colour, const run_lines *line
 static tw_status fill_panels(const report *r, plot_panel panels[PANELS], plot_curve *curves)
 {
     static const axis epochs = {RUN_EPOCH, 1}, megabytes = {RUN_BYTES, 1e6}, seconds = {RUN_SECONDS, 1};
-    for (size_t i = 0; i < r->count; i++) {
+    for (size_t i = 0; i < r->drawn; i++) {
         const run_log *log = &r->runs[i].log;
         int colour = (int)i;
         TW_TRY(add_curve(log, colour, &log->evaluations, epochs, RUN_METRIC, &panels[0], curves));
-        TW_TRY(add_curve(log, colour, &log->steps, epochs, RUN_LOSS, &panels[1], curves + r->count));
-        TW_TRY(add_curve(log, colour, &log->steps, megabytes, RUN_LOSS, &panels[2], curves + 2 * r->count));
-        TW_TRY(add_curve(log, colour, &log->steps, seconds, RUN_LOSS, &panels[3], curves + 3 * r->count));
+        TW_TRY(add_curve(log, colour, &log->steps, epochs, RUN_LOSS, &panels[1], curves + r->drawn));
+        TW_TRY(add_curve(log, colour, &log->steps, megabytes, RUN_LOSS, &panels[2], curves + 2 * r->drawn));
+        TW_TRY(add_curve(log, colour, &log->steps, seconds, RUN_LOSS, &panels[3], curves + 3 * r->drawn));
     }
     return TW_OK;
 }
@@ -56,7 +56,7 @@ static tw_status draw_in(const report *r, const char *folder)
 {
     char metric[128] = "", label[80] = "";
     const run_log *first = &r->runs[0].log;
-    plot_curve *curves = calloc(PANELS * r->count, sizeof *curves);
+    plot_curve *curves = calloc(PANELS * r->drawn, sizeof *curves);
     if (!curves) return tw_fail(TW_ERROR_MEMORY, "no memory for the curves");
     snprintf(metric, sizeof metric, "%s on %s data", first->metric, first->split);
     snprintf(label, sizeof label, "%s%s", first->metric, first->percent ? ", per cent" : "");
@@ -72,7 +72,7 @@ static tw_status draw_in(const report *r, const char *folder)
     tw_status status = fill_panels(r, panels, curves);
     const plot_picture picture = {.panels = panels, .count = PANELS, .columns = 2};
     if (status == TW_OK) status = plot_draw(&picture, folder, "report");
-    for (size_t i = 0; i < PANELS * r->count; i++) free((void *)curves[i].points);
+    for (size_t i = 0; i < PANELS * r->drawn; i++) free((void *)curves[i].points);
     free(curves);
     return status;
 }

@@ -17,10 +17,19 @@ def steps_of(counts: Dict[str, float]) -> str:
     return f"{counts['steps']} steps{skipped}"
 
 
+def amount(count: float) -> str:
+    """Of bytes, as the trainer writes it."""
+    units, figures = iter(("B", "kB", "MB", "GB", "TB")), float(f"{count:.3g}")
+    unit = next(units)
+    while figures >= 1000 and unit != "TB":
+        unit, figures = next(units), figures / 1000
+    return f"{figures:.3g} {unit}"
+
+
 def in_a_line(spec: str, counts: Dict[str, float]) -> str:
     steps = max(1, counts["steps"])
-    return (f"thinwire {spec}: {steps_of(counts)}, {counts['bytes_sent'] / steps / 1e6:.3g} MB a step instead of "
-            f"{counts['bytes_dense'] / steps / 1e6:.3g}, waited {milliseconds(counts['seconds_wait'] / steps)} a step")
+    return (f"thinwire {spec}: {steps_of(counts)}, {amount(counts['bytes_sent'] / steps)} a step instead of "
+            f"{amount(counts['bytes_dense'] / steps)}, waited {milliseconds(counts['seconds_wait'] / steps)} a step")
 
 
 MEASURES = 1e5  # bytes: fewer say more of the way's length than of its width
@@ -48,7 +57,7 @@ class Pace:
         took, period, sent = end - begin, max(end - before[0], 1e-9), bytes_sent - before[1]
         what = "held the steps up for" if self._beside else "took"
         return (f"thinwire: a round of {among[1]} {what} {milliseconds(took)} of {milliseconds(period)}, {100 * took / period:.2g} % of "
-                f"the time; {sent / 1e6:.3g} MB were sent for it{at_rate(sent, exchanged)}")
+                f"the time; {amount(sent)} were sent for it{at_rate(sent, exchanged)}")
 
 
 def milliseconds(seconds: float) -> str:

@@ -27,7 +27,7 @@ from ..spec import adapts, name_of, number, number_of, options_of, settings_of
 from ..table import Entry
 from ..tcp import Tcp
 from . import _alike, _auto, _buffers, _claims, _interrupted, _optimiser, _parameters, _state, _transport
-from ._counts import Pace, at_rate, milliseconds, with_ratios
+from ._counts import Pace, amount, at_rate, milliseconds, with_ratios
 from ._interface import reached_by
 from ._members import Part, Place
 from ._moments import Moments, forget_unfinite
@@ -182,6 +182,7 @@ class OuterLoop(Closes):
                               "give the OuterLoop the optimizer that trains, or of several a list, of which the last one steps last"
                               if self._hooks else "call step() of the OuterLoop after each optimizer.step()")
         self._last_stats: Dict[str, float] = {}
+        self._last_numbers = 0, 1
         before_fsdp = {"prepend": True} if self._sharded else {}  # which takes its weights in a hook of its own
         self._ends = [model.register_forward_pre_hook(lambda *what: self.begin(), **before_fsdp).remove]
         self._ends.append(_optimiser.at_each_step(self._notice))
@@ -206,19 +207,21 @@ class OuterLoop(Closes):
 
     @property
     def rank(self) -> int:
-        """This worker's number, from 0. Where members come and go, this and `size` are those of the round, and begin()."""
-        self._number_members()
-        return self._comm.rank
+        """This worker's number, from 0. Where members come and go, this and `size` are those of the round, and begin(). After
+        finish() both are those of the last round, so that one worker can save; after leave() it is alone."""
+        return self._numbers()[0]
 
     @property
     def size(self) -> int:
         """How many workers there are."""
-        self._number_members()
-        return self._comm.size
+        return self._numbers()[1]
 
-    def _number_members(self) -> None:
+    def _numbers(self) -> Tuple[int, int]:
+        if self._finished:
+            return self._last_numbers
         if self._changes:
             self.begin()
+        return self._comm.rank, self._comm.size
 
     def shard(self, dataset: Any) -> Any:
         """This worker's part of a dataset that has a length: of every `size` examples one, which no other worker has. Where
@@ -448,10 +451,9 @@ class OuterLoop(Closes):
     def _end(self) -> None:
         """The model has the shared weights for good."""
         self._hash = _alike.checksum(map(laid, self._rows))
-        self._last_stats, self._finished = self.stats(), True
-        has_others = self._comm.size > 1
+        self._last_stats, self._last_numbers, self._finished = self.stats(), self._numbers(), True
         self.close()
-        if has_others:
+        if self._last_numbers[1] > 1:
             self._ends = [_optimiser.at_each_step(self._notice_late)]
 
     def _notice_late(self, optimiser: torch.optim.Optimizer) -> None:
@@ -650,7 +652,7 @@ class OuterLoop(Closes):
         counts = self.stats()
         rounds = self.rounds_given
         return (f"thinwire {self._loop.spec}: {counts['steps']} steps, {rounds} round{'s' * (rounds != 1)}, "
-                f"{counts['bytes_sent'] / 1e6:.3g} MB sent instead of {counts['bytes_dense'] / 1e6:.3g}, waited "
+                f"{amount(counts['bytes_sent'])} sent instead of {amount(counts['bytes_dense'])}, waited "
                 f"{milliseconds(counts['seconds_wait'] / max(1, rounds))} a round{f', with weights {self.hash}' if self._finished else ''}")
 
     def banner(self) -> str:
@@ -663,7 +665,7 @@ class OuterLoop(Closes):
         if isinstance(self._loop, ChangingLoop):
             counted += f"; it {'opened' if self._loop.opened else 'joined'} a group that others may join at {self.address}"
             rate = at_rate(*self._loop.fetched)
-            counted += f", and was given {self._loop.fetched[0] / 1e6:.3g} MB{rate}" if rate else ""
+            counted += f", and was given {amount(self._loop.fetched[0])}{rate}" if rate else ""
         way = f", through {self._way}" if self._way else ""
         takes = self._told_of_bytes(sent, max(2, size), way)
         if size == 1:
@@ -673,13 +675,13 @@ class OuterLoop(Closes):
 
     def _told_of_bytes(self, dense: float, size: int, way: str) -> str:
         """Of a round. What it sends is foretold where the exchange compresses, and that takes long for many."""
-        settings, whole, sent = settings_of(self._loop.spec), f"{dense / 1e6:.3g} MB", 0.0
+        settings, whole, sent = settings_of(self._loop.spec), amount(dense), 0.0
         exchange = name_of(settings["exchange"])
         if exchange != "allreduce" and size <= MOST_FORETOLD:
             with contextlib.suppress(Error):
                 sent = number(settings["every"]) * bytes_sent(self._loop.tensors, self._loop.spec, size)
         if sent:
-            return (f"of about {sent / 1e6:.3g} MB from each rank{way}, to which {exchange} compresses the {whole} that the gradients of one "
+            return (f"of about {amount(sent)} from each rank{way}, to which {exchange} compresses the {whole} that the gradients of one "
                     "step would take")
         packs = "" if exchange == "allreduce" else f" before {exchange} compresses it"
         return f"of {whole} from each rank{packs}{way}, which is what the gradients of one step would take"
