@@ -218,7 +218,10 @@ const char *group_address(const group *g)
 tw_status group_look(group *g, tw_comm *comm, int leaves, int *changes)
 {
     tw_members_outcome due;
-    TW_TRY(tw_members_due(g->members, comm, leaves ? TW_MEMBERS_LEAVE : TW_MEMBERS_STAY, &due));
+    tw_set_log(tell_waiting, g);
+    const tw_status status = tw_members_due(g->members, comm, leaves ? TW_MEMBERS_LEAVE : TW_MEMBERS_STAY, &due);
+    tw_set_log(NULL, NULL);
+    TW_TRY(status);
     *changes = due != TW_MEMBERS_SAME;
     return TW_OK;
 }
