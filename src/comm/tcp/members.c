@@ -280,6 +280,14 @@ static void members_lose(void *context, const char *name)
     snprintf(me->refusal, sizeof me->refusal, TCP_TURNED_AWAY, me->meeting);
 }
 
+static int members_have(void *context, const char *name)
+{
+    const council *own = &((tw_members *)context)->council;
+    for (int i = 0; i < own->list.count; i++)
+        if (i != own->place && strcmp(own->peers[i].seat.name, name) == 0) return 1;
+    return 0;
+}
+
 /* --- a member that cannot be called -------------------------------------------------------------------------- */
 
 static void mark(char text[COUNCIL_NAME])
@@ -521,6 +529,7 @@ static tw_status begin_thread(tw_members *me)
     tcp_keep_from_children(acceptor->fd);
     me->lines.hear = members_hear;
     me->lines.lose = members_lose;
+    me->lines.is_member = members_have;
     me->lines.trials = TRIALS;
     me->lines.context = me;
     me->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
