@@ -859,6 +859,12 @@ TEST(test_who_waits_long_knows_for_whom)
     for (int n = 1; n < 3; n++) assert_int_equal(council_waits_for(&all->members[n]), 1);
     council_lose(&all->members[2], all->members[0].own.name, all->now);
     assert_int_equal(council_waits_for(&all->members[2]), 0);
+    all->cut_off = 1;
+    pass_time(all, all->now + 1.5);
+    assert_int_equal(council_waits_for(&all->members[1]), 0);
+    council_meet(&all->members[1], "another door", 2, 0, all->now); /* in the same wait */
+    all->members[1].met = 0;
+    assert_int_equal(council_waits_for(&all->members[1]), 0);
     free(all);
 }
 

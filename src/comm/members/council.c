@@ -356,6 +356,7 @@ static void look_around(council *me)
 static void note(council *me, council_peer *peer, const council_message *message)
 {
     *peer = (council_peer){.heard = me->now,
+                           .answered = me->now,
                            .since = peer->since > 0 ? peer->since : me->now,
                            .until = peer->since > 0 ? peer->until : me->now + INTRODUCED * COUNCIL_BEAT,
                            .state = message->state,
@@ -514,7 +515,7 @@ uint64_t council_waits_for(const council *me)
     uint64_t set = 0;
     for (int i = 0; i < me->list.count && waits_long(me, me->now); i++) {
         const council_peer *peer = &me->peers[i];
-        const int answers = !peer->gone && me->now - peer->heard <= ANSWER;
+        const int answers = !peer->gone && me->now - peer->answered <= ANSWER;
         if (i != me->place && answers && peer->state == COUNCIL_BUSY && !peer->awaits) set |= bit(i);
     }
     return set;

@@ -97,6 +97,7 @@ typedef struct council_peer {
     council_state state;
     council_seat seat; /* a member's name is in the list */
     int awaits;        /* its program does not keep others from a round */
+    double answered;   /* it was heard then indeed, which `heard` may only take for granted */
     int gone;          /* nobody listens where it did */
     double barred;     /* until then, a newcomer with whom a generation came to nothing is not let in */
 } council_peer;
