@@ -157,8 +157,10 @@ TEST(test_who_is_waited_for_is_told_once)
 {
     static lines all;
     char meeting[TCP_ADDRESS];
+    unsigned char secret[TCP_SECRET];
     player players[2];
     find_meeting(meeting);
+    tcp_secret_make(key, strlen(key), "members of a group", NULL, 0, secret);
     options.grace = 2;
     gather(players, 2, meeting);
     options.grace = 10;
@@ -166,6 +168,8 @@ TEST(test_who_is_waited_for_is_told_once)
     tw_set_log(count_lines, &all);
     assert_int_equal(pthread_create(&players[0].thread, NULL, take_part, &players[0]), 0);
     while (!all.wait) usleep(2000);
+    for (int i = 0; i < 3; i++) /* for each of whom its thread looks around */
+        close(knock(atoi(strrchr(meeting, ':') + 1), NULL, secret, (tcp_place){0}, NULL));
     assert_int_equal(all.end, 0);
     take_part(&players[1]);
     pthread_join(players[0].thread, NULL);
