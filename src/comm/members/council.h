@@ -19,8 +19,7 @@ enum {
     COUNCIL_KNOWN = 32  /* generations of which a list says how they began */
 };
 #define COUNCIL_BEAT 0.25 /* seconds between two words to the same */
-#define COUNCIL_LONG                                                                                                   \
-    10.0 /* seconds that a wait has lasted, or two graces, when a person wants to know for whom it is */
+#define COUNCIL_LONG 10.0 /* seconds, or two graces, after which a person wants to know for whom a wait is */
 
 /* A name is "WHERE#WHO/HOW": who a process is for as long as it lives, and where and how it is called, which may
  * change. Its door is where it waits for the next generation's connections. */
