@@ -132,6 +132,21 @@ class Written:
         pass
 
 
+class Slow(Written):
+    """A group of one, whose generations are waited for, each for so many seconds of its own clock."""
+
+    def __init__(self, seconds, generations):
+        super().__init__(0, written(*generations * [({0: KEPT}, WEIGHTS)]))
+        self.seconds, self.now = seconds, 0.0
+
+    def next(self, rounds, leaves=False):
+        self.now += self.seconds
+        return None if leaves else super().next(rounds)
+
+    def due(self, comm, wish):
+        return Due.FINISHED if wish is Wish.FINISH else super().due(comm, wish)
+
+
 NEVER = -1
 KEPT, NEW = dict(behind=False, kept=True), dict(behind=True, kept=False)
 
@@ -290,6 +305,22 @@ class ChangingTest(unittest.TestCase):
         for spec in specs:
             with self.subTest(spec):
                 self.go_and_come(spec, thinwire.Tcp(bind="127.0.0.1"))
+
+    def test_what_is_waited_at_the_end_is_counted(self):
+        """By one that leaves, and by one that finishes and loses another meanwhile."""
+        weights = (ctypes.c_float * WEIGHTS)()
+        at = [ctypes.addressof(weights)]
+        lost = [thinwire.PeerError("somebody is lost"), True]
+        for end in ("leave", "finish"):
+            members = Slow(30, 2)
+            with mock.patch.object(changing.time, "monotonic", lambda: members.now), \
+                    mock.patch.object(changing.outer.OuterLoop, "finish", side_effect=lost):
+                loop = ChangingLoop(members, "local:every=4", [("w", (WEIGHTS,))])
+                loop.begin(at)
+                before = loop.stats()["seconds_wait"]
+                getattr(loop, end)(at)
+                self.assertAlmostEqual(loop.stats()["seconds_wait"] - before, 30, delta=1)
+                loop.close()
 
     def test_what_gradients_would_have_sent_is_that_of_the_steps_taken(self):
         """Of two, each half of the weights there and back. The one that opened the group began alone, with no one to send to."""

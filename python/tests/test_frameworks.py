@@ -17,11 +17,13 @@ import sys
 import tempfile
 import types
 import unittest
+from unittest import mock
 
 import launched
 import models  # noqa: F401: skips it where there is no torch
 import thinwire
 import torch
+from thinwire.torch.compressor import Compressor
 from torch import nn
 
 SPEC = "topk:density=0.1,min_dims=0,min_elements=1"
@@ -186,8 +188,8 @@ def play(name, launch, folder):
 class SpecTest(unittest.TestCase):
     """What a framework knows of the length of the run, told on one process: nothing is exchanged there."""
 
-    def specs_for(self, spec, *lengths):
-        """Of one callback, which is used for runs of these lengths: its own, and what it comes to."""
+    def callback_for(self, spec):
+        """And what begins a run of so many steps."""
         module = torch.nn.Linear(2, 2)
         optimizer = torch.optim.SGD(module.parameters(), 0.1)
         if NAME == "lightning":
@@ -204,9 +206,25 @@ class SpecTest(unittest.TestCase):
             trainer.callback_handler.callbacks.append(callback)
             begin = lambda steps: callback.on_train_begin(
                 types.SimpleNamespace(world_size=1), types.SimpleNamespace(max_steps=steps, global_step=0), None)
+        return callback, begin
+
+    def specs_for(self, spec, *lengths):
+        """Of one callback, which is used for runs of these lengths: its own, and what it comes to."""
+        callback, begin = self.callback_for(spec)
         for steps in lengths:
             begin(steps)
             yield callback.spec, callback.compressor.spec
+
+    def test_what_a_run_that_failed_has_left_is_closed(self):
+        if NAME != "trainer":
+            self.skipTest("the others tell their callbacks")
+        closed, begun = [], []
+        callback, begin = self.callback_for("dgc")
+        with mock.patch.object(Compressor, "close", lambda compressor: closed.append(compressor)):
+            for steps in (8, 9):
+                begin(steps)
+                begun.append(callback.compressor)
+        self.assertEqual(closed, begun[:1])
 
     def test_the_scheme_follows_the_length_of_the_run(self):
         if NAME == "accelerate":

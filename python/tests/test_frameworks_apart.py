@@ -410,6 +410,27 @@ class ApartTest(unittest.TestCase):
         with self.assertRaisesRegex(thinwire.Error, "does not call that of transformers.Trainer.*: write an OuterLoop into it"):
             thinwire.TrainerCallback("local:every=4").on_train_begin(types.SimpleNamespace(output_dir=""), types.SimpleNamespace(global_step=0), None)
 
+    @unittest.skipUnless(sys.argv[1] == "trainer", "the others find no batch that fits")
+    def test_a_training_that_begins_once_more_has_one_loop(self):
+        """As one whose batch was too large. The first loop has the port of the second, and its group."""
+        from transformers import Trainer, TrainerCallback, TrainingArguments
+        loops = []
+
+        class Full(TrainerCallback):
+            def on_step_end(self, args, state, control, **more):
+                loops.append(local._local.loop)
+                if len(loops) == SAVED:
+                    raise RuntimeError("CUDA out of memory.")
+
+        arguments = TrainingArguments(output_dir=self.folder, max_steps=STEPS, auto_find_batch_size=True, save_strategy="no",
+                                      report_to=[], disable_tqdm=True, use_cpu=True)
+        one = Trainer(model_of([]), arguments, train_dataset=rows(0), callbacks=[Full()])
+        local = thinwire.TrainerCallback(f"local:every={EVERY}", join=f"127.0.0.1:{ranks.free_port()}", patience=5.0)
+        one.add_callback(local)
+        one.train()
+        self.assertEqual(loops, SAVED * loops[:1] + STEPS * loops[-1:])
+        self.assertEqual([loop._finished for loop in (loops[0], loops[-1])], [False, True])
+
     @unittest.skipUnless(sys.argv[1] == "trainer", "the others choose no model themselves")
     def test_the_best_model_is_chosen_among_shared_weights(self):
         shared = by_hand(one_row, 12)

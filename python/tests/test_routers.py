@@ -118,6 +118,7 @@ class Street:
         self.street = f"{self.prefix}street"
         self.names = {address: f"{self.prefix}{number}" for number, address in enumerate((*OPEN, *BEHIND))}
         self.routers = {address: f"{self.names[address]}-router" for address in BEHIND if translates}
+        self.environments = {}  # of machines that are told where to listen
 
     def build(self):
         ip("netns", "add", self.street)
@@ -161,7 +162,7 @@ class Street:
     def start(self, address, *words):
         command = ["ip", "netns", "exec", self.names[address], sys.executable, "-B", __file__, *words, address]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env={**os.environ, "THINWIRE_BIND": ""})
+                                   env={**os.environ, "THINWIRE_BIND": "", **self.environments.get(address, {})})
         lines = queue.Queue()
 
         def hear():
@@ -290,6 +291,18 @@ class ReturningTest(StreetTest):
         self.street.move(OPEN[1], MOVED)
         self.street.turn(OPEN[1], "up")
         self.assertEqual(self.expect_all_there(lines, before), 1)
+
+    @parts.extra
+    def test_a_machine_of_two_ports_that_moves_while_it_waits(self):
+        """One is for words. Behind the other its old door goes before there is a new one."""
+        self.street.environments[OPEN[1]] = {"THINWIRE_PORT": "29600", "THINWIRE_LAST_PORT": "29601"}
+        self.test_a_machine_that_has_another_address_when_its_line_is_mended()
+
+    @parts.extra
+    def test_a_machine_that_listens_at_one_interface_and_moves(self):
+        """There its old port is nowhere, and so it calls the others."""
+        self.street.environments[OPEN[1]] = {"THINWIRE_BIND": "street"}
+        self.test_a_machine_that_has_another_address_while_it_trains()
 
     @parts.extra
     def test_the_machine_at_whose_address_they_met_has_another(self):

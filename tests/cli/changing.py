@@ -128,7 +128,8 @@ class ChangingTest(CommandLineTest):
     # ---- somebody is ----
 
     def assert_survives(self, *options):
-        """Four, of whom one is killed, then the one that opened the group; two come to another's address; one leaves."""
+        """Four, of whom one is killed, then the one that opened the group; two come to another's address; one leaves. Who is
+        lost is told by its address."""
         options = (*options, *SELDOM, "--steps", 6000, "--check-every", 40)
         first = self.open_group(*options)
         others = self.come_to(first, *3 * [options])
@@ -147,6 +148,7 @@ class ChangingTest(CommandLineTest):
         self.assertEqual(len({weights for *_, weights in ends}), 1)
         self.assertEqual({rounds for rounds, *_ in ends}, {ends[0][0]})
         self.assertEqual({most for _, _, most, _ in ends}, {4})
+        self.assertEqual(teller.said(r"the group goes on without rank \d at (\S+)"), [addresses[0], self.meeting])
         return leaver
 
     def test_a_run_outlives_whoever_is_lost(self):

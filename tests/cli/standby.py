@@ -157,6 +157,21 @@ class LivingTest(StandbyTest):
             self.come(*STEPS, *SILENT)
         self.assert_ended(3, "3 of --workers 4 have come, and nobody else within 6 seconds")
 
+    def test_who_waits_at_the_end_is_told_of_it(self):
+        """The run has no checkpoint on its way at which it would be let in. It may be in the last meeting, and hears it there."""
+        first, second, *others = self.line_up("--steps", 40)
+        address = second.await_word(r"others may come to (\S+)")
+        second.await_word("this worker is stage 1")
+        first.job.send_signal(signal.SIGSTOP)
+        late = self.come("--steps", 40, meeting=address)
+        late.await_word("coming to the group")
+        first.job.send_signal(signal.SIGCONT)
+        self.assertEqual([worker.end() for worker in (first, second, *others)], [0] * 4)
+        code, told = late.end(), late.path.read_text()
+        if "in the group as rank" not in told:
+            self.assertEqual(code, 3, told)
+            self.assertIn("has ended before it let this process in: its run is over", told)
+
     def test_a_run_that_diverges_ends_alike(self):
         self.line_up(*STEPS, "--optimizer", "sgd", "--lr", "1e6", "--clip", 0, "--warmup", 0)
         self.assert_ended(4, "diverged")

@@ -847,6 +847,65 @@ TEST(test_half_without_a_busy_first_member_is_no_quorum)
     free(all);
 }
 
+/* --- whom a wait is for ------------------------------------------------------------------------------------------- */
+
+TEST(test_who_waits_long_knows_for_whom)
+{
+    circle *all = begin_circle(3);
+    pass_time(all, COUNCIL_LONG - 0.5);
+    for (int n = 0; n < 3; n++) assert_int_equal(council_waits_for(&all->members[n]), 0);
+    pass_time(all, COUNCIL_LONG + 0.5);
+    assert_int_equal(council_waits_for(&all->members[0]), 0); /* its program computes */
+    for (int n = 1; n < 3; n++) assert_int_equal(council_waits_for(&all->members[n]), 1);
+    council_lose(&all->members[2], all->members[0].own.name, all->now);
+    assert_int_equal(council_waits_for(&all->members[2]), 0);
+    all->cut_off = 1;
+    pass_time(all, all->now + 1.5);
+    assert_int_equal(council_waits_for(&all->members[1]), 0);
+    council_meet(&all->members[1], "another door", 2, 0, all->now); /* in the same wait */
+    all->members[1].met = 0;
+    assert_int_equal(council_waits_for(&all->members[1]), 0);
+    free(all);
+}
+
+/* Before a round nobody has an end of the generation to speak of, and nothing is said while a wait is short. Neither one
+ * that waits as well nor one that is silent is waited for. */
+TEST(test_a_round_waits_for_those_that_do_not_come_to_it)
+{
+    circle *all = begin_circle(3);
+    council *first = &all->members[1], *second = &all->members[2];
+    for (int n = 1; n < 3; n++) all->members[n].state = COUNCIL_BUSY;
+    council_await(first, 1, 0);
+    pass_time(all, COUNCIL_LONG - 1.5);
+    assert_true(all->members[0].peers[1].heard == 0);
+    pass_time(all, COUNCIL_LONG + 0.5);
+    assert_int_equal(council_waits_for(first), 1 << 0 | 1 << 2);
+    council_await(second, 1, all->now);
+    pass_time(all, all->now + 0.5);
+    assert_int_equal(council_waits_for(first), 1 << 0);
+    assert_int_equal(council_waits_for(second), 0);
+    council_await(second, 0, all->now);
+    all->cut_off = 2;
+    pass_time(all, all->now + 1.5);
+    assert_int_equal(council_waits_for(first), 1 << 0);
+    council_await(first, 0, all->now);
+    pass_time(all, all->now + COUNCIL_LONG + 0.5);
+    assert_int_equal(council_waits_for(first), 0);
+    free(all);
+}
+
+/* Where members are lost sooner, a wait for one that is there is long sooner. */
+TEST(test_a_long_wait_follows_the_grace)
+{
+    circle *all = begin_circle(2);
+    all->members[1].settings.grace = 2;
+    pass_time(all, 3.5);
+    assert_int_equal(council_waits_for(&all->members[1]), 0);
+    pass_time(all, 4.5);
+    assert_int_equal(council_waits_for(&all->members[1]), 1);
+    free(all);
+}
+
 /* --- who hears nobody --------------------------------------------------------------------------------------------- */
 
 /* The others go on, and let it in again when it is heard; what it has done meanwhile is not lost. */

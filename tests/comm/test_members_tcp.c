@@ -100,16 +100,100 @@ TEST(test_a_child_has_what_is_opened_after_a_group)
     for (int i = 0; i < FILES; i++) close(files[i]);
 }
 
+/* --- what a person is told --------------------------------------------------------------------------------------- */
+
+typedef struct lines {
+    char text[TCP_ADDRESS + 64], address[TCP_ADDRESS];
+    _Atomic int count, wait, end, others;
+} lines;
+
+static void count_lines(void *context, tw_log_level level, const char *text)
+{
+    lines *all = context;
+    all->count += level == TW_LOG_WARNING && strcmp(text, all->text) == 0;
+    all->others += strstr(text, "the group goes on without") && strcmp(text, all->text) != 0;
+    all->wait += level == TW_LOG_WARNING && strstr(text, "whose programs are busy: rank 1 at ") &&
+                 strstr(text, all->address) && !strstr(text, "rank 0");
+    all->end += level == TW_LOG_WARNING && strstr(text, "seconds the group goes on") != NULL;
+}
+
+static void gather(player *players, int count, const char *meeting)
+{
+    for (int n = 0; n < count; n++) {
+        come(&players[n], meeting);
+        if (n == 0) players[n].rounds = 0;
+        begin(players, n + 1, n + 1);
+        end(players, n + 1);
+    }
+}
+
+/* Nobody knows which machine has which rank. Of one that leaves there is nothing to say. */
+TEST(test_who_is_lost_is_told_by_its_address)
+{
+    static lines all;
+    char meeting[TCP_ADDRESS];
+    player players[MEMBERS];
+    find_meeting(meeting);
+    gather(players, MEMBERS, meeting);
+    snprintf(all.text, sizeof all.text, "the group goes on without rank 1 at %s",
+             tw_members_address(players[1].members));
+    tw_set_log(count_lines, &all);
+    go(&players[1]);
+    players[1] = players[2];
+    begin(players, 2, 2);
+    end(players, 2);
+    assert_int_equal(all.count, 2);
+    players[1].leaves = 1;
+    begin(players, 2, 1);
+    pthread_join(players[1].thread, NULL);
+    end(players, 1);
+    assert_int_equal(all.count + all.others, 2);
+    tw_set_log(NULL, NULL);
+    for (int n = 0; n < 2; n++) go(&players[n]);
+}
+
+/* The first is at the beginning of a round, and what it is told does not wait for the second. */
+TEST(test_who_is_waited_for_is_told_once)
+{
+    static lines all;
+    char meeting[TCP_ADDRESS];
+    unsigned char secret[TCP_SECRET];
+    player players[2];
+    find_meeting(meeting);
+    tcp_secret_make(key, strlen(key), "members of a group", NULL, 0, secret);
+    options.grace = 2;
+    gather(players, 2, meeting);
+    options.grace = 10;
+    snprintf(all.address, sizeof all.address, "%s", tw_members_address(players[1].members));
+    tw_set_log(count_lines, &all);
+    assert_int_equal(pthread_create(&players[0].thread, NULL, take_part, &players[0]), 0);
+    while (!all.wait) usleep(2000);
+    for (int i = 0; i < 3; i++) /* for each of whom its thread looks around */
+        close(knock(atoi(strrchr(meeting, ':') + 1), NULL, secret, (tcp_place){0}, NULL));
+    assert_int_equal(all.end, 0);
+    take_part(&players[1]);
+    pthread_join(players[0].thread, NULL);
+    for (int n = 0; n < 2; n++) assert_int_equal(players[n].status, TW_OK);
+    take_part_in_a_round(players, 2, TW_MEMBERS_STAY);
+    assert_int_equal(all.wait, 1);
+    assert_int_equal(all.end, 1);
+    tw_set_log(NULL, NULL);
+    for (int n = 0; n < 2; n++) go(&players[n]);
+}
+
 /* --- members that cannot be called ------------------------------------------------------------------------------- */
 
 typedef struct notes {
     _Atomic int behind, carriers;
+    tw_members *latest;
 } notes;
 
 static void count_notes(void *context, tw_log_level level, const char *text)
 {
     notes *all = context;
     (void)level;
+    if (strstr(text, "cannot be called at 192.0.2.1:"))
+        (void)tw_members_address(all->latest); /* it may be asked: a slow program holds up nobody */
     all->behind += strstr(text, "this process cannot be called at 192.0.2.1:") != NULL;
     all->carriers += strstr(text, "carries what ranks say to each other that cannot be called") != NULL;
 }
@@ -126,7 +210,7 @@ TEST(test_those_behind_routers_outlive_their_founder)
     tw_set_log(count_notes, &told);
     for (int n = 0; n < ALL; n++) {
         players[n] = (player){.rounds = n ? -1 : 0};
-        players[n].members = join_at(meeting, subject, key, NULL, n % 2 ? "192.0.2.1" : NULL);
+        players[n].members = told.latest = join_at(meeting, subject, key, NULL, n % 2 ? "192.0.2.1" : NULL);
         begin(players, n + 1, n + 1);
         end(players, n + 1);
     }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "members_at.h"
+#include "members_lines.h"
 
 #include <thinwire/thinwire_outer.h>
 
@@ -394,6 +395,57 @@ TEST(test_a_program_is_next_whoever_comes)
     hang_up(silent, &count);
     go(&one);
     pthread_barrier_destroy(&turn.both);
+}
+
+/* It says so when it turns one away that trains something else. */
+static void ask_name(int port, const unsigned char secret[TCP_SECRET], char name[COUNCIL_NAME])
+{
+    static council_message message;
+    unsigned char session[TCP_SECRET], length[4];
+    const char *text;
+    const int fd = knock(port, NULL, secret, (tcp_place){0}, session);
+    message = foreign_join();
+    send_word(fd, session, &message, WHOLE);
+    assert_int_equal(recv(fd, length, sizeof length, MSG_WAITALL), sizeof length);
+    const size_t size = (size_t)tw_get(length, sizeof length);
+    unsigned char *word = calloc(size + 1, 1);
+    assert_int_equal(recv(fd, word, size, MSG_WAITALL), size);
+    assert_true(tcp_word_read(word, size, &message, &text));
+    strcpy(name, message.seat.name);
+    free(word);
+    close(fd);
+}
+
+static int come_and_stay(int port, const unsigned char secret[TCP_SECRET], const council_message *message)
+{
+    unsigned char session[TCP_SECRET];
+    const int fd = knock(port, NULL, secret, (tcp_place){0}, session);
+    assert_true(fd >= 0);
+    send_word(fd, session, message, WHOLE);
+    return fd;
+}
+
+/* They speak later than it does. The other lines of its name are theirs, too. */
+TEST(test_strangers_with_the_key_leave_a_member_its_line)
+{
+    static council_message stranger, status = {.kind = COUNCIL_STATUS};
+    player players[2];
+    unsigned char secret[TCP_SECRET];
+    int others[TCP_LINES];
+    char byte;
+    gather(players, 2, subject, key, NULL);
+    const int port = port_of(players[0].members);
+    tcp_secret_make(key, strlen(key), "members of a group", NULL, 0, secret);
+    ask_name(port_of(players[1].members), secret, status.seat.name);
+    stranger = foreign_join();
+    const int older = come_and_stay(port, secret, &status), latest = come_and_stay(port, secret, &status);
+    for (int i = 0; i < TCP_LINES; i++) others[i] = come_and_stay(port, secret, &stranger);
+    assert_int_equal(recv(older, &byte, 1, 0), 0);
+    assert_int_equal(recv(latest, &byte, 1, MSG_DONTWAIT), -1);
+    close(older);
+    close(latest);
+    for (int i = 0; i < TCP_LINES; i++) close(others[i]);
+    for (int n = 0; n < 2; n++) go(&players[n]);
 }
 
 /* --- what they learn --------------------------------------------------------------------------------------------- */

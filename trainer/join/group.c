@@ -215,10 +215,18 @@ const char *group_address(const group *g)
     return tw_members_address(g->members);
 }
 
+static tw_status meet(group *g, tw_comm *comm, tw_members_wish wish, tw_members_outcome *due)
+{
+    tw_set_log(tell_waiting, g);
+    const tw_status status = tw_members_due(g->members, comm, wish, due);
+    tw_set_log(NULL, NULL);
+    return status;
+}
+
 tw_status group_look(group *g, tw_comm *comm, int leaves, int *changes)
 {
     tw_members_outcome due;
-    TW_TRY(tw_members_due(g->members, comm, leaves ? TW_MEMBERS_LEAVE : TW_MEMBERS_STAY, &due));
+    TW_TRY(meet(g, comm, leaves ? TW_MEMBERS_LEAVE : TW_MEMBERS_STAY, &due));
     *changes = due != TW_MEMBERS_SAME;
     return TW_OK;
 }
@@ -227,7 +235,7 @@ tw_status group_look(group *g, tw_comm *comm, int leaves, int *changes)
 void group_finish(group *g, tw_comm *comm)
 {
     tw_members_outcome due;
-    (void)tw_members_due(g->members, comm, TW_MEMBERS_FINISH, &due);
+    (void)meet(g, comm, TW_MEMBERS_FINISH, &due);
 }
 
 #else

@@ -378,6 +378,7 @@ static void live_in(lineup *l)
     const tw_status status = live(l);
     if (status == TW_ERROR_PEER) snprintf(l->own.reason, sizeof l->own.reason, "%s", tw_last_error());
     if (status != TW_OK && status != TW_ERROR_PEER) end_alone(l, status);
+    if (status == TW_OK && l->over) group_finish(l->group, l->trace.whole); /* as all know */
     if (status != TW_OK) tw_comm_leave(l->trace.whole);
     tw_comm_destroy(l->trace.whole);
 }

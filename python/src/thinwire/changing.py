@@ -116,6 +116,7 @@ class ChangingLoop:
         while True:
             if self._meet(weights, Wish.FINISH) is not Due.FINISHED:
                 continue
+            since = self._now()
             try:
                 self._opened().set_weight(self._weight if self._has_steps else 0)
                 good = self._opened().finish(weights)
@@ -123,10 +124,12 @@ class ChangingLoop:
                 return good
             except PeerError:
                 self._enter(weights)
+                self._count_wait(since)
 
     def leave(self, weights: Sequence[int]) -> None:
         """Gives its last steps to a round, and is in no generation after the next."""
         self._meet(weights, Wish.STAY)
+        since = self._now()
         try:
             self._members.due(self._there(), Wish.LEAVE)
             self._hand_over(leaves=True)
@@ -134,12 +137,13 @@ class ChangingLoop:
             pass
         self._close_generation()
         self._members.next(rounds_of(self._kept), leaves=True)
+        self._count_wait(since)
         self.read(weights)
 
     def _meet(self, weights: Sequence[int], wish: Wish) -> Due:
         """A round, in whichever generation it comes about; or none, where all finish."""
         while True:
-            begun, counted = time.monotonic(), self.stats()["seconds_wait"]
+            since = self._now()
             try:
                 loop = self._opened()
                 while not loop.is_due:
@@ -161,7 +165,15 @@ class ChangingLoop:
             except PeerError:
                 pass
             self._enter(weights)
-            self._past["seconds_wait"] += max(0.0, time.monotonic() - begun - (self.stats()["seconds_wait"] - counted))
+            self._count_wait(since)
+
+    def _now(self) -> Tuple[float, float]:
+        return time.monotonic(), self.stats()["seconds_wait"]
+
+    def _count_wait(self, since: Tuple[float, float]) -> None:
+        """For others, but for what a loop has counted itself."""
+        now, counted = self._now()
+        self._past["seconds_wait"] += max(0.0, now - since[0] - (counted - since[1]))
 
     # ---- from one generation to the next ----
 

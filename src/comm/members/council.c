@@ -7,6 +7,7 @@
 #define BALLOT 4        /* beats that a ballot has */
 #define INTRODUCED 2    /* beats, in the first of which a newcomer learns who the members are */
 #define BARRED 30.0     /* seconds */
+#define ANSWER 1.0      /* seconds in which whoever is there answers */
 #define UNDECIDED 2     /* patiences and graces without a decision, after which none is expected any more */
 
 static uint64_t bit(int place)
@@ -85,7 +86,7 @@ static void look_at_clock(council *me, double now)
 static council_message word(const council *me, council_kind kind)
 {
     council_message message = {
-        .kind = kind, .state = me->state, .seat = me->own, .generation = me->list.generation + 1};
+        .kind = kind, .state = me->state, .awaits = me->awaits, .seat = me->own, .generation = me->list.generation + 1};
     message.list.group = me->list.group;
     memcpy(message.topic, me->settings.topic, COUNCIL_TOPIC);
     return message;
@@ -355,9 +356,11 @@ static void look_around(council *me)
 static void note(council *me, council_peer *peer, const council_message *message)
 {
     *peer = (council_peer){.heard = me->now,
+                           .answered = me->now,
                            .since = peer->since > 0 ? peer->since : me->now,
                            .until = peer->since > 0 ? peer->until : me->now + INTRODUCED * COUNCIL_BEAT,
                            .state = message->state,
+                           .awaits = message->awaits,
                            .seat = message->seat,
                            .barred = peer->barred};
 }
@@ -497,11 +500,41 @@ static void look_for_group(council *me)
         me->verdict = COUNCIL_NO_QUORUM;
 }
 
+/* --- whom a wait is for ------------------------------------------------------------------------------------------ */
+
+/* One that is silent is lost by then. */
+static int waits_long(const council *me, double until)
+{
+    const double graces = 2 * me->settings.grace;
+    return me->place >= 0 && (me->awaits || me->state != COUNCIL_BUSY) &&
+           until - me->met >= (graces < COUNCIL_LONG ? graces : COUNCIL_LONG);
+}
+
+uint64_t council_waits_for(const council *me)
+{
+    uint64_t set = 0;
+    for (int i = 0; i < me->list.count && waits_long(me, me->now); i++) {
+        const council_peer *peer = &me->peers[i];
+        const int answers = !peer->gone && me->now - peer->answered <= ANSWER;
+        if (i != me->place && answers && peer->state == COUNCIL_BUSY && !peer->awaits) set |= bit(i);
+    }
+    return set;
+}
+
+void council_await(council *me, int awaits, double now)
+{
+    look_at_clock(me, now);
+    me->awaits = awaits;
+    me->met = now;
+}
+
 void council_tick(council *me, double now)
 {
     look_at_clock(me, now);
-    if (me->state == COUNCIL_BUSY || me->verdict != COUNCIL_PENDING) return;
+    const int is_busy = me->state == COUNCIL_BUSY;
+    if (is_busy ? !waits_long(me, now + ANSWER) : me->verdict != COUNCIL_PENDING) return;
     if (now >= me->beat) beat(me);
+    if (is_busy) return;
     if (me->place >= 0)
         look_around(me);
     else

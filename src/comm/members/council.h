@@ -19,6 +19,7 @@ enum {
     COUNCIL_KNOWN = 32  /* generations of which a list says how they began */
 };
 #define COUNCIL_BEAT 0.25 /* seconds between two words to the same */
+#define COUNCIL_LONG 10.0 /* seconds, or two graces, after which a person wants to know for whom a wait is */
 
 /* A name is "WHERE#WHO/HOW": who a process is for as long as it lives, and where and how it is called, which may
  * change. Its door is where it waits for the next generation's connections. */
@@ -60,7 +61,7 @@ typedef enum council_state {
 typedef struct council_message {
     council_kind kind;
     council_state state;
-    int asks;
+    int asks, awaits;      /* awaits: its program has come to the beginning of a round */
     char to[COUNCIL_NAME]; /* "": whoever reads it, of a newcomer that knows an address only */
     council_seat seat;     /* the sender's; its name always counts */
     uint64_t generation;   /* that the sender wants to see decided, or that was */
@@ -94,6 +95,8 @@ typedef struct council_peer {
     double until; /* a newcomer waits quietly: then others have had the time to hear of it, too */
     council_state state;
     council_seat seat; /* a member's name is in the list */
+    int awaits;        /* its program does not keep others from a round */
+    double answered;   /* it was heard then indeed, which `heard` may only take for granted */
     int gone;          /* nobody listens where it did */
     double barred;     /* until then, a newcomer with whom a generation came to nothing is not let in */
 } council_peer;
@@ -104,6 +107,7 @@ typedef struct council {
     council_list list; /* who decides: the last generation that this process knows of */
     int place;         /* its own there; -1: it is a newcomer */
     council_state state;
+    int awaits; /* the others, to begin a round */
     council_verdict verdict;
     uint64_t seated;     /* the last generation that its program was to take part in */
     uint64_t stood, had; /* the one from which it last came with a theta, and with how many rounds, and 1 */
@@ -133,6 +137,10 @@ void council_ask(council *me, double now);
 void council_open(council *me);
 /* Its program has come to the end of a generation, with so many rounds and 1, or 0: it waits at the door, or leaves. */
 void council_meet(council *me, const char *door, uint64_t rounds, int leaves, double now);
+/* Its program waits for the others' to begin a round; or it goes on. */
+void council_await(council *me, int awaits, double now);
+/* Those that keep its program waiting for long though they answer, as bits of the list. */
+uint64_t council_waits_for(const council *me);
 /* A message has come; a name where nobody listens any more; time has passed. */
 void council_hear(council *me, const council_message *message, double now);
 void council_lose(council *me, const char *name, double now);

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <sodium.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +29,18 @@ enum {
     TRIALS = 12,      /* proofs that are turned away one after the other, in some ten seconds */
     ASKED_TRIALS = 3, /* in less than a second, while it is asked whether there is a group */
     FRUITLESS = 5,    /* generations that a member cannot connect for, at least, before it leaves */
-    TOLD = 16         /* of what its program is told at once, lines */
+    TOLD = 16,        /* of what its program is told at once, lines */
+    NOTES = 8,        /* and of what the log is */
+    NAMED = 4,        /* members in a line, of any number, */
+    NAMES = 640       /* and its bytes for them */
 };
 
 _Static_assert((int)TW_MEMBERS_MOST == (int)COUNCIL_MOST, "as the header says");
+
+typedef struct note {
+    tw_log_level level;
+    char text[TCP_NOBODY_TEXT];
+} note;
 
 struct tw_members {
     tw_members_options options;
@@ -42,22 +51,28 @@ struct tw_members {
     pid_t process;
     int opened, bell, runs, stops;
     int deserted;          /* that nobody answers is told */
-    int cut_off;           /* that it hears too few is told, in this wait */
+    int cut_off;           /* that it hears too few is told, in this wait, */
+    int waits_for;         /* and whom it is for */
     int meets;             /* it listens at a meeting point, so that it can be called */
     double round_began;    /* 0: there was none yet */
     uint64_t round_took;   /* milliseconds; 0: none was measured yet */
     double limit;          /* that the generation's comm was given, unless its program gave it another */
     uint64_t connecting;   /* the generation whose connections are being made */
     int has_newcomers;     /* it has */
+    council_list last;     /* the last one whose connections were made */
+    uint64_t leavers;      /* of it, as each has said */
     int finished;          /* as all members have */
     pthread_mutex_t turn;  /* see take_turn */
     pthread_mutex_t mutex; /* of what follows */
     pthread_cond_t looked; /* the thread has, at what came */
-    pthread_t thread;
+    pthread_t thread, teller;
+    int tells; /* the teller does */
     council council;
     tcp_lines lines;
     char untold[TOLD][TCP_NOBODY_TEXT]; /* what its program is still to be told of those who came, */
-    uint64_t untold_count;              /* of which the last place has the latest */
+    uint64_t untold_count;              /* of which the last place has the latest; */
+    note notes[NOTES];                  /* and the log, of whatever else */
+    int note_count;
 };
 
 /* The thread lets go of the mutex for a moment, and takes it again and again while strangers come. Whoever waits for it
@@ -80,8 +95,32 @@ static void keep_line(void *context, const char *text)
     me->untold_count++;
 }
 
+/* The log's listener may be slow as well: it is told by tell_notes, while nobody has the mutex. */
+static void keep_note(tw_members *me, tw_log_level level, const char *format, ...)
+{
+    va_list words;
+    if (me->note_count == NOTES) return;
+    note *one = &me->notes[me->note_count++];
+    one->level = level;
+    va_start(words, format);
+    (void)vsnprintf(one->text, sizeof one->text, format, words);
+    va_end(words);
+}
+
+static void tell_notes(tw_members *me)
+{
+    note notes[NOTES];
+    take_turn(me);
+    const int count = me->note_count;
+    memcpy(notes, me->notes, (size_t)count * sizeof *notes);
+    me->note_count = 0;
+    pthread_mutex_unlock(&me->mutex);
+    for (int i = 0; i < count; i++) tw_log(notes[i].level, "%s", notes[i].text);
+}
+
 static void tell_program(tw_members *me)
 {
+    tell_notes(me);
     char lines[TOLD][TCP_NOBODY_TEXT], rest[TCP_NOBODY_TEXT + 64];
     take_turn(me);
     const uint64_t count = me->untold_count;
@@ -94,6 +133,58 @@ static void tell_program(tw_members *me)
     const unsigned long long besides = count - (TOLD - 1);
     snprintf(rest, sizeof rest, "refused besides: %llu; the last: %s", besides, lines[TOLD - 1]);
     me->tcp.refused(me->tcp.context, rest);
+}
+
+/* Of a list those whose bits are set, since nobody knows which machine has which rank. */
+static void write_members(const council_list *list, uint64_t set, char text[NAMES])
+{
+    char place[TCP_ADDRESS];
+    tcp_address address;
+    int count = 0, used = 0;
+    *text = 0;
+    for (int i = 0; i < list->count; i++) {
+        if (!(set >> i & 1) || tcp_address_read(list->seats[i].name, "a member", &address) != TW_OK) continue;
+        tcp_meeting_write(&address, place);
+        if (count++ < NAMED)
+            used += snprintf(text + used, NAMES - (size_t)used, "%srank %d at %.100s", used ? ", " : "", i, place);
+    }
+    if (count > NAMED) snprintf(text + used, NAMES - (size_t)used, " and %d more", count - NAMED);
+}
+
+/* Once in each wait. Whether it is told now. */
+static int note_wait(tw_members *me)
+{
+    char names[NAMES];
+    const council *own = &me->council;
+    const uint64_t busy = me->waits_for ? 0 : council_waits_for(own);
+    if (!busy) return 0;
+    me->waits_for = 1;
+    write_members(&own->list, busy, names);
+    keep_note(me, TW_LOG_WARNING,
+              "this process waits for members whose machines answer and whose programs are busy: %s; for up to %.0f "
+              "seconds more",
+              names, own->settings.patience - (tw_clock() - own->met));
+    return 1;
+}
+
+static void note_end_of_wait(tw_members *me, int goes_on)
+{
+    if (me->waits_for && goes_on)
+        keep_note(me, TW_LOG_WARNING, "after %.0f seconds the group goes on", tw_clock() - me->council.met);
+    me->waits_for = 0;
+}
+
+/* Who leaves has said so. */
+static void note_lost(tw_members *me, const council_list *list)
+{
+    char names[NAMES];
+    uint64_t lost = 0;
+    for (int i = 0; i < me->last.count; i++)
+        if (council_find(list, me->last.seats[i].name) < 0) lost |= (uint64_t)1 << i;
+    lost &= ~me->leavers;
+    if (!lost) return;
+    write_members(&me->last, lost, names);
+    keep_note(me, TW_LOG_WARNING, "the group goes on without %s", names);
 }
 
 /* --- what the thread does ------------------------------------------------------------------------------------ */
@@ -189,6 +280,14 @@ static void members_lose(void *context, const char *name)
     snprintf(me->refusal, sizeof me->refusal, TCP_TURNED_AWAY, me->meeting);
 }
 
+static int members_have(void *context, const char *name)
+{
+    const council *own = &((tw_members *)context)->council;
+    for (int i = 0; i < own->list.count; i++)
+        if (i != own->place && strcmp(own->peers[i].seat.name, name) == 0) return 1;
+    return 0;
+}
+
 /* --- a member that cannot be called -------------------------------------------------------------------------- */
 
 static void mark(char text[COUNCIL_NAME])
@@ -205,9 +304,9 @@ static void go_behind(tw_members *me)
     me->lines.behind = 1;
     mark(me->council.own.name);
     mark(me->council.own.door);
-    tw_log(TW_LOG_NOTE,
-           "this process cannot be called at %s, so it calls the other members, and those of its kind through them",
-           me->address);
+    keep_note(me, TW_LOG_NOTE,
+              "this process cannot be called at %s, so it calls the other members, and those of its kind through them",
+              me->address);
 }
 
 static void look_after_lines(tw_members *me)
@@ -236,6 +335,13 @@ static void tell_deserted(tw_members *me)
     keep_line(me, line);
 }
 
+/* The program waits in a collective, and can be told nothing before that ends. */
+static void *tell_meanwhile(void *argument)
+{
+    tell_notes(argument);
+    return NULL;
+}
+
 static void look_around(tw_members *me, double nap)
 {
     uint64_t rung;
@@ -243,6 +349,7 @@ static void look_around(tw_members *me, double nap)
     tell_deserted(me);
     if (tcp_lines_reach(&me->lines)) council_reach(&me->council, tw_clock());
     council_tick(&me->council, tw_clock());
+    if (me->council.awaits && note_wait(me)) me->tells = tcp_thread_start(&me->teller, tell_meanwhile, me);
     int count = tcp_lines_list(&me->lines, me->bell);
     pthread_mutex_unlock(&me->mutex);
     (void)poll(me->lines.polls, (nfds_t)count, (int)(nap * 1e3)); /* see tcp_lobby_go_round */
@@ -422,6 +529,7 @@ static tw_status begin_thread(tw_members *me)
     tcp_keep_from_children(acceptor->fd);
     me->lines.hear = members_hear;
     me->lines.lose = members_lose;
+    me->lines.is_member = members_have;
     me->lines.trials = TRIALS;
     me->lines.context = me;
     me->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -608,7 +716,7 @@ static int has_moved(tw_members *me)
 {
     char host[TCP_HOST];
     if (has_address(me) || !other_address(me, host)) return 0;
-    tw_log(TW_LOG_NOTE, "this machine has the address %s now, and no longer %s", host, me->host);
+    keep_note(me, TW_LOG_NOTE, "this machine has the address %s now, and no longer %s", host, me->host);
     strcpy(me->host, host);
     me->meets = 0;
     write_name(me, me->council.own.name);
@@ -616,23 +724,23 @@ static int has_moved(tw_members *me)
     return 1;
 }
 
-/* Not among those who were refused, of whom there may be any number. */
-static void tell_cut_off(tw_members *me)
+static void note_cut_off(tw_members *me)
 {
-    take_turn(me);
+    char names[NAMES];
+    uint64_t silent = 0;
     const council *own = &me->council;
-    const int count = own->list.count, tells = !me->cut_off && own->verdict == COUNCIL_PENDING && own->unable > 0 &&
-                                               own->state == COUNCIL_READY &&
-                                               tw_clock() - own->unable > own->settings.grace + 2 * COUNCIL_BEAT;
-    const unsigned long long generation = own->list.generation;
-    const double left = own->settings.patience - (tw_clock() - own->met);
-    me->cut_off |= tells;
-    pthread_mutex_unlock(&me->mutex);
-    if (tells)
-        tw_log(TW_LOG_WARNING,
-               "this process hears too few of the %d members of generation %llu to go on with them: it waits up to "
-               "%.0f seconds until it hears them again",
-               count, generation, left);
+    if (me->cut_off || own->verdict != COUNCIL_PENDING || own->unable <= 0 || own->state != COUNCIL_READY ||
+        tw_clock() - own->unable <= own->settings.grace + 2 * COUNCIL_BEAT)
+        return;
+    me->cut_off = 1;
+    for (int i = 0; i < own->list.count; i++)
+        if (is_silent(own, i)) silent |= (uint64_t)1 << i;
+    write_members(&own->list, silent, names);
+    keep_note(me, TW_LOG_WARNING,
+              "this process hears too few of the %d members of generation %llu to go on with them: it waits up to "
+              "%.0f seconds until it hears them again; silent: %s",
+              own->list.count, (unsigned long long)own->list.generation,
+              own->settings.patience - (tw_clock() - own->met), names);
 }
 
 /* The council bounds what members wait, and one that is to be let in again waits as long. A newcomer has a patience of
@@ -647,10 +755,11 @@ static tw_status await_verdict(tw_members *me, council_verdict *verdict)
             tw_clock() - begun < (me->council.stood ? me->council.settings.patience : me->options.patience))) {
         if (me->council.place >= 0) begun = tw_clock();
         nap(me);
+        (void)note_wait(me);
+        note_cut_off(me);
         pthread_mutex_unlock(&me->mutex);
         stopped = tcp_is_stopped(&me->tcp);
         tell_program(me);
-        tell_cut_off(me);
         take_turn(me);
     }
     tw_status status = TW_OK;
@@ -658,6 +767,8 @@ static tw_status await_verdict(tw_members *me, council_verdict *verdict)
         status = tw_fail(TW_ERROR_PEER, "joining was stopped by this process's own program");
     else if (!moved && *verdict != COUNCIL_GENERATION && *verdict != COUNCIL_LEFT)
         status = members_fail(me, *verdict);
+    else
+        note_end_of_wait(me, !moved);
     pthread_mutex_unlock(&me->mutex);
     return status;
 }
@@ -727,7 +838,7 @@ static tw_status wait_at_door(tw_members *me, uint64_t rounds, int leaves, tw_tc
 {
     tw_status status;
     take_turn(me);
-    me->cut_off = 0;
+    me->cut_off = me->waits_for = 0;
     come_to_the_door(me, *door, rounds, leaves);
     pthread_mutex_unlock(&me->mutex);
     while ((status = await_verdict(me, verdict)) == TW_OK && *verdict == COUNCIL_PENDING)
@@ -769,6 +880,11 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     if (!tcp_listener_is_at(door, doors[place])) /* it may have found out meanwhile that it cannot be called */
         return tw_fail(TW_ERROR_PEER, "the others know a door of this process where it is no more");
     TRY(tw_tcp_connect(door, place, list.count, doors, silence / SILENCE, comm));
+    take_turn(me);
+    if (generation->kept) note_lost(me, &list);
+    me->last = list;
+    me->leavers = 0;
+    pthread_mutex_unlock(&me->mutex);
     me->limit = silence;
     tw_comm_set_timeout(*comm, silence);
     return tw_comm_set_patience(*comm, patience);
@@ -823,6 +939,7 @@ tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_ge
         if (again && !known.kept) applied = 0;
         if (again) TRY(check_way(&known, fruitless));
     } while (again);
+    if (status == TW_OK) tell_notes(members);
     known.struct_size = size;
     memcpy(generation, &known, size < sizeof known ? size : sizeof known);
     return status;
@@ -832,6 +949,7 @@ tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_ge
 
 /* What each tells the others before a round. */
 enum { CHANGES, FINISHES, TOOK, WORDS = 8 };
+enum { VISITED = 1, LEAVES = 2 }; /* of CHANGES */
 
 static void measure_round(tw_members *me)
 {
@@ -861,6 +979,22 @@ static tw_status follow_round(tw_members *me, uint64_t took, tw_comm *comm)
     return tw_comm_set_timeout(comm, silence);
 }
 
+static tw_status exchange_words(tw_members *me, tw_comm *comm, const unsigned char *own, unsigned char *words)
+{
+    take_turn(me);
+    council_await(&me->council, 1, tw_clock());
+    pthread_mutex_unlock(&me->mutex);
+    const tw_status status = tw_comm_allgather(comm, own, WORDS, words);
+    take_turn(me);
+    note_end_of_wait(me, status == TW_OK);
+    council_await(&me->council, 0, tw_clock());
+    pthread_mutex_unlock(&me->mutex);
+    if (me->tells) pthread_join(me->teller, NULL);
+    me->tells = 0;
+    if (status == TW_OK) tell_notes(me);
+    return status;
+}
+
 tw_status tw_members_due(tw_members *members, tw_comm *comm, tw_members_wish wish, tw_members_outcome *due)
 {
     unsigned char words[WORDS * COUNCIL_MOST], own[WORDS] = {0};
@@ -870,15 +1004,17 @@ tw_status tw_members_due(tw_members *members, tw_comm *comm, tw_members_wish wis
         return tw_fail(TW_ERROR_ARGUMENT, "a comm of %d ranks is none of this group", tw_comm_size(comm));
     tell_program(members);
     measure_round(members);
-    own[CHANGES] = has_visitors(members) || wish == TW_MEMBERS_LEAVE;
+    own[CHANGES] = (has_visitors(members) ? VISITED : 0) | (wish == TW_MEMBERS_LEAVE ? LEAVES : 0);
     own[FINISHES] = wish == TW_MEMBERS_FINISH;
     tw_put(own + TOOK, members->round_took, WORDS - TOOK);
-    TRY(tw_comm_allgather(comm, own, WORDS, words));
+    TRY(exchange_words(members, comm, own, words));
     int changes = 0, finished = 1;
     uint64_t longest = 0;
-    for (const unsigned char *said = words; said < words + WORDS * (size_t)tw_comm_size(comm); said += WORDS) {
+    for (int r = 0; r < tw_comm_size(comm); r++) {
+        const unsigned char *said = words + WORDS * (size_t)r;
         uint64_t took = tw_get(said + TOOK, WORDS - TOOK);
         changes |= said[CHANGES];
+        if (said[CHANGES] & LEAVES) members->leavers |= (uint64_t)1 << r;
         finished &= said[FINISHES];
         if (took > longest) longest = took;
     }

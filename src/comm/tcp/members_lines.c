@@ -75,14 +75,20 @@ static int say_letters(tcp_mouth *mouth, int fd)
 
 /* --- hearing ------------------------------------------------------------------------------------------------- */
 
-/* The line of one that cannot be called, the last it has spoken on, by its whole name: who has another's token has no
- * claim to what is said to that one. NULL: it has begun none. */
-static tcp_line_here *line_of(tcp_lines *me, const char *name)
+/* The last line that one has spoken on, by its whole name: who has another's token has no claim to what is said to that
+ * one. NULL: it has begun none. */
+static tcp_line_here *last_line_of(tcp_lines *me, const char *name)
 {
     tcp_line_here *found = NULL;
-    for (int i = 0; *name && i < me->here_count; i++)
+    for (int i = 0; i < me->here_count; i++)
         if (strcmp(me->here[i].name, name) == 0 && (!found || me->here[i].heard > found->heard)) found = &me->here[i];
     return found;
+}
+
+/* Of one that cannot be called. */
+static tcp_line_here *line_of(tcp_lines *me, const char *name)
+{
+    return cannot_be_called(name) ? last_line_of(me, name) : NULL;
 }
 
 /* The word's length is known, and says how much is to come; or nothing is known. A byte more is a 0 behind its text. */
@@ -116,7 +122,7 @@ static int take_word(tcp_lines *me, tcp_ear *ear, const char *host, tcp_line_her
     ear->there = 0;
     ear->size = LENGTH;
     if (from) from->heard = tw_clock();
-    if (from && cannot_be_called(me->heard.seat.name)) strcpy(from->name, me->heard.seat.name);
+    if (from) strcpy(from->name, me->heard.seat.name);
     tcp_line_here *to = line_of(me, me->heard.to);
     if (to && length <= TCP_PASSED_ON) put_letter(&to->mouth, word, length);
     me->speaking = from;
@@ -148,13 +154,18 @@ static void close_here(tcp_lines *me, int i)
     *line = me->here[--me->here_count];
 }
 
-/* Whoever has said nothing for longest makes room: who has something to say comes again. */
+/* Whoever has said nothing for longest makes room: who has something to say comes again. But each member, of which there
+ * are fewer than lines, has one that stays, whoever else comes. */
 static void make_room_here(tcp_lines *me)
 {
-    int longest = 0;
-    for (int i = 1; i < me->here_count; i++)
-        if (me->here[i].heard < me->here[longest].heard) longest = i;
-    if (me->here_count == TCP_LINES) close_here(me, longest);
+    int longest = -1;
+    if (me->here_count < TCP_LINES) return;
+    for (int i = 0; i < me->here_count; i++) {
+        const tcp_line_here *line = &me->here[i];
+        if (me->is_member(me->context, line->name) && last_line_of(me, line->name) == line) continue;
+        if (longest < 0 || line->heard < me->here[longest].heard) longest = i;
+    }
+    close_here(me, longest);
 }
 
 static const char *admit_line(void *context, tcp_handshake *handshake, tcp_place place)

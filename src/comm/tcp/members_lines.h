@@ -43,7 +43,7 @@ typedef struct tcp_mouth {
 /* One that another has begun. */
 typedef struct tcp_line_here {
     int fd;
-    char host[TCP_NAME], name[COUNCIL_NAME]; /* name: of one that cannot be called and has spoken here; else "" */
+    char host[TCP_NAME], name[COUNCIL_NAME]; /* name: who has spoken here last */
     double heard;
     tcp_ear ear;
     tcp_mouth mouth;
@@ -79,6 +79,7 @@ typedef struct tcp_lines {
     struct pollfd polls[1 + TCP_ACCEPTOR_POLLS + 2 * TCP_LINES]; /* the bell first */
     void (*hear)(void *context, const council_message *message, const char *text);
     void (*lose)(void *context, const char *name); /* nobody listens there any more; "": a meeting point turns away */
+    int (*is_member)(void *context, const char *name); /* of the group, and not just one that has its key */
     int trials; /* proofs that a meeting point has turned away one after the other, until that is told */
     void *context;
 } tcp_lines;

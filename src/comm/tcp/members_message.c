@@ -40,7 +40,7 @@ unsigned char *tcp_word_write(const council_message *message, const char *text, 
     if (!bytes) return NULL;
     *at++ = (unsigned char)message->kind;
     *at++ = (unsigned char)message->state;
-    *at++ = (unsigned char)message->asks;
+    *at++ = (unsigned char)(message->asks | message->awaits << 1);
     *at++ = (unsigned char)message->list.count;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++, at += 8) tw_put(at, numbers[i], 8);
     for (int i = 0; i < COUNCIL_KNOWN; i++, at += 8) tw_put(at, message->list.begun[i], 8);
@@ -106,7 +106,9 @@ static void take_head(reader *from, council_message *message)
 {
     message->kind = (council_kind)take_number(from, 1);
     message->state = (council_state)take_number(from, 1);
-    message->asks = (int)take_number(from, 1);
+    const int flags = (int)take_number(from, 1);
+    message->asks = flags & 1;
+    message->awaits = flags >> 1 & 1;
     message->list.count = (int)take_number(from, 1);
     message->generation = take_number(from, 8);
     message->ballot = take_number(from, 8);

@@ -48,6 +48,7 @@ class Thinwire(transformers.TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         trainer = self._trainer
+        self._close()  # of a train() that failed, or begins once more by auto_find_batch_size
         # The callback may be used again, for a run of another length.
         self.spec = _auto.of_framework(self._spec, state.max_steps)
         options = {"optimizer": trainer.optimizer, "scaler": trainer.accelerator.scaler, **self._more}
@@ -87,9 +88,12 @@ class Thinwire(transformers.TrainerCallback):
             self._checkpoints.save(self._place(args, state), self._checkpoints.record(state.global_step))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        if self.compressor is not None and state.is_world_process_zero:
+            print(self.compressor.summary(), flush=True)
+        self._close()
+
+    def _close(self) -> None:
         if self.compressor is not None:
-            if state.is_world_process_zero:
-                print(self.compressor.summary(), flush=True)
             self.compressor.close()
         if self._stats is not None:
             self._stats.remove()
@@ -130,6 +134,7 @@ class TrainerCallback(transformers.TrainerCallback):
         if trainer is None:
             raise Error("this train() does not call that of transformers.Trainer, and so nobody would say when it fails: write an "
                         "OuterLoop into it")
+        self._close()  # where auto_find_batch_size begins once more, what was done before counts as lost
         saved = _local.read(path) if state.global_step else None
         if state.global_step and saved is None:
             print(f"thinwire: there is no {path}: all go on from the weights of the first worker", file=sys.stderr, flush=True)
