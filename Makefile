@@ -9,7 +9,7 @@ TEST_JOBS ?= $(shell expr 2 '*' $(JOBS))
 CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: all help deps deps-test deps-dev configure build program demo test test-all test-python torch2 test-torch2 test-slurm bench install wheel deb asan tsan fuzz configure-asan build-asan build-tsan mutations lint format check-format reference clean
+.PHONY: all help deps deps-test deps-dev configure build program demo test test-all test-python torch2 test-torch2 test-slurm bench install wheel deb asan tsan fuzz configure-asan build-asan build-fuzzers build-tsan mutations lint format check-format reference clean
 
 all: build
 
@@ -50,7 +50,7 @@ deps-test: deps
 	@tools/install-packages nftables || echo "going on without it: no router translates addresses in a test"
 
 deps-dev: deps-test
-	@tools/install-packages clang libclang-rt-dev clang-format clang-tidy cppcheck shellcheck llvm
+	@tools/install-packages clang libclang-rt-dev clang-format clang-tidy lld cppcheck shellcheck llvm
 
 configure:
 	@tools/configure $(BUILD) $(CMAKE_FLAGS) || { echo "make deps installs what is missing" >&2; exit 1; }
@@ -140,8 +140,7 @@ tsan: export TSAN_OPTIONS = ignore_noninstrumented_modules=1
 tsan: build-tsan
 	@cd $(BUILD)-tsan && ctest -LE '$(LEFT_OUT)|one_thread' --output-on-failure -j $(TEST_JOBS)
 
-fuzz: configure-asan
-	@cmake --build $(BUILD)-asan -j $(JOBS) --target fuzzers
+fuzz: build-fuzzers
 	@tools/run-fuzzers $(BUILD)-asan $(FUZZ_SECONDS) $(JOBS)
 
 # The builds alone: CI makes them beside its tests. The fuzzers are in the folder of the tests under asan, and of the same
@@ -151,6 +150,9 @@ configure-asan: deps-dev
 
 build-asan: configure-asan
 	@cmake --build $(BUILD)-asan -j $(JOBS)
+
+build-fuzzers: configure-asan
+	@cmake --build $(BUILD)-asan -j $(JOBS) --target fuzzers
 
 build-tsan: deps-dev
 	@tools/configure $(BUILD)-tsan $(SANITIZE)=thread -DTHINWIRE_TRAINER=OFF

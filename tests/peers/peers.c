@@ -48,7 +48,7 @@ TEST(test_every_pair_meets_once_and_nobody_twice_at_a_time)
 /* ---- worlds ---- */
 
 typedef struct scene {
-    double timeout;
+    double timeout, seconds;
     void (*play)(struct scene *all, int rank, tw_comm *comm); /* NULL: everybody measures */
     tw_status status[MOST];
     char reason[MOST][512];
@@ -57,7 +57,7 @@ typedef struct scene {
 
 static void measure(scene *all, int rank, tw_comm *comm)
 {
-    const peers_settings settings = {.timeout = all->timeout, .seconds = 0.3, .counters = "/nonexistent"};
+    const peers_settings settings = {.timeout = all->timeout, .seconds = all->seconds, .counters = "/nonexistent"};
     tw_comm_set_timeout(comm, all->timeout);
     all->status[rank] = peers_measure(comm, &settings, &all->reports[rank]);
     if (all->status[rank] != TW_OK) snprintf(all->reason[rank], sizeof all->reason[rank], "%s", tw_last_error());
@@ -93,6 +93,7 @@ static scene *make_scene(double timeout)
     scene *all = calloc(1, sizeof *all);
     assert_non_null(all);
     all->timeout = timeout;
+    all->seconds = 0.3;
     return all;
 }
 
@@ -202,6 +203,7 @@ TEST(test_both_directions_are_timed_when_their_windows_are_open)
 TEST(test_ranks_of_one_host_share_its_line)
 {
     scene *all = make_scene(60);
+    all->seconds = 0.02; /* a line without a cost has the longest streams, of which each byte is copied */
     run(all, 4, 2);
     assert_true(all->reports[3].links[0][1].rate > 1e3 * BANDWIDTH && isfinite(all->reports[3].links[0][1].rate));
     double rate = all->reports[3].links[1][2].rate;
@@ -299,7 +301,7 @@ TEST(test_a_rank_that_asks_without_end_is_named)
 {
     scene *all = make_scene(60);
     all->play = ask_without_end;
-    run(all, 2, 1);
+    assert_true(run(all, 2, 1) < 1); /* 203 questions of two latencies */
     assert_int_equal(all->status[1], TW_ERROR_PACKET);
     assert_non_null(strstr(all->reason[1], "rank 0 asks"));
     free(all);

@@ -27,7 +27,7 @@ enum {
     REASON = 512
 };
 #define FIRST_VOLUME 65536.0
-#define LARGEST_VOLUME 536870912.0
+#define FASTEST 1.8e9 /* bytes a second: streams are no longer on a line that is faster */
 #define BESIDE 0.0005 /* seconds that one direction is waited for while the other may move, too */
 
 static tw_status fail_silent(const link_end *end)
@@ -243,18 +243,18 @@ typedef tw_status (*streamer)(const link_end *end, double volume, double *rate, 
 /* That keeps a line of this rate busy for long enough. */
 static double volume_for(const link_end *end, double rate)
 {
-    return fmin(fmax(rate * end->seconds, FIRST_VOLUME), LARGEST_VOLUME);
+    return fmax(fmin(rate, FASTEST) * end->seconds, FIRST_VOLUME);
 }
 
 /* Both ends know the same two figures of a stream, and so the next one. */
 static tw_status link_search(const link_end *end, streamer run, double *rate)
 {
-    double volume = FIRST_VOLUME, seconds = 0;
+    double volume = FIRST_VOLUME, largest = volume_for(end, INFINITY), seconds = 0;
     *rate = 0;
     while (seconds < end->seconds / 2) {
         TW_TRY(run(end, volume, rate, &seconds));
-        if (volume >= LARGEST_VOLUME) break;
-        volume = fmin(fmax(2 * volume, volume_for(end, *rate)), fmin(GROWTH * volume, LARGEST_VOLUME));
+        if (volume >= largest) break;
+        volume = fmin(fmax(2 * volume, volume_for(end, *rate)), fmin(GROWTH * volume, largest));
     }
     return TW_OK;
 }
