@@ -16,8 +16,8 @@ typedef struct tw_average {
 } tw_average;
 
 typedef struct tw_averaging_rows {
-    /* dst = a - b; 1 if every |dst| is at most `most`, which NaN is not. dst may be a or b. past_cache: for speed alone,
-     * dst is larger than a cache, and is written past it. */
+    /* dst = a - b; 1 if every |dst| is at most `most`, which NaN is not. dst may be a or b. past_cache: for speed
+     * alone, dst is larger than a cache, and is written past it. */
     int (*difference)(float *dst, const float *a, const float *b, size_t n, float most, int past_cache);
     /* dst += c, or with add = 0 dst = c, for the elements from `first` on, a multiple of 16, in all of these arrays;
      * and adds to the squares. An array may come in pieces, all but the last a multiple of 16 long. With add = 0, dst
