@@ -1,5 +1,5 @@
-/* averaging.h - how gossip moves weights towards those of its partners. A part of the table in kernels.h; its rules
- * hold. */
+/* averaging.h - how far weights are from others, and how gossip moves them towards those of its partners. A part of the
+ * table in kernels.h; its rules hold. */
 #ifndef TW_KERNELS_AVERAGING_H
 #define TW_KERNELS_AVERAGING_H
 
@@ -16,8 +16,9 @@ typedef struct tw_average {
 } tw_average;
 
 typedef struct tw_averaging_rows {
-    /* dst = a - b; 1 if no element of it is NaN or infinite. dst may be a or b. */
-    int (*difference)(float *dst, const float *a, const float *b, size_t n);
+    /* dst = a - b; 1 if every |dst| is at most `most`, which NaN is not. dst may be a or b. past_cache: for speed
+     * alone, dst is larger than a cache, and is written past it. */
+    int (*difference)(float *dst, const float *a, const float *b, size_t n, float most, int past_cache);
     /* dst += c, or with add = 0 dst = c, for the elements from `first` on, a multiple of 16, in all of these arrays;
      * and adds to the squares. An array may come in pieces, all but the last a multiple of 16 long. With add = 0, dst
      * may be theirs[0]. */

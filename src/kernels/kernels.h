@@ -9,6 +9,7 @@
 #include "averaging.h"
 #include "chunks.h"
 #include "cpu.h"
+#include "descent.h"
 #include "directions.h"
 #include "halves.h"
 #include "lowrank.h"
@@ -70,6 +71,7 @@ typedef struct tw_kernels {
     const tw_averaging_rows *averaging;
     const tw_moments_rows *moments;
     const tw_chunks_rows *chunks;
+    const tw_descent_rows *descent;
     const tw_directions_rows *directions;
     const tw_quantise_rows *quantise;
     const tw_lowrank_rows *lowrank;

@@ -2,7 +2,7 @@
  * defines what differs, in this order, then includes this file:
  *
  *   enum { WIDTH = 8 };
- *       Floats in a vector: 4, 8, 16 or 32.
+ *       Floats in a vector: 4, 8 or 16.
  *   uint64_t above(VECTOR x, float threshold)
  *       Bit i, from the lowest, is 1 if |x[i]| > threshold; NaN is not above.
  *   DOUBLES widen(const float *src)
@@ -77,10 +77,11 @@ TW_INLINE word_vector choose(word_vector mask, word_vector a, word_vector b)
     return (mask & a) | (~mask & b);
 }
 
-/* An exponent of all ones, that of NaN and infinity, carries into the top bit. */
-TW_INLINE word_vector exponent_carry(word_vector bits)
+/* Patterns of bits without their signs are in the order of the numbers, NaN above infinity: one from `limit` on carries
+ * into the top bit. */
+TW_INLINE word_vector carry_from(word_vector bits, uint32_t limit)
 {
-    return (bits & 0x7F800000u) + 0x00800000u;
+    return (bits & 0x7FFFFFFFu) + (0x80000000u - limit);
 }
 
 TW_INLINE int none_carried(word_vector seen)
@@ -90,15 +91,14 @@ TW_INLINE int none_carried(word_vector seen)
     return !(any >> 31);
 }
 
-/* 1 if all magnitudes are below `limit`, as patterns of bits: in the order of the numbers, NaN above infinity. n is a
- * multiple of BLOCK. */
+/* 1 if all magnitudes are below `limit`, as patterns of bits. n is a multiple of BLOCK. */
 TW_INLINE int patterns_below(const float *x, size_t n, uint32_t limit)
 {
     word_vector seen = {0}, bits;
     for (size_t i = 0; i < n; i += BLOCK)
         for (size_t k = 0; k < BLOCK; k += WIDTH) {
             memcpy(&bits, x + i + k, sizeof bits);
-            seen |= (bits & 0x7FFFFFFFu) + (0x80000000u - limit); /* from the limit on it carries into the top bit */
+            seen |= carry_from(bits, limit);
         }
     return none_carried(seen);
 }
@@ -195,7 +195,7 @@ TW_INLINE int is_quiet(const float *g, uint32_t loud)
     word_vector seen = {0}, bits;
     for (size_t k = 0; k < BLOCK; k += WIDTH) {
         memcpy(&bits, g + k, sizeof bits);
-        seen |= (bits & 0x7FFFFFFFu) + (0x80000000u - loud);
+        seen |= carry_from(bits, loud);
     }
     return !above((vector)(seen >> 31 << 30), 1); /* a carry as 2, none as 0 */
 }
@@ -209,7 +209,10 @@ TW_INLINE uint32_t loud_pattern(const size_t *done)
     return done ? pattern : 0x80000000u;
 }
 
-enum { LATER = 16 /* blocks between a block's fetch and its use */ };
+enum {
+    LATER = 16 /* blocks between a block's fetch and its use */,
+    SOON = 384 /* elements, where lines are fetched */
+};
 
 /* Asks for what comes later: the processor's own fetching begins anew on each page. Behind the end of an array, where
  * nothing may be read, it does no harm. */
@@ -217,6 +220,12 @@ TW_INLINE void fetch_later(const void *block, size_t bytes)
 {
     const char *later = (const char *)block + LATER * bytes;
     for (size_t k = 0; k < bytes; k += 64) __builtin_prefetch(later + k, 1);
+}
+
+/* Likewise a line, of 16 elements. */
+TW_INLINE void fetch_soon(const float *line)
+{
+    __builtin_prefetch(line + SOON, 1);
 }
 
 /* The streams of an update. */
@@ -296,6 +305,7 @@ static size_t select_only(const float *v, size_t n, float threshold, uint32_t fi
 
 #include "rows_averaging.h"
 #include "rows_chunks.h"
+#include "rows_descent.h"
 #include "rows_directions.h"
 #include "rows_halves.h"
 #include "rows_lowrank.h"
@@ -307,6 +317,7 @@ const tw_kernels TABLE = {
     .averaging = &averaging_rows,
     .moments = &moments_rows,
     .chunks = &chunks_rows,
+    .descent = &descent_rows,
     .directions = &directions_rows,
     .quantise = &quantise_rows,
     .lowrank = &lowrank_rows,

@@ -1,16 +1,34 @@
 /* rows_averaging.h - the rows of averaging.h for a vector level; see rows.h, which includes it. */
-static int difference(float *dst, const float *a, const float *b, size_t n)
+
+/* n is a multiple of 16; 1 if all patterns are below `limit`. */
+TW_INLINE int difference_whole(float *dst, const float *a, const float *b, size_t n, uint32_t limit, int past_cache)
 {
-    size_t whole = n / BLOCK * BLOCK;
     word_vector seen = {0};
-    for (size_t i = 0; i < whole; i += BLOCK)
-        for (size_t k = i; k < i + BLOCK; k += WIDTH) {
+    for (size_t i = 0; i < n; i += 16) {
+        fetch_soon(a + i);
+        fetch_soon(b + i);
+        for (size_t k = i; k < i + 16; k += WIDTH) {
             vector now = load(a + k) - load(b + k);
-            store(dst + k, now);
-            seen |= exponent_carry((word_vector)now);
+            write_vector(dst + k, now, past_cache);
+            seen |= carry_from((word_vector)now, limit);
         }
-    int rest = tw_averaging_scalar.difference(dst + whole, a + whole, b + whole, n - whole);
-    return none_carried(seen) && rest;
+    }
+    return none_carried(seen);
+}
+
+static int difference(float *dst, const float *a, const float *b, size_t n, float most, int past_cache)
+{
+    const size_t whole = n / 16 * 16;
+    uint32_t largest;
+    int within;
+    memcpy(&largest, &most, sizeof largest);
+    if (past_cache && (uintptr_t)dst % sizeof(vector) == 0) {
+        within = difference_whole(dst, a, b, whole, largest + 1, 1);
+        drain();
+    } else {
+        within = difference_whole(dst, a, b, whole, largest + 1, 0);
+    }
+    return tw_averaging_scalar.difference(dst + whole, a + whole, b + whole, n - whole, most, 0) && within;
 }
 
 /* c of one vector. */

@@ -73,6 +73,7 @@ const tw_kernels tw_kernels_scalar = {
     .averaging = &tw_averaging_scalar,
     .moments = &tw_moments_scalar,
     .chunks = &tw_chunks_scalar,
+    .descent = &tw_descent_scalar,
     .directions = &tw_directions_scalar,
     .quantise = &tw_quantise_scalar,
     .lowrank = &tw_lowrank_scalar,

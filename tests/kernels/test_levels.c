@@ -55,7 +55,60 @@ static double draw_only(const tw_kernels *kernels, const problem *p, const array
 
 static double difference(const tw_kernels *kernels, const problem *p, const arrays *x)
 {
-    return kernels->averaging->difference(x->v, x->g, x->u, p->n);
+    return kernels->averaging->difference(x->v, x->g, x->u, p->n, FLT_MAX, 0);
+}
+
+static double difference_past_the_cache(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    return kernels->averaging->difference(x->v, x->g, x->u, p->n, p->threshold, 1);
+}
+
+/* Sums and digests in one number: of what has no NaN, whose bits are the compiler's choice. */
+static double told(tw_descent *descent, const problem *p, const arrays *x)
+{
+    int is_sound = tw_kernels_at(TW_ISA_SCALAR)->all_below(x->v, p->n, INFINITY) &&
+                   tw_kernels_at(TW_ISA_SCALAR)->all_below(x->u, p->n, INFINITY);
+    for (size_t lane = 0; lane < 16; lane++) {
+        if (isnan(descent->mean[lane])) descent->mean[lane] = 0;
+        if (isnan(descent->before[lane])) descent->before[lane] = 0;
+        if (isnan(descent->both[lane])) descent->both[lane] = 0;
+    }
+    return tw_crc32c(0, descent, is_sound ? sizeof *descent : offsetof(tw_descent, theta));
+}
+
+/* In two pieces. theta: u; the mean: g. */
+static double descend(const tw_kernels *kernels, const problem *p, const arrays *x, float *weights, int past_cache)
+{
+    size_t first = p->n / 2 / 16 * 16;
+    tw_descent descent = {.rate = p->a, .momentum = p->m, .nesterov = p->nesterov, .past_cache = past_cache};
+    kernels->descent->descend(&descent, x->g, x->v, x->u, weights, first);
+    kernels->descent->descend(&descent, x->g + first, x->v + first, x->u + first, weights ? weights + first : NULL,
+                              p->n - first);
+    return told(&descent, p, x);
+}
+
+static double descend_to_theta(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    return descend(kernels, p, x, NULL, 0);
+}
+
+static double descend_to_weights(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    return descend(kernels, p, x, x->value, 0);
+}
+
+static double descend_past_the_cache(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    return descend(kernels, p, x, x->value, 1);
+}
+
+static double digest(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    size_t first = p->n / 2 / 16 * 16;
+    tw_digest digest = {.first = {1, 2}, .second = {[3] = 3}};
+    kernels->descent->digest(&digest, x->g, first);
+    kernels->descent->digest(&digest, x->g + first, p->n - first);
+    return tw_crc32c(0, &digest, sizeof digest);
 }
 
 static double divide(const tw_kernels *kernels, const problem *p, const arrays *x)
@@ -202,6 +255,11 @@ static const row rows[] = {
     {"draw and add", draw_and_add, 1},
     {"draw", draw_only, 1},
     {"difference", difference, 1},
+    {"difference past the cache", difference_past_the_cache, 1},
+    {"descend to theta", descend_to_theta, 1},
+    {"descend to weights", descend_to_weights, 1},
+    {"descend past the cache", descend_past_the_cache, 1},
+    {"digest", digest, 0},
     {"divide", divide, 1},
     {"velocity", velocity, 1},
     {"momentum_select", momentum_select, 1},
@@ -382,20 +440,29 @@ TEST(all_finite_sees_one_bad_element)
     }
 }
 
-/* In a vector and behind the last whole one; a difference of two finite numbers may be infinite, too. */
+/* In a vector and behind the last whole one. A difference of two finite numbers may be infinite, and NaN is not within
+ * any bounds, nor is what is beyond them by a bit. */
 TEST(difference_sees_one_bad_element)
 {
+    static const struct {
+        float good[2], bad[2], most;
+    } cases[] = {{{FLT_MAX, 1}, {FLT_MAX, -FLT_MAX}, FLT_MAX},
+                 {{1, -1}, {0x1.000002p1f, 0}, 2},
+                 {{-1, 1}, {0, 0x1.000002p1f}, 2},
+                 {{INFINITY, 1}, {1, NAN}, INFINITY}};
     float a[MOST], b[MOST], dst[MOST];
-    for (size_t i = 0; i < MOST; i++) a[i] = FLT_MAX, b[i] = 1;
     for (int level = 0; level < TW_ISA_LEVELS; level++) {
         const tw_kernels *kernels = tw_kernels_at((tw_isa_level)level);
-        if (!kernels) continue;
-        for (size_t n = 0; n < MOST; n++) {
-            b[n] = -FLT_MAX;
-            assert_int_equal(kernels->averaging->difference(dst, a, b, n), 1);
-            for (size_t longer = n + 1; longer <= MOST; longer++)
-                assert_int_equal(kernels->averaging->difference(dst, a, b, longer), 0);
-            b[n] = 1;
+        for (size_t c = 0; kernels && c < sizeof cases / sizeof *cases; c++) {
+            const float *good = cases[c].good, *bad = cases[c].bad, most = cases[c].most;
+            for (size_t i = 0; i < MOST; i++) a[i] = good[0], b[i] = good[1];
+            for (size_t n = 0; n < MOST; n++) {
+                a[n] = bad[0], b[n] = bad[1];
+                assert_int_equal(kernels->averaging->difference(dst, a, b, n, most, 0), 1);
+                for (size_t longer = n + 1; longer <= MOST; longer++)
+                    assert_int_equal(kernels->averaging->difference(dst, a, b, longer, most, longer % 2), 0);
+                a[n] = good[0], b[n] = good[1];
+            }
         }
     }
 }
@@ -440,7 +507,7 @@ static void assert_complete(const void *table, size_t size, tw_isa_level level)
 /* The tables of this build, also those of levels that this processor lacks: they are data. */
 TEST(every_level_has_every_row)
 {
-    _Static_assert(sizeof(tw_kernels) - offsetof(tw_kernels, averaging) == 9 * sizeof(void *),
+    _Static_assert(sizeof(tw_kernels) - offsetof(tw_kernels, averaging) == 10 * sizeof(void *),
                    "a new family of rows is to be looked at below");
     for (int i = 0; i < TW_ISA_LEVELS; i++) {
         const tw_kernels *table = tw_kernels_tables[i];
@@ -450,6 +517,7 @@ TEST(every_level_has_every_row)
         assert_complete(table->averaging, sizeof *table->averaging, level);
         assert_complete(table->moments, sizeof *table->moments, level);
         assert_complete(table->chunks, sizeof *table->chunks, level);
+        assert_complete(table->descent, sizeof *table->descent, level);
         assert_complete(table->directions, sizeof *table->directions, level);
         assert_complete(table->quantise, sizeof *table->quantise, level);
         assert_complete(table->lowrank, sizeof *table->lowrank, level);

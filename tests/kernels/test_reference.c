@@ -109,6 +109,73 @@ TEST(simple_rows_are_their_formulas)
     }
 }
 
+static uint32_t folded_word(float x)
+{
+    return tw_float_bits(x) ^ tw_float_bits(x) >> 16;
+}
+
+/* A group of four counts in the second sum as often as there are groups from it on. */
+static void assert_digest(const float *x, size_t n, const tw_digest *digest)
+{
+    const size_t groups = (n + 3) / 4;
+    for (size_t lane = 0; lane < 4; lane++) {
+        uint32_t first = 0, second = 0;
+        for (size_t i = lane; i < n; i += 4) {
+            first += folded_word(x[i]);
+            second += (uint32_t)(groups - i / 4) * folded_word(x[i]);
+        }
+        assert_int_equal(first, digest->first[lane]);
+        assert_int_equal(second, digest->second[lane]);
+    }
+}
+
+static float products(const float *a, const float *b, size_t lane)
+{
+    float sum = 0;
+    for (size_t i = lane; i < SAMPLE; i += 16) sum += a[i] * b[i];
+    return sum;
+}
+
+TEST(a_descent_is_its_formula)
+{
+    for (size_t k = 0; k < PROBLEMS; k++) {
+        const problem *p = &problems[k];
+        tw_descent descent = {.rate = p->a, .momentum = p->m, .nesterov = p->nesterov};
+        float mean[SAMPLE], before[SAMPLE], v[SAMPLE], start[SAMPLE], theta[SAMPLE], weights[SAMPLE];
+        fill(mean, ORDINARY, 0);
+        fill(before, ORDINARY, SAMPLE);
+        fill(start, ORDINARY, 2 * SAMPLE);
+        memcpy(v, before, sizeof v);
+        memcpy(theta, start, sizeof theta);
+        tw_kernels_at(TW_ISA_SCALAR)->descent->descend(&descent, mean, v, theta, weights, SAMPLE);
+        for (size_t i = 0; i < SAMPLE; i++) {
+            float carried = p->m * before[i], now = carried + mean[i], ahead = p->m * now, along = mean[i] + ahead;
+            float step = p->a * (p->nesterov ? along : now);
+            assert_same_float(now, v[i]);
+            assert_same_float(start[i] - step, theta[i]);
+        }
+        assert_memory_equal(theta, weights, sizeof weights);
+        for (size_t lane = 0; lane < 16; lane++) {
+            assert_same_float(products(mean, mean, lane), descent.mean[lane]);
+            assert_same_float(products(before, before, lane), descent.before[lane]);
+            assert_same_float(products(mean, before, lane), descent.both[lane]);
+        }
+        assert_digest(theta, SAMPLE, &descent.theta);
+        assert_digest(v, SAMPLE, &descent.v);
+    }
+}
+
+TEST(a_digest_has_no_more_than_is_there)
+{
+    float x[SAMPLE];
+    fill(x, ANY_BITS, 0);
+    for (size_t n = 0; n < 40; n++) {
+        tw_digest digest = {{0}, {0}};
+        tw_kernels_at(TW_ISA_SCALAR)->descent->digest(&digest, x, n);
+        assert_digest(x, n, &digest);
+    }
+}
+
 /* What partial sum `lane` holds once the sixteen are folded down to `width`. */
 static double folded(const float *x, size_t n, size_t lane, size_t width)
 {

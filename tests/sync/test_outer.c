@@ -1514,6 +1514,20 @@ static tw_status change_and_back(actor *self, int step)
     return heeds ? TW_OK : TW_ERROR_STATE;
 }
 
+/* Over several blocks and what is left behind the last. */
+TEST(test_sums_count_each_element_once)
+{
+    enum { COUNT = 3 * 2048 + 5 };
+    static float mean[COUNT], v[COUNT], theta[COUNT], weights[COUNT];
+    tw_outer_options options = {.rate = 1};
+    tw_outer_arrays arrays = {v, theta, weights, 0};
+    tw_outer_sums sums = {0};
+    uint32_t digests[2];
+    for (size_t i = 0; i < COUNT; i++) mean[i] = 1, v[i] = 2;
+    tw_outer_descend(&options, mean, COUNT, &arrays, digests, &sums);
+    assert_true(sums.mean == COUNT && sums.momentum == 4 * COUNT && sums.both == 2 * COUNT);
+}
+
 /* Differences that make up for each other in a sum: elements that change places, an even number of signs, and the
  * exponents of many elements. */
 TEST(test_digests_heed_what_a_sum_does_not)

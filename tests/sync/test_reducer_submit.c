@@ -11,6 +11,7 @@
 #include "compress/loopback.h"
 #include "half.h"
 #include "memory.h"
+#include "reducer.h"
 #include "support/ranks.h"
 
 enum { MOST_RANKS = 6, TENSORS = 4, STEPS = 6, LARGEST = 60 * 50, ELEMENTS = 3000 + 40 + 64 * 40 + 800 };
@@ -469,6 +470,44 @@ TEST(test_what_is_not_finite_in_any_type)
             tw_reducer_destroy(reducer);
             tw_comm_destroy(comm);
         }
+}
+
+/* A step of ranks whose last tensor holds NaN, though they say that they have looked. */
+typedef struct trust {
+    const char *spec;
+    tw_status status[2];
+} trust;
+
+static void step_with_nan(void *context, int rank, tw_comm *comm)
+{
+    trust *all = context;
+    tw_reducer *reducer = NULL;
+    float *values = calloc(ELEMENTS, sizeof *values);
+    tw_status status = tw_reducer_create(comm, all->spec, table, TENSORS, &reducer);
+    values[ELEMENTS - 1] = NAN;
+    for (size_t t = TENSORS; status == TW_OK && t-- > 0;) {
+        tw_gradient gradient = {.struct_size = sizeof gradient, .data = values + offset_of(t)};
+        status = tw_reducer_submit_sound(reducer, t, &gradient);
+    }
+    all->status[rank] = status == TW_OK ? tw_reducer_wait(reducer) : status;
+    tw_reducer_destroy(reducer);
+    free(values);
+}
+
+/* Who has looked is believed, unless the norm itself is needed. What comes of the sum is looked at. */
+TEST(test_what_is_sound_is_not_looked_at_again)
+{
+    static const struct {
+        const char *spec;
+        int ranks;
+        tw_status status;
+    } cases[] = {
+        {"allreduce", 1, TW_OK}, {"dgc:clip=1", 1, TW_SKIPPED}, {"allreduce", 2, TW_SKIPPED}, {"topk", 1, TW_SKIPPED}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        trust all = {.spec = cases[c].spec};
+        run_on_threads(cases[c].ranks, step_with_nan, &all);
+        for (int r = 0; r < cases[c].ranks; r++) assert_int_equal(all.status[r], cases[c].status);
+    }
 }
 
 /* ---- gradients that are not there yet ---------------------------------------------------------------------------- */

@@ -25,7 +25,9 @@
 
 #include <thinwire/thinwire_outer.h>
 
-#define TW_FARTHEST 1e30 /* that weights may be from theta: reducers skip what is above 1e33 */
+/* That weights may be from theta: multiplied by a share, at most the number of ranks, it is below what reducers take,
+ * TW_LARGEST_NORM. */
+#define TW_FARTHEST 1e28
 
 enum { TW_MOST_FRAGMENTS = 32, TW_MOMENTS = 2 /* of the inner optimiser */, TW_SAMPLED = 65536 /* of a D */ };
 

@@ -5,6 +5,7 @@
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
+#include "reducer.h"
 
 #include <math.h>
 #include <string.h>
@@ -82,7 +83,7 @@ static int any_submits(const tw_outer *outer)
     return any;
 }
 
-/* The last tensor first, as reducers like it. */
+/* The last tensor first, as reducers like it. What is far has been dropped. */
 static tw_status submit(tw_outer *outer)
 {
     const tw_fragment *fragment = tw_outer_current(outer);
@@ -90,7 +91,7 @@ static tw_status submit(tw_outer *outer)
         tw_gradient gradient = {.struct_size = sizeof gradient,
                                 .data = outer->delta + outer->places[fragment->first + i],
                                 .absent = outer->given == 0};
-        TW_TRY(tw_reducer_submit_with(fragment->reducer, i, &gradient));
+        TW_TRY(tw_reducer_submit_sound(fragment->reducer, i, &gradient));
     }
     outer->submitted = 1;
     return TW_OK;

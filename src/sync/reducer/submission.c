@@ -25,7 +25,11 @@ tw_status tw_submission_read(const tw_gradient *gradient, size_t index, tw_submi
     tw_gradient given;
     TW_TRY(tw_read_sized(&given, sizeof given, gradient, "tw_gradient"));
     TW_TRY(submission_check(&given, index));
-    *submission = (tw_submission){given.data, given.dtype, given.absent != 0, given.ready, given.context};
+    *submission = (tw_submission){.data = given.data,
+                                  .dtype = given.dtype,
+                                  .absent = given.absent != 0,
+                                  .ready = given.ready,
+                                  .context = given.context};
     return TW_OK;
 }
 

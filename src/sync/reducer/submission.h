@@ -8,6 +8,7 @@ typedef struct tw_submission {
     void *data; /* NULL: not yet handed over */
     tw_dtype dtype;
     int absent;
+    int is_sound;                /* the caller has looked at it: see tw_reducer_submit_sound */
     int (*ready)(void *context); /* NULL: it is */
     void *context;
 } tw_submission;

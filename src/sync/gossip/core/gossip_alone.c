@@ -6,6 +6,7 @@
 #include "gossip_pass.h"
 #include "kernels.h"
 
+#include <float.h>
 #include <string.h>
 
 #define OLD_SHARE 0.75 /* of the smoothed interval in the next one */
@@ -145,7 +146,7 @@ static int find_step(const tw_gossip *gossip, float *const *weights)
     for (size_t i = 0; i < gossip->count; i++) {
         float *part = gossip->given_parts[i];
         size_t count = tw_tensor_count(&gossip->tensors[i]);
-        finite &= tw_kernels_best()->averaging->difference(part, weights[i], part, count);
+        finite &= tw_kernels_best()->averaging->difference(part, weights[i], part, count, FLT_MAX, 0);
     }
     return finite;
 }

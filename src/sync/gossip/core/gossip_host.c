@@ -6,6 +6,7 @@
 #include "kernels.h"
 #include "memory.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -215,7 +216,7 @@ static void set_step(tw_gossip *gossip, const float *const *steps, int moved)
     for (size_t i = 0; steps && i < gossip->count; i++) {
         size_t count = tw_tensor_count(&gossip->tensors[i]);
         if (moved)
-            tw_kernels_best()->averaging->difference(host->parts[i], steps[i], host->parts[i], count);
+            tw_kernels_best()->averaging->difference(host->parts[i], steps[i], host->parts[i], count, FLT_MAX, 0);
         else
             memcpy(host->parts[i], steps[i], count * sizeof **steps);
     }

@@ -5,6 +5,7 @@
 #include "kernels.h"
 #include "memory.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -130,7 +131,8 @@ static tw_status find_innovation(tw_innovation *innovation)
 {
     const tw_gossip *gossip = innovation->gossip;
     const tw_averaging_rows *rows = tw_kernels_best()->averaging;
-    if (rows->difference(innovation->pull, gossip->weights, innovation->own, gossip->elements)) return TW_OK;
+    if (rows->difference(innovation->pull, gossip->weights, innovation->own, gossip->elements, FLT_MAX, 0))
+        return TW_OK;
     return tw_fail(TW_ERROR_NONFINITE, "this rank's weights are not finite any more: try a smaller gamma");
 }
 
