@@ -133,17 +133,19 @@ class Written:
 
 
 class Slow(Written):
-    """A group of one, whose generations are waited for, each for so many seconds of its own clock."""
+    """A group of one, whose generations are waited for, each for so many seconds of its own clock, and whose rounds are, for
+    `busy` of them."""
 
-    def __init__(self, seconds, generations):
+    def __init__(self, seconds, generations, busy=0.0):
         super().__init__(0, written(*generations * [({0: KEPT}, WEIGHTS)]))
-        self.seconds, self.now = seconds, 0.0
+        self.seconds, self.busy, self.now = seconds, busy, 0.0
 
     def next(self, rounds, leaves=False):
         self.now += self.seconds
         return None if leaves else super().next(rounds)
 
     def due(self, comm, wish):
+        self.now += self.busy
         return Due.FINISHED if wish is Wish.FINISH else super().due(comm, wish)
 
 
@@ -321,6 +323,18 @@ class ChangingTest(unittest.TestCase):
                 getattr(loop, end)(at)
                 self.assertAlmostEqual(loop.stats()["seconds_wait"] - before, 30, delta=1)
                 loop.close()
+
+    def test_what_is_waited_for_one_that_is_busy_is_counted(self):
+        weights = (ctypes.c_float * WEIGHTS)()
+        at, members = [ctypes.addressof(weights)], Slow(0, 1, 30)
+        with mock.patch.object(changing.time, "monotonic", lambda: members.now):
+            loop = ChangingLoop(members, "local:every=2", [("w", (WEIGHTS,))])
+            loop.begin(at)
+            before = loop.stats()["seconds_wait"]
+            for _ in range(6):
+                loop.step(at)
+            self.assertAlmostEqual(loop.stats()["seconds_wait"] - before, 90, delta=1)
+            loop.close()
 
     def test_what_gradients_would_have_sent_is_that_of_the_steps_taken(self):
         """Of two, each half of the weights there and back. The one that opened the group began alone, with no one to send to."""

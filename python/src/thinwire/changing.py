@@ -149,6 +149,7 @@ class ChangingLoop:
                 while not loop.is_due:
                     loop.step(weights)
                 due = self._members.due(self._there(), wish)
+                since = self._count_wait(since)
                 if due is Due.SAME:
                     if self._met == 1:
                         self._compare(self._there())
@@ -170,10 +171,11 @@ class ChangingLoop:
     def _now(self) -> Tuple[float, float]:
         return time.monotonic(), self.stats()["seconds_wait"]
 
-    def _count_wait(self, since: Tuple[float, float]) -> None:
-        """For others, but for what a loop has counted itself."""
+    def _count_wait(self, since: Tuple[float, float]) -> Tuple[float, float]:
+        """For others, but for what a loop has counted itself; and from when on it has to be counted."""
         now, counted = self._now()
         self._past["seconds_wait"] += max(0.0, now - since[0] - (counted - since[1]))
+        return self._now()
 
     # ---- from one generation to the next ----
 
