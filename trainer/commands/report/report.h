@@ -13,7 +13,7 @@ typedef struct report_run {
 typedef struct report {
     report_run *runs;
     size_t count, drawn; /* the first of them have curves, as more could not be told apart */
-    char *picture; /* SVG; NULL: there is none, and `no_picture` says why */
+    char *picture;       /* SVG; NULL: there is none, and `no_picture` says why */
     char no_picture[512];
 } report;
 
