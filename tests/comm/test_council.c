@@ -868,8 +868,8 @@ TEST(test_who_waits_long_knows_for_whom)
     free(all);
 }
 
-/* Before a round nobody has an end of the generation to speak of, and nothing is said while a wait is short. Neither one
- * that waits as well nor one that is silent is waited for. */
+/* Before a round nobody has an end of the generation to speak of, and nothing is said while a wait is short. Neither
+ * one that waits as well nor one that is silent is waited for. */
 TEST(test_a_round_waits_for_those_that_do_not_come_to_it)
 {
     circle *all = begin_circle(3);

@@ -154,8 +154,8 @@ static void close_here(tcp_lines *me, int i)
     *line = me->here[--me->here_count];
 }
 
-/* Whoever has said nothing for longest makes room: who has something to say comes again. But each member, of which there
- * are fewer than lines, has one that stays, whoever else comes. */
+/* Whoever has said nothing for longest makes room: who has something to say comes again. But each member, of which
+ * there are fewer than lines, has one that stays, whoever else comes. */
 static void make_room_here(tcp_lines *me)
 {
     int longest = -1;
