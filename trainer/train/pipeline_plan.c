@@ -193,7 +193,7 @@ static tw_status measure_unit(const train_settings *s, const task *work, size_t 
     TW_TRY(task_learner_create(work, &place, &l));
     tw_status status = learn_units(l, plan);
     if (status == TW_OK && plan->elements) count_elements(l, plan);
-    if (status == TW_OK && plan->cut == 0) status = time_steps(l, &plan->machine->seconds[unit]);
+    if (status == TW_OK && plan->machine && plan->cut == 0) status = time_steps(l, &plan->machine->seconds[unit]);
     task_learner_destroy(l);
     return status;
 }
