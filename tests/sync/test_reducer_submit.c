@@ -638,6 +638,16 @@ TEST(test_scaled_gradients)
     }
 }
 
+/* Its gradients, which lie apart, have to be put back. */
+TEST(test_scaled_gradients_of_a_rank_alone)
+{
+    program settings = {.spec = "allreduce", .ranks = 1, .absent = 1};
+    program *plain = play_program(settings, 0);
+    settings.scale = 2;
+    check_same(settings, 0, plain);
+    end(plain);
+}
+
 /* Tensors of one rate are as in a run in which all have it. */
 TEST(test_rates_of_tensors)
 {
