@@ -1391,6 +1391,7 @@ TEST(test_a_spoilt_rank_gives_nothing)
 {
     check_spoilt(NAN);
     check_spoilt(1e34F);
+    check_spoilt(2e26F); /* TW_FARTHEST / sqrt(3700) is less */
 }
 
 /* As a network does it: what one tensor's NaN has touched is NaN in all of them. */
@@ -1526,6 +1527,19 @@ TEST(test_sums_count_each_element_once)
     for (size_t i = 0; i < COUNT; i++) mean[i] = 1, v[i] = 2;
     tw_outer_descend(&options, mean, COUNT, &arrays, digests, &sums);
     assert_true(sums.mean == COUNT && sums.momentum == 4 * COUNT && sums.both == 2 * COUNT);
+}
+
+TEST(test_each_element_keeps_its_part_of_the_weights)
+{
+    enum { COUNT = 3 * 2048 + 5 };
+    static float mean[COUNT], v[COUNT], theta[COUNT], weights[COUNT];
+    tw_outer_options options = {.rate = 1};
+    tw_outer_arrays arrays = {v, theta, weights, 0.25F};
+    tw_outer_sums sums = {0};
+    uint32_t digests[2];
+    for (size_t i = 0; i < COUNT; i++) mean[i] = -(float)i, weights[i] = 4;
+    tw_outer_descend(&options, mean, COUNT, &arrays, digests, &sums);
+    for (size_t i = 0; i < COUNT; i++) assert_true(theta[i] == (float)i && weights[i] == 1 + 0.75F * (float)i);
 }
 
 /* Differences that make up for each other in a sum: elements that change places, an even number of signs, and the
