@@ -50,7 +50,8 @@ deps-test: deps
 	@tools/install-packages nftables || echo "going on without it: no router translates addresses in a test"
 
 deps-dev: deps-test
-	@tools/install-packages clang libclang-rt-dev clang-format clang-tidy lld cppcheck shellcheck llvm
+	@tools/install-packages clang libclang-rt-dev clang-format clang-tidy cppcheck shellcheck llvm
+	@tools/install-packages lld || echo "going on without it: programs with sanitizers are linked more slowly"
 
 configure:
 	@tools/configure $(BUILD) $(CMAKE_FLAGS) || { echo "make deps installs what is missing" >&2; exit 1; }

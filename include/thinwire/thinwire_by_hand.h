@@ -68,8 +68,9 @@ TW_API tw_status tw_scheme_set_gradient_scale(tw_scheme *scheme, double scale);
 /* Starts a step. gradients[i] is tensor i's local gradient, and receives the mean: the buffers are the scheme's until
  * DONE (the array of pointers is copied). `norm` is the L2 norm of this worker's whole gradient, over all messages, for
  * schemes that clip (tw_scheme_clip() > 0); a negative value has it computed over this message alone. One that is above
- * 1e33 or no number skips the step. (topk, threshold, adacomp, scalecom, and dgc and sdagc without clip, look at the
- * gradients anyway, in their own pass: for them a negative value costs least.) */
+ * 1e33 or no number skips the step, and one that is not true may let NaN through. (topk, threshold, adacomp, scalecom,
+ * and dgc and sdagc without clip, look at the gradients anyway, in their own pass: for them a negative value costs
+ * least.) */
 TW_API tw_status tw_scheme_begin(tw_scheme *scheme, float *const *gradients, double norm);
 /* The same for a rank that has no gradient for some tensors: where absent[i] is not 0, what stands in gradients[i] is
  * not looked at, and it receives the mean all the same. See tw_gradient. `absent` may be NULL: none is. */

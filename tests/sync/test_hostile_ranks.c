@@ -1,12 +1,14 @@
 /* A rank that tells the others numbers that cannot be: each is checked before it is used, and the one that sent it is
  * named. What the hostile rank says goes over the very channels of the library, as its own code would send it. */
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "channel.h"
 #include "gossip_host.h"
 #include "members.h"
+#include "outer.h"
 #include "support/ranks.h"
 
 static const tw_tensor table[] = {{"w", 1, {4}}};
@@ -244,6 +246,57 @@ TEST(test_news_that_cannot_be_are_refused)
     assert_int_equal(hear(message, MESSAGE), TW_ERROR_PACKET);
     write_news(message, 1, 1, 0, 0);
     assert_int_equal(hear(message, MESSAGE - 1), TW_ERROR_PACKET);
+}
+
+/* ---- a round's word ---------------------------------------------------------------------------------------------- */
+
+typedef struct given {
+    const char *spec;
+    double weight; /* of rank 1; rank 0 gives nothing */
+    tw_status got;
+    float theta;
+    char text[256];
+} given;
+
+static void give_weight(void *context, int rank, tw_comm *comm)
+{
+    given *self = context;
+    float values[4] = {1, 1, 1, 1}, *weights[] = {values};
+    tw_outer *outer = NULL;
+    tw_outer_event event;
+    tw_status status = tw_outer_create(comm, self->spec, table, 1, &outer);
+    if (status == TW_OK) status = tw_outer_begin(outer, weights);
+    if (status == TW_OK) outer->weight = rank ? self->weight : 0; /* past tw_outer_set_weight, which would refuse it */
+    for (int step = 0; step < 4 && status == TW_OK; step++) {
+        values[0] += 1;
+        status = tw_outer_step(outer, weights, &event);
+    }
+    if (rank == 0) {
+        snprintf(self->text, sizeof self->text, "%s", status == TW_OK ? "" : tw_last_error());
+        if (status == TW_OK) status = tw_outer_read(outer, weights);
+        self->got = status;
+        self->theta = values[0];
+    }
+    tw_outer_destroy(outer);
+}
+
+TEST(test_a_weight_that_nobody_may_have_is_refused)
+{
+    static const char *const early[] = {"streaming:every=2,fragments=1,delay=1", "diloco:every=2,eager=on"};
+    static const double none[] = {1e-320, 1e-10, 2e9, -1, (double)NAN, (double)INFINITY};
+    for (int s = 0; s < 3; s++) {
+        for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+            given one = {.spec = s < 2 ? early[s] : "diloco:every=2", .weight = none[i]};
+            run_on_threads(2, give_weight, &one);
+            if (!tw_status_is_error(one.got) ||
+                !strstr(one.text, "rank 1")) /* which checks itself, and may leave first */
+                fail_msg("%s, a weight of %g: %s: %s, with %g", one.spec, none[i], tw_status_name(one.got), one.text,
+                         (double)one.theta);
+        }
+        given half = {.spec = s < 2 ? early[s] : "diloco:every=2", .weight = 0.5};
+        run_on_threads(2, give_weight, &half);
+        assert_int_equal(tw_status_is_error(half.got), s < 2);
+    }
 }
 
 /* ---- twice the survivors ----------------------------------------------------------------------------------------- */

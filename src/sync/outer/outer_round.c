@@ -51,6 +51,18 @@ static tw_status name_difference(tw_outer *outer, const tw_fragment *fragment, i
         (unsigned long long)outer->round, other, outer->tensors[fragment->first + tensor].name);
 }
 
+/* Of a smaller one the shares of a mean would be infinite. */
+static int is_weight(double weight)
+{
+    return weight == 0 || (weight >= 1e-9 && weight <= 1e9);
+}
+
+/* Parts that are sent before the others' weights are known are not multiplied by one. */
+static int takes_weight(const tw_outer *outer, double weight)
+{
+    return weight == 0 || weight == 1 || outer->options.delay == 0;
+}
+
 /* Words are not trusted: what they say must be possible. */
 static tw_status check_word(const tw_outer *outer, int rank)
 {
@@ -58,7 +70,7 @@ static tw_status check_word(const tw_outer *outer, int rank)
     if (word->round != first->round)
         return tw_fail(TW_ERROR_PACKET, "rank %d is in round %llu and rank 0 in round %llu", rank,
                        (unsigned long long)word->round, (unsigned long long)first->round);
-    if (word->submitted <= 1 && word->finishing <= 2 && word->weight >= 0 && word->weight <= 1e9 &&
+    if (word->submitted <= 1 && word->finishing <= 2 && is_weight(word->weight) && takes_weight(outer, word->weight) &&
         (word->weight == 0 || word->submitted))
         return TW_OK;
     return tw_fail(TW_ERROR_PACKET, "rank %d gives a weight of %g to round %llu, which cannot be", rank, word->weight,
@@ -119,7 +131,8 @@ static void outer_round_drop(tw_outer *outer)
 static void subtract(tw_outer *outer, float *const *weights)
 {
     const tw_fragment *fragment = tw_outer_current(outer);
-    const float most = (float)(TW_FARTHEST / sqrt((double)fragment->elements));
+    const float most =
+        nextafterf((float)(TW_FARTHEST / sqrt((double)fragment->elements)), 0); /* whichever way it is rounded */
     int far = 0;
     for (size_t i = fragment->first; i < fragment->first + fragment->count; i++) {
         size_t place = outer->places[i], count = outer->places[i + 1] - place;
@@ -432,9 +445,9 @@ tw_status tw_outer_begin(tw_outer *outer, float *const *weights)
 tw_status tw_outer_set_weight(tw_outer *outer, double weight)
 {
     TW_TRY(tw_outer_need(outer));
-    if (weight != 0 && !(weight >= 1e-9 && weight <= 1e9))
+    if (!is_weight(weight))
         return tw_fail(TW_ERROR_ARGUMENT, "a weight of %g; it must be 0, or a number from 1e-9 to 1e9", weight);
-    if (weight != 0 && weight != 1 && outer->options.delay > 0)
+    if (!takes_weight(outer, weight))
         return tw_fail(
             TW_ERROR_UNSUPPORTED,
             "a weight of %g where parts are sent before the others' weights are known; it must be 0 or 1, or the spec "
