@@ -364,7 +364,10 @@ static tw_status live(lineup *l)
 {
     TW_TRY(set_limit(l));
     TW_TRY(hear_words(l));
-    if (find_ended(l)) return TW_OK;
+    if (find_ended(l)) { /* as all have heard: newcomers hear it, too */
+        group_finish(l->group, l->trace.whole);
+        return TW_OK;
+    }
     if (!l->own.started && l->count < l->settings->workers) return await_others(l);
     const tw_status status = line_up(l);
     if (status != TW_OK) end_alone(l, status);
@@ -378,7 +381,6 @@ static void live_in(lineup *l)
     const tw_status status = live(l);
     if (status == TW_ERROR_PEER) snprintf(l->own.reason, sizeof l->own.reason, "%s", tw_last_error());
     if (status != TW_OK && status != TW_ERROR_PEER) end_alone(l, status);
-    if (status == TW_OK && l->over) group_finish(l->group, l->trace.whole); /* as all know */
     if (status != TW_OK) tw_comm_leave(l->trace.whole);
     tw_comm_destroy(l->trace.whole);
 }

@@ -174,8 +174,9 @@ class ChangingLoop:
     def _count_wait(self, since: Tuple[float, float]) -> Tuple[float, float]:
         """For others, but for what a loop has counted itself; and from when on it has to be counted."""
         now, counted = self._now()
-        self._past["seconds_wait"] += max(0.0, now - since[0] - (counted - since[1]))
-        return self._now()
+        waited = max(0.0, now - since[0] - (counted - since[1]))
+        self._past["seconds_wait"] += waited
+        return now, counted + waited
 
     # ---- from one generation to the next ----
 

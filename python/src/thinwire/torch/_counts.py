@@ -18,7 +18,7 @@ def steps_of(counts: Dict[str, float]) -> str:
 
 
 def amount(count: float) -> str:
-    """Of bytes, as the trainer writes it."""
+    """Of bytes, in the unit that suits them."""
     units, figures = iter(("B", "kB", "MB", "GB", "TB")), float(f"{count:.3g}")
     unit = next(units)
     while figures >= 1000 and unit != "TB":
