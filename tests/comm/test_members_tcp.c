@@ -192,8 +192,8 @@ static void begin_round(player *players, int count)
         assert_int_equal(pthread_create(&players[n].thread, NULL, take_part, &players[n]), 0);
 }
 
-/* The first is at the beginning of a round, and what it is told does not wait for the others. Then it waits at its door,
- * and then for one that is lost, without which nothing goes on that it waited for. */
+/* The first is at the beginning of a round, and what it is told does not wait for the others. Then it waits at its
+ * door, and then for one that is lost, without which nothing goes on that it waited for. */
 TEST(test_who_is_waited_for_is_told_once)
 {
     static lines all;

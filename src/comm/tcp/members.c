@@ -1003,9 +1003,9 @@ static void begin_wait(tw_members *me, const tw_comm *comm, int finishes)
     pthread_mutex_unlock(&me->mutex);
 }
 
-/* Others have their answers from the thread meanwhile, however slow the log's listener is; but this program comes to its
- * round only after it, and so does the group. After an error the program is told that first, and with its next call
- * what was noted. */
+/* Others have their answers from the thread meanwhile, however slow the log's listener is; but this program comes to
+ * its round only after it, and so does the group. After an error the program is told that first, and with its next
+ * call what was noted. */
 static tw_status exchange_words(tw_members *me, tw_comm *comm, const unsigned char *own, unsigned char *words)
 {
     begin_wait(me, comm, own[FINISHES]);
