@@ -20,8 +20,9 @@
  * or half with the first of them. Others wait until they hear enough again. So a group that was cut in two goes on as
  * one, and no loss ends it that leaves a majority, the one that opened it included. Whoever was cut off, or has another
  * address, is let in again. A thread of its own answers for each process, whatever its program does: one that computes
- * for minutes stays a member, and the others wait for it. The log (tw_set_log) is told who is lost and, after ten
- * seconds, for whom this process waits, each with rank and address.
+ * for minutes stays a member, and the others wait for it. The log (tw_set_log) is told who is lost, each with rank and
+ * address, and for whom this process has waited for ten seconds longer than any round took; but not one that finishes,
+ * or whose comm's patience is 1e9. The calls below return only when the log's listener has: a slow one holds up rounds.
  *
  * A process that nobody can connect to, as behind a router, finds that out within 3 seconds and takes part even so:
  * what it says to another of its kind goes through a member that both can connect to. If that one is lost, it goes

@@ -894,6 +894,40 @@ TEST(test_a_round_waits_for_those_that_do_not_come_to_it)
     free(all);
 }
 
+/* Who is only slower has come by then. */
+TEST(test_a_wait_is_long_beyond_the_longest_round)
+{
+    circle *all = begin_circle(2);
+    all->members[1].longest = 7;
+    pass_time(all, COUNCIL_LONG + 6.5);
+    assert_int_equal(council_waits_for(&all->members[1]), 0);
+    pass_time(all, COUNCIL_LONG + 7.5);
+    assert_int_equal(council_waits_for(&all->members[1]), 1);
+    free(all);
+}
+
+/* Then the others are not asked, until the next wait. */
+TEST(test_a_wait_is_kept_quiet)
+{
+    circle *all = begin_circle(2);
+    council *one = &all->members[1];
+    one->state = COUNCIL_BUSY;
+    for (int n = 0; n < 2; n++) {
+        council_await(one, 1, all->now);
+        pass_time(all, all->now + COUNCIL_LONG + 0.5);
+        assert_int_equal(council_waits_for(one), 1);
+        council_keep_quiet(one);
+        const double before = all->members[0].peers[1].heard;
+        pass_time(all, all->now + 0.5);
+        assert_int_equal(council_waits_for(one), 0);
+        assert_true(all->members[0].peers[1].heard == before);
+    }
+    council_meet(one, "door", 2, 0, all->now);
+    pass_time(all, all->now + COUNCIL_LONG + 0.5);
+    assert_int_equal(council_waits_for(one), 1);
+    free(all);
+}
+
 /* Where members are lost sooner, a wait for one that is there is long sooner. */
 TEST(test_a_long_wait_follows_the_grace)
 {

@@ -1,6 +1,7 @@
 /* Groups whose members come and go, over sockets: who is let in and who is not, what is made of damaged words, and one
  * generation after the other. The council itself is tried in virtual time, by council. */
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -103,8 +104,8 @@ TEST(test_a_child_has_what_is_opened_after_a_group)
 /* --- what a person is told --------------------------------------------------------------------------------------- */
 
 typedef struct lines {
-    char text[TCP_ADDRESS + 64], address[TCP_ADDRESS];
-    _Atomic int count, wait, end, others;
+    char text[TCP_ADDRESS + 64], busy[2 * TCP_ADDRESS];
+    _Atomic int count, wait, named, seconds, end, after, others;
 } lines;
 
 static void count_lines(void *context, tw_log_level level, const char *text)
@@ -112,9 +113,15 @@ static void count_lines(void *context, tw_log_level level, const char *text)
     lines *all = context;
     all->count += level == TW_LOG_WARNING && strcmp(text, all->text) == 0;
     all->others += strstr(text, "the group goes on without") && strcmp(text, all->text) != 0;
-    all->wait += level == TW_LOG_WARNING && strstr(text, "whose programs are busy: rank 1 at ") &&
-                 strstr(text, all->address) && !strstr(text, "rank 0");
-    all->end += level == TW_LOG_WARNING && strstr(text, "seconds the group goes on") != NULL;
+    const char *busy = strstr(text, "busy: "), *until = strstr(text, "; for up to ");
+    if (busy && until) {
+        all->wait += level == TW_LOG_WARNING;
+        all->named += strlen(all->busy) == (size_t)(until - busy) && strncmp(busy, all->busy, strlen(all->busy)) == 0;
+        all->seconds = atoi(until + strlen("; for up to "));
+    }
+    if (!strstr(text, "seconds the group goes on")) return;
+    all->after = atoi(strstr(text, "after ") + strlen("after "));
+    all->end += level == TW_LOG_WARNING;
 }
 
 static void gather(player *players, int count, const char *meeting)
@@ -127,19 +134,33 @@ static void gather(player *players, int count, const char *meeting)
     }
 }
 
+static void come_to_the_door(player *me)
+{
+    tw_comm_destroy(me->comm);
+    me->comm = NULL;
+}
+
 /* Nobody knows which machine has which rank. Of one that leaves there is nothing to say. */
 TEST(test_who_is_lost_is_told_by_its_address)
 {
     static lines all;
     char meeting[TCP_ADDRESS];
-    player players[MEMBERS];
+    player players[MEMBERS + 1];
     find_meeting(meeting);
-    gather(players, MEMBERS, meeting);
+    gather(players, MEMBERS + 1, meeting);
     snprintf(all.text, sizeof all.text, "the group goes on without rank 1 at %s",
-             tw_members_address(players[1].members));
+             tw_members_address(players[2].members));
     tw_set_log(count_lines, &all);
+    come_to_the_door(&players[1]); /* and says only there that it leaves */
+    players[1].leaves = 1;
+    begin(players, MEMBERS + 1, MEMBERS);
+    pthread_join(players[1].thread, NULL);
+    end(players, 1);
+    end(players + 2, 2);
+    assert_int_equal(all.count + all.others, 0);
     go(&players[1]);
-    players[1] = players[2];
+    go(&players[2]); /* of the same rank in the generation after */
+    players[1] = players[3];
     begin(players, 2, 2);
     end(players, 2);
     assert_int_equal(all.count, 2);
@@ -152,33 +173,138 @@ TEST(test_who_is_lost_is_told_by_its_address)
     for (int n = 0; n < 2; n++) go(&players[n]);
 }
 
-/* The first is at the beginning of a round, and what it is told does not wait for the second. */
+static void write_busy(lines *all, const player *players, int from, int to)
+{
+    int used = snprintf(all->busy, sizeof all->busy, "busy: ");
+    for (int n = from; n < to; n++)
+        used += snprintf(all->busy + used, sizeof all->busy - (size_t)used, "%srank %d at %s", n > from ? ", " : "", n,
+                         tw_members_address(players[n].members));
+}
+
+static void wait_until(const _Atomic int *count, int reached)
+{
+    while (*count < reached) usleep(2000);
+}
+
+static void begin_round(player *players, int count)
+{
+    for (int n = 0; n < count; n++)
+        assert_int_equal(pthread_create(&players[n].thread, NULL, take_part, &players[n]), 0);
+}
+
+/* The first is at the beginning of a round, and what it is told does not wait for the others. Then it waits at its
+ * door, and then for one that is lost, without which nothing goes on that it waited for. */
 TEST(test_who_is_waited_for_is_told_once)
 {
     static lines all;
     char meeting[TCP_ADDRESS];
     unsigned char secret[TCP_SECRET];
-    player players[2];
+    player players[MEMBERS];
     find_meeting(meeting);
     tcp_secret_make(key, strlen(key), "members of a group", NULL, 0, secret);
     options.grace = 2;
-    gather(players, 2, meeting);
+    gather(players, MEMBERS, meeting);
     options.grace = 10;
-    snprintf(all.address, sizeof all.address, "%s", tw_members_address(players[1].members));
+    write_busy(&all, players, 1, MEMBERS);
     tw_set_log(count_lines, &all);
-    assert_int_equal(pthread_create(&players[0].thread, NULL, take_part, &players[0]), 0);
-    while (!all.wait) usleep(2000);
+    begin_round(players, 1);
+    wait_until(&all.wait, 1);
     for (int i = 0; i < 3; i++) /* for each of whom its thread looks around */
         close(knock(atoi(strrchr(meeting, ':') + 1), NULL, secret, (tcp_place){0}, NULL));
     assert_int_equal(all.end, 0);
-    take_part(&players[1]);
-    pthread_join(players[0].thread, NULL);
-    for (int n = 0; n < 2; n++) assert_int_equal(players[n].status, TW_OK);
-    take_part_in_a_round(players, 2, TW_MEMBERS_STAY);
+    begin_round(players + 1, MEMBERS - 1);
+    for (int n = 0; n < MEMBERS; n++) pthread_join(players[n].thread, NULL);
+    for (int n = 0; n < MEMBERS; n++) assert_int_equal(players[n].status, TW_OK);
+    take_part_in_a_round(players, MEMBERS, TW_MEMBERS_STAY);
     assert_int_equal(all.wait, 1);
     assert_int_equal(all.end, 1);
+    come_to_the_door(&players[0]);
+    begin(players, 1, MEMBERS);
+    wait_until(&all.wait, 2);
+    for (int n = 1; n < MEMBERS; n++) come_to_the_door(&players[n]);
+    begin(players + 1, MEMBERS - 1, MEMBERS);
+    end(players, MEMBERS);
+    assert_int_equal(all.wait, 2);
+    assert_int_equal(all.end, 2);
+    assert_in_range(all.after, 4, INT_MAX); /* as long as the round before, and two graces */
+    begin_round(players, 1);
+    wait_until(&all.wait, 3);
+    for (int n = 1; n < MEMBERS; n++) come_to_the_door(&players[n]);
+    pthread_join(players[0].thread, NULL);
+    assert_int_equal(players[0].status, TW_ERROR_PEER);
+    come_to_the_door(&players[0]);
+    begin(players, MEMBERS, MEMBERS);
+    end(players, MEMBERS);
+    assert_int_equal(all.wait, 3);
+    assert_in_range(all.named, 1, 3); /* one that has not answered yet is not named */
+    assert_int_equal(all.end, 2);
+    tw_set_log(NULL, NULL);
+    for (int n = 0; n < MEMBERS; n++) go(&players[n]);
+}
+
+/* Another one of the group that says of itself to be where the second is, which still answers there. */
+TEST(test_nobody_takes_the_place_of_one_that_answers)
+{
+    static lines all;
+    char meeting[TCP_ADDRESS], *text;
+    const char *topic[1];
+    unsigned char secret[TCP_SECRET], session[TCP_SECRET];
+    council_message other = foreign_join();
+    player players[2];
+    find_meeting(meeting);
+    tcp_secret_make(key, strlen(key), "members of a group", NULL, 0, secret);
+    assert_true(asprintf(&text, "the release %s of thinwire\nquorum=0\n%s", release, subject) > 0);
+    topic[0] = text;
+    tcp_secret_make(NULL, 0, "what a group trains", topic, 1, other.topic);
+    free(text);
+    options.grace = 2;
+    gather(players, 2, meeting);
+    options.grace = 10;
+    other.kind = COUNCIL_STATUS;
+    snprintf(other.seat.name, sizeof other.seat.name, "%s#00112233445566778899aabbccddeeff/1",
+             tw_members_address(players[1].members));
+    const uint64_t before = players[0].generation.number;
+    tw_set_log(count_lines, &all);
+    come_to_the_door(&players[0]);
+    begin(players, 1, 2);
+    wait_until(&all.wait, 1);
+    for (int i = 0; i < 3; i++) /* after the first its thread looks around again */
+        say(knock(atoi(strrchr(meeting, ':') + 1), NULL, secret, (tcp_place){0}, session), session, &other, WHOLE);
+    come_to_the_door(&players[1]);
+    begin(players + 1, 1, 2);
+    end(players, 2);
+    assert_int_equal(players[0].generation.number, before + 1);
     tw_set_log(NULL, NULL);
     for (int n = 0; n < 2; n++) go(&players[n]);
+}
+
+/* Neither one whose program has no steps to come nor one whose patience has no end. The third has that of its comm. */
+TEST(test_who_only_follows_is_told_of_no_wait)
+{
+    enum { ALL = MEMBERS + 1 };
+    static lines all;
+    char meeting[TCP_ADDRESS];
+    player players[ALL];
+    find_meeting(meeting);
+    options.grace = 2;
+    gather(players, ALL, meeting);
+    options.grace = 10;
+    write_busy(&all, players, MEMBERS, ALL);
+    tw_set_log(count_lines, &all);
+    players[0].wish = TW_MEMBERS_FINISH;
+    assert_ok(tw_comm_set_patience(players[1].comm, 1e9));
+    assert_ok(tw_comm_set_patience(players[2].comm, 5000));
+    begin_round(players, MEMBERS);
+    wait_until(&all.wait, 1);
+    begin_round(players + MEMBERS, 1);
+    for (int n = 0; n < ALL; n++) pthread_join(players[n].thread, NULL);
+    for (int n = 0; n < ALL; n++) assert_int_equal(players[n].status, TW_OK);
+    assert_int_equal(all.wait, 1);
+    assert_int_equal(all.end, 1);
+    assert_int_equal(all.named, 1);
+    assert_in_range(all.seconds, 61, 5000); /* the group's is 60 */
+    tw_set_log(NULL, NULL);
+    for (int n = 0; n < ALL; n++) go(&players[n]);
 }
 
 /* --- members that cannot be called ------------------------------------------------------------------------------- */
@@ -188,12 +314,21 @@ typedef struct notes {
     tw_members *latest;
 } notes;
 
+static void *ask_address(void *members)
+{
+    (void)tw_members_address(members);
+    return NULL;
+}
+
 static void count_notes(void *context, tw_log_level level, const char *text)
 {
     notes *all = context;
+    pthread_t other;
     (void)level;
-    if (strstr(text, "cannot be called at 192.0.2.1:"))
-        (void)tw_members_address(all->latest); /* it may be asked: a slow program holds up nobody */
+    if (strstr(text, "cannot be called at 192.0.2.1:")) { /* a slow listener holds up no other thread's call */
+        assert_int_equal(pthread_create(&other, NULL, ask_address, all->latest), 0);
+        pthread_join(other, NULL);
+    }
     all->behind += strstr(text, "this process cannot be called at 192.0.2.1:") != NULL;
     all->carriers += strstr(text, "carries what ranks say to each other that cannot be called") != NULL;
 }

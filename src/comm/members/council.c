@@ -502,12 +502,12 @@ static void look_for_group(council *me)
 
 /* --- whom a wait is for ------------------------------------------------------------------------------------------ */
 
-/* One that is silent is lost by then. */
+/* One that is silent is lost by then, and one that is only slower has come, as to the round before. */
 static int waits_long(const council *me, double until)
 {
     const double graces = 2 * me->settings.grace;
-    return me->place >= 0 && (me->awaits || me->state != COUNCIL_BUSY) &&
-           until - me->met >= (graces < COUNCIL_LONG ? graces : COUNCIL_LONG);
+    return me->place >= 0 && !me->quiet && (me->awaits || me->state != COUNCIL_BUSY) &&
+           until - me->met - me->longest >= (graces < COUNCIL_LONG ? graces : COUNCIL_LONG);
 }
 
 uint64_t council_waits_for(const council *me)
@@ -525,7 +525,13 @@ void council_await(council *me, int awaits, double now)
 {
     look_at_clock(me, now);
     me->awaits = awaits;
+    me->quiet = 0;
     me->met = now;
+}
+
+void council_keep_quiet(council *me)
+{
+    me->quiet = 1;
 }
 
 void council_tick(council *me, double now)
@@ -593,6 +599,7 @@ void council_meet(council *me, const char *door, uint64_t rounds, int leaves, do
     if (me->list.generation && me->place >= 0 && rounds && rounds == me->list.seats[me->place].rounds)
         bar_newcomers(me);
     me->met = now;
+    me->quiet = 0;
     me->beat = me->unable = 0;
     for (int i = 0; i < me->list.count; i++) {
         me->peers[i].heard = now;

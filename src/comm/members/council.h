@@ -19,7 +19,8 @@ enum {
     COUNCIL_KNOWN = 32  /* generations of which a list says how they began */
 };
 #define COUNCIL_BEAT 0.25 /* seconds between two words to the same */
-#define COUNCIL_LONG 10.0 /* seconds, or two graces, after which a person wants to know for whom a wait is */
+/* Seconds, or two graces, beyond the longest round, after which a person wants to know for whom a wait is. */
+#define COUNCIL_LONG 10.0
 
 /* A name is "WHERE#WHO/HOW": who a process is for as long as it lives, and where and how it is called, which may
  * change. Its door is where it waits for the next generation's connections. */
@@ -107,7 +108,9 @@ typedef struct council {
     council_list list; /* who decides: the last generation that this process knows of */
     int place;         /* its own there; -1: it is a newcomer */
     council_state state;
-    int awaits; /* the others, to begin a round */
+    int awaits;     /* the others, to begin a round */
+    int quiet;      /* nobody wants to know any more for whom this wait is */
+    double longest; /* seconds that a round has taken, of all so far */
     council_verdict verdict;
     uint64_t seated;     /* the last generation that its program was to take part in */
     uint64_t stood, had; /* the one from which it last came with a theta, and with how many rounds, and 1 */
@@ -139,8 +142,10 @@ void council_open(council *me);
 void council_meet(council *me, const char *door, uint64_t rounds, int leaves, double now);
 /* Its program waits for the others' to begin a round; or it goes on. */
 void council_await(council *me, int awaits, double now);
-/* Those that keep its program waiting for long though they answer, as bits of the list. */
+/* Those that keep its program waiting for long though they answer, as bits of the list; none once the wait is kept
+ * quiet, which lasts as long as it. Before a round it then does not ask the others, either. */
 uint64_t council_waits_for(const council *me);
+void council_keep_quiet(council *me);
 /* A message has come; a name where nobody listens any more; time has passed. */
 void council_hear(council *me, const council_message *message, double now);
 void council_lose(council *me, const char *name, double now);

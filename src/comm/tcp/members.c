@@ -20,11 +20,13 @@
 #include <thinwire/thinwire_plugin.h>
 
 #define LEAST_GRACE 10.0
-#define SILENCE 0.5  /* of a grace: one that is silent so long in a round is asked, for so long again */
-#define NAP 0.1      /* seconds, after which a thread looks around again */
-#define FAREWELL 1.0 /* that the last words may take */
-#define CALL 3.0     /* in which the group reaches a newcomer, or it takes itself for one that cannot be called */
-#define ANSWER 3.0   /* that a group at another address has to answer before one is opened at one's own */
+#define SILENCE 0.5     /* of a grace: one that is silent so long in a round is asked, for so long again */
+#define NAP 0.1         /* seconds, after which a thread looks around again */
+#define FAREWELL 1.0    /* that the last words may take */
+#define CALL 3.0        /* in which the group reaches a newcomer, or it takes itself for one that cannot be called */
+#define ANSWER 3.0      /* that a group at another address has to answer before one is opened at one's own */
+#define PATIENCE 1800.0 /* where none is given, as of every comm */
+#define FOREVER 1e9     /* the longest that may be given: for who has it nobody is late */
 enum {
     TRIALS = 12,      /* proofs that are turned away one after the other, in some ten seconds */
     ASKED_TRIALS = 3, /* in less than a second, while it is asked whether there is a group */
@@ -51,16 +53,12 @@ struct tw_members {
     pid_t process;
     int opened, bell, runs, stops;
     int deserted;          /* that nobody answers is told */
-    int cut_off;           /* that it hears too few is told, in this wait, */
-    int waits_for;         /* and whom it is for */
     int meets;             /* it listens at a meeting point, so that it can be called */
     double round_began;    /* 0: there was none yet */
     uint64_t round_took;   /* milliseconds; 0: none was measured yet */
     double limit;          /* that the generation's comm was given, unless its program gave it another */
     uint64_t connecting;   /* the generation whose connections are being made */
     int has_newcomers;     /* it has */
-    council_list last;     /* the last one whose connections were made */
-    uint64_t leavers;      /* of it, as each has said */
     int finished;          /* as all members have */
     pthread_mutex_t turn;  /* see take_turn */
     pthread_mutex_t mutex; /* of what follows */
@@ -69,6 +67,11 @@ struct tw_members {
     int tells; /* the teller does */
     council council;
     tcp_lines lines;
+    council_list last;                  /* the last one whose connections were made */
+    uint64_t leavers;                   /* of it, as each has said */
+    int cut_off;                        /* that it hears too few is told, in this wait, */
+    int waits_for;                      /* and whom it is for */
+    double patience;                    /* of the wait for a round */
     char untold[TOLD][TCP_NOBODY_TEXT]; /* what its program is still to be told of those who came, */
     uint64_t untold_count;              /* of which the last place has the latest; */
     note notes[NOTES];                  /* and the log, of whatever else */
@@ -151,19 +154,20 @@ static void write_members(const council_list *list, uint64_t set, char text[NAME
     if (count > NAMED) snprintf(text + used, NAMES - (size_t)used, " and %d more", count - NAMED);
 }
 
-/* Once in each wait. Whether it is told now. */
+/* Once in each wait, and at another door once more. Whether it is told now. */
 static int note_wait(tw_members *me)
 {
     char names[NAMES];
     const council *own = &me->council;
-    const uint64_t busy = me->waits_for ? 0 : council_waits_for(own);
+    const uint64_t busy = council_waits_for(own);
     if (!busy) return 0;
     me->waits_for = 1;
+    council_keep_quiet(&me->council);
     write_members(&own->list, busy, names);
     keep_note(me, TW_LOG_WARNING,
               "this process waits for members whose machines answer and whose programs are busy: %s; for up to %.0f "
               "seconds more",
-              names, own->settings.patience - (tw_clock() - own->met));
+              names, (own->awaits ? me->patience : own->settings.patience) - (tw_clock() - own->met));
     return 1;
 }
 
@@ -174,7 +178,7 @@ static void note_end_of_wait(tw_members *me, int goes_on)
     me->waits_for = 0;
 }
 
-/* Who leaves has said so. */
+/* Who leaves has said so, before a round or at the door. */
 static void note_lost(tw_members *me, const council_list *list)
 {
     char names[NAMES];
@@ -261,11 +265,18 @@ static void look_for_predecessor(tw_members *me, const council_message *message)
     }
 }
 
+static void note_leaver(tw_members *me, const council_message *message)
+{
+    const int place = message->state == COUNCIL_LEAVES ? council_find(&me->last, message->seat.name) : -1;
+    if (place >= 0) me->leavers |= (uint64_t)1 << place;
+}
+
 static void members_hear(void *context, const council_message *message, const char *text)
 {
     tw_members *me = context;
     if (comes_too_early(me, message)) return;
     look_for_predecessor(me, message);
+    note_leaver(me, message);
     council_hear(&me->council, message, tw_clock());
     if (message->kind == COUNCIL_REFUSED && me->council.verdict == COUNCIL_UNWANTED) tell_difference(me, text);
 }
@@ -284,7 +295,7 @@ static int members_have(void *context, const char *name)
 {
     const council *own = &((tw_members *)context)->council;
     for (int i = 0; i < own->list.count; i++)
-        if (i != own->place && strcmp(own->peers[i].seat.name, name) == 0) return 1;
+        if (strcmp(own->peers[i].seat.name, name) == 0) return 1;
     return 0;
 }
 
@@ -389,7 +400,7 @@ static tw_status read_members_options(const tw_members_options *given, tw_member
     *options = (tw_members_options){.struct_size = sizeof *options};
     if (given) TRY(tcp_read_known(options, sizeof *options, given, "tw_members_options"));
     if (options->grace == 0) options->grace = 60;
-    if (options->patience == 0) options->patience = 1800;
+    if (options->patience == 0) options->patience = PATIENCE;
     if (options->quorum < 0 || options->quorum > COUNCIL_MOST)
         return tw_fail(TW_ERROR_ARGUMENT, "a quorum of %d members: want 1 to %d, or 0 for more than half",
                        options->quorum, COUNCIL_MOST);
@@ -767,8 +778,6 @@ static tw_status await_verdict(tw_members *me, council_verdict *verdict)
         status = tw_fail(TW_ERROR_PEER, "joining was stopped by this process's own program");
     else if (!moved && *verdict != COUNCIL_GENERATION && *verdict != COUNCIL_LEFT)
         status = members_fail(me, *verdict);
-    else
-        note_end_of_wait(me, !moved);
     pthread_mutex_unlock(&me->mutex);
     return status;
 }
@@ -838,11 +847,14 @@ static tw_status wait_at_door(tw_members *me, uint64_t rounds, int leaves, tw_tc
 {
     tw_status status;
     take_turn(me);
-    me->cut_off = me->waits_for = 0;
+    me->cut_off = 0;
     come_to_the_door(me, *door, rounds, leaves);
     pthread_mutex_unlock(&me->mutex);
-    while ((status = await_verdict(me, verdict)) == TW_OK && *verdict == COUNCIL_PENDING)
-        TRY(change_door(me, rounds, leaves, door));
+    do status = await_verdict(me, verdict);
+    while (status == TW_OK && *verdict == COUNCIL_PENDING && (status = change_door(me, rounds, leaves, door)) == TW_OK);
+    take_turn(me);
+    note_end_of_wait(me, status == TW_OK);
+    pthread_mutex_unlock(&me->mutex);
     return status;
 }
 
@@ -881,7 +893,7 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
         return tw_fail(TW_ERROR_PEER, "the others know a door of this process where it is no more");
     TRY(tw_tcp_connect(door, place, list.count, doors, silence / SILENCE, comm));
     take_turn(me);
-    if (generation->kept) note_lost(me, &list);
+    note_lost(me, &list);
     me->last = list;
     me->leavers = 0;
     pthread_mutex_unlock(&me->mutex);
@@ -973,17 +985,30 @@ static tw_status follow_round(tw_members *me, uint64_t took, tw_comm *comm)
     double silence = SILENCE * fmin(me->options.grace, fmax(LEAST_GRACE, 1e-3 * (double)took));
     take_turn(me);
     me->council.settings.grace = silence;
+    me->council.longest = fmax(me->council.longest, 1e-3 * (double)took);
     pthread_mutex_unlock(&me->mutex);
     if (tw_comm_timeout(comm) != me->limit) return TW_OK;
     me->limit = silence;
     return tw_comm_set_timeout(comm, silence);
 }
 
+/* Who has no steps to come, or whose patience has no end, follows the others: it is no news that it waits. */
+static void begin_wait(tw_members *me, const tw_comm *comm, int finishes)
+{
+    const double set = tw_comm_patience(comm);
+    take_turn(me);
+    me->patience = fmax(set > 0 ? set : PATIENCE, tw_comm_timeout(comm));
+    council_await(&me->council, 1, tw_clock());
+    if (finishes || me->patience >= FOREVER) council_keep_quiet(&me->council);
+    pthread_mutex_unlock(&me->mutex);
+}
+
+/* Others have their answers from the thread meanwhile, however slow the log's listener is; but this program comes to
+ * its round only after it, and so does the group. After an error the program is told that first, and with its next
+ * call what was noted. */
 static tw_status exchange_words(tw_members *me, tw_comm *comm, const unsigned char *own, unsigned char *words)
 {
-    take_turn(me);
-    council_await(&me->council, 1, tw_clock());
-    pthread_mutex_unlock(&me->mutex);
+    begin_wait(me, comm, own[FINISHES]);
     const tw_status status = tw_comm_allgather(comm, own, WORDS, words);
     take_turn(me);
     note_end_of_wait(me, status == TW_OK);
@@ -1009,15 +1034,18 @@ tw_status tw_members_due(tw_members *members, tw_comm *comm, tw_members_wish wis
     tw_put(own + TOOK, members->round_took, WORDS - TOOK);
     TRY(exchange_words(members, comm, own, words));
     int changes = 0, finished = 1;
-    uint64_t longest = 0;
+    uint64_t longest = 0, leavers = 0;
     for (int r = 0; r < tw_comm_size(comm); r++) {
         const unsigned char *said = words + WORDS * (size_t)r;
         uint64_t took = tw_get(said + TOOK, WORDS - TOOK);
         changes |= said[CHANGES];
-        if (said[CHANGES] & LEAVES) members->leavers |= (uint64_t)1 << r;
+        if (said[CHANGES] & LEAVES) leavers |= (uint64_t)1 << r;
         finished &= said[FINISHES];
         if (took > longest) longest = took;
     }
+    take_turn(members);
+    members->leavers |= leavers;
+    pthread_mutex_unlock(&members->mutex);
     TRY(follow_round(members, longest, comm));
     members->finished = finished;
     *due = finished ? TW_MEMBERS_FINISHED : changes ? TW_MEMBERS_CHANGE : TW_MEMBERS_SAME;
