@@ -217,6 +217,7 @@ def add_means(arms):
         losses = [one["loss"] for one in arm["runs"]]
         arm["loss"] = statistics.mean(losses)
         arm["behind"], arm["behind_half"] = paired(losses, [one["loss"] for one in dense["runs"]])
+        arm["behind_percent"] = 100 * arm["behind"] / statistics.mean(one["loss"] for one in dense["runs"])
         arm["megabytes"] = statistics.mean(one["sent"] for one in arm["runs"]) / 1e6
 
 
