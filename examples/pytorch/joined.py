@@ -17,7 +17,6 @@ import torch
 import gpt
 import thinwire
 import thinwire.torch
-from outer_loop import digest
 from thinwire.spec import settings_of
 
 
@@ -54,7 +53,7 @@ def main(words: Optional[List[str]] = None) -> None:
     def tell(when: str) -> None:
         with outer.averaged():
             bits = gpt.bits(model, unseen, o.batch, o.length)
-            print(f"{when}: {bits:.3f} bits a character, with weights {digest(model)}", flush=True)
+            print(f"{when}: {bits:.3f} bits a character, with weights {outer.hash}", flush=True)
 
     outer.begin()  # waits for the others, or to be let in
     if o.workers is None:

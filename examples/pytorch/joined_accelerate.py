@@ -21,6 +21,7 @@ def options(words: Optional[List[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--join", required=True, help="HOST:PORT")
     parser.add_argument("--workers", type=int, help="how many machines there are; without it they come and go")
+    parser.add_argument("--quorum", type=int, default=0, help="without --workers, how many have to be there for those to go on; 1: one")
     parser.add_argument("--machine", type=int, default=0, help="by which it draws its examples")
     parser.add_argument("--spec", default="local", help="the method of local updates")
     parser.add_argument("--steps", type=int, default=192)
@@ -35,7 +36,7 @@ def main(words: Optional[List[str]] = None) -> None:
     teacher = torch.randn(64, 10, generator=torch.Generator().manual_seed(1))
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=1e-2))
     losses = []
-    with LocalSGD(accelerator=accelerator, model=model, local_sgd_steps=16, spec=o.spec, join=o.join, workers=o.workers) as local_sgd:
+    with LocalSGD(accelerator=accelerator, model=model, local_sgd_steps=16, spec=o.spec, join=o.join, workers=o.workers, quorum=o.quorum) as local_sgd:
         for step in range(o.steps):
             x, y = batch(step, o.machine, teacher)
             loss = nn.functional.cross_entropy(model(x), y)

@@ -19,6 +19,7 @@ def options(words: Optional[List[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--join", required=True, help="HOST:PORT")
     parser.add_argument("--workers", type=int, help="how many machines there are; without it they come and go")
+    parser.add_argument("--quorum", type=int, default=0, help="without --workers, how many have to be there for those to go on; 1: one")
     parser.add_argument("--machine", type=int, default=0, help="by which it draws its examples")
     parser.add_argument("--spec", default="local:every=16", help="the method of local updates")
     parser.add_argument("--steps", type=int, default=192)
@@ -35,7 +36,7 @@ def main(words: Optional[List[str]] = None) -> None:
         output_dir=str(o.out / f"machine{o.machine}"), max_steps=o.steps, per_device_train_batch_size=8, learning_rate=3e-3,
         data_seed=o.machine, logging_steps=16, report_to=[], disable_tqdm=True, use_cpu=True)
     trainer = Trainer(model, arguments, train_dataset=rows)
-    trainer.add_callback(thinwire.TrainerCallback(o.spec, join=o.join, workers=o.workers))
+    trainer.add_callback(thinwire.TrainerCallback(o.spec, join=o.join, workers=o.workers, quorum=o.quorum))
     trainer.train()
 
 

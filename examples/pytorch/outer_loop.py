@@ -9,7 +9,6 @@ weights. These are what it evaluates, and what is in the model at the end. Start
 stopped."""
 
 import argparse
-import hashlib
 from pathlib import Path
 from typing import List, Optional
 
@@ -29,12 +28,6 @@ def options(words: Optional[List[str]] = None) -> argparse.Namespace:
     return argparse.Namespace(**{**vars(gpt.options(rest)), **vars(mine)})
 
 
-def digest(model: torch.nn.Module) -> str:
-    """By which weights are known again."""
-    values = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).cpu()
-    return hashlib.sha256(bytes(values.view(torch.uint8).tolist())).hexdigest()[:12]
-
-
 def main(words: Optional[List[str]] = None) -> None:
     o = options(words)
     dist.init_process_group("gloo")
@@ -50,7 +43,7 @@ def main(words: Optional[List[str]] = None) -> None:
         with outer.averaged():
             if rank == 0:
                 bits = gpt.bits(model, unseen, o.batch, o.length)
-                print(f"{when}: {bits:.3f} bits a character, with weights {digest(model)}", flush=True)
+                print(f"{when}: {bits:.3f} bits a character, with weights {outer.hash}", flush=True)
 
     parts = {"model": model, "optimizer": optimizer, "outer": outer}
     begin = checkpoints.resume(o.out, **parts) if o.out else 0

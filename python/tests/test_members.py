@@ -402,7 +402,7 @@ class ExampleTest(unittest.TestCase):
 
     def rounds(self, name, size):
         """The weights by steps, of rounds of so many."""
-        return dict(re.findall(rf"^step (\d+) of {size}: .* with weights (\w{{12}})$", (self.folder / name).read_text(), re.M))
+        return dict(re.findall(rf"^step (\d+) of {size}: .* with weights (\w{{8}})$", (self.folder / name).read_text(), re.M))
 
     def await_rounds(self, size, *names):
         """What each of them told of the rounds of so many that all have told of, of one at least."""

@@ -55,8 +55,8 @@ class Member(Talker):
     def end(self):
         """Rounds, and the weights' hash."""
         (rounds, least, most, weights), = self.finish().said(
-            r"(\d+) rounds? among (\d+) to (\d+) workers; this one sent .*; weights (\w{8})")
-        return int(rounds), int(least), int(most), weights
+            r"(\d+) rounds? of the group, which had (?:(\d+) to )?(\d+) workers? while this one was there; it sent .*; weights (\w{8})")
+        return int(rounds), int(least or most), int(most), weights
 
 
 class ChangingTest(CommandLineTest):

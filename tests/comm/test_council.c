@@ -1107,11 +1107,29 @@ TEST(test_another_group_is_nobodys_own)
     council_hear(member, &join, 1);
     assert_int_equal(member->visitor_count, 0);
     join.list.group = 0; /* it has not been in any */
+    join.seat.door[0] = 0;
+    council_hear(member, &join, 1); /* nobody could call it */
+    assert_int_equal(member->visitor_count, 0);
+    join.seat.door[0] = 'd';
     council_hear(member, &join, 1);
     assert_int_equal(member->visitor_count, 1);
     decided.list.group = 5;
     council_hear(member, &decided, 1);
     assert_int_equal(member->list.generation, 9);
+    free(all);
+}
+
+TEST(test_the_patience_of_a_group_stays)
+{
+    circle *all = begin_circle(2);
+    council *member = &all->members[1];
+    council_message decided = {.kind = COUNCIL_DECIDED, .to = "0#n1", .list = member->list};
+    decided.list.generation = 9;
+    decided.list.patience *= 1000;
+    council_hear(member, &decided, 1);
+    assert_int_equal(member->list.generation, 9);
+    assert_true(member->settings.patience == PATIENCE);
+    assert_true((double)member->list.patience == 1e3 * PATIENCE); /* which newcomers are told */
     free(all);
 }
 

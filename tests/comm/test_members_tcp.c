@@ -487,6 +487,18 @@ TEST(test_places_that_are_none)
     }
 }
 
+TEST(test_a_key_beside_what_cannot_be_stays_the_callers)
+{
+    char secret[] = "neither wiped nor freed";
+    const tw_tcp_options none[] = {
+        {.struct_size = sizeof *none, .key = secret, .key_size = 3},
+        {.struct_size = sizeof *none, .key = secret, .key_size = sizeof secret, .streams = 1000}};
+    tw_members *members;
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_int_equal(tw_members_join("127.0.0.1:7000", subject, NULL, &none[i], &members), TW_ERROR_ARGUMENT);
+    assert_string_equal(secret, "neither wiped nor freed");
+}
+
 /* --- those who are not let in ------------------------------------------------------------------------------------ */
 
 TEST(test_another_key_and_another_subject)

@@ -217,7 +217,7 @@ const char *group_address(const group *g)
 
 static tw_status meet(group *g, tw_comm *comm, tw_members_wish wish, tw_members_outcome *due)
 {
-    tw_set_log(tell_waiting, g);
+    if (!g->stands_by) tw_set_log(tell_waiting, g);
     const tw_status status = tw_members_due(g->members, comm, wish, due);
     tw_set_log(NULL, NULL);
     return status;

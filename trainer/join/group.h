@@ -12,10 +12,11 @@ typedef struct group {
     tw_members *members;
     tw_generation place; /* in the generation under way */
     const char *meeting;
-    int least, most;                              /* members that a generation had */
-    int has_weights;                              /* this worker has the run's, and can give them to others */
-    int was_in, quiet, refused, leaves, has_line; /* has_line: a pipeline's */
-    double asked;                                 /* when it was to end, and waited for others; 0: it was not yet */
+    int least, most; /* members that a generation had */
+    int has_weights; /* this worker has the run's, and can give them to others */
+    int was_in, quiet, refused, leaves;
+    int has_line, stands_by; /* a pipeline's line; and it is one of those that have no stage, and tell nothing */
+    double asked;            /* when it was to end, and waited for others; 0: it was not yet */
     int seals;
     unsigned char key[TW_SEAL_KEY_BYTES];
 } group;

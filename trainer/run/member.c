@@ -89,13 +89,18 @@ static tw_status enter(run *r, const tw_generation *place)
 static tw_status tell_member(run *r)
 {
     worker *w = &r->worker;
+    const int least = r->group->least, most = r->group->most;
     totals sums;
-    char sent[BYTES_TEXT];
+    char sent[BYTES_TEXT], range[32] = "";
     TW_TRY(worker_totals(w, &sums));
     if (w->settings.quiet) return TW_OK;
-    fprintf(stderr, "thinwire: %llu round%s among %d to %d workers; this one sent %s; weights %08x\n",
-            (unsigned long long)w->rounds, w->rounds == 1 ? "" : "s", r->group->least, r->group->most,
-            bytes_text(sums.values[TOTAL_BYTES_SENT], sent), w->judged ? w->last_checksum : worker_checksum(w));
+    if (least < most) snprintf(range, sizeof range, "%d to ", least);
+    fprintf(
+        stderr,
+        "thinwire: %llu round%s of the group, which had %s%d worker%s while this one was there; it sent %s; weights "
+        "%08x\n",
+        (unsigned long long)w->rounds, w->rounds == 1 ? "" : "s", range, most, most == 1 ? "" : "s",
+        bytes_text(sums.values[TOTAL_BYTES_SENT], sent), w->judged ? w->last_checksum : worker_checksum(w));
     return TW_OK;
 }
 

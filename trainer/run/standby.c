@@ -331,9 +331,13 @@ static tw_status train(lineup *l)
 /* It has nothing to keep. The stages meet it after each checkpoint. */
 static tw_status stand_by(const lineup *l)
 {
+    tw_status status;
     interrupt_ends_with(EXIT_INTERRUPTED);
     TW_TRY(tw_comm_set_patience(l->trace.whole, FOREVER));
-    for (;;) TW_TRY(group_stay(l->group, l->trace.whole));
+    l->group->stands_by = 1;
+    while ((status = group_stay(l->group, l->trace.whole)) == TW_OK) continue;
+    l->group->stands_by = 0;
+    return status;
 }
 
 /* Of the workers that are there, those that the run goes on with. */

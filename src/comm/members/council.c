@@ -155,9 +155,11 @@ static void seat_visitors(council *me)
 
 static void adopt(council *me, const council_list *list)
 {
+    const uint64_t patience = list->group == me->list.group ? me->list.patience : 0;
     me->list = *list;
     me->place = council_find(list, me->own.name);
-    if (list->patience) me->settings.patience = (double)list->patience / 1e3;
+    if (patience) me->list.patience = patience; /* a group's does not change */
+    if (me->list.patience) me->settings.patience = (double)me->list.patience / 1e3;
     forget_ballots(me);
     seat_visitors(me);
     for (int i = 0; i < list->count; i++) me->peers[i] = (council_peer){.heard = me->now, .seat = list->seats[i]};
@@ -399,7 +401,7 @@ static void hear_join(council *me, const council_message *message)
         say(me, message->seat.name, &answer);
         return;
     }
-    if (message->state == COUNCIL_READY && council_find(&me->list, message->seat.name) < 0 &&
+    if (message->state == COUNCIL_READY && message->seat.door[0] && council_find(&me->list, message->seat.name) < 0 &&
         !is_of_another_group(me, message) && (visitor = visitor_of(me, message->seat.name))) {
         note(me, visitor, message);
         visitor->seat.rounds = 0; /* if it was here before, the others have gone on without it */

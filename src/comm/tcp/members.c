@@ -425,12 +425,14 @@ static tw_status keep_subject(tw_members *me, const char *subject)
 
 static tw_status keep_tcp(tw_members *me, const tw_tcp_options *given)
 {
-    TRY(tcp_options_read(given, &me->tcp));
+    const tw_status status = tcp_options_read(given, &me->tcp);
+    const void *key = me->tcp.key;
+    me->tcp.key = NULL; /* the caller's, which is not to be wiped with the rest where this goes wrong */
+    TRY(status);
     TRY(keep_text(me->tcp.bind, &me->bind));
     TRY(keep_text(me->tcp.advertise, &me->advertise));
     me->tcp.bind = me->bind;
     me->tcp.advertise = me->advertise;
-    const void *key = me->tcp.key;
     if (!key) return TW_OK;
     void *kept = malloc(me->tcp.key_size);
     me->tcp.key = kept;
@@ -934,6 +936,8 @@ static tw_status check_way(const tw_generation *generation, int fruitless)
 tw_status tw_members_next(tw_members *members, int64_t rounds, int leaves, tw_generation *generation, tw_comm **comm)
 {
     TRY(tw_given(members, "members"));
+    if (members->process != getpid())
+        return tw_fail(TW_ERROR_ORDER, "a process that was forked from a member of a group is none: join anew in it");
     TRY(tw_given(generation, "generation"));
     TRY(tw_given(comm, "comm"));
     tw_generation known = {0};

@@ -131,7 +131,11 @@ int tcp_word_read(const unsigned char *bytes, size_t size, council_message *mess
     if (topic) memcpy(message->topic, topic, COUNCIL_TOPIC);
     take_address(&from, 1, message->to);
     take_seat(&from, &message->seat);
-    for (int i = 0; i < message->list.count && !from.bad; i++) take_seat(&from, &message->list.seats[i]);
+    for (int i = 0; i < message->list.count && !from.bad; i++) {
+        council_seat *seat = &message->list.seats[i];
+        take_seat(&from, seat);
+        from.bad |= message->kind == COUNCIL_DECIDED && !seat->door[0]; /* where the others are to call it */
+    }
     *text = (const char *)from.at;
     return !from.bad;
 }
