@@ -71,6 +71,12 @@ class KilledTest(StandbyTest):
         for victim in (0, 1):
             self.assert_goes_on("begins again", victim, "write 1", 0, ".partial")
 
+    @staticmethod
+    def waits_for_a_lock():
+        """This process, as the kernel tells it."""
+        with open("/proc/locks") as locks:
+            return any(line.split()[1:3] == ["->", "FLOCK"] and line.split()[5] == str(os.getpid()) for line in locks)
+
     def test_a_lock_that_stays_for_a_while(self):
         """As where worker 0's machine goes while it writes the first checkpoint, and the server of the folder has not
         heard of that: its successor looks for the lock again."""
@@ -83,6 +89,7 @@ class KilledTest(StandbyTest):
             self.assertGreaterEqual(libc.inotify_add_watch(looks.fileno(), os.fsencode(lock.name), IN_OPEN), 0)
             holder = threading.Thread(target=fcntl.flock, args=(lock, fcntl.LOCK_EX))
             holder.start()
+            wait_until(self.waits_for_a_lock, "the next to have the lock")
             first.job.kill()
             holder.join()
             seen = []
