@@ -66,7 +66,7 @@ TEST(a_wide_beam_finds_the_best_spelling)
     assert_ok(beam_create(FRAMES, LABELS, SPELLINGS, &b));
     for (uint64_t seed = 0; seed < 200; seed++) {
         float logits[FRAMES * LABELS];
-        double expected, bonus = (double)(seed % 3) * 0.5;
+        double expected = 0, bonus = (double)(seed % 3) * 0.5;
         uint32_t found[FRAMES];
         beam_result result;
         utterance u = of(logits, FRAMES, LABELS);

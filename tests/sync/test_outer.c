@@ -1515,31 +1515,35 @@ static tw_status change_and_back(actor *self, int step)
     return heeds ? TW_OK : TW_ERROR_STATE;
 }
 
-/* Over several blocks and what is left behind the last. */
+enum { LONG = 3 * 2048 + 5 }; /* several blocks, and what is left behind the last */
+
+typedef struct long_step {
+    float mean[LONG], v[LONG], theta[LONG], weights[LONG];
+    tw_outer_sums sums;
+} long_step;
+
+static void take_long_step(long_step *of, float mixing)
+{
+    tw_outer_options options = {.rate = 1};
+    tw_outer_arrays arrays = {of->v, of->theta, of->weights, mixing};
+    uint32_t digests[2];
+    tw_outer_descend(&options, of->mean, LONG, &arrays, digests, &of->sums);
+}
+
 TEST(test_sums_count_each_element_once)
 {
-    enum { COUNT = 3 * 2048 + 5 };
-    static float mean[COUNT], v[COUNT], theta[COUNT], weights[COUNT];
-    tw_outer_options options = {.rate = 1};
-    tw_outer_arrays arrays = {v, theta, weights, 0};
-    tw_outer_sums sums = {0};
-    uint32_t digests[2];
-    for (size_t i = 0; i < COUNT; i++) mean[i] = 1, v[i] = 2;
-    tw_outer_descend(&options, mean, COUNT, &arrays, digests, &sums);
-    assert_true(sums.mean == COUNT && sums.momentum == 4 * COUNT && sums.both == 2 * COUNT);
+    static long_step one;
+    for (size_t i = 0; i < LONG; i++) one.mean[i] = 1, one.v[i] = 2;
+    take_long_step(&one, 0);
+    assert_true(one.sums.mean == LONG && one.sums.momentum == 4 * LONG && one.sums.both == 2 * LONG);
 }
 
 TEST(test_each_element_keeps_its_part_of_the_weights)
 {
-    enum { COUNT = 3 * 2048 + 5 };
-    static float mean[COUNT], v[COUNT], theta[COUNT], weights[COUNT];
-    tw_outer_options options = {.rate = 1};
-    tw_outer_arrays arrays = {v, theta, weights, 0.25F};
-    tw_outer_sums sums = {0};
-    uint32_t digests[2];
-    for (size_t i = 0; i < COUNT; i++) mean[i] = -(float)i, weights[i] = 4;
-    tw_outer_descend(&options, mean, COUNT, &arrays, digests, &sums);
-    for (size_t i = 0; i < COUNT; i++) assert_true(theta[i] == (float)i && weights[i] == 1 + 0.75F * (float)i);
+    static long_step one;
+    for (size_t i = 0; i < LONG; i++) one.mean[i] = -(float)i, one.weights[i] = 4;
+    take_long_step(&one, 0.25F);
+    for (size_t i = 0; i < LONG; i++) assert_true(one.theta[i] == (float)i && one.weights[i] == 1 + 0.75F * (float)i);
 }
 
 /* Differences that make up for each other in a sum: elements that change places, an even number of signs, and the

@@ -167,9 +167,8 @@ static tw_status live_on(run *r, const task *work, run_result *result)
         status = live_in(r, work, comm, result);
         if (status != TW_ERROR_PEER) return status;
     }
-    int waited = !r->leaves; /* when it was asked to leave, and so it has kept nothing yet */
-    tw_status kept = waited && r->settings.out ? act_alone(r, work, keep_rest) : TW_OK;
-    if (kept != TW_OK) return kept;
+    /* Who waited when it was asked to leave has kept nothing yet. */
+    if (!r->leaves && r->settings.out) TW_TRY(act_alone(r, work, keep_rest));
     result->interrupted = 1;
     tell_left(r);
     return TW_OK;

@@ -15,11 +15,16 @@ static size_t block_at(size_t i, size_t count)
 
 /* ---- digests ----------------------------------------------------------------------------------------------------- */
 
+static uint32_t digest_word(const tw_digest *digest)
+{
+    return tw_crc32c(0, digest, sizeof *digest);
+}
+
 static uint32_t digest_of(const float *values, size_t count)
 {
     tw_digest digest = {{0}, {0}};
     tw_kernels_best()->descent->digest(&digest, values, count);
-    return tw_crc32c(0, &digest, sizeof digest);
+    return digest_word(&digest);
 }
 
 void tw_outer_digest(const tw_outer *outer)
@@ -67,8 +72,8 @@ void tw_outer_descend(const tw_outer_options *options, const float *mean, size_t
         sums->both += take_sum(descent.both);
     }
     if (descent.past_cache) kernels->drain();
-    digests[0] = tw_crc32c(0, &descent.theta, sizeof descent.theta);
-    digests[1] = tw_crc32c(0, &descent.v, sizeof descent.v);
+    digests[0] = digest_word(&descent.theta);
+    digests[1] = digest_word(&descent.v);
 }
 
 void tw_outer_go_on(const tw_outer_options *options, int parts, const float *part, const float *theta, size_t count,
