@@ -5,6 +5,7 @@
     bench/compare.py --text input.txt                  a small transformer with AdamW on the characters of a text
     bench/compare.py --quick ...                       in minutes, to see that all goes well: its figures say nothing
     bench/compare.py --also ./libmine.so:mine:k=3      with a scheme of your own; --also :topk:density=0.01 for one of ours
+    bench/compare.py --only --also ...                 with dense and the named ones alone
 
 What is the same for all arms: the network, the data of each worker, the number of steps and so of tokens, the number of tuning
 runs, and the seeds. Each arm is tuned by itself: it takes a third of the steps with each learning rate of the grid and one
@@ -52,6 +53,9 @@ TASKS = {
     "cnn": {"words": ["image", "--validation", "0.1", "--batch", "32"], "lr": 0.05, "own": "dgc"},
     "transformer": {"words": [*TRANSFORMER, "--unit", "char"], "lr": 0.012, "own": "dgc-adam"},
     "pieces": {"words": [*TRANSFORMER, "--unit", "piece", "--vocabulary", "512"], "lr": 0.012, "own": "dgc-adam"},
+    # nanoGPT's for a processor
+    "gpt": {"words": ["lm", "--model", "transformer", "--hidden", "128", "--layers", "4", "--bptt", "64", "--batch", "12", "--unit", "char"],
+            "lr": 0.003, "own": "dgc-adam"},
 }
 DENSE = "allreduce"
 LOCAL = ["diloco:every=20", "diloco:every=50"]  # with the outer momentum that is theirs, which is one of these
@@ -76,20 +80,26 @@ def reads_text(task):
 
 def arms_of(options, task):
     many = options.workers
+    arms = [Arm("one worker", DENSE, 1, control=True), Arm("dense", DENSE, many)]
+    if not options.only:
+        arms += arms_of_all(options, task)
+    for also in options.also:
+        plugin, _, spec = also.partition(":")
+        arms.append(Arm(spec, spec, many, plugin or None))
+    return arms
+
+
+def arms_of_all(options, task):
+    """What is compared in any case, besides one worker and dense."""
+    many = options.workers
     alone = f"one worker, {many} times the steps"
-    arms = [Arm("one worker", DENSE, 1, control=True), Arm("dense", DENSE, many),
-            Arm("one average at the end", f"local:every={options.steps}", many, control=True),
-            Arm(alone, DENSE, 1, times=many, control=True)]
+    arms = [Arm("one average at the end", f"local:every={options.steps}", many, control=True), Arm(alone, DENSE, 1, times=many, control=True)]
     local = [spec for spec in LOCAL if int(spec.partition("every=")[2]) <= options.steps]
     specs = ["bf16", "qsgd", "powersgd:rank=4", TASKS[task]["own"], *local, SPARSE]
     for spec in local if options.long else local[:1]:
         specs += [f"{spec},outer_momentum={momentum}" for momentum in MOMENTA if momentum != OWN_MOMENTUM]
         arms.append(Arm(f"{spec}, {alone}", spec, 1, times=many, control=True))
-    arms += [Arm(spec, spec, many) for spec in specs]
-    for also in options.also:
-        plugin, _, spec = also.partition(":")
-        arms.append(Arm(spec, spec, many, plugin or None))
-    return arms
+    return arms + [Arm(spec, spec, many) for spec in specs]
 
 
 # ---- runs --------------------------------------------------------------------------------------------------------------
@@ -335,7 +345,7 @@ def compare(options):
             table = table or table_of(folders[0], row["parameters"])
         add_means(arms)
         results["tasks"][task] = {"step_seconds": add_times(options, arms, table), "fastest": add_in_time(arms, curves[task]), "arms": arms}
-        if reads_text(task) and shards.has_blocks(options.text):
+        if reads_text(task) and not options.only and shards.has_blocks(options.text):
             results["tasks"][task]["shards"] = add_shards(measure_shards(options, task, chosen, arms, progress))
     if options.failures:
         results["failures"] = add_failures(failures.measure(options, progress))
@@ -371,13 +381,14 @@ def show(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", help="a text file, for the transformers")
-    parser.add_argument("--tasks", help="of cnn, transformer (of characters), pieces (a transformer of SentencePiece's), with commas "
+    parser.add_argument("--tasks", help="of cnn, transformer (of characters), pieces (a transformer of SentencePiece's), gpt (a larger one of characters), with commas "
                         "(default: transformer with --text, else cnn)")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--steps", type=int, help="(default: 600; with --quick 60)")
     parser.add_argument("--seeds", type=int, help="(default: 3; with --quick 2)")
     parser.add_argument("--grid", help="times the rate of the task, with commas (default: 0.5,1,2,4; with --quick 1)")
     parser.add_argument("--also", action="append", default=[], metavar="PLUGIN:SPEC", help="one more arm; without PLUGIN one of ours")
+    parser.add_argument("--only", action="store_true", help="one worker, dense and the arms of --also, and no others")
     parser.add_argument("--failures", action="store_true", help="lose a worker and take in another one, too; needs --text and PyTorch")
     parser.add_argument("--long", action="store_true", help="each outer momentum and one worker for all local methods, and all arms with unlike parts")
     parser.add_argument("--quick", action="store_true")

@@ -228,8 +228,13 @@ class CompareTable(unittest.TestCase):
         self.assertEqual([(arm["name"], arm["plugin"]) for arm in found["arms"][-2:]], [("mine:k=3", "./libmine.so"), ("topk:density=0.5", None)])
         self.assertIn("--plugin ./libmine.so", self.calls.read_text())
 
-    def test_both_transformers_read_the_text(self):
-        for task, unit in (("transformer", "char"), ("pieces", "piece")):
+    def test_only_what_is_named_is_compared(self):
+        found = self.compare("--only", "--also", ":topk:density=0.5", "--seeds", "2", "--grid", "1")
+        self.assertEqual([arm["name"] for arm in found["arms"]], ["one worker", "dense", "topk:density=0.5"])
+        self.assertEqual(len(self.trained()), 3)
+
+    def test_all_transformers_read_the_text(self):
+        for task, unit in (("transformer", "char"), ("pieces", "piece"), ("gpt", "char")):
             words = compare.words_of(argparse.Namespace(text="plays.txt"), task, compare.Arm("dense", "allreduce", 4), 0.1, 1, 60)
             self.assertEqual([words[words.index(flag) + 1] for flag in ("--unit", "--data")], [unit, "plays.txt"])
 
