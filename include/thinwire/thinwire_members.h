@@ -98,6 +98,8 @@ typedef struct tw_generation {
     int late;   /* 1: it was left behind, and is let in again, and what it has done since the last round that it has
                  * applied is in nobody's theta: behind the donor's, with that added to it, it counts once, and so does
                  * what its exchange holds back */
+    int lost;   /* members of the last generation that this process was in which are lost. The log has told who they are,
+                 * and of how many members this one is */
 } tw_generation;
 
 /* The next generation with this process in it; the comm of the last one has been destroyed before. `rounds` is how

@@ -14,7 +14,7 @@ static tw_status check_custom(const tw_transport_ops *ops, int rank, int size, t
 {
     if (!ops->name || !ops->start_send || !ops->start_recv || !ops->wait || !ops->poll)
         return tw_fail(TW_ERROR_ARGUMENT,
-                       "a transport must fill every field of tw_transport_ops but leave, signs and leave_because_of");
+                       "a transport must fill every field of tw_transport_ops that is not optional");
     if (ops->memory != TW_MEMORY_HOST)
         return tw_fail(TW_ERROR_UNSUPPORTED,
                        "transport %s is for memory of kind %d; this thinwire has host memory alone", ops->name,
