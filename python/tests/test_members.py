@@ -189,7 +189,7 @@ class Members(unittest.TestCase):
         not told that a group broke."""
         ends = self.story.ends
         lost = [re.sub(r"rank \d", "rank", line) for line in ends[2]["logged"]]
-        self.assertEqual(lost, [f"the group goes on without rank at {self.story.latest[seed]['address']}: it has 3 members now"
+        self.assertEqual(lost, [f"the group goes on without rank at {self.story.latest[seed]['address']} and has 3 members now"
                                 for seed in (3, 1, 5)])
         changes = [tuple(map(int, one)) for one in re.findall(r"the group has (\d+) members? now, and had (\d+)", "\n".join(ends[2]["said"]))]
         self.assertEqual([one for one in changes if one[0] < one[1]], [(3, 4)])

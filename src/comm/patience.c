@@ -76,8 +76,8 @@ static int write_busy(const tw_comm *comm, char text[NAMES])
     for (int r = 0; r < comm->size; r++) {
         const char *where = "";
         if (r == comm->rank || !comm->ops.is_busy(comm->self, r, &where) || count++ >= NAMED) continue;
-        used += snprintf(text + used, NAMES - (size_t)used, "%srank %d%s%.100s", used ? ", " : "", tw_comm_name(comm, r),
-                         *where ? " at " : "", where);
+        used += snprintf(text + used, NAMES - (size_t)used, "%srank %d%s%.100s", used ? ", " : "",
+                         tw_comm_name(comm, r), *where ? " at " : "", where);
     }
     if (count > NAMED) snprintf(text + used, NAMES - (size_t)used, " and %d more", count - NAMED);
     return count;

@@ -149,7 +149,7 @@ TEST(test_who_is_lost_is_told_by_its_address)
     player players[MEMBERS + 1];
     find_meeting(meeting);
     gather(players, MEMBERS + 1, meeting);
-    snprintf(all.text, sizeof all.text, "the group goes on without rank 1 at %s: it has 2 members now",
+    snprintf(all.text, sizeof all.text, "the group goes on without rank 1 at %s and has 2 members now",
              tw_members_address(players[2].members));
     tw_set_log(count_lines, &all);
     come_to_the_door(&players[1]); /* and says only there that it leaves */

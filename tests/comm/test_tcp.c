@@ -858,7 +858,7 @@ static uint64_t signs_of(const tcp_player *player, int rank)
     return player->comm->ops.signs(player->comm->self, rank, 0);
 }
 
-/* Rank 2 waits for rank 1, whose program waits itself. Its second thread asks for as long as the first did, and longer. */
+/* Rank 2 waits for rank 1, whose program waits itself. A second thread of that asks for longer than the first did. */
 TEST(a_rank_that_keeps_all_waiting_is_named_by_each_once)
 {
     static told all;

@@ -387,8 +387,9 @@ TEST(whose_program_is_busy_is_told_once_in_a_long_wait)
         assert_int_equal(all.waits, told[i]);
         assert_int_equal(all.ends, told[i]);
         if (i == 1)
-            assert_string_equal(all.text, "this process waits for ranks whose machines answer and whose programs are busy: "
-                                          "rank 2 at its machine; for up to 1781 seconds more");
+            assert_string_equal(all.text,
+                                "this process waits for ranks whose machines answer and whose programs are busy: "
+                                "rank 2 at its machine; for up to 1781 seconds more");
     }
     assert_ok(tw_comm_set_timeout(comm, 4));
     wait_for_rank_1(comm, &self, 103);

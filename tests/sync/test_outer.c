@@ -348,8 +348,8 @@ static void end_followers(const follower *both)
     }
 }
 
-/* A person is told for whom a program waits. One whose steps are over waits for nobody, and so does one that goes on with
- * its steps meanwhile. */
+/* A person is told for whom a program waits. One whose steps are over waits for nobody, and so does one that goes on
+ * with its steps meanwhile. */
 TEST(test_who_follows_the_others_keeps_quiet)
 {
     static const char *const specs[] = {"local:every=2", "streaming:every=4,fragments=1,delay=1"};

@@ -146,7 +146,10 @@ static char *describe(const train_settings *s, const task *work)
 tw_status group_open(const train_settings *s, const task *work, group *g)
 {
     *g = (group){.patience = s->patience > 0 ? s->patience : PATIENCE,
-                 .quiet = s->quiet, .meeting = s->join, .seals = s->seal, .place = {.struct_size = sizeof g->place}};
+                 .quiet = s->quiet,
+                 .meeting = s->join,
+                 .seals = s->seal,
+                 .place = {.struct_size = sizeof g->place}};
     g->has_line = pipeline_standby(s->pipeline) > 0;
     char *subject = describe(s, work);
     if (!subject) return tw_fail(TW_ERROR_MEMORY, "no memory to describe the run");

@@ -19,8 +19,8 @@ typedef struct group {
     int was_in, quiet, refused, leaves;
     uint32_t told[GROUP_REFUSED]; /* marks of the refusals that a person was told of */
     double patience;              /* of this worker, until it is in a group */
-    int has_line, stands_by; /* a pipeline's line; and it is one of those that have no stage, and tell nothing */
-    double asked;            /* when it was to end, and waited for others; 0: it was not yet */
+    int has_line, stands_by;      /* a pipeline's line; and it is one of those that have no stage, and tell nothing */
+    double asked;                 /* when it was to end, and waited for others; 0: it was not yet */
     int seals;
     unsigned char key[TW_SEAL_KEY_BYTES];
 } group;

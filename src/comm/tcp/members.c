@@ -190,7 +190,7 @@ static int note_lost(tw_members *me, const council_list *list)
     for (uint64_t left = lost; left; left &= left - 1) count++;
     if (!lost) return 0;
     write_members(&me->last, lost, names);
-    keep_note(me, TW_LOG_WARNING, "the group goes on without %s: it has %d member%s now", names, list->count,
+    keep_note(me, TW_LOG_WARNING, "the group goes on without %s and has %d member%s now", names, list->count,
               list->count > 1 ? "s" : "");
     return count;
 }

@@ -286,7 +286,7 @@ static tcp_frame word_of(const tcp_peer *peer)
 {
     const tcp_waits *own = peer->own;
     if (!peer->here_due) return (tcp_frame){.kind = TCP_ASK};
-    const tcp_doing doing = !own ? TCP_UNTOLD
+    const tcp_doing doing = !own                                                   ? TCP_UNTOLD
                             : own->count > 0 || tw_clock() - own->ended < LOOKS_UP ? TCP_WAITS
                                                                                    : TCP_IS_BUSY;
     return (tcp_frame){.kind = TCP_HERE, .size = doing};
