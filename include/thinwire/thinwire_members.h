@@ -21,8 +21,9 @@
  * one, and no loss ends it that leaves a majority, the one that opened it included. Whoever was cut off, or has another
  * address, is let in again. A thread of its own answers for each process, whatever its program does: one that computes
  * for minutes stays a member, and the others wait for it. The log (tw_set_log) is told who is lost, each with rank and
- * address, and for whom this process has waited for ten seconds longer than any round took; but not one that finishes,
- * or whose comm's patience is 1e9. The calls below return only when the log's listener has: a slow one holds up rounds.
+ * address, in one line, and for whom this process has waited for ten seconds longer than any round took; but not one
+ * that finishes, or whose comm's patience is 1e9. The calls below return only when the log's listener has: a slow one
+ * holds up rounds.
  *
  * A process that nobody can connect to, as behind a router, finds that out within 3 seconds and takes part even so:
  * what it says to another of its kind goes through a member that both can connect to. If that one is lost, it goes
@@ -98,6 +99,8 @@ typedef struct tw_generation {
     int late;   /* 1: it was left behind, and is let in again, and what it has done since the last round that it has
                  * applied is in nobody's theta: behind the donor's, with that added to it, it counts once, and so does
                  * what its exchange holds back */
+    int lost; /* members of the last generation that this process was in which are lost. The log has told who they are,
+                 * and of how many members this one is */
 } tw_generation;
 
 /* The next generation with this process in it; the comm of the last one has been destroyed before. `rounds` is how

@@ -57,6 +57,12 @@ typedef struct tw_transport_ops {
     /* (optional) leave, because `peer` is gone or does not answer: the others' texts may name it. NULL: leave is
      * called, and they learn that this rank has left. */
     void (*leave_because_of)(void *self, int peer);
+    /* (optional, beside signs) Whether `peer` has lately answered that its program waits for no other rank, and so
+     * keeps others waiting. It is asked once more. Waits for nothing. *where becomes an address of its machine, or "".
+     * NULL: nobody is told for whom this rank waits. */
+    int (*is_busy)(void *self, int peer, const char **where);
+    /* (optional) 1: whoever has made the comm tells for whom it waits, and that it failed. The log is told neither. */
+    int is_told_of;
 } tw_transport_ops;
 
 /* Makes a comm over a transport. ops is copied; the comm owns `self` (which may be NULL) from here on and hands it to

@@ -224,8 +224,10 @@ class LateTest(unittest.TestCase):
             with self.subTest(spec):
                 members, told = self.play(spec, late=True)
                 self.assertEqual(self.moved(members), all_ + 2 * two + all_ + alone)
-                self.assertEqual(told, ["the group has gone on without this process since its round 2: what its steps since then "
-                                        "came to is part of its next round"])
+                self.assertEqual(told, ["this machine was stopped or cut off, and the others went on without it behind its round 2: it "
+                                        "is in the group again, one of 3, with round 4, and what its steps since then came to is part "
+                                        "of its next round"])
+                self.assertEqual([member.loop.told for member in members], [0, 0, 3])
 
     def test_what_the_others_have_is_not_given_again(self):
         members, told = self.play("local:every=2", late=False)
@@ -235,7 +237,8 @@ class LateTest(unittest.TestCase):
     def test_nor_where_it_is_lost_again_before_it_has_theta(self):
         """It is let in by a generation that comes to nothing once it has what the donor gave."""
         broken = ({0: KEPT, 1: KEPT, 2: dict(NEW, late=True)}, NEVER)
-        members, _ = self.play("local:every=2", late=True, more=[broken])
+        members, told = self.play("local:every=2", late=True, more=[broken])
+        self.assertEqual(len(told), 1)  # once it is in
         self.assertEqual(self.moved(members), 2 * (6 + 12 + 24) / 3 + 2 * (6 + 12) / 2)
 
     def test_what_its_exchange_holds_back_comes_with_it(self):

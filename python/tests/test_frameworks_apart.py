@@ -89,7 +89,7 @@ def trainer(model, machine, out, resume, more):
 
     class Logger(TrainerCallback):
         def on_log(self, args, state, control, logs=None, **more):
-            logged.append((logs.get("thinwire/rounds"), logs.get("thinwire/rounds_empty")))
+            logged.append((logs.get("thinwire/rounds_given"), logs.get("thinwire/rounds_empty")))
 
     arguments = TrainingArguments(
         output_dir=str(out), max_steps=STEPS, per_device_train_batch_size=8, learning_rate=RATE, weight_decay=0.0,

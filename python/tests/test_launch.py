@@ -273,7 +273,7 @@ class LaunchTest(unittest.TestCase):
         stop.touch()
         self.assertEqual([one.wait(ranks.SECONDS) for one in programs], [0] * MACHINES, errors[0].read_text() + errors[1].read_text())
         for path in errors:
-            self.assertIn("thinwire: the script has ended: this machine serves the others' rounds", path.read_text())
+            self.assertEqual(path.read_text().count("thinwire: this program has taken its last step, and serves the others' rounds"), 1)
         first, other = self.left("end")
         self.assertTrue(torch.equal(first["end"], other["end"]))
         self.assertEqual(sum(path.read_text().count("has had the first batch of rank 0") for path in errors), 1)
@@ -307,7 +307,7 @@ class LaunchTest(unittest.TestCase):
                 self.assertEqual(program.wait(ranks.SECONDS), code, path.read_text())
                 said = path.read_text()
                 self.assertEqual(said.count("thinwire: leaving by the others' next two rounds"), 1, said)
-                self.assertRegex(said, r"\nthinwire sparseloco\S+ \d+ steps, \d+ rounds, .* with weights \w{8}\n")
+                self.assertRegex(said, r"\nthinwire sparseloco\S+ \d+ steps, \d+ rounds( of the group's \d+)?, .* with weights \w{8}\n")
                 self.assertNotIn("is lost", said)
                 ranks.wait_until(lambda: f"the group has {left} member" in told.read_text(), told.read_text(), ranks.SECONDS)
         stop.touch()
@@ -329,13 +329,26 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(first.wait(ranks.SECONDS), 130, told.read_text())
         self.assertIn("thinwire: what this machine had for the others is lost: there was no time for it\n", told.read_text())
 
+    def test_who_is_interrupted_before_it_is_let_in_has_left_nothing(self):
+        script, path = self.folder / "script.py", self.folder / "errors"
+        script.write_text(UNTIL_TOLD)
+        with open(path, "w") as file:
+            program = subprocess.Popen([sys.executable, "-B", "-m", "thinwire", "launch", "--join", "192.0.2.1:7000", script, "0", "1", "0", "",
+                                        self.folder], stderr=file, env=launched.environment())
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        ranks.wait_until(lambda: "asking to be let in" in path.read_text(), "nobody asks", ranks.SECONDS)
+        program.send_signal(signal.SIGINT)
+        self.assertEqual(program.wait(ranks.SECONDS), 130, path.read_text())
+        self.assertTrue(path.read_text().endswith("thinwire: interrupted, and so this machine has given up coming in\n"), path.read_text())
+
     def test_a_script_that_fails_does_not_stop_the_others(self):
         for mishap, code in (("raise", 1), ("exit", 5)):
             with self.subTest(mishap):
                 codes, said = self.launched(PLAIN, mishaps=(mishap, ""))
                 self.assertEqual(codes, [code, 0], said)
                 self.assertEqual("ValueError: a mishap" in said[0], mishap == "raise")
-                self.assertIn("the script has failed, and the other machines go on", said[0])
+                self.assertEqual(said[0].count("this program has taken its last step, and serves the others' rounds"), 1)
                 self.assertEqual(["what the script has saved lacks" in text for text in said], [False, True])
                 first, other = self.left("end")
                 self.assertTrue(first["end"].equal(other["end"]))

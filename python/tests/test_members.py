@@ -7,6 +7,7 @@ import ctypes
 import hashlib
 import io
 import json
+import logging
 import os
 import pathlib
 import re
@@ -34,6 +35,7 @@ import programs  # noqa: E402
 
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "joined.py"
 SPEC, EVERY, BATCH, RATE, SECONDS, EXAMPLES = "local:every=4", 4, 32, 1e-2, 400, 23
+SERVES = "thinwire: this program has taken its last step, and serves the others' rounds until they have taken theirs"
 LEAST_GRACE = 10.0  # of a member whose rounds take less, as thinwire_members.h says
 
 
@@ -76,7 +78,9 @@ def undisturbed(workers, rounds):
 
 def work(seed, meeting):
     model, optimiser, batch = problem(seed)
-    with warnings.catch_warnings(record=True) as told:
+    logged = logging.StreamHandler(io.StringIO())
+    logging.getLogger("thinwire").addHandler(logged)
+    with warnings.catch_warnings(record=True) as told, contextlib.redirect_stderr(io.StringIO()) as said:
         warnings.simplefilter("always")
         loop = thinwire.torch.OuterLoop(model, optimiser, SPEC, join=meeting, timeout=10.0, patience=120.0)
         generation, order, part = 0, "", loop.shard(range(EXAMPLES))
@@ -99,7 +103,8 @@ def work(seed, meeting):
         loop.leave() if order == "leave" else loop.finish()
     theta = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
     say(member=seed, order=order, theta=hashlib.sha256(theta).hexdigest(), loss=loss_at_last(model), rounds=loop.stats()["rounds"],
-        rank=loop.rank, size=loop.size, warnings=[str(one.message) for one in told])
+        rank=loop.rank, size=loop.size, warnings=[str(one.message) for one in told], logged=logged.stream.getvalue().splitlines(),
+        said=said.getvalue().splitlines(), part=list(loop.shard(range(EXAMPLES))), summary=loop.summary(), given=loop.stats()["rounds_given"])
 
 
 def say(**what):
@@ -168,11 +173,33 @@ class Members(unittest.TestCase):
         self.assertEqual(len({one["rounds"] for one in ends}), 1)
         self.assertEqual(sorted((one["rank"], one["size"]) for one in ends), [(0, 3), (1, 3), (2, 3)])
         self.assertLess(story.ends[4]["rounds"], ends[0]["rounds"])
-        late, = [line for line in story.ends[5]["warnings"] if "has gone on without this process" in line]
-        self.assertRegex(late, "what its steps since then came to is (part of its next round|in the group's weights, or given up)$")
+        self.assertEqual(sorted(sum((one["part"] for one in ends), [])), list(range(EXAMPLES)))  # behind the end, too
+        self.assertEqual(story.ends[4]["part"], story.latest[4]["part"])
+        late, = [line for line in story.ends[5]["warnings"] if "this machine was stopped" in line]
+        self.assertRegex(late, r"^this machine was stopped or cut off, and the others went on without it behind its round \d+: it is in the "
+                               r"group again, one of 4, with round \d+, and what its steps since then came to is (part of its next round|in "
+                               r"the group's weights, or given up)$")
+        self.check_one_line_for_each_event()
         beside = undisturbed(4, ends[0]["rounds"])
         print(f"{ends[0]['rounds']} rounds; loss {ends[0]['loss']:.4g}, undisturbed {beside:.4g}")
         self.assertLess(ends[0]["loss"], 1.5 * beside + 0.02)
+
+    def check_one_line_for_each_event(self):
+        """The second has seen all of them from its beginning: three are lost, and one leaves. The fifth was one of the lost, and was
+        not told that a group broke."""
+        ends = self.story.ends
+        lost = [re.sub(r"rank \d", "rank", line) for line in ends[2]["logged"]]
+        self.assertEqual(lost, [f"the group goes on without rank at {self.story.latest[seed]['address']} and has 3 members now"
+                                for seed in (3, 1, 5)])
+        changes = [tuple(map(int, one)) for one in re.findall(r"the group has (\d+) members? now, and had (\d+)", "\n".join(ends[2]["said"]))]
+        self.assertEqual([one for one in changes if one[0] < one[1]], [(3, 4)])
+        for seed in (2, 5, 6):
+            self.assertFalse(any("broke" in line for line in ends[seed]["logged"]), ends[seed]["logged"])
+            self.assertEqual(sum(SERVES in line for line in ends[seed]["said"]), 1)
+            given, of_all = map(int, re.search(r" (\d+) rounds of the group's (\d+), ", ends[seed]["summary"]).groups())
+            self.assertEqual(given, ends[seed]["given"])
+            self.assertTrue(given < of_all <= ends[seed]["rounds"])
+        self.assertFalse(any(SERVES in line for line in ends[4]["said"]))
 
     @parts.extra
     def test_a_member_that_is_busy_for_longer_than_its_grace(self):
@@ -255,7 +282,7 @@ class Members(unittest.TestCase):
                 finally:
                     self.assertEqual(told.output, [])  # not by the group's own thread
                     founder.next(0).comm.close()
-        self.assertRegex("\n".join(told.output), r"\AWARNING:thinwire:a connection from \S+:\d+ was refused: "
+        self.assertRegex("\n".join(told.output), r"\AWARNING:thinwire:a connection from 127\.0\.0\.1 was refused: "
                                                  r"it trains something else than this group\Z")
 
     def test_a_meeting_to_be_let_in_is_no_round(self):
@@ -277,7 +304,8 @@ class Members(unittest.TestCase):
         self.addCleanup(local.close)
         local.loop.begin()
         for step in range(4):
-            self.assertEqual(local.scalars()["thinwire/rounds"], step // 2)
+            scalars = local.scalars()
+            self.assertEqual((scalars["thinwire/rounds_given"], scalars["thinwire/rounds"]), (step // 2, local.loop.stats()["rounds"]))
             self.assertIn(f" {step // 2} round", local.loop.summary())
             loss_of(model, batch).backward()
             optimiser.step()

@@ -1115,7 +1115,26 @@ def apart(rank, size, port):
     return ended, refused
 
 
+def serving(rank, size, port):
+    """What finish() says, in a group of torch's, and of programs with a terminal each; and without a banner."""
+    said = []
+    for more in ({}, {"join": f"127.0.0.1:{port}", "workers": size}, {"join": f"127.0.0.1:{port}", "workers": size, "banner": False}):
+        model = nn.Linear(3, 2)
+        with looped(model, adamw(model), "local:every=2", **{"banner": True, **more}) as outer:
+            number = outer.rank
+            outer.begin()
+            with contextlib.redirect_stderr(io.StringIO()) as told:
+                outer.finish()
+        said.append((number, told.getvalue()))
+    return said
+
+
 class OuterTest(unittest.TestCase):
+    def test_who_serves_the_others_says_so(self):
+        line = "thinwire: this program has taken its last step, and serves the others' rounds until they have taken theirs\n"
+        for (number, of_torch), (_, joined), (_, quiet) in ranks.on_ranks(2, serving, ranks.free_port()):
+            self.assertEqual((of_torch, joined, quiet), ("" if number else line, line, ""))
+
     def test_who_reads_what_another_does_is_told_once(self):
         for data, wanted in (((0, 1, 2), [0, 0, 0]), ((5, 1, 5), [0, 0, 1])):
             told = ranks.on_ranks(3, repeats, data, "")
@@ -1192,7 +1211,7 @@ class OuterTest(unittest.TestCase):
             self.assertTrue(same(ended, results[0][1]))
             self.assertFalse(same(ended, theta))
             self.assertEqual(rounds, 3)
-            self.assertIn(": 3 steps, 2 rounds, ", summary)  # of the three, one was made before the state was saved
+            self.assertIn(": 3 steps, 2 rounds of the group's 3, ", summary)  # of the three, one was made before the state was saved
 
     def test_a_meeting_to_end_is_no_round(self):
         """Where all have given their last steps before. Else these are one."""

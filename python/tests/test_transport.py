@@ -114,6 +114,13 @@ class TransportTest(unittest.TestCase):
         self.assertEqual(len(told.records), tcp.MOST_REASONS + 1)
         self.assertEqual([one.getMessage() for one in told.records[-2:]], [f"no: {tcp.MOST_REASONS - 1}", tcp.MORE])
 
+    def test_who_comes_with_many_others_is_told_of_once(self):
+        tell = tcp.tells_once()
+        with self.assertLogs("thinwire") as told:
+            for reason in (b"a", b"refused besides: 7; the last: a", b"refused besides: 8; the last: b", b"b"):
+                tell(None, reason)
+        self.assertEqual([one.getMessage() for one in told.records], ["a", "b"])
+
     def test_a_comm_with_other_numbers_is_refused(self):
         for rank, text in enumerate(ranks.on_ranks(2, numbered_otherwise)):
             self.assertIn(f"rank {rank} of 2 in torch's process group is rank 0 of 1 of the transport", text)

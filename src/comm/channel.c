@@ -151,7 +151,7 @@ static void break_comm(tw_channel *channel, const char *reason, int because_of)
     }
     tw_mutex_unlock(&comm->mutex);
     if (!first) return;
-    if (reason != own_will)
+    if (reason != own_will && !comm->ops.is_told_of)
         tw_log(TW_LOG_WARNING, "rank %d: the group of %d ranks broke: %s", comm->rank, comm->size, reason);
     tw_comm_withdraw(channel->comm, because_of);
 }
@@ -199,6 +199,11 @@ double tw_channel_patience(const tw_channel *channel)
     tw_wait wait;
     tw_wait_begin(tw_comm_whole(channel->comm), &wait);
     return wait.patience;
+}
+
+void tw_channel_keep_quiet(const tw_channel *channel, int quiet)
+{
+    tw_comm_whole(channel->comm)->quiet = quiet;
 }
 
 int tw_channel_broke(const tw_channel *channel)
@@ -283,7 +288,7 @@ static tw_status check_bytes(const tw_channel *channel, const tw_transfer *trans
 
 /* Waits until the request is over, or the wait is. A nap counts as what was asked for: when it took longer, then this
  * process was stopped or its machine asleep, which says nothing of the peer. */
-static int wait_awake(const tw_comm *comm, const tw_transfer *transfer, tw_wait *wait)
+static int wait_awake(tw_comm *comm, const tw_transfer *transfer, tw_wait *wait)
 {
     int over = 0;
     while (!over && !tw_wait_is_over(wait)) {
@@ -291,13 +296,14 @@ static int wait_awake(const tw_comm *comm, const tw_transfer *transfer, tw_wait 
         over = comm->ops.poll(comm->self, transfer->request, nap);
         tw_wait_spend(wait, over ? fmin(tw_clock() - began, nap) : nap);
         if (!over) tw_wait_look(comm, transfer->peer, wait);
+        if (!over) tw_wait_tell(comm, wait);
     }
     return over;
 }
 
 /* Without a wait the request is taken back, done or not. A transport that is never impatient has its own way to wait
  * (subset.c). */
-static tw_status wait_until_over(const tw_comm *comm, const tw_transfer *transfer, tw_wait *wait, size_t *size,
+static tw_status wait_until_over(tw_comm *comm, const tw_transfer *transfer, tw_wait *wait, size_t *size,
                                  uint32_t *check)
 {
     if (wait && isinf(comm->timeout)) return comm->ops.wait(comm->self, transfer->request, comm->timeout, size, check);
@@ -334,6 +340,7 @@ tw_status tw_channel_finish_to(tw_channel *channel, size_t most)
         tw_status status = wait_for(channel, transfer, &wait);
         if (status != TW_OK) fail_transfer(channel, transfer, status);
     }
+    if (is_whole(channel)) tw_wait_end(channel->comm, &wait);
     channel->transfer_count -= done;
     memmove(channel->transfers, channel->transfers + done, channel->transfer_count * sizeof *channel->transfers);
     return is_whole(channel) ? TW_OK : tw_channel_finish(channel);
@@ -352,6 +359,7 @@ tw_status tw_channel_finish(tw_channel *channel)
         if (status != TW_OK) fail_transfer(channel, transfer, status);
     }
     tw_status status = channel->status;
+    if (status == TW_OK) tw_wait_end(channel->comm, &wait);
     channel->transfer_count = 0;
     channel->sent = (tw_checked){0};
     channel->status = TW_OK;

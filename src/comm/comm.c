@@ -13,8 +13,7 @@ enum { COMM_OWN = 2 /* of its users: the owner and the comm's own channel */ };
 static tw_status check_custom(const tw_transport_ops *ops, int rank, int size, tw_comm **comm)
 {
     if (!ops->name || !ops->start_send || !ops->start_recv || !ops->wait || !ops->poll)
-        return tw_fail(TW_ERROR_ARGUMENT,
-                       "a transport must fill every field of tw_transport_ops but leave, signs and leave_because_of");
+        return tw_fail(TW_ERROR_ARGUMENT, "a transport must fill every field of tw_transport_ops that is not optional");
     if (ops->memory != TW_MEMORY_HOST)
         return tw_fail(TW_ERROR_UNSUPPORTED,
                        "transport %s is for memory of kind %d; this thinwire has host memory alone", ops->name,

@@ -3,11 +3,22 @@
 #include "error.h"
 
 #include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include <thinwire/thinwire_plugin.h>
 
 #define DEFAULT_PATIENCE 1800.0 /* half an hour: longer than an evaluation, a compilation or a checkpoint takes */
 #define ASKED 0.5               /* part of the timeout after which a peer is asked: the rest is for its answer */
+#define LONG 10.0               /* seconds more than any wait before, of which a person wants to know */
+#define ANSWER 1.0              /* seconds that it takes to learn whose program is busy */
+#define FOREVER 1e9             /* the longest patience: for who has it nobody is late */
 
-enum { NAPS = 8 /* a wait of the whole timeout */ };
+enum {
+    NAPS = 8,  /* a wait of the whole timeout */
+    NAMED = 4, /* ranks in a line, of any number */
+    NAMES = 512
+};
 
 static int hears(const tw_comm *comm)
 {
@@ -35,13 +46,15 @@ void tw_wait_turn(const tw_comm *comm, tw_wait *wait)
 
 double tw_wait_nap(const tw_comm *comm, const tw_wait *wait)
 {
-    return fmin(comm->timeout / NAPS, fmin(wait->silence, wait->patience));
+    const double longest = comm->ops.is_busy ? fmin(ANSWER, comm->timeout / NAPS) : comm->timeout / NAPS;
+    return fmin(longest, fmin(wait->silence, wait->patience));
 }
 
 void tw_wait_spend(tw_wait *wait, double seconds)
 {
     wait->silence -= seconds;
     wait->patience -= seconds;
+    wait->waited += seconds;
 }
 
 void tw_wait_look(const tw_comm *comm, int peer, tw_wait *wait)
@@ -52,6 +65,46 @@ void tw_wait_look(const tw_comm *comm, int peer, tw_wait *wait)
     if (wait->counted && signs != wait->signs) wait->silence = comm->timeout;
     wait->signs = signs;
     wait->counted = 1;
+}
+
+/* ---- whom a wait is for ------------------------------------------------------------------------------------------ */
+
+/* All are asked: the one that is waited for may wait itself. */
+static int write_busy(const tw_comm *comm, char text[NAMES])
+{
+    int count = 0, used = 0;
+    for (int r = 0; r < comm->size; r++) {
+        const char *where = "";
+        if (r == comm->rank || !comm->ops.is_busy(comm->self, r, &where) || count++ >= NAMED) continue;
+        used += snprintf(text + used, NAMES - (size_t)used, "%srank %d%s%.100s", used ? ", " : "",
+                         tw_comm_name(comm, r), *where ? " at " : "", where);
+    }
+    if (count > NAMED) snprintf(text + used, NAMES - (size_t)used, " and %d more", count - NAMED);
+    return count;
+}
+
+void tw_wait_tell(tw_comm *comm, tw_wait *wait)
+{
+    char names[NAMES];
+    tw_comm *whole = tw_comm_whole(comm);
+    const double limit = whole->longest + fmin(LONG, comm->timeout);
+    if (!comm->ops.is_busy || comm->ops.is_told_of || whole->quiet || comm->patience >= FOREVER) return;
+    if (wait->told || wait->waited < limit - ANSWER) return;
+    if (!write_busy(comm, names) || wait->waited < limit || atomic_exchange(&whole->tells, 1)) return;
+    wait->told = 1;
+    tw_log(TW_LOG_WARNING,
+           "this process waits for ranks whose machines answer and whose programs are busy: %s; for up to %.0f seconds "
+           "more",
+           names, wait->patience);
+}
+
+void tw_wait_end(tw_comm *comm, const tw_wait *wait)
+{
+    tw_comm *whole = tw_comm_whole(comm);
+    if (wait->waited > whole->longest) whole->longest = wait->waited;
+    if (!wait->told) return;
+    whole->tells = 0;
+    tw_log(TW_LOG_WARNING, "after %.0f seconds the group goes on", wait->waited);
 }
 
 /* "timeout" and "patience" are what the options are called in every layer, so that whoever reads this knows which one

@@ -140,6 +140,12 @@ static uint64_t signs(void *self, int peer, int ask)
     return me->whole->ops.signs(me->whole->self, me->ranks[peer], ask);
 }
 
+static int is_busy(void *self, int peer, const char **where)
+{
+    const member *me = self;
+    return me->whole->ops.is_busy(me->whole->self, me->ranks[peer], where);
+}
+
 static void subset_leave(void *self)
 {
     const member *me = self;
@@ -174,7 +180,9 @@ tw_status tw_comm_create_subset(tw_comm *whole, const int *ranks, int count, uns
                                   .leave = subset_leave,
                                   .destroy = subset_destroy,
                                   .signs = whole->ops.signs ? signs : NULL,
-                                  .leave_because_of = subset_leave_because_of};
+                                  .leave_because_of = subset_leave_because_of,
+                                  .is_busy = whole->ops.is_busy ? is_busy : NULL,
+                                  .is_told_of = whole->ops.is_told_of};
     member *me;
     int own = 0;
     int lists = whole->names ? 2 : 1;

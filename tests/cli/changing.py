@@ -247,8 +247,9 @@ class ChangingTest(CommandLineTest):
 
     def test_who_waits_may_go(self):
         """A process whose own address the meeting point is opens a group; any other waits."""
-        waits = self.come(*LOCAL, meeting="192.0.2.1:29400")
-        waits.await_word("coming to the group")
+        waits = self.come(*LOCAL, "--patience", 77, meeting="192.0.2.1:29400")
+        waits.await_word("coming to the group at 192.0.2.1:29400, which lets newcomers in when its workers meet; this worker tries for up to "
+                         "77 seconds")
         waits.ask()
         waits.finish(130)
 
@@ -284,6 +285,17 @@ class ChangingTest(CommandLineTest):
         first = self.come(*LOCAL, "--steps", 8, "--key-file", key)
         self.assertTrue(first.finish().said("over tcp, not encrypted, open to those who know the key,"))
         self.assertFalse(first.said("whoever reaches the port"))
+
+    def test_who_has_another_key_is_told_of_once(self):
+        """It tries again and again, and then gives up."""
+        keys = [self.folder / name for name in ("key", "other")]
+        for number, key in enumerate(keys):
+            key.write_bytes(bytes(range(number, 32 + number)))
+        first = self.open_group(*LOCAL, *SELDOM, *LONG, "--key-file", keys[0])
+        self.come(*LOCAL, *SELDOM, *LONG, "--key-file", keys[1]).finish(3)
+        first.ask()
+        told = first.finish(130).said("a connection from (.*) was refused: it did not prove that it knows this group and its key")
+        self.assertEqual(told, ["127.0.0.1"])
 
     def test_what_does_not_go_with_it_is_refused(self):
         for spec, culprit in (("streaming:every=4,fragments=2,delay=1", "delay=0"),

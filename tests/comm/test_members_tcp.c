@@ -105,13 +105,14 @@ TEST(test_a_child_has_what_is_opened_after_a_group)
 
 typedef struct lines {
     char text[TCP_ADDRESS + 64], busy[2 * TCP_ADDRESS];
-    _Atomic int count, wait, named, seconds, end, after, others;
+    _Atomic int count, wait, named, seconds, end, after, others, broke;
 } lines;
 
 static void count_lines(void *context, tw_log_level level, const char *text)
 {
     lines *all = context;
     all->count += level == TW_LOG_WARNING && strcmp(text, all->text) == 0;
+    all->broke += strstr(text, "broke") != NULL;
     all->others += strstr(text, "the group goes on without") && strcmp(text, all->text) != 0;
     const char *busy = strstr(text, "busy: "), *until = strstr(text, "; for up to ");
     if (busy && until) {
@@ -148,7 +149,7 @@ TEST(test_who_is_lost_is_told_by_its_address)
     player players[MEMBERS + 1];
     find_meeting(meeting);
     gather(players, MEMBERS + 1, meeting);
-    snprintf(all.text, sizeof all.text, "the group goes on without rank 1 at %s",
+    snprintf(all.text, sizeof all.text, "the group goes on without rank 1 at %s and has 2 members now",
              tw_members_address(players[2].members));
     tw_set_log(count_lines, &all);
     come_to_the_door(&players[1]); /* and says only there that it leaves */
@@ -158,12 +159,15 @@ TEST(test_who_is_lost_is_told_by_its_address)
     end(players, 1);
     end(players + 2, 2);
     assert_int_equal(all.count + all.others, 0);
+    assert_int_equal(players[0].generation.lost, 0);
     go(&players[1]);
     go(&players[2]); /* of the same rank in the generation after */
     players[1] = players[3];
     begin(players, 2, 2);
     end(players, 2);
     assert_int_equal(all.count, 2);
+    assert_int_equal(all.broke, 0);
+    for (int n = 0; n < 2; n++) assert_int_equal(players[n].generation.lost, 1);
     players[1].leaves = 1;
     begin(players, 2, 1);
     pthread_join(players[1].thread, NULL);

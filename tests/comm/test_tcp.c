@@ -806,6 +806,97 @@ TEST_BETWEEN(a_rank_whose_program_is_busy_answers, pair_up, part)
     for (int i = 0; i < MANY; i++) (void)end_within(0, many[i], 0, &(size_t){0});
 }
 
+typedef struct told {
+    char wanted[2 * TCP_ADDRESS];
+    _Atomic int waits, named, ends;
+} told;
+
+static void hear_of_waits(void *context, tw_log_level level, const char *text)
+{
+    told *all = context;
+    (void)level;
+    all->named += strstr(text, all->wanted) != NULL;
+    all->waits += strstr(text, "programs are busy") != NULL;
+    all->ends += strstr(text, "seconds the group goes on") != NULL;
+}
+
+typedef struct receiver {
+    pthread_t thread;
+    tw_channel *channel;
+    int from;
+    tw_status status;
+} receiver;
+
+static void *receive_a_byte(void *argument)
+{
+    receiver *me = argument;
+    char got = 0;
+    tw_channel_start_receive(me->channel, me->from, &got, 1, NULL);
+    me->status = tw_channel_finish(me->channel);
+    return NULL;
+}
+
+static void begin_receiver(receiver *me, tw_channel *channel, int from)
+{
+    *me = (receiver){.channel = channel, .from = from};
+    assert_int_equal(pthread_create(&me->thread, NULL, receive_a_byte, me), 0);
+}
+
+static void send_a_byte(tw_channel *channel, int to)
+{
+    tw_channel_start_send(channel, to, "x", 1);
+    assert_ok(tw_channel_finish(channel));
+}
+
+static void wait_for_count(const _Atomic int *count, int wanted)
+{
+    for (double deadline = tw_clock() + PATIENCE; *count < wanted; usleep(1000)) assert_true(tw_clock() < deadline);
+}
+
+static uint64_t signs_of(const tcp_player *player, int rank)
+{
+    return player->comm->ops.signs(player->comm->self, rank, 0);
+}
+
+/* Rank 2 waits for rank 1, whose program waits itself. A second thread of that asks for longer than the first did. */
+TEST(a_rank_that_keeps_all_waiting_is_named_by_each_once)
+{
+    static told all;
+    tcp_player players[RANKS];
+    tw_channel *more[RANKS];
+    receiver waits[3];
+    listen_all(players, RANKS);
+    connect_all(players, RANKS);
+    snprintf(all.wanted, sizeof all.wanted, "whose programs are busy: rank 0 at %.*s; for up to ",
+             (int)strcspn(addresses[0], "#"), addresses[0]);
+    for (int r = 0; r < RANKS; r++) {
+        assert_ok(tw_comm_set_timeout(players[r].comm, 1));
+        assert_ok(tw_comm_set_patience(players[r].comm, PATIENCE));
+        assert_ok(tw_channel_create(players[r].comm, &more[r]));
+    }
+    tw_set_log(hear_of_waits, &all);
+    begin_receiver(&waits[2], players[2].comm->channel, 1);
+    begin_receiver(&waits[0], players[1].comm->channel, 0);
+    wait_for_count(&all.waits, 2);
+    begin_receiver(&waits[1], more[1], 0);
+    const uint64_t signs = signs_of(&players[1], 0);
+    for (double deadline = tw_clock() + PATIENCE; signs_of(&players[1], 0) < signs + 20; usleep(1000))
+        assert_true(tw_clock() < deadline);
+    assert_int_equal(all.ends, 0);
+    send_a_byte(players[0].comm->channel, 1);
+    send_a_byte(more[0], 1);
+    for (int i = 0; i < 2; i++) pthread_join(waits[i].thread, NULL);
+    send_a_byte(players[1].comm->channel, 2);
+    pthread_join(waits[2].thread, NULL);
+    tw_set_log(NULL, NULL);
+    for (int i = 0; i < 3; i++) assert_int_equal(waits[i].status, TW_OK);
+    assert_int_equal(all.waits, 2);
+    assert_int_equal(all.named, 2);
+    assert_int_equal(all.ends, 2);
+    for (int r = 0; r < RANKS; r++) tw_channel_destroy(more[r]);
+    destroy_all(players, RANKS);
+}
+
 /* The text tells it from a process that has died. */
 TEST_BETWEEN(who_leaves_says_so, pair_up, part)
 {

@@ -342,6 +342,85 @@ TEST(who_is_heard_of_is_waited_for)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) try_wait(&cases[i]);
 }
 
+typedef struct lines {
+    int waits, ends, broke;
+    char text[256];
+} lines;
+
+static void hear_lines(void *context, tw_log_level level, const char *text)
+{
+    lines *all = context;
+    assert_int_equal(level, TW_LOG_WARNING);
+    all->ends += strstr(text, "seconds the group goes on") != NULL;
+    all->broke += strstr(text, "broke") != NULL;
+    if (!strstr(text, "whose programs are busy")) return;
+    all->waits++;
+    snprintf(all->text, sizeof all->text, "%s", text);
+}
+
+static void wait_for_rank_1(tw_comm *comm, absent *self, double seconds)
+{
+    self->waited = 0;
+    self->arrives = seconds;
+    tw_channel_start_send(comm->channel, 1, "news", 4);
+    (void)tw_channel_finish(comm->channel);
+}
+
+static tw_comm *open_with_busy(absent *self, lines *all)
+{
+    tw_comm *comm = absent_open(self, 3, 1);
+    *all = (lines){.waits = 0};
+    tw_set_log(hear_lines, all);
+    return comm;
+}
+
+/* Ten seconds more than any wait before, or a timeout more. Rank 2 is the busy one, for whom rank 1 may wait itself. */
+TEST(whose_program_is_busy_is_told_once_in_a_long_wait)
+{
+    lines all;
+    absent self = {.lives = (double)INFINITY, .busy = 2};
+    tw_comm *comm = open_with_busy(&self, &all);
+    const double seconds[] = {9, 60, 69, 78, 100};
+    const int told[] = {0, 1, 1, 1, 2};
+    for (int i = 0; i < 5; i++) {
+        wait_for_rank_1(comm, &self, seconds[i]);
+        assert_int_equal(all.waits, told[i]);
+        assert_int_equal(all.ends, told[i]);
+        if (i == 1)
+            assert_string_equal(all.text,
+                                "this process waits for ranks whose machines answer and whose programs are busy: "
+                                "rank 2 at its machine; for up to 1781 seconds more");
+    }
+    assert_ok(tw_comm_set_timeout(comm, 4));
+    wait_for_rank_1(comm, &self, 103);
+    assert_int_equal(all.waits, 2);
+    wait_for_rank_1(comm, &self, 108);
+    assert_int_equal(all.waits, 3);
+    tw_set_log(NULL, NULL);
+    tw_comm_destroy(comm);
+}
+
+/* Nobody is late for one that follows the others, or whose patience has no end. Of a group whose maker tells what
+ * becomes of it, the log is not told that it broke, either. */
+TEST(who_only_follows_is_told_nothing)
+{
+    lines all;
+    for (int way = 0; way < 4; way++) {
+        absent self = {.lives = (double)INFINITY, .busy = 1, .is_told_of = way == 3};
+        tw_comm *comm = open_with_busy(&self, &all);
+        if (way == 1) tw_channel_keep_quiet(comm->channel, 1);
+        if (way == 2) assert_ok(tw_comm_set_patience(comm, 1e9));
+        wait_for_rank_1(comm, &self, 60);
+        assert_int_equal(all.waits, way == 0);
+        assert_int_equal(all.broke, 0);
+        self.fails = 1;
+        wait_for_rank_1(comm, &self, (double)INFINITY);
+        assert_int_equal(all.broke, way != 3);
+        tw_set_log(NULL, NULL);
+        tw_comm_destroy(comm);
+    }
+}
+
 /* Rank 0 loses patience with rank 2, which is the second of a part. Of the others each waits for one that gave up. */
 TEST(who_failed_is_named_by_all_threads)
 {

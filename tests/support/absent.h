@@ -11,6 +11,8 @@ typedef struct absent {
     double arrives; /* from then on all requests are done */
     int fails;      /* all requests are over, and have failed */
     uint64_t signs;
+    int busy;        /* the program of this rank is, as its transport says; 0: none is */
+    int is_told_of;  /* see tw_transport_ops */
     int asked;       /* whom last; 0: nobody was */
     double asked_at; /* after so much waiting for the first time */
 } absent;
@@ -54,6 +56,12 @@ static uint64_t absent_signs(void *self, int peer, int ask)
     return me->signs;
 }
 
+static int absent_is_busy(void *self, int peer, const char **where)
+{
+    *where = "its machine";
+    return peer == ((const absent *)self)->busy;
+}
+
 static void absent_destroy(void *self)
 {
     (void)self;
@@ -70,7 +78,9 @@ static tw_comm *absent_open(absent *self, int size, int hears)
                                   .wait = absent_wait,
                                   .poll = absent_poll,
                                   .destroy = absent_destroy,
-                                  .signs = hears ? absent_signs : NULL};
+                                  .signs = hears ? absent_signs : NULL,
+                                  .is_busy = self->busy ? absent_is_busy : NULL,
+                                  .is_told_of = self->is_told_of};
     tw_comm *comm = NULL;
     assert_int_equal(tw_comm_create_custom(&ops, self, 0, size, &comm), TW_OK);
     return comm;

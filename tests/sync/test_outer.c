@@ -2,11 +2,14 @@
  * identities between methods, equal bits, and what happens to ranks that skip, stop early, spoil or differ. Each scene
  * runs in a world of virtual time. */
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
+#include "object.h"
 #include "outer.h"
 #include "state.h"
 #include "support/random.h"
@@ -303,6 +306,70 @@ TEST(test_fragments_without_a_tensor)
         assert_int_equal(all.actors[0].events[step],
                          step % 8 == 1 || step % 8 == 3 ? TW_OUTER_APPLIED : TW_OUTER_NOTHING);
     assert_true(all.actors[0].history[9][0] != all.actors[0].history[8][0]);
+}
+
+typedef struct follower {
+    pthread_t thread;
+    tw_comm *comm;
+    tw_outer *outer;
+    const char *spec;
+    float weight;
+    tw_status status;
+} follower;
+
+static void *follow(void *argument)
+{
+    static const tw_tensor table[] = {{.name = "a", .dims = 1, .shape = {1}}};
+    follower *me = argument;
+    float *const places[] = {&me->weight};
+    me->status = tw_outer_create(me->comm, me->spec, table, 1, &me->outer);
+    if (me->status == TW_OK) me->status = tw_outer_begin(me->outer, places);
+    return NULL;
+}
+
+static void *finish(void *argument)
+{
+    follower *me = argument;
+    float *const places[] = {&me->weight};
+    me->status = tw_outer_finish(me->outer, places);
+    return NULL;
+}
+
+static void begin_followers(follower *both, int from, int to, void *act(void *follower))
+{
+    for (int r = from; r < to; r++) assert_int_equal(pthread_create(&both[r].thread, NULL, act, &both[r]), 0);
+}
+
+static void end_followers(const follower *both)
+{
+    for (int r = 0; r < 2; r++) {
+        pthread_join(both[r].thread, NULL);
+        assert_int_equal(both[r].status, TW_OK);
+    }
+}
+
+/* A person is told for whom a program waits. One whose steps are over waits for nobody, and so does one that goes on
+ * with its steps meanwhile. */
+TEST(test_who_follows_the_others_keeps_quiet)
+{
+    static const char *const specs[] = {"local:every=2", "streaming:every=4,fragments=1,delay=1"};
+    for (int delayed = 0; delayed < 2; delayed++) {
+        tw_comm *comms[2];
+        follower both[2];
+        assert_ok(tw_comm_create_threads(2, comms));
+        for (int r = 0; r < 2; r++) both[r] = (follower){.comm = comms[r], .spec = specs[delayed]};
+        begin_followers(both, 0, 2, follow);
+        end_followers(both);
+        for (int r = 0; r < 2; r++) assert_int_equal(comms[r]->quiet, delayed);
+        begin_followers(both, 0, 1, finish);
+        while (!comms[0]->quiet) sched_yield();
+        assert_int_equal(comms[1]->quiet, delayed);
+        begin_followers(both, 1, 2, finish);
+        end_followers(both);
+        for (int r = 0; r < 2; r++) assert_int_equal(comms[r]->quiet, delayed);
+        for (int r = 0; r < 2; r++) tw_outer_destroy(both[r].outer);
+        for (int r = 0; r < 2; r++) tw_comm_destroy(comms[r]);
+    }
 }
 
 /* A pattern names a tensor of the model, in whichever fragment it is. */

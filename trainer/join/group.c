@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <thinwire/thinwire_plugin.h>
 
-enum { MOST_REFUSED = 20 }; /* strangers that a person is told of */
-#define WAITS 10.0          /* seconds that a worker which is to end waits for the next round */
+#define PATIENCE 1800.0 /* seconds, where none is told: as of tw_members_options */
+#define WAITS 10.0      /* seconds that a worker which is to end waits for the next round */
 
 /* A run that goes on may have been one worker's: then it opens a group. */
 int group_is_wished(const train_settings *s)
@@ -92,10 +93,19 @@ tw_status group_check(const train_settings *s)
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
+/* Who is turned away tries again and again, and is told of once. "refused besides: 7; the last: " and who that was. */
 static void tell_refused(void *context, const char *text)
 {
+    static const char last[] = "; the last: ";
     group *g = context;
-    if (!g->quiet && g->refused++ < MOST_REFUSED) fprintf(stderr, "thinwire: %s\n", text);
+    const char *at = strstr(text, last);
+    if (at) text = at + strlen(last);
+    const uint32_t mark = tw_crc32c(0, text, strlen(text));
+    for (int i = 0; i < g->refused; i++)
+        if (g->told[i] == mark) return;
+    if (g->quiet || g->refused == GROUP_REFUSED) return;
+    g->told[g->refused++] = mark;
+    fprintf(stderr, "thinwire: %s\n", text);
 }
 
 /* One that waits to be let in has nothing to end well. A member does what it was asked to between two rounds, unless it
@@ -135,7 +145,11 @@ static char *describe(const train_settings *s, const task *work)
 
 tw_status group_open(const train_settings *s, const task *work, group *g)
 {
-    *g = (group){.quiet = s->quiet, .meeting = s->join, .seals = s->seal, .place = {.struct_size = sizeof g->place}};
+    *g = (group){.patience = s->patience > 0 ? s->patience : PATIENCE,
+                 .quiet = s->quiet,
+                 .meeting = s->join,
+                 .seals = s->seal,
+                 .place = {.struct_size = sizeof g->place}};
     g->has_line = pipeline_standby(s->pipeline) > 0;
     char *subject = describe(s, work);
     if (!subject) return tw_fail(TW_ERROR_MEMORY, "no memory to describe the run");
@@ -160,8 +174,10 @@ static void tell_coming(const group *g)
     if (g->has_weights)
         fprintf(stderr, "thinwire: this worker opens a group at %s; others come with the same command\n", g->meeting);
     else
-        fprintf(stderr, "thinwire: coming to the group at %s, which lets newcomers in when its workers meet\n",
-                g->meeting);
+        fprintf(stderr,
+                "thinwire: coming to the group at %s, which lets newcomers in when its workers meet; this worker tries "
+                "for up to %g seconds\n",
+                g->meeting, g->patience);
 }
 
 /* Why it waits. What the library tells between two waits is in the run's results. */

@@ -8,6 +8,8 @@
 #include <thinwire/thinwire_members.h>
 #include <thinwire/thinwire_sealed.h>
 
+enum { GROUP_REFUSED = 20 /* strangers that a person is told of */ };
+
 typedef struct group {
     tw_members *members;
     tw_generation place; /* in the generation under way */
@@ -15,8 +17,10 @@ typedef struct group {
     int least, most; /* members that a generation had */
     int has_weights; /* this worker has the run's, and can give them to others */
     int was_in, quiet, refused, leaves;
-    int has_line, stands_by; /* a pipeline's line; and it is one of those that have no stage, and tell nothing */
-    double asked;            /* when it was to end, and waited for others; 0: it was not yet */
+    uint32_t told[GROUP_REFUSED]; /* marks of the refusals that a person was told of */
+    double patience;              /* of this worker, until it is in a group */
+    int has_line, stands_by;      /* a pipeline's line; and it is one of those that have no stage, and tell nothing */
+    double asked;                 /* when it was to end, and waited for others; 0: it was not yet */
     int seals;
     unsigned char key[TW_SEAL_KEY_BYTES];
 } group;

@@ -47,7 +47,7 @@ if __name__ == "__main__":
             from .torch.launch import launch
             sys.exit(launch(sys.argv[2:]))
         except KeyboardInterrupt:
-            print("thinwire: interrupted, and so this machine has left", file=sys.stderr)
+            print("thinwire: interrupted before it had begun", file=sys.stderr)
             sys.exit(130)
     if sys.argv[1:] in (["-h"], ["--help"]):
         print(__doc__)

@@ -121,7 +121,7 @@ class MembersOptions(Structure):
 
 class Generation(Structure):
     _fields_ = [("struct_size", c_size_t), ("number", c_uint64), ("rank", c_int), ("size", c_int), ("donor", c_int),
-                ("behind", c_int), ("kept", c_int), ("late", c_int)]
+                ("behind", c_int), ("kept", c_int), ("late", c_int), ("lost", c_int)]
 
 
 STRUCTURES = {"tw_traffic": Traffic, "tw_tensor": Tensor, "tw_gradient": Gradient, "tw_reducer_counts": ReducerCounts,

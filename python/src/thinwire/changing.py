@@ -57,6 +57,7 @@ class ChangingLoop:
         self._saved: Optional[Entries] = None  # what load_state() took, until a group has been entered
         self._late: Optional[Entries] = None  # what it had when the group went on without it, until it is in again
         self._stayed = 0  # members of the last generation that did not leave it
+        self.told = 0  # the last generation of which a line has said how it came about, and how many are in it
         self._past = table.fields_of(OuterCounts())
         self._comm: Optional[Comm] = None
         self._loop: Optional[outer.OuterLoop] = None
@@ -208,19 +209,26 @@ class ChangingLoop:
 
     def _enter(self, weights: Sequence[int]) -> None:
         self._close_generation()
+        left, had_steps = -1, self._has_steps
         while True:
             place = self._next_place()
             if place is None:
                 raise Error("the others go on without this process")
             self.generation = place.number
             if not place.kept:
-                self._come_late(place)
+                left = max(left, self._come_late(place))
+            counts = self._late is not None
             try:
                 self._comm = self._members.sealed(place.comm)
                 self._take_place(self._comm, place, weights)
-                return
             except PeerError:
                 self._close_generation()
+                continue
+            if place.lost or left >= 0:
+                self.told = place.number
+            if left >= 0:
+                self._tell_return(left, had_steps, counts)
+            return
 
     def _next_place(self) -> Optional[Place]:
         try:
@@ -230,15 +238,18 @@ class ChangingLoop:
                 raise PeerError(f"{error}; with quorum=1 on both, one of two goes on alone", error.status, error.name) from None
             raise
 
-    def _come_late(self, place: Place) -> None:
+    def _come_late(self, place: Place) -> int:
         """What it had goes to nobody. What came of it since its last round counts with its next one, unless the others have that
-        already."""
+        already. Returns the rounds it had; -1: it had none."""
         had, self._kept = self._kept or self._late, None
         self._late = had if place.late else None
-        if had and self._has_steps:
-            comes = "is part of its next round" if place.late else "is in the group's weights, or given up"
-            warn(f"the group has gone on without this process since its round {rounds_of(had)}: what its steps since then came to "
-                 f"{comes}")
+        return rounds_of(had)
+
+    def _tell_return(self, left: int, had_steps: bool, counts: bool) -> None:
+        comes = "is part of its next round" if counts else "is in the group's weights, or given up"
+        steps = f", and what its steps since then came to {comes}" if had_steps else ""
+        warn(f"this machine was stopped or cut off, and the others went on without it behind its round {left}: it is in the group "
+             f"again, one of {self.size}, with round {rounds_of(self._kept)}{steps}")
 
     def _take_place(self, comm: Comm, place: Place, weights: Sequence[int]) -> None:
         if place.donor < 0:

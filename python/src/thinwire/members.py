@@ -37,6 +37,7 @@ class Place(NamedTuple):
     behind: bool
     kept: bool
     late: bool = False
+    lost: int = 0
 
 
 class Members(Owned):
@@ -76,7 +77,7 @@ class Members(Owned):
         if not handle.value:
             return None
         return Place(Comm(handle), generation.number, generation.donor, bool(generation.behind), bool(generation.kept),
-                     bool(generation.late))
+                     bool(generation.late), generation.lost)
 
     def sealed(self, comm: Comm) -> Comm:
         """What goes over a generation's comm is sealed, if the Tcp says so. A collective, before anything else."""

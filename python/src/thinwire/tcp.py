@@ -13,6 +13,7 @@ from .errors import Error, printable
 from .seal import sealed
 
 MOST_REASONS = 20  # what fits on a screen
+BESIDES = b"; the last: "  # what many that came at once are told of with: "refused besides: 7; the last: " and who that was
 MORE = "more connections are refused than are told of here"
 
 
@@ -80,11 +81,12 @@ class Interrupt:
 
 
 def tells_once() -> Callable[[object, bytes], None]:
-    """Who may not take part, for whoever waits here. Who is turned away tries again, and is told of once."""
+    """Who may not take part, for whoever waits here. Who is turned away tries again and again, and is told of once."""
     reasons: Set[bytes] = set()
 
     @Told
     def tell(context: object, reason: bytes) -> None:
+        reason = reason.partition(BESIDES)[2] or reason
         if reason in reasons or len(reasons) > MOST_REASONS:
             return
         reasons.add(reason)

@@ -231,6 +231,12 @@ static uint64_t count_signs(void *self, int peer, int ask)
     return me->beneath.ops.signs(me->beneath.self, peer, ask);
 }
 
+static int is_busy(void *self, int peer, const char **where)
+{
+    const transport *me = self;
+    return me->beneath.ops.is_busy(me->beneath.self, peer, where);
+}
+
 static void sealed_leave(void *self)
 {
     const transport *me = self;
@@ -320,7 +326,9 @@ tw_status tw_comm_create_sealed(tw_comm *inner, const void *key, size_t key_byte
                                   .destroy = sealed_destroy,
                                   .signs = made->beneath.ops.signs ? count_signs : NULL,
                                   .leave_because_of =
-                                      made->beneath.ops.leave_because_of ? sealed_leave_because_of : NULL};
+                                      made->beneath.ops.leave_because_of ? sealed_leave_because_of : NULL,
+                                  .is_busy = made->beneath.ops.is_busy ? is_busy : NULL,
+                                  .is_told_of = made->beneath.ops.is_told_of};
     double timeout = made->beneath.timeout, patience = tw_comm_patience(inner);
     TRY(tw_comm_create_custom(&ops, made, made->beneath.rank, made->beneath.size, comm)); /* or it destroys `made` */
     TRY(tw_comm_set_timeout(*comm, timeout));

@@ -352,7 +352,8 @@ static tw_status bring_together(meeting *all, const char *const *addresses, doub
     all->tcp->latecomers = NULL;
     tell_ways(all);
     all->relay = NULL;
-    return tcp_group_create(all->rank, all->size, all->fds, all->far, latecomers, relay, comm);
+    return tcp_group_create(all->rank, all->size, all->fds, all->far, all->addresses, all->tcp->is_told_of, latecomers,
+                            relay, comm);
 }
 
 static tw_status connect_check(const tw_tcp *tcp, int rank, int size, const char *const *addresses, double seconds,

@@ -19,9 +19,16 @@ typedef enum tcp_frame_kind {
     TCP_BYE,      /* nothing more will come; `size`: because of which rank, and 1; 0: of none; `seq`: 1 where that one
                    * was waited for in vain, and 0 where it had gone */
     TCP_ASK,      /* say that you are there */
-    TCP_HERE,     /* the answer, of the thread that moves bytes: it says nothing of what the program does */
+    TCP_HERE,     /* the answer, of the thread that moves bytes, whatever the program does; `size`: a tcp_doing */
     TCP_KINDS
 } tcp_frame_kind;
+
+/* What a program does, as its rank says. */
+typedef enum tcp_doing {
+    TCP_UNTOLD, /* by an older release */
+    TCP_WAITS,  /* for some rank's message */
+    TCP_IS_BUSY
+} tcp_doing;
 
 typedef struct tcp_frame {
     tcp_frame_kind kind;

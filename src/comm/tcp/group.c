@@ -8,6 +8,7 @@
 #include <linux/sockios.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -116,21 +117,24 @@ static struct timespec time_of(double seconds)
 }
 
 /* With the peer's lock. */
-static void sleep_until_settled(tcp_request *one, double timeout)
+static void sleep_until_settled(tcp_group *group, tcp_request *one, double timeout)
 {
     struct timespec deadline = time_of(tw_clock() + fmin(timeout, LONGEST_WAIT));
     one->awaited = 1;
-    while (one->outcome == TCP_PENDING && timeout > 0 &&
+    if (one->outcome != TCP_PENDING || timeout <= 0) return;
+    group->waits.count++;
+    while (one->outcome == TCP_PENDING &&
            pthread_cond_timedwait(&one->peer->changed, &one->peer->mutex, &deadline) != ETIMEDOUT) {
     }
+    group->waits.ended = tw_clock();
+    group->waits.count--;
 }
 
 static int group_poll_request(void *self, void *handle, double timeout)
 {
     tcp_request *one = handle;
-    (void)self;
     tcp_peer_lock(one->peer);
-    sleep_until_settled(one, timeout);
+    sleep_until_settled(self, one, timeout);
     int over = one->outcome != TCP_PENDING;
     tcp_peer_unlock(one->peer);
     return over;
@@ -164,7 +168,7 @@ static tw_status group_wait_request(void *self, void *handle, double timeout, si
     tcp_request *one = handle;
     tcp_peer *peer = one->peer;
     tcp_peer_lock(peer);
-    sleep_until_settled(one, timeout);
+    sleep_until_settled(self, one, timeout);
     tcp_outcome outcome = one->outcome;
     *size = one->size;
     if (!one->is_send) *check = one->check;
@@ -183,6 +187,17 @@ static uint64_t count_signs(void *self, int rank, int ask)
     uint64_t signs = tcp_peer_signs(peer, ask);
     unlock(group, peer);
     return signs;
+}
+
+static int group_is_busy(void *self, int rank, const char **where)
+{
+    const tcp_group *group = self;
+    tcp_peer *peer = &group->peers[rank];
+    tcp_peer_lock(peer);
+    const int is_busy = tcp_peer_is_busy(peer);
+    *where = peer->place ? peer->place : "";
+    unlock(group, peer);
+    return is_busy;
 }
 
 /* --- the end ------------------------------------------------------------------------------------------------- */
@@ -319,7 +334,8 @@ static const tw_transport_ops ops = {.struct_size = sizeof(tw_transport_ops),
                                      .leave = group_leave,
                                      .destroy = group_destroy,
                                      .signs = count_signs,
-                                     .leave_because_of = group_leave_because_of};
+                                     .leave_because_of = group_leave_because_of,
+                                     .is_busy = group_is_busy};
 
 /* --- who comes too late -------------------------------------------------------------------------------------- */
 
@@ -371,7 +387,7 @@ static int add_streams(tcp_group *group, tcp_peer *peer, int *fds)
     return 1;
 }
 
-static int create_peers(tcp_group *group, int *fds, const unsigned char *far)
+static int create_peers(tcp_group *group, int *fds, const unsigned char *far, const tcp_address *places)
 {
     group->peers = calloc((size_t)group->size, sizeof *group->peers);
     if (!group->peers) return 0;
@@ -379,19 +395,23 @@ static int create_peers(tcp_group *group, int *fds, const unsigned char *far)
     for (int r = 0; r < group->size; r++) {
         tcp_peer *peer = &group->peers[r];
         if (r == group->rank) continue;
+        char place[TCP_ADDRESS];
+        tcp_meeting_write(&places[r], place);
+        peer->place = strdup(place);
+        peer->own = &group->waits;
         if (far[r]) peer->eager = TCP_FAR_EAGER, peer->window = TCP_FAR_WINDOW;
         if (!add_streams(group, peer, fds + (size_t)r * TCP_MOST_STREAMS)) return 0;
     }
     return 1;
 }
 
-static tw_status group_begin(tcp_group *group, int *fds, const unsigned char *far)
+static tw_status group_begin(tcp_group *group, int *fds, const unsigned char *far, const tcp_address *places)
 {
     group->poller = epoll_create1(EPOLL_CLOEXEC);
     group->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (group->poller < 0 || group->stop < 0 || !group_watch(group->poller, group->stop, NULL))
         return tw_fail(TW_ERROR_SYSTEM, "the system has no file descriptor left for the group's connections");
-    if (!create_peers(group, fds, far))
+    if (!create_peers(group, fds, far, places))
         return tw_fail(TW_ERROR_MEMORY, "no memory for connections to %d ranks", group->size - 1);
     group->runs = tcp_relay_begin(group->relay) && tcp_thread_start(&group->thread, group_run, group);
     if (group->runs && group->latecomers) tcp_latecomers_begin(group->latecomers, is_whole, group);
@@ -404,9 +424,10 @@ static void close_rest(const int *fds, int size)
         if (fds[i] >= 0) close(fds[i]);
 }
 
-tw_status tcp_group_create(int rank, int size, int *fds, const unsigned char *far, tcp_latecomers *latecomers,
-                           tcp_relay *relay, tw_comm **comm)
+tw_status tcp_group_create(int rank, int size, int *fds, const unsigned char *far, const tcp_address *places,
+                           int is_told_of, tcp_latecomers *latecomers, tcp_relay *relay, tw_comm **comm)
 {
+    tw_transport_ops own = ops;
     tcp_group *group = calloc(1, sizeof *group);
     tw_status status = TW_ERROR_MEMORY;
     if (group) {
@@ -417,12 +438,13 @@ tw_status tcp_group_create(int rank, int size, int *fds, const unsigned char *fa
                              .parting = PARTING,
                              .latecomers = latecomers,
                              .relay = relay};
-        status = group_begin(group, fds, far);
+        status = group_begin(group, fds, far, places);
         if (status != TW_OK) group_destroy(group);
     }
     close_rest(fds, size);
     if (!group) tcp_latecomers_destroy(latecomers);
     if (!group) tcp_relay_destroy(relay, 0);
     if (!group) return tw_fail(TW_ERROR_MEMORY, "no memory for the group's connections");
-    return status == TW_OK ? tw_comm_create_custom(&ops, group, rank, size, comm) : status;
+    own.is_told_of = is_told_of;
+    return status == TW_OK ? tw_comm_create_custom(&own, group, rank, size, comm) : status;
 }

@@ -14,6 +14,7 @@ struct tw_tcp {
     char text[TCP_ADDRESS];
     tcp_acceptor acceptor;
     int used;                   /* tw_tcp_connect has been called */
+    int is_told_of;             /* the group that comes of it is, as tw_transport_ops says */
     tcp_latecomers *latecomers; /* for the group that comes of it; NULL: none */
 };
 

@@ -178,28 +178,31 @@ static void note_end_of_wait(tw_members *me, int goes_on)
     me->waits_for = 0;
 }
 
-/* Who leaves has said so, before a round or at the door. */
-static void note_lost(tw_members *me, const council_list *list)
+/* Who leaves has said so, before a round or at the door. Returns how many are lost. */
+static int note_lost(tw_members *me, const council_list *list)
 {
     char names[NAMES];
+    int count = 0;
     uint64_t lost = 0;
     for (int i = 0; i < me->last.count; i++)
         if (council_find(list, me->last.seats[i].name) < 0) lost |= (uint64_t)1 << i;
     lost &= ~me->leavers;
-    if (!lost) return;
+    for (uint64_t left = lost; left; left &= left - 1) count++;
+    if (!lost) return 0;
     write_members(&me->last, lost, names);
-    keep_note(me, TW_LOG_WARNING, "the group goes on without %s", names);
+    keep_note(me, TW_LOG_WARNING, "the group goes on without %s and has %d member%s now", names, list->count,
+              list->count > 1 ? "s" : "");
+    return count;
 }
 
 /* --- what the thread does ------------------------------------------------------------------------------------ */
 
+/* By its machine: a program that is started again has another port. */
 static void tell_refused(tw_members *me, const char *name)
 {
-    char place[TCP_ADDRESS];
     tcp_address address;
     if (tcp_address_read(name, "a newcomer", &address) != TW_OK) return;
-    tcp_meeting_write(&address, place);
-    tcp_acceptor_refuse(&me->lines.acceptor, place, "it trains something else than this group");
+    tcp_acceptor_refuse(&me->lines.acceptor, address.host, "it trains something else than this group");
 }
 
 static void members_send(void *context, const council_message *message)
@@ -893,9 +896,10 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     describe(&list, place, late, generation);
     if (!tcp_listener_is_at(door, doors[place])) /* it may have found out meanwhile that it cannot be called */
         return tw_fail(TW_ERROR_PEER, "the others know a door of this process where it is no more");
+    door->is_told_of = 1;
     TRY(tw_tcp_connect(door, place, list.count, doors, silence / SILENCE, comm));
     take_turn(me);
-    note_lost(me, &list);
+    generation->lost = note_lost(me, &list);
     me->last = list;
     me->leavers = 0;
     pthread_mutex_unlock(&me->mutex);

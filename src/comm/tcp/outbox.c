@@ -4,6 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <thinwire/thinwire_plugin.h>
+
+#define LOOKS_UP 0.1 /* seconds, between two waits of a program that waits */
+
 static int is_small(const tcp_request *send)
 {
     return send->size <= send->peer->eager;
@@ -277,6 +281,17 @@ static tcp_flow *next_flow(tcp_peer *peer)
     return NULL;
 }
 
+/* A thread that has waited a moment ago has only looked up. */
+static tcp_frame word_of(const tcp_peer *peer)
+{
+    const tcp_waits *own = peer->own;
+    if (!peer->here_due) return (tcp_frame){.kind = TCP_ASK};
+    const tcp_doing doing = !own                                                   ? TCP_UNTOLD
+                            : own->count > 0 || tw_clock() - own->ended < LOOKS_UP ? TCP_WAITS
+                                                                                   : TCP_IS_BUSY;
+    return (tcp_frame){.kind = TCP_HERE, .size = doing};
+}
+
 /* Who goes asks no more, and answers no more. */
 int tcp_outbox_next(tcp_peer *peer, int stream, tcp_outgoing *out)
 {
@@ -284,7 +299,7 @@ int tcp_outbox_next(tcp_peer *peer, int stream, tcp_outgoing *out)
     tcp_flow *flow = NULL;
     *out = (tcp_outgoing){.message = NULL};
     if (stream == 0 && !peer->closing && (peer->here_due || peer->ask_due)) {
-        frame = (tcp_frame){.kind = peer->here_due ? TCP_HERE : TCP_ASK};
+        frame = word_of(peer);
         *(peer->here_due ? &peer->here_due : &peer->ask_due) = 0;
     } else if (stream == 0 && peer->controls) {
         frame = control_frame(peer);

@@ -23,6 +23,7 @@ void tcp_peer_destroy(tcp_peer *peer)
         next = flow->other;
         tcp_flow_free(flow);
     }
+    free(peer->place);
     free(peer->stream);
     pthread_cond_destroy(&peer->changed);
     pthread_mutex_destroy(&peer->mutex);

@@ -9,6 +9,7 @@
 #include "frame.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum {
     TCP_EAGER = 64 * 1024,       /* a message of so many bytes does not wait for its receive */
@@ -111,6 +112,12 @@ typedef struct tcp_stream {
     size_t at, left;
 } tcp_stream;
 
+/* A program that waits looks up from it now and then. */
+typedef struct tcp_waits {
+    _Atomic int count;    /* of its threads that do now */
+    _Atomic double ended; /* when the last one did */
+} tcp_waits;
+
 typedef struct tcp_peer {
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* a request that is awaited has its outcome, or all has been written */
@@ -132,6 +139,10 @@ typedef struct tcp_peer {
     uint64_t signs;        /* of life: whenever bytes came from it, or its machine made room for ours */
     int ask_due, asked;    /* whether it is there, and no answer has come yet */
     int here_due;          /* it has asked, once or more often */
+    int is_busy;           /* as its last answer says, */
+    double answered;       /* which came then */
+    char *place;           /* where it is, for texts; NULL: that is not known */
+    const tcp_waits *own;  /* of this rank's program */
     int closing, shut;     /* nothing more is begun; and all that was begun is with the system */
     int gone;              /* no message comes or goes any more */
     int has_left;          /* and it was this rank that left */
@@ -204,6 +215,8 @@ int tcp_outbox_is_empty(const tcp_peer *peer);
 
 /* How often the peer was heard; asks it to be heard again, once until it answers. */
 uint64_t tcp_peer_signs(tcp_peer *peer, int ask);
+/* Whether it has answered lately that its program is busy; asks it again. */
+int tcp_peer_is_busy(tcp_peer *peer);
 /* Writes what there is to write, until the system takes no more. */
 void tcp_stream_push(tcp_peer *peer);
 /* There is room again. */

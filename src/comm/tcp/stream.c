@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#define LATELY 2.5 /* seconds: it is asked every second */
+
 enum {
     MOST_WRITTEN = 256 * 1024, /* bytes that a system call is given */
     WRITES = 4                 /* system calls of one push: who calls has other things to do */
@@ -149,6 +151,13 @@ uint64_t tcp_peer_signs(tcp_peer *peer, int ask)
     return peer->signs;
 }
 
+int tcp_peer_is_busy(tcp_peer *peer)
+{
+    const int is_busy = !peer->gone && !peer->asked && peer->is_busy && tw_clock() - peer->answered <= LATELY;
+    (void)tcp_peer_signs(peer, 1);
+    return is_busy;
+}
+
 void tcp_stream_go_on(tcp_stream *stream)
 {
     wait_for_room(stream, 0);
@@ -160,11 +169,15 @@ void tcp_stream_go_on(tcp_stream *stream)
 /* --- reading ------------------------------------------------------------------------------------------------- */
 
 /* What is said without a message. However often a peer asks, it is answered once what came has been read. */
-static int take_word(tcp_peer *peer, tcp_frame_kind kind)
+static int take_word(tcp_peer *peer, const tcp_frame *frame)
 {
-    if (kind == TCP_ASK) peer->here_due = 1;
-    if (kind == TCP_HERE) peer->asked = 0;
-    return kind == TCP_ASK || kind == TCP_HERE;
+    if (frame->kind == TCP_ASK) peer->here_due = 1;
+    if (frame->kind == TCP_HERE) {
+        peer->asked = 0;
+        peer->is_busy = frame->size == TCP_IS_BUSY;
+        peer->answered = tw_clock();
+    }
+    return frame->kind == TCP_ASK || frame->kind == TCP_HERE;
 }
 
 static int take_bye(tcp_peer *peer, const tcp_frame *frame)
@@ -179,7 +192,7 @@ static int take_bye(tcp_peer *peer, const tcp_frame *frame)
 static int take_frame(tcp_stream *stream, const tcp_frame *frame)
 {
     tcp_peer *peer = stream->peer;
-    if (take_word(peer, frame->kind)) return 1;
+    if (take_word(peer, frame)) return 1;
     if (frame->kind == TCP_BYE) return take_bye(peer, frame);
     tcp_flow *flow;
     tw_status status = tcp_flow_of(peer, frame->channel, &flow);

@@ -143,6 +143,11 @@ static tw_status outer_build(tw_outer *outer, tw_comm *comm, const char *spec, c
     return status;
 }
 
+void tw_outer_keep_quiet(const tw_outer *outer, int quiet)
+{
+    tw_channel_keep_quiet(outer->channel, quiet || outer->options.delay > 0 || outer->options.eager);
+}
+
 tw_status tw_outer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count, tw_outer **out)
 {
     tw_outer *outer;
@@ -154,6 +159,7 @@ tw_status tw_outer_create(tw_comm *comm, const char *spec, const tw_tensor *tens
     outer->weight = 1;
     outer->alike = 1;
     status = outer_build(outer, comm, spec, tensors, count, out);
+    if (status == TW_OK) tw_outer_keep_quiet(outer, 0);
     if (status != TW_OK) {
         tw_outer_destroy(outer);
         return status;

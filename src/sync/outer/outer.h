@@ -108,6 +108,8 @@ struct tw_outer {
 tw_status tw_outer_need(const tw_outer *outer);
 /* The fragment of the round to come, or under way. */
 tw_fragment *tw_outer_current(const tw_outer *outer);
+/* What it waits for without its program is no news. */
+void tw_outer_keep_quiet(const tw_outer *outer, int quiet);
 
 /* outer_registry.c: finds the method, and fills the options. *exchange is the reducer's spec, the caller's to free:
  * what the options say, and whatever the spec says that they do not know. */

@@ -537,7 +537,10 @@ tw_status tw_outer_finish(tw_outer *outer, float *const *weights)
     TW_TRY(outer_round_check_call(outer, weights, "weights"));
     TW_TRY(check_begun(outer, 1));
     outer->finishing = 1;
-    TW_TRY(meet_for_good(outer, weights));
+    tw_outer_keep_quiet(outer, 1);
+    const tw_status status = meet_for_good(outer, weights);
+    tw_outer_keep_quiet(outer, 0);
+    TW_TRY(status);
     copy_out(outer, outer->theta, weights);
     outer->begun = 0;
     outer->since = 0;

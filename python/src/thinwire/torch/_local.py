@@ -85,9 +85,7 @@ class Local:
         self.loop.close_after(end)
 
     def scalars(self) -> Dict[str, float]:
-        """`rounds` as the summary tells them."""
-        counts: Dict[str, float] = {**self.loop.stats(), "rounds": self.loop.rounds_given}
-        return {f"thinwire/{name}": float(value) for name, value in counts.items()}
+        return {f"thinwire/{name}": float(value) for name, value in self.loop.stats().items()}
 
 
 def read(path: Path) -> Optional[Dict[str, Any]]:

@@ -27,12 +27,13 @@ from ._alike import checksum
 from ._unshared import counted
 from .outer import OuterLoop, joined_group, refuse_half_joined, refuse_other_specs, tell_meeting
 
-USAGE, PEER_LOST = 2, 3  # exit codes, as the program thinwire has them
+USAGE, PEER_LOST, INTERRUPTED = 2, 3, 130  # exit codes, as the program thinwire has them
 
 
 def launch(words: List[str]) -> int:
     """The exit code."""
     settings = parsed(words)
+    launched: Optional[Launched] = None
     try:
         refuse_old_torch()
         refuse_other_specs(settings.spec, settings.workers is None)
@@ -42,6 +43,9 @@ def launch(words: List[str]) -> int:
     except Error as error:
         say(str(error))
         return PEER_LOST if isinstance(error, PeerError) else USAGE
+    except KeyboardInterrupt:
+        say("interrupted, and so this machine has " + ("left" if launched and launched.is_in else "given up coming in"))
+        return INTERRUPTED
 
 
 def say(text: str) -> None:
@@ -113,6 +117,11 @@ class Launched:
         self._unhook = _optimiser.at_each_step(self._before_step)
         self._has_saved = False
 
+    @property
+    def is_in(self) -> bool:
+        """A group: as many as are told of meet before the script begins."""
+        return "group" in self._meeting or (self._loop is not None and self._loop.has_come)
+
     def run(self, command: List[str]) -> int:
         """Ends when all machines have ended: who is done early takes part in the others' rounds, with nothing of its own."""
         code: Any = 0
@@ -141,8 +150,6 @@ class Launched:
                 raise Error("the script took no step with an optimizer of torch's, and so nothing was exchanged")
             say(f"the script has ended with code {code} before it took a step with an optimizer of torch's, and so nothing was exchanged")
             return
-        ended = "has failed, and the other machines go on" if has_failed else "has ended"
-        say(f"the script {ended}: this machine serves the others' rounds until they end")
         behind, every = self._loop._unshared.steps, settings_of(self._loop._loop.spec)["every"]
         self._loop.finish()
         if behind and self._has_saved and not has_failed:

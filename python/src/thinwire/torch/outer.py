@@ -153,7 +153,7 @@ class OuterLoop(Closes):
 
         self._comm: Union[Comm, ChangingLoop]
         self._loop: Union[core.OuterLoop, ChangingLoop]
-        self._place: Optional[Place] = None  # of members that come and go, for shard()
+        self._place = Place() if self._changes else None  # of members that come and go, for shard()
         self._gradient = (0, 0)  # likewise: a generation, and the checksum of the first gradient in it
 
         def made(comm: Comm) -> core.OuterLoop:
@@ -225,17 +225,26 @@ class OuterLoop(Closes):
 
     def shard(self, dataset: Any) -> Any:
         """This worker's part of a dataset that has a length: of every `size` examples one, which no other worker has. Where
-        members come and go, it is that of those who are there when an example is read."""
-        if self._changes:
+        members come and go, it is that of those who are there when an example is read. After finish() and leave() it is the
+        part that this worker had last."""
+        if self._place is not None:
             self.begin()
-            self._place = self._place or Place()
-            self._keep_place()
             return Part(dataset, self._place)
         return torch.utils.data.Subset(dataset, range(self.rank, len(dataset), self.size))
 
     def _keep_place(self) -> None:
         if self._place is not None:
             self._place.set(self._comm.rank, self._comm.size)
+
+    @property
+    def _is_apart(self) -> bool:
+        """Whether this program has a terminal of its own, as one has that is started without torchrun."""
+        return self._changes or isinstance(self._group, Comm)
+
+    def _tell_serving(self) -> None:
+        if self._has_banner and self._comm.size > 1 and (self._is_apart or self._comm.rank == 0):
+            print("thinwire: this program has taken its last step, and serves the others' rounds until they have taken theirs",
+                  file=sys.stderr, flush=True)
 
     def _come_in(self) -> None:
         """To a group that changes, which makes no difference between its first generation and any other."""
@@ -248,7 +257,8 @@ class OuterLoop(Closes):
             raise
         self._working.give()
         self._begun = True
-        self._rounds_before = self._rounds_with_something()
+        self._keep_place()
+        self._rounds_before = given_in(self.stats())
         self._ends[0]()
         self._tell_banner()
 
@@ -262,6 +272,11 @@ class OuterLoop(Closes):
 
     # ---- the loop ----
 
+    @property
+    def has_come(self) -> bool:
+        """Whether begin() is over: where members come and go, this program was let in."""
+        return self._begun
+
     def begin(self) -> None:
         """A collective, which the first forward pass makes unless you do: all ranks have the weights and buffers of
         rank 0. After load_state_dict each rank keeps its own. Where members come and go, it waits to be let in."""
@@ -274,7 +289,7 @@ class OuterLoop(Closes):
             return
         self._loop.begin(self._working.addresses())
         self._begun = True
-        self._rounds_before = self._rounds_with_something()
+        self._rounds_before = given_in(self.stats())
         self._ends[0]()
         if self._saved is not None:
             self._resume(self._saved)
@@ -339,9 +354,10 @@ class OuterLoop(Closes):
         return self.generation, self._comm.size
 
     def _tell_members(self, before: Tuple[int, int]) -> None:
-        """Behind a warning that the group broke it says that the others go on."""
+        """Unless it was told already: who is lost, the library tells, and who was left behind is told so."""
         size = self._comm.size
-        if self._tells and self._members() != before:
+        was_told = isinstance(self._loop, ChangingLoop) and self._loop.told == self.generation
+        if self._tells and self._members() != before and not was_told:
             since = "again" if size == before[1] else f"now, and had {before[1]}"
             print(f"thinwire: the group has {size} member{'s' * (size > 1)} {since}", file=sys.stderr, flush=True)
 
@@ -412,7 +428,9 @@ class OuterLoop(Closes):
         self.begin()
         self._refuse_uncounted()
         self._compare_gradients()
+        self._tell_serving()
         good = self._give_last()
+        self._keep_place()
         if not self._changes:
             _buffers.average(self._module, self._group)
         place = self.address
@@ -634,24 +652,27 @@ class OuterLoop(Closes):
     def stats(self) -> Dict[str, float]:
         """Steps, rounds, bytes and seconds, as tw_outer_counts in thinwire.h names them; `ratio`, how many times
         smaller than fp32 what was given is, and `ratio_traffic`, how many times less was sent than by an all-reduce in each
-        step. `cosine`, of the last round's mean with the one before: negative in many rounds, outer_lr is too large."""
-        return dict(self._last_stats) if self._finished else with_ratios(core.counted_after(self._past, self._loop.stats()))
+        step. `cosine`, of the last round's mean with the one before: negative in many rounds, outer_lr is too large.
 
-    def _rounds_with_something(self) -> int:
-        """Who meets to be let in, or to end, gives nothing."""
-        counts = self.stats()
-        return int(counts["rounds"] - counts["rounds_empty"])
+        `rounds` are the group's, those before this program came and of a state that was loaded included, and
+        `rounds_given` those since this program came in which somebody gave something."""
+        if self._finished:
+            return dict(self._last_stats)
+        counts = with_ratios(core.counted_after(self._past, self._loop.stats()))
+        return {**counts, "rounds_given": given_in(counts) - self._rounds_before}
 
     @property
     def rounds_given(self) -> int:
-        """Of this process, those in which somebody gave something."""
-        return self._rounds_with_something() - self._rounds_before
+        """`rounds_given` of stats(): the rounds that summary() tells."""
+        return int(self.stats()["rounds_given"])
 
     def summary(self) -> str:
-        """Of this process: what came before it, of a state that was loaded, is left out."""
+        """Of this process: what came before it, of a state that was loaded, is left out. Its rounds are `rounds_given` of
+        stats(), and where the group has made others as well, it says how many: `rounds` less those that are empty."""
         counts = self.stats()
-        rounds = self.rounds_given
-        return (f"thinwire {self._loop.spec}: {counts['steps']} steps, {rounds} round{'s' * (rounds != 1)}, "
+        rounds, all_of_them = int(counts["rounds_given"]), given_in(counts)
+        among = f" of the group's {all_of_them}" if all_of_them != rounds else ""
+        return (f"thinwire {self._loop.spec}: {counts['steps']} steps, {rounds} round{'s' * (rounds != 1)}{among}, "
                 f"{amount(counts['bytes_sent'])} sent instead of {amount(counts['bytes_dense'])}, waited "
                 f"{milliseconds(counts['seconds_wait'] / max(1, rounds))} a round{f', with weights {self.hash}' if self._finished else ''}")
 
@@ -781,6 +802,11 @@ def joined_in_folder(join: str, workers: int, rank: Optional[int], tcp: Tcp, lim
         raise Error("a folder lets everybody in who may write there: what keeps others out is Tcp(key=..., seal=True)")
     comm = Comm.folder(join[len(FOLDER):] if join.startswith(FOLDER) else join, workers, rank, limits.patience)
     return sealed(comm, tcp.key) if tcp.seal else comm
+
+
+def given_in(counts: Dict[str, float]) -> int:
+    """Rounds. Who meets to be let in, or to end, gives nothing."""
+    return int(counts["rounds"] - counts["rounds_empty"])
 
 
 # ---- what is refused ----

@@ -23,7 +23,7 @@ from .ddp import attach, attach_alone
 
 KEY = "thinwire"  # in trainer_state.json, among the states of callbacks
 LOGGED = [f"thinwire/{name}" for name in ("fallback", "steps_skipped", "bytes_sent", "seconds_wait", "ratio")]  # on the screen, too
-LOGGED_OF_ROUNDS = [f"thinwire/{name}" for name in ("rounds", "rounds_empty", "bytes_sent", "seconds_wait", "cosine")]
+LOGGED_OF_ROUNDS = [f"thinwire/{name}" for name in ("rounds", "rounds_given", "rounds_empty", "bytes_sent", "seconds_wait", "cosine")]
 
 
 class Thinwire(transformers.TrainerCallback):
