@@ -448,6 +448,47 @@ TEST(test_strangers_with_the_key_leave_a_member_its_line)
     for (int n = 0; n < 2; n++) go(&players[n]);
 }
 
+static size_t bytes_allocated(void)
+{
+    const struct mallinfo2 all = mallinfo2();
+    return all.uordblks + all.hblkhd;
+}
+
+/* With the key, and something else to train. None of them reads, and one that does is answered all the same. */
+TEST(test_those_that_do_not_read_fill_no_memory)
+{
+    enum { SUBJECT = 1 << 20, DEAF = 64, WORDS = 6, QUESTIONS = 8 };
+    static char large[SUBJECT];
+    static council_message stranger;
+    player founder;
+    unsigned char secret[TCP_SECRET], session[TCP_SECRET];
+    int deaf[DEAF];
+    size_t most = 0;
+    memset(large, 'x', SUBJECT - 1);
+    gather(&founder, 1, large, key, NULL);
+    const int port = port_of(founder.members);
+    tcp_secret_make(key, strlen(key), "members of a group", NULL, 0, secret);
+    stranger = foreign_join();
+    const size_t before = bytes_allocated();
+    for (int i = 0; i < DEAF; i++) {
+        deaf[i] = knock(port, NULL, secret, (tcp_place){0}, session);
+        for (uint64_t n = 0; n < WORDS; n++) send_next_word(deaf[i], session, &stranger, WHOLE, n);
+    }
+    for (int n = 0; n < QUESTIONS; n++) {
+        tw_generation generation = {.struct_size = sizeof generation};
+        tw_comm *comm;
+        tw_members *other = join(tw_members_address(founder.members), subject, key, NULL);
+        assert_fails(tw_members_next(other, -1, 0, &generation, &comm), TW_ERROR_ARGUMENT, "this process has the spec ");
+        tw_members_destroy(other);
+        const size_t now = bytes_allocated();
+        if (now > before + most) most = now - before;
+    }
+    print_message("%zu bytes are held for those that do not read\n", most);
+    assert_in_range(most, 0, TCP_HELD + 4 * SUBJECT);
+    for (int i = 0; i < DEAF; i++) close(deaf[i]);
+    go(&founder);
+}
+
 /* --- what they learn --------------------------------------------------------------------------------------------- */
 
 enum { MOST_HEARD = 4096 };

@@ -52,7 +52,7 @@ class Reducer(Owned):
         """Ends the step. False: some gradient was not finite, the step was skipped on all ranks, and the buffers hold
         nothing of use. Ctrl-C is heeded; comm.leave() is then what keeps the others from waiting."""
         done, good = ctypes.c_int(), True
-        with self._comm.waits():
+        with self._used(), self._comm.waits():
             while not done.value:
                 good = self._call(library.tw_reducer_wait_for, SIGNALS_ARE_HEEDED, ctypes.byref(done))
         return good
