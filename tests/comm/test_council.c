@@ -1257,7 +1257,7 @@ TEST(test_a_newcomer_whom_the_first_cannot_hear_does_not_stop_the_others)
     free(all);
 }
 
-/* A member alone, whose rounds take no time, and newcomers that come again and again; nobody is connected with the first.
+/* A member alone, whose rounds take no time, and newcomers that come again and again. The first is never connected.
  * Each generation with that one comes to nothing, and costs the group a wait. */
 typedef struct trial {
     council member;

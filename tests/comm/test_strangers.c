@@ -483,7 +483,8 @@ TEST(test_those_that_do_not_read_fill_no_memory)
         tw_generation generation = {.struct_size = sizeof generation};
         tw_comm *comm;
         tw_members *other = join(tw_members_address(founder.members), subject, key, NULL);
-        assert_fails(tw_members_next(other, -1, 0, &generation, &comm), TW_ERROR_ARGUMENT, "this process has the spec ");
+        assert_fails(tw_members_next(other, -1, 0, &generation, &comm), TW_ERROR_ARGUMENT,
+                     "this process has the spec ");
         tw_members_destroy(other);
         const size_t now = bytes_allocated();
         if (now > before + most) most = now - before;

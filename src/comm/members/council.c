@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STOOD_STILL 1.0 /* seconds between two looks at the clock, in which others may have spoken unheard */
-#define BALLOT 4        /* beats that a ballot has */
-#define INTRODUCED 2    /* beats, in the first of which a newcomer learns who the members are */
-#define BARRED 30.0     /* seconds, and twice as long with each time, */
+#define STOOD_STILL 1.0    /* seconds between two looks at the clock, in which others may have spoken unheard */
+#define BALLOT 4           /* beats that a ballot has */
+#define INTRODUCED 2       /* beats, in the first of which a newcomer learns who the members are */
+#define BARRED 30.0        /* seconds, and twice as long with each time, */
 #define MOST_BARRED 3600.0 /* but no longer */
 enum { MOST_COUNTED = 16 /* such times */ };
-#define ANSWER 1.0      /* seconds in which whoever is there answers */
-#define UNDECIDED 2     /* patiences and graces without a decision, after which none is expected any more */
+#define ANSWER 1.0  /* seconds in which whoever is there answers */
+#define UNDECIDED 2 /* patiences and graces without a decision, after which none is expected any more */
 
 static uint64_t bit(int place)
 {
@@ -172,8 +172,8 @@ static void adopt(council *me, const council_list *list)
     if (me->list.patience) me->settings.patience = (double)me->list.patience / 1e3;
     forget_ballots(me);
     for (int i = 0; i < list->count; i++)
-        me->peers[i] = (council_peer){
-            .heard = me->now, .seat = list->seats[i], .failed = failures_of(me, list->seats[i].name)};
+        me->peers[i] =
+            (council_peer){.heard = me->now, .seat = list->seats[i], .failed = failures_of(me, list->seats[i].name)};
     seat_visitors(me);
     if (me->state == COUNCIL_BUSY) return;
     if (me->place >= 0) {

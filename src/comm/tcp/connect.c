@@ -213,8 +213,7 @@ static tw_status connect_all(meeting *all, double seconds)
 {
     double deadline = tw_clock() + seconds;
     while (all->missing && tw_clock() < deadline) {
-        if (tcp_is_stopped(&all->tcp->options))
-            return tell_stopped(all);
+        if (tcp_is_stopped(&all->tcp->options)) return tell_stopped(all);
         go_round(all, deadline);
     }
     return all->missing ? tell_missing(all, seconds) : TW_OK;

@@ -880,10 +880,11 @@ static void note_unconnected(tw_members *me, const tw_tcp *door, const council_l
     char place[TCP_ADDRESS];
     tcp_meeting_write(&door->address, place);
     take_turn(me);
-    keep_note(me, TW_LOG_WARNING,
-              "generation %llu did not begin: %.600s; newcomers and members call each other at ports such as %s, which no "
-              "firewall may close: THINWIRE_PORT and THINWIRE_LAST_PORT say which ports are used",
-              (unsigned long long)list->generation, tw_last_error(), place);
+    keep_note(
+        me, TW_LOG_WARNING,
+        "generation %llu did not begin: %.600s; newcomers and members call each other at ports such as %s, which no "
+        "firewall may close: THINWIRE_PORT and THINWIRE_LAST_PORT say which ports are used",
+        (unsigned long long)list->generation, tw_last_error(), place);
     pthread_mutex_unlock(&me->mutex);
 }
 

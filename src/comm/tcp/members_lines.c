@@ -167,7 +167,8 @@ static void make_room_here(tcp_lines *me)
     int longest = -1;
     if (me->here_count < TCP_LINES) return;
     for (int i = 0; i < me->here_count; i++)
-        if (may_make_room(me, &me->here[i]) && (longest < 0 || me->here[i].heard < me->here[longest].heard)) longest = i;
+        if (may_make_room(me, &me->here[i]) && (longest < 0 || me->here[i].heard < me->here[longest].heard))
+            longest = i;
     close_here(me, longest);
 }
 

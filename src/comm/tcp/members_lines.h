@@ -13,8 +13,8 @@
 
 enum {
     TCP_LINES = 2 * COUNCIL_MOST,
-    TCP_MEETINGS = 16,        /* places where a newcomer may know somebody */
-    TCP_LETTERS = 8,          /* that wait to be sent to one; the oldest are dropped */
+    TCP_MEETINGS = 16,         /* places where a newcomer may know somebody */
+    TCP_LETTERS = 8,           /* that wait to be sent to one; the oldest are dropped */
     TCP_PASSED_ON = 64 * 1024, /* bytes of a word on a line that another has begun, or by a third member, at most */
     TCP_HELD = 16 << 20        /* bytes of words for those that do not read them, before one of these is sent away */
 };
