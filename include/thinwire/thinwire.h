@@ -560,7 +560,9 @@ typedef enum tw_log_level {
 } tw_log_level;
 
 /* Receives one line without its end, which begins with the rank that tells it where it has one already. It may be
- * called from any thread of the library, several at once, and calls nothing of thinwire. */
+ * called from any thread of the library, several at once, and calls nothing of thinwire. A call of the program may wait
+ * for that thread: so it waits for nothing that its caller holds meanwhile. One that wants a lock of the program's puts
+ * the line aside for another thread, as the Python package does. */
 typedef void (*tw_log_fn)(void *context, tw_log_level level, const char *text);
 
 /* Has `log`, or nobody for NULL, told of what happens in this process from now on. The library prints nothing itself.

@@ -27,7 +27,9 @@
  *
  * A process that nobody can connect to, as behind a router, finds that out within 3 seconds and takes part even so:
  * what it says to another of its kind goes through a member that both can connect to. If that one is lost, it goes
- * through another in the next generation. */
+ * through another in the next generation. A newcomer whose words come through and whose connections do not, as with
+ * a firewall around it, keeps a generation from beginning: for up to 10 seconds, and then again after 30 seconds, 60
+ * and so on up to an hour, each time as the only newcomer. The log on both sides says which address was not reached. */
 #ifndef THINWIRE_MEMBERS_H
 #define THINWIRE_MEMBERS_H
 

@@ -5,11 +5,14 @@ import array
 import concurrent.futures
 import contextlib
 import copy
+import ctypes
 import gc
+import logging
 import math
 import os
 import pathlib
 import pickle
+import queue
 import signal
 import socket
 import subprocess
@@ -22,6 +25,8 @@ from unittest import mock
 
 import ranks
 import thinwire
+from thinwire._owned import Owned
+from thinwire._told import News
 from thinwire.comm import on_thread
 from thinwire.members import Members
 from thinwire.tcp import Interrupt, options_of
@@ -132,7 +137,7 @@ class LibraryTest(unittest.TestCase):
             looks = 0
             while looks < 20:  # between which the other thread goes on, until it is in the wait
                 time.sleep(0.001)
-                looks = looks + 1 if sys._current_frames()[main].f_code is threading.Condition.wait.__code__ else 0
+                looks = looks + 1 if sys._current_frames()[main].f_code is News.tell_until_over.__code__ else 0
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             os.kill(os.getpid(), signal.SIGINT)
             heard.append(ended.wait(20))
@@ -274,6 +279,144 @@ class LibraryTest(unittest.TestCase):
         del comm, reducer, cycle
         gc.collect()
         until(self, lambda: set(os.listdir("/proc/self/task")) <= before)  # the kernel takes a moment to list no more
+
+    def test_nothing_is_destroyed_under_a_call(self):
+        """Nor what the object of the call was made from; the last one out destroys both, in the right order."""
+        destroyed, seen, inside, over = [], [], threading.Event(), threading.Event()
+
+        class Thing(Owned):
+            def __init__(self, address, *of):
+                self._own(ctypes.c_void_p(address), destroyed.append, *of)
+
+        def wait(address):
+            inside.set()
+            over.wait(ranks.SECONDS)
+            seen.append((address, list(destroyed)))
+
+        owner = Thing(1)
+        made = Thing(2, owner)
+        call = threading.Thread(target=made._call, args=(wait,))
+        call.start()
+        inside.wait(ranks.SECONDS)
+        owner.close()
+        for one in (owner, made):
+            self.assertTrue(one.closed)
+            with self.assertRaisesRegex(thinwire.Error, "this Thing was closed"):
+                one._call(destroyed.append)
+        self.assertEqual(destroyed, [])
+        over.set()
+        call.join()
+        self.assertEqual((seen, destroyed), ([(2, [])], [2, 1]))
+        made.close(), owner.close()
+        self.assertEqual(destroyed, [2, 1])
+
+    def test_what_is_made_from_what_was_closed_meanwhile_is_closed(self):
+        destroyed = []
+
+        class Thing(Owned):
+            def __init__(self, address, *of):
+                self._own(ctypes.c_void_p(address), destroyed.append, *of)
+
+        owner = Thing(1)
+        with owner._used():  # as a collective that makes something
+            owner.close()
+            made = Thing(2, owner)
+            self.assertEqual((made.closed, destroyed), (True, [2]))
+        self.assertEqual(destroyed, [2, 1])
+
+    def test_a_close_ends_what_waits_on_another_thread(self):
+        weights = values(4, 1.0)
+        at, table = [weights.buffer_info()[0]], [("w", (4,))]
+
+        def loop(comm):
+            one = thinwire.OuterLoop(comm, "local:every=1", table)
+            one.begin(at)
+            return one
+
+        def wait_for_a_step(reducer):
+            reducer.submit(0, *at)
+            reducer.wait()
+
+        def reducer(comm):
+            return thinwire.Reducer(comm, "allreduce", table)
+
+        for make, wait in ((lambda comm: comm, lambda comm: comm.barrier()), (loop, lambda one: one.step(at)),
+                           (loop, lambda one: one.state_apart()), (loop, lambda one: one.finish(at)), (reducer, wait_for_a_step),
+                           (lambda comm: comm, loop), (lambda comm: comm, reducer)):
+            comms = thinwire.Comm.threads(2)
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                made = list(pool.map(make, comms))
+                waits = pool.submit(ranks.refused, lambda: wait(made[0]))
+                until(self, lambda: waits.done() or any(one.name == "thinwire" for one in threading.enumerate()) or made[0]._users)
+                comms[0].close()
+                waits.result(ranks.SECONDS)
+            self.assertFalse(comms[0]._end.alive)
+            comms[1].close()
+
+    def test_a_group_that_is_waited_for_is_left_by_close(self):
+        """Where nobody lets this process in, and where its own door waits for others."""
+        with socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))
+            members = Members(f"127.0.0.1:{nobody.getsockname()[1]}", "a subject", thinwire.Tcp())
+            listener = thinwire.Tcp(bind="127.0.0.1").listen()
+            for one, wait in ((members, lambda: members.next(-1)), (listener, lambda: listener.connect(0, [listener.address] * 2, 300))):
+                with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                    waits = pool.submit(ranks.refused, wait)
+                    until(self, lambda: one._users)
+                    one.close()
+                    self.assertRegex(waits.result(ranks.SECONDS), "was stopped by|was closed")
+                self.assertFalse(one._end.alive)
+
+    def told_to(self, handle):
+        """The log's lines go to that, all of them."""
+        handler = logging.Handler()
+        handler.emit = handle
+        log = logging.getLogger("thinwire")
+        log.addHandler(handler)
+        self.addCleanup(log.removeHandler, handler)
+        self.addCleanup(log.setLevel, log.level)
+        log.setLevel(logging.INFO)
+
+    def test_a_log_handler_has_what_its_caller_holds(self):
+        """What comes up in a call that another thread makes is told by the one that waits for it."""
+        held, told = threading.RLock(), []
+        self.told_to(lambda line: told.append((threading.get_ident(), held.acquire(timeout=5))))
+        comm, = thinwire.Comm.threads(1)
+        with held:
+            thinwire.Reducer(comm, "dgc", TENSORS)
+        comm.close()
+        self.assertEqual(set(told), {(threading.get_ident(), True)})
+
+    def test_no_thread_of_the_librarys_waits_for_a_log_handler(self):
+        """That a group broke is told while the program waits for the thread that has noticed it."""
+        held, told = threading.Lock(), queue.SimpleQueue()
+        comms = thinwire.Comm.threads(2)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            reducers = list(pool.map(lambda comm: thinwire.Reducer(comm, "allreduce", TENSORS), comms))
+
+        def handle(line):
+            there = held.acquire(timeout=5)
+            told.put((line.getMessage(), there))
+            if there:
+                held.release()
+
+        self.told_to(handle)
+        with held:
+            comms[1].leave()
+            with self.assertRaises(thinwire.Error):
+                step(reducers[0], 1.0)
+        text, there = told.get(timeout=ranks.SECONDS)
+        self.assertIn("broke", text)
+        self.assertTrue(there)
+        for comm in comms:
+            comm.close()
+
+    def test_a_log_handler_may_close_what_it_is_told_of(self):
+        comm, = thinwire.Comm.threads(1)
+        self.told_to(lambda line: comm.close())
+        with self.assertRaises(thinwire.Error):
+            thinwire.Reducer(comm, "dgc", TENSORS).stats()
+        self.assertFalse(comm._end.alive)
 
     def test_a_forked_child_leaves_the_parents_objects_alone(self):
         comm, = thinwire.Comm.threads(1)

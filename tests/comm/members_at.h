@@ -164,19 +164,26 @@ static inline void go(player *me)
 
 typedef enum damage { WHOLE, CHANGED, NO_WORD } damage;
 
-static inline void send_word(int fd, const unsigned char session[TCP_SECRET], const council_message *message,
-                             damage how)
+/* `number`: of the words that were sent on this line before it. */
+static inline void send_next_word(int fd, const unsigned char session[TCP_SECRET], const council_message *message,
+                                  damage how, uint64_t number)
 {
     size_t size;
     unsigned char *word = tcp_word_write(message, "", &size), *said = malloc(4 + size + TCP_PROOF);
     tw_put(said, size, 4);
     memcpy(said + 4, word, size);
     if (how == NO_WORD) said[4] = 99; /* no kind */
-    tcp_sign(session, 0, said + 4, size, said + 4 + size);
+    tcp_sign(session, number, said + 4, size, said + 4 + size);
     if (how == CHANGED) said[4 + size - 1] ^= 1;
     assert_int_equal(send(fd, said, 4 + size + TCP_PROOF, MSG_NOSIGNAL), 4 + size + TCP_PROOF);
     free(said);
     free(word);
+}
+
+static inline void send_word(int fd, const unsigned char session[TCP_SECRET], const council_message *message,
+                             damage how)
+{
+    send_next_word(fd, session, message, how, 0);
 }
 
 /* If it is damaged, waits until it is turned away. */

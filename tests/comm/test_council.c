@@ -1257,4 +1257,86 @@ TEST(test_a_newcomer_whom_the_first_cannot_hear_does_not_stop_the_others)
     free(all);
 }
 
+/* A member alone, whose rounds take no time, and newcomers that come again and again. The first is never connected.
+ * Each generation with that one comes to nothing, and costs the group a wait. */
+typedef struct trial {
+    council member;
+    double now;
+    int failed; /* generations with the first newcomer */
+    uint64_t rounds;
+} trial;
+
+static void send_to_nobody(void *context, const council_message *message)
+{
+    (void)context;
+    (void)message;
+}
+
+static void begin_trial(trial *all)
+{
+    const council_settings settings = {.quorum = 1, .grace = GRACE, .patience = PATIENCE, .send = send_to_nobody};
+    *all = (trial){.rounds = 1};
+    council_begin(&all->member, &settings, "0#n0", 0);
+    council_open(&all->member);
+}
+
+static void hear_newcomers(trial *all, int count)
+{
+    for (int n = 1; n <= count; n++) {
+        council_message join = {.kind = COUNCIL_JOIN, .state = COUNCIL_READY, .seat = {.door = "door"}};
+        snprintf(join.seat.name, COUNCIL_NAME, "0#n%d", n);
+        if (council_find(&all->member.list, join.seat.name) < 0) council_hear(&all->member, &join, all->now);
+    }
+}
+
+/* All that are in the generation come to its end. */
+static void next_generation(trial *all)
+{
+    council *member = &all->member;
+    council_meet(member, "door", all->rounds, 0, all->now);
+    for (int i = 0; i < member->list.count; i++) {
+        council_message status = {.kind = COUNCIL_STATUS,
+                                  .state = COUNCIL_READY,
+                                  .seat = member->list.seats[i],
+                                  .generation = member->list.generation + 1,
+                                  .list.group = member->list.group};
+        snprintf(status.to, COUNCIL_NAME, "%s", member->own.name);
+        if (i != member->place) council_hear(member, &status, all->now);
+    }
+    council_tick(member, all->now);
+    assert_int_equal(member->verdict, COUNCIL_GENERATION);
+}
+
+static void try_until(trial *all, int newcomers, double end)
+{
+    for (; all->now < end; all->now += COUNCIL_BEAT) {
+        hear_newcomers(all, newcomers);
+        if (!council_has_visitors(&all->member, all->now)) continue;
+        all->rounds++;
+        next_generation(all);
+        if (council_find(&all->member.list, "0#n1") < 0) continue;
+        all->failed++;
+        next_generation(all);
+        assert_int_equal(council_find(&all->member.list, "0#n1"), -1);
+    }
+}
+
+TEST(test_a_newcomer_that_is_never_connected_costs_ever_less)
+{
+    static trial all;
+    begin_trial(&all);
+    try_until(&all, 1, 4 * 3600);
+    print_message("%d generations in four hours came to nothing\n", all.failed);
+    assert_in_range(all.failed, 2, 10); /* after 30 seconds, 60, ... 1920, and then each hour */
+}
+
+TEST(test_a_newcomer_that_is_never_connected_keeps_no_other_out)
+{
+    static trial all;
+    begin_trial(&all);
+    try_until(&all, 2, 600);
+    assert_true(all.failed > 0);
+    assert_true(council_find(&all.member.list, "0#n2") >= 0);
+}
+
 RUN_TESTS(NULL, NULL)

@@ -1,6 +1,7 @@
 /* What strangers cost a group whose members come and go, and what they learn of it. Nothing is timed: what the members'
  * threads do is counted, and the rounds are compared with those to which no stranger comes. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
@@ -34,7 +35,7 @@ static struct {
     _Atomic long wakes, accepted, connects, lookups, hashes, bytes;
 } counted;
 
-static _Thread_local int serves, is_program;
+static _Thread_local int serves, is_program, is_walled_in;
 
 static int counts(void)
 {
@@ -77,6 +78,10 @@ int __wrap_connect(int fd, const struct sockaddr *to, socklen_t size);
 int __wrap_connect(int fd, const struct sockaddr *to, socklen_t size)
 {
     if (counts()) counted.connects++;
+    if (is_walled_in) {
+        errno = ECONNREFUSED;
+        return -1;
+    }
     return __real_connect(fd, to, size);
 }
 
@@ -446,6 +451,100 @@ TEST(test_strangers_with_the_key_leave_a_member_its_line)
     close(latest);
     for (int i = 0; i < TCP_LINES; i++) close(others[i]);
     for (int n = 0; n < 2; n++) go(&players[n]);
+}
+
+static size_t bytes_allocated(void)
+{
+    const struct mallinfo2 all = mallinfo2();
+    return all.uordblks + all.hblkhd;
+}
+
+/* With the key, and something else to train. None of them reads, and one that does is answered all the same. */
+TEST(test_those_that_do_not_read_fill_no_memory)
+{
+    enum { SUBJECT = 1 << 20, DEAF = 64, WORDS = 6, QUESTIONS = 8 };
+    static char large[SUBJECT];
+    static council_message stranger;
+    player founder;
+    unsigned char secret[TCP_SECRET], session[TCP_SECRET];
+    int deaf[DEAF];
+    size_t most = 0;
+    memset(large, 'x', SUBJECT - 1);
+    gather(&founder, 1, large, key, NULL);
+    const int port = port_of(founder.members);
+    tcp_secret_make(key, strlen(key), "members of a group", NULL, 0, secret);
+    stranger = foreign_join();
+    const size_t before = bytes_allocated();
+    for (int i = 0; i < DEAF; i++) {
+        deaf[i] = knock(port, NULL, secret, (tcp_place){0}, session);
+        for (uint64_t n = 0; n < WORDS; n++) send_next_word(deaf[i], session, &stranger, WHOLE, n);
+    }
+    for (int n = 0; n < QUESTIONS; n++) {
+        tw_generation generation = {.struct_size = sizeof generation};
+        tw_comm *comm;
+        tw_members *other = join(tw_members_address(founder.members), subject, key, NULL);
+        assert_fails(tw_members_next(other, -1, 0, &generation, &comm), TW_ERROR_ARGUMENT,
+                     "this process has the spec ");
+        tw_members_destroy(other);
+        const size_t now = bytes_allocated();
+        if (now > before + most) most = now - before;
+    }
+    print_message("%zu bytes are held for those that do not read\n", most);
+    assert_in_range(most, 0, TCP_HELD + 4 * SUBJECT);
+    for (int i = 0; i < DEAF; i++) close(deaf[i]);
+    go(&founder);
+}
+
+/* --- a newcomer that a firewall keeps from the members' doors ----------------------------------------------------- */
+
+static struct {
+    _Atomic int of_founder, of_newcomer; /* lines */
+} told_of_walls;
+
+static void note_walls(void *context, tw_log_level level, const char *text)
+{
+    (void)context;
+    if (level != TW_LOG_WARNING || !strstr(text, "did not begin") || !strstr(text, "THINWIRE_PORT")) return;
+    if (strstr(text, "rank 1 at 127.0.0.1:") && strstr(text, "it did not come")) told_of_walls.of_founder++;
+    if (strstr(text, "rank 0 at 127.0.0.1:") && strstr(text, "Connection refused")) told_of_walls.of_newcomer++;
+}
+
+static void *come_walled_in(void *argument)
+{
+    player *me = argument;
+    is_walled_in = 1;
+    me->generation.struct_size = sizeof me->generation;
+    me->status = tw_members_next(me->members, -1, 0, &me->generation, &me->comm);
+    return NULL;
+}
+
+/* Its words come through, and its program's connections do not. */
+TEST(test_a_newcomer_that_cannot_be_connected_is_told_of_on_both_sides)
+{
+    player founder, newcomer;
+    tw_members_outcome due = TW_MEMBERS_SAME;
+    options.grace = 5;
+    gather(&founder, 1, subject, key, NULL);
+    come(&newcomer, tw_members_address(founder.members));
+    options.grace = 10;
+    tw_set_log(note_walls, NULL);
+    assert_int_equal(pthread_create(&newcomer.thread, NULL, come_walled_in, &newcomer), 0);
+    while (due == TW_MEMBERS_SAME) {
+        usleep(2000); /* the step of a program */
+        assert_ok(tw_members_due(founder.members, founder.comm, TW_MEMBERS_STAY, &due));
+    }
+    assert_int_equal(due, TW_MEMBERS_CHANGE);
+    tw_comm_destroy(founder.comm);
+    assert_ok(tw_members_next(founder.members, 5, 0, &founder.generation, &founder.comm));
+    assert_int_equal(founder.generation.size, 1);
+    while (!told_of_walls.of_newcomer) usleep(2000);
+    go(&founder);
+    pthread_join(newcomer.thread, NULL);
+    assert_int_equal(newcomer.status, TW_ERROR_PEER);
+    tw_members_destroy(newcomer.members);
+    tw_set_log(NULL, NULL);
+    assert_int_equal(told_of_walls.of_founder, 1);
+    assert_int_equal(told_of_walls.of_newcomer, 1);
 }
 
 /* --- what they learn --------------------------------------------------------------------------------------------- */

@@ -7,11 +7,13 @@ import atexit
 import ctypes
 import logging
 import os
+import sys
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Dict, Tuple
 
 from . import errors
+from ._told import say, say_apart
 
 INTERFACE = "0.1"  # what this package was written for: the library's major and minor version
 MAX_DIMS = 8
@@ -326,8 +328,9 @@ def checked(handle: ctypes.CDLL) -> ctypes.CDLL:
 
 @Log
 def tell(context: Any, level: int, line: bytes) -> None:
-    """From any thread of the library, which waits for nothing that a thread of Python's holds meanwhile."""
-    logging.getLogger("thinwire").log(LEVELS.get(level, logging.WARNING), "%s", errors.printable(line.decode(errors="replace")))
+    """From any thread. Where nothing of Python's is below this, it is one of the library's, which may be waited for."""
+    by = say if sys._getframe().f_back else say_apart
+    by(LEVELS.get(level, logging.WARNING), errors.printable(line.decode(errors="replace")))
 
 
 library = checked(declare(load(), FUNCTIONS))

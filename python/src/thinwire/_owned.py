@@ -1,19 +1,30 @@
 """Objects of the library that Python owns, and when they go."""
 
+import contextlib
 import os
 import weakref
 from ctypes import c_void_p
-from typing import Any, Callable, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple, TypeVar
 
 from . import errors
 
 Self = TypeVar("Self", bound="Closes")
+Result = TypeVar("Result")
+Users = Dict[object, Optional[Callable[[], object]]]  # what an object is needed for, and what ends that
 
 
-def destroy_in(process: int, destroy: Callable, handle: int, *outlive: Any) -> None:
+def destroy(process: int, of_library: Callable, handle: int, place: object, made_from: "Sequence[Owned]") -> None:
     """A forked child has a copy of the handle, but none of its threads and none of its connections."""
     if os.getpid() == process:
-        destroy(handle)
+        of_library(handle)
+    for owner in made_from:
+        owner._let_go(place)
+
+
+def destroy_unless_used(users: Users, *what: Any) -> None:
+    """Python ends, and a thread that it leaves behind may be in a call."""
+    if not users:
+        destroy(*what)
 
 
 class Closes:
@@ -30,39 +41,77 @@ class Closes:
 
 
 class Owned(Closes):
-    """Something behind an address. It is destroyed by close(), when nobody has it any more, or when Python ends."""
+    """Something behind an address. It is destroyed by close(), when nobody has it any more, or when Python ends. While another
+    thread is in a call on it, or something that was made from it is still there, it stays: the last of these destroys it."""
 
-    def _own(self, handle: c_void_p, destroy: Callable, *made_from: "Owned") -> None:
-        """What it is made from outlives it: its finaliser holds them, and they close it before themselves."""
-        self._address = handle.value or 0
-        self._end = weakref.finalize(self, destroy_in, os.getpid(), destroy, self._address, *made_from)
-        self._made_of_it: "weakref.WeakSet[Owned]" = weakref.WeakSet()
+    def _own(self, handle: c_void_p, of_library: Callable, *made_from: "Owned") -> None:
+        """What it is made from outlives it: its finaliser holds them, and they close it before themselves. Where one of them was
+        closed meanwhile, so is this."""
+        self._address, self._closes = handle.value or 0, False
+        self._users: Users = {}  # a key goes in and out of it in one step, so that neither threads nor signals need a lock
+        place, itself = object(), weakref.ref(self)
+        self._end = weakref.finalize(self, destroy_unless_used, self._users, os.getpid(), of_library, self._address, place, made_from)
+
+        def close() -> None:
+            there = itself()
+            if there is not None:
+                there.close()
+
         for owner in made_from:
-            owner._made_of_it.add(self)
+            owner._users[place] = close
+        if any(owner.closed for owner in made_from):
+            self.close()
 
     @property
     def _handle(self) -> int:
-        if not self._end.alive:
+        """For who uses it, by _used() or _call()."""
+        if self.closed:
             raise errors.Error(f"this {type(self).__name__} was closed", 12, "TW_ERROR_ORDER")
         return self._address
 
     @property
     def closed(self) -> bool:
-        return not self._end.alive
+        return self._closes or not self._end.alive
+
+    @contextlib.contextmanager
+    def _used(self, end: Optional[Callable[[], object]] = None) -> Iterator[int]:
+        """Its address, behind which it stays until then. `end` is for what may wait: close() calls it from another thread."""
+        use = object()
+        try:
+            self._users[use] = end
+            yield self._handle
+        finally:
+            self._let_go(use)
+
+    def _call(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """What a function of the library gives for this object."""
+        with self._used() as handle:
+            return function(handle, *arguments)
+
+    def _let_go(self, use: object) -> None:
+        self._users.pop(use, None)
+        what = self._end.detach() if self._closes and not self._users else None
+        if what is not None:
+            destroy(*what[2][1:])
 
     def _given_away(self) -> int:
         """The address, for a call that becomes its owner: this object is closed, and nothing was destroyed."""
         handle = self._handle
-        if not all(made.closed for made in self._made_of_it):
+        if self._users:
             raise errors.Error(f"this {type(self).__name__} is in use", 12, "TW_ERROR_ORDER")
         self._end.detach()
         return handle
 
     def close(self) -> None:
-        """Destroys it, and before it what was made from it. What was closed stays closed."""
-        for made in list(self._made_of_it):
-            made.close()
-        self._end()
+        """Destroys it, and before it what was made from it. What was closed stays closed. Any thread may call it: where another
+        one waits in a call, that wait ends, and the object is destroyed on the way out of it."""
+        use = object()
+        self._users[use] = None
+        self._closes = True
+        for end in self._users.copy().values():
+            if end is not None:
+                end()
+        self._let_go(use)
 
     def __reduce__(self) -> Tuple[Any, ...]:
         raise errors.Error(f"a {type(self).__name__} lives in this process, and cannot be copied or pickled; its state can", 12,

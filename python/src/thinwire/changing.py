@@ -61,6 +61,7 @@ class ChangingLoop:
         self._past = table.fields_of(OuterCounts())
         self._comm: Optional[Comm] = None
         self._loop: Optional[outer.OuterLoop] = None
+        self._closed = False
 
     @property
     def rank(self) -> int:
@@ -220,6 +221,9 @@ class ChangingLoop:
             counts = self._late is not None
             try:
                 self._comm = self._members.sealed(place.comm)
+                if self._closed:  # meanwhile, by another thread
+                    self._close_generation()
+                    raise Error("the loop was closed", 12, "TW_ERROR_ORDER")
                 self._take_place(self._comm, place, weights)
             except PeerError:
                 self._close_generation()
@@ -348,18 +352,18 @@ class ChangingLoop:
         round_, _, *own = numbers_of(state)
         return {**state, NUMBERS: as_numbers([round_, self._period - 1, *own])}
 
-    def _counts(self) -> Dict[str, float]:
+    def _counts(self, loop: outer.OuterLoop) -> Dict[str, float]:
         """Of this generation. Its loop has all steps of the rounds that this process only serves, too, and one where it begins."""
-        counts = self._opened().stats()
+        counts = loop.stats()
         taken = self._steps - self._steps_before
         return {**counts, "bytes_dense": counts["bytes_dense"] * taken // max(1, counts["steps"])}
 
     def _close_generation(self) -> None:
-        if self._loop:
-            self._past, self._steps_before = outer.counted_after(self._past, self._counts()), self._steps
-        if self._comm:
-            self._comm.close()
-        self._loop = self._comm = None
+        loop, comm, self._loop, self._comm = self._loop, self._comm, None, None
+        if loop and not loop.closed:
+            self._past, self._steps_before = outer.counted_after(self._past, self._counts(loop)), self._steps
+        if comm:
+            comm.close()
 
     def _opened(self) -> outer.OuterLoop:
         if self._loop is None:
@@ -398,11 +402,13 @@ class ChangingLoop:
         return self._opened().plan()
 
     def stats(self) -> Dict[str, float]:
-        sums = outer.counted_after(self._past, self._counts() if self._loop else {})
+        sums = outer.counted_after(self._past, self._counts(self._loop) if self._loop else {})
         return {**sums, "steps": self._steps, "rounds": max(0, rounds_of(self._kept))}
 
     def close(self) -> None:
-        """Without finish() or leave() the others take it for lost."""
+        """Without finish() or leave() the others take it for lost. Any thread may call it, and a log handler: a call that waits on
+        another thread ends with an Error."""
+        self._closed = True
         self._close_generation()
         self._members.close()
 

@@ -1,6 +1,5 @@
 """One mean of models that several clusters hold, each cut in its own way."""
 
-import ctypes
 from typing import Sequence, Tuple
 
 from . import table
@@ -16,14 +15,11 @@ class Clusters(Owned):
     that this rank holds; all clusters number them alike. A map with a gap or an overlap is refused on all ranks."""
 
     def __init__(self, comm: Comm, cluster: int, elements: int, ranges: Sequence[Tuple[int, int]]):
-        handle = ctypes.c_void_p()
         held = (Range * len(ranges))(*(Range(first, count) for first, count in ranges))
-        comm.waited(lambda: library.tw_clusters_create(comm._handle, cluster, elements, held, len(ranges),
-                                                       ctypes.byref(handle)))
-        self._own(handle, library.tw_clusters_destroy, comm)
+        comm.made(self, library.tw_clusters_create, library.tw_clusters_destroy, cluster, elements, held, len(ranges))
         self._comm, self.cluster, self.ranges = comm, cluster, [tuple(each) for each in ranges]
 
     def average(self, values: Sequence[int]) -> None:
         """A collective: the fp32 values at the address of each range become the mean of the clusters'."""
         addresses = table.addresses(values, len(self.ranges), "ranges")
-        self._comm.waited(lambda: library.tw_clusters_average(self._handle, addresses))
+        self._comm.waited(lambda: self._call(library.tw_clusters_average, addresses))

@@ -4,10 +4,11 @@ import ctypes
 import functools
 import os
 import threading
-from typing import Any, Callable, Dict, List, Optional, TypeVar, Union
+from typing import Any, Callable, ContextManager, Dict, List, Optional, TypeVar, Union
 
 from ._library import FOLDER_FUNCTIONS, Traffic, library, load_part
 from ._owned import Owned
+from ._told import News
 from .errors import Error
 
 LARGEST = 1 << 30  # bytes that a rank may have for the others
@@ -32,28 +33,27 @@ def bytes_of_path(path: "Union[str, os.PathLike[str]]") -> bytes:
 
 def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = None) -> Result:
     """What a call gives that may wait for other ranks. A thread is in it, so that Ctrl-C is heeded: `end` then ends the
-    call, and where there is none nobody waits for it."""
+    call, and where there is none nobody waits for it. What the call has to tell is told here."""
     results: List[Result] = []
     failures: List[BaseException] = []
-    over = threading.Event()
+    news = News()
 
     def act() -> None:
         try:
             results.append(call())
         except BaseException as error:
             failures.append(error)
-        over.set()
 
-    thread = threading.Thread(target=act, name="thinwire", daemon=end is None)
+    thread = threading.Thread(target=news.act, args=(act,), name="thinwire", daemon=end is None)
     try:
         thread.start()
-        while not over.wait(LONGEST_DEAF):
-            pass
+        news.tell_until_over(LONGEST_DEAF)
     except BaseException:  # Ctrl-C may come while the thread starts, too
         if end is not None:
             end()
             if thread in threading.enumerate():
-                over.wait()
+                news.tell_until_over(LONGEST_DEAF)
+        news.left = True
         raise
     if failures:
         raise failures[0]
@@ -103,31 +103,39 @@ class Comm(Owned):
 
     @property
     def rank(self) -> int:
-        return library.tw_comm_rank(self._handle)
+        return self._call(library.tw_comm_rank)
 
     @property
     def size(self) -> int:
-        return library.tw_comm_size(self._handle)
+        return self._call(library.tw_comm_size)
 
     @property
     def transport(self) -> str:
-        return library.tw_comm_transport(self._handle).decode()
+        return self._call(library.tw_comm_transport).decode()
 
     def set_timeout(self, seconds: float) -> None:
         """The longest that this rank waits for another of which it hears nothing. Call it before anything runs."""
-        library.tw_comm_set_timeout(self._handle, seconds)
+        self._call(library.tw_comm_set_timeout, seconds)
 
     def set_patience(self, seconds: float) -> None:
         """The longest that it waits for one that is there, but busy. Over TCP alone the two can be told apart."""
-        library.tw_comm_set_patience(self._handle, seconds)
+        self._call(library.tw_comm_set_patience, seconds)
 
     def leave(self) -> None:
         """Ends every wait of this rank now, from any thread, and has the others know. close() comes later."""
-        library.tw_comm_leave(self._handle)
+        self._call(library.tw_comm_leave)
+
+    def _end_waits(self) -> None:
+        """While it is used."""
+        library.tw_comm_leave(self._address)
+
+    def waits(self) -> "ContextManager[int]":
+        """Around what may wait for other ranks: close() ends it."""
+        return self._used(self._end_waits)
 
     def barrier(self) -> None:
         """Returns when all ranks have called it."""
-        self.waited(lambda: library.tw_comm_barrier(self._handle))
+        self.waited(lambda: self._call(library.tw_comm_barrier))
 
     def allgather(self, data: bytes, largest: int = LARGEST) -> List[bytes]:
         """A collective: what each rank has for the others, in order of rank, of any size up to `largest`: who claims more is
@@ -141,24 +149,32 @@ class Comm(Owned):
 
     def _allgather_alike(self, data: bytes) -> List[bytes]:
         there = ctypes.create_string_buffer(max(1, len(data) * self.size))
-        self.waited(lambda: library.tw_comm_allgather(self._handle, data, len(data), there))
+        self.waited(lambda: self._call(library.tw_comm_allgather, data, len(data), there))
         rows = there.raw
         return [rows[rank * len(data):(rank + 1) * len(data)] for rank in range(self.size)]
 
     def broadcast(self, root: int, address: int, size: int) -> None:
         """A collective: the `size` bytes at the address become those of rank `root`."""
-        self.waited(lambda: library.tw_comm_broadcast(self._handle, root, address, size))
+        self.waited(lambda: self._call(library.tw_comm_broadcast, root, address, size))
 
     def broadcast_packed(self, root: int, address: int, count: int, width: int) -> None:
         """As broadcast(), of `count` numbers of `width` bytes, which travel packed without loss."""
-        self.waited(lambda: library.tw_comm_broadcast_packed(self._handle, root, address, count, width))
+        self.waited(lambda: self._call(library.tw_comm_broadcast_packed, root, address, count, width))
 
     def waited(self, call: Callable[[], Result]) -> Result:
-        """What a call gives that may wait for other ranks. Ctrl-C ends the wait of all."""
-        return on_thread(call, self.leave)
+        """What a call gives that may wait for other ranks. Ctrl-C ends the wait of all, and so does close()."""
+        with self.waits():
+            return on_thread(call, self._end_waits)
+
+    def made(self, what: Owned, create: Callable, destroy: Callable, *arguments: Any) -> None:
+        """A collective: `what` owns what the library's `create` makes on this comm."""
+        handle = ctypes.c_void_p()
+        with self._used():
+            self.waited(lambda: self._call(create, *arguments, ctypes.byref(handle)))
+            what._own(handle, destroy, self)
 
     def traffic(self) -> Dict[str, int]:
         """Bytes and messages that went over the wire, as the transport counted them."""
         counts = Traffic(struct_size=ctypes.sizeof(Traffic))
-        library.tw_comm_traffic(self._handle, ctypes.byref(counts))
+        self._call(library.tw_comm_traffic, ctypes.byref(counts))
         return {name: getattr(counts, name) for name, _ in Traffic._fields_[1:]}

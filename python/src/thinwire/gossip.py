@@ -1,6 +1,5 @@
 """Agreement on weights, in which nobody waits for a slower one."""
 
-import ctypes
 from typing import Callable, Dict, Sequence
 
 from . import _regroup, table
@@ -17,36 +16,34 @@ class Gossip(Owned):
     begin with those of rank 0. `thinwire.gossip_schemes()` lists the schemes."""
 
     def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named], weights: Sequence[int]):
-        handle = ctypes.c_void_p()
         named, begin = table.table_of(tensors), table.addresses(weights, len(tensors))
-        comm.waited(lambda: library.tw_gossip_create(comm._handle, bytes_of(spec), named, len(tensors), begin, ctypes.byref(handle)))
-        self._own(handle, library.tw_gossip_destroy, comm)
+        comm.made(self, library.tw_gossip_create, library.tw_gossip_destroy, bytes_of(spec), named, len(tensors), begin)
         self._comm, self.spec, self._count = comm, spec, len(tensors)
 
     def read(self, weights: Sequence[int]) -> None:
         """Copies the weights out, all of one moment."""
-        library.tw_gossip_read(self._handle, table.addresses(weights, self._count))
+        self._call(library.tw_gossip_read, table.addresses(weights, self._count))
 
     def step(self, weights: Sequence[int]) -> bool:
         """`weights` hold what the last read or step gave, moved by the optimiser, and receive the weights as they are
         now, with that step in them. False: the step was not finite, and is not in them."""
-        return self._comm.waited(lambda: library.tw_gossip_step(self._handle, table.addresses(weights, self._count)))
+        return self._comm.waited(lambda: self._call(library.tw_gossip_step, table.addresses(weights, self._count)))
 
     def finish(self, weights: Sequence[int]) -> None:
         """Ends the gossip, as a collective: the mean over all ranks' weights, the same on every one."""
-        self._comm.waited(lambda: library.tw_gossip_finish(self._handle, table.addresses(weights, self._count)))
+        self._comm.waited(lambda: self._call(library.tw_gossip_finish, table.addresses(weights, self._count)))
 
     def stats(self) -> Dict[str, float]:
         """Steps, rounds, bytes and seconds since the gossip was made: the fields of tw_gossip_counts in thinwire.h."""
-        return table.counts_of(library.tw_gossip_stats, self._handle, GossipCounts)
+        return table.counts_of(library.tw_gossip_stats, self, GossipCounts)
 
     def state(self) -> Dict[str, table.Entry]:
         """This rank's weights, and what its scheme holds back."""
-        return table.saved(library.tw_gossip_save_state, self._handle)
+        return table.saved(library.tw_gossip_save_state, self)
 
     def load_state(self, entries: Dict[str, table.Entry]) -> None:
         """Takes what state() gave, before the first read, step or finish."""
-        table.loaded(library.tw_gossip_load_state, self._handle, entries)
+        table.loaded(library.tw_gossip_load_state, self, entries)
 
 
 def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Dict[str, table.Entry]], old_size: int,

@@ -61,19 +61,20 @@ class Members(Owned):
     @property
     def address(self) -> str:
         """Where newcomers may come."""
-        return tcp_library().tw_members_address(self._handle).decode()
+        return self._call(tcp_library().tw_members_address).decode()
 
     @property
     def opened(self) -> bool:
         """Whether this process has opened the group."""
-        return bool(tcp_library().tw_members_opened(self._handle))
+        return bool(self._call(tcp_library().tw_members_opened))
 
     def next(self, rounds: int, leaves: bool = False) -> Optional[Place]:
         """The next generation, once it is decided and connected; None, where this process leaves. `rounds` that it has
         applied; -1: it has no shared weights."""
         handle, generation = ctypes.c_void_p(), Generation(struct_size=ctypes.sizeof(Generation))
-        self._interrupt.heed(lambda: tcp_library().tw_members_next(self._handle, rounds, int(leaves), ctypes.byref(generation),
-                                                                   ctypes.byref(handle)))
+        with self._used(self._interrupt.end):
+            self._interrupt.heed(lambda: self._call(tcp_library().tw_members_next, rounds, int(leaves), ctypes.byref(generation),
+                                                    ctypes.byref(handle)))
         if not handle.value:
             return None
         return Place(Comm(handle), generation.number, generation.donor, bool(generation.behind), bool(generation.kept),
@@ -86,5 +87,5 @@ class Members(Owned):
     def due(self, comm: Comm, wish: Wish) -> Due:
         """A collective of the generation, before each round."""
         due = ctypes.c_int()
-        comm.waited(lambda: tcp_library().tw_members_due(self._handle, comm._handle, int(wish), ctypes.byref(due)))
+        comm.waited(lambda: self._call(tcp_library().tw_members_due, comm._handle, int(wish), ctypes.byref(due)))
         return Due(due.value)

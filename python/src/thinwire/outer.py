@@ -36,33 +36,31 @@ class OuterLoop(Owned):
         return OfModule(comm, *rest, **more)
 
     def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named]):
-        handle = ctypes.c_void_p()
         named = table.table_of(tensors)
-        comm.waited(lambda: library.tw_outer_create(comm._handle, bytes_of(spec), named, len(tensors), ctypes.byref(handle)))
-        self._own(handle, library.tw_outer_destroy, comm)
+        comm.made(self, library.tw_outer_create, library.tw_outer_destroy, bytes_of(spec), named, len(tensors))
         self._comm, self.spec = comm, spec
         self.tensors = [(name, tuple(shape)) for name, shape in tensors]
 
     def begin(self, weights: Sequence[int]) -> None:
         """A collective: theta, and all ranks' weights, become rank 0's. After load_state both stay as they are."""
-        self._comm.waited(lambda: library.tw_outer_begin(self._handle, self._addresses(weights)))
+        self._comm.waited(lambda: self._call(library.tw_outer_begin, self._addresses(weights)))
 
     @property
     def is_due(self) -> bool:
         """Whether the next step looks at the weights: until then it takes any addresses, and waits for nobody."""
-        return bool(library.tw_outer_is_due(self._handle))
+        return bool(self._call(library.tw_outer_is_due))
 
     @property
     def has_met(self) -> bool:
         """Whether the last step ended a round with all ranks, none of which finishes: they may then agree on something."""
-        return bool(library.tw_outer_has_met(self._handle))
+        return bool(self._call(library.tw_outer_has_met))
 
     def step(self, weights: Sequence[int]) -> Event:
         """After each step of the optimiser. APPLIED: the weights have changed, of a fragment or of all."""
         event = ctypes.c_int()
 
         def act() -> None:
-            library.tw_outer_step(self._handle, self._addresses(weights), ctypes.byref(event))
+            self._call(library.tw_outer_step, self._addresses(weights), ctypes.byref(event))
 
         self._comm.waited(act) if self.is_due else act()
         return Event(event.value)
@@ -71,43 +69,43 @@ class OuterLoop(Owned):
         """How much this rank's part counts in the rounds to come: 1 to begin with."""
         if not hasattr(weight, "__float__"):
             raise Error(f"a weight of {weight!r}; it must be 0, or a number from 1e-9 to 1e9")
-        library.tw_outer_set_weight(self._handle, weight)
+        self._call(library.tw_outer_set_weight, weight)
 
     def show_moments(self, first: Optional[Sequence[int]], second: Optional[Sequence[int]]) -> None:
         """Before begin: where the optimiser's moments are, for specs with first_moment=N or second_moment=N. None: it
         has none. They stay there until finish."""
-        library.tw_outer_show_moments(self._handle, *(None if one is None else self._addresses(one)
+        self._call(library.tw_outer_show_moments, *(None if one is None else self._addresses(one)
                                                       for one in (first, second)))
 
     def read(self, shared: Sequence[int]) -> None:
         """Copies theta out, at any time after begin."""
-        library.tw_outer_read(self._handle, self._addresses(shared))
+        self._call(library.tw_outer_read, self._addresses(shared))
 
     def finish(self, weights: Sequence[int]) -> bool:
         """Ends the loop, as a collective: takes part in the others' rounds until all have come here, and the weights
         become theta. False: it is over, and the last steps are lost, since some rank's part or the sum was too large for
         the exchange."""
-        return self._comm.waited(lambda: library.tw_outer_finish(self._handle, self._addresses(weights)))
+        return self._comm.waited(lambda: self._call(library.tw_outer_finish, self._addresses(weights)))
 
     def plan(self) -> Dict[str, str]:
         """What carries each tensor."""
-        return {name: library.tw_outer_plan(self._handle, i).decode() for i, (name, _) in enumerate(self.tensors)}
+        return {name: self._call(library.tw_outer_plan, i).decode() for i, (name, _) in enumerate(self.tensors)}
 
     def stats(self) -> Dict[str, float]:
         """Steps, rounds, bytes and seconds since the loop was made: the fields of tw_outer_counts in thinwire.h."""
-        return table.counts_of(library.tw_outer_stats, self._handle, OuterCounts)
+        return table.counts_of(library.tw_outer_stats, self, OuterCounts)
 
     def state(self) -> Dict[str, table.Entry]:
         """All that the loop remembers but the weights. A round that is under way is waited for, as a collective."""
-        return self._comm.waited(lambda: table.saved(library.tw_outer_save_state, self._handle))
+        return self._comm.waited(lambda: table.saved(library.tw_outer_save_state, self))
 
     def state_apart(self) -> Dict[str, table.Entry]:
         """The same, with a place among any number of ranks, of which each keeps its own."""
-        return self._comm.waited(lambda: table.saved(library.tw_outer_save_apart, self._handle))
+        return self._comm.waited(lambda: table.saved(library.tw_outer_save_apart, self))
 
     def load_state(self, entries: Dict[str, table.Entry]) -> None:
         """Takes what state() gave, before begin."""
-        table.loaded(library.tw_outer_load_state, self._handle, entries)
+        table.loaded(library.tw_outer_load_state, self, entries)
 
     def _addresses(self, weights: Sequence[int]) -> ctypes.Array:
         return table.addresses(weights, len(self.tensors))

@@ -233,12 +233,12 @@ class LineWatch(Owned):
     def add(self, sent: float, seconds: float) -> Optional[Tuple[float, float]]:
         """An exchange. With the last one of a window: the medians of its bytes and seconds."""
         middle = (ctypes.c_double * 2)()
-        return (middle[0], middle[1]) if library.tw_watch_add(self._handle, sent, seconds, middle) else None
+        return (middle[0], middle[1]) if self._call(library.tw_watch_add, sent, seconds, middle) else None
 
     def judge(self, middles: Sequence[Tuple[float, ...]]) -> float:
         """Of all ranks' medians: how many times as slow the line is; 1: as it was."""
         flat = [number for middle in middles for number in middle]
-        return float(library.tw_watch_judge(self._handle, (ctypes.c_double * len(flat))(*flat), len(middles)))
+        return float(self._call(library.tw_watch_judge, (ctypes.c_double * len(flat))(*flat), len(middles)))
 
 
 # ---- the line between ranks -------------------------------------------------------------------------------------------

@@ -20,11 +20,9 @@ class Reducer(Owned):
     (name, shape). `thinwire.schemes()` lists the schemes a spec may name."""
 
     def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named]):
-        handle = ctypes.c_void_p()
         named = table.table_of(tensors)
-        comm.waited(lambda: library.tw_reducer_create(comm._handle, bytes_of(spec), named, len(tensors), ctypes.byref(handle)))
-        self._own(handle, library.tw_reducer_destroy, comm)
-        self.spec = spec
+        comm.made(self, library.tw_reducer_create, library.tw_reducer_destroy, bytes_of(spec), named, len(tensors))
+        self._comm, self.spec = comm, spec
         self.tensors = [(name, tuple(shape)) for name, shape in tensors]
 
     def submit(self, index: int, address: int, dtype: str = "float32", absent: bool = False) -> None:
@@ -33,11 +31,11 @@ class Reducer(Owned):
         `dtype` is "float32", "float16", "bfloat16" or "float64". `absent`: this rank has no gradient of it in this
         step; it adds nothing, what it remembers stays as it is, and it receives the mean all the same."""
         if dtype == "float32" and not absent:
-            library.tw_reducer_submit(self._handle, index, address)
+            self._call(library.tw_reducer_submit, index, address)
             return
         gradient = Gradient(struct_size=ctypes.sizeof(Gradient), data=address, dtype=table.DTYPES.index(dtype),
                             absent=absent)
-        library.tw_reducer_submit_with(self._handle, index, ctypes.byref(gradient))
+        self._call(library.tw_reducer_submit_with, index, ctypes.byref(gradient))
 
     def submit_all(self, indices: Sequence[int], addresses: Sequence[int], dtype: str = "float32",
                    absent: bool = False) -> None:
@@ -46,53 +44,54 @@ class Reducer(Owned):
             for index, address in zip(indices, addresses):
                 self.submit(index, address, dtype, absent)
             return
-        submit, handle = library.tw_reducer_submit, self._handle  # once: there are hundreds of tensors in a step
-        for index, address in zip(indices, addresses):
-            submit(handle, index, address)
+        with self._used() as handle:  # once: there are hundreds of tensors in a step
+            for index, address in zip(indices, addresses):
+                library.tw_reducer_submit(handle, index, address)
 
     def wait(self) -> bool:
         """Ends the step. False: some gradient was not finite, the step was skipped on all ranks, and the buffers hold
         nothing of use. Ctrl-C is heeded; comm.leave() is then what keeps the others from waiting."""
         done, good = ctypes.c_int(), True
-        while not done.value:
-            good = library.tw_reducer_wait_for(self._handle, SIGNALS_ARE_HEEDED, ctypes.byref(done))
+        with self._used(), self._comm.waits():
+            while not done.value:
+                good = self._call(library.tw_reducer_wait_for, SIGNALS_ARE_HEEDED, ctypes.byref(done))
         return good
 
     def set_rates(self, rates: Sequence[float]) -> None:
         """Tells the learning rates of the tensors in the steps to come, which sdagc has to know."""
         table.refuse_another_count(len(rates), len(self.tensors), "rates")
-        library.tw_reducer_set_rates(self._handle, (ctypes.c_float * len(self.tensors))(*rates))
+        self._call(library.tw_reducer_set_rates, (ctypes.c_float * len(self.tensors))(*rates))
 
     def set_gradient_scale(self, scale: float) -> None:
         """From the next step on gradients come multiplied by `scale`, the same on all ranks, and so do means go."""
-        library.tw_reducer_set_gradient_scale(self._handle, scale)
+        self._call(library.tw_reducer_set_gradient_scale, scale)
 
     @property
     def momentum(self) -> Tuple[float, bool]:
         """The momentum that the scheme applies itself, and whether in Nesterov's form. 0: it leaves it to the optimiser."""
         nesterov = ctypes.c_int()
-        return library.tw_reducer_momentum(self._handle, ctypes.byref(nesterov)), bool(nesterov.value)
+        return self._call(library.tw_reducer_momentum, ctypes.byref(nesterov)), bool(nesterov.value)
 
     def plan(self) -> Dict[str, str]:
         """What becomes of each tensor after any warm-up."""
-        return {name: library.tw_reducer_plan(self._handle, i).decode() for i, (name, _) in enumerate(self.tensors)}
+        return {name: self._call(library.tw_reducer_plan, i).decode() for i, (name, _) in enumerate(self.tensors)}
 
     def stats(self) -> Dict[str, float]:
         """Steps, bytes and seconds since the reducer was made: the fields of tw_reducer_counts in thinwire.h."""
-        return table.counts_of(library.tw_reducer_stats, self._handle, ReducerCounts)
+        return table.counts_of(library.tw_reducer_stats, self, ReducerCounts)
 
     def hand_over(self, addresses: Sequence[int]) -> None:
         """Adds to the float32 tensors at the addresses, one for each tensor, what has not been sent yet of this rank's
         gradients. By whatever scheme it then goes out in a step of its own: see thinwire_plan.h."""
-        library.tw_reducer_hand_over(self._handle, table.addresses(addresses, len(self.tensors)))
+        self._call(library.tw_reducer_hand_over, table.addresses(addresses, len(self.tensors)))
 
     def state(self) -> Dict[str, table.Entry]:
         """All that the scheme remembers on this rank."""
-        return table.saved(library.tw_reducer_save_state, self._handle)
+        return table.saved(library.tw_reducer_save_state, self)
 
     def load_state(self, entries: Dict[str, table.Entry]) -> None:
         """Takes what state() gave. Where an entry does not fit, the text names it and nothing has changed."""
-        table.loaded(library.tw_reducer_load_state, self._handle, entries)
+        table.loaded(library.tw_reducer_load_state, self, entries)
 
 
 def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Optional[Dict[str, table.Entry]]],

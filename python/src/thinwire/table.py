@@ -6,6 +6,7 @@ from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple, Type
 
 from . import errors
 from ._library import MAX_DIMS, StateEntry, Tensor, library
+from ._owned import Owned
 
 DTYPES = ("float32", "float64", "int32", "int64", "uint8", "uint32", "uint64", "float16", "bfloat16")  # tw_dtype
 
@@ -75,24 +76,24 @@ class State:
         return at.name.decode(), Entry(DTYPES[at.dtype], shape, ctypes.string_at(at.data, at.bytes) if at.bytes else b"")
 
 
-def saved(save: Callable, handle: int) -> Dict[str, Entry]:
+def saved(save: Callable, of: Owned) -> Dict[str, Entry]:
     """What the C function `save` puts into a state."""
     with State() as state:
-        save(handle, b"", state.handle)
+        of._call(save, b"", state.handle)
         return state.entries()
 
 
-def loaded(load: Callable, handle: int, entries: Dict[str, Entry]) -> None:
+def loaded(load: Callable, of: Owned, entries: Dict[str, Entry]) -> None:
     """Has the C function `load` take `entries`."""
     with State() as state:
         state.put_all(entries)
-        load(handle, b"", state.handle)
+        of._call(load, b"", state.handle)
 
 
-def counts_of(stats: Callable, handle: int, structure: Type[ctypes.Structure]) -> Dict[str, float]:
+def counts_of(stats: Callable, of: Owned, structure: Type[ctypes.Structure]) -> Dict[str, float]:
     """The fields of a structure of counts, but for its size."""
     counts = structure(struct_size=ctypes.sizeof(structure))
-    stats(handle, ctypes.byref(counts))
+    of._call(stats, ctypes.byref(counts))
     return fields_of(counts)
 
 

@@ -8,6 +8,7 @@ from typing import Callable, Optional, Sequence, Set, Tuple
 
 from ._library import TCP_FUNCTIONS, Stopped, TcpOptions, Told, load_part
 from ._owned import Owned
+from ._told import say
 from .comm import Comm, on_thread, refuse_no_numbers
 from .errors import Error, printable
 from .seal import sealed
@@ -74,9 +75,9 @@ class Interrupt:
 
     def heed(self, call: Callable[[], object]) -> None:
         self._ends = False
-        on_thread(call, self._end)
+        on_thread(call, self.end)
 
-    def _end(self) -> None:
+    def end(self) -> None:
         self._ends = True
 
 
@@ -91,7 +92,7 @@ def tells_once() -> Callable[[object, bytes], None]:
             return
         reasons.add(reason)
         text = printable(reason.decode(errors="replace"))
-        logging.getLogger("thinwire").warning("%s", text if len(reasons) <= MOST_REASONS else MORE)
+        say(logging.WARNING, text if len(reasons) <= MOST_REASONS else MORE)
 
     return tell
 
@@ -108,14 +109,15 @@ class Listener(Owned):
     @property
     def address(self) -> str:
         """What the other ranks need, a line without blanks."""
-        return tcp_library().tw_tcp_address(self._handle).decode()
+        return self._call(tcp_library().tw_tcp_address).decode()
 
     def connect(self, rank: int, addresses: Sequence[str], seconds: float) -> Comm:
         """A collective of all whose addresses these are, in order of rank."""
         lines = (ctypes.c_char_p * len(addresses))(*(line.encode() for line in addresses))
         handle = ctypes.c_void_p()
-        self._interrupt.heed(lambda: tcp_library().tw_tcp_connect(self._handle, rank, len(addresses), lines, seconds,
-                                                                  ctypes.byref(handle)))
+        with self._used(self._interrupt.end):
+            self._interrupt.heed(lambda: self._call(tcp_library().tw_tcp_connect, rank, len(addresses), lines, seconds,
+                                                    ctypes.byref(handle)))
         return Comm(handle)
 
 

@@ -1,14 +1,17 @@
 #include "council.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define STOOD_STILL 1.0 /* seconds between two looks at the clock, in which others may have spoken unheard */
-#define BALLOT 4        /* beats that a ballot has */
-#define INTRODUCED 2    /* beats, in the first of which a newcomer learns who the members are */
-#define BARRED 30.0     /* seconds */
-#define ANSWER 1.0      /* seconds in which whoever is there answers */
-#define UNDECIDED 2     /* patiences and graces without a decision, after which none is expected any more */
+#define STOOD_STILL 1.0    /* seconds between two looks at the clock, in which others may have spoken unheard */
+#define BALLOT 4           /* beats that a ballot has */
+#define INTRODUCED 2       /* beats, in the first of which a newcomer learns who the members are */
+#define BARRED 30.0        /* seconds, and twice as long with each time, */
+#define MOST_BARRED 3600.0 /* but no longer */
+enum { MOST_COUNTED = 16 /* such times */ };
+#define ANSWER 1.0  /* seconds in which whoever is there answers */
+#define UNDECIDED 2 /* patiences and graces without a decision, after which none is expected any more */
 
 static uint64_t bit(int place)
 {
@@ -153,6 +156,13 @@ static void seat_visitors(council *me)
     me->visitor_count = kept;
 }
 
+static int failures_of(const council *me, const char *name)
+{
+    for (int i = 0; i < me->visitor_count; i++)
+        if (council_is_same(me->visitors[i].seat.name, name)) return me->visitors[i].failed;
+    return 0;
+}
+
 static void adopt(council *me, const council_list *list)
 {
     const uint64_t patience = list->group == me->list.group ? me->list.patience : 0;
@@ -161,8 +171,10 @@ static void adopt(council *me, const council_list *list)
     if (patience) me->list.patience = patience; /* a group's does not change */
     if (me->list.patience) me->settings.patience = (double)me->list.patience / 1e3;
     forget_ballots(me);
+    for (int i = 0; i < list->count; i++)
+        me->peers[i] =
+            (council_peer){.heard = me->now, .seat = list->seats[i], .failed = failures_of(me, list->seats[i].name)};
     seat_visitors(me);
-    for (int i = 0; i < list->count; i++) me->peers[i] = (council_peer){.heard = me->now, .seat = list->seats[i]};
     if (me->state == COUNCIL_BUSY) return;
     if (me->place >= 0) {
         me->verdict = COUNCIL_GENERATION;
@@ -246,6 +258,17 @@ static uint64_t those_in(const council *me, uint64_t set, council_state state)
     return there;
 }
 
+/* Whoever has been in a generation that came to nothing comes alone, lest it keep others out: NULL: none has. */
+static const council_peer *visitor_on_trial(const council *me)
+{
+    const council_peer *found = NULL;
+    for (int i = 0; i < me->visitor_count; i++) {
+        const council_peer *one = &me->visitors[i];
+        if (is_alive(me, one) && (!found || one->failed < found->failed)) found = one;
+    }
+    return found && found->failed ? found : NULL;
+}
+
 /* Those that have come and stay, in the order of their seats, and newcomers behind them. Where nobody stays there is
  * nobody who could give newcomers anything. Whoever has no theta yet was new in a generation that came to nothing. */
 static void make_value(council *me)
@@ -259,8 +282,10 @@ static void make_value(council *me)
     value->count = 0;
     for (int i = 0; i < me->list.count; i++)
         if ((stays & bit(i)) && seat_of(me, i)->rounds) value->seats[value->count++] = *seat_of(me, i);
+    const council_peer *trial = visitor_on_trial(me);
     for (int i = 0; i < me->visitor_count && value->count && value->count < COUNCIL_MOST; i++)
-        if (is_alive(me, &me->visitors[i])) value->seats[value->count++] = me->visitors[i].seat;
+        if (is_alive(me, &me->visitors[i]) && (trial ? trial == &me->visitors[i] : !me->visitors[i].failed))
+            value->seats[value->count++] = me->visitors[i].seat;
     int donor = council_donor(value);
     value->begun[value->generation % COUNCIL_KNOWN] = donor < 0 ? 0 : value->seats[donor].rounds;
 }
@@ -364,7 +389,8 @@ static void note(council *me, council_peer *peer, const council_message *message
                            .state = message->state,
                            .awaits = message->awaits,
                            .seat = message->seat,
-                           .barred = peer->barred};
+                           .barred = peer->barred,
+                           .failed = peer->failed};
 }
 
 /* Its own place, or an empty one; NULL: there is none. */
@@ -388,7 +414,8 @@ static void bar_newcomers(council *me)
         council_peer *visitor = me->list.seats[i].rounds ? NULL : visitor_of(me, me->list.seats[i].name);
         if (!visitor) continue;
         visitor->seat = me->list.seats[i];
-        visitor->barred = me->now + BARRED;
+        visitor->barred = me->now + fmin(MOST_BARRED, ldexp(BARRED, me->peers[i].failed));
+        visitor->failed = me->peers[i].failed + (me->peers[i].failed < MOST_COUNTED);
     }
 }
 

@@ -100,6 +100,7 @@ typedef struct council_peer {
     double answered;   /* it was heard then indeed, which `heard` may only take for granted */
     int gone;          /* nobody listens where it did */
     double barred;     /* until then, a newcomer with whom a generation came to nothing is not let in */
+    int failed;        /* generations that have come to nothing with it */
 } council_peer;
 
 typedef struct council {

@@ -191,6 +191,15 @@ static void list_missing(const meeting *all, char *text, size_t room)
     if (more) snprintf(text + used, room - used, " and %d more", more);
 }
 
+static tw_status tell_stopped(const meeting *all)
+{
+    char missing[1024];
+    list_missing(all, missing, sizeof missing);
+    return tw_fail(TW_ERROR_PEER,
+                   "connecting was given up, by its own program or group, before rank %d was connected with %s",
+                   all->rank, missing);
+}
+
 static tw_status tell_missing(const meeting *all, double seconds)
 {
     char missing[1024], refused[TCP_TOLD];
@@ -204,8 +213,7 @@ static tw_status connect_all(meeting *all, double seconds)
 {
     double deadline = tw_clock() + seconds;
     while (all->missing && tw_clock() < deadline) {
-        if (tcp_is_stopped(&all->tcp->options))
-            return tw_fail(TW_ERROR_PEER, "connecting was stopped by this rank's own program");
+        if (tcp_is_stopped(&all->tcp->options)) return tell_stopped(all);
         go_round(all, deadline);
     }
     return all->missing ? tell_missing(all, seconds) : TW_OK;

@@ -877,6 +877,20 @@ static void describe(const council_list *list, int place, int late, tw_generatio
                                   .late = late};
 }
 
+/* It has been waited for, and its program is told nothing else of it. */
+static void note_unconnected(tw_members *me, const tw_tcp *door, const council_list *list)
+{
+    char place[TCP_ADDRESS];
+    tcp_meeting_write(&door->address, place);
+    take_turn(me);
+    keep_note(
+        me, TW_LOG_WARNING,
+        "generation %llu did not begin: %.600s; newcomers and members call each other at ports such as %s, which no "
+        "firewall may close: THINWIRE_PORT and THINWIRE_LAST_PORT say which ports are used",
+        (unsigned long long)list->generation, tw_last_error(), place);
+    pthread_mutex_unlock(&me->mutex);
+}
+
 static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *generation, tw_comm **comm)
 {
     const char *doors[COUNCIL_MOST];
@@ -897,7 +911,12 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     if (!tcp_listener_is_at(door, doors[place])) /* it may have found out meanwhile that it cannot be called */
         return tw_fail(TW_ERROR_PEER, "the others know a door of this process where it is no more");
     door->is_told_of = 1;
-    TRY(tw_tcp_connect(door, place, list.count, doors, silence / SILENCE, comm));
+    const double begun = tw_clock(), limit = silence / SILENCE;
+    const tw_status status =
+        tw_tcp_connect(door, place, list.count, doors, me->has_newcomers ? fmin(limit, LEAST_GRACE) : limit, comm);
+    if (status == TW_ERROR_PEER && me->has_newcomers && tw_clock() - begun > CALL && !tcp_is_stopped(&me->tcp))
+        note_unconnected(me, door, &list);
+    TRY(status);
     take_turn(me);
     generation->lost = note_lost(me, &list);
     me->last = list;

@@ -49,7 +49,7 @@ static void put_letter(tcp_mouth *mouth, const unsigned char *word, size_t size)
     if (mouth->letter_count == TCP_LETTERS) drop_letters(mouth, mouth->said ? 1 : 0, 1);
     tw_put(bytes, size, LENGTH);
     memcpy(bytes + LENGTH, word, size);
-    mouth->letters[mouth->letter_count++] = (tcp_letter){bytes, LENGTH + size + TCP_PROOF};
+    mouth->letters[mouth->letter_count++] = (tcp_letter){bytes, LENGTH + size + TCP_PROOF, tw_clock()};
 }
 
 /* 0: the line has gone. */
@@ -92,10 +92,10 @@ static tcp_line_here *line_of(tcp_lines *me, const char *name)
 }
 
 /* The word's length is known, and says how much is to come; or nothing is known. A byte more is a 0 behind its text. */
-static int make_room_for_word(tcp_ear *ear)
+static int make_room_for_word(tcp_ear *ear, size_t most)
 {
     size_t length = ear->bytes ? (size_t)tw_get(ear->bytes, LENGTH) : 0;
-    unsigned char *larger = length <= TCP_WORD ? realloc(ear->bytes, LENGTH + length + TCP_PROOF + 1) : NULL;
+    unsigned char *larger = length <= most ? realloc(ear->bytes, LENGTH + length + TCP_PROOF + 1) : NULL;
     if (!larger) return 0;
     ear->size = ear->bytes ? LENGTH + length + TCP_PROOF : LENGTH;
     ear->bytes = larger;
@@ -131,16 +131,17 @@ static int take_word(tcp_lines *me, tcp_ear *ear, const char *host, tcp_line_her
     return 1;
 }
 
-/* 0: it has gone, or says what nobody says. */
+/* 0: it has gone, or says what nobody says. A subject, which is long, comes as an answer only. */
 static int hear_some(tcp_lines *me, int fd, tcp_ear *ear, const char *host, tcp_line_here *from)
 {
-    if (!ear->bytes && !make_room_for_word(ear)) return 0;
+    const size_t most = from ? TCP_PASSED_ON : TCP_WORD;
+    if (!ear->bytes && !make_room_for_word(ear, most)) return 0;
     ssize_t bytes = recv(fd, ear->bytes + ear->there, ear->size - ear->there, MSG_DONTWAIT);
     if (bytes <= 0) return bytes < 0 && (errno == EAGAIN || errno == EINTR);
     ear->there += (size_t)bytes;
     if (ear->there < ear->size) return 1;
     if (ear->size > LENGTH) return take_word(me, ear, host, from);
-    return make_room_for_word(ear) || refuse_word(me, host, "it says more than any member");
+    return make_room_for_word(ear, most) || refuse_word(me, host, "it says more than any member");
 }
 
 /* --- lines that others begin --------------------------------------------------------------------------------- */
@@ -154,18 +155,45 @@ static void close_here(tcp_lines *me, int i)
     *line = me->here[--me->here_count];
 }
 
-/* Whoever has said nothing for longest makes room: who has something to say comes again. But each member, of which
- * there are fewer than lines, has one that stays, whoever else comes. */
+/* Each member, of which there are fewer than lines, has one that stays, whoever else comes. */
+static int may_make_room(tcp_lines *me, const tcp_line_here *line)
+{
+    return !me->is_member(me->context, line->name) || last_line_of(me, line->name) != line;
+}
+
+/* Whoever has said nothing for longest makes room: who has something to say comes again. */
 static void make_room_here(tcp_lines *me)
 {
     int longest = -1;
     if (me->here_count < TCP_LINES) return;
-    for (int i = 0; i < me->here_count; i++) {
-        const tcp_line_here *line = &me->here[i];
-        if (me->is_member(me->context, line->name) && last_line_of(me, line->name) == line) continue;
-        if (longest < 0 || line->heard < me->here[longest].heard) longest = i;
-    }
+    for (int i = 0; i < me->here_count; i++)
+        if (may_make_room(me, &me->here[i]) && (longest < 0 || me->here[i].heard < me->here[longest].heard))
+            longest = i;
     close_here(me, longest);
+}
+
+static size_t bytes_held(const tcp_lines *me)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < me->here_count; i++)
+        for (int n = 0; n < me->here[i].mouth.letter_count; n++) bytes += me->here[i].mouth.letters[n].size;
+    return bytes;
+}
+
+/* Who reads has its word within a moment, so that the one for whom one has waited longest does not. */
+static void send_away_who_does_not_read(tcp_lines *me)
+{
+    while (bytes_held(me) > TCP_HELD) {
+        int longest = -1;
+        for (int i = 0; i < me->here_count; i++) {
+            const tcp_mouth *mouth = &me->here[i].mouth;
+            if (mouth->letter_count == 0 || !may_make_room(me, &me->here[i])) continue;
+            if (longest < 0 || mouth->letters[0].since < me->here[longest].mouth.letters[0].since) longest = i;
+        }
+        if (longest < 0) return;
+        tcp_acceptor_refuse(&me->acceptor, me->here[longest].host, "it does not read what it is told");
+        close_here(me, longest);
+    }
 }
 
 static const char *admit_line(void *context, tcp_handshake *handshake, tcp_place place)
@@ -293,7 +321,8 @@ void tcp_lines_say(tcp_lines *me, const council_message *message, const char *te
 
 void tcp_lines_answer(tcp_lines *me, const council_message *message, const char *text)
 {
-    say_by(me->speaking ? &me->speaking->mouth : NULL, message, text);
+    tcp_mouth *mouth = me->speaking ? &me->speaking->mouth : NULL;
+    if (mouth && mouth->letter_count == 0 && bytes_held(me) <= TCP_HELD) say_by(mouth, message, text);
 }
 
 static void begin_line(tcp_lines *me, tcp_line_there *line)
@@ -401,6 +430,7 @@ void tcp_lines_serve(tcp_lines *me)
     }
     for (int i = me->polled_here - 1; i >= 0; i--)
         if (here[i].revents && !serve_here(me, &me->here[i])) close_here(me, i);
+    send_away_who_does_not_read(me);
     tcp_acceptor_serve(&me->acceptor, there + me->polled_there, admit_line, me);
 }
 

@@ -13,9 +13,10 @@
 
 enum {
     TCP_LINES = 2 * COUNCIL_MOST,
-    TCP_MEETINGS = 16,        /* places where a newcomer may know somebody */
-    TCP_LETTERS = 8,          /* that wait to be sent to one; the oldest are dropped */
-    TCP_PASSED_ON = 64 * 1024 /* bytes of a word that goes by a third member, at most */
+    TCP_MEETINGS = 16,         /* places where a newcomer may know somebody */
+    TCP_LETTERS = 8,           /* that wait to be sent to one; the oldest are dropped */
+    TCP_PASSED_ON = 64 * 1024, /* bytes of a word on a line that another has begun, or by a third member, at most */
+    TCP_HELD = 16 << 20        /* bytes of words for those that do not read them, before one of these is sent away */
 };
 
 /* Of another's words. */
@@ -29,6 +30,7 @@ typedef struct tcp_ear {
 typedef struct tcp_letter {
     unsigned char *bytes; /* a word with its length, and room for its signature */
     size_t size;
+    double since;
 } tcp_letter;
 
 /* For words to another. */
@@ -88,7 +90,8 @@ typedef struct tcp_lines {
 void tcp_lines_close(tcp_lines *lines);
 /* Puts a word among those that wait. */
 void tcp_lines_say(tcp_lines *lines, const council_message *message, const char *text);
-/* To whom is heard now, on the line that it has begun: for a stranger none is made, and no name is looked up. */
+/* To whom is heard now, on the line that it has begun: for a stranger none is made, and no name is looked up. One who
+ * has a word there that it has not read gets no second one. */
 void tcp_lines_answer(tcp_lines *lines, const council_message *message, const char *text);
 /* Keeps a line to one that can be called for a second, whatever there is to say. Whether it stands. */
 int tcp_lines_keep(tcp_lines *lines, const char *to);

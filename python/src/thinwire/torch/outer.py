@@ -721,7 +721,8 @@ class OuterLoop(Closes):
         self.close()
 
     def close(self) -> None:
-        """Leaves the others. Before finish() they get a PeerError."""
+        """Leaves the others. Before finish() they get a PeerError. Any thread may call it, and a log handler: a round that waits on
+        another thread then ends with an Error, unless the comm is the program's own, which close() of that one ends."""
         self._at_the_end.detach()
         for end in self._ends:
             end()
