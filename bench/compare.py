@@ -32,6 +32,7 @@ import math
 import os
 import pathlib
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -132,6 +133,7 @@ def run(options, words):
     if diverged.exists():
         return None, folder
     if not summary.exists():
+        shutil.rmtree(folder, ignore_errors=True)  # of a comparison that was stopped in the midst of it
         done = subprocess.run([options.program, "train", *words, "--out", folder, "--quiet"], capture_output=True, text=True, check=False)
         if done.returncode == 4:  # which is a result
             folder.mkdir(parents=True, exist_ok=True)

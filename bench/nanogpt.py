@@ -2,7 +2,7 @@
 """What nanoGPT's own train.py learns with AdamW beside each scheme. Not a line of it is changed.
 
     git clone https://github.com/karpathy/nanoGPT && python3 nanoGPT/data/shakespeare_char/prepare.py
-    bench/nanogpt.py nanoGPT allreduce powersgd:rank=4 onebit-adam dgc-adam > nanogpt.json
+    bench/nanogpt.py nanoGPT > nanogpt.json             the schemes of docs/pytorch.md; or those that are named
 
 Each worker is a process that runs the script, on this machine's processor. The script knows no other worker: it has
 AdamW made by thinwire.torch, and an Exchange of the model that this optimizer trains. So the batches differ, and the
@@ -23,8 +23,9 @@ from pathlib import Path
 
 from made import as_json, made
 
-SCHEMES = ("allreduce", "fp8", "qsgd", "powersgd:rank=16", "powersgd:rank=4", "powersgd:rank=1", "onebit-adam", "dgc-adam",
-           "dgc-adam:density=0.01,warmup_density=0.1", "dgc-adam:density=0.01,warmup_density=0.1,momentum=0.7")
+SCHEMES = ("allreduce", "fp8", "qsgd", "powersgd:rank=16,warmup_steps=0", "powersgd:rank=4,warmup_steps=0",
+           "powersgd:rank=1,warmup_steps=0", "onebit-adam", "dgc-adam", "dgc-adam:density=0.01,warmup_density=0.1",
+           "dgc-adam:density=0.005,warmup_density=0.05", "scalecom", "topk:density=0.01", "adacomp")
 NETWORK = {"device": "cpu", "compile": False, "n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 64, "batch_size": 12,
            "dropout": 0.0, "eval_iters": 50, "log_interval": 50}
 

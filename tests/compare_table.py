@@ -200,6 +200,8 @@ class CompareTable(unittest.TestCase):
             self.assertEqual(runs(), 2 * count - 1)
         self.program.write_text(PROGRAM + "#")
         self.assertEqual(runs(), 8)
+        (self.work / compare.name_of(options, words) / "summary.json").unlink()  # as of a run that was stopped
+        self.assertEqual(runs(), 9)
 
     def check_what_is_made(self, found):
         """bf16 loses a quarter of its seed: .25 and .5, whose mean is .375, and 12.706 / sqrt 2 times their deviation the interval."""
