@@ -15,7 +15,8 @@ from unittest import mock
 import ranks  # finds the others
 import parts
 import thinwire
-from thinwire import changing
+from thinwire import changing, table
+from thinwire._library import OuterCounts
 from thinwire.changing import EXCHANGE, NUMBERS, ChangingLoop
 from thinwire.members import Due, Members, Place, Wish
 from thinwire.table import Entry
@@ -310,6 +311,22 @@ class ChangingTest(unittest.TestCase):
         for spec in specs:
             with self.subTest(spec):
                 self.go_and_come(spec, thinwire.Tcp(bind="127.0.0.1"))
+
+    def test_who_is_asked_while_another_thread_closes_it_answers(self):
+        class Comm:
+            rank, size, closed = 1, 3, False
+
+            def __bool__(self):  # between a look and the next one
+                loop._comm = loop._loop = None
+                return True
+
+            def stats(self):
+                return table.fields_of(OuterCounts())
+
+        loop = changing.ChangingLoop(None, "local:every=2", [("w", (4,))])
+        for ask, wanted in ((lambda: loop.rank, 1), (lambda: loop.size, 3), (lambda: loop.stats()["rounds"], 0)):
+            loop._comm = loop._loop = Comm()
+            self.assertEqual(ask(), wanted)
 
     def test_what_is_waited_at_the_end_is_counted(self):
         """By one that leaves, and by one that finishes and loses another meanwhile."""

@@ -65,11 +65,13 @@ class ChangingLoop:
 
     @property
     def rank(self) -> int:
-        return self._comm.rank if self._comm else 0
+        comm = self._comm  # once: close() may come on another thread
+        return comm.rank if comm else 0
 
     @property
     def size(self) -> int:
-        return self._comm.size if self._comm else 1
+        comm = self._comm
+        return comm.size if comm else 1
 
     @property
     def opened(self) -> bool:
@@ -402,7 +404,8 @@ class ChangingLoop:
         return self._opened().plan()
 
     def stats(self) -> Dict[str, float]:
-        sums = outer.counted_after(self._past, self._counts(self._loop) if self._loop else {})
+        loop = self._loop  # as above
+        sums = outer.counted_after(self._past, self._counts(loop) if loop else {})
         return {**sums, "steps": self._steps, "rounds": max(0, rounds_of(self._kept))}
 
     def close(self) -> None:
