@@ -341,6 +341,7 @@ class ChangingTest(unittest.TestCase):
                 loop.begin(at)
                 before = loop.stats()["seconds_wait"]
                 getattr(loop, end)(at)
+                self.assertEqual(loop.broke, "somebody is lost" if end == "finish" else "")
                 self.assertAlmostEqual(loop.stats()["seconds_wait"] - before, 30, delta=1)
                 loop.close()
 
