@@ -107,7 +107,8 @@ class Owned(Closes):
 
     def close(self) -> None:
         """Destroys it, and before it what was made from it. What was closed stays closed. Any thread may call it: where another
-        one waits in a call, that wait ends, and the object is destroyed on the way out of it."""
+        one is in a call, the object is destroyed on the way out of it. A Comm, a Listener and Members end a wait in there, of what
+        was made from them as well."""
         use = object()
         self._users[use] = None
         self._closes = True
