@@ -143,8 +143,8 @@ static void forget_ballots(council *me)
 }
 
 /* Who has a seat now waits no more. Whoever was passed over, as one that the proposer cannot reach, ends the next
- * generation later, and each one after that later still: it may be so for ever. But where one comes alone, the next one's
- * turn is behind it. */
+ * generation later, and each one after that later still: it may be so for ever. But where one comes alone, the turn of
+ * the next is behind it. */
 static void seat_visitors(council *me)
 {
     int kept = 0, seated = 0;
