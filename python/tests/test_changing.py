@@ -15,7 +15,8 @@ from unittest import mock
 import ranks  # finds the others
 import parts
 import thinwire
-from thinwire import changing
+from thinwire import changing, table
+from thinwire._library import OuterCounts
 from thinwire.changing import EXCHANGE, NUMBERS, ChangingLoop
 from thinwire.members import Due, Members, Place, Wish
 from thinwire.table import Entry
@@ -311,6 +312,22 @@ class ChangingTest(unittest.TestCase):
             with self.subTest(spec):
                 self.go_and_come(spec, thinwire.Tcp(bind="127.0.0.1"))
 
+    def test_who_is_asked_while_another_thread_closes_it_answers(self):
+        class Comm:
+            rank, size, closed = 1, 3, False
+
+            def __bool__(self):  # between a look and the next one
+                loop._comm = loop._loop = None
+                return True
+
+            def stats(self):
+                return table.fields_of(OuterCounts())
+
+        loop = changing.ChangingLoop(None, "local:every=2", [("w", (4,))])
+        for ask, wanted in ((lambda: loop.rank, 1), (lambda: loop.size, 3), (lambda: loop.stats()["rounds"], 0)):
+            loop._comm = loop._loop = Comm()
+            self.assertEqual(ask(), wanted)
+
     def test_what_is_waited_at_the_end_is_counted(self):
         """By one that leaves, and by one that finishes and loses another meanwhile."""
         weights = (ctypes.c_float * WEIGHTS)()
@@ -324,6 +341,7 @@ class ChangingTest(unittest.TestCase):
                 loop.begin(at)
                 before = loop.stats()["seconds_wait"]
                 getattr(loop, end)(at)
+                self.assertEqual(loop.broke, "somebody is lost" if end == "finish" else "")
                 self.assertAlmostEqual(loop.stats()["seconds_wait"] - before, 30, delta=1)
                 loop.close()
 

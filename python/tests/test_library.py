@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """The C library's objects from Python, over ranks that are threads; no torch is needed."""
 
+import _thread
 import array
 import concurrent.futures
 import contextlib
 import copy
 import ctypes
 import gc
+import io
 import logging
 import math
 import os
@@ -25,6 +27,8 @@ from unittest import mock
 
 import ranks
 import thinwire
+from thinwire import _told
+from thinwire._library import library, tell
 from thinwire._owned import Owned
 from thinwire._told import News
 from thinwire.comm import on_thread
@@ -364,7 +368,7 @@ class LibraryTest(unittest.TestCase):
                     waits = pool.submit(ranks.refused, wait)
                     until(self, lambda: one._users)
                     one.close()
-                    self.assertRegex(waits.result(ranks.SECONDS), "was stopped by|was closed")
+                    self.assertRegex(waits.result(ranks.SECONDS), "was stopped by|was given up, by its own program|was closed")
                 self.assertFalse(one._end.alive)
 
     def told_to(self, handle):
@@ -417,6 +421,114 @@ class LibraryTest(unittest.TestCase):
         with self.assertRaises(thinwire.Error):
             thinwire.Reducer(comm, "dgc", TENSORS).stats()
         self.assertFalse(comm._end.alive)
+
+    def test_what_a_log_handler_raises_ends_no_call(self):
+        def handle(line):
+            raise ValueError(f"no place for {line.getMessage()}")
+
+        self.told_to(handle)
+        comm, = thinwire.Comm.threads(1)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            comm.waited(lambda: tell(None, 2, b"a line"))
+            comm.barrier()
+        self.assertIn("no place for a line", said.getvalue())
+        comm.close()
+
+    def test_what_comes_up_behind_a_second_ctrl_c_is_told(self):
+        over, told = threading.Event(), queue.SimpleQueue()
+
+        def handle(line):
+            told.put(line.getMessage())
+            if line.getMessage() == "first":
+                raise KeyboardInterrupt
+
+        def call():
+            _told.say(logging.WARNING, "first")
+            over.wait(ranks.SECONDS)
+            _told.say(logging.WARNING, "last")
+
+        def end():
+            raise KeyboardInterrupt
+
+        self.told_to(handle)
+        with self.assertRaises(KeyboardInterrupt):
+            on_thread(call, end)
+        over.set()
+        self.assertEqual([told.get(timeout=ranks.SECONDS) for _ in range(2)], ["first", "last"])
+
+    def begun(self):
+        """A handler of the log that has begun with a line, what lets it go on, and what it has told."""
+        begins, goes_on, told = threading.Event(), threading.Event(), []
+
+        def handle(line):
+            begins.set()
+            goes_on.wait(ranks.SECONDS)
+            told.append(line.getMessage())
+
+        self.told_to(handle)
+        self.addCleanup(goes_on.set)
+        _told.say_apart(logging.WARNING, "a line")
+        self.assertTrue(begins.wait(ranks.SECONDS))
+        return goes_on, told
+
+    def test_the_end_of_python_waits_for_the_line_that_is_told(self):
+        goes_on, told = self.begun()
+        over = threading.Event()
+
+        def let_go_on():
+            until(self, lambda: over.is_set() or not _told._jobs.empty())
+            goes_on.set()
+
+        other = threading.Thread(target=let_go_on)
+        other.start()
+        _told.end()
+        there = list(told)
+        over.set()
+        other.join()
+        self.assertEqual(there, ["a line"])
+
+    def test_a_forked_child_tells_no_line_of_its_parents(self):
+        goes_on, told = self.begun()
+        _told.say_apart(logging.WARNING, "another")
+        child = os.fork()
+        if child == 0:
+            goes_on.set()
+            _told.end()
+            os._exit(len(told))
+        self.addCleanup(kill, child)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        goes_on.set()
+        until(self, lambda: told == ["a line", "another"])
+
+    def test_a_thread_of_the_librarys_destroys_nothing(self):
+        """It may be one of those that end with it. Garbage is collected on any thread that makes some."""
+        destroyed, over = queue.SimpleQueue(), _thread.allocate_lock()
+
+        class Thing(Owned):
+            def __init__(self):
+                self._own(ctypes.c_void_p(1), lambda handle: destroyed.put(threading.current_thread().name))
+
+        def drop():  # as a callback does: Python has not started this thread
+            things.clear()
+            over.release()
+
+        things = [Thing()]
+        over.acquire()
+        _thread.start_new_thread(drop, ())
+        self.assertTrue(over.acquire(timeout=ranks.SECONDS))
+        self.assertEqual(destroyed.get(timeout=ranks.SECONDS), _told.TELLER)
+
+    def test_a_forked_child_ends_no_wait_of_its_parents(self):
+        comm, = thinwire.Comm.threads(1)
+        with comm.waits():  # as another thread does
+            child = os.fork()
+            if child == 0:
+                with mock.patch.object(library, "tw_comm_leave") as left:
+                    comm.close()
+                os._exit(left.called)
+            self.addCleanup(kill, child)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+        comm.close()
 
     def test_a_forked_child_leaves_the_parents_objects_alone(self):
         comm, = thinwire.Comm.threads(1)

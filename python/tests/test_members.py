@@ -29,6 +29,7 @@ import ranks
 import test_changing
 import thinwire.torch
 import torch
+from thinwire import changing
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 import programs  # noqa: E402
@@ -284,6 +285,16 @@ class Members(unittest.TestCase):
                     founder.next(0).comm.close()
         self.assertRegex("\n".join(told.output), r"\AWARNING:thinwire:a connection from 127\.0\.0\.1 was refused: "
                                                  r"it trains something else than this group\Z")
+
+    def test_why_a_group_broke_in_which_nobody_is_lost_is_told(self):
+        for broke, size, line in (("rank 1 did not answer", 3, "the group has 3 members again: rank 1 did not answer"),
+                                  ("rank 1 did not answer", 2, "the group has 2 members now, and had 3"),
+                                  ("", 3, "the group has 3 members again")):
+            loop = mock.Mock(spec=changing.ChangingLoop, told=1, broke=broke)
+            outer = mock.Mock(_tells=True, _loop=loop, generation=2, _comm=mock.Mock(size=size), _members=lambda size=size: (2, size))
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                thinwire.torch.OuterLoop._tell_members(outer, (1, 3))
+            self.assertEqual(said.getvalue(), f"thinwire: {line}\n")
 
     def test_a_meeting_to_be_let_in_is_no_round(self):
         model, optimiser, batch = problem(1)

@@ -1301,6 +1301,7 @@ static void next_generation(trial *all)
                                   .generation = member->list.generation + 1,
                                   .list.group = member->list.group};
         snprintf(status.to, COUNCIL_NAME, "%s", member->own.name);
+        if (council_find(&member->list, "0#n1") < 0) status.seat.rounds = all->rounds; /* with its first round */
         if (i != member->place) council_hear(member, &status, all->now);
     }
     council_tick(member, all->now);
@@ -1328,6 +1329,20 @@ TEST(test_a_newcomer_that_is_never_connected_costs_ever_less)
     try_until(&all, 1, 4 * 3600);
     print_message("%d generations in four hours came to nothing\n", all.failed);
     assert_in_range(all.failed, 2, 10); /* after 30 seconds, 60, ... 1920, and then each hour */
+}
+
+/* Each of them comes alone, and behind the other's turn at once. */
+TEST(test_those_that_came_with_one_that_is_never_connected_are_soon_in)
+{
+    static trial all;
+    char name[COUNCIL_NAME];
+    begin_trial(&all);
+    try_until(&all, 9, 90);
+    assert_true(all.failed > 0);
+    for (int n = 2; n <= 9; n++) {
+        snprintf(name, sizeof name, "0#n%d", n);
+        assert_true(council_find(&all.member.list, name) >= 0);
+    }
 }
 
 TEST(test_a_newcomer_that_is_never_connected_keeps_no_other_out)

@@ -1,12 +1,14 @@
 """Objects of the library that Python owns, and when they go."""
 
 import contextlib
+import functools
 import os
 import weakref
 from ctypes import c_void_p
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple, TypeVar
 
 from . import errors
+from ._told import apart, is_of_python
 
 Self = TypeVar("Self", bound="Closes")
 Result = TypeVar("Result")
@@ -22,9 +24,10 @@ def destroy(process: int, of_library: Callable, handle: int, place: object, made
 
 
 def destroy_unless_used(users: Users, *what: Any) -> None:
-    """Python ends, and a thread that it leaves behind may be in a call."""
+    """Python ends, and a thread that it leaves behind may be in a call. Garbage is collected on any thread, and one of the
+    library's own is among those that end with what is destroyed."""
     if not users:
-        destroy(*what)
+        destroy(*what) if is_of_python() else apart(functools.partial(destroy, *what))
 
 
 class Closes:
@@ -47,10 +50,10 @@ class Owned(Closes):
     def _own(self, handle: c_void_p, of_library: Callable, *made_from: "Owned") -> None:
         """What it is made from outlives it: its finaliser holds them, and they close it before themselves. Where one of them was
         closed meanwhile, so is this."""
-        self._address, self._closes = handle.value or 0, False
+        self._address, self._closes, self._process = handle.value or 0, False, os.getpid()
         self._users: Users = {}  # a key goes in and out of it in one step, so that neither threads nor signals need a lock
         place, itself = object(), weakref.ref(self)
-        self._end = weakref.finalize(self, destroy_unless_used, self._users, os.getpid(), of_library, self._address, place, made_from)
+        self._end = weakref.finalize(self, destroy_unless_used, self._users, self._process, of_library, self._address, place, made_from)
 
         def close() -> None:
             there = itself()
@@ -104,7 +107,8 @@ class Owned(Closes):
 
     def close(self) -> None:
         """Destroys it, and before it what was made from it. What was closed stays closed. Any thread may call it: where another
-        one waits in a call, that wait ends, and the object is destroyed on the way out of it."""
+        one is in a call, the object is destroyed on the way out of it. A Comm, a Listener and Members end a wait in there, of what
+        was made from them as well."""
         use = object()
         self._users[use] = None
         self._closes = True

@@ -2,18 +2,28 @@
 no thread that is waited for runs one: the thread that made the call does, or else a thread that does nothing but that."""
 
 import atexit
+import functools
 import logging
+import os
 import queue
 import threading
+import traceback
 from typing import Callable, Optional, Tuple
 
 Line = Tuple[int, str]
+Job = Callable[[], object]
+TELLER = "thinwire log"
+LONGEST_END = 5.0  # seconds that the end of Python waits for a handler
 _here = threading.local()  # .news, where this thread makes a call for another one
-_lines: "queue.SimpleQueue[Line]" = queue.SimpleQueue()  # of the library's own threads
+_jobs: "queue.SimpleQueue[Job]" = queue.SimpleQueue()  # of the library's own threads
 
 
 def emit(level: int, text: str) -> None:
-    logging.getLogger("thinwire").log(level, "%s", text)
+    """What a handler raises ends nobody's call."""
+    try:
+        logging.getLogger("thinwire").log(level, "%s", text)
+    except Exception:
+        traceback.print_exc()
 
 
 def say(level: int, text: str) -> None:
@@ -25,31 +35,61 @@ def say(level: int, text: str) -> None:
         emit(level, text)
 
 
+def is_of_python() -> bool:
+    """Whether Python has started this thread. Without a lock, as a finaliser asks this amid anything."""
+    return threading.get_ident() in threading._active  # type: ignore[attr-defined]
+
+
 def say_apart(level: int, text: str) -> None:
     """By the thread that does nothing else."""
-    _lines.put((level, text))
-    if not any(one.name == TELLER for one in threading.enumerate()):
+    apart(functools.partial(emit, level, text))
+
+
+def apart(job: Job) -> None:
+    """On that thread: what none of the library's may do."""
+    _jobs.put(job)
+    if not has_teller():
         try:
-            threading.Thread(target=tell_for_ever, name=TELLER, daemon=True).start()
+            threading.Thread(target=work_for_ever, name=TELLER, daemon=True).start()
         except RuntimeError:  # Python ends
-            tell_rest()
+            do_rest()
 
 
-TELLER = "thinwire log"
+def has_teller() -> bool:
+    return any(one.name == TELLER for one in threading.enumerate())
 
 
-def tell_for_ever() -> None:
+def work_for_ever() -> None:
     while True:
-        emit(*_lines.get())
+        _jobs.get()()
+
+
+def do_rest() -> None:
+    while True:
+        try:
+            _jobs.get_nowait()()
+        except queue.Empty:
+            return
 
 
 @atexit.register
-def tell_rest() -> None:
-    while True:
-        try:
-            emit(*_lines.get_nowait())
-        except queue.Empty:
-            return
+def end() -> None:
+    """What the thread has begun, a daemon, would end with Python."""
+    if has_teller():
+        over = threading.Event()
+        _jobs.put(over.set)
+        over.wait(LONGEST_END)
+    else:
+        do_rest()
+
+
+def begin_anew() -> None:
+    """In a forked child, whose parent tells what is in its own."""
+    global _jobs
+    _jobs = queue.SimpleQueue()
+
+
+os.register_at_fork(after_in_child=begin_anew)
 
 
 class News:

@@ -58,6 +58,7 @@ class ChangingLoop:
         self._late: Optional[Entries] = None  # what it had when the group went on without it, until it is in again
         self._stayed = 0  # members of the last generation that did not leave it
         self.told = 0  # the last generation of which a line has said how it came about, and how many are in it
+        self.broke = ""  # why the generation before this one did; "": its members have ended it
         self._past = table.fields_of(OuterCounts())
         self._comm: Optional[Comm] = None
         self._loop: Optional[outer.OuterLoop] = None
@@ -65,11 +66,13 @@ class ChangingLoop:
 
     @property
     def rank(self) -> int:
-        return self._comm.rank if self._comm else 0
+        comm = self._comm  # once: close() may come on another thread
+        return comm.rank if comm else 0
 
     @property
     def size(self) -> int:
-        return self._comm.size if self._comm else 1
+        comm = self._comm
+        return comm.size if comm else 1
 
     @property
     def opened(self) -> bool:
@@ -124,8 +127,8 @@ class ChangingLoop:
                 good = self._opened().finish(weights)
                 self._kept = self._opened().state_apart()
                 return good
-            except PeerError:
-                self._enter(weights)
+            except PeerError as error:
+                self._enter(weights, str(error))
                 self._count_wait(since)
 
     def leave(self, weights: Sequence[int]) -> None:
@@ -145,7 +148,7 @@ class ChangingLoop:
     def _meet(self, weights: Sequence[int], wish: Wish) -> Due:
         """A round, in whichever generation it comes about; or none, where all finish."""
         while True:
-            since = self._now()
+            since, broke = self._now(), ""
             try:
                 loop = self._opened()
                 while not loop.is_due:
@@ -165,9 +168,9 @@ class ChangingLoop:
                 if due is not Due.CHANGE:
                     return due
                 self._hand_over(leaves=False)
-            except PeerError:
-                pass
-            self._enter(weights)
+            except PeerError as error:
+                broke = str(error)
+            self._enter(weights, broke)
             self._count_wait(since)
 
     def _now(self) -> Tuple[float, float]:
@@ -208,8 +211,9 @@ class ChangingLoop:
         except Error as error:
             warn(f"what the exchange of a member that leaves held back has no place here, and is given up: {error}")
 
-    def _enter(self, weights: Sequence[int]) -> None:
+    def _enter(self, weights: Sequence[int], broke: str = "") -> None:
         self._close_generation()
+        self.broke = broke
         left, had_steps = -1, self._has_steps
         while True:
             place = self._next_place()
@@ -402,7 +406,8 @@ class ChangingLoop:
         return self._opened().plan()
 
     def stats(self) -> Dict[str, float]:
-        sums = outer.counted_after(self._past, self._counts(self._loop) if self._loop else {})
+        loop = self._loop  # as above
+        sums = outer.counted_after(self._past, self._counts(loop) if loop else {})
         return {**sums, "steps": self._steps, "rounds": max(0, rounds_of(self._kept))}
 
     def close(self) -> None:

@@ -49,11 +49,13 @@ def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = No
         thread.start()
         news.tell_until_over(LONGEST_DEAF)
     except BaseException:  # Ctrl-C may come while the thread starts, too
-        if end is not None:
-            end()
-            if thread in threading.enumerate():
-                news.tell_until_over(LONGEST_DEAF)
-        news.left = True
+        try:
+            if end is not None:
+                end()
+                if thread in threading.enumerate():
+                    news.tell_until_over(LONGEST_DEAF)
+        finally:
+            news.left = True
         raise
     if failures:
         raise failures[0]
@@ -126,8 +128,9 @@ class Comm(Owned):
         self._call(library.tw_comm_leave)
 
     def _end_waits(self) -> None:
-        """While it is used."""
-        library.tw_comm_leave(self._address)
+        """While it is used, by a thread that a forked child has not got."""
+        if os.getpid() == self._process:
+            library.tw_comm_leave(self._address)
 
     def waits(self) -> "ContextManager[int]":
         """Around what may wait for other ranks: close() ends it."""

@@ -143,14 +143,17 @@ static void forget_ballots(council *me)
 }
 
 /* Who has a seat now waits no more. Whoever was passed over, as one that the proposer cannot reach, ends the next
- * generation later, and each one after that later still: it may be so for ever. */
+ * generation later, and each one after that later still: it may be so for ever. But where one comes alone, the turn of
+ * the next is behind it. */
 static void seat_visitors(council *me)
 {
-    int kept = 0;
+    int kept = 0, seated = 0;
+    for (int i = 0; i < me->visitor_count; i++) seated += council_find(&me->list, me->visitors[i].seat.name) >= 0;
     for (int i = 0; i < me->visitor_count; i++) {
         council_peer *visitor = &me->visitors[i];
         if (council_find(&me->list, visitor->seat.name) >= 0) continue;
-        if (me->now >= visitor->until) visitor->until = me->now + (me->now - visitor->since);
+        const int has_turn = seated && visitor->failed;
+        if (me->now >= visitor->until && !has_turn) visitor->until = me->now + (me->now - visitor->since);
         me->visitors[kept++] = *visitor;
     }
     me->visitor_count = kept;

@@ -355,10 +355,10 @@ class OuterLoop(Closes):
 
     def _tell_members(self, before: Tuple[int, int]) -> None:
         """Unless it was told already: who is lost, the library tells, and who was left behind is told so."""
-        size = self._comm.size
-        was_told = isinstance(self._loop, ChangingLoop) and self._loop.told == self.generation
-        if self._tells and self._members() != before and not was_told:
-            since = "again" if size == before[1] else f"now, and had {before[1]}"
+        size, loop = self._comm.size, self._loop
+        if self._tells and self._members() != before and isinstance(loop, ChangingLoop) and loop.told != self.generation:
+            why = f": {loop.broke}" if loop.broke else ""
+            since = f"again{why}" if size == before[1] else f"now, and had {before[1]}"
             print(f"thinwire: the group has {size} member{'s' * (size > 1)} {since}", file=sys.stderr, flush=True)
 
     def _tell_pace(self, begin: float) -> None:
