@@ -7,6 +7,7 @@ import contextlib
 import copy
 import ctypes
 import gc
+import io
 import logging
 import math
 import os
@@ -417,6 +418,64 @@ class LibraryTest(unittest.TestCase):
         with self.assertRaises(thinwire.Error):
             thinwire.Reducer(comm, "dgc", TENSORS).stats()
         self.assertFalse(comm._end.alive)
+
+    def test_a_log_handler_that_fails_ends_no_training(self):
+        told = []
+
+        def fail(line):
+            told.append(line)
+            raise ValueError("a handler's own")
+
+        self.told_to(fail)
+        with thinwire.Comm.threads(1)[0] as comm, contextlib.redirect_stderr(io.StringIO()) as said:
+            thinwire.Reducer(comm, "dgc", TENSORS)
+            comm.barrier()
+        self.assertGreater(len(told), 0)
+        self.assertEqual(said.getvalue().count("ValueError: a handler's own"), len(told))
+
+    def test_no_thread_of_the_librarys_destroys_what_is_garbage(self):
+        """Python collects that on any thread, and a thread of the library cannot wait for its own end."""
+        destroyed, collected, printable = queue.SimpleQueue(), [], thinwire.errors.printable
+
+        class Thing(Owned):
+            def __init__(self):
+                self.own = self
+                self._own(ctypes.c_void_p(1), lambda handle: destroyed.put(threading.current_thread()))
+
+        def collect(text):
+            collected.append(gc.collect())
+            return printable(text)
+
+        comms = thinwire.Comm.threads(2)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            reducers = list(pool.map(lambda comm: thinwire.Reducer(comm, "allreduce", TENSORS), comms))
+        gc.disable()
+        self.addCleanup(gc.enable)
+        Thing()
+        self.told_to(lambda line: None)
+        with mock.patch.object(thinwire.errors, "printable", collect):
+            comms[1].leave()
+            with self.assertRaises(thinwire.PeerError):
+                step(reducers[0], 1.0)
+            thread = destroyed.get(timeout=ranks.SECONDS)
+        self.assertGreater(collected[0], 0)
+        self.assertNotIsInstance(thread, threading._DummyThread)
+        for comm in comms:
+            comm.close()
+
+    def test_python_ends_though_a_daemon_waits_for_others(self):
+        words = ("import thinwire, threading\n"
+                 "waits, other = thinwire.Comm.threads(2)\n"
+                 "threading.Thread(target=waits.barrier, daemon=True).start()\n"
+                 "while not any(one.name == 'thinwire' for one in threading.enumerate()): pass\n")
+        ended = subprocess.run([sys.executable, "-c", words], timeout=ranks.SECONDS, stderr=subprocess.DEVNULL,
+                               env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        self.assertEqual(ended.returncode, 0)
+
+    def test_a_collective_needs_no_thread_where_there_is_none(self):
+        """As at the end of Python 3.12, where an atexit handler may call finish()."""
+        with thinwire.Comm.threads(1)[0] as comm, mock.patch.object(threading.Thread, "start", side_effect=RuntimeError):
+            self.assertEqual(comm.allgather(b"all"), [b"all"])
 
     def test_a_forked_child_leaves_the_parents_objects_alone(self):
         comm, = thinwire.Comm.threads(1)

@@ -1,12 +1,14 @@
 """Objects of the library that Python owns, and when they go."""
 
 import contextlib
+import functools
 import os
 import weakref
 from ctypes import c_void_p
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple, TypeVar
 
 from . import errors
+from ._told import do_apart, is_of_python
 
 Self = TypeVar("Self", bound="Closes")
 Result = TypeVar("Result")
@@ -14,7 +16,11 @@ Users = Dict[object, Optional[Callable[[], object]]]  # what an object is needed
 
 
 def destroy(process: int, of_library: Callable, handle: int, place: object, made_from: "Sequence[Owned]") -> None:
-    """A forked child has a copy of the handle, but none of its threads and none of its connections."""
+    """A forked child has a copy of the handle, but none of its threads and none of its connections. On a thread of the library,
+    where Python collects garbage while a line is told, nothing is destroyed: that waits for the thread to end."""
+    if not is_of_python():
+        do_apart(functools.partial(destroy, process, of_library, handle, place, made_from))
+        return
     if os.getpid() == process:
         of_library(handle)
     for owner in made_from:

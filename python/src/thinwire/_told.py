@@ -1,19 +1,26 @@
 """Lines for Python's logging. A handler may want a lock that a thread of the program holds while it waits in a call, so that
-no thread that is waited for runs one: the thread that made the call does, or else a thread that does nothing but that."""
+no thread that is waited for runs one: the thread that made the call does, or else a thread that does nothing but such things."""
 
 import atexit
+import contextlib
+import functools
 import logging
 import queue
 import threading
+import traceback
 from typing import Callable, Optional, Tuple
 
 Line = Tuple[int, str]
 _here = threading.local()  # .news, where this thread makes a call for another one
-_lines: "queue.SimpleQueue[Line]" = queue.SimpleQueue()  # of the library's own threads
+_acts: "queue.SimpleQueue[Callable[[], object]]" = queue.SimpleQueue()  # what the library's own threads leave to another
 
 
 def emit(level: int, text: str) -> None:
-    logging.getLogger("thinwire").log(level, "%s", text)
+    """A handler that fails ends no training, as one that fails in a thread of the library could not."""
+    try:
+        logging.getLogger("thinwire").log(level, "%s", text)
+    except Exception:
+        traceback.print_exc()
 
 
 def say(level: int, text: str) -> None:
@@ -27,29 +34,39 @@ def say(level: int, text: str) -> None:
 
 def say_apart(level: int, text: str) -> None:
     """By the thread that does nothing else."""
-    _lines.put((level, text))
+    do_apart(functools.partial(emit, level, text))
+
+
+def do_apart(act: Callable[[], object]) -> None:
+    """On that thread."""
+    _acts.put(act)
     if not any(one.name == TELLER for one in threading.enumerate()):
-        try:
-            threading.Thread(target=tell_for_ever, name=TELLER, daemon=True).start()
-        except RuntimeError:  # Python ends
-            tell_rest()
+        with contextlib.suppress(RuntimeError):  # Python ends, and do_rest() will do it
+            threading.Thread(target=act_for_ever, name=TELLER, daemon=True).start()
+
+
+def is_of_python() -> bool:
+    """Whether this thread is one of Python's."""
+    own = threading.get_ident()
+    return any(one.ident == own for one in threading.enumerate())
 
 
 TELLER = "thinwire log"
 
 
-def tell_for_ever() -> None:
+def act_for_ever() -> None:
     while True:
-        emit(*_lines.get())
+        _acts.get()()
 
 
 @atexit.register
-def tell_rest() -> None:
+def do_rest() -> None:
     while True:
         try:
-            emit(*_lines.get_nowait())
+            act = _acts.get_nowait()
         except queue.Empty:
             return
+        act()
 
 
 class News:

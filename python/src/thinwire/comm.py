@@ -44,9 +44,13 @@ def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = No
         except BaseException as error:
             failures.append(error)
 
-    thread = threading.Thread(target=news.act, args=(act,), name="thinwire", daemon=end is None)
+    is_daemon = True if end is None else None  # as the caller is: Python ends without one that is, in whatever it waits
+    thread = threading.Thread(target=news.act, args=(act,), name="thinwire", daemon=is_daemon)
     try:
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # there is none to be had, as where Python 3.12 ends
+            return call()
         news.tell_until_over(LONGEST_DEAF)
     except BaseException:  # Ctrl-C may come while the thread starts, too
         if end is not None:
