@@ -472,6 +472,25 @@ class LibraryTest(unittest.TestCase):
                                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
         self.assertEqual(ended.returncode, 0)
 
+    def test_a_call_that_two_interrupts_leave_behind_keeps_its_comm(self):
+        inside, over = threading.Event(), threading.Event()
+
+        def wait():
+            inside.set()
+            over.wait(ranks.SECONDS)
+
+        def interrupted(*what):
+            inside.wait(ranks.SECONDS)
+            raise KeyboardInterrupt
+
+        comm, = thinwire.Comm.threads(1)
+        with mock.patch.object(News, "tell_until_over", interrupted), self.assertRaises(KeyboardInterrupt):
+            comm.waited(wait)
+        comm.close()
+        self.assertTrue(comm._end.alive)
+        over.set()
+        until(self, lambda: not comm._end.alive)
+
     def test_a_collective_needs_no_thread_where_there_is_none(self):
         """As at the end of Python 3.12, where an atexit handler may call finish()."""
         with thinwire.Comm.threads(1)[0] as comm, mock.patch.object(threading.Thread, "start", side_effect=RuntimeError):

@@ -166,9 +166,14 @@ class Comm(Owned):
         self.waited(lambda: self._call(library.tw_comm_broadcast_packed, root, address, count, width))
 
     def waited(self, call: Callable[[], Result]) -> Result:
-        """What a call gives that may wait for other ranks. Ctrl-C ends the wait of all, and so does close()."""
+        """What a call gives that may wait for other ranks. Ctrl-C ends the wait of all, and so does close(). After a second Ctrl-C
+        its thread is left behind in the call, which goes on using this."""
+        def used() -> Result:
+            with self._used():
+                return call()
+
         with self.waits():
-            return on_thread(call, self._end_waits)
+            return on_thread(used, self._end_waits)
 
     def made(self, what: Owned, create: Callable, destroy: Callable, *arguments: Any) -> None:
         """A collective: `what` owns what the library's `create` makes on this comm."""
