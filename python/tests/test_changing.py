@@ -197,6 +197,27 @@ class Late(threading.Thread):
         self.loop.close()
 
 
+class CloseTest(unittest.TestCase):
+    def test_two_threads_close_at_once(self):
+        """The one that finds the generation closed under its hands ends the membership even so: the others would wait for it."""
+        weights = (ctypes.c_float * WEIGHTS)()
+        with thinwire.Comm.threads(1)[0] as comm:
+            members = mock.Mock(Written(0, []), opened=True, quorum=0)
+            members.next.return_value, members.sealed.side_effect = Place(comm, 1, 0, **KEPT), lambda comm: comm
+            members.due.return_value = Due.SAME
+            loop = ChangingLoop(members, "local:every=2", [("w", (WEIGHTS,))])
+            loop.begin([ctypes.addressof(weights)])
+            counts = loop._counts
+
+            def closed_meanwhile(generation):
+                comm.close()
+                return counts(generation)
+
+            with mock.patch.object(loop, "_counts", closed_meanwhile):
+                loop.close()
+        members.close.assert_called_once()
+
+
 class LateTest(unittest.TestCase):
     """Three, of whom two go on without the third, which comes again with the steps that it has taken meanwhile."""
 

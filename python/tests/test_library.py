@@ -500,24 +500,6 @@ class LibraryTest(unittest.TestCase):
         goes_on.set()
         until(self, lambda: told == ["a line", "another"])
 
-    def test_a_thread_of_the_librarys_destroys_nothing(self):
-        """It may be one of those that end with it. Garbage is collected on any thread that makes some."""
-        destroyed, over = queue.SimpleQueue(), _thread.allocate_lock()
-
-        class Thing(Owned):
-            def __init__(self):
-                self._own(ctypes.c_void_p(1), lambda handle: destroyed.put(threading.current_thread().name))
-
-        def drop():  # as a callback does: Python has not started this thread
-            things.clear()
-            over.release()
-
-        things = [Thing()]
-        over.acquire()
-        _thread.start_new_thread(drop, ())
-        self.assertTrue(over.acquire(timeout=ranks.SECONDS))
-        self.assertEqual(destroyed.get(timeout=ranks.SECONDS), _told.TELLER)
-
     def test_a_forked_child_ends_no_wait_of_its_parents(self):
         comm, = thinwire.Comm.threads(1)
         with comm.waits():  # as another thread does
@@ -529,6 +511,69 @@ class LibraryTest(unittest.TestCase):
             self.addCleanup(kill, child)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
         comm.close()
+
+    def test_no_thread_of_the_librarys_destroys_what_is_garbage(self):
+        """Python collects that on any thread, and a thread of the library cannot wait for its own end."""
+        destroyed, collected, printable = queue.SimpleQueue(), [], thinwire.errors.printable
+
+        class Thing(Owned):
+            def __init__(self):
+                self.own = self
+                self._own(ctypes.c_void_p(1), lambda handle: destroyed.put(threading.current_thread()))
+
+        def collect(text):
+            collected.append(gc.collect())
+            return printable(text)
+
+        comms = thinwire.Comm.threads(2)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            reducers = list(pool.map(lambda comm: thinwire.Reducer(comm, "allreduce", TENSORS), comms))
+        gc.disable()
+        self.addCleanup(gc.enable)
+        Thing()
+        self.told_to(lambda line: None)
+        with mock.patch.object(thinwire.errors, "printable", collect):
+            comms[1].leave()
+            with self.assertRaises(thinwire.PeerError):
+                step(reducers[0], 1.0)
+            thread = destroyed.get(timeout=ranks.SECONDS)
+        self.assertGreater(collected[0], 0)
+        self.assertNotIsInstance(thread, threading._DummyThread)
+        for comm in comms:
+            comm.close()
+
+    def test_python_ends_though_a_daemon_waits_for_others(self):
+        words = ("import thinwire, threading\n"
+                 "waits, other = thinwire.Comm.threads(2)\n"
+                 "threading.Thread(target=waits.barrier, daemon=True).start()\n"
+                 "while not any(one.name == 'thinwire' for one in threading.enumerate()): pass\n")
+        ended = subprocess.run([sys.executable, "-c", words], timeout=ranks.SECONDS, stderr=subprocess.DEVNULL,
+                               env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        self.assertEqual(ended.returncode, 0)
+
+    def test_a_call_that_two_interrupts_leave_behind_keeps_its_comm(self):
+        inside, over = threading.Event(), threading.Event()
+
+        def wait():
+            inside.set()
+            over.wait(ranks.SECONDS)
+
+        def interrupted(*what):
+            inside.wait(ranks.SECONDS)
+            raise KeyboardInterrupt
+
+        comm, = thinwire.Comm.threads(1)
+        with mock.patch.object(News, "tell_until_over", interrupted), self.assertRaises(KeyboardInterrupt):
+            comm.waited(wait)
+        comm.close()
+        self.assertTrue(comm._end.alive)
+        over.set()
+        until(self, lambda: not comm._end.alive)
+
+    def test_a_collective_needs_no_thread_where_there_is_none(self):
+        """As at the end of Python 3.12, where an atexit handler may call finish()."""
+        with thinwire.Comm.threads(1)[0] as comm, mock.patch.object(threading.Thread, "start", side_effect=RuntimeError):
+            self.assertEqual(comm.allgather(b"all"), [b"all"])
 
     def test_a_forked_child_leaves_the_parents_objects_alone(self):
         comm, = thinwire.Comm.threads(1)

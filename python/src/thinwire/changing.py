@@ -364,8 +364,9 @@ class ChangingLoop:
 
     def _close_generation(self) -> None:
         loop, comm, self._loop, self._comm = self._loop, self._comm, None, None
-        if loop and not loop.closed:
-            self._past, self._steps_before = outer.counted_after(self._past, self._counts(loop)), self._steps
+        if loop:
+            with contextlib.suppress(Error):  # it is closed, maybe by another thread just now
+                self._past, self._steps_before = outer.counted_after(self._past, self._counts(loop)), self._steps
         if comm:
             comm.close()
 

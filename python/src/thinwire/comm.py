@@ -44,9 +44,13 @@ def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = No
         except BaseException as error:
             failures.append(error)
 
-    thread = threading.Thread(target=news.act, args=(act,), name="thinwire", daemon=end is None)
+    is_daemon = True if end is None else None  # as the caller is: Python ends without one that is, in whatever it waits
+    thread = threading.Thread(target=news.act, args=(act,), name="thinwire", daemon=is_daemon)
     try:
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # there is none to be had, as where Python 3.12 ends
+            return call()
         news.tell_until_over(LONGEST_DEAF)
     except BaseException:  # Ctrl-C may come while the thread starts, too
         try:
@@ -165,9 +169,14 @@ class Comm(Owned):
         self.waited(lambda: self._call(library.tw_comm_broadcast_packed, root, address, count, width))
 
     def waited(self, call: Callable[[], Result]) -> Result:
-        """What a call gives that may wait for other ranks. Ctrl-C ends the wait of all, and so does close()."""
+        """What a call gives that may wait for other ranks. Ctrl-C ends the wait of all, and so does close(). After a second Ctrl-C
+        its thread is left behind in the call, which goes on using this."""
+        def used() -> Result:
+            with self._used():
+                return call()
+
         with self.waits():
-            return on_thread(call, self._end_waits)
+            return on_thread(used, self._end_waits)
 
     def made(self, what: Owned, create: Callable, destroy: Callable, *arguments: Any) -> None:
         """A collective: `what` owns what the library's `create` makes on this comm."""
