@@ -473,7 +473,7 @@ class ChangingTest(unittest.TestCase):
         members = self.begin("local:every=2", 1)
         self.end(members, 50)
         late = members[0].saved
-        members = self.begin("local:every=2", 1)
+        members = self.begin("local:every=2", 1, unit=3)  # as with the same steps it would be where that state is, at one round
         newer = Member(members[0].address, "local:every=2", 2, thinwire.Tcp(bind="127.0.0.1", key=KEY),
                        {**late, NUMBERS: Entry("uint64", (5,), struct.pack("<5Q", 1 << 40, 1, 0, 0, 0))})
         newer.join(SECONDS)
