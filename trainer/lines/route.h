@@ -42,7 +42,7 @@ tw_status route_greet(const route *to, double seconds);
 /* Listens on `port` of all addresses. TW_ERROR_SYSTEM: the port is taken. */
 tw_status route_listen(int port, int *listener);
 
-/* Until somebody greets, and answers; then, or when `seconds` have passed, which is TW_ERROR_PEER, the listener is closed.
+/* Until somebody greets, and answers, or `seconds` have passed, which is TW_ERROR_PEER; then the listener is closed.
  * `meeting` receives HOST:PORT, the address that was called: both may meet there. */
 tw_status route_await(int listener, int port, double seconds, char meeting[ROUTE_MEETING]);
 
