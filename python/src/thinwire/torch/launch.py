@@ -28,7 +28,7 @@ from ._alike import checksum
 from ._unshared import counted
 from .outer import OuterLoop, joined_group, refuse_half_joined, refuse_other_specs, tell_meeting
 
-USAGE, PEER_LOST, INTERRUPTED = 2, 3, 130  # exit codes, as the program thinwire has them
+USAGE, PEER_LOST, INTERRUPTED, TERMINATED = 2, 3, 130, 143  # exit codes, as the program thinwire has them
 BEGIN_AGAIN = "so many workers as --workers says go on together or not at all: start all of them again, or leave --workers out on all, and " \
               "machines may come and go"
 
@@ -49,7 +49,7 @@ def launch(words: List[str]) -> int:
         return PEER_LOST if isinstance(error, PeerError) else USAGE
     except (KeyboardInterrupt, _interrupted.Terminated) as end:
         say("interrupted, and so this machine has " + ("left" if launched and launched.is_in else "given up coming in"))
-        return end.code if isinstance(end, _interrupted.Terminated) else INTERRUPTED
+        return TERMINATED if isinstance(end, _interrupted.Terminated) else INTERRUPTED
 
 
 def say(text: str) -> None:
