@@ -389,6 +389,14 @@ class ChangingTest(unittest.TestCase):
         self.assertGreater(min(members[1].loop.fetched), 0)
         self.assertLess(members[1].loop.fetched[0], 12 * WEIGHTS)
 
+    def test_all_count_the_rounds_of_the_group_alike(self):
+        """Those before one came as well, of which the first, in which a group is opened, is empty."""
+        members = self.begin("local:every=4", 3)
+        self.end(members)
+        counted = {(one["rounds"], one["rounds_empty"]) for one in (member.loop.stats() for member in members)}
+        self.assertEqual(len(counted), 1, counted)
+        self.assertGreater(counted.pop()[1], 0)
+
     def test_nothing_is_shared_and_counted_before_it_has_begun(self):
         members = Members(f"127.0.0.1:{ranks.free_port()}", "", thinwire.Tcp(bind="127.0.0.1"))
         loop, weights = ChangingLoop(members, "local", [("w", (WEIGHTS,))]), (ctypes.c_float * WEIGHTS)()

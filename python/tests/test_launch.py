@@ -309,6 +309,7 @@ class LaunchTest(unittest.TestCase):
                 self.assertEqual(said.count("thinwire: leaving by the others' next two rounds"), 1, said)
                 self.assertRegex(said, r"\nthinwire sparseloco\S+ \d+ steps, \d+ rounds( of the group's \d+)?, .* with weights \w{8}\n")
                 self.assertNotIn("is lost", said)
+                self.assertTrue(said.endswith("\nthinwire: interrupted, and so this machine has left\n"), said)
                 ranks.wait_until(lambda: f"the group has {left} member" in told.read_text(), told.read_text(), ranks.SECONDS)
         stop.touch()
         self.assertEqual(first.wait(ranks.SECONDS), 0, told.read_text())
@@ -362,7 +363,14 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(codes, [130, 3], said)
         self.assertTrue(said[0].endswith("thinwire: interrupted, and so this machine has left\n"), said[0])
         self.assertNotIn("Traceback", said[0])
-        self.assertIn("thinwire: rank ", said[1])
+        self.assertEqual(said[0].count("thinwire: the 2 steps behind the last round went to nobody\n"), 1, said[0])
+        told = [line for line in said[1].splitlines() if "rank " in line and "has left the group" in line]
+        self.assertEqual(len(told), 1, said[1])
+        self.assertRegex(told[0], r"^thinwire: rank \d has left the group; it was at 127\.0\.0\.1; so many workers as --workers says go on "
+                                  r"together or not at all: start all of them again, or leave --workers out on all, and machines may come and go$")
+        for text in said:
+            self.assertEqual(text.count(" weights in 4 tensors on 2 ranks; "), 1, text)
+            self.assertIn("from each rank, through lo, 127.0.0.1, which is", text)
 
     def test_what_cannot_be_is_one_sentence(self):
         for mishap, code, sentence in (("none", 2, "the script took no step with an optimizer of torch's"),

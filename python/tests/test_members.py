@@ -194,6 +194,7 @@ class Members(unittest.TestCase):
                                 for seed in (3, 1, 5)])
         changes = [tuple(map(int, one)) for one in re.findall(r"the group has (\d+) members? now, and had (\d+)", "\n".join(ends[2]["said"]))]
         self.assertEqual([one for one in changes if one[0] < one[1]], [(3, 4)])
+        self.assertEqual(len({re.search(r" rounds of the group's (\d+), ", ends[seed]["summary"]).group(1) for seed in (2, 5, 6)}), 1)
         for seed in (2, 5, 6):
             self.assertFalse(any("broke" in line for line in ends[seed]["logged"]), ends[seed]["logged"])
             self.assertEqual(sum(SERVES in line for line in ends[seed]["said"]), 1)

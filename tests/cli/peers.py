@@ -1,11 +1,13 @@
 """thinwire doctor --peers: threads, ranks of mpirun, and ranks behind links whose rate is known. thinwire doctor
 HOST:PORT: what listens, refuses, is silent and cannot be reached, and a line of known rate."""
+import contextlib
 import fcntl
 import json
 import pathlib
 import socket
 import struct
 import subprocess
+import threading
 import unittest
 
 from support import PROGRAM, CommandLineTest, free_place, free_port, listens, needs_mpi, run_tests, seconds_left, under_mpi, wait_until
@@ -191,9 +193,35 @@ class LineTest(CommandLineTest):
         found, said = self.ask(f"127.0.0.1:{port}", 0)
         self.assertEqual(found["answer"], "accepted")
         self.assertNotIn("up", found)
-        self.assertIn(f"The line is not measured: start thinwire doctor --listen {port} there", said)
+        self.assertIn("The line is not measured: a group of thinwire listens there. Start thinwire doctor --listen "
+                      f"{port + 1} there, and then here thinwire doctor 127.0.0.1:{port + 1}.", said)
+        taken = self.run_program("doctor", "--listen", port)
+        self.assertIn(f"port {port} cannot be listened on: Address already in use; give another port", taken.stderr)
+        self.assertNotIn("waits for", taken.stderr)
         other = self.start_program(*words)
-        self.assertEqual([self.finish(job).returncode for job in (first, other)], [0, 0])
+        done = [self.finish(job) for job in (first, other)]
+        self.assertEqual([job.returncode for job in done], [0, 0])
+        self.assertNotIn("was refused", done[0].stderr)
+
+    def test_another_program_has_the_port(self):
+        """One that is silent, one that hangs up, and one that answers."""
+        for word in None, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n":
+            with socket.create_server(("127.0.0.1", 0)) as other:
+                port = other.getsockname()[1]
+
+                def answer():
+                    with contextlib.suppress(OSError):
+                        while True:
+                            with other.accept()[0] as one:
+                                one.sendall(word)
+                if word is not None:
+                    threading.Thread(target=answer, daemon=True).start()
+                found, said = self.ask(f"127.0.0.1:{port}", 0)
+                other.shutdown(socket.SHUT_RDWR)
+            self.assertEqual(found["answer"], "accepted")
+            beside = port + 1 if port < 65535 else port - 1
+            self.assertIn("The line is not measured: another program listens there, and a group of thinwire cannot meet there. "
+                          f"Start thinwire doctor --listen {beside} there, and then here", said)
 
     @needs_mpi
     def test_a_line_of_known_rate(self):

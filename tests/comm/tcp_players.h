@@ -68,6 +68,57 @@ static inline int knock(int port, const unsigned char *hello, const unsigned cha
     return -1;
 }
 
+/* --- other programs -------------------------------------------------------------------------------------------- */
+
+/* Each has a port, and what its visitors are to be told of it. */
+typedef struct foreigner {
+    const char *word; /* what it says to who comes, and then it hangs up; "": nothing; NULL: nothing, nor does that */
+    const char *told;
+    pthread_t thread;
+    int fd, port;
+} foreigner;
+
+#define ANOTHER_PROGRAM                                                                                                \
+    "another program has that port, or passes it on to where nobody listens; choose another port, on all sides"
+
+static foreigner foreigners[] = {
+    {NULL, "(what listens there says nothing): " ANOTHER_PROGRAM},
+    {"", "(it hung up): " ANOTHER_PROGRAM},
+    {"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+     "(what listens there does not speak thinwire's language): " ANOTHER_PROGRAM},
+    {"twtcp 9\n of which the rest is random bytes",
+     "(what listens there is another version of thinwire): install the same version on all machines"}};
+enum { FOREIGNERS = sizeof foreigners / sizeof *foreigners };
+
+static inline void *play_foreigner(void *argument)
+{
+    const foreigner *me = argument;
+    for (int fd; (fd = accept(me->fd, NULL, NULL)) >= 0; close(fd))
+        (void)!send(fd, me->word, strlen(me->word), MSG_NOSIGNAL);
+    return NULL;
+}
+
+static inline void begin_foreigners(void)
+{
+    for (foreigner *one = foreigners; one < foreigners + FOREIGNERS; one++) {
+        one->port = find_port("127.0.0.1");
+        const struct sockaddr_in here = loopback_at(one->port);
+        one->fd = socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(bind(one->fd, (const void *)&here, sizeof here), 0);
+        assert_int_equal(listen(one->fd, 16), 0);
+        if (one->word) assert_int_equal(pthread_create(&one->thread, NULL, play_foreigner, one), 0);
+    }
+}
+
+static inline void end_foreigners(void)
+{
+    for (foreigner *one = foreigners; one < foreigners + FOREIGNERS; one++) {
+        shutdown(one->fd, SHUT_RDWR);
+        if (one->word) pthread_join(one->thread, NULL);
+        close(one->fd);
+    }
+}
+
 /* --- ranks ----------------------------------------------------------------------------------------------------- */
 
 enum { MOST_PLAYERS = 4 };

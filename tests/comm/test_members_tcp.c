@@ -654,6 +654,34 @@ TEST(test_nobody_answers_and_that_is_told)
     assert_string_equal(told, expected);
 }
 
+/* Also where the other program could be reached, which is no reason to be silent. */
+TEST(test_another_program_at_the_port_is_told_of)
+{
+    static char told[FOREIGNERS][TCP_NOBODY_TEXT], expected[TCP_NOBODY_TEXT];
+    player players[FOREIGNERS];
+    char meeting[TCP_ADDRESS];
+    begin_foreigners();
+    options.patience = 2;
+    for (int i = 0; i < FOREIGNERS; i++) {
+        const tw_tcp_options tcp = {.struct_size = sizeof tcp, .refused = keep_all, .context = told[i]};
+        snprintf(meeting, sizeof meeting, "127.0.0.1:%d", foreigners[i].port);
+        players[i] = (player){.rounds = -1};
+        assert_ok(tw_members_join(meeting, subject, &options, &tcp, &players[i].members));
+    }
+    options.patience = 60;
+    begin(players, FOREIGNERS, 2);
+    for (int i = 0; i < FOREIGNERS; i++) {
+        pthread_join(players[i].thread, NULL);
+        assert_int_equal(players[i].status, TW_ERROR_PEER);
+        snprintf(expected, sizeof expected,
+                 "this process waits: no group of thinwire has answered at 127.0.0.1:%d for 1 seconds %s\n",
+                 foreigners[i].port, foreigners[i].told);
+        assert_string_equal(told[i], expected);
+        tw_members_destroy(players[i].members);
+    }
+    end_foreigners();
+}
+
 /* Half of a grace, after which it is asked. The one that is new has measured none; where the program of one has set
  * another limit, that stays. */
 TEST(test_all_have_the_grace_of_the_rounds_that_were_measured)

@@ -362,6 +362,30 @@ TEST_BETWEEN(nobody_answers_and_that_is_told, choose_meeting, NULL)
     assert_non_null(strstr(one.heard[0], " for 1 seconds (Connection refused): what is to listen there"));
 }
 
+/* The first of them may serve, which the other program prevents. */
+TEST(another_program_at_the_port_is_told_of)
+{
+    joiner both[FOREIGNERS][2];
+    char expected[TCP_REASON];
+    begin_foreigners();
+    for (int i = 0; i < FOREIGNERS; i++) {
+        snprintf(meeting, sizeof meeting, "127.0.0.1:%d", foreigners[i].port);
+        for (int rank = 0; rank < 2; rank++) begin_joiner(&both[i][rank], (joiner){.rank = rank, .seconds = 2});
+    }
+    for (int i = 0; i < FOREIGNERS; i++) {
+        snprintf(expected, sizeof expected,
+                 "this process waits: no group of thinwire has answered at 127.0.0.1:%d for 1 seconds %s",
+                 foreigners[i].port, foreigners[i].told);
+        for (int rank = 0; rank < 2; rank++) {
+            end_joiner(&both[i][rank], TW_ERROR_PEER);
+            assert_int_equal(both[i][rank].count, 1);
+            assert_string_equal(both[i][rank].heard[0], expected);
+        }
+        assert_non_null(strstr(both[i][0].text, "another program has that port; choose another port, on all sides"));
+    }
+    end_foreigners();
+}
+
 TEST_BETWEEN(one_without_a_number_of_workers_is_told_apart, choose_meeting, NULL)
 {
     unsigned char secret[TCP_SECRET];

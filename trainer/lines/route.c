@@ -234,6 +234,9 @@ tw_status route_find(const char *target, double seconds, route *found)
 
 static const char greeting[] = "thinwire doctor measures\n";
 enum { GREETING = sizeof greeting - 1 };
+static const char thinwire[] = "twtcp "; /* with which a group greets whoever comes */
+enum { THINWIRE = sizeof thinwire - 1 };
+#define FIRST_WORD 0.5 /* seconds, and some ways there and back, for who speaks first */
 #define HESITATION 5.0 /* seconds that a caller may be silent, while others wait behind it */
 
 /* Whether all of it comes, and nothing else. */
@@ -254,6 +257,18 @@ static bool says_greeting(int fd)
     return send(fd, greeting, GREETING, MSG_NOSIGNAL) == GREETING; /* there is room for a first line */
 }
 
+/* A group that is told nothing has nobody to turn away, and none of its members says so. */
+static bool is_group(int fd, double end)
+{
+    char heard[THINWIRE] = {0};
+    while (wait_for(fd, POLLIN, end)) {
+        ssize_t bytes = recv(fd, heard, THINWIRE, MSG_DONTWAIT | MSG_PEEK);
+        if (bytes <= 0 || memcmp(heard, thinwire, (size_t)bytes) != 0) return false;
+        if (bytes == THINWIRE) return true;
+    }
+    return false;
+}
+
 tw_status route_greet(const route *to, double seconds)
 {
     double end = tw_clock() + seconds;
@@ -261,9 +276,12 @@ tw_status route_greet(const route *to, double seconds)
     if (fd < 0) return tw_fail(TW_ERROR_SYSTEM, "the system has no socket left");
     bool is_there = connect(fd, (const struct sockaddr *)&to->address, to->address_bytes) == 0 ||
                     (errno == EINPROGRESS && wait_for_connection(fd, seconds) == 0);
-    bool answers = is_there && says_greeting(fd) && hears_greeting(fd, end);
+    bool taken = is_there && is_group(fd, fmin(end, tw_clock() + FIRST_WORD + 4 * to->worst));
+    bool answers = is_there && !taken && says_greeting(fd) && hears_greeting(fd, end);
     close(fd);
-    return answers ? TW_OK : tw_fail(TW_ERROR_PEER, "what listens there is no thinwire doctor");
+    if (taken) return tw_fail(TW_ERROR_PEER, "a group of thinwire listens there");
+    return answers ? TW_OK
+                   : tw_fail(TW_ERROR_PEER, "another program listens there, and a group of thinwire cannot meet there");
 }
 
 static int listen_on(int port)
@@ -308,11 +326,17 @@ static bool serve_caller(int *listener, int port, char meeting[ROUTE_MEETING])
     return is_one;
 }
 
-tw_status route_await(int port, double seconds, char meeting[ROUTE_MEETING])
+tw_status route_listen(int port, int *listener)
+{
+    *listener = listen_on(port);
+    if (*listener >= 0) return TW_OK;
+    return tw_fail(TW_ERROR_SYSTEM, "port %d cannot be listened on: %s%s", port, strerror(errno),
+                   errno == EADDRINUSE ? "; give another port, here and there" : "");
+}
+
+tw_status route_await(int listener, int port, double seconds, char meeting[ROUTE_MEETING])
 {
     double end = tw_clock() + seconds;
-    int listener = listen_on(port);
-    if (listener < 0) return tw_fail(TW_ERROR_SYSTEM, "port %d cannot be listened on: %s", port, strerror(errno));
     while (wait_for(listener, POLLIN, end))
         if (serve_caller(&listener, port, meeting)) return TW_OK;
     close(listener);

@@ -36,13 +36,15 @@ typedef struct route {
 tw_status route_find(const char *target, double seconds, route *found);
 
 /* Tells who listens there that a line is to be measured, and hears whether it is there for that: TW_ERROR_PEER where it
- * is not, or says nothing for `seconds`. */
+ * is not, or says nothing for `seconds`. A group that listens there is told nothing. */
 tw_status route_greet(const route *to, double seconds);
 
-/* Listens on `port` of all addresses until somebody greets, and answers. `meeting` receives HOST:PORT, the address that
- * was called, where nobody listens any more: both may meet there. TW_ERROR_SYSTEM: the port is taken. TW_ERROR_PEER:
- * `seconds` passed first. */
-tw_status route_await(int port, double seconds, char meeting[ROUTE_MEETING]);
+/* Listens on `port` of all addresses. TW_ERROR_SYSTEM: the port is taken. */
+tw_status route_listen(int port, int *listener);
+
+/* Until somebody greets, and answers, or `seconds` have passed, which is TW_ERROR_PEER; then the listener is closed.
+ * `meeting` receives HOST:PORT, the address that was called: both may meet there. */
+tw_status route_await(int listener, int port, double seconds, char meeting[ROUTE_MEETING]);
 
 /* "accepted", "refused", "silent", "unreachable" */
 const char *route_answer_name(route_answer answer);

@@ -22,7 +22,8 @@ NUMBERS = "outer/numbers"  # of a state: the round, the steps since it began, an
 SHARED = ("theta/", "outer_momentum/")
 EXCHANGE = "exchange"  # what the names of what it keeps begin with
 COUNT_OF_NUMBERS = 5
-BEHIND, KEPT = 1, 2  # of a Place, as members tell each other
+BEHIND, KEPT = 1, 2  # of a Place, as members tell each other,
+TOLD = struct.Struct("<BQ")  # beside their empty rounds
 LARGEST_HEADER = 1 << 24
 TIMES_THETA = 32  # that a state is at most as large: theta, momentum, and what a method and its exchange hold back
 
@@ -264,7 +265,10 @@ class ChangingLoop:
             raise Error("nobody in the group has the shared weights any more", 7, "TW_ERROR_PEER")
         extra: Entries = {}
         theirs: Optional[Entries] = None
-        told = [row[0] for row in comm.allgather(bytes([BEHIND * place.behind + KEPT * place.kept]), 1)]
+        rows = comm.allgather(TOLD.pack(BEHIND * place.behind + KEPT * place.kept, int(self._past["rounds_empty"])), TOLD.size)
+        told = [TOLD.unpack(row)[0] for row in rows]
+        if place.behind:  # the rounds that it has from now on are the group's, and so are those of them that were empty
+            self._past["rounds_empty"] = TOLD.unpack(rows[place.donor])[1]
         self._tell_given_up(comm, told.count(KEPT))
         if any(one & BEHIND for one in told):
             own = self._give()

@@ -74,6 +74,8 @@ def folder_library() -> ctypes.CDLL:
 class Comm(Owned):
     """One rank's membership of a group. Whoever closes it leaves the group, and the others are told."""
 
+    way = ""  # "eth0, 10.0.0.6" where the others were met, if that is known
+
     def __init__(self, handle: ctypes.c_void_p):
         self._own(handle, library.tw_comm_destroy)
 

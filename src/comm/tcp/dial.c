@@ -5,11 +5,13 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define FIRST_PAUSE 0.02
 #define LONGEST_PAUSE 1.0
+#define MUTE "what listens there says nothing"
 #define TRIAL 10.0 /* seconds: the other may have many to hear */
 
 void tcp_dial_create(tcp_dial *dial, tcp_place place, const struct addrinfo *list)
@@ -26,6 +28,7 @@ void tcp_dial_destroy(tcp_dial *dial)
 static void try_later(tcp_dial *dial, double now, const char *why)
 {
     tcp_dial_destroy(dial);
+    dial->failed = dial->state;
     dial->state = TCP_IDLE;
     dial->why = why;
     dial->when = now + dial->pause;
@@ -33,12 +36,19 @@ static void try_later(tcp_dial *dial, double now, const char *why)
     dial->next = dial->next && dial->next->ai_next ? dial->next->ai_next : dial->list;
 }
 
+static void not_reached(tcp_dial *dial, double now, int error)
+{
+    dial->error = error;
+    dial->refused = error == ECONNREFUSED;
+    try_later(dial, now, strerror(error));
+}
+
 /* 0: it is told already. */
 static int open_socket(tcp_dial *dial, double now)
 {
     dial->fd = socket(dial->next->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (dial->fd >= 0 && tcp_make_ready(dial->fd)) return 1;
-    try_later(dial, now, strerror(errno));
+    not_reached(dial, now, errno);
     return 0;
 }
 
@@ -51,8 +61,7 @@ int tcp_dial_begin(tcp_dial *dial, double now)
     dial->when = now + TRIAL;
     dial->state = TCP_CONNECTING;
     if (connect(dial->fd, dial->next->ai_addr, dial->next->ai_addrlen) == 0 || errno == EINPROGRESS) return 1;
-    dial->refused = errno == ECONNREFUSED;
-    try_later(dial, now, strerror(errno));
+    not_reached(dial, now, errno);
     return 0;
 }
 
@@ -76,11 +85,10 @@ static void see_connected(tcp_dial *dial, double now)
     int error = 0;
     socklen_t size = sizeof error;
     getsockopt(dial->fd, SOL_SOCKET, SO_ERROR, &error, &size);
-    dial->refused = error == ECONNREFUSED;
     if (error || is_own_end(dial->fd))
-        try_later(dial, now, error ? strerror(error) : "Connection refused");
+        not_reached(dial, now, error ? error : ECONNREFUSED);
     else
-        dial->state = TCP_LISTENING, dial->answered = dial->reached = 1;
+        dial->state = TCP_LISTENING, dial->answered = 1;
 }
 
 /* 1 when all of it is there. */
@@ -99,13 +107,14 @@ static int dial_hear(tcp_dial *dial, unsigned char *into, size_t size, double no
 static void hear_challenge(tcp_dial *dial, double now, const unsigned char *secret)
 {
     if (!dial_hear(dial, dial->challenge, TCP_CHALLENGE, now)) return;
-    tcp_verdict language = tcp_language_judge(dial->challenge);
-    if (language != TCP_WELCOME) {
+    dial->language = tcp_language_judge(dial->challenge);
+    if (dial->language != TCP_WELCOME) {
         try_later(dial, now,
-                  language == TCP_STRANGER ? "what listens there does not speak thinwire's language"
-                                           : "what listens there is another version of thinwire");
+                  dial->language == TCP_STRANGER ? "what listens there does not speak thinwire's language"
+                                                 : "what listens there is another version of thinwire");
         return;
     }
+    dial->reached = 1;
     tcp_hello_make(secret, dial->challenge, dial->place, dial->hello);
     dial->heard = 0;
     dial->said_at = now;
@@ -124,11 +133,42 @@ static void hear_answer(tcp_dial *dial, double now, const unsigned char *secret)
     dial->state = TCP_CONNECTED;
 }
 
+static void is_too_slow(tcp_dial *dial, double now)
+{
+    if (dial->state == TCP_CONNECTING)
+        not_reached(dial, now, ETIMEDOUT);
+    else
+        try_later(dial, now, dial->state == TCP_LISTENING && !dial->heard ? MUTE : "it answered too slowly");
+}
+
+/* After dial->why. */
+static const char *advice_of(const tcp_dial *dial)
+{
+    if (dial->failed >= TCP_LISTENING)
+        return dial->language == TCP_OTHER_VERSION
+                   ? "install the same version on all machines"
+                   : "another program has that port, or passes it on to where nobody listens; choose another port, on "
+                     "all sides";
+    if (dial->error == ECONNREFUSED) return "what is to listen there has not been started yet, or has another port";
+    return "look whether that machine is on, whether this one is in its network or VPN, and whether a firewall lets "
+           "connections to that port through";
+}
+
+int tcp_dial_tell(const tcp_dial *dial, const char *meeting, double seconds, char text[TCP_NOBODY_TEXT])
+{
+    tcp_dial seen = *dial;
+    if (!seen.why && seen.state == TCP_LISTENING) seen.why = MUTE, seen.failed = TCP_LISTENING;
+    if (seen.reached || !seen.why) return 0;
+    snprintf(text, TCP_NOBODY_TEXT, "this process waits: %s at %.1023s for %g seconds (%.100s): %s",
+             seen.failed >= TCP_LISTENING ? "no group of thinwire has answered" : "nobody has answered", meeting,
+             seconds, seen.why, advice_of(&seen));
+    return 1;
+}
+
 void tcp_dial_serve(tcp_dial *dial, int happened, double now, const unsigned char secret[TCP_SECRET])
 {
     if (!happened) {
-        if (now > dial->when)
-            try_later(dial, now, dial->state == TCP_CONNECTING ? "it does not answer" : "it answered too slowly");
+        if (now > dial->when) is_too_slow(dial, now);
     } else if (dial->state == TCP_CONNECTING) {
         see_connected(dial, now);
     } else if (dial->state == TCP_LISTENING) {

@@ -341,11 +341,11 @@ static void tell_deserted(tw_members *me)
     char line[TCP_NOBODY_TEXT];
     const council *own = &me->council;
     if (me->deserted || own->state != COUNCIL_READY || own->list.generation || me->lines.met > 0) return;
-    const char *why = tcp_lines_why(&me->lines);
+    const tcp_dial *dial = tcp_lines_deserted(&me->lines);
     const double soon = tcp_soon(me->options.patience);
-    if (!why || own->place >= 0 || tw_clock() - own->met < soon) return;
+    if (!dial || own->place >= 0 || tw_clock() - own->met < soon) return;
+    if (!tcp_dial_tell(dial, me->meeting, soon, line)) return;
     me->deserted = 1;
-    snprintf(line, sizeof line, TCP_NOBODY_ANSWERS, me->meeting, soon, why);
     keep_line(me, line);
 }
 

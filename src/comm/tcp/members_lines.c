@@ -363,15 +363,15 @@ static void serve_there(tcp_lines *me, tcp_line_there *line, int happened)
     if (!goes_on || !say_letters(&line->mouth, line->dial.fd)) hang_up(line);
 }
 
-const char *tcp_lines_why(const tcp_lines *me)
+const tcp_dial *tcp_lines_deserted(const tcp_lines *me)
 {
-    const char *why = NULL;
+    const tcp_dial *deserted = NULL;
     for (int i = 0; i < me->there_count; i++) {
         const tcp_line_there *line = me->there[i];
         if (line->meets && line->dial.reached) return NULL;
-        if (line->meets && line->dial.why) why = line->dial.why;
+        if (line->meets) deserted = &line->dial;
     }
-    return why;
+    return deserted;
 }
 
 int tcp_lines_reach(const tcp_lines *me)

@@ -98,8 +98,8 @@ int tcp_lines_keep(tcp_lines *lines, const char *to);
 /* What to wait for besides the bell; returns how many. Then after the wait. Neither waits itself. */
 int tcp_lines_list(tcp_lines *lines, int bell);
 void tcp_lines_serve(tcp_lines *lines);
-/* Why no meeting point answers; NULL: one has. */
-const char *tcp_lines_why(const tcp_lines *lines);
+/* The last way to a meeting point, if no thinwire has answered at any; NULL: one has. */
+const tcp_dial *tcp_lines_deserted(const tcp_lines *lines);
 /* Whether somebody listens at a meeting point now who speaks thinwire's language. */
 int tcp_lines_reach(const tcp_lines *lines);
 /* This machine has another address: own lines are begun anew from there, and whether it can be called is to be seen. */

@@ -4,25 +4,12 @@
 
 #include "listener.h"
 
-#include <math.h>
-
 /* What two kinds of groups have their doors' secrets from, beside a key. */
 #define TCP_OF_A_MEETING "a meeting point"
 #define TCP_OF_MEMBERS "members of a group"
 #define TCP_TURNED_AWAY                                                                                                \
     "what listens at %s turns this process away: it may have another key, or none, or only one of the two gives a "    \
     "number of workers"
-
-/* What a person is told who may have started nothing, or given another port, after so many seconds. Who waits for less
- * than a second is told why when it is over. */
-#define TCP_NOBODY_ANSWERS                                                                                             \
-    "this process waits: nobody has answered at %.1023s for %g seconds (%.100s): what is to listen there has not "     \
-    "been started yet, or has another port"
-enum { TCP_NOBODY_TEXT = 1400 };
-static inline double tcp_soon(double patience)
-{
-    return fmin(10, fmax(1, patience / 2));
-}
 
 /* What tw_tcp_join was asked for. */
 typedef struct tcp_rendezvous {

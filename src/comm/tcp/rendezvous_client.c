@@ -26,7 +26,8 @@ typedef struct client {
     int turned_away;
     int was_called; /* at its own address, by the server */
     int put_off;    /* and that is told */
-    int told;       /* that nobody answers; or somebody has */
+    int told;       /* that nobody answers */
+    int met;        /* somebody has */
     int may_serve;  /* the meeting point is on this machine */
 } client;
 
@@ -34,7 +35,7 @@ static tw_status rendezvous_client_give_up(const client *me)
 {
     const tcp_rendezvous *rendezvous = me->rendezvous;
     const char *why = me->dial.why ? me->dial.why : rendezvous->why;
-    const int is_in_the_way = me->may_serve && !me->told;
+    const int is_in_the_way = me->may_serve && !me->met;
     return tw_fail(TW_ERROR_PEER, "nobody brought the group together at %s within %g seconds (%s): %s",
                    rendezvous->meeting, rendezvous->seconds, why ? why : "it said nothing",
                    is_in_the_way ? "this process would listen there, and another program has that port; choose another "
@@ -72,9 +73,9 @@ static void tell_deserted(client *me)
     char line[TCP_NOBODY_TEXT];
     const tcp_rendezvous *all = me->rendezvous;
     const double waited = tw_clock() - (all->deadline - all->seconds);
-    if (me->told || me->may_serve || !me->dial.why || me->dial.reached || waited < tcp_soon(all->seconds)) return;
+    if (me->told || me->met || (me->may_serve && !me->dial.answered) || waited < tcp_soon(all->seconds)) return;
+    if (!tcp_dial_tell(&me->dial, all->meeting, tcp_soon(all->seconds), line)) return;
     me->told = 1;
-    snprintf(line, sizeof line, TCP_NOBODY_ANSWERS, all->meeting, tcp_soon(all->seconds), me->dial.why);
     if (all->options.refused) all->options.refused(all->options.context, line);
 }
 
@@ -93,7 +94,7 @@ static tw_status reach_server(client *me)
         if (me->turned_away == TRIALS) return tw_fail(TW_ERROR_PEER, TCP_TURNED_AWAY, me->rendezvous->meeting);
     }
     me->turned_away = 0;
-    me->told = 1;
+    me->met = 1;
     tcp_session_make(me->rendezvous->secret, dial->challenge, dial->hello, me->own_key, me->server_key);
     return TW_OK;
 }

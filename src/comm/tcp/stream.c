@@ -1,6 +1,9 @@
 #include "peer.h"
 
+#include "address.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -30,12 +33,27 @@ static void wait_for_room(tcp_stream *stream, int wait)
     listen_for(stream);
 }
 
-static void fail_by(tcp_peer *peer, int error)
+/* "": it is not known any more. */
+static const char *write_place(int fd, char text[TCP_NAME + 16])
 {
+    struct sockaddr_storage other = {0};
+    socklen_t size = sizeof other;
+    char host[TCP_NAME];
+    *text = 0;
+    if (getpeername(fd, (struct sockaddr *)&other, &size) != 0) return text;
+    tcp_host_name((const struct sockaddr *)&other, host);
+    snprintf(text, TCP_NAME + 16, "; it was at %s", host);
+    return text;
+}
+
+static void fail_by(const tcp_stream *stream, int error)
+{
+    char place[TCP_NAME + 16];
+    tcp_peer *peer = stream->peer;
     if (peer->because_of)
         tcp_peer_fail(peer, TW_ERROR_PEER, TCP_GIVEN_UP, peer->because_of - 1, peer->rank);
     else if (peer->said_bye)
-        tcp_peer_fail(peer, TW_ERROR_PEER, "rank %d has left the group", peer->rank);
+        tcp_peer_fail(peer, TW_ERROR_PEER, "rank %d has left the group%s", peer->rank, write_place(stream->fd, place));
     else
         tcp_peer_fail(peer, TW_ERROR_PEER, "the connection to rank %d is lost: %s", peer->rank,
                       error ? strerror(error) : "its process has ended");
@@ -96,7 +114,7 @@ static void note_written(tcp_stream *stream, size_t bytes)
 static void hear_the_rest(tcp_stream *stream, int error)
 {
     while (!stream->peer->gone && !stream->closed) tcp_stream_pull(stream);
-    fail_by(stream->peer, error);
+    fail_by(stream, error);
 }
 
 /* One system call. 0 when there is nothing to write, or no room for it. */
@@ -117,7 +135,7 @@ static int write_some(tcp_stream *stream)
     else if (error == EPIPE || error == ECONNRESET)
         hear_the_rest(stream, error);
     else if (error != EINTR)
-        fail_by(stream->peer, error);
+        fail_by(stream, error);
     return written >= 0 || error == EINTR;
 }
 
@@ -254,7 +272,7 @@ static void note_end(tcp_stream *stream)
     stream->closed = 1;
     peer->open_streams--;
     listen_for(stream);
-    if (peer->open_streams == 0 || stream->slot || stream->staged) fail_by(peer, 0);
+    if (peer->open_streams == 0 || stream->slot || stream->staged) fail_by(stream, 0);
 }
 
 /* Whoever closes a connection with something unread in it takes away what the other has not read yet. */
@@ -284,7 +302,7 @@ size_t tcp_stream_pull(tcp_stream *stream)
     } else if (bytes == 0)
         note_end(stream);
     else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
-        fail_by(stream->peer, errno);
+        fail_by(stream, errno);
     return bytes > 0 ? (size_t)bytes : 0;
 }
 

@@ -71,8 +71,10 @@ int doctor_listen(int port, double timeout)
     peers_report found;
     line_clock clock;
     char meeting[ROUTE_MEETING];
+    int listener;
+    if (route_listen(port, &listener) != TW_OK) return launcher_refuse();
     fprintf(stderr, "thinwire: waits for thinwire doctor HOST:%d of another machine\n", port);
-    if (route_await(port, LISTEN_SECONDS, meeting) != TW_OK ||
+    if (route_await(listener, port, LISTEN_SECONDS, meeting) != TW_OK ||
         measure(meeting, LISTENER, timeout, &found, &clock) != TW_OK)
         return launcher_refuse();
     printf("The line to %s is measured; the results are there.\n", found.hosts[ASKER]);
@@ -111,7 +113,8 @@ static void print_way(const route *way)
         print_row("interface", text);
     }
     if (way->answer != ROUTE_ACCEPTED) return;
-    snprintf(text, sizeof text, "%.3f ms, the slowest of %d %.3f ms", 1e3 * way->median, ROUTE_TRIES, 1e3 * way->worst);
+    snprintf(text, sizeof text, "%.3f ms, the slowest of %d: %.3f ms", 1e3 * way->median, ROUTE_TRIES,
+             1e3 * way->worst);
     print_row("a connection takes", text);
 }
 
@@ -192,17 +195,28 @@ static cJSON *json_of(const line *found)
 
 /* ---- the whole ---- */
 
+/* The port beside the one that is taken. */
+static void advise_other_port(line *found)
+{
+    const char *colon = strrchr(found->target, ':');
+    int port = atoi(colon + 1), other = port < 65535 ? port + 1 : port - 1;
+    snprintf(found->why_not, sizeof found->why_not,
+             "The line is not measured: %s. Start thinwire doctor --listen %d there, and then here thinwire doctor "
+             "%.*s:%d.",
+             tw_last_error(), other, (int)(colon - found->target), found->target, other);
+}
+
 static void measure_line(double timeout, line *found)
 {
-    tw_status status = route_greet(&found->way, CONNECT_SECONDS);
-    if (status == TW_OK) status = measure(found->target, ASKER, timeout, &found->lines, &found->clock);
-    found->is_measured = status == TW_OK;
+    if (route_greet(&found->way, CONNECT_SECONDS) != TW_OK) {
+        advise_other_port(found);
+        return;
+    }
+    found->is_measured = measure(found->target, ASKER, timeout, &found->lines, &found->clock) == TW_OK;
     if (found->is_measured)
         found->seconds = report_dense_step(&found->lines, (double)found->parameters);
     else
-        snprintf(found->why_not, sizeof found->why_not,
-                 "The line is not measured: start thinwire doctor --listen %s there (%s).",
-                 strrchr(found->target, ':') + 1, tw_last_error());
+        snprintf(found->why_not, sizeof found->why_not, "The line is not measured: %s.", tw_last_error());
 }
 
 static tw_status doctor_line_tell(const doctor_line_settings *settings, const line *found)

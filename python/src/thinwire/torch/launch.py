@@ -7,6 +7,7 @@ Each machine runs it. Without --workers machines may come and go. docs/pytorch.m
 import argparse
 import contextlib
 import gc
+import logging
 import os
 import re
 import runpy
@@ -27,7 +28,9 @@ from ._alike import checksum
 from ._unshared import counted
 from .outer import OuterLoop, joined_group, refuse_half_joined, refuse_other_specs, tell_meeting
 
-USAGE, PEER_LOST, INTERRUPTED = 2, 3, 130  # exit codes, as the program thinwire has them
+USAGE, PEER_LOST, INTERRUPTED, TERMINATED = 2, 3, 130, 143  # exit codes, as the program thinwire has them
+BEGIN_AGAIN = "so many workers as --workers says go on together or not at all: start all of them again, or leave --workers out on all, and " \
+              "machines may come and go"
 
 
 def launch(words: List[str]) -> int:
@@ -38,18 +41,33 @@ def launch(words: List[str]) -> int:
         refuse_old_torch()
         refuse_other_specs(settings.spec, settings.workers is None)
         refuse_missing(settings.command)
-        with _interrupted.heeding_sigterm(settings.workers is None), meeting_of(settings) as meeting, Launched(settings.spec, meeting) as launched:
+        with told_once(), _interrupted.heeding_sigterm(settings.workers is None), meeting_of(settings) as meeting, Launched(settings.spec, meeting) as launched:
             return launched.run(settings.command)
     except Error as error:
-        say(str(error))
+        advice = isinstance(error, PeerError) and settings.workers is not None and launched is not None
+        say(str(error) + f"; {BEGIN_AGAIN}" * advice)
         return PEER_LOST if isinstance(error, PeerError) else USAGE
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, _interrupted.Terminated) as end:
         say("interrupted, and so this machine has " + ("left" if launched and launched.is_in else "given up coming in"))
-        return INTERRUPTED
+        return TERMINATED if isinstance(end, _interrupted.Terminated) else INTERRUPTED
 
 
 def say(text: str) -> None:
     print(f"thinwire: {text}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def told_once() -> Iterator[None]:
+    """A group that breaks is logged, and ends the script with an Error, which is told in the end and says the same."""
+    def is_new(record: logging.LogRecord) -> bool:
+        return " ranks broke: " not in record.getMessage()
+
+    log = logging.getLogger("thinwire")
+    log.addFilter(is_new)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_new)
 
 
 def parsed(words: List[str]) -> argparse.Namespace:

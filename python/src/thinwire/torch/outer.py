@@ -34,7 +34,7 @@ from ._moments import Moments, forget_unfinite
 from ._parameters import is_shard, laid, local
 from ._replan import ROUNDS, Replanner
 from ._strays import Strays
-from ._unshared import Unshared
+from ._unshared import Unshared, counted
 from ._working import Working, rows_of
 from .compressor import dtype_of
 from .exchange import _exchanges
@@ -88,7 +88,8 @@ class OuterLoop(Closes):
                   after each optimizer.step(). None: by a hook, where torch has it
     spec          a method of local updates, or "auto:steps=20000,pass_ms=120": see `attach`. Where the line becomes another
                   it goes on by another method at the end of a round, and the outer momentum begins anew
-    banner        a line on stderr says where this worker meets the others, and one of rank 0 what is going to happen
+    banner        a line on stderr says where this worker meets the others, and one what is going to happen, of rank 0 alone where
+                  `group` is torch's
 
     The other arguments are those of `attach`. An optimizer step that a GradScaler skips is not counted."""
 
@@ -99,7 +100,6 @@ class OuterLoop(Closes):
         limits = _transport.Limits(timeout, patience)
         refuse_half_joined(group, join, workers, rank, quorum, transport)
         self._changes, asked = join is not None and workers is None, spec
-        self._way = reached_by(join) if banner and join is not None and not is_in_folder(join) else ""
         settled = _auto.Settled(spec)
         with contextlib.ExitStack() as unless_made:
             if join is not None:
@@ -119,6 +119,7 @@ class OuterLoop(Closes):
         if _auto.is_auto(asked):
             self._watch(settled, last, banner)
         self._owns_comm = self._comm is not transport or join is not None
+        self._way = way_to(str(join)) if self._changes else group.way if isinstance(group, Comm) else ""
         self._has_banner, self._pace = banner, Pace(sends_early(settled.spec)) if banner else None
         if not self._changes:
             self._tell_banner()
@@ -264,7 +265,7 @@ class OuterLoop(Closes):
 
     @property
     def _tells(self) -> bool:
-        return self._has_banner and (self._changes or self._comm.rank == 0)
+        return self._has_banner and (self._is_apart or self._comm.rank == 0)
 
     def _tell_banner(self) -> None:
         if self._tells:
@@ -716,6 +717,8 @@ class OuterLoop(Closes):
         if _interrupted.is_asked_for(end) and self._begun and not self._finished and self._unshared.is_here:
             if isinstance(self._loop, ChangingLoop) and not self._is_moving:
                 _interrupted.hand_over(functools.partial(self._leave, self._loop))
+            elif self._has_banner and self._unshared.steps:
+                print(f"thinwire: the {counted(self._unshared.steps)} behind the last round went to nobody", file=sys.stderr, flush=True)
             if self._has_banner:
                 print(self.summary(), file=sys.stderr, flush=True)
         self.close()
@@ -784,7 +787,13 @@ def joined_group(join: str, workers: int, rank: Optional[int], transport: Union[
     else:
         comm = tcp.join(join, workers, -1 if rank is None else rank, limits.patience)
     limits.set_on(comm)
+    comm.way = way_to(join)
     return comm
+
+
+def way_to(join: str) -> str:
+    """By which interface, as far as it is known."""
+    return "" if is_in_folder(join) else reached_by(join)
 
 
 def is_in_folder(join: str) -> bool:
