@@ -63,7 +63,7 @@ static void say_something(int fd, int i, const unsigned char secret[TCP_SECRET])
         "GET / HTTP/1.1\r\nHost: here\r\nUser-Agent: a browser\r\nAccept: */*\r\nConnection: close\r\n\r\n";
     unsigned char noise[TCP_HELLO];
     memset(noise, i, sizeof noise);
-    if (i % 5 == 1) (void)!send(fd, "twtcp 7\n", 8, MSG_NOSIGNAL);
+    if (i % 5 == 1) (void)!send(fd, "twtcp 8\n", 8, MSG_NOSIGNAL);
     if (i % 5 == 2) (void)!send(fd, web, sizeof web, MSG_NOSIGNAL);
     if (i % 5 == 3) (void)!send(fd, noise, sizeof noise, MSG_NOSIGNAL);
     if (i % 5 == 4) replay(fd, secret);

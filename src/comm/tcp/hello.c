@@ -5,7 +5,7 @@
 #include <sodium.h>
 #include <string.h>
 
-static const unsigned char magic[TCP_MAGIC] = "twtcp 7\n";
+static const unsigned char magic[TCP_MAGIC] = "twtcp 8\n";
 
 /* Where what lies in a hello. */
 enum {

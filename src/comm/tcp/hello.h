@@ -1,7 +1,7 @@
 /* hello.h - how two ends of a connection prove to each other that they know a secret, and for which place they come.
  *
- *     accepter -> connecter   "twtcp 7\n", 32 random bytes                          the challenge
- *     connecter -> accepter   "twtcp 7\n", from, to, stream, 32 random bytes, proof
+ *     accepter -> connecter   "twtcp 8\n", 32 random bytes                          the challenge
+ *     connecter -> accepter   "twtcp 8\n", from, to, stream, 32 random bytes, proof
  *     accepter -> connecter   proof
  *
  * A proof is a keyed BLAKE2b over a word for the direction and everything before it. Both numbers are fresh, so no
