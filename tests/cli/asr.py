@@ -191,7 +191,8 @@ class FramesTest(SpeechTest):
         windows = sum(-(-len(classes(text)) // 12) for text in TEXTS if len(classes(text)) >= 12)
         text = self.banner("--workers", 2)
         self.assertIn(f"{windows} training and {windows} test windows of 12 frames", text)
-        self.assertIn("1 steps of 2 x 4 windows", text)
+        self.assertIn("a worker; 1 steps of 2 x 4 windows", text)
+        self.assertNotIn("would send", self.banner("--workers", 1))
 
     def test_wrong_alignments(self):
         folder = self.folder / "kaldi"

@@ -163,7 +163,8 @@ void banner_print(FILE *stream, const worker *w)
     print_memory(stream, w);
     if (s->pipeline) fprintf(stream, "one network in stages, --pipeline %s\n", s->pipeline);
     print_tensors(stream, w);
-    if (!w->exchange->staged) fprintf(stream, "a dense fp32 step would send %s a worker; ", bytes_text(dense, text));
+    if (!w->exchange->staged && w->size > 1)
+        fprintf(stream, "a dense fp32 step would send %s a worker; ", bytes_text(dense, text));
     const unsigned long long batches = l->steps_per_epoch / w->steps_per_epoch * (uint64_t)l->place.size;
     fprintf(stream, "%llu steps of %llu x %ld %s, %llu an epoch", (unsigned long long)w->steps, batches, s->batch,
             w->task->batch_of, (unsigned long long)w->steps_per_epoch);
