@@ -2,6 +2,7 @@
 no thread that is waited for runs one: the thread that made the call does, or else a thread that does nothing but that."""
 
 import atexit
+import contextlib
 import functools
 import logging
 import os
@@ -49,10 +50,8 @@ def apart(job: Job) -> None:
     """On that thread: what none of the library's may do."""
     _jobs.put(job)
     if not has_teller():
-        try:
+        with contextlib.suppress(RuntimeError):  # there is none to be had: who comes next tries again, or the end of Python does it
             threading.Thread(target=work_for_ever, name=TELLER, daemon=True).start()
-        except RuntimeError:  # Python ends
-            do_rest()
 
 
 def has_teller() -> bool:
