@@ -522,6 +522,7 @@ class LibraryTest(unittest.TestCase):
                 self._own(ctypes.c_void_p(1), lambda handle: destroyed.put(threading.current_thread()))
 
         def collect(text):
+            threading.current_thread()  # after which Python has a name for the thread, as after a log record
             collected.append(gc.collect())
             return printable(text)
 

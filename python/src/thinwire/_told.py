@@ -37,8 +37,10 @@ def say(level: int, text: str) -> None:
 
 
 def is_of_python() -> bool:
-    """Whether Python has started this thread. Without a lock, as a finaliser asks this amid anything."""
-    return threading.get_ident() in threading._active  # type: ignore[attr-defined]
+    """Whether Python has started this thread: it has a name for any other one as well that asked for it once. Without a lock, as a
+    finaliser asks this amid anything."""
+    one = threading._active.get(threading.get_ident())  # type: ignore[attr-defined]
+    return one is not None and not isinstance(one, threading._DummyThread)
 
 
 def say_apart(level: int, text: str) -> None:
