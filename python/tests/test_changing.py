@@ -397,6 +397,16 @@ class ChangingTest(unittest.TestCase):
         self.assertEqual(len(counted), 1, counted)
         self.assertGreater(counted.pop()[1], 0)
 
+    def test_no_more_rounds_were_empty_than_were_made(self):
+        """What the donor tells."""
+        members = self.begin("local:every=4", 1)
+        members[0].loop._past["rounds_empty"] = 1 << 63
+        members.append(Member(members[0].address, "local:every=4", 2, thinwire.Tcp(bind="127.0.0.1", key=KEY)))
+        members[1].wait(2)
+        self.end(members)
+        counts = members[1].loop.stats()
+        self.assertLessEqual(counts["rounds_empty"], counts["rounds"])
+
     def test_nothing_is_shared_and_counted_before_it_has_begun(self):
         members = Members(f"127.0.0.1:{ranks.free_port()}", "", thinwire.Tcp(bind="127.0.0.1"))
         loop, weights = ChangingLoop(members, "local", [("w", (WEIGHTS,))]), (ctypes.c_float * WEIGHTS)()

@@ -522,6 +522,7 @@ class LibraryTest(unittest.TestCase):
                 self._own(ctypes.c_void_p(1), lambda handle: destroyed.put(threading.current_thread()))
 
         def collect(text):
+            threading.current_thread()  # after which Python has a name for the thread, as after a log record
             collected.append(gc.collect())
             return printable(text)
 
@@ -574,6 +575,20 @@ class LibraryTest(unittest.TestCase):
         """As at the end of Python 3.12, where an atexit handler may call finish()."""
         with thinwire.Comm.threads(1)[0] as comm, mock.patch.object(threading.Thread, "start", side_effect=RuntimeError):
             self.assertEqual(comm.allgather(b"all"), [b"all"])
+            end = mock.Mock()
+            with self.assertRaises(ZeroDivisionError):
+                on_thread(lambda: 1 / 0, end)
+            end.assert_not_called()
+
+    def test_no_thread_of_the_librarys_does_what_is_apart_where_there_is_no_other(self):
+        """It comes with what follows, or at the end of Python."""
+        did = []
+        with mock.patch.object(_told, "_jobs", queue.SimpleQueue()), mock.patch.object(_told, "has_teller", return_value=False):
+            with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError):
+                _told.apart(lambda: did.append("a job"))
+            self.assertEqual(did, [])
+            _told.end()
+        self.assertEqual(did, ["a job"])
 
     def test_a_forked_child_leaves_the_parents_objects_alone(self):
         comm, = thinwire.Comm.threads(1)

@@ -84,7 +84,7 @@ typedef struct foreigner {
 static foreigner foreigners[] = {
     {NULL, "(what listens there says nothing): " ANOTHER_PROGRAM},
     {"", "(it hung up): " ANOTHER_PROGRAM},
-    {"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+    {"220 ready\r\n", /* which is shorter than a greeting of thinwire's */
      "(what listens there does not speak thinwire's language): " ANOTHER_PROGRAM},
     {"twtcp 9\n of which the rest is random bytes",
      "(what listens there is another version of thinwire): install the same version on all machines"}};

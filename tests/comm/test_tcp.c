@@ -18,6 +18,7 @@
 #include "support/sanitizers.h"
 
 #include "channel.h"
+#include "dial.h"
 #include "peer.h"
 #include "rendezvous_message.h"
 
@@ -383,6 +384,44 @@ TEST(another_program_at_the_port_is_told_of)
         }
         assert_non_null(strstr(both[i][0].text, "another program has that port; choose another port, on all sides"));
     }
+    end_foreigners();
+}
+
+static void expect_told(const tcp_dial *dial, double now, const char *expected)
+{
+    char text[TCP_NOBODY_TEXT];
+    assert_true(tcp_dial_tell(dial, now, "there", 1, text));
+    assert_non_null(strstr(text, expected));
+}
+
+/* The machine has two addresses: the first refuses, and at the second one another program is silent. */
+TEST(what_lasts_is_told_rather_than_what_was)
+{
+    const unsigned char secret[TCP_SECRET] = {0};
+    char text[TCP_NOBODY_TEXT];
+    double now = 0;
+    tcp_dial dial;
+    begin_foreigners();
+    struct sockaddr_in free_one = loopback_at(find_port("127.0.0.1")), silent = loopback_at(foreigners[0].port);
+    struct addrinfo second = {.ai_family = AF_INET, .ai_addr = (void *)&silent, .ai_addrlen = sizeof silent},
+                    first = {.ai_family = AF_INET,
+                             .ai_addr = (void *)&free_one,
+                             .ai_addrlen = sizeof free_one,
+                             .ai_next = &second};
+    tcp_dial_create(&dial, (tcp_place){0}, &first);
+    for (; dial.state != TCP_LISTENING; now += 0.1) {
+        if (!tcp_dial_begin(&dial, now)) continue;
+        struct pollfd one = tcp_dial_poll(&dial);
+        tcp_dial_serve(&dial, poll(&one, 1, 1000 * PATIENCE) > 0, now, secret);
+    }
+    expect_told(&dial, now, "nobody has answered at there for 1 seconds (Connection refused): what is to listen");
+    expect_told(&dial, now + 1, "no group of thinwire has answered at there for 1 seconds (what listens there says");
+    tcp_dial_destroy(&dial);
+    tcp_dial_create(&dial, (tcp_place){0}, &second);
+    assert_true(tcp_dial_begin(&dial, now));
+    assert_false(tcp_dial_tell(&dial, now, "there", 1, text));
+    expect_told(&dial, now + 1, "nobody has answered at there for 1 seconds (Connection timed out): look whether");
+    tcp_dial_destroy(&dial);
     end_foreigners();
 }
 

@@ -234,22 +234,23 @@ tw_status route_find(const char *target, double seconds, route *found)
 
 static const char greeting[] = "thinwire doctor measures\n";
 enum { GREETING = sizeof greeting - 1 };
-static const char thinwire[] = "twtcp "; /* with which a group greets whoever comes */
-enum { THINWIRE = sizeof thinwire - 1 };
+#define THINWIRE "twtcp " /* with which a group greets whoever comes */
+
 #define FIRST_WORD 0.5 /* seconds, and some ways there and back, for who speaks first */
 #define HESITATION 5.0 /* seconds that a caller may be silent, while others wait behind it */
 
-/* Whether all of it comes, and nothing else. */
-static bool hears_greeting(int fd, double end)
+/* Whether all of the word comes first, which is no longer than a greeting. */
+static bool hears(int fd, const char *word, double end)
 {
     char heard[GREETING];
+    const size_t length = strlen(word);
     size_t count = 0;
-    while (count < GREETING && wait_for(fd, POLLIN, end)) {
-        ssize_t more = recv(fd, heard + count, GREETING - count, MSG_DONTWAIT);
+    while (count < length && wait_for(fd, POLLIN, end)) {
+        ssize_t more = recv(fd, heard + count, length - count, MSG_DONTWAIT);
         if (more <= 0) return false;
         count += (size_t)more;
     }
-    return count == GREETING && memcmp(heard, greeting, GREETING) == 0;
+    return count == length && memcmp(heard, word, length) == 0;
 }
 
 static bool says_greeting(int fd)
@@ -257,27 +258,15 @@ static bool says_greeting(int fd)
     return send(fd, greeting, GREETING, MSG_NOSIGNAL) == GREETING; /* there is room for a first line */
 }
 
-/* A group that is told nothing has nobody to turn away, and none of its members says so. */
-static bool is_group(int fd, double end)
-{
-    char heard[THINWIRE] = {0};
-    while (wait_for(fd, POLLIN, end)) {
-        ssize_t bytes = recv(fd, heard, THINWIRE, MSG_DONTWAIT | MSG_PEEK);
-        if (bytes <= 0 || memcmp(heard, thinwire, (size_t)bytes) != 0) return false;
-        if (bytes == THINWIRE) return true;
-    }
-    return false;
-}
-
+/* A group, which speaks first, is told nothing: it has nobody to turn away, and none of its members says so. */
 tw_status route_greet(const route *to, double seconds)
 {
-    double end = tw_clock() + seconds;
     int fd = socket(to->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return tw_fail(TW_ERROR_SYSTEM, "the system has no socket left");
     bool is_there = connect(fd, (const struct sockaddr *)&to->address, to->address_bytes) == 0 ||
                     (errno == EINPROGRESS && wait_for_connection(fd, seconds) == 0);
-    bool taken = is_there && is_group(fd, fmin(end, tw_clock() + FIRST_WORD + 4 * to->worst));
-    bool answers = is_there && !taken && says_greeting(fd) && hears_greeting(fd, end);
+    bool taken = is_there && hears(fd, THINWIRE, tw_clock() + fmin(seconds, FIRST_WORD + 4 * to->median));
+    bool answers = is_there && !taken && says_greeting(fd) && hears(fd, greeting, tw_clock() + seconds);
     close(fd);
     if (taken) return tw_fail(TW_ERROR_PEER, "a group of thinwire listens there");
     return answers ? TW_OK
@@ -316,7 +305,7 @@ static void write_called(int fd, int port, char meeting[ROUTE_MEETING])
 static bool serve_caller(int *listener, int port, char meeting[ROUTE_MEETING])
 {
     int fd = accept4(*listener, NULL, NULL, SOCK_CLOEXEC);
-    bool is_one = fd >= 0 && hears_greeting(fd, tw_clock() + HESITATION) && says_greeting(fd);
+    bool is_one = fd >= 0 && hears(fd, greeting, tw_clock() + HESITATION) && says_greeting(fd);
     if (is_one) {
         write_called(fd, port, meeting);
         close(*listener);

@@ -2,6 +2,7 @@
 no thread that is waited for runs one: the thread that made the call does, or else a thread that does nothing but that."""
 
 import atexit
+import contextlib
 import functools
 import logging
 import os
@@ -36,8 +37,10 @@ def say(level: int, text: str) -> None:
 
 
 def is_of_python() -> bool:
-    """Whether Python has started this thread. Without a lock, as a finaliser asks this amid anything."""
-    return threading.get_ident() in threading._active  # type: ignore[attr-defined]
+    """Whether Python has started this thread: it has a name for any other one as well that asked for it once. Without a lock, as a
+    finaliser asks this amid anything."""
+    one = threading._active.get(threading.get_ident())  # type: ignore[attr-defined]
+    return one is not None and not isinstance(one, threading._DummyThread)
 
 
 def say_apart(level: int, text: str) -> None:
@@ -49,10 +52,8 @@ def apart(job: Job) -> None:
     """On that thread: what none of the library's may do."""
     _jobs.put(job)
     if not has_teller():
-        try:
+        with contextlib.suppress(RuntimeError):  # there is none to be had: who comes next tries again, or the end of Python does it
             threading.Thread(target=work_for_ever, name=TELLER, daemon=True).start()
-        except RuntimeError:  # Python ends
-            do_rest()
 
 
 def has_teller() -> bool:

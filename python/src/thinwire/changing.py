@@ -267,8 +267,6 @@ class ChangingLoop:
         theirs: Optional[Entries] = None
         rows = comm.allgather(TOLD.pack(BEHIND * place.behind + KEPT * place.kept, int(self._past["rounds_empty"])), TOLD.size)
         told = [TOLD.unpack(row)[0] for row in rows]
-        if place.behind:  # the rounds that it has from now on are the group's, and so are those of them that were empty
-            self._past["rounds_empty"] = TOLD.unpack(rows[place.donor])[1]
         self._tell_given_up(comm, told.count(KEPT))
         if any(one & BEHIND for one in told):
             own = self._give()
@@ -279,6 +277,8 @@ class ChangingLoop:
             if place.behind:
                 self.fetched = comm.traffic()["bytes_received"] - before, time.monotonic() - begin
             refuse_no_state(f"rank {place.donor} gives", theirs, self.tensors)
+            if place.behind:  # its rounds are the group's from now on, and so are those of them that were empty
+                self._past["rounds_empty"] = min(TOLD.unpack(rows[place.donor])[1], rounds_of(theirs))
             if place.behind and self._late:  # from here on it is late behind these, if they are lost as well
                 self._late = outer.rebased(self.spec, self.tensors, self._late, theirs, weights)
         loop = outer.OuterLoop(comm, self.spec, self.tensors)

@@ -50,8 +50,9 @@ def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = No
         try:
             thread.start()
         except RuntimeError:  # there is none to be had, as where Python 3.12 ends
-            return call()
-        news.tell_until_over(LONGEST_DEAF)
+            act()
+        else:
+            news.tell_until_over(LONGEST_DEAF)
     except BaseException:  # Ctrl-C may come while the thread starts, too
         try:
             if end is not None:

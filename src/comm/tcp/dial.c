@@ -11,8 +11,8 @@
 
 #define FIRST_PAUSE 0.02
 #define LONGEST_PAUSE 1.0
-#define MUTE "what listens there says nothing"
 #define TRIAL 10.0 /* seconds: the other may have many to hear */
+#define QUIET 0.5  /* after so many, what a trial has come to so far is told */
 
 void tcp_dial_create(tcp_dial *dial, tcp_place place, const struct addrinfo *list)
 {
@@ -91,7 +91,7 @@ static void see_connected(tcp_dial *dial, double now)
         dial->state = TCP_LISTENING, dial->answered = 1;
 }
 
-/* 1 when all of it is there. */
+/* 1 when all of it is there. The state is another when the other has hung up. */
 static int dial_hear(tcp_dial *dial, unsigned char *into, size_t size, double now)
 {
     ssize_t bytes = recv(dial->fd, into + dial->heard, size - dial->heard, MSG_DONTWAIT);
@@ -106,7 +106,8 @@ static int dial_hear(tcp_dial *dial, unsigned char *into, size_t size, double no
 
 static void hear_challenge(tcp_dial *dial, double now, const unsigned char *secret)
 {
-    if (!dial_hear(dial, dial->challenge, TCP_CHALLENGE, now)) return;
+    const int is_whole = dial_hear(dial, dial->challenge, TCP_CHALLENGE, now);
+    if (dial->state != TCP_LISTENING || dial->heard < TCP_MAGIC) return;
     dial->language = tcp_language_judge(dial->challenge);
     if (dial->language != TCP_WELCOME) {
         try_later(dial, now,
@@ -114,6 +115,7 @@ static void hear_challenge(tcp_dial *dial, double now, const unsigned char *secr
                                                  : "what listens there is another version of thinwire");
         return;
     }
+    if (!is_whole) return;
     dial->reached = 1;
     tcp_hello_make(secret, dial->challenge, dial->place, dial->hello);
     dial->heard = 0;
@@ -138,7 +140,9 @@ static void is_too_slow(tcp_dial *dial, double now)
     if (dial->state == TCP_CONNECTING)
         not_reached(dial, now, ETIMEDOUT);
     else
-        try_later(dial, now, dial->state == TCP_LISTENING && !dial->heard ? MUTE : "it answered too slowly");
+        try_later(dial, now,
+                  dial->state == TCP_LISTENING && !dial->heard ? "what listens there says nothing"
+                                                               : "it answered too slowly");
 }
 
 /* After dial->why. */
@@ -154,10 +158,11 @@ static const char *advice_of(const tcp_dial *dial)
            "connections to that port through";
 }
 
-int tcp_dial_tell(const tcp_dial *dial, const char *meeting, double seconds, char text[TCP_NOBODY_TEXT])
+int tcp_dial_tell(const tcp_dial *dial, double now, const char *meeting, double seconds, char text[TCP_NOBODY_TEXT])
 {
     tcp_dial seen = *dial;
-    if (!seen.why && seen.state == TCP_LISTENING) seen.why = MUTE, seen.failed = TCP_LISTENING;
+    seen.fd = -1; /* which stays open */
+    if (seen.state != TCP_IDLE && now > seen.when - TRIAL + QUIET) is_too_slow(&seen, now);
     if (seen.reached || !seen.why) return 0;
     snprintf(text, TCP_NOBODY_TEXT, "this process waits: %s at %.1023s for %g seconds (%.100s): %s",
              seen.failed >= TCP_LISTENING ? "no group of thinwire has answered" : "nobody has answered", meeting,

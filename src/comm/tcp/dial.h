@@ -39,8 +39,9 @@ static inline double tcp_soon(double patience)
 {
     return fmin(10, fmax(1, patience / 2));
 }
-/* 0: there is nothing to tell, since a thinwire of this version has answered, or no trial is over. */
-int tcp_dial_tell(const tcp_dial *dial, const char *meeting, double seconds, char text[TCP_NOBODY_TEXT]);
+/* Of the trial that is under way, if that lasts, or else of the last one. 0: there is nothing to tell, since a thinwire
+ * of this version has answered, or no trial has come to anything. */
+int tcp_dial_tell(const tcp_dial *dial, double now, const char *meeting, double seconds, char text[TCP_NOBODY_TEXT]);
 
 /* Tries again, where it is time to; 1 when it is under way. */
 int tcp_dial_begin(tcp_dial *dial, double now);

@@ -344,7 +344,7 @@ static void tell_deserted(tw_members *me)
     const tcp_dial *dial = tcp_lines_deserted(&me->lines);
     const double soon = tcp_soon(me->options.patience);
     if (!dial || own->place >= 0 || tw_clock() - own->met < soon) return;
-    if (!tcp_dial_tell(dial, me->meeting, soon, line)) return;
+    if (!tcp_dial_tell(dial, tw_clock(), me->meeting, soon, line)) return;
     me->deserted = 1;
     keep_line(me, line);
 }

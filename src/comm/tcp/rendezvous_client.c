@@ -74,7 +74,7 @@ static void tell_deserted(client *me)
     const tcp_rendezvous *all = me->rendezvous;
     const double waited = tw_clock() - (all->deadline - all->seconds);
     if (me->told || me->met || (me->may_serve && !me->dial.answered) || waited < tcp_soon(all->seconds)) return;
-    if (!tcp_dial_tell(&me->dial, all->meeting, tcp_soon(all->seconds), line)) return;
+    if (!tcp_dial_tell(&me->dial, tw_clock(), all->meeting, tcp_soon(all->seconds), line)) return;
     me->told = 1;
     if (all->options.refused) all->options.refused(all->options.context, line);
 }
