@@ -661,7 +661,7 @@ TEST(test_another_program_at_the_port_is_told_of)
     player players[FOREIGNERS];
     char meeting[TCP_ADDRESS];
     begin_foreigners();
-    options.patience = 2;
+    options.patience = 6;
     for (int i = 0; i < FOREIGNERS; i++) {
         const tw_tcp_options tcp = {.struct_size = sizeof tcp, .refused = keep_all, .context = told[i]};
         snprintf(meeting, sizeof meeting, "127.0.0.1:%d", foreigners[i].port);
@@ -674,7 +674,7 @@ TEST(test_another_program_at_the_port_is_told_of)
         pthread_join(players[i].thread, NULL);
         assert_int_equal(players[i].status, TW_ERROR_PEER);
         snprintf(expected, sizeof expected,
-                 "this process waits: no group of thinwire has answered at 127.0.0.1:%d for 1 seconds %s\n",
+                 "this process waits: no group of thinwire has answered at 127.0.0.1:%d for 3 seconds %s\n",
                  foreigners[i].port, foreigners[i].told);
         assert_string_equal(told[i], expected);
         tw_members_destroy(players[i].members);

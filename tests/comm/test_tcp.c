@@ -371,11 +371,11 @@ TEST(another_program_at_the_port_is_told_of)
     begin_foreigners();
     for (int i = 0; i < FOREIGNERS; i++) {
         snprintf(meeting, sizeof meeting, "127.0.0.1:%d", foreigners[i].port);
-        for (int rank = 0; rank < 2; rank++) begin_joiner(&both[i][rank], (joiner){.rank = rank, .seconds = 2});
+        for (int rank = 0; rank < 2; rank++) begin_joiner(&both[i][rank], (joiner){.rank = rank, .seconds = 6});
     }
     for (int i = 0; i < FOREIGNERS; i++) {
         snprintf(expected, sizeof expected,
-                 "this process waits: no group of thinwire has answered at 127.0.0.1:%d for 1 seconds %s",
+                 "this process waits: no group of thinwire has answered at 127.0.0.1:%d for 3 seconds %s",
                  foreigners[i].port, foreigners[i].told);
         for (int rank = 0; rank < 2; rank++) {
             end_joiner(&both[i][rank], TW_ERROR_PEER);

@@ -242,7 +242,7 @@ enum { GREETING = sizeof greeting - 1 };
 /* Whether all of the word comes first, which is no longer than a greeting. */
 static bool hears(int fd, const char *word, double end)
 {
-    char heard[GREETING];
+    char heard[GREETING] = {0};
     const size_t length = strlen(word);
     size_t count = 0;
     while (count < length && wait_for(fd, POLLIN, end)) {
