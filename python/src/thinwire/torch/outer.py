@@ -243,7 +243,7 @@ class OuterLoop(Closes):
         return self._changes or isinstance(self._group, Comm)
 
     def _tell_serving(self) -> None:
-        if self._has_banner and self._comm.size > 1 and (self._is_apart or self._comm.rank == 0):
+        if self._tells and self._comm.size > 1:
             print("thinwire: this program has taken its last step, and serves the others' rounds until they have taken theirs",
                   file=sys.stderr, flush=True)
 
