@@ -4,9 +4,9 @@
     sudo bench/planned.py build/thinwire --ranks 2 --rates 10mbit,100mbit,1gbit image --batch 64
     sudo bench/planned.py build/thinwire lm --model transformer --unit char --data input.txt --optimizer adamw
 
-The ranks plan first, on the links that they measure themselves. Then each candidate trains. On a machine that is busy a pass
-takes longer in some runs than in the plan's: a last figure has the prediction with the pass of the run itself. `dgc` is left
-out, as its warm-up takes hundreds of steps. Prints a table.
+The ranks plan first, on the links that they measure themselves. Then each candidate trains. A pass takes longer in some runs
+than in others: where runs are short each candidate has three, in turn with the others, of which the median counts. A last
+figure has the prediction with the pass of these runs. `dgc` is left out, as its warm-up takes hundreds of steps. Prints a table.
 
 --json FILE puts a row for each rate into FILE, of which tools/figures makes the table of docs/planning.md. Rows of other
 tasks, ranks and rates stay in it, so that several runs fill one table. --name is what the table calls the task.
@@ -26,6 +26,8 @@ from made import made
 
 LINK = pathlib.Path(__file__).with_name("link.sh")
 PLANNED = 5000  # steps of the run that is planned
+BRIEF = 0.05  # seconds of a step that is measured over many
+TURNS = 3
 
 
 def burst(rate):
@@ -42,15 +44,33 @@ def run(arguments, rate, folder, command, *words):
     return json.loads(path.read_text())
 
 
+def steps_of(row, least):
+    """How many steps of a candidate are measured. A gossip scheme's differ, and local updates exchange in few."""
+    if row["step_seconds"] < BRIEF or row["sync"] == "adpsgd-random":
+        return 300
+    return 100 if "every=" in row["sync"] else least
+
+
 def measure(arguments, rate, folder, row):
-    """Seconds of a step, and of the pass in it; and those that are predicted of a step of so short a run, of which its end is a larger
-    share than of the one that is planned."""
+    """Seconds of a step, and of the pass in it."""
     sync = row["sync"]
-    told = f"{sync},warmup_steps=0" if sync.startswith("powersgd:") else sync  # a larger share of so short a run, too
-    steps = 300 if sync == "adpsgd-random" else 100 if "every=" in sync else arguments.steps
-    figures = run(arguments, rate, folder, "train", *arguments.task, "--steps", str(steps), "--sync", told, "--out", "none")
-    predicted = row["step_seconds"] + row["end_seconds"] * (1 / steps - 1 / PLANNED)
-    return figures["seconds"]["training"] / figures["steps"], figures["pass"]["seconds"], predicted
+    told = f"{sync},warmup_steps=0" if sync.startswith("powersgd:") else sync  # a larger share of so short a run
+    steps = str(steps_of(row, arguments.steps))
+    figures = run(arguments, rate, folder, "train", *arguments.task, "--steps", steps, "--sync", told, "--out", "none")
+    return figures["seconds"]["training"] / figures["steps"], figures["pass"]["seconds"]
+
+
+def measure_all(arguments, rate, folder, rows):
+    """Puts the medians into the rows; and what is predicted of a step of so short a run, of which its end is a larger share than of
+    the one that is planned."""
+    found = [[] for _ in rows]
+    for turn in range(TURNS):
+        for row, runs in zip(rows, found):
+            if turn == 0 or row["step_seconds"] < BRIEF:
+                runs.append(measure(arguments, rate, folder, row))
+    for row, runs in zip(rows, found):
+        row["measured_step_seconds"], row["measured_pass_seconds"] = map(statistics.median, zip(*runs))
+        row["step_seconds"] += row["end_seconds"] * (1 / steps_of(row, arguments.steps) - 1 / PLANNED)
 
 
 def judge(rows, chosen, seconds):
@@ -63,9 +83,9 @@ def judge(rows, chosen, seconds):
 def at_rate(arguments, rate, folder):
     plan = run(arguments, rate, folder, "plan", *arguments.task, "--steps", str(PLANNED))
     rows = [row for row in plan["candidates"] if "left_out" not in row and row["sync"] != "dgc"]
+    measure_all(arguments, rate, folder, rows)
     for row in rows:
-        step, passed, predicted = measure(arguments, rate, folder, row)
-        row["measured_step_seconds"], row["measured_pass_seconds"], row["step_seconds"] = step, passed, predicted
+        step, passed, predicted = row["measured_step_seconds"], row["measured_pass_seconds"], row["step_seconds"]
         known = predicted - plan["pass_seconds"] + passed
         print(f"{rate:>8} {row['sync']:40} {predicted:9.4f} {step:9.4f} {100 * (predicted / step - 1):+7.1f} %"
               f"  with that run's pass {100 * (known / step - 1):+7.1f} %", flush=True)
