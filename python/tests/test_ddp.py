@@ -436,6 +436,27 @@ def told(rank, size):
     return text.getvalue(), compressor.summary(), scalars
 
 
+class Gone(io.StringIO):
+    """A pipe whose other end nobody has any more."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+
+def unread(rank, size):
+    """What is trained where nobody reads what is told, by a scheme and by local updates."""
+    ddp, model = models.wrapped(models.small()), models.small()
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    with contextlib.redirect_stderr(Gone()):
+        compressor = thinwire.torch.attach(ddp, "dgc:density=0.02")
+        models.backward(ddp, rank, 0)
+        with thinwire.torch.OuterLoop(model, optimiser, "local:every=1") as loop:
+            models.backward(model, rank, 0)
+            optimiser.step()
+            loop.finish()
+    return compressor.stats()["steps"], loop.stats()["rounds"] > 0
+
+
 def compiled(rank, size):
     """torch.compile leaves the hook, and the bits, as they are."""
     model = models.small()
@@ -541,6 +562,9 @@ class DdpTest(unittest.TestCase):
             self.assertIn(part, own)
             self.assertIn(part, told)
             self.assertTrue(own and told)
+
+    def test_training_goes_on_where_nobody_reads_what_is_told(self):
+        self.assertEqual(ranks.on_ranks(2, unread), 2 * [(1, True)])
 
     def test_a_scheme_that_has_to_know_the_rate_says_where_nobody_tells(self):
         for registers, spec, optimiser, warned in ((None, "sdagc", None, 1), (print, "sdagc", None, 0), (None, "topk", None, 0),

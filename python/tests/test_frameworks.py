@@ -285,7 +285,7 @@ class FrameworkTest(unittest.TestCase):
     def test_it_plans(self):
         first, other = self.saw("auto")
         self.assertEqual((first["error"], other["error"], other["said"]), ("", "", []))
-        self.assertIn("thinwire auto takes ", first["said"][0])
+        self.assertIn("thinwire: auto takes ", first["said"][0])
         self.assertEqual(first["losses"][0], self.saw("shared")[0]["losses"][0])
 
     def test_two_processes_then_one_then_two(self):

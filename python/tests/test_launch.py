@@ -214,7 +214,7 @@ class LaunchTest(unittest.TestCase):
     def test_it_plans(self):
         codes, said = self.launched(PLAIN, more=("--spec", "auto:steps=3000,pass_ms=20,rate=1Mbit,latency=5ms"))
         self.assertEqual(codes, [0] * MACHINES, said)
-        spec, = re.findall(r"thinwire auto takes (\S+) for a line of 1 Mbit/s", "".join(said))
+        spec, = re.findall(r"thinwire: auto takes (\S+) for a line of 1 Mbit/s", "".join(said))
         ends = self.left("end")
         self.launched(PLAIN, more=("--spec", spec))
         for planned, named in zip(ends, self.left("end")):

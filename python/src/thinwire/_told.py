@@ -11,6 +11,8 @@ import threading
 import traceback
 from typing import Callable, Optional, Tuple
 
+from ._lines import show
+
 Line = Tuple[int, str]
 Job = Callable[[], object]
 TELLER = "thinwire log"
@@ -24,7 +26,7 @@ def emit(level: int, text: str) -> None:
     try:
         logging.getLogger("thinwire").log(level, "%s", text)
     except Exception:
-        traceback.print_exc()
+        show(traceback.format_exc().rstrip("\n"))
 
 
 def say(level: int, text: str) -> None:

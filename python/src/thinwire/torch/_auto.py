@@ -2,10 +2,10 @@
 
 import contextlib
 import math
-import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
+from .._lines import tell
 from ..comm import Comm
 from ..errors import SpecError
 from ..planning import GRADIENTS, Plan, line_of, measured_line, plan_of, trains_adapters
@@ -187,5 +187,5 @@ def settled(spec: str, model: Any, rows: Callable[[], List[Row]], optimizer: Any
         line = between = lines[0]
         found, text = of_all(lambda: chosen(options, rows(), optimizer, kind, size, between, adapters) if leads else None)[0]
     if banner and leads:
-        print(f"thinwire {text}", file=sys.stderr, flush=True)
+        tell(text)
     return Settled(str(found), line, options, adapters)

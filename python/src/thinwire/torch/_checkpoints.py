@@ -7,13 +7,13 @@ import contextlib
 import io
 import re
 import secrets
-import sys
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
 
 import torch
 import torch.distributed as dist
 
+from .._lines import tell
 from ..errors import Error
 from ..reducer import asked_for
 from ..spec import name_of
@@ -76,7 +76,7 @@ def record_of(state: State) -> Record:
 
 def say(text: str) -> None:
     if dist.get_rank() == 0:
-        print(f"thinwire: {text}", file=sys.stderr, flush=True)
+        tell(text)
 
 
 def ranks_in_words(ranks: Sequence[int]) -> str:
@@ -245,5 +245,4 @@ def tell_dropped(place: Place, spec: str) -> None:
     """One process has nobody to send anything to, later either."""
     ranks = place.ranks()
     if ranks:
-        print(f"thinwire: what {place.path(min(ranks))} and its like held back for {name_of(spec)} is dropped: this is the only "
-              "process", file=sys.stderr, flush=True)
+        tell(f"what {place.path(min(ranks))} and its like held back for {name_of(spec)} is dropped: this is the only process")

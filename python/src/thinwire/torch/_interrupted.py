@@ -3,10 +3,10 @@
 import _thread
 import contextlib
 import signal
-import sys
 import threading
 from typing import Callable, Iterator, Optional
 
+from .._lines import tell
 from ..errors import Error
 
 SECONDS = 30.0  # that leaving takes at most: two rounds of the others
@@ -59,10 +59,9 @@ def ended_by_signals(seconds: float) -> Iterator[None]:
 
 def hand_over(leave: Callable[[], None]) -> None:
     """What a program does last before it ends, whatever comes of it."""
-    print(f"thinwire: leaving by the others' next two rounds, within {SECONDS:g} seconds; Ctrl-C once more ends at once", file=sys.stderr,
-          flush=True)
+    tell(f"leaving by the others' next two rounds, within {SECONDS:g} seconds; Ctrl-C once more ends at once")
     try:
         with ended_by_signals(SECONDS):
             leave()
     except (KeyboardInterrupt, Error) as error:
-        print(f"thinwire: what this machine had for the others is lost: {str(error) or 'there was no time for it'}", file=sys.stderr, flush=True)
+        tell(f"what this machine had for the others is lost: {str(error) or 'there was no time for it'}")

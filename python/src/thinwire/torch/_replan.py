@@ -1,9 +1,9 @@
 """The spec "auto" in a run under way: another spec, where the line has become another."""
 
 import struct
-import sys
 from typing import Any, Callable, Dict, Tuple
 
+from .._lines import tell
 from ..comm import Comm
 from ..planning import LineWatch
 from . import _transport
@@ -54,8 +54,7 @@ class Replanner:
             spec, why = before, f"Not every rank can take {spec}."
         if self._banner and self._rank == 0:
             takes = f"keeps {spec}" if spec == before else f"goes on with {spec} in place of {before}"
-            print(f"thinwire auto {takes}, as the line has {in_words(self._line)} now, and had {in_words(was)}. {why}",
-                  file=sys.stderr, flush=True)
+            tell(f"auto {takes}, as the line has {in_words(self._line)} now, and had {in_words(was)}. {why}")
         if spec == before:
             return ""
         self._begin()

@@ -9,12 +9,12 @@ The hooks that Accelerate knows by name are PyTorch's own; its argument for them
 
 import contextlib
 import shutil
-import sys
 from pathlib import Path
 from typing import Any, Optional
 
 from torch.nn.parallel import DistributedDataParallel
 
+from .._lines import show, tell
 from ..spec import with_more
 from . import _auto, ddp
 from ._checkpoints import Checkpoints, Place, tell_dropped
@@ -62,7 +62,7 @@ class LocalSGD:
         self._joins = more.get("join") is not None
         self.enabled = enabled and (self._joins or accelerator.num_processes > 1)
         if enabled and not self.enabled and more.get("banner", True):
-            print("thinwire: this run has one process, and LocalSGD exchanges nothing; join= meets other programs", file=sys.stderr, flush=True)
+            tell("this run has one process, and LocalSGD exchanges nothing; join= meets other programs")
         self._accelerator, self._model, self._more = accelerator, model, more
         if _auto.is_auto(spec) != (local_sgd_steps is None):
             raise _auto.refuse("it also chooses how many steps there are between two averages: give local_sgd_steps=None with it, "
@@ -84,8 +84,8 @@ class LocalSGD:
     def _tell_passes(self) -> None:
         passes = self._accelerator.gradient_accumulation_steps
         if passes > 1 and self._tells:
-            print(f"thinwire: LocalSGD counts the calls of its step(), as Accelerate's does: where each pass calls it, "
-                  f"gradient_accumulation_steps={passes} of them are one step of the optimizer", file=sys.stderr, flush=True)
+            tell("LocalSGD counts the calls of its step(), as Accelerate's does: where each pass calls it, "
+                 f"gradient_accumulation_steps={passes} of them are one step of the optimizer")
 
     @property
     def _tells(self) -> bool:
@@ -102,7 +102,7 @@ class LocalSGD:
             if kind is None:
                 self.loop.finish()
                 if self._tells:
-                    print(self.loop.summary(), file=sys.stderr, flush=True)
+                    show(self.loop.summary())
             self.loop.close_after(value)
 
 

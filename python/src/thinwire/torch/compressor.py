@@ -1,12 +1,12 @@
 """The object behind attach(): a table of parameters, a scheme, and what it remembers."""
 
 import contextlib
-import sys
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 
 from .. import gossip_schemes, outers
+from .._lines import show
 from ..comm import Comm
 from ..errors import Error, SpecError
 from ..planning import DOORS, GRADIENTS, UPDATES, WEIGHTS, can_switch
@@ -614,4 +614,4 @@ class Compressor(Stepping):
 
 def announce(compressor: Any, rank: int) -> None:
     if rank == 0:
-        print(compressor.banner(), file=sys.stderr, flush=True)
+        show(compressor.banner())

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from .._lines import show, tell
 from ..errors import Error, PeerError
 from ..seal import read_key
 from ..spec import settings_of
@@ -45,15 +46,11 @@ def launch(words: List[str]) -> int:
             return launched.run(settings.command)
     except Error as error:
         advice = isinstance(error, PeerError) and settings.workers is not None and launched is not None
-        say(str(error) + f"; {BEGIN_AGAIN}" * advice)
+        tell(str(error) + f"; {BEGIN_AGAIN}" * advice)
         return PEER_LOST if isinstance(error, PeerError) else USAGE
     except (KeyboardInterrupt, _interrupted.Terminated) as end:
-        say("interrupted, and so this machine has " + ("left" if launched and launched.is_in else "given up coming in"))
+        tell("interrupted, and so this machine has " + ("left" if launched and launched.is_in else "given up coming in"))
         return TERMINATED if isinstance(end, _interrupted.Terminated) else INTERRUPTED
-
-
-def say(text: str) -> None:
-    print(f"thinwire: {text}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -155,7 +152,7 @@ class Launched:
             traceback.print_exc()
             code = 1
         if isinstance(code, str):
-            print(code, file=sys.stderr)
+            show(code)
             code = 1
         if os.getpid() == self._process:  # the script may have forked, and this be the child
             self._finish(code)
@@ -166,13 +163,13 @@ class Launched:
         if self._loop is None:
             if not has_failed:
                 raise Error("the script took no step with an optimizer of torch's, and so nothing was exchanged")
-            say(f"the script has ended with code {code} before it took a step with an optimizer of torch's, and so nothing was exchanged")
+            tell(f"the script has ended with code {code} before it took a step with an optimizer of torch's, and so nothing was exchanged")
             return
         behind, every = self._loop._unshared.steps, settings_of(self._loop._loop.spec)["every"]
         self._loop.finish()
         if behind and self._has_saved and not has_failed:
-            say(f"what the script has saved lacks the {counted(behind)} behind its last round: let it take a multiple of {every} steps")
-        print(self._loop.summary(), file=sys.stderr, flush=True)
+            tell(f"what the script has saved lacks the {counted(behind)} behind its last round: let it take a multiple of {every} steps")
+        show(self._loop.summary())
 
     def __enter__(self) -> "Launched":
         return self

@@ -7,12 +7,12 @@
 A DDPStrategy takes a communication hook, too, but leaves it out on CPUs without a word, and saves nothing of it.
 LocalUpdates is for programs that train on a machine each, and exchange once in many steps."""
 
-import sys
 from pathlib import Path
 from typing import Any, Dict, Optional
 
 from lightning.pytorch import Callback
 
+from .._lines import show
 from ..errors import Error
 from . import _auto, _local
 from ._checkpoints import Checkpoints, Record, beside, tell_dropped
@@ -97,7 +97,7 @@ class Thinwire(_Told):
         """After the last checkpoint, which comes after on_train_end."""
         if self.compressor is not None:
             if trainer.is_global_zero:
-                print(self.compressor.summary(), flush=True)
+                show(self.compressor.summary())
             self.compressor.close()
         self.compressor = self._checkpoints = None
 
@@ -153,7 +153,7 @@ class LocalUpdates(_Told):
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         if self._local is not None:
             self._local.finish()
-            print(self._local.loop.summary(), file=sys.stderr, flush=True)
+            show(self._local.loop.summary())
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         self._close()

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import re
-import sys
 import time
 import weakref
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
@@ -15,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .. import outer as core
 from .. import outers, schemes
+from .._lines import show, tell
 from .._owned import Closes
 from .._warned import warn
 from ..changing import ChangingLoop, refuse_unfit
@@ -244,13 +244,12 @@ class OuterLoop(Closes):
 
     def _tell_serving(self) -> None:
         if self._tells and self._comm.size > 1:
-            print("thinwire: this program has taken its last step, and serves the others' rounds until they have taken theirs",
-                  file=sys.stderr, flush=True)
+            tell("this program has taken its last step, and serves the others' rounds until they have taken theirs")
 
     def _come_in(self) -> None:
         """To a group that changes, which makes no difference between its first generation and any other."""
         if self._has_banner and isinstance(self._loop, ChangingLoop) and not self._loop.opened:
-            print(f"thinwire: asking to be let in at {self._asked}", file=sys.stderr, flush=True)
+            tell(f"asking to be let in at {self._asked}")
         try:
             self._loop.begin(self._working.addresses())
         except BaseException:
@@ -269,7 +268,7 @@ class OuterLoop(Closes):
 
     def _tell_banner(self) -> None:
         if self._tells:
-            print(self.banner(), file=sys.stderr, flush=True)
+            show(self.banner())
 
     # ---- the loop ----
 
@@ -360,7 +359,7 @@ class OuterLoop(Closes):
         if self._tells and self._members() != before and isinstance(loop, ChangingLoop) and loop.told != self.generation:
             why = f": {loop.broke}" if loop.broke else ""
             since = f"again{why}" if size == before[1] else f"now, and had {before[1]}"
-            print(f"thinwire: the group has {size} member{'s' * (size > 1)} {since}", file=sys.stderr, flush=True)
+            tell(f"the group has {size} member{'s' * (size > 1)} {since}")
 
     def _tell_pace(self, begin: float) -> None:
         if self._pace is None or not self._tells:
@@ -368,7 +367,7 @@ class OuterLoop(Closes):
         exchanged = self._loop.seconds_exchanged if isinstance(self._loop, ChangingLoop) else 0.0
         told = self._pace.heard(begin, time.monotonic(), self.stats()["bytes_sent"], self._members(), exchanged)
         if told:
-            print(told, file=sys.stderr, flush=True)
+            show(told)
             self._pace = None
 
     def _plan_again(self) -> bool:
@@ -718,9 +717,9 @@ class OuterLoop(Closes):
             if isinstance(self._loop, ChangingLoop) and not self._is_moving:
                 _interrupted.hand_over(functools.partial(self._leave, self._loop))
             elif self._has_banner and self._unshared.steps:
-                print(f"thinwire: the {counted(self._unshared.steps)} behind the last round went to nobody", file=sys.stderr, flush=True)
+                tell(f"the {counted(self._unshared.steps)} behind the last round went to nobody")
             if self._has_banner:
-                print(self.summary(), file=sys.stderr, flush=True)
+                show(self.summary())
         self.close()
 
     def close(self) -> None:
@@ -775,7 +774,7 @@ def joined_members(join: str, subject: str, transport: Union[str, Tcp, Comm], qu
 
 def tell_meeting(join: str, workers: int, limits: _transport.Limits) -> None:
     limits.refuse_wrong()
-    print(f"thinwire: meeting {workers} workers at {without_secrets(join)}, for up to {limits.patience:g} seconds", file=sys.stderr, flush=True)
+    tell(f"meeting {workers} workers at {without_secrets(join)}, for up to {limits.patience:g} seconds")
 
 
 def joined_group(join: str, workers: int, rank: Optional[int], transport: Union[str, Tcp, Comm],

@@ -9,12 +9,12 @@ The Trainer has no argument for a communication hook, but its callbacks are told
 programs that train on a machine each, and exchange once in many steps."""
 
 import functools
-import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 import transformers
 
+from .._lines import show, tell
 from ..errors import Error
 from . import _auto, _local
 from ._checkpoints import Checkpoints, Place, Record, say, tell_dropped
@@ -89,7 +89,7 @@ class Thinwire(transformers.TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         if self.compressor is not None and state.is_world_process_zero:
-            print(self.compressor.summary(), flush=True)
+            show(self.compressor.summary())
         self._close()
 
     def _close(self) -> None:
@@ -137,7 +137,7 @@ class TrainerCallback(transformers.TrainerCallback):
         self._close()  # where auto_find_batch_size begins once more, what was done before counts as lost
         saved = _local.read(path) if state.global_step else None
         if state.global_step and saved is None:
-            print(f"thinwire: there is no {path}: all go on from the weights of the first worker", file=sys.stderr, flush=True)
+            tell(f"there is no {path}: all go on from the weights of the first worker")
         self._local = _local.Local(trainer.model_wrapped, trainer.optimizer, self.spec, saved, state.max_steps, **self._more)
         self._stats = _Stats(trainer, self._local, LOGGED_OF_ROUNDS)
 
@@ -176,7 +176,7 @@ class TrainerCallback(transformers.TrainerCallback):
             self._local.finish()
             if kept is not None:
                 model.load_state_dict(kept)
-            print(self._local.loop.summary(), file=sys.stderr, flush=True)
+            show(self._local.loop.summary())
             self._close()
 
     def _close(self, end: Optional[BaseException] = None) -> None:
