@@ -3,6 +3,7 @@
 
 import _thread
 import array
+import atexit
 import concurrent.futures
 import contextlib
 import copy
@@ -27,7 +28,7 @@ from unittest import mock
 
 import ranks
 import thinwire
-from thinwire import _told
+from thinwire import _owned, _told
 from thinwire._library import library, tell
 from thinwire._owned import Owned
 from thinwire._told import News
@@ -476,12 +477,12 @@ class LibraryTest(unittest.TestCase):
         over = threading.Event()
 
         def let_go_on():
-            until(self, lambda: over.is_set() or not _told._jobs.empty())
+            until(self, lambda: over.is_set() or not _told.lines._jobs.empty())
             goes_on.set()
 
         other = threading.Thread(target=let_go_on)
         other.start()
-        _told.end()
+        _told.lines._end()
         there = list(told)
         over.set()
         other.join()
@@ -493,7 +494,7 @@ class LibraryTest(unittest.TestCase):
         child = os.fork()
         if child == 0:
             goes_on.set()
-            _told.end()
+            _told.lines._end()
             os._exit(len(told))
         self.addCleanup(kill, child)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
@@ -539,7 +540,7 @@ class LibraryTest(unittest.TestCase):
                 step(reducers[0], 1.0)
             thread = destroyed.get(timeout=ranks.SECONDS)
         self.assertGreater(collected[0], 0)
-        self.assertNotIsInstance(thread, threading._DummyThread)
+        self.assertEqual(thread.name, "thinwire end")
         for comm in comms:
             comm.close()
 
@@ -583,12 +584,107 @@ class LibraryTest(unittest.TestCase):
     def test_no_thread_of_the_librarys_does_what_is_apart_where_there_is_no_other(self):
         """It comes with what follows, or at the end of Python."""
         did = []
-        with mock.patch.object(_told, "_jobs", queue.SimpleQueue()), mock.patch.object(_told, "has_teller", return_value=False):
-            with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError):
-                _told.apart(lambda: did.append("a job"))
-            self.assertEqual(did, [])
-            _told.end()
+        apart = _told.Apart("nobody")
+        self.addCleanup(atexit.unregister, apart._end)
+        with mock.patch.object(_told._thread, "start_new_thread", side_effect=RuntimeError):
+            apart.do(lambda: did.append("a job"))
+        self.assertEqual(did, [])
+        apart._end()
         self.assertEqual(did, ["a job"])
+
+    def test_no_thread_of_the_librarys_waits_for_a_lock_of_pythons_threads(self):
+        """A finaliser may run where its thread has that one, and wait for the thread of the library that tells a line."""
+        told, apart = threading.Event(), _told.Apart("somebody")
+        self.addCleanup(atexit.unregister, apart._end)
+        with threading._active_limbo_lock, concurrent.futures.ThreadPoolExecutor(1) as pool:
+            _thread.start_new_thread(lambda: (apart.do(lambda: None), told.set()), ())
+            self.assertTrue(told.wait(ranks.SECONDS))
+
+    def test_what_fails_apart_ends_nothing_that_comes_behind_it(self):
+        did, apart = queue.SimpleQueue(), _told.Apart("somebody")
+        self.addCleanup(atexit.unregister, apart._end)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            apart.do(lambda: 1 / 0)
+            apart.do(lambda: did.put(threading.current_thread().name))
+            self.assertEqual(did.get(timeout=ranks.SECONDS), "somebody")
+        self.assertIn("ZeroDivisionError", said.getvalue())
+
+    def test_a_line_waits_for_nothing_that_is_destroyed(self):
+        over = threading.Event()
+        self.addCleanup(over.set)
+        _owned.ends.do(lambda: over.wait(ranks.SECONDS))
+        told = queue.SimpleQueue()
+        self.told_to(lambda line: told.put(line.getMessage()))
+        _told.say_apart(logging.WARNING, "a line")
+        self.assertEqual(told.get(timeout=ranks.SECONDS), "a line")
+        self.assertFalse(over.is_set())
+
+    def test_ctrl_c_behind_the_last_line_of_a_call_is_heeded(self):
+        class Interrupted(_told.News):
+            def __init__(self):
+                super().__init__()
+                queue, self._queue = self._queue, self
+                self._get, self.came = queue.get, 0
+
+            def get(self, timeout):
+                """What comes is taken, and then it is as if a signal had come before it was looked at."""
+                line = self._get(timeout=timeout)
+                self.came += 1
+                if self.came == 1:
+                    raise KeyboardInterrupt
+                return line
+
+        news = Interrupted()
+        acts = threading.Thread(target=news.act, args=(lambda: None,))
+        acts.start()
+        acts.join()
+        with self.assertRaises(KeyboardInterrupt):
+            news.tell_until_over(0.01)
+        news.tell_until_over(0.01)
+
+    def test_ctrl_c_while_something_is_destroyed_leaves_nothing_in_use(self):
+        """Neither where it is closed itself nor where what it was made from is, nor where the end of a wait is interrupted."""
+        def interrupted(*what):
+            raise KeyboardInterrupt
+
+        class Thing(Owned):
+            def __init__(self, *made_from, by):
+                self._own(ctypes.c_void_p(1), by, *made_from)
+
+        for how in ("itself", "its owner", "a wait"):
+            gone = []
+            owner = Thing(by=gone.append)
+            made = Thing(owner, by=gone.append if how == "a wait" else interrupted)
+            with self.assertRaises(KeyboardInterrupt):
+                if how == "a wait":
+                    with owner._used(interrupted):
+                        owner.close()
+                else:
+                    (made if how == "itself" else owner).close()
+            owner.close()
+            self.assertEqual(len(gone), 1 + (how == "a wait"), how)
+
+    def test_who_closes_a_comm_waits_for_no_round_and_no_step_under_way(self):
+        """Rank 1 is there, and comes to nothing: its patience is half an hour."""
+        for make in (lambda comm: thinwire.OuterLoop(comm, "diloco:every=2,eager=on", TENSORS),
+                     lambda comm: thinwire.OuterLoop(comm, "streaming:every=4,fragments=2,delay=1", TENSORS),
+                     lambda comm: thinwire.Reducer(comm, "allreduce", TENSORS)):
+            ends = [thinwire.Tcp(bind="127.0.0.1").listen() for _ in range(2)]
+            addresses = [end.address for end in ends]
+            buffers = [values(n, 0.0) for n in (256, 32)]
+            places = [buffer.buffer_info()[0] for buffer in buffers]
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                comms = list(pool.map(lambda rank: ends[rank].connect(rank, addresses, ranks.SECONDS), range(2)))
+                made = list(pool.map(make, comms))
+                if isinstance(made[0], thinwire.Reducer):
+                    made[0].submit_all(range(len(TENSORS)), places)
+                else:
+                    list(pool.map(lambda loop: loop.begin(places), made))
+                    for _ in range(2):
+                        made[0].step(places)
+            comms[0].close()
+            self.assertFalse(comms[0]._end.alive)
+            comms[1].close()
 
     def test_a_forked_child_leaves_the_parents_objects_alone(self):
         comm, = thinwire.Comm.threads(1)

@@ -201,9 +201,9 @@ double tw_channel_patience(const tw_channel *channel)
     return wait.patience;
 }
 
-void tw_channel_keep_quiet(const tw_channel *channel, int quiet)
+void tw_channel_keep_quiet(const tw_channel *channel, int more)
 {
-    tw_comm_whole(channel->comm)->quiet = quiet;
+    tw_comm_whole(channel->comm)->quiet += more;
 }
 
 int tw_channel_broke(const tw_channel *channel)

@@ -35,8 +35,9 @@ tw_status tw_channel_check_left(const tw_channel *channel);
 
 /* The longest that anybody is waited for. */
 double tw_channel_patience(const tw_channel *channel);
-/* Whether the log is not told for whom this rank waits: it follows the others, or its program goes on meanwhile. */
-void tw_channel_keep_quiet(const tw_channel *channel, int quiet);
+/* So many more, or fewer, want that the log is not told for whom this rank waits: it follows the others, or its program
+ * goes on meanwhile. */
+void tw_channel_keep_quiet(const tw_channel *channel, int more);
 
 /* All-reduces of several channels, one after the other, get more through a line than side by side, where they all begin
  * and end together and the line rests in between. leave(context) is called, on the caller's thread, in each all-reduce

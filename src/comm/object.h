@@ -20,7 +20,7 @@ struct tw_comm {
     _Atomic double timeout; /* patience.h; a group whose members come and go sets it beside threads that wait */
     double patience;        /* 0: nobody has set it */
     _Atomic double longest; /* seconds that a wait has taken, of all so far */
-    _Atomic int quiet;      /* the log is not told of waits: of who follows the others, or goes on meanwhile */
+    _Atomic int quiet;      /* how many want that the log is not told of waits: who follows, or goes on meanwhile */
     _Atomic int tells;      /* a wait of which it was told is not over */
     tw_counters counters;
     tw_channel *channel;        /* the program's own: number 0 */

@@ -869,39 +869,39 @@ TEST_BETWEEN(a_rank_whose_program_is_busy_answers, pair_up, part)
     for (int i = 0; i < MANY; i++) (void)end_within(0, many[i], 0, &(size_t){0});
 }
 
-typedef struct told {
+typedef struct heard {
     char wanted[2 * TCP_ADDRESS];
     _Atomic int waits, named, ends;
-} told;
+} heard;
 
 static void hear_of_waits(void *context, tw_log_level level, const char *text)
 {
-    told *all = context;
+    heard *all = context;
     (void)level;
     all->named += strstr(text, all->wanted) != NULL;
     all->waits += strstr(text, "programs are busy") != NULL;
     all->ends += strstr(text, "seconds the group goes on") != NULL;
 }
 
-typedef struct receiver {
+typedef struct waiter {
     pthread_t thread;
     tw_channel *channel;
     int from;
     tw_status status;
-} receiver;
+} waiter;
 
 static void *receive_a_byte(void *argument)
 {
-    receiver *me = argument;
+    waiter *me = argument;
     char got = 0;
     tw_channel_start_receive(me->channel, me->from, &got, 1, NULL);
     me->status = tw_channel_finish(me->channel);
     return NULL;
 }
 
-static void begin_receiver(receiver *me, tw_channel *channel, int from)
+static void begin_waiter(waiter *me, tw_channel *channel, int from)
 {
-    *me = (receiver){.channel = channel, .from = from};
+    *me = (waiter){.channel = channel, .from = from};
     assert_int_equal(pthread_create(&me->thread, NULL, receive_a_byte, me), 0);
 }
 
@@ -924,10 +924,10 @@ static uint64_t signs_of(const tcp_player *player, int rank)
 /* Rank 2 waits for rank 1, whose program waits itself. A second thread of that asks for longer than the first did. */
 TEST(a_rank_that_keeps_all_waiting_is_named_by_each_once)
 {
-    static told all;
+    static heard all;
     tcp_player players[RANKS];
     tw_channel *more[RANKS];
-    receiver waits[3];
+    waiter waits[3];
     listen_all(players, RANKS);
     connect_all(players, RANKS);
     snprintf(all.wanted, sizeof all.wanted, "whose programs are busy: rank 0 at %.*s; for up to ",
@@ -938,10 +938,10 @@ TEST(a_rank_that_keeps_all_waiting_is_named_by_each_once)
         assert_ok(tw_channel_create(players[r].comm, &more[r]));
     }
     tw_set_log(hear_of_waits, &all);
-    begin_receiver(&waits[2], players[2].comm->channel, 1);
-    begin_receiver(&waits[0], players[1].comm->channel, 0);
+    begin_waiter(&waits[2], players[2].comm->channel, 1);
+    begin_waiter(&waits[0], players[1].comm->channel, 0);
     wait_for_count(&all.waits, 2);
-    begin_receiver(&waits[1], more[1], 0);
+    begin_waiter(&waits[1], more[1], 0);
     const uint64_t signs = signs_of(&players[1], 0);
     for (double deadline = tw_clock() + PATIENCE; signs_of(&players[1], 0) < signs + 20; usleep(1000))
         assert_true(tw_clock() < deadline);
@@ -956,6 +956,39 @@ TEST(a_rank_that_keeps_all_waiting_is_named_by_each_once)
     assert_int_equal(all.waits, 2);
     assert_int_equal(all.named, 2);
     assert_int_equal(all.ends, 2);
+    for (int r = 0; r < RANKS; r++) tw_channel_destroy(more[r]);
+    destroy_all(players, RANKS);
+}
+
+/* Rank 1 waits for rank 0 while other messages go between them. Rank 2's program, which waits for nobody, does not keep
+ * them from it. Then nothing moves any more. */
+TEST(while_messages_move_nobodys_program_is_busy)
+{
+    static heard all;
+    tcp_player players[RANKS];
+    tw_channel *more[RANKS];
+    waiter waits;
+    listen_all(players, RANKS);
+    connect_all(players, RANKS);
+    for (int r = 0; r < RANKS; r++) {
+        assert_ok(tw_comm_set_timeout(players[r].comm, 1));
+        assert_ok(tw_comm_set_patience(players[r].comm, PATIENCE));
+        assert_ok(tw_channel_create(players[r].comm, &more[r]));
+    }
+    tw_set_log(hear_of_waits, &all);
+    begin_waiter(&waits, players[1].comm->channel, 0);
+    for (double end = tw_clock() + 3; tw_clock() < end; usleep(1000)) {
+        char got;
+        send_a_byte(more[0], 1);
+        tw_channel_start_receive(more[1], 0, &got, 1, NULL);
+        assert_ok(tw_channel_finish(more[1]));
+    }
+    assert_int_equal(all.waits, 0);
+    wait_for_count(&all.waits, 1);
+    send_a_byte(players[0].comm->channel, 1);
+    pthread_join(waits.thread, NULL);
+    tw_set_log(NULL, NULL);
+    assert_int_equal(waits.status, TW_OK);
     for (int r = 0; r < RANKS; r++) tw_channel_destroy(more[r]);
     destroy_all(players, RANKS);
 }

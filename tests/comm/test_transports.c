@@ -1,5 +1,6 @@
 /* Transports that programs bring along: what a comm asks of them, and what it does when they fail at any call. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -392,6 +392,23 @@ TEST(test_patterns_of_a_stream_are_of_the_whole_model)
     tw_comm_destroy(comm);
 }
 
+/* Each loop whose rounds travel meanwhile wants the log not told of waits, and no longer than it is there. */
+TEST(test_loops_that_wait_for_nobody_are_quiet_until_they_are_destroyed)
+{
+    static const char *const specs[] = {"diloco:eager=on", "streaming:every=4,fragments=2,delay=1", "diloco"};
+    static const tw_tensor table[] = {{.name = "a", .dims = 1, .shape = {8}}};
+    tw_comm *comm;
+    tw_outer *outer[3];
+    assert_ok(tw_comm_create_threads(1, &comm));
+    for (int i = 0; i < 3; i++) assert_ok(tw_outer_create(comm, specs[i], table, 1, &outer[i]));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(comm->quiet, i < 2 ? 2 - i : 0);
+        tw_outer_destroy(outer[i]);
+    }
+    assert_int_equal(comm->quiet, 0);
+    tw_comm_destroy(comm);
+}
+
 TEST(test_events_of_a_stream)
 {
     scene all = quadratic("streaming:every=4,fragments=2,delay=1", 12, 1, 0.1, (double[]){2, -1});

@@ -8,26 +8,29 @@ from ctypes import c_void_p
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple, TypeVar
 
 from . import errors
-from ._told import apart, is_of_python
+from ._told import Apart, is_of_python
 
 Self = TypeVar("Self", bound="Closes")
 Result = TypeVar("Result")
 Users = Dict[object, Optional[Callable[[], object]]]  # what an object is needed for, and what ends that
+ends = Apart("thinwire end")
 
 
 def destroy(process: int, of_library: Callable, handle: int, place: object, made_from: "Sequence[Owned]") -> None:
     """A forked child has a copy of the handle, but none of its threads and none of its connections."""
-    if os.getpid() == process:
-        of_library(handle)
-    for owner in made_from:
-        owner._let_go(place)
+    try:
+        if os.getpid() == process:
+            of_library(handle)
+    finally:  # Ctrl-C may come on the way out of it
+        for owner in made_from:
+            owner._let_go(place)
 
 
 def destroy_unless_used(users: Users, *what: Any) -> None:
     """Python ends, and a thread that it leaves behind may be in a call. Garbage is collected on any thread, and one of the
     library's own is among those that end with what is destroyed."""
     if not users:
-        destroy(*what) if is_of_python() else apart(functools.partial(destroy, *what))
+        destroy(*what) if is_of_python() else ends.do(functools.partial(destroy, *what))
 
 
 class Closes:
@@ -47,6 +50,8 @@ class Owned(Closes):
     """Something behind an address. It is destroyed by close(), when nobody has it any more, or when Python ends. While another
     thread is in a call on it, or something that was made from it is still there, it stays: the last of these destroys it."""
 
+    _goes_on = False  # a thread of the library's works for it, and may wait for other ranks
+
     def _own(self, handle: c_void_p, of_library: Callable, *made_from: "Owned") -> None:
         """What it is made from outlives it: its finaliser holds them, and they close it before themselves. Where one of them was
         closed meanwhile, so is this."""
@@ -58,6 +63,9 @@ class Owned(Closes):
         def close() -> None:
             there = itself()
             if there is not None:
+                if there._goes_on:
+                    for owner in made_from:
+                        owner._end_waits()
                 there.close()
 
         for owner in made_from:
@@ -91,6 +99,9 @@ class Owned(Closes):
         with self._used() as handle:
             return function(handle, *arguments)
 
+    def _end_waits(self) -> None:
+        """Of whoever waits in it."""
+
     def _let_go(self, use: object) -> None:
         self._users.pop(use, None)
         what = self._end.detach() if self._closes and not self._users else None
@@ -112,10 +123,12 @@ class Owned(Closes):
         use = object()
         self._users[use] = None
         self._closes = True
-        for end in self._users.copy().values():
-            if end is not None:
-                end()
-        self._let_go(use)
+        try:
+            for end in self._users.copy().values():
+                if end is not None:
+                    end()
+        finally:
+            self._let_go(use)
 
     def __reduce__(self) -> Tuple[Any, ...]:
         raise errors.Error(f"a {type(self).__name__} lives in this process, and cannot be copied or pickled; its state can", 12,

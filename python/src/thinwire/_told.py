@@ -1,6 +1,7 @@
 """Lines for Python's logging. A handler may want a lock that a thread of the program holds while it waits in a call, so that
 no thread that is waited for runs one: the thread that made the call does, or else a thread that does nothing but that."""
 
+import _thread
 import atexit
 import contextlib
 import functools
@@ -9,24 +10,28 @@ import os
 import queue
 import threading
 import traceback
-from typing import Callable, Optional, Tuple
+from typing import Callable, Iterator, Optional, Tuple
 
 from ._lines import show
 
 Line = Tuple[int, str]
 Job = Callable[[], object]
-TELLER = "thinwire log"
 LONGEST_END = 5.0  # seconds that the end of Python waits for a handler
 _here = threading.local()  # .news, where this thread makes a call for another one
-_jobs: "queue.SimpleQueue[Job]" = queue.SimpleQueue()  # of the library's own threads
+
+
+@contextlib.contextmanager
+def shown() -> Iterator[None]:
+    """Around what may fail, and is to end nobody's call."""
+    try:
+        yield
+    except Exception:
+        show(traceback.format_exc().rstrip("\n"))
 
 
 def emit(level: int, text: str) -> None:
-    """What a handler raises ends nobody's call."""
-    try:
+    with shown():
         logging.getLogger("thinwire").log(level, "%s", text)
-    except Exception:
-        show(traceback.format_exc().rstrip("\n"))
 
 
 def say(level: int, text: str) -> None:
@@ -45,54 +50,56 @@ def is_of_python() -> bool:
     return one is not None and not isinstance(one, threading._DummyThread)
 
 
+class Apart:
+    """A thread that does nothing but what it is given, and for which nobody waits before Python ends. It is begun without a lock of
+    `threading`: somebody may hold that one who waits for the thread that gives."""
+
+    def __init__(self, name: str):
+        self._name = name
+        self._begin_anew()
+        os.register_at_fork(after_in_child=self._begin_anew)
+        atexit.register(self._end)
+
+    def _begin_anew(self) -> None:
+        """In a forked child, whose parent does what is in its own."""
+        self._jobs: "queue.SimpleQueue[Job]" = queue.SimpleQueue()
+        self._begun = _thread.allocate_lock()
+
+    def do(self, job: Job) -> None:
+        self._jobs.put(job)
+        if self._begun.acquire(False):
+            try:
+                _thread.start_new_thread(self._work, ())
+            except RuntimeError:  # there is none to be had: who comes next tries again, or the end of Python does it
+                self._begun.release()
+
+    def _work(self) -> None:
+        threading.current_thread().name = self._name
+        while True:
+            self._do_one()
+
+    def _do_one(self) -> None:
+        job = self._jobs.get()
+        with shown():  # of which the next one is none the worse
+            job()
+
+    def _end(self) -> None:
+        """What the thread has begun would end with Python."""
+        if self._begun.acquire(False):
+            while not self._jobs.empty():
+                self._do_one()
+        else:
+            over = threading.Event()
+            self._jobs.put(over.set)
+            over.wait(LONGEST_END)
+
+
+lines = Apart("thinwire log")
+
+
 def say_apart(level: int, text: str) -> None:
     """By the thread that does nothing else."""
-    apart(functools.partial(emit, level, text))
-
-
-def apart(job: Job) -> None:
-    """On that thread: what none of the library's may do."""
-    _jobs.put(job)
-    if not has_teller():
-        with contextlib.suppress(RuntimeError):  # there is none to be had: who comes next tries again, or the end of Python does it
-            threading.Thread(target=work_for_ever, name=TELLER, daemon=True).start()
-
-
-def has_teller() -> bool:
-    return any(one.name == TELLER for one in threading.enumerate())
-
-
-def work_for_ever() -> None:
-    while True:
-        _jobs.get()()
-
-
-def do_rest() -> None:
-    while True:
-        try:
-            _jobs.get_nowait()()
-        except queue.Empty:
-            return
-
-
-@atexit.register
-def end() -> None:
-    """What the thread has begun, a daemon, would end with Python."""
-    if has_teller():
-        over = threading.Event()
-        _jobs.put(over.set)
-        over.wait(LONGEST_END)
-    else:
-        do_rest()
-
-
-def begin_anew() -> None:
-    """In a forked child, whose parent tells what is in its own."""
-    global _jobs
-    _jobs = queue.SimpleQueue()
-
-
-os.register_at_fork(after_in_child=begin_anew)
+    lines.do(functools.partial(emit, level, text))
 
 
 class News:
@@ -100,12 +107,13 @@ class News:
 
     def __init__(self) -> None:
         self._queue: "queue.SimpleQueue[Optional[Line]]" = queue.SimpleQueue()
-        self.put, self.left = self._queue.put, False
+        self.put, self.left, self._over = self._queue.put, False, False
 
     def act(self, call: Callable[[], None]) -> None:
         """On that thread."""
         _here.news = self
         call()
+        self._over = True
         self.put(None)
 
     def tell_until_over(self, longest_deaf: float) -> None:
@@ -114,6 +122,8 @@ class News:
             try:
                 line = self._queue.get(timeout=longest_deaf)
             except queue.Empty:
+                if self._over:  # Ctrl-C came behind the last line
+                    return
                 continue
             if line is None:
                 return

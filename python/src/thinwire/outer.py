@@ -39,6 +39,7 @@ class OuterLoop(Owned):
         named = table.table_of(tensors)
         comm.made(self, library.tw_outer_create, library.tw_outer_destroy, bytes_of(spec), named, len(tensors))
         self._comm, self.spec = comm, spec
+        self._is_eager = settings_of(spec).get("eager") == "on"
         self.tensors = [(name, tuple(shape)) for name, shape in tensors]
 
     def begin(self, weights: Sequence[int]) -> None:
@@ -63,6 +64,8 @@ class OuterLoop(Owned):
             self._call(library.tw_outer_step, self._addresses(weights), ctypes.byref(event))
 
         self._comm.waited(act) if self.is_due else act()
+        if event.value != Event.NOTHING:
+            self._goes_on = event.value == Event.STARTED or self._is_eager
         return Event(event.value)
 
     def set_weight(self, weight: float) -> None:
@@ -85,7 +88,9 @@ class OuterLoop(Owned):
         """Ends the loop, as a collective: takes part in the others' rounds until all have come here, and the weights
         become theta. False: it is over, and the last steps are lost, since some rank's part or the sum was too large for
         the exchange."""
-        return self._comm.waited(lambda: self._call(library.tw_outer_finish, self._addresses(weights)))
+        whole = self._comm.waited(lambda: self._call(library.tw_outer_finish, self._addresses(weights)))
+        self._goes_on = False
+        return whole
 
     def plan(self) -> Dict[str, str]:
         """What carries each tensor."""
@@ -97,11 +102,16 @@ class OuterLoop(Owned):
 
     def state(self) -> Dict[str, table.Entry]:
         """All that the loop remembers but the weights. A round that is under way is waited for, as a collective."""
-        return self._comm.waited(lambda: table.saved(library.tw_outer_save_state, self))
+        return self._saved(library.tw_outer_save_state)
 
     def state_apart(self) -> Dict[str, table.Entry]:
         """The same, with a place among any number of ranks, of which each keeps its own."""
-        return self._comm.waited(lambda: table.saved(library.tw_outer_save_apart, self))
+        return self._saved(library.tw_outer_save_apart)
+
+    def _saved(self, save: Callable) -> Dict[str, table.Entry]:
+        entries = self._comm.waited(lambda: table.saved(save, self))
+        self._goes_on = False
+        return entries
 
     def load_state(self, entries: Dict[str, table.Entry]) -> None:
         """Takes what state() gave, before begin."""

@@ -30,6 +30,7 @@ class Reducer(Owned):
 
         `dtype` is "float32", "float16", "bfloat16" or "float64". `absent`: this rank has no gradient of it in this
         step; it adds nothing, what it remembers stays as it is, and it receives the mean all the same."""
+        self._goes_on = True
         if dtype == "float32" and not absent:
             self._call(library.tw_reducer_submit, index, address)
             return
@@ -44,6 +45,7 @@ class Reducer(Owned):
             for index, address in zip(indices, addresses):
                 self.submit(index, address, dtype, absent)
             return
+        self._goes_on = True
         with self._used() as handle:  # once: there are hundreds of tensors in a step
             for index, address in zip(indices, addresses):
                 library.tw_reducer_submit(handle, index, address)
@@ -55,6 +57,7 @@ class Reducer(Owned):
         with self._used(), self._comm.waits():
             while not done.value:
                 good = self._call(library.tw_reducer_wait_for, SIGNALS_ARE_HEEDED, ctypes.byref(done))
+        self._goes_on = False
         return good
 
     def set_rates(self, rates: Sequence[float]) -> None:

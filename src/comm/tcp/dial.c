@@ -135,22 +135,25 @@ static void hear_answer(tcp_dial *dial, double now, const unsigned char *secret)
     dial->state = TCP_CONNECTED;
 }
 
+static const char mute[] = "what listens there says nothing";
+
 static void is_too_slow(tcp_dial *dial, double now)
 {
     if (dial->state == TCP_CONNECTING)
         not_reached(dial, now, ETIMEDOUT);
     else
-        try_later(dial, now,
-                  dial->state == TCP_LISTENING && !dial->heard ? "what listens there says nothing"
-                                                               : "it answered too slowly");
+        try_later(dial, now, dial->state == TCP_LISTENING && !dial->heard ? mute : "it answered too slowly");
 }
 
 /* After dial->why. */
 static const char *advice_of(const tcp_dial *dial)
 {
     if (dial->failed >= TCP_LISTENING)
-        return dial->language == TCP_OTHER_VERSION
-                   ? "install the same version on all machines"
+        return dial->language == TCP_OTHER_VERSION ? "install the same version on all machines"
+               : dial->why == mute
+                   ? "the program there is stopped or has too much to do, or it is another one: then choose another "
+                     "port, "
+                     "on all sides"
                    : "another program has that port, or passes it on to where nobody listens; choose another port, on "
                      "all sides";
     if (dial->error == ECONNREFUSED) return "what is to listen there has not been started yet, or has another port";

@@ -116,6 +116,7 @@ typedef struct tcp_stream {
 typedef struct tcp_waits {
     _Atomic int count;    /* of its threads that do now */
     _Atomic double ended; /* when the last one did */
+    _Atomic double moved; /* when bytes of a message last came from any rank, or a full line took some */
 } tcp_waits;
 
 typedef struct tcp_peer {
@@ -142,7 +143,7 @@ typedef struct tcp_peer {
     int is_busy;           /* as its last answer says, */
     double answered;       /* which came then */
     char *place;           /* where it is, for texts; NULL: that is not known */
-    const tcp_waits *own;  /* of this rank's program */
+    tcp_waits *own;        /* of this rank's program */
     int closing, shut;     /* nothing more is begun; and all that was begun is with the system */
     int gone;              /* no message comes or goes any more */
     int has_left;          /* and it was this rank that left */

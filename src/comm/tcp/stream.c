@@ -33,27 +33,14 @@ static void wait_for_room(tcp_stream *stream, int wait)
     listen_for(stream);
 }
 
-/* "": it is not known any more. */
-static const char *write_place(int fd, char text[TCP_NAME + 16])
-{
-    struct sockaddr_storage other = {0};
-    socklen_t size = sizeof other;
-    char host[TCP_NAME];
-    *text = 0;
-    if (getpeername(fd, (struct sockaddr *)&other, &size) != 0) return text;
-    tcp_host_name((const struct sockaddr *)&other, host);
-    snprintf(text, TCP_NAME + 16, "; it was at %s", host);
-    return text;
-}
-
 static void fail_by(const tcp_stream *stream, int error)
 {
-    char place[TCP_NAME + 16];
     tcp_peer *peer = stream->peer;
     if (peer->because_of)
         tcp_peer_fail(peer, TW_ERROR_PEER, TCP_GIVEN_UP, peer->because_of - 1, peer->rank);
     else if (peer->said_bye)
-        tcp_peer_fail(peer, TW_ERROR_PEER, "rank %d has left the group%s", peer->rank, write_place(stream->fd, place));
+        tcp_peer_fail(peer, TW_ERROR_PEER, "rank %d has left the group%s%s", peer->rank,
+                      peer->place ? "; it was at " : "", peer->place ? peer->place : "");
     else
         tcp_peer_fail(peer, TW_ERROR_PEER, "the connection to rank %d is lost: %s", peer->rank,
                       error ? strerror(error) : "its process has ended");
@@ -169,9 +156,17 @@ uint64_t tcp_peer_signs(tcp_peer *peer, int ask)
     return peer->signs;
 }
 
+static void note_moved(const tcp_peer *peer)
+{
+    if (peer->own) peer->own->moved = tw_clock();
+}
+
+/* While messages move, it is a line that is waited for. */
 int tcp_peer_is_busy(tcp_peer *peer)
 {
-    const int is_busy = !peer->gone && !peer->asked && peer->is_busy && tw_clock() - peer->answered <= LATELY;
+    const double since = tw_clock() - LATELY;
+    const int is_busy = !peer->gone && !peer->asked && peer->is_busy && peer->answered >= since &&
+                        !(peer->own && peer->own->moved >= since);
     (void)tcp_peer_signs(peer, 1);
     return is_busy;
 }
@@ -181,6 +176,7 @@ void tcp_stream_go_on(tcp_stream *stream)
     wait_for_room(stream, 0);
     if (stream->peer->gone) return;
     stream->peer->signs++;
+    note_moved(stream->peer);
     tcp_stream_push(stream->peer);
 }
 
@@ -241,6 +237,7 @@ static int read_header(tcp_stream *stream)
 static void note_arrived(tcp_stream *stream, size_t bytes)
 {
     tcp_slot *slot = stream->slot;
+    note_moved(stream->peer);
     stream->at += bytes;
     stream->left -= bytes;
     if (stream->left == 0) stream->slot = NULL;

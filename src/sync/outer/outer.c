@@ -143,9 +143,15 @@ static tw_status outer_build(tw_outer *outer, tw_comm *comm, const char *spec, c
     return status;
 }
 
-void tw_outer_keep_quiet(const tw_outer *outer, int quiet)
+static void set_quiet(tw_outer *outer, int quiet)
 {
-    tw_channel_keep_quiet(outer->channel, quiet || outer->options.delay > 0 || outer->options.eager);
+    tw_channel_keep_quiet(outer->channel, quiet - outer->quiet);
+    outer->quiet = quiet;
+}
+
+void tw_outer_keep_quiet(tw_outer *outer, int quiet)
+{
+    set_quiet(outer, quiet || outer->options.delay > 0 || outer->options.eager);
 }
 
 tw_status tw_outer_create(tw_comm *comm, const char *spec, const tw_tensor *tensors, size_t count, tw_outer **out)
@@ -175,6 +181,7 @@ void tw_outer_destroy(tw_outer *outer)
         tw_reducer_destroy(outer->fragments[f].reducer);
         tw_free(outer->fragments[f].before);
     }
+    if (outer->channel) set_quiet(outer, 0);
     tw_channel_destroy(outer->channel);
     tw_free(outer->fragments);
     tw_free(outer->tensors);

@@ -95,6 +95,7 @@ struct tw_outer {
     double given;   /* this rank's weight in the round under way */
     int submitted;  /* its part is with the reducer */
     int finishing;  /* this rank takes no steps any more */
+    int quiet;      /* of what it waits for the log is not told */
     int gives_last; /* and gave its part of this round when that was so */
     int all_finish; /* so did all ranks, in the last round */
     int met;        /* since the last step began all have told each other of a round, and none of them finishes */
@@ -109,7 +110,7 @@ tw_status tw_outer_need(const tw_outer *outer);
 /* The fragment of the round to come, or under way. */
 tw_fragment *tw_outer_current(const tw_outer *outer);
 /* What it waits for without its program is no news. */
-void tw_outer_keep_quiet(const tw_outer *outer, int quiet);
+void tw_outer_keep_quiet(tw_outer *outer, int quiet);
 
 /* outer_registry.c: finds the method, and fills the options. *exchange is the reducer's spec, the caller's to free:
  * what the options say, and whatever the spec says that they do not know. */

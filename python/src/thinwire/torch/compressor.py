@@ -607,7 +607,7 @@ class Compressor(Stepping):
             stop()
         _optimiser.take_back(self._optimiser, self._keeper)
         _claims.release(self)
-        for owned in [self._reducer, self._comm if self._owns_comm else None]:
+        for owned in [self._comm if self._owns_comm else None, self._reducer]:  # a step under way is given up with the group
             if owned is not None:
                 owned.close()
 

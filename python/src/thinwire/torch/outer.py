@@ -661,11 +661,6 @@ class OuterLoop(Closes):
         counts = with_ratios(core.counted_after(self._past, self._loop.stats()))
         return {**counts, "rounds_given": given_in(counts) - self._rounds_before}
 
-    @property
-    def rounds_given(self) -> int:
-        """`rounds_given` of stats(): the rounds that summary() tells."""
-        return int(self.stats()["rounds_given"])
-
     def summary(self) -> str:
         """Of this process: what came before it, of a state that was loaded, is left out. Its rounds are `rounds_given` of
         stats(), and where the group has made others as well, it says how many: `rounds` less those that are empty."""
@@ -730,9 +725,9 @@ class OuterLoop(Closes):
             end()
         self._ends = []
         _claims.release(self)
-        self._loop.close()
         if self._owns_comm:
-            self._comm.close()
+            self._comm.close()  # and the loop before it, whose round under way is given up
+        self._loop.close()
 
 
 # ---- a group of programs that know nothing of each other ----
