@@ -82,8 +82,9 @@ typedef struct foreigner {
     "another program has that port, or passes it on to where nobody listens; choose another port, on all sides"
 
 static foreigner foreigners[] = {
-    {NULL, "(what listens there says nothing): the program there is stopped or has too much to do, or it is another one: "
-           "then choose another port, on all sides"},
+    {NULL,
+     "(what listens there says nothing): the program there is stopped or has too much to do, or it is another one: "
+     "then choose another port, on all sides"},
     {"", "(it hung up): " ANOTHER_PROGRAM},
     {"220 ready\r\n", /* which is shorter than a greeting of thinwire's */
      "(what listens there does not speak thinwire's language): " ANOTHER_PROGRAM},
