@@ -61,7 +61,7 @@ def measure(arguments, rate, folder, row):
 
 
 def measure_all(arguments, rate, folder, rows):
-    """Puts the medians into the rows; and what is predicted of a step of so short a run, of which its end is a larger share than of
+    """Puts the run whose step is the median into the rows; and what is predicted of a step of so short a run, of which its end is a larger share than of
     the one that is planned."""
     found = [[] for _ in rows]
     for turn in range(TURNS):
@@ -69,7 +69,7 @@ def measure_all(arguments, rate, folder, rows):
             if turn == 0 or row["step_seconds"] < BRIEF:
                 runs.append(measure(arguments, rate, folder, row))
     for row, runs in zip(rows, found):
-        row["measured_step_seconds"], row["measured_pass_seconds"] = map(statistics.median, zip(*runs))
+        row["measured_step_seconds"], row["measured_pass_seconds"] = sorted(runs)[len(runs) // 2]
         row["step_seconds"] += row["end_seconds"] * (1 / steps_of(row, arguments.steps) - 1 / PLANNED)
 
 

@@ -605,6 +605,7 @@ class LibraryTest(unittest.TestCase):
         self.addCleanup(atexit.unregister, apart._end)
         with contextlib.redirect_stderr(io.StringIO()) as said:
             apart.do(lambda: 1 / 0)
+            apart.do(sys.exit)
             apart.do(lambda: did.put(threading.current_thread().name))
             self.assertEqual(did.get(timeout=ranks.SECONDS), "somebody")
         self.assertIn("ZeroDivisionError", said.getvalue())
@@ -624,7 +625,7 @@ class LibraryTest(unittest.TestCase):
             def __init__(self):
                 super().__init__()
                 queue, self._queue = self._queue, self
-                self._get, self.came = queue.get, 0
+                self._get, self.empty, self.came = queue.get, queue.empty, 0
 
             def get(self, timeout):
                 """What comes is taken, and then it is as if a signal had come before it was looked at."""
@@ -668,6 +669,7 @@ class LibraryTest(unittest.TestCase):
         """Rank 1 is there, and comes to nothing: its patience is half an hour."""
         for make in (lambda comm: thinwire.OuterLoop(comm, "diloco:every=2,eager=on", TENSORS),
                      lambda comm: thinwire.OuterLoop(comm, "streaming:every=4,fragments=2,delay=1", TENSORS),
+                     lambda comm: thinwire.Gossip(comm, "adpsgd-fixed", TENSORS, places),
                      lambda comm: thinwire.Reducer(comm, "allreduce", TENSORS)):
             ends = [thinwire.Tcp(bind="127.0.0.1").listen() for _ in range(2)]
             addresses = [end.address for end in ends]
@@ -678,6 +680,9 @@ class LibraryTest(unittest.TestCase):
                 made = list(pool.map(make, comms))
                 if isinstance(made[0], thinwire.Reducer):
                     made[0].submit_all(range(len(TENSORS)), places)
+                elif isinstance(made[0], thinwire.Gossip):
+                    made[0].read(places)
+                    made[0].step(places)
                 else:
                     list(pool.map(lambda loop: loop.begin(places), made))
                     for _ in range(2):

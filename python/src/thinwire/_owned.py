@@ -18,8 +18,9 @@ ends = Apart("thinwire end")
 
 def destroy(process: int, of_library: Callable, handle: int, place: object, made_from: "Sequence[Owned]") -> None:
     """A forked child has a copy of the handle, but none of its threads and none of its connections."""
+    is_here = os.getpid() == process
     try:
-        if os.getpid() == process:
+        if is_here:
             of_library(handle)
     finally:  # Ctrl-C may come on the way out of it
         for owner in made_from:

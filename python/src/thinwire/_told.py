@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 import traceback
-from typing import Callable, Iterator, Optional, Tuple
+from typing import Callable, Iterator, Optional, Tuple, Type
 
 from ._lines import show
 
@@ -21,11 +21,11 @@ _here = threading.local()  # .news, where this thread makes a call for another o
 
 
 @contextlib.contextmanager
-def shown() -> Iterator[None]:
+def shown(what: Type[BaseException] = Exception) -> Iterator[None]:
     """Around what may fail, and is to end nobody's call."""
     try:
         yield
-    except Exception:
+    except what:
         show(traceback.format_exc().rstrip("\n"))
 
 
@@ -80,7 +80,7 @@ class Apart:
 
     def _do_one(self) -> None:
         job = self._jobs.get()
-        with shown():  # of which the next one is none the worse
+        with shown(BaseException):  # of which the next one is none the worse
             job()
 
     def _end(self) -> None:
@@ -88,6 +88,7 @@ class Apart:
         if self._begun.acquire(False):
             while not self._jobs.empty():
                 self._do_one()
+            self._begun.release()
         else:
             over = threading.Event()
             self._jobs.put(over.set)
@@ -122,7 +123,7 @@ class News:
             try:
                 line = self._queue.get(timeout=longest_deaf)
             except queue.Empty:
-                if self._over:  # Ctrl-C came behind the last line
+                if self._over and self._queue.empty():  # Ctrl-C came behind the last line
                     return
                 continue
             if line is None:

@@ -18,7 +18,7 @@ class Gossip(Owned):
     def __init__(self, comm: Comm, spec: str, tensors: Sequence[table.Named], weights: Sequence[int]):
         named, begin = table.table_of(tensors), table.addresses(weights, len(tensors))
         comm.made(self, library.tw_gossip_create, library.tw_gossip_destroy, bytes_of(spec), named, len(tensors), begin)
-        self._comm, self.spec, self._count = comm, spec, len(tensors)
+        self._comm, self.spec, self._count, self._goes_on = comm, spec, len(tensors), True
 
     def read(self, weights: Sequence[int]) -> None:
         """Copies the weights out, all of one moment."""
@@ -32,6 +32,7 @@ class Gossip(Owned):
     def finish(self, weights: Sequence[int]) -> None:
         """Ends the gossip, as a collective: the mean over all ranks' weights, the same on every one."""
         self._comm.waited(lambda: self._call(library.tw_gossip_finish, table.addresses(weights, self._count)))
+        self._goes_on = False
 
     def stats(self) -> Dict[str, float]:
         """Steps, rounds, bytes and seconds since the gossip was made: the fields of tw_gossip_counts in thinwire.h."""

@@ -237,10 +237,10 @@ class ShardCompressor(Stepping):
 
     def close(self) -> None:
         """Leaves the other sites."""
+        if self._owns_comm:
+            self._comm.close()  # a step under way is given up with the group
         for compressor in self._compressors.values():
             compressor.close()
-        if self._owns_comm:
-            self._comm.close()
 
 
 def sharded_modules(model: torch.nn.Module) -> Iterator[Tuple[str, Any, Any]]:

@@ -145,9 +145,9 @@ class GossipDataParallel(torch.nn.Module):
         """Leaves the others. Before finish() they go on without this rank, or get a PeerError."""
         self._stop_watching()
         _claims.release(self)
-        self._gossip.close()
         if self._owns_comm:
-            self._comm.close()
+            self._comm.close()  # and the gossip before it
+        self._gossip.close()
 
 
 def refuse_others(module: torch.nn.Module, rows: List[Row], optimizer: Any) -> None:
