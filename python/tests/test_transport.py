@@ -178,7 +178,7 @@ class TransportTest(unittest.TestCase):
         self.assertIn("rank 1: hi\\x1b[31m\\nrede", text)
         self.assertLess(len(text), 5000)
         text = self.between_two(lambda comm: refused(lambda: _transport.gathered(comm, "a")),
-                                lambda comm: comm._allgather_alike((1 << 24 | 1).to_bytes(8, "little")))
+                                lambda comm: comm.allgather_alike((1 << 24 | 1).to_bytes(8, "little")))
         self.assertIn("rank 1 has 16777217 bytes for the others; want at most 16777216", text)
 
 

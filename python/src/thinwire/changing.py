@@ -265,7 +265,7 @@ class ChangingLoop:
             raise Error("nobody in the group has the shared weights any more", 7, "TW_ERROR_PEER")
         extra: Entries = {}
         theirs: Optional[Entries] = None
-        rows = comm.allgather(TOLD.pack(BEHIND * place.behind + KEPT * place.kept, int(self._past["rounds_empty"])), TOLD.size)
+        rows = comm.allgather_alike(TOLD.pack(BEHIND * place.behind + KEPT * place.kept, int(self._past["rounds_empty"])))
         told = [TOLD.unpack(row)[0] for row in rows]
         self._tell_given_up(comm, told.count(KEPT))
         if any(one & BEHIND for one in told):

@@ -150,14 +150,15 @@ class Comm(Owned):
     def allgather(self, data: bytes, largest: int = LARGEST) -> List[bytes]:
         """A collective: what each rank has for the others, in order of rank, of any size up to `largest`: who claims more is
         refused before there is room made for it."""
-        sizes = [int.from_bytes(size, "little") for size in self._allgather_alike(len(data).to_bytes(8, "little"))]
+        sizes = [int.from_bytes(size, "little") for size in self.allgather_alike(len(data).to_bytes(8, "little"))]
         for rank, size in enumerate(sizes):
             if size > largest:
                 raise Error(f"rank {rank} has {size} bytes for the others; want at most {largest}")
-        rows = self._allgather_alike(data.ljust(max(sizes), b"\0"))
+        rows = self.allgather_alike(data.ljust(max(sizes), b"\0"))
         return [row[:size] for row, size in zip(rows, sizes)]
 
-    def _allgather_alike(self, data: bytes) -> List[bytes]:
+    def allgather_alike(self, data: bytes) -> List[bytes]:
+        """The same of one size on all ranks; an Error where another one's differs."""
         there = ctypes.create_string_buffer(max(1, len(data) * self.size))
         self.waited(lambda: self._call(library.tw_comm_allgather, data, len(data), there))
         rows = there.raw
