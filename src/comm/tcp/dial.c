@@ -148,14 +148,14 @@ static void is_too_slow(tcp_dial *dial, double now)
 /* After dial->why. */
 static const char *advice_of(const tcp_dial *dial)
 {
-    if (dial->failed >= TCP_LISTENING)
-        return dial->language == TCP_OTHER_VERSION ? "install the same version on all machines"
-               : dial->why == mute
-                   ? "the program there is stopped or has too much to do, or it is another one: then choose another "
-                     "port, "
-                     "on all sides"
-                   : "another program has that port, or passes it on to where nobody listens; choose another port, on "
-                     "all sides";
+    const int reached = dial->failed >= TCP_LISTENING;
+    if (reached && dial->language == TCP_OTHER_VERSION) return "install the same version on all machines";
+    if (dial->why == mute)
+        return "the program there is stopped or has too much to do, or it is another one: then choose another port, on "
+               "all sides";
+    if (reached)
+        return "another program has that port, or passes it on to where nobody listens; choose another port, on all "
+               "sides";
     if (dial->error == ECONNREFUSED) return "what is to listen there has not been started yet, or has another port";
     return "look whether that machine is on, whether this one is in its network or VPN, and whether a firewall lets "
            "connections to that port through";
