@@ -450,9 +450,10 @@ def unread(rank, size):
     with contextlib.redirect_stderr(Gone()):
         compressor = thinwire.torch.attach(ddp, "dgc:density=0.02")
         models.backward(ddp, rank, 0)
-        with thinwire.torch.OuterLoop(model, optimiser, "local:every=1") as loop:
+        with thinwire.torch.OuterLoop(model, optimiser, "local:every=1", hook=False) as loop:
             models.backward(model, rank, 0)
             optimiser.step()
+            loop.step()
             loop.finish()
     return compressor.stats()["steps"], loop.stats()["rounds"] > 0
 
