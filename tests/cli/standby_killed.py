@@ -14,7 +14,7 @@ import parts
 
 IN_OPEN = 0x20
 PIDFD_GETFD = 438  # on all processors
-LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None)
 
 
 @unittest.skipUnless(KILLER, "needs what kills a program from within")
