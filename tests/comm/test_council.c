@@ -1263,6 +1263,7 @@ typedef struct trial {
     council member;
     double now;
     int failed; /* generations with the first newcomer */
+    int lost;   /* at this place nobody is, from now on; 0: somebody is at each */
     uint64_t rounds;
 } trial;
 
@@ -1294,6 +1295,7 @@ static void next_generation(trial *all)
 {
     council *member = &all->member;
     council_meet(member, "door", all->rounds, 0, all->now);
+    if (all->lost) council_lose(member, member->list.seats[all->lost].name, all->now);
     for (int i = 0; i < member->list.count; i++) {
         council_message status = {.kind = COUNCIL_STATUS,
                                   .state = COUNCIL_READY,
@@ -1302,7 +1304,7 @@ static void next_generation(trial *all)
                                   .list.group = member->list.group};
         snprintf(status.to, COUNCIL_NAME, "%s", member->own.name);
         if (council_find(&member->list, "0#n1") < 0) status.seat.rounds = all->rounds; /* with its first round */
-        if (i != member->place) council_hear(member, &status, all->now);
+        if (i != member->place && i != all->lost) council_hear(member, &status, all->now);
     }
     council_tick(member, all->now);
     assert_int_equal(member->verdict, COUNCIL_GENERATION);
@@ -1352,6 +1354,46 @@ TEST(test_a_newcomer_that_is_never_connected_keeps_no_other_out)
     try_until(&all, 2, 600);
     assert_true(all.failed > 0);
     assert_true(council_find(&all.member.list, "0#n2") >= 0);
+}
+
+static void let_in(trial *all, int newcomers)
+{
+    for (; all->member.list.count <= newcomers; all->now += COUNCIL_BEAT) {
+        hear_newcomers(all, newcomers);
+        if (council_has_visitors(&all->member, all->now)) next_generation(all);
+    }
+}
+
+static void assert_is_new(const trial *all, const char *name)
+{
+    const council_list *list = &all->member.list;
+    const int place = council_find(list, name);
+    assert_true(place > 0);
+    assert_int_equal(list->seats[place].rounds, 0);
+    assert_int_equal(council_donor(list), 0);
+}
+
+/* Of its hand-over nothing came, and the member has gone on meanwhile. */
+TEST(test_a_newcomer_that_begins_again_is_in_the_next_generation)
+{
+    static trial all;
+    begin_trial(&all);
+    let_in(&all, 1);
+    all.rounds++;
+    next_generation(&all);
+    assert_is_new(&all, "0#n1");
+}
+
+/* It came to nothing because of the other one. */
+TEST(test_a_newcomer_stays_where_another_is_lost)
+{
+    static trial all;
+    begin_trial(&all);
+    let_in(&all, 2);
+    all.lost = council_find(&all.member.list, "0#n2");
+    next_generation(&all);
+    assert_is_new(&all, "0#n1");
+    assert_int_equal(council_find(&all.member.list, "0#n2"), -1);
 }
 
 RUN_TESTS(NULL, NULL)

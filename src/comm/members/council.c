@@ -272,19 +272,32 @@ static const council_peer *visitor_on_trial(const council *me)
     return found && found->failed ? found : NULL;
 }
 
+/* Those that were new in this generation may be in the next: rounds were applied, so that they were connected with, or
+ * one is lost or leaves, and that it came to nothing is no fault of theirs. */
+static int newcomers_may_stay(const council *me, uint64_t stays)
+{
+    return me->own.rounds > me->list.seats[me->place].rounds || count_bits(stays) < me->list.count;
+}
+
+static void add_seats(const council *me, uint64_t set, int have_theta, council_list *value)
+{
+    for (int i = 0; i < me->list.count; i++)
+        if ((set & bit(i)) && (seat_of(me, i)->rounds > 0) == have_theta) value->seats[value->count++] = *seat_of(me, i);
+}
+
 /* Those that have come and stay, in the order of their seats, and newcomers behind them. Where nobody stays there is
- * nobody who could give newcomers anything. Whoever has no theta yet was new in a generation that came to nothing. */
+ * nobody who could give newcomers anything. Whoever has no theta yet was new in this generation. */
 static void make_value(council *me)
 {
-    uint64_t stays = those_in(me, alive(me), COUNCIL_READY);
+    const uint64_t stays = those_in(me, alive(me), COUNCIL_READY);
     council_list *value = &me->value;
     value->group = me->list.group;
     value->generation = me->list.generation + 1;
     value->patience = me->list.patience;
     memcpy(value->begun, me->list.begun, sizeof value->begun);
     value->count = 0;
-    for (int i = 0; i < me->list.count; i++)
-        if ((stays & bit(i)) && seat_of(me, i)->rounds) value->seats[value->count++] = *seat_of(me, i);
+    add_seats(me, stays, 1, value);
+    if (value->count && newcomers_may_stay(me, stays)) add_seats(me, stays, 0, value);
     const council_peer *trial = visitor_on_trial(me);
     for (int i = 0; i < me->visitor_count && value->count && value->count < COUNCIL_MOST; i++)
         if (is_alive(me, &me->visitors[i]) && (trial ? trial == &me->visitors[i] : !me->visitors[i].failed))
