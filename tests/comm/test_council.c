@@ -1290,11 +1290,9 @@ static void hear_newcomers(trial *all, int count)
     }
 }
 
-/* All that are in the generation come to its end. */
-static void next_generation(trial *all)
+static void hear_members(trial *all)
 {
     council *member = &all->member;
-    council_meet(member, "door", all->rounds, 0, all->now);
     if (all->lost) council_lose(member, member->list.seats[all->lost].name, all->now);
     for (int i = 0; i < member->list.count; i++) {
         council_message status = {.kind = COUNCIL_STATUS,
@@ -1308,6 +1306,13 @@ static void next_generation(trial *all)
     }
     council_tick(member, all->now);
     assert_int_equal(member->verdict, COUNCIL_GENERATION);
+}
+
+/* All that are in the generation come to its end. */
+static void next_generation(trial *all)
+{
+    council_meet(&all->member, "door", all->rounds, 0, all->now);
+    hear_members(all);
 }
 
 static void try_until(trial *all, int newcomers, double end)
@@ -1394,6 +1399,19 @@ TEST(test_a_newcomer_stays_where_another_is_lost)
     next_generation(&all);
     assert_is_new(&all, "0#n1");
     assert_int_equal(council_find(&all.member.list, "0#n2"), -1);
+}
+
+TEST(test_a_newcomer_that_stays_has_one_seat_however_long_the_member_stood_still)
+{
+    static trial all;
+    begin_trial(&all);
+    let_in(&all, 2);
+    all.lost = council_find(&all.member.list, "0#n2");
+    council_meet(&all.member, "door", all.rounds, 0, all.now);
+    all.now += 3600;
+    hear_members(&all);
+    assert_is_new(&all, "0#n1");
+    assert_int_equal(all.member.list.count, 2);
 }
 
 RUN_TESTS(NULL, NULL)

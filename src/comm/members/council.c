@@ -282,7 +282,8 @@ static int newcomers_may_stay(const council *me, uint64_t stays)
 static void add_seats(const council *me, uint64_t set, int have_theta, council_list *value)
 {
     for (int i = 0; i < me->list.count; i++)
-        if ((set & bit(i)) && (seat_of(me, i)->rounds > 0) == have_theta) value->seats[value->count++] = *seat_of(me, i);
+        if ((set & bit(i)) && (seat_of(me, i)->rounds > 0) == have_theta)
+            value->seats[value->count++] = *seat_of(me, i);
 }
 
 /* Those that have come and stay, in the order of their seats, and newcomers behind them. Where nobody stays there is
@@ -300,7 +301,8 @@ static void make_value(council *me)
     if (value->count && newcomers_may_stay(me, stays)) add_seats(me, stays, 0, value);
     const council_peer *trial = visitor_on_trial(me);
     for (int i = 0; i < me->visitor_count && value->count && value->count < COUNCIL_MOST; i++)
-        if (is_alive(me, &me->visitors[i]) && (trial ? trial == &me->visitors[i] : !me->visitors[i].failed))
+        if (is_alive(me, &me->visitors[i]) && council_find(value, me->visitors[i].seat.name) < 0 &&
+            (trial ? trial == &me->visitors[i] : !me->visitors[i].failed))
             value->seats[value->count++] = me->visitors[i].seat;
     int donor = council_donor(value);
     value->begun[value->generation % COUNCIL_KNOWN] = donor < 0 ? 0 : value->seats[donor].rounds;
