@@ -28,8 +28,9 @@
  * A process that nobody can connect to, as behind a router, finds that out within 3 seconds and takes part even so:
  * what it says to another of its kind goes through a member that both can connect to. If that one is lost, it goes
  * through another in the next generation. A newcomer whose words come through and whose connections do not, as with
- * a firewall around it, keeps a generation from beginning: for up to 10 seconds, and then again after 30 seconds, 60
- * and so on up to an hour, each time as the only newcomer. The log on both sides says which address was not reached. */
+ * a firewall around it, keeps a generation from beginning: for up to 10 seconds, once more where another member is
+ * lost or leaves meanwhile, and then again after 30 seconds, 60 and so on up to an hour, each time as the only
+ * newcomer. The log on both sides says which address was not reached. */
 #ifndef THINWIRE_MEMBERS_H
 #define THINWIRE_MEMBERS_H
 
@@ -97,7 +98,7 @@ typedef struct tw_generation {
     int donor;  /* the rank that has applied most rounds; -1: nobody has a theta any more */
     int behind; /* 1: this rank has applied fewer, or is new, and takes everything from the donor. Where `kept` is 1,
                  * what it gave to the round that it lacks is in there */
-    int kept;   /* 1: this rank was in the generation before, and not left behind by the group since */
+    int kept;   /* 1: this rank was in the generation before, with a theta, and not left behind by the group since */
     int late;   /* 1: it was left behind, and is let in again, and what it has done since the last round that it has
                  * applied is in nobody's theta: behind the donor's, with that added to it, it counts once, and so does
                  * what its exchange holds back */

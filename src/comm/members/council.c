@@ -159,24 +159,27 @@ static void seat_visitors(council *me)
     me->visitor_count = kept;
 }
 
-static int failures_of(const council *me, const char *name)
+/* A newcomer that is new once more was in a generation that came to nothing for it. */
+static int failures_of(const council *me, const council_seat *seat)
 {
     for (int i = 0; i < me->visitor_count; i++)
-        if (council_is_same(me->visitors[i].seat.name, name)) return me->visitors[i].failed;
-    return 0;
+        if (council_is_same(me->visitors[i].seat.name, seat->name)) return me->visitors[i].failed;
+    const int place = seat->rounds ? -1 : council_find(&me->list, seat->name);
+    return place < 0 || me->list.seats[place].rounds ? 0 : me->peers[place].failed + 1;
 }
 
 static void adopt(council *me, const council_list *list)
 {
     const uint64_t patience = list->group == me->list.group ? me->list.patience : 0;
+    int failed[COUNCIL_MOST];
+    for (int i = 0; i < list->count; i++) failed[i] = failures_of(me, &list->seats[i]);
     me->list = *list;
     me->place = council_find(list, me->own.name);
     if (patience) me->list.patience = patience; /* a group's does not change */
     if (me->list.patience) me->settings.patience = (double)me->list.patience / 1e3;
     forget_ballots(me);
     for (int i = 0; i < list->count; i++)
-        me->peers[i] =
-            (council_peer){.heard = me->now, .seat = list->seats[i], .failed = failures_of(me, list->seats[i].name)};
+        me->peers[i] = (council_peer){.heard = me->now, .seat = list->seats[i], .failed = failed[i]};
     seat_visitors(me);
     if (me->state == COUNCIL_BUSY) return;
     if (me->place >= 0) {
@@ -272,22 +275,27 @@ static const council_peer *visitor_on_trial(const council *me)
     return found && found->failed ? found : NULL;
 }
 
-/* Those that were new in this generation may be in the next: rounds were applied, so that they were connected with, or
- * one is lost or leaves, and that it came to nothing is no fault of theirs. */
-static int newcomers_may_stay(const council *me, uint64_t stays)
+/* Those that were new in this generation are so once more if that it came to nothing for them is no fault of theirs:
+ * rounds were applied, so that they were connected with, or another is lost or leaves. */
+static uint64_t those_new_again(const council *me, uint64_t stays)
 {
-    return me->own.rounds > me->list.seats[me->place].rounds || count_bits(stays) < me->list.count;
-}
-
-static void add_seats(const council *me, uint64_t set, int have_theta, council_list *value)
-{
+    uint64_t set = 0;
+    if (me->own.rounds <= me->list.seats[me->place].rounds && count_bits(stays) == me->list.count) return 0;
     for (int i = 0; i < me->list.count; i++)
-        if ((set & bit(i)) && (seat_of(me, i)->rounds > 0) == have_theta)
-            value->seats[value->count++] = *seat_of(me, i);
+        if ((stays & bit(i)) && !seat_of(me, i)->rounds && !me->peers[i].failed) set |= bit(i);
+    return set;
 }
 
-/* Those that have come and stay, in the order of their seats, and newcomers behind them. Where nobody stays there is
- * nobody who could give newcomers anything. Whoever has no theta yet was new in this generation. */
+static void add_visitors(const council *me, council_list *value)
+{
+    const council_peer *trial = visitor_on_trial(me);
+    for (int i = 0; i < me->visitor_count && value->count < COUNCIL_MOST; i++)
+        if (is_alive(me, &me->visitors[i]) && (trial ? trial == &me->visitors[i] : !me->visitors[i].failed))
+            value->seats[value->count++] = me->visitors[i].seat;
+}
+
+/* Those that have come and stay, in the order of their seats, and newcomers behind them: those that begin again, or
+ * else those that are at the door. Where nobody stays there is nobody who could give newcomers anything. */
 static void make_value(council *me)
 {
     const uint64_t stays = those_in(me, alive(me), COUNCIL_READY);
@@ -297,13 +305,12 @@ static void make_value(council *me)
     value->patience = me->list.patience;
     memcpy(value->begun, me->list.begun, sizeof value->begun);
     value->count = 0;
-    add_seats(me, stays, 1, value);
-    if (value->count && newcomers_may_stay(me, stays)) add_seats(me, stays, 0, value);
-    const council_peer *trial = visitor_on_trial(me);
-    for (int i = 0; i < me->visitor_count && value->count && value->count < COUNCIL_MOST; i++)
-        if (is_alive(me, &me->visitors[i]) && council_find(value, me->visitors[i].seat.name) < 0 &&
-            (trial ? trial == &me->visitors[i] : !me->visitors[i].failed))
-            value->seats[value->count++] = me->visitors[i].seat;
+    for (int i = 0; i < me->list.count; i++)
+        if ((stays & bit(i)) && seat_of(me, i)->rounds) value->seats[value->count++] = *seat_of(me, i);
+    const uint64_t again = value->count ? those_new_again(me, stays) : 0;
+    for (int i = 0; i < me->list.count; i++)
+        if (again & bit(i)) value->seats[value->count++] = *seat_of(me, i);
+    if (value->count && !again) add_visitors(me, value);
     int donor = council_donor(value);
     value->begun[value->generation % COUNCIL_KNOWN] = donor < 0 ? 0 : value->seats[donor].rounds;
 }
