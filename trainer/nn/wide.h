@@ -9,10 +9,11 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Before a function: the compiler makes one for each instruction set, and the loader takes the best that runs. */
+/* Before a function: the compiler makes one for each instruction set, and the loader takes the best that runs. No
+ * optimize("O3") beside it: GCC 11 then calls the functions below, and makes no vectors of such loops. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&     \
     !defined(__clang__)
-#define NN_WIDE __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
+#define NN_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define NN_WIDE
 #endif
