@@ -1290,9 +1290,11 @@ static void hear_newcomers(trial *all, int count)
     }
 }
 
-static void hear_members(trial *all)
+/* All that are in the generation come to its end. */
+static void next_generation(trial *all)
 {
     council *member = &all->member;
+    council_meet(member, "door", all->rounds, 0, all->now);
     if (all->lost) council_lose(member, member->list.seats[all->lost].name, all->now);
     for (int i = 0; i < member->list.count; i++) {
         council_message status = {.kind = COUNCIL_STATUS,
@@ -1306,13 +1308,6 @@ static void hear_members(trial *all)
     }
     council_tick(member, all->now);
     assert_int_equal(member->verdict, COUNCIL_GENERATION);
-}
-
-/* All that are in the generation come to its end. */
-static void next_generation(trial *all)
-{
-    council_meet(&all->member, "door", all->rounds, 0, all->now);
-    hear_members(all);
 }
 
 static void try_until(trial *all, int newcomers, double end)
