@@ -1,6 +1,7 @@
 /* What the benchmarks share: medians, memory, the streaming passes that set the limit. */
 #include "bench.h"
 #include "error.h"
+#include "wide.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -30,25 +31,17 @@ float *bench_floats(size_t count)
     return block;
 }
 
-/* The compiler makes the best of these loops for each instruction set, and the loader takes the one that runs. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&     \
-    !defined(__clang__)
-#define FASTEST __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
-#else
-#define FASTEST
-#endif
-
-FASTEST static void copy(const float *restrict a, float *restrict b, size_t count)
+NN_WIDE static void copy(const float *restrict a, float *restrict b, size_t count)
 {
     for (size_t i = 0; i < count; i++) b[i] = a[i];
 }
 
-FASTEST static void add(const float *restrict a, float *restrict b, size_t count)
+NN_WIDE static void add(const float *restrict a, float *restrict b, size_t count)
 {
     for (size_t i = 0; i < count; i++) b[i] += a[i];
 }
 
-FASTEST static void momentum(const float *restrict a, float *restrict b, float *restrict c, size_t count)
+NN_WIDE static void momentum(const float *restrict a, float *restrict b, float *restrict c, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         b[i] = 0.9f * b[i] + a[i];
