@@ -217,13 +217,10 @@ def lost_steps(rank, size):
     """What a gossip says at its end of steps that another one than it has taken, and whether it leaves them where they are; the
     steps before a counted one are not lost."""
     texts = {}
-    for name in ("all", "before the first pass", "by hand", "the last", "saved", "of two optimisers", "closed"):
+    for name in ("all", "by hand", "the last", "saved", "of two optimisers", "closed"):
         model = layers()
         first, last, both = (torch.optim.SGD(part.parameters(), lr=0.1) for part in (model[0], model[1], model))
         gossip = thinwire.torch.GossipDataParallel(model, "dpsgd", optimizer=last if name == "of two optimisers" else both)
-        if name == "before the first pass":
-            model(torch.ones(1, 8)).sum().backward()
-            both.step()
         gossip(torch.ones(1, 8)).sum().backward()
         if name == "by hand":
             model[1].weight.data.add_(1)
@@ -244,6 +241,26 @@ def lost_steps(rank, size):
             kept = torch.allclose(trained["0.weight"], model[0].weight, atol=1e-6, rtol=0)
             assert kept or not hasattr(torch.optim.Optimizer, "register_step_pre_hook"), name
         gossip.close()
+    return texts
+
+
+def loaded_too_late(rank, size):
+    """What is said of weights that are loaded after a gossip was made, at the first pass and at the first step, and whether they
+    are left where they are. Those of a state that is loaded as well are no others."""
+    texts, good = [], layers().state_dict()
+    for begin in (lambda gossip: gossip(torch.ones(1, 8)), lambda gossip: gossip.step()):
+        model = layers()
+        with contextlib.closing(thinwire.torch.GossipDataParallel(
+                model, "dpsgd", optimizer=torch.optim.SGD(model.parameters(), lr=0.1))) as gossip:
+            model.load_state_dict({name: 2 * one for name, one in good.items()})
+            texts.append(ranks.refused(lambda: begin(gossip)))
+            assert torch.equal(model[0].weight, 2 * good["0.weight"])
+            model.load_state_dict(good)
+            state = gossip.gossip_state_dict()
+            model.load_state_dict({name: 2 * one for name, one in good.items()})
+            gossip.load_gossip_state_dict(state)
+            begin(gossip)
+            assert torch.equal(model[0].weight, good["0.weight"])
     return texts
 
 
@@ -703,13 +720,18 @@ class ModulesTest(unittest.TestCase):
         uncounted, right = "SGD has taken steps that were not counted, and the GossipDataParallel would undo them", ": call model.step()"
         changed = " has changed and no step was counted, so that the GossipDataParallel would undo it"
         wanted = {"all": "0.weight" + changed, "by hand": "1.weight" + changed, "saved": "0.weight" + changed, "of two optimisers": "",
-                  **({"the last": uncounted, "before the first pass": uncounted} if hears else {})}
+                  **({"the last": uncounted} if hears else {})}
         for texts in ranks.on_ranks(1, lost_steps):
             for name, text in wanted.items():
                 self.assertEqual(texts[name].split(right)[0], text, name)
                 self.assertEqual(right in texts[name], bool(text))
         (told,), = ranks.on_ranks(1, told_of_lost_steps) if hears else [["SGD has taken 8 steps"]]
         self.assertIn("SGD has taken 8 steps", told)
+
+    def test_weights_loaded_too_late_for_a_gossip_are_refused(self):
+        for texts in ranks.on_ranks(2, loaded_too_late):
+            self.assertEqual(texts, ["0.weight has changed since the GossipDataParallel was made, which would undo it: load weights "
+                                     "before you make it"] * 2)
 
     def test_two_do_not_agree_on_one_parameter(self):
         names = {"gossip": "a GossipDataParallel", "loop": "an OuterLoop", "exchange": "an Exchange",

@@ -83,19 +83,26 @@ static int write_busy(const tw_comm *comm, char text[NAMES])
     return count;
 }
 
+/* From when on a wait is a long one. */
+static double limit_of(const tw_comm *comm, const tw_comm *whole)
+{
+    return whole->longest + fmin(LONG, comm->timeout);
+}
+
 void tw_wait_tell(tw_comm *comm, tw_wait *wait)
 {
     char names[NAMES];
     tw_comm *whole = tw_comm_whole(comm);
-    const double limit = whole->longest + fmin(LONG, comm->timeout);
     if (!comm->ops.is_busy || comm->ops.is_told_of || whole->quiet || comm->patience >= FOREVER) return;
-    if (wait->told || wait->waited < limit - ANSWER) return;
-    if (!write_busy(comm, names) || wait->waited < limit || atomic_exchange(&whole->tells, 1)) return;
-    wait->told = 1;
-    tw_log(TW_LOG_WARNING,
-           "this process waits for ranks whose machines answer and whose programs are busy: %s; for up to %.0f seconds "
-           "more",
-           names, wait->patience);
+    if (wait->told || wait->waited < limit_of(comm, whole) - ANSWER) return;
+    if (!write_busy(comm, names) || atomic_exchange(&whole->tells, 1)) return;
+    /* Not before it is this wait's turn: one that was told of may have ended meanwhile, and was longer. */
+    wait->told = wait->waited >= limit_of(comm, whole);
+    if (!wait->told) {
+        whole->tells = 0;
+        return;
+    }
+    tw_log(TW_LOG_WARNING, TW_WAIT_LINE("ranks"), names, wait->patience);
 }
 
 void tw_wait_end(tw_comm *comm, const tw_wait *wait)
@@ -104,7 +111,7 @@ void tw_wait_end(tw_comm *comm, const tw_wait *wait)
     if (wait->waited > whole->longest) whole->longest = wait->waited;
     if (!wait->told) return;
     whole->tells = 0;
-    tw_log(TW_LOG_WARNING, "after %.0f seconds the group goes on", wait->waited);
+    tw_log(TW_LOG_WARNING, TW_WAIT_END_LINE, wait->waited);
 }
 
 /* "timeout" and "patience" are what the options are called in every layer, so that whoever reads this knows which one

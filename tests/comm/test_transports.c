@@ -10,6 +10,7 @@
 
 #include "channel.h"
 #include "memory.h"
+#include "patience.h"
 #include "receive_fails.h"
 #include "subset.h"
 #include "support/absent.h"
@@ -399,6 +400,41 @@ TEST(whose_program_is_busy_is_told_once_in_a_long_wait)
     assert_int_equal(all.waits, 3);
     tw_set_log(NULL, NULL);
     tw_comm_destroy(comm);
+}
+
+static tw_comm *both_wait;
+static tw_wait first_wait;
+
+static void end_first_wait(absent *self)
+{
+    self->meanwhile = NULL;
+    tw_wait_spend(&first_wait, 6);
+    tw_wait_end(both_wait, &first_wait);
+}
+
+/* Of two threads the second has waited 15 seconds, which is long, when the first, of which the log was told, has waited
+ * 16: then it is long no more. */
+TEST(what_is_long_is_known_when_it_is_told)
+{
+    lines all;
+    tw_wait second;
+    absent self = {.busy = 2};
+    both_wait = open_with_busy(&self, &all);
+    tw_wait_begin(both_wait, &first_wait);
+    tw_wait_begin(both_wait, &second);
+    tw_wait_spend(&first_wait, 10);
+    tw_wait_tell(both_wait, &first_wait);
+    assert_int_equal(all.waits, 1);
+    tw_wait_spend(&second, 15);
+    self.meanwhile = end_first_wait;
+    tw_wait_tell(both_wait, &second);
+    assert_int_equal(all.ends, 1);
+    assert_int_equal(all.waits, 1);
+    tw_wait_spend(&second, 11);
+    tw_wait_tell(both_wait, &second);
+    assert_int_equal(all.waits, 2);
+    tw_set_log(NULL, NULL);
+    tw_comm_destroy(both_wait);
 }
 
 /* Nobody is late for one that follows the others, or whose patience has no end. Of a group whose maker tells what

@@ -12,6 +12,7 @@ typedef struct absent {
     int fails;      /* all requests are over, and have failed */
     uint64_t signs;
     int busy;        /* the program of this rank is, as its transport says; 0: none is */
+    void (*meanwhile)(struct absent *me); /* called when it is asked whose program is busy */
     int is_told_of;  /* see tw_transport_ops */
     int asked;       /* whom last; 0: nobody was */
     double asked_at; /* after so much waiting for the first time */
@@ -58,8 +59,10 @@ static uint64_t absent_signs(void *self, int peer, int ask)
 
 static int absent_is_busy(void *self, int peer, const char **where)
 {
+    absent *me = self;
     *where = "its machine";
-    return peer == ((const absent *)self)->busy;
+    if (me->meanwhile) me->meanwhile(me);
+    return peer == me->busy;
 }
 
 static void absent_destroy(void *self)

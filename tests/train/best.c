@@ -12,11 +12,11 @@ enum { FIRST_LOOK = 0 };
         [4] = 1, [8] = 2, [10] = 3, [12] = 4, [16] = 5                                                                 \
     }
 
-/* The steps of the checkpoints that are there, and no others up to 20. */
+/* The steps of the checkpoints that are there, and no others up to 40. */
 static void assert_kept(const char *out, const char *steps)
 {
     char folder[FOLDER_PATH], found[128] = "";
-    for (uint64_t step = 0; step <= 20; step++)
+    for (uint64_t step = 0; step <= 40; step++)
         if (folder_holds(out, step, folder))
             snprintf(found + strlen(found), sizeof found - strlen(found), " %d", (int)step);
     assert_string_equal(found, steps);
@@ -135,6 +135,28 @@ TEST_IN_FOLDER(a_run_that_goes_on_remembers_the_best)
     check_summary(*state, 20, 20, 4.5);
 }
 
+static void go_on(show *s, int workers, unsigned epoch, const char *out, const char *words, const char *kept)
+{
+    s->run.toy.epoch = epoch;
+    play_well(s, workers, out, words);
+    assert_kept(out, kept);
+}
+
+/* An epoch of twice as many workers has half the steps: the second, which was the best, ended with step 8, and then 4. */
+TEST_IN_FOLDER(among_another_number_of_workers_the_best_is_the_same)
+{
+    show s = {.run.toy = {.validated = true, .extra = {[4] = 3, [8] = 1, [12] = 2, [16] = 3}}};
+    go_on(&s, RANKS, 4, *state, "--epochs 4", " 8 12 16");
+    const float best = s.run.toy.log[0].looks[1].weight;
+    s.run.toy.extra[10] = s.run.toy.extra[12] = s.run.toy.extra[28] = s.run.toy.extra[32] = 5;
+    go_on(&s, 2 * RANKS, 2, *state, "--epochs 6 --resume", " 4 10 12");
+    check_summary(*state, 4, 12, 6.5);
+    go_on(&s, RANKS, 4, *state, "--epochs 8 --resume", " 8 28 32");
+    check_summary(*state, 8, 32, 6.5);
+    const toy_log *log = &s.run.toy.log[0];
+    assert_true(log->looks[log->look_count - 1].weight == best);
+}
+
 /* Back to step 8, when step 4 was the best, and is gone since 12 is better. The new course's own best is none the worse
  * for what was better there. */
 TEST_IN_FOLDER(a_best_that_is_gone_is_forgotten)
@@ -218,7 +240,7 @@ TEST(the_first_metric_decides_and_then_the_loss)
 TEST(a_best_that_cannot_be_is_refused)
 {
     tw_state *file;
-    best_checkpoint best = {.step = 9, .score = {.loss = 1, .count = 2}}, read;
+    best_checkpoint best = {.step = 9, .folder = 9, .score = {.loss = 1, .count = 2}}, read;
     assert_ok(tw_state_create(&file));
     assert_ok(best_get(file, 5, &read)); /* of an earlier version */
     assert_int_equal(read.step, 0);

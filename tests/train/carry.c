@@ -400,11 +400,12 @@ static struct {
     int64_t dtype;
     uint64_t dims, shape[TW_MAX_DIMS];
 } lie;
+static uint64_t told_epoch;
 
 static tw_status deceive(crew_member *self)
 {
     uint64_t words[4 * OLD], own[4] = {0};
-    carry_moment moment = {.steps_per_epoch = 4};
+    carry_moment moment = {.steps_per_epoch = told_epoch};
     if (self->rank > 0) return go_on(self);
     worker *w = &self->worker;
     TW_TRY(crew_create_worker(self));
@@ -419,6 +420,24 @@ static tw_status deceive(crew_member *self)
     return TW_OK;
 }
 
+static void assert_lie_is_refused(const char *wanted)
+{
+    small_run run;
+    crew_member crew[OLD];
+    story s = {
+        .behind = {0, 1}, .size = OLD, .carries = {{.moment.steps_per_epoch = 2}, {.moment.steps_per_epoch = 2}}};
+    small_run_begin(&run, NULL, "cnn");
+    train_settings settings = run.settings;
+    settings.sync = (char[]){"local:every=4"};
+    settings.changing = true;
+    crew_member first = {.play = deceive, .settings = &settings, .work = run.work, .context = &s};
+    crew_run(crew, OLD, first);
+    assert_int_equal(crew[1].status, TW_ERROR_PACKET);
+    assert_non_null(strstr(crew[1].text, wanted));
+    small_run_end(&run);
+    end_story(&s);
+}
+
 TEST(test_what_cannot_be_is_refused)
 {
     static const struct {
@@ -427,26 +446,16 @@ TEST(test_what_cannot_be_is_refused)
     } lies[] = {{TW_F32, 1, {1ULL << 40}}, {TW_F32, 9, {0}}, {TW_F32, 2, {1ULL << 32, 1ULL << 32}},
                 {TW_F32, UINT64_MAX, {0}}, {77, 1, {4}},     {-1, 1, {4}},
                 {TW_F32, 1, {0}}};
+    told_epoch = 4;
+    strcpy(lie.name, "scheme.theta/conv1.weight");
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        small_run run;
-        crew_member crew[OLD];
-        story s = {
-            .behind = {0, 1}, .size = OLD, .carries = {{.moment.steps_per_epoch = 2}, {.moment.steps_per_epoch = 2}}};
-        strcpy(lie.name, "scheme.theta/conv1.weight");
         lie.dtype = lies[i].dtype;
         lie.dims = lies[i].dims;
         memcpy(lie.shape, lies[i].shape, sizeof lie.shape);
-        small_run_begin(&run, NULL, "cnn");
-        train_settings settings = run.settings;
-        settings.sync = (char[]){"local:every=4"};
-        settings.changing = true;
-        crew_member first = {.play = deceive, .settings = &settings, .work = run.work, .context = &s};
-        crew_run(crew, OLD, first);
-        assert_int_equal(crew[1].status, TW_ERROR_PACKET);
-        assert_non_null(strstr(crew[1].text, "rank 0 gives scheme.theta/conv1.weight of a size or type"));
-        small_run_end(&run);
-        end_story(&s);
+        assert_lie_is_refused("rank 0 gives scheme.theta/conv1.weight of a size or type");
     }
+    told_epoch = 0;
+    assert_lie_is_refused("rank 0 tells of epochs without steps");
 }
 
 RUN_TESTS(make_folder, remove_folder)

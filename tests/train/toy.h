@@ -51,6 +51,7 @@ struct toy {
     tw_status (*before)(toy *t, toy_learner *l, uint64_t step); /* (optional) as a step begins */
     float loss[TOY_MOST];                                       /* of a step, on rank 0; each rank has 1 more */
     bool validated, untested;                                   /* it has a validation set; it has no test set */
+    unsigned epoch;        /* steps; 0: TOY_EPOCH */
     float apart;           /* what an item of the validation set has more loss than one of the test set */
     float extra[TOY_MOST]; /* in an evaluation's mean loss after so many steps */
     toy_log log[TOY_RANKS];
@@ -88,7 +89,7 @@ static inline tw_status toy_open(learner *base)
     base->buffer_tensor_count = 1;
     base->buffers = &l->statistic;
     base->buffer_count = 1;
-    base->steps_per_epoch = TOY_EPOCH;
+    base->steps_per_epoch = toy_of(base)->epoch ? toy_of(base)->epoch : TOY_EPOCH;
     for (size_t i = 0; i < TOY_PARAMETERS; i++) l->parameters[i] = toy_start(i);
     return TW_OK;
 }

@@ -26,7 +26,7 @@ void best_observe(worker *w, const evaluation *seen)
     best_checkpoint *best = &w->best;
     if (!w->task->has_validation || seen->split != TASK_VALIDATION) return;
     if (best->step > 0 && !is_better(w->task->metrics, &seen->score, &best->score)) return;
-    *best = (best_checkpoint){.step = w->step, .score = seen->score};
+    *best = (best_checkpoint){.step = w->step, .folder = w->step, .score = seen->score};
 }
 
 /* ---- in a checkpoint --------------------------------------------------------------------------------------------- */
@@ -46,6 +46,7 @@ tw_status best_get(const tw_state *state, uint64_t last, best_checkpoint *best)
 {
     double figures[FIGURES];
     *best = (best_checkpoint){.step = model_file_best_step(state)};
+    best->folder = best->step;
     if (best->step == 0) return TW_OK;
     TW_TRY(tw_state_get(state, SCORE, TW_F64, FIGURES, figures));
     if (best->step > last)
@@ -62,7 +63,14 @@ void best_check(worker *w)
     char folder[FOLDER_PATH];
     const char *out = w->settings.out;
     if (w->best.step == 0) return;
-    if (!out || w->best.step > w->step || !folder_holds(out, w->best.step, folder)) w->best = (best_checkpoint){0};
+    if (!out || w->best.step > w->step || !folder_holds(out, w->best.folder, folder)) w->best = (best_checkpoint){0};
+}
+
+tw_status best_rename(worker *w)
+{
+    const best_checkpoint *best = &w->best;
+    if (best->step == best->folder || !w->first_on_disk) return TW_OK;
+    return folder_rename(w->settings.out, best->folder, best->step);
 }
 
 /* ---- at the end -------------------------------------------------------------------------------------------------- */
@@ -104,7 +112,7 @@ tw_status best_take(worker *w)
     uint64_t step = w->best.step;
     const char *out = w->settings.out; /* where workers come and go some may have none: rank 0's counts */
     if (step == 0 || step == w->step) return TW_OK;
-    int there = w->rank == 0 && out && folder_holds(out, step, folder);
+    int there = w->rank == 0 && out && folder_holds(out, w->best.folder, folder);
     TW_TRY(agree_any(w->comm, &there));
     if (there) return best_load(w, folder);
     if (w->rank == 0 && out)

@@ -15,9 +15,12 @@ tw_status best_put(const best_checkpoint *best, tw_state *state);
 tw_status best_get(const tw_state *state, uint64_t last, best_checkpoint *best);
 
 /* Drops a best whose checkpoint is not in the run's folder, or will not stay there: a run that goes back, or goes on in
- * another folder, chooses among its own. One of a later step is given up with the first new checkpoint: among more
- * workers an epoch has fewer steps. For rank 0. */
+ * another folder, chooses among its own. For rank 0. */
 void best_check(worker *w);
+
+/* Where another number of workers has chosen it, its step is counted as this run counts, and the name of its checkpoint
+ * is not yet: so that it gets, on this rank's disk, before checkpoints of later steps are given up. */
+tw_status best_rename(worker *w);
 
 /* Gives the learners the best weights and statistics where the last ones are not the best and the run's folder has
  * them: w->judged then tells their step. Every rank calls it, at the end of the run. */

@@ -225,6 +225,8 @@ static tw_status take_moment(worker *w, const tw_generation *place, const carry 
 {
     carry_moment m = c->moment;
     TW_TRY(tw_comm_broadcast(w->comm, place->donor, &m, sizeof m));
+    if (m.steps_per_epoch == 0)
+        return tw_fail(TW_ERROR_PACKET, "rank %d tells of epochs without steps", place->donor);
     m.base.sum[sizeof m.base.sum - 1] = m.run[sizeof m.run - 1] = 0;
     if (w->learner->based && strcmp(m.base.sum, c->moment.base.sum) != 0)
         return tw_fail(TW_ERROR_STATE,
@@ -234,6 +236,7 @@ static tw_status take_moment(worker *w, const tw_generation *place, const carry 
     w->schedule.best_loss = m.best_loss;
     w->schedule.falls = m.falls;
     w->best = m.best;
+    w->best.step = checkpoint_find_step(w, m.best.step, m.steps_per_epoch);
     w->unseen = m.unseen != 0;
     memcpy(w->run, m.run, sizeof w->run);
     if (!w->best.step) return TW_OK;

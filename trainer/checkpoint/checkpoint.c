@@ -11,6 +11,7 @@
 #include "regular_file.h"
 #include "tensor_table.h"
 #include "worker_file.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #define TASK "task."
 #define CHANGES "planned changes" /* those before its step: see changes.h */
 #define PENDING "pending"
+#define HELD_OUT "checksum of the validation data"
 #define UNSEEN "unseen" /* there where the evaluation after this step was cut short: see worker.h */
 
 static tw_status put_step(tw_state *state, uint64_t step)
@@ -62,6 +64,25 @@ static tw_status put_unseen(const worker *w, tw_state *state)
     return w->unseen ? tw_state_put(state, UNSEEN, TW_U64, 0, NULL, &(uint64_t){1}) : TW_OK;
 }
 
+static tw_status put_held_out(const worker *w, tw_state *state)
+{
+    return tw_state_put(state, HELD_OUT, TW_U64, 0, NULL, &(uint64_t){w->task->held_out});
+}
+
+/* Figures of other validation data say nothing beside those to come. Earlier versions do not say by which theirs were. */
+static void check_held_out(worker *w, const tw_state *state, const char *path)
+{
+    uint64_t then;
+    if (tw_state_get(state, HELD_OUT, TW_U64, 1, &then) != TW_OK || then == w->task->held_out) return;
+    if (w->best.step > 0)
+        fprintf(stderr,
+                "thinwire: %s was written with other validation data, by which step %llu was the best; the best is chosen "
+                "anew\n",
+                path, (unsigned long long)w->best.step);
+    w->best = (best_checkpoint){0};
+    w->schedule.best_loss = INFINITY;
+}
+
 /* A run that goes on knows its spec by these, whatever its config.yaml says, or whether there is one. */
 static tw_status put_changes(const worker *w, uint64_t step, tw_state *state)
 {
@@ -93,6 +114,7 @@ static tw_status pack_model(worker *w, uint64_t step, tw_state *state)
     TW_TRY(tw_state_put(state, "steps_per_epoch", TW_U64, 0, NULL, &w->steps_per_epoch));
     TW_TRY(tw_state_put(state, "plateau", TW_F64, 1, (size_t[]){2}, plateau));
     TW_TRY(best_put(&w->best, state));
+    TW_TRY(put_held_out(w, state));
     TW_TRY(put_changes(w, step, state));
     TW_TRY(put_unseen(w, state));
     TW_TRY(base_put(w, state));
@@ -358,6 +380,8 @@ static tw_status write_folder(worker *w, const plan *p, char partial[FOLDER_PATH
     const char *out = w->settings.out;
     TW_TRY(agree_status(w, folder_begin(out, p->step, partial)));
     TW_TRY(write_files(w, p->step, partial));
+    TW_TRY(agree_status(w, best_rename(w)));
+    w->best.folder = w->best.step;
     TW_TRY(agree_status(w, folder_give_way(out, p->step)));
     return agree_status(w, folder_publish(out, p->step, p->kept, p->best));
 }
@@ -432,12 +456,14 @@ static tw_status load_model(worker *w, place *found)
     stamp_read(state, w->size, &found->stamp);
     if (status == TW_OK) status = check_workers(&found->stamp, path);
     if (status == TW_OK) found->steps_per_epoch = read_epoch(w, state, found->stamp.workers);
+    if (status == TW_OK) check_held_out(w, state, path);
     tw_state_destroy(state);
     TW_TRY(status);
     found->written = w->step;
     found->step = w->step = checkpoint_find_step(w, found->written, found->steps_per_epoch);
     found->best_loss = w->schedule.best_loss;
     found->falls = w->schedule.falls;
+    w->best.step = checkpoint_find_step(w, w->best.step, found->steps_per_epoch);
     best_check(w);
     found->best = w->best;
     found->unseen = w->unseen;

@@ -255,6 +255,25 @@ static tw_status folder_give_up(const char *out, uint64_t step)
     return status;
 }
 
+tw_status folder_rename(const char *out, uint64_t from, uint64_t to)
+{
+    listing l;
+    tw_status status = TW_OK;
+    char old[FOLDER_PATH], new[FOLDER_PATH];
+    TW_TRY(step_path(out, from, "", old));
+    TW_TRY(step_path(out, to, "", new));
+    if (!path_exists(old)) return TW_OK;
+    list(out, is_plain, &l);
+    for (int i = 0; i < l.count && status == TW_OK; i++)
+        if (step_of(l.entries[i]) == to) status = rename_away(&l, i);
+    folder_release(&l);
+    TW_TRY(status);
+    if (rename(old, new) != 0)
+        return tw_fail(TW_ERROR_IO, "%s could not be renamed to %s: %s", old, new, strerror(errno));
+    folders_sync_parent(new);
+    return TW_OK;
+}
+
 tw_status folder_give_way(const char *out, uint64_t step)
 {
     char final[FOLDER_PATH], replaced[FOLDER_PATH];

@@ -47,6 +47,9 @@ tw_status folder_give_way(const char *out, uint64_t step);
 /* Third: renames step-N.partial/ to step-N/, then removes the checkpoints of steps below `kept` but that of step `best`
  * (0: none), and what stepped aside or was given up. */
 tw_status folder_publish(const char *out, uint64_t step, uint64_t kept, uint64_t best);
+/* Before the second, for one rank on each disk: the checkpoint of step `from` is called that of step `to`, and one that
+ * is called so is given up. None of step `from` need be there. */
+tw_status folder_rename(const char *out, uint64_t from, uint64_t to);
 /* Instead of the third, because a rank failed: removes step-N.partial/; one that stepped aside returns. */
 void folder_abandon(const char *out, uint64_t step);
 

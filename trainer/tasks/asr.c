@@ -157,6 +157,7 @@ static void describe_parts(asr_data *d, const asr_parts *parts)
         snprintf(minutes, sizeof minutes, "%.1f and %.1f", train, test);
     snprintf(d->base.description, sizeof d->base.description, "%s %s, %s minutes", all, parts->what, minutes);
     snprintf(d->base.content, sizeof d->base.content, "sounds %08x", speech_list_sum_files(&d->corpus.train));
+    d->base.held_out = speech_list_sum_files(&d->corpus.valid);
     for (int i = 0; i < 3; i++) note_skips(d, names[i], &sets[i]->skipped);
 }
 

@@ -92,14 +92,18 @@ static uint32_t sum_labels(const image_set *set)
 }
 
 /* Of pictures in files, the files of a sample. */
+static uint32_t sum_images(const dataset *data, const image_set *set)
+{
+    if (set->files) return dataset_sum_files(data, set);
+    return tw_crc32c(0, set->pixels, set->count * set->channels * set->height * set->width);
+}
+
 static void sum_content(image_task_data *t)
 {
-    const image_set *set = &t->train;
-    if (set->files)
-        snprintf(t->base.content, sizeof t->base.content, "files %08x", dataset_sum_files(&t->data, set));
-    else
-        snprintf(t->base.content, sizeof t->base.content, "pixels %08x",
-                 tw_crc32c(0, set->pixels, set->count * set->channels * set->height * set->width));
+    const image_set *held_out = &t->data.valid;
+    snprintf(t->base.content, sizeof t->base.content, "%s %08x", t->train.files ? "files" : "pixels",
+             sum_images(&t->data, &t->train));
+    if (held_out->count > 0) t->base.held_out = sum_images(&t->data, held_out) ^ sum_labels(held_out);
 }
 
 /* What decides the bits of a run and is no option that older checkpoints know stands here. */

@@ -269,7 +269,8 @@ static void describe_text(const lm_settings *s, lm_data *d)
         snprintf(t->description, sizeof t->description, "%zu, %zu and %zu %s to train, validate and test, %zu types",
                  c->train.count, c->valid.count, c->test.count, unit, vocabulary_count(c->vocabulary));
     if (unknown > 0) snprintf(t->description + used, sizeof t->description - (size_t)used, "; %zu unknown", unknown);
-    snprintf(t->identity, sizeof t->identity, "of %zu %s (%08x)", c->train.count, unit, c->sum);
+    snprintf(t->identity, sizeof t->identity, "of %zu %s (%08x)", c->train.count, unit, c->train_sum);
+    t->held_out = c->valid_sum;
     snprintf(t->path, sizeof t->path, "%s", s->data);
 }
 

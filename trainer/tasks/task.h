@@ -60,6 +60,7 @@ typedef struct task {
     char description[256];      /* "60000 training and 10000 test images" */
     char identity[128];         /* of the training data: what a checkpoint and the run that resumes it must share */
     char content[32];           /* what tells data apart whose identity is the same; "" where it says all */
+    uint32_t held_out;          /* checksum of the validation data; 0: there are none */
     char note[1024];            /* what a person should know of it before a run, such as what was left out; mostly "" */
     const task_metric *metrics; /* ends with one without a name */
     /* What a person should see beside the first of them, in a line. NULL: nothing. */

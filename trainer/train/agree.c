@@ -66,8 +66,8 @@ tw_status agree_status(worker *w, tw_status own)
 
 const char *agree_data_text(const task *work, char text[AGREE_DATA_TEXT])
 {
-    snprintf(text, AGREE_DATA_TEXT, "%s: training data %s%s%s", work->description, work->identity,
-             *work->content ? ", " : "", work->content);
+    snprintf(text, AGREE_DATA_TEXT, "%s: training data %s%s%s; validation data (%08x)", work->description,
+             work->identity, *work->content ? ", " : "", work->content, work->held_out);
     return text;
 }
 

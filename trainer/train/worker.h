@@ -54,7 +54,8 @@ typedef struct evaluation {
 
 /* The best figures of the validation set so far: see best.h. */
 typedef struct best_checkpoint {
-    uint64_t step; /* whose weights had them; 0: there are none */
+    uint64_t step;   /* whose weights had them; 0: there are none */
+    uint64_t folder; /* the step in the name of its checkpoint: another one until best_rename */
     task_score score;
 } best_checkpoint;
 

@@ -174,11 +174,17 @@ static const char *cut(const piece *p, double share)
     return mark;
 }
 
+static void sum_up(corpus *c)
+{
+    c->train_sum = tw_crc32c(0, c->train.tokens, c->train.count * sizeof *c->train.tokens);
+    c->valid_sum = tw_crc32c(0, c->valid.tokens, c->valid.count * sizeof *c->valid.tokens);
+}
+
 static tw_status encode_pieces(const piece pieces[3], const corpus_options *options, corpus *c)
 {
     TW_TRY(encode_training(&pieces[0], options, c));
-    c->sum = tw_crc32c(0, c->train.tokens, c->train.count * sizeof *c->train.tokens);
     TW_TRY(corpus_encode(&pieces[1], c->vocabulary, &c->valid));
+    sum_up(c);
     return corpus_encode(&pieces[2], c->vocabulary, &c->test);
 }
 
@@ -222,16 +228,16 @@ static tw_status rank_long(const corpus_options *options, corpus *c)
 
 static tw_status number_long(const part parts[3], const corpus_options *options, corpus *c)
 {
-    uint32_t sum;
+    uint32_t test_sum;
     const bool given = c->vocabulary != NULL;
     TW_TRY(open_stream(&parts[0], &c->train));
     TW_TRY(open_stream(&parts[1], &c->valid));
     TW_TRY(open_stream(&parts[2], &c->test));
     if (!given) TW_TRY(rank_long(options, c));
-    TW_TRY(number_stream(c->vocabulary, &c->train, &c->sum));
+    TW_TRY(number_stream(c->vocabulary, &c->train, &c->train_sum));
     if (!given) c->train.unknown = 0; /* those that gave way to <unk> are not missed */
-    TW_TRY(number_stream(c->vocabulary, &c->valid, &sum));
-    return number_stream(c->vocabulary, &c->test, &sum);
+    TW_TRY(number_stream(c->vocabulary, &c->valid, &c->valid_sum));
+    return number_stream(c->vocabulary, &c->test, &test_sum);
 }
 
 static tw_status load_long_file(const char *path, const corpus_options *options, corpus *c)
@@ -337,7 +343,7 @@ static tw_status load_ids(const char *path, bool folder, const corpus_options *o
 {
     if (!c->vocabulary) TW_TRY(vocabulary_of_ids(options->most, &c->vocabulary));
     TW_TRY((folder ? load_id_folder : load_id_file)(path, vocabulary_count(c->vocabulary), c));
-    c->sum = tw_crc32c(0, c->train.tokens, c->train.count * sizeof *c->train.tokens);
+    sum_up(c);
     return TW_OK;
 }
 

@@ -15,7 +15,7 @@ typedef struct token_stream {
 typedef struct corpus {
     vocabulary *vocabulary;
     token_stream train, valid, test;
-    uint32_t sum; /* of the training tokens */
+    uint32_t train_sum, valid_sum; /* of the tokens */
 } corpus;
 
 typedef struct corpus_options {

@@ -69,6 +69,9 @@ class GossipDataParallel(torch.nn.Module):
     def _read_first(self) -> None:
         """Nothing of the gossip runs before this, so that a state can be loaded."""
         if not self._has_read:
+            name = self._first_changed()
+            if name:
+                raise Error(f"{name} has changed since {OF_A_GOSSIP} was made, which would undo it: load weights before you make it")
             self._gossip.read(self._working.addresses())
             self._working.give()
             self._begun_with = self._working.digests()
@@ -104,10 +107,14 @@ class GossipDataParallel(torch.nn.Module):
 
     def _refuse_uncounted(self) -> None:
         """What the optimiser has done alone is in the module, and not in the gossip, which is about to be told of or given."""
-        name = self._working.first_unlike(self._begun_with) if self._begun_with else None
+        name = self._first_changed()
         if name:
             self._strays.refuse_changed(name, OF_A_GOSSIP)
         self._strays.refuse(OF_A_GOSSIP)
+
+    def _first_changed(self) -> Optional[str]:
+        """Of the weights with which it began, where no step was counted since."""
+        return self._working.first_unlike(self._begun_with) if self._begun_with else None
 
     def stats(self) -> Dict[str, float]:
         """Steps, rounds, bytes and seconds, as tw_gossip_counts in thinwire.h names them."""
