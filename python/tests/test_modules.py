@@ -288,16 +288,17 @@ def two_at_once(rank, size):
     doors = {"gossip": gossip, "loop": loop, "exchange": exchange_of, "attach": attached}
     doors = {name: door for name, door in doors.items() if name != "exchange" or has_hooks()}
     texts = {}
-    for first, second, of_first, of_second in (
+    for number, (first, second, of_first, of_second) in enumerate((
             ("gossip", "gossip", whole, whole), ("gossip", "gossip", part, whole), ("gossip", "loop", whole, whole),
-            ("loop", "gossip", whole, whole), ("gossip", "exchange", whole, part), ("exchange", "gossip", whole, whole),
-            ("attach", "gossip", whole, whole), ("exchange", "exchange", whole, part), ("exchange", "exchange", part, whole),
-            ("attach", "exchange", whole, part), ("exchange", "attach", part, whole)):
+            ("loop", "gossip", whole, whole), ("loop", "loop", whole, whole), ("loop", "loop", part, whole),
+            ("gossip", "exchange", whole, part), ("exchange", "gossip", whole, whole), ("attach", "gossip", whole, whole),
+            ("exchange", "exchange", whole, part), ("exchange", "exchange", part, whole), ("attach", "exchange", whole, part),
+            ("exchange", "attach", part, whole))):
         if not {first, second} <= set(doors):
             continue
         module = layers()
         one = doors[first](of_first(module))
-        texts[f"{first}, {second}"] = ranks.refused(lambda: doors[second](of_second(module)))
+        texts[f"{first}, {second}, {number}"] = ranks.refused(lambda: doors[second](of_second(module)))
         one.close()
         doors[second](of_second(module)).close()
     module = layers()

@@ -137,7 +137,7 @@ class OuterLoop(Closes):
             self._rows = rows_by_name(self._module)
             for one in self._optimisers:
                 refuse_no_optimiser(one)
-            _claims.refuse_beside((_claims.GOSSIP,), self._rows)
+            _claims.refuse_beside((_claims.GOSSIP, _claims.OUTER), self._rows)
             refuse_unknown(self._optimisers, self._rows)
             self._hooks = wants_hook(self._optimisers, hook)
             self._moments = Moments(self._rows, self._optimisers, spec)
