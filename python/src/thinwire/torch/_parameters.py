@@ -124,7 +124,7 @@ def refuse_newly_trained(module: nn.Module, rows: Iterable[Row], whose: str) -> 
     """What was frozen, or no part of the module, when the rows were listed: nobody exchanges it."""
     known = {id(row.parameter) for row in rows}
     for name, parameter in module.named_parameters():
-        if parameter.requires_grad and local(parameter).numel() and id(parameter) not in known:
+        if parameter.requires_grad and id(parameter) not in known and local(parameter).numel():
             raise Error(f"{name} is trained now and was not when the {whose} was made, so the ranks would have it differently; "
                         f"close() it and make another {whose} for the model as it is")
 
