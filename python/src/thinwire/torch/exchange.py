@@ -157,9 +157,9 @@ class Exchange(Closes):
 
     def _refuse_newly_trained(self, optimiser: torch.optim.Optimizer) -> None:
         """It is about to step. A pass may call no hook, where all that has one is frozen by now: so this is asked here."""
-        module, trained = self._module(), (p for group in optimiser.param_groups for p in group["params"] if p.grad is not None)
-        if module is not None and any(id(p) not in self._rows for p in trained):
-            _parameters.refuse_newly_trained(module, self._rows.values(), "Exchange")
+        module = self._module()
+        if module is not None:
+            _parameters.refuse_newly_stepped(optimiser, module, self._rows.values(), "Exchange")
 
     def close(self) -> None:
         """Ends the exchange: from now on a backward pass is the module's own."""

@@ -87,7 +87,7 @@ class GossipDataParallel(torch.nn.Module):
         """The optimiser's step, and an exchange. False: it was not finite, and the weights are as if it had not been; what the
         optimiser keeps of a parameter begins anew where it is not finite."""
         self._read_first()
-        self._refuse_newly_trained()
+        _parameters.refuse_newly_stepped(self._optimiser, self.module, self._working.rows, "GossipDataParallel")
         self._optimiser.step(closure) if closure else self._optimiser.step()
         self._begun_with = {}
         self._strays.counted()
@@ -119,12 +119,9 @@ class GossipDataParallel(torch.nn.Module):
             warn(f"{lost} rank{'s were' if lost > 1 else ' was'} lost, and so the buffers of the model, such as the statistics of "
                  "batch norms, stay each rank's own: let one rank save the model, and the others load it")
 
-    def _refuse_newly_trained(self) -> None:
-        _parameters.refuse_newly_trained(self.module, self._working.rows, "GossipDataParallel")
-
     def _refuse_uncounted(self) -> None:
         """What the optimiser has done alone is in the module, and not in the gossip, which is about to be told of or given."""
-        self._refuse_newly_trained()
+        _parameters.refuse_newly_trained(self.module, self._working.rows, "GossipDataParallel")
         name = self._first_changed()
         if name:
             self._strays.refuse_changed(name, OF_A_GOSSIP)
