@@ -107,15 +107,29 @@ class ReportTest(CommandLineTest):
         page = self.page(self.write_run("going", [2.0, 1.5], [], ended=False))
         self.assertEqual(page.row("going")[4:], ["20"] + 7 * ["-"])
 
-    def test_a_run_that_goes_on_behind_its_end_has_not_ended(self):
-        """Of 40 steps it is summed up, 0.8 of an epoch, and 50 it has taken."""
-        run = self.write_run("one", [2.0, 1.5, 1.0, 0.5, 0.25], [0.9182])
-        summary = json.loads((run / "summary.json").read_text())
-        for epochs, figures in ((1, ["2.50 MB", "2065", "318", "21.5", "77"]), (0.8, 5 * ["-"])):
-            (run / "summary.json").write_text(json.dumps({**summary, "steps": 50 * epochs, "epochs": epochs}))
-            page = self.page(run)
-            self.assertEqual(page.row("one")[4:5] + page.row("one")[7:], ["50", *figures])
-            self.assertEqual(sum(row[:1] == ["one"] for row in page.rows), 1 + (epochs == 1))
+    def check_curve(self, starts, lines, steps, losses):
+        """Of runs that go on: the page of lines (step, epoch, loss) under each of the starts."""
+        run = self.write_run(f"run {losses}", [], [], ended=False)
+        first = json.loads((run / "metrics.jsonl").read_text())
+        text = []
+        for more, taken in zip(starts, lines):
+            text.append({**first, **more})
+            text += [{"kind": kind, "step": step, "epoch": epoch, "seconds": step, "bytes_sent": step, "loss": loss,
+                      "test_loss": loss, "accuracy": 0.5} for step, epoch, loss in taken for kind in ("step", "epoch")]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in text))
+        page = self.page(run)
+        self.assertEqual(page.row(run.name)[4], str(steps))
+        drawn = [curve for curve in page.picture.curves] if page.picture else []
+        self.assertEqual([len(curve.points) for curve in drawn], [len(losses)] * 4)
+
+    @unittest.skipUnless(shutil.which("gnuplot"), "needs gnuplot")
+    def test_steps_among_other_workers_are_others(self):
+        """An epoch of two workers has 100 steps, and of four 50. Of a run that is given epochs only what is taken again counts
+        once, and so it is of one that is given steps."""
+        two, four, given = {"workers": 2}, {"workers": 4}, {"configuration": {"steps": 400}}
+        self.check_curve([two, four], [[(100, 1, 3), (200, 2, 2)], [(150, 3, 1)]], 150, [3, 2, 1])
+        self.check_curve([four, two], [[(50, 1, 3), (100, 2, 2), (120, 2.4, 9)], [(210, 2.1, 1)]], 210, [3, 2, 1])
+        self.check_curve([two | given, four | given], [[(100, 1, 3), (200, 2, 2), (300, 3, 9)], [(210, 4.2, 1)]], 210, [3, 2, 1])
 
     def test_steps_that_were_taken_again_count_once(self):
         run = self.write_run("again", [2.0, 1.5, 9.0, 9.0, 9.0], [0.1], ended=False)
