@@ -194,7 +194,8 @@ class OtherWorkersTest(CommandLineTest):
     def test_what_was_tried_on_one_worker_ends_with_the_start(self):
         handicap = ("--slow", "1:2", "--pause", "1:2:0.01")
         self.train("--workers", 2, "--steps", 2, *handicap, "--out", self.folder / "run")
-        self.train("--workers", 1, "--steps", 4, "--resume", self.folder / "run")
+        done = self.run_program(*self.train_words("--quiet", "--workers", 1, "--steps", 4, "--resume", self.folder / "run"))
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_fewer_and_more_go_on(self):
         """Half as many workers take twice as many steps for an epoch. What is told is one line."""

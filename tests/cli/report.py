@@ -107,30 +107,6 @@ class ReportTest(CommandLineTest):
         page = self.page(self.write_run("going", [2.0, 1.5], [], ended=False))
         self.assertEqual(page.row("going")[4:], ["20"] + 7 * ["-"])
 
-    def check_curve(self, starts, lines, steps, losses):
-        """Of runs that go on: the page of lines (step, epoch, loss) under each of the starts."""
-        run = self.write_run(f"run {losses}", [], [], ended=False)
-        first = json.loads((run / "metrics.jsonl").read_text())
-        text = []
-        for more, taken in zip(starts, lines):
-            text.append({**first, **more})
-            text += [{"kind": kind, "step": step, "epoch": epoch, "seconds": step, "bytes_sent": step, "loss": loss,
-                      "test_loss": loss, "accuracy": 0.5} for step, epoch, loss in taken for kind in ("step", "epoch")]
-        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in text))
-        page = self.page(run)
-        self.assertEqual(page.row(run.name)[4], str(steps))
-        drawn = [curve for curve in page.picture.curves] if page.picture else []
-        self.assertEqual([len(curve.points) for curve in drawn], [len(losses)] * 4)
-
-    @unittest.skipUnless(shutil.which("gnuplot"), "needs gnuplot")
-    def test_steps_among_other_workers_are_others(self):
-        """An epoch of two workers has 100 steps, and of four 50. Of a run that is given epochs only what is taken again counts
-        once, and so it is of one that is given steps."""
-        two, four, given = {"workers": 2}, {"workers": 4}, {"configuration": {"steps": 400}}
-        self.check_curve([two, four], [[(100, 1, 3), (200, 2, 2)], [(150, 3, 1)]], 150, [3, 2, 1])
-        self.check_curve([four, two], [[(50, 1, 3), (100, 2, 2), (120, 2.4, 9)], [(210, 2.1, 1)]], 210, [3, 2, 1])
-        self.check_curve([two | given, four | given], [[(100, 1, 3), (200, 2, 2), (300, 3, 9)], [(210, 4.2, 1)]], 210, [3, 2, 1])
-
     def test_steps_that_were_taken_again_count_once(self):
         run = self.write_run("again", [2.0, 1.5, 9.0, 9.0, 9.0], [0.1], ended=False)
         more = self.write_run("more", [2.0, 1.5, 1.0, 0.8, 0.6], [0.7], ended=False)

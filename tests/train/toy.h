@@ -130,8 +130,9 @@ static inline tw_status toy_evaluate(learner *base, task_split split, size_t par
     toy_log *log = &t->log[base->place.rank];
     uint64_t steps = log->step_count ? log->steps[log->step_count - 1] + 1 : 0;
     log->looks[log->look_count++] = (toy_look){split, part, parts, steps, l->statistic, l->parameters[0]};
-    for (size_t item = TOY_ITEMS * part / parts;
-         steps != t->unread && item < TOY_ITEMS * (part + 1) / parts && !learner_stops(base); item++) {
+    if (t->unread > 0 && steps == t->unread) return TW_OK;
+    for (size_t item = TOY_ITEMS * part / parts; item < TOY_ITEMS * (part + 1) / parts && !learner_stops(base);
+         item++) {
         score->loss += (double)(item + 1) + (double)t->extra[steps] + (split == TASK_VALIDATION ? (double)t->apart : 0);
         score->count += 1;
         score->parts[0] += (double)item;
@@ -200,9 +201,9 @@ static inline void toy_begin(toy_run *r, const task_ops *ops, const char *out, c
 {
     char line[512], *argv[48] = {"toy"}, *rest = NULL;
     int argc = 1;
-    int length = snprintf(line, sizeof line,
-                          "--quiet --batch 1 --lr 1 --momentum 0 --schedule constant --warmup 0 --steps 8 %s %s", words,
-                          out ? "--out" : "");
+    int length =
+        snprintf(line, sizeof line, "--quiet --batch 1 --lr 1 --momentum 0 --schedule constant --warmup 0 %s %s %s",
+                 strstr(words, "--epochs") ? "" : "--steps 8", words, out ? "--out" : "");
     assert_in_range(length, 1, sizeof line - 1);
     for (char *word = strtok_r(line, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) argv[argc++] = word;
     if (out) argv[argc++] = (char *)out;

@@ -28,10 +28,17 @@ static run_figure clock_of(const run_log *log)
     return run_log_number(log->start, "configuration", "steps") > 0 ? RUN_STEP : RUN_EPOCH;
 }
 
+/* Lines of version 0.1 have no epoch. */
+static bool is_no_earlier(const run_line *line, const run_line *than, run_figure clock)
+{
+    if (isnan(line->values[clock]) || isnan(than->values[clock])) clock = RUN_STEP;
+    return line->values[clock] >= than->values[clock];
+}
+
 /* A run that goes on from an earlier step takes these steps again. */
 static tw_status add_line(run_lines *all, const run_line *line, run_figure clock)
 {
-    while (all->count && all->lines[all->count - 1].values[clock] >= line->values[clock]) all->count--;
+    while (all->count && is_no_earlier(&all->lines[all->count - 1], line, clock)) all->count--;
     if (!room_make(&all->lines, &all->room, all->count + 1, sizeof *all->lines))
         return tw_fail(TW_ERROR_MEMORY, "no memory for %zu lines of metrics", all->count + 1);
     all->lines[all->count++] = *line;
