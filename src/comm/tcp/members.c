@@ -164,15 +164,17 @@ static int note_wait(tw_members *me)
     me->waits_for = 1;
     council_keep_quiet(&me->council);
     write_members(&own->list, busy, names);
-    keep_note(me, TW_LOG_WARNING, TW_WAIT_LINE("members"), names,
-              (own->awaits ? me->patience : own->settings.patience) - (tw_clock() - own->met));
+    keep_note(me, TW_LOG_WARNING,
+              "this process waits for members whose machines answer and whose programs are busy: %s; for up to %.0f "
+              "seconds more",
+              names, (own->awaits ? me->patience : own->settings.patience) - (tw_clock() - own->met));
     return 1;
 }
 
 static void note_end_of_wait(tw_members *me, int goes_on)
 {
     if (me->waits_for && goes_on)
-        keep_note(me, TW_LOG_WARNING, TW_WAIT_END_LINE, tw_clock() - me->council.met);
+        keep_note(me, TW_LOG_WARNING, "after %.0f seconds the group goes on", tw_clock() - me->council.met);
     me->waits_for = 0;
 }
 
