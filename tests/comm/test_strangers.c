@@ -32,10 +32,10 @@ enum {
 /* Of the threads that wait in poll, which are the members' that speak and listen. */
 static struct {
     _Atomic int on;
-    _Atomic long wakes, accepted, connects, lookups, hashes, bytes;
+    _Atomic long wakes, accepted, inheritable, connects, lookups, hashes, bytes;
 } counted;
 
-static _Thread_local int serves, is_program, is_walled_in;
+static _Thread_local int serves, is_program, is_walled_in, fails_to_find;
 
 static int counts(void)
 {
@@ -60,12 +60,13 @@ static struct {
     int turns;
 } turn;
 
-int __real_accept(int fd, struct sockaddr *from, socklen_t *size);
-int __wrap_accept(int fd, struct sockaddr *from, socklen_t *size);
-int __wrap_accept(int fd, struct sockaddr *from, socklen_t *size)
+int __real_accept4(int fd, struct sockaddr *from, socklen_t *size, int flags);
+int __wrap_accept4(int fd, struct sockaddr *from, socklen_t *size, int flags);
+int __wrap_accept4(int fd, struct sockaddr *from, socklen_t *size, int flags)
 {
-    int accepted = __real_accept(fd, from, size);
+    int accepted = __real_accept4(fd, from, size, flags);
     if (counts() && accepted >= 0) counted.accepted++;
+    if (counts() && accepted >= 0 && !(fcntl(accepted, F_GETFD) & FD_CLOEXEC)) counted.inheritable++;
     if (serves && turn.stage == AWAITED) {
         turn.stage = ACCEPTS;
         for (int i = 0; i < 2; i++) pthread_barrier_wait(&turn.both);
@@ -90,6 +91,10 @@ int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo
 int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list)
 {
     if (counts()) counted.lookups++;
+    if (fails_to_find && hints && !hints->ai_flags) {
+        fails_to_find = 0;
+        return EAI_AGAIN;
+    }
     return __real_getaddrinfo(host, port, hints, list);
 }
 
@@ -313,7 +318,8 @@ static void live(attendant *members, crowd *all, refusals *told)
     prepare(all, members);
     int files = open_files();
     size_t bytes = mallinfo2().uordblks;
-    counted.wakes = counted.accepted = counted.connects = counted.lookups = counted.hashes = counted.bytes = 0;
+    counted.wakes = counted.accepted = counted.inheritable = counted.connects = counted.lookups = counted.hashes =
+        counted.bytes = 0;
     counted.on = 1;
     attend_all(members, all);
     while (open_files() > files || counted.accepted < all->called) usleep(2000);
@@ -327,6 +333,7 @@ static void live(attendant *members, crowd *all, refusals *told)
 static void expect_same_rounds(const attendant *calm, const attendant *beset)
 {
     for (int n = 0; n < MEMBERS; n++) assert_memory_equal(beset[n].theta, calm[0].theta, sizeof calm[0].theta);
+    assert_int_equal(counted.inheritable, 0); /* not even until the thread's next step */
     assert_in_range(counted.connects, 0, LINES);
     assert_in_range(counted.lookups, 0, LINES);
 }
@@ -545,6 +552,35 @@ TEST(test_a_newcomer_that_cannot_be_connected_is_told_of_on_both_sides)
     tw_set_log(NULL, NULL);
     assert_int_equal(told_of_walls.of_founder, 1);
     assert_int_equal(told_of_walls.of_newcomer, 1);
+}
+
+/* --- a name server that is away for a moment ---------------------------------------------------------------------- */
+
+static void *meet_again(void *argument)
+{
+    player *me = argument;
+    tw_comm_destroy(me->comm);
+    me->comm = NULL;
+    fails_to_find = 1;
+    me->status = tw_members_next(me->members, 6, 0, &me->generation, &me->comm);
+    if (me->status == TW_OK) return NULL;
+    snprintf(me->text, sizeof me->text, "%s", tw_last_error());
+    tw_members_destroy(me->members);
+    me->members = NULL;
+    return NULL;
+}
+
+/* Both have been members, and the second looks for the first. */
+TEST(test_a_door_that_is_not_found_costs_a_generation_and_no_member)
+{
+    player players[2];
+    gather(players, 2, subject, key, NULL);
+    const uint64_t before = players[0].generation.number;
+    for (int n = 0; n < 2; n++) assert_int_equal(pthread_create(&players[n].thread, NULL, meet_again, &players[n]), 0);
+    end(players, 2);
+    assert_int_equal(players[0].generation.size, 2);
+    assert_int_equal(players[0].generation.number, before + 2);
+    for (int n = 0; n < 2; n++) go(&players[n]);
 }
 
 /* --- what they learn --------------------------------------------------------------------------------------------- */

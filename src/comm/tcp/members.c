@@ -912,8 +912,10 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
         return tw_fail(TW_ERROR_PEER, "the others know a door of this process where it is no more");
     door->is_told_of = 1;
     const double begun = tw_clock(), limit = silence / SILENCE;
-    const tw_status status =
+    tw_status status =
         tw_tcp_connect(door, place, list.count, doors, me->has_newcomers ? fmin(limit, LEAST_GRACE) : limit, comm);
+    if (status == TW_ERROR_ARGUMENT) /* others say where their doors are, and a name server may not answer */
+        status = tw_fail(TW_ERROR_PEER, "%s", tw_last_error());
     if (status == TW_ERROR_PEER && me->has_newcomers && tw_clock() - begun > CALL && !tcp_is_stopped(&me->tcp))
         note_unconnected(me, door, &list);
     TRY(status);
