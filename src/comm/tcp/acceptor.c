@@ -99,7 +99,7 @@ tw_status tcp_acceptor_open(tcp_acceptor *acceptor, const char *where, int first
     char host[TCP_HOST];
     *acceptor = (tcp_acceptor){.fd = -1};
     if (where && tcp_interface_address(where, host)) where = host;
-    TRY(tcp_resolve(where, 0, 1, &list));
+    TRY(tcp_resolve(where, 0, AI_PASSIVE, &list));
     int port = first_port, opened = 0;
     do opened = open_any(acceptor, list, port);
     while (!opened && port++ < last_port);

@@ -588,8 +588,7 @@ static tw_status members_fail(const tw_members *me, council_verdict verdict)
         me->meeting, me->council.stood ? me->council.settings.patience : me->options.patience);
 }
 
-/* The others of the meeting points are asked first. Nobody can answer while this thread has the mutex, as where a name
- * server lets it wait. */
+/* The others of the meeting points are asked first. Nobody can answer while a name server lets them wait. */
 static void await_answer(tw_members *me)
 {
     double waited = 0;
@@ -599,7 +598,7 @@ static void await_answer(tw_members *me)
         council_ask(&me->council, tw_clock());
         double asked = tw_clock();
         nap(me);
-        waited += tw_clock() - asked;
+        if (!tcp_lines_look_up(&me->lines)) waited += tw_clock() - asked;
     }
     me->lines.trials = TRIALS;
 }
