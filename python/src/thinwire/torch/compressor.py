@@ -1,6 +1,7 @@
 """The object behind attach(): a table of parameters, a scheme, and what it remembers."""
 
 import contextlib
+import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
@@ -82,6 +83,7 @@ class Compressor(Stepping):
         self._layouts: Dict[Tuple[int, ...], Layout] = {}
         self._index = {id(row.parameter): i for i, row in enumerate(rows)}
         self._optimiser, self._scaler, self._expect_ratio = optimizer, scaler, expect_ratio
+        self._others: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()  # that step some of these parameters, too
         self._keeper = object()  # of what an optimiser leaves to the scheme; no reference to this object, which may end first
         self._failure: Optional[BaseException] = None
         self._missing: Optional[Set[int]] = None  # of the step under way
@@ -111,14 +113,23 @@ class Compressor(Stepping):
         reducer = Reducer(self._connected(), spec, [(row.name, row.shape) for row in self._rows])
         try:
             self._refuse_unknown(self._optimiser, spec)
-            _optimiser.settle(self._optimiser, spec, *reducer.momentum, self._keeper, [row.parameter for row in self._rows])
+            self._settle(self._optimiser, spec, reducer.momentum)
         except Error:
             reducer.close()
             raise
         self._momentum, self._minds_rates, self._adapts = reducer.momentum, minds_rates(spec), adapts(spec)
         self._directions = Directions(self._rows) if adapts(spec) or gives_signs(spec) else None
         self._has_taken, self._rates = False, []
+        self._take_back(self._others)  # each is looked at anew when it next steps
         return reducer
+
+    def _settle(self, optimiser: Optional[torch.optim.Optimizer], spec: str, momentum: Tuple[float, bool]) -> None:
+        _optimiser.settle(optimiser, spec, *momentum, self._keeper, [row.parameter for row in self._rows])
+
+    def _take_back(self, others: "weakref.WeakSet[torch.optim.Optimizer]") -> None:
+        for one in others:
+            _optimiser.take_back(one, self._keeper)
+        others.clear()
 
     def _refuse_unknown(self, optimiser: Optional[torch.optim.Optimizer], spec: str) -> None:
         if minds_rates(spec) or (adapts(spec) and hasattr(_optimiser.innermost(optimiser), "own_moments")):
@@ -153,7 +164,7 @@ class Compressor(Stepping):
     def _go_back(self, before: Dict[str, Any]) -> None:
         """To the scheme of which _of_scheme() was: the optimiser, too."""
         vars(self).update(before)
-        _optimiser.settle(self._optimiser, self.spec, *self._momentum, self._keeper, [row.parameter for row in self._rows])
+        self._settle(self._optimiser, self.spec, self._momentum)
 
     def watch(self, settled: _auto.Settled, banner: bool) -> None:
         """Of a run of "auto". Where torch does the exchange nobody can see how long it takes; and what was chosen in an
@@ -365,13 +376,21 @@ class Compressor(Stepping):
         self._refuse_ratio(counts["message_fp32"] / counts["message_packet"])
 
     def _notice(self, optimiser: torch.optim.Optimizer) -> None:
-        """An optimiser is about to step. The first that steps these parameters is theirs."""
-        if self._optimiser is None and _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows]):
+        """An optimiser is about to step. The first that steps these parameters is theirs, and others may step some of them."""
+        if self._knows(optimiser) or not _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows]):
+            return
+        if self._comm is not None:  # else nothing is exchanged, or torch does it, and all is left to the optimiser
             if adapts(self.spec):
                 _adam.refuse_late(optimiser, self._rows, name_of(self.spec))
                 self._refuse_unknown(optimiser, self.spec)
-            _optimiser.settle(optimiser, self.spec, *self.momentum, self._keeper, [row.parameter for row in self._rows])
+            self._settle(optimiser, self.spec, self.momentum)
+        if self._optimiser is None:
             self._optimiser = optimiser
+        else:
+            self._others.add(optimiser)
+
+    def _knows(self, optimiser: torch.optim.Optimizer) -> bool:
+        return optimiser is self.inner_optimizer() or optimiser in self._others
 
     def _look_at_step(self, optimiser: torch.optim.Optimizer) -> None:
         """An optimiser has stepped. (In a closure that it is given, frameworks clip.)"""
@@ -606,6 +625,7 @@ class Compressor(Stepping):
         for stop in self._stop_watching:
             stop()
         _optimiser.take_back(self._optimiser, self._keeper)
+        self._take_back(self._others)
         _claims.release(self)
         for owned in [self._comm if self._owns_comm else None, self._reducer]:  # a step under way is given up with the group
             if owned is not None:
