@@ -597,6 +597,11 @@ class Compressor(Stepping):
             self._load_scheme(mine[0].entries)
         self.replanner = None
 
+    def load_into(self, reducer: Reducer, entries: Dict[str, Entry]) -> None:
+        """The rates are in them, which may not be the optimiser's: those are told anew."""
+        reducer.load_state(entries)
+        self._rates = []
+
     def _load_fallback(self, entries: Dict[str, Entry]) -> None:
         """What did not compress goes on without, and has the velocity of the means."""
         fallback = self._made_fallback()
@@ -614,7 +619,7 @@ class Compressor(Stepping):
                 unless_all_do.callback(reducer.load_state, reducer.state())
             else:
                 unless_all_do.callback(reducer.close)
-            _transport.gathered_by_all(self._group, lambda: reducer.load_state(entries))
+            _transport.gathered_by_all(self._group, lambda: self.load_into(reducer, entries))
             unless_all_do.pop_all()
         self._reducer, self._fallback = reducer, None
 

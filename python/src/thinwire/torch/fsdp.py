@@ -205,7 +205,7 @@ class ShardCompressor(Stepping):
                 for module, compressor in self._compressors.items():
                     reducer = compressor._live()
                     unless_all_do.callback(reducer.load_state, reducer.state())
-                    reducer.load_state(_state.from_dict(self._part(state, module)))
+                    compressor.load_into(reducer, _state.from_dict(self._part(state, module)))
 
             _transport.gathered_by_every(self._group, self._inside, load)
             unless_all_do.pop_all()
