@@ -44,7 +44,7 @@ def beside_ddp(rank, size):
 
 
 def partly_used(rank, size):
-    """b is used by rank 0 alone, then by nobody: what rank 1 gets, and that nothing is made up."""
+    """b is used by rank 0 alone, then by nobody: what all get."""
     torch.manual_seed(0)
     model = torch.nn.ModuleDict({"a": torch.nn.Linear(8, 8), "b": torch.nn.Linear(8, 8)})
     with thinwire.torch.Exchange(model, "topk:density=1,values=fp32,leftovers=fp32", banner=False, timeout=ranks.SECONDS):
@@ -57,6 +57,43 @@ def partly_used(rank, size):
             grad = model["b"].weight.grad
             results.append(None if grad is None else grad.clone())
     return results
+
+
+def alike_where_partly_used(rank, size, make, spec):
+    """Whether the ranks have the same weights after each step: b is used by both, then by rank 0 with a gradient of zeros, by
+    nobody, by rank 0 in a step that is skipped, and by rank 1 alone."""
+    torch.manual_seed(0)
+    model = torch.nn.ModuleDict({"a": torch.nn.Linear(8, 8), "b": torch.nn.Linear(8, 8)})
+    optimiser, alike, gradients = make(model.parameters()), [], []
+    with thinwire.torch.Exchange(model, spec, optimizer=optimiser, banner=False, timeout=ranks.SECONDS):
+        for users, factor in (({0, 1}, 1.0), ({0}, 0.0), (set(), 1.0), ({0}, float("nan")), ({1}, 1.0)):
+            optimiser.zero_grad(set_to_none=True)
+            y = model["a"](torch.full((2, 8), rank + 1.0))
+            ((model["b"](y) * factor).square().mean() + y.square().mean() if rank in users else y.square().mean()).backward()
+            gradient = model["b"].weight.grad
+            gradients.append(None if gradient is None else bool(gradient.any()))
+            before = model["b"].weight.detach().clone()
+            optimiser.step()
+            alike.append((models.same_everywhere(model), not torch.equal(before, model["b"].weight)))
+    return alike, gradients
+
+
+def accumulated(rank, size):
+    """What an Exchange says of a second pass that sends before a step, and of one behind no_sync()."""
+    model = models.small()
+    texts = []
+    for first in (contextlib.nullcontext, None):
+        optimiser = thinwire.torch.AdamW(model.parameters(), 0.01)
+        with thinwire.torch.Exchange(model, "dgc-adam", optimizer=optimiser, banner=False, timeout=ranks.SECONDS) as exchange:
+            for _ in range(2):
+                optimiser.zero_grad()
+                with (first or exchange.no_sync)():
+                    models.backward(model, rank, 0)
+                texts.append(ranks.refused(lambda: models.backward(model, rank, 1)))
+                if texts[-1]:
+                    break
+                optimiser.step()
+    return texts
 
 
 def layers():
@@ -736,8 +773,21 @@ class ModulesTest(unittest.TestCase):
         (first, nothing), (second, nothing_either) = ranks.on_ranks(2, partly_used)
         self.assertTrue(torch.equal(first, second))
         self.assertGreater(float(first.abs().max()), 0)
-        self.assertIsNone(nothing)
-        self.assertIsNone(nothing_either)
+        self.assertFalse(nothing.any() or nothing_either.any())
+
+    @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
+    def test_what_some_rank_did_not_use_is_stepped_alike(self):
+        kinds = (lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1), lambda p: torch.optim.SGD(p, 0.01, momentum=0.9, weight_decay=0.1))
+        for make in kinds:
+            for alike, gradients in ranks.on_ranks(2, alike_where_partly_used, make, "topk:density=1,values=fp32,leftovers=fp32"):
+                self.assertEqual(alike, [(True, True)] * 5)  # its momentum and decay move it in each step
+                self.assertEqual(gradients, [True, False, False, False, True])
+
+    @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
+    def test_an_exchange_refuses_a_pass_that_adds_to_a_direction(self):
+        for refused, *texts in ranks.on_ranks(2, accumulated):
+            self.assertIn("another backward pass before optimizer.step() or zero_grad() adds a gradient to it", refused)
+            self.assertEqual(texts, ["", ""])
 
     def test_an_exchange_lives_with_its_module(self):
         if not has_hooks():

@@ -15,6 +15,7 @@ from ..reducer import Reducer, regrouped
 from ..spec import adapts, defaults_of, gives_signs, minds_rates, name_of, number, options_of
 from ..table import Entry
 from . import _adam, _auto, _claims, _costs, _counts, _optimiser, _state, _transport
+from ._accumulated import Accumulated
 from ._bucket import spans
 from ._directions import Directions
 from ._fallback import Fallback
@@ -101,6 +102,7 @@ class Compressor(Stepping):
         self._next_spec = ""  # to go on by from the next good step on
         self.spec = spec = _optimiser.with_its_momentum(optimizer, spec)  # a dense exchange torch does itself: at its own speed, and right on any backend
         self._reducer = None if comm is None else self._made(spec)
+        self._accumulated = Accumulated([] if comm is None else rows)
         self._stop_watching = [_optimiser.at_each_step(self._notice), _optimiser.at_each_step(self._look_at_step, "post")]
 
     # The scheme
@@ -269,6 +271,7 @@ class Compressor(Stepping):
 
     def _begin(self) -> Set[int]:
         """Tells what the scheme has to know of the step, when it is another than in the last. Gives what is missing."""
+        self.refuse_accumulated()
         if self._missing is not None:
             return self._missing
         reducer = self._live()
@@ -350,6 +353,17 @@ class Compressor(Stepping):
             self._break_off(error)
             raise
 
+    def look_at_accumulated(self) -> None:
+        """Before a pass adds to shards, whose own hooks nobody calls."""
+        self._accumulated.look()
+
+    def refuse_accumulated(self) -> None:
+        self._accumulated.refuse(name_of(self.spec))
+
+    def count(self, good: bool) -> None:
+        super().count(good)
+        self._accumulated.given(good and (bool(self.momentum[0]) or self._directions is not None))
+
     def _break_off(self, error: BaseException) -> None:
         """After a failure, or Ctrl-C, this rank is out of step: the others are not left to wait for it."""
         if self._failure is None and not self.spec_is_dense:
@@ -394,6 +408,8 @@ class Compressor(Stepping):
 
     def _look_at_step(self, optimiser: torch.optim.Optimizer) -> None:
         """An optimiser has stepped. (In a closure that it is given, frameworks clip.)"""
+        if self._knows(optimiser):
+            self._accumulated.given(directions=False)
         if self._directions is not None and self._scale == 1 and optimiser is self.inner_optimizer():
             scheme = name_of(self.spec)
             clips = f", and write \"{scheme}:clip=1\" to clip gradients" if "clip" in defaults_of(scheme) else ""
@@ -629,6 +645,7 @@ class Compressor(Stepping):
         """Ends the scheme, and leaves the group. A backward pass after it is an error."""
         for stop in self._stop_watching:
             stop()
+        self._accumulated.close()
         _optimiser.take_back(self._optimiser, self._keeper)
         self._take_back(self._others)
         _claims.release(self)

@@ -102,6 +102,7 @@ class ShardCompressor(Stepping):
         seen.wait()
         first, size = seen.values.data_ptr(), values.element_size()
         addresses = [first + size * begin for begin in begins]
+        self._compressors[name].look_at_accumulated()
         self._compressors[name].submit_all(range(len(begins)), addresses, dtype_of(values))
         good = self._compressors[name].finish()
         if good:
