@@ -72,7 +72,10 @@ def under_another_rate(rank, size, spec, kind):
         optimiser.param_groups[0]["lr"] = 0.02
         if not is_new:
             exchanged(3)
-        (compressor.load_state_dicts if kind == "Exchange" else compressor.load_state_dict)(gathered(state) if kind == "Exchange" else state)
+        if kind == "attach":
+            compressor.load_state_dict(state)
+        else:
+            compressor.load_state_dicts(gathered(state))
         exchanged(4)
         made.append((state, models.gradients(model)))
         compressor.close()
