@@ -39,9 +39,9 @@ class Exchange(Closes):
     """Has the gradients of a module exchanged as its backward pass computes them, with no buckets in between.
 
     A collective: every rank of `group` makes one for its module, whose parameters all ranks have alike (those of rank 0
-    are given to all). After ``loss.backward()`` each ``p.grad`` is the mean, or the direction to step in. Gradients on
-    a GPU are copied to the host's memory as they become ready, and back at the end of the pass. From torch 2.1 on. The
-    other arguments are those of `attach`.
+    are given to all). After ``loss.backward()`` each ``p.grad`` is the mean, or the direction to step in: zeros where no
+    rank used the parameter, since no rank knows that of the others. Gradients on a GPU are copied to the host's memory as
+    they become ready, and back at the end of the pass. From torch 2.1 on. The other arguments are those of `attach`.
 
     It works until close(), or the end of a ``with`` over it, or as long as somebody has the module, whether or not
     somebody has the Exchange. A module has one at a time."""
@@ -142,14 +142,14 @@ class Exchange(Closes):
         self.compressor.go_on(itertools.chain(((one.parameter, one.values) for one in under_way.values()),
                                               ((one, laid(self._rows[id(one)], mean)) for one, mean in absent)))
         self._memory.give([pair for gradient in under_way.values() for pair in gradient.given()])
-        for parameter, mean in absent:
-            if bool(mean.any()):
-                parameter.grad = mean.to(parameter.device)
+        for parameter, mean in absent:  # also one of zeros: on a rank that used the parameter an optimiser moves it by its moments
+            parameter.grad = mean.to(parameter.device)
 
     def _skip(self) -> None:
         for row in self._rows.values():
-            if row.parameter.grad is not None:
-                row.parameter.grad.fill_(self.compressor._fill)
+            if row.parameter.grad is None:
+                row.parameter.grad = torch.empty_like(row.parameter)
+            row.parameter.grad.fill_(self.compressor._fill)
         if self.compressor.raises_skipped:
             self.compressor._raise_skipped()
 
