@@ -7,6 +7,7 @@ import os
 import signal
 import time
 import unittest
+import warnings
 
 import models
 import ranks
@@ -162,6 +163,28 @@ def stop(rank, size, timeout):
             models.backward(ddp, rank, step)
         except RuntimeError as error:
             return isinstance(error, thinwire.PeerError), str(error)
+
+
+def gossips_on(rank, size):
+    """Rank 2 kills itself after some steps. The others gossip until they have agreed on that, and end: the weights that they have
+    then, whether the buffers are what they were before, what is said, and whether the group is left."""
+    model = models.small(seed=rank)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
+    gossip = thinwire.torch.GossipDataParallel(model, "adpsgd-random", optimizer=optimiser, timeout=ranks.SECONDS)
+    for step in range(FOREVER):
+        if (rank, step) == (2, 3):
+            os.kill(os.getpid(), signal.SIGKILL)
+        optimiser.zero_grad()
+        models.backward(gossip, rank, step)
+        gossip.step()
+        if gossip.stats()["ranks_lost"]:
+            break
+    before = [buffer.clone() for buffer in model.buffers()]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        gossip.finish()
+    return ([p.detach().flatten().tolist() for p in model.parameters()], all(map(torch.equal, before, model.buffers())),
+            before[0].tolist(), [str(one.message) for one in told], gossip._comm.closed)
 
 
 def busy(rank, size):
@@ -328,6 +351,20 @@ class FaultsTest(unittest.TestCase):
         with ranks.Crew(killed, 2) as crew:
             self.assertEqual(crew.end(1)[0], -signal.SIGKILL)
             self.check_named(crew)
+
+    def test_a_gossip_whose_rank_was_killed_ends_with_each_ranks_own_buffers(self):
+        with ranks.Crew(gossips_on, 3) as crew:
+            self.assertEqual(crew.end(2)[0], -signal.SIGKILL)
+            for rank in range(2):
+                code, text = crew.end(rank)
+                self.assertEqual(code, 0, text)
+            (weights, *first), (others, *second) = (crew.result(rank) for rank in range(2))
+        self.assertEqual(weights, others)
+        self.assertNotEqual(first[1], second[1])
+        for kept, _, told, closed in first, second:
+            self.assertTrue(kept and closed)
+            self.assertEqual(len(told), 1, told)
+            self.assertIn("1 rank was lost, and so the buffers of the model", told[0])
 
     def test_a_rank_that_is_silent_is_named_at_the_deadline(self):
         with ranks.Crew(stop, 2, 1.0) as crew:

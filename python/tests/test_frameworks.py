@@ -21,6 +21,7 @@ from unittest import mock
 
 import launched
 import models  # noqa: F401: skips it where there is no torch
+import ranks
 import thinwire
 import torch
 from thinwire.torch.compressor import Compressor
@@ -234,6 +235,43 @@ class SpecTest(unittest.TestCase):
                          [(spec, spec) for spec in ("dgc:density=0.04,warmup_steps=400", "dgc:density=0.18,warmup_steps=234", "dgc")])
         self.assertEqual(list(self.specs_for(AUTO, 4685, unknown)), [(f"{AUTO},steps=4685", "allreduce"), (AUTO, "allreduce")])
         self.assertEqual(list(self.specs_for(f"{AUTO},steps=9", 4685)), [(f"{AUTO},steps=9", "allreduce")])
+
+
+class LoggersTest(unittest.TestCase):
+    def test_loggers_of_lightning_that_are_to_hear_nothing(self):
+        """Of either callback, in a process that is alone: the training goes through, and they hear nothing."""
+        if NAME != "lightning":
+            self.skipTest("this is about Lightning's Trainer")
+        from lightning.pytorch import LightningModule, Trainer
+        from lightning.pytorch.loggers import CSVLogger
+        from thinwire.torch.lightning import LocalUpdates, Thinwire
+        heard, steps = [], []
+
+        class Module(LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(2, 1)
+
+            def training_step(self, batch, index):
+                steps.append(index)
+                return self.layer(batch).sum()
+
+            def configure_optimizers(self):
+                return torch.optim.SGD(self.parameters(), 0.1)
+
+        class Logger(CSVLogger):
+            def log_metrics(self, metrics, step=None):
+                heard.append(metrics)
+
+        callbacks = (lambda: Thinwire("dgc", banner=False),
+                     lambda: LocalUpdates("local:every=2", join=f"127.0.0.1:{ranks.free_port()}", workers=1, banner=False))
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+            quiet = {"logger": Logger(folder), "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+            for callback in callbacks:
+                for more in ({"log_every_n_steps": 0, **quiet}, {"barebones": True}):
+                    trainer = Trainer(accelerator="cpu", devices=1, max_steps=4, callbacks=[callback()], **more)
+                    trainer.fit(Module(), torch.utils.data.DataLoader(torch.ones(8, 2), batch_size=2))
+        self.assertEqual((len(steps), heard), (16, []))
 
 
 class FrameworkTest(unittest.TestCase):

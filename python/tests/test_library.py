@@ -253,6 +253,17 @@ class LibraryTest(unittest.TestCase):
         self.assertIsInstance(error, thinwire.PeerError)
         self.assertEqual(error.rank, 1)
 
+    def test_who_has_lost_too_many_is_not_named_as_lost(self):
+        def play(rank, comm):
+            pointers = [values(256, 1.0), values(32, 1.0)]
+            gossip = thinwire.Gossip(comm, "adpsgd-random", TENSORS, [one.buffer_info()[0] for one in pointers])
+            if rank == 2:  # the others leave at once
+                gossip.finish([one.buffer_info()[0] for one in pointers])
+        error = ranks.on_threads(3, play)[2]
+        self.assertIsInstance(error, thinwire.PeerError)
+        self.assertIn("too many to go on without them", str(error))
+        self.assertIsNone(error.rank)
+
     def test_a_gossip_ends_with_the_mean(self):
         def play(rank, comm):
             weights = [values(256, 1.0), values(32, 1.0)]
@@ -704,8 +715,10 @@ class LibraryTest(unittest.TestCase):
         self.assertTrue(step(reducer, 1.0)[0])
 
     def test_errors_cross_processes(self):
-        error = pickle.loads(pickle.dumps(thinwire.PeerError("rank 3 is gone", 7, "TW_ERROR_PEER")))
-        self.assertEqual((error.rank, error.status, error.name), (3, 7, "TW_ERROR_PEER"))
+        error = pickle.loads(pickle.dumps(thinwire.PeerError("rank 0: rank 3 is gone", 7, "TW_ERROR_PEER", 3)))
+        self.assertEqual((str(error), error.rank, error.status, error.name), ("rank 0: rank 3 is gone", 3, 7, "TW_ERROR_PEER"))
+        error = pickle.loads(pickle.dumps(thinwire.SpecError("no such spec", 2, "TW_ERROR_SPEC")))
+        self.assertEqual((type(error), str(error), error.status, error.name), (thinwire.SpecError, "no such spec", 2, "TW_ERROR_SPEC"))
 
     def test_sealed_messages_give_the_same_and_the_comm_underneath_is_gone(self):
         def play(rank, comm):

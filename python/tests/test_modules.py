@@ -163,6 +163,42 @@ def in_a_checkpoint(rank, size):
     return texts
 
 
+def trained_later(rank, size):
+    """What is said of parameters that are trained since an Exchange or a gossip was made, by its step and its end: of a layer that
+    is unfrozen, and of one that is replaced while all else is frozen. What was frozen and stays so is in nobody's way."""
+    texts = {}
+
+    def unfreeze(module, optimiser):
+        module[0].requires_grad_(True)
+
+    def replace(module, optimiser):
+        module[1] = torch.nn.Linear(8, 8)
+        optimiser.add_param_group({"params": list(module[1].parameters())})
+
+    for change in (unfreeze, replace):
+        for kind in ("exchange", "gossip"):
+            module = layers()
+            module[0].requires_grad_(False)
+            optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
+            if kind == "exchange" and not has_hooks():
+                continue
+            one = exchange_of(module) if kind == "exchange" else thinwire.torch.GossipDataParallel(module, "dpsgd", optimizer=optimiser)
+            step = optimiser.step if kind == "exchange" else one.step
+            module(torch.ones(1, 8)).sum().backward()
+            step()
+            change(module, optimiser)
+            before = models.weights(module)
+            module(torch.ones(1, 8)).sum().backward()
+            texts[kind, change.__name__] = [ranks.refused(act) for act in ((step, one.finish) if kind == "gossip" else (step,))]
+            assert all(torch.equal(p, before[name]) for name, p in module.named_parameters())
+            one.close()
+            if kind == "exchange":
+                with exchange_of(module):
+                    module(torch.ones(1, 8)).sum().backward()
+                    optimiser.step()
+    return texts
+
+
 def without_values(rank, size):
     """Parameters of the meta device, and gradients that are no numbers."""
     from thinwire.torch import fsdp
@@ -250,6 +286,17 @@ def resumed(rank, size):
     return all(torch.equal(whole[name], again[name]) for name in whole)
 
 
+def ends_without_buffers(rank, size):
+    """A rank is lost where all know the mean of the weights, and torch cannot average the buffers."""
+    model = models.small()
+    gossip = thinwire.torch.GossipDataParallel(model, "dpsgd", optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    with mock.patch.object(_buffers, "average", side_effect=RuntimeError("connection closed by peer")):
+        try:
+            gossip.finish()
+        except RuntimeError as error:
+            return str(error), gossip._comm.closed
+
+
 def lost_steps(rank, size):
     """What a gossip says at its end of steps that another one than it has taken, and whether it leaves them where they are; the
     steps before a counted one are not lost."""
@@ -325,16 +372,17 @@ def two_at_once(rank, size):
     doors = {"gossip": gossip, "loop": loop, "exchange": exchange_of, "attach": attached}
     doors = {name: door for name, door in doors.items() if name != "exchange" or has_hooks()}
     texts = {}
-    for first, second, of_first, of_second in (
+    for number, (first, second, of_first, of_second) in enumerate((
             ("gossip", "gossip", whole, whole), ("gossip", "gossip", part, whole), ("gossip", "loop", whole, whole),
-            ("loop", "gossip", whole, whole), ("gossip", "exchange", whole, part), ("exchange", "gossip", whole, whole),
-            ("attach", "gossip", whole, whole), ("exchange", "exchange", whole, part), ("exchange", "exchange", part, whole),
-            ("attach", "exchange", whole, part), ("exchange", "attach", part, whole)):
+            ("loop", "gossip", whole, whole), ("loop", "loop", whole, whole), ("loop", "loop", part, whole),
+            ("gossip", "exchange", whole, part), ("exchange", "gossip", whole, whole), ("attach", "gossip", whole, whole),
+            ("exchange", "exchange", whole, part), ("exchange", "exchange", part, whole), ("attach", "exchange", whole, part),
+            ("exchange", "attach", part, whole))):
         if not {first, second} <= set(doors):
             continue
         module = layers()
         one = doors[first](of_first(module))
-        texts[f"{first}, {second}"] = ranks.refused(lambda: doors[second](of_second(module)))
+        texts[f"{first}, {second}, {number}"] = ranks.refused(lambda: doors[second](of_second(module)))
         one.close()
         doors[second](of_second(module)).close()
     module = layers()
@@ -804,6 +852,15 @@ class ModulesTest(unittest.TestCase):
         for text, part in zip(texts, ["weight is on the meta device"] * 2 + ["gradients are torch.int32"], strict=True):
             self.assertIn(part, text)
 
+    def test_what_is_trained_later_is_not_left_out_in_silence(self):
+        names = {"unfreeze": "0.weight", "replace": "1.weight"}
+        whose = {"exchange": "Exchange", "gossip": "GossipDataParallel"}
+        for texts in ranks.on_ranks(1, trained_later):
+            self.assertEqual(len(texts), 4 if has_hooks() else 2)
+            for (kind, change), said in texts.items():
+                for text in said:
+                    self.assertIn(f"{names[change]} is trained now and was not when the {whose[kind]} was made", text)
+
     def test_the_mean_of_buffers_that_are_on_several_devices(self):
         """Of which some have no fp64: they meet where the group is."""
         module, there = torch.nn.Module(), torch.device("meta")
@@ -823,6 +880,9 @@ class ModulesTest(unittest.TestCase):
     def test_a_step_of_gossip_is_the_mean_of_steps(self):
         for worst in ranks.on_ranks(2, averaged):
             self.assertLess(worst, 1e-6)
+
+    def test_a_gossip_is_closed_where_buffers_cannot_be_averaged(self):
+        self.assertEqual(ranks.on_ranks(1, ends_without_buffers), [("connection closed by peer", True)])
 
     def test_a_gossip_of_bf16_keeps_the_digits_that_it_lacks(self):
         for whole in ranks.on_ranks(2, averaged_in_bf16, 8):
@@ -845,7 +905,7 @@ class ModulesTest(unittest.TestCase):
         self.assertIn("SGD has taken 8 steps", told)
 
     def test_weights_loaded_too_late_for_a_gossip_are_refused(self):
-        for texts in ranks.on_ranks(2, loaded_too_late):
+        for texts in ranks.on_ranks(1, loaded_too_late):
             self.assertEqual(texts, ["0.weight has changed since the GossipDataParallel was made, which would undo it: load weights "
                                      "before you make it"] * 2)
 

@@ -60,6 +60,21 @@ def connect(rank, options, seconds, changed=None):
         return refused(lambda: _transport.with_comm(thinwire.torch.Tcp(**options[rank]), None, _transport.Limits(seconds), the_comm))
 
 
+def cannot_connect(rank, size):
+    """Rank 2 has another key than the others. Who is lost, as each rank is told, by itself and by way of one more gathering."""
+    def connected():
+        tcp = thinwire.torch.Tcp(key=KEY[::-1] if rank == 2 else KEY)
+        return _transport.with_comm(tcp, None, _transport.Limits(3.0), the_comm)
+
+    lost = []
+    for make in (connected, lambda: _transport.gathered_by_all(None, connected)):
+        try:
+            make()
+        except thinwire.PeerError as error:
+            lost.append((error.rank, str(error)))
+    return lost
+
+
 def cannot_listen(rank, size):
     """Rank 1 has no such interface."""
     tcp = thinwire.torch.Tcp(bind="no-such-interface" if rank else "127.0.0.1")
@@ -81,6 +96,10 @@ class TransportTest(unittest.TestCase):
             self.assertIn("rank 1 seals its messages, and rank 0 does not", alone)
             self.assertIn("TW_ERROR_PACKET", other_seal)  # the key that was drawn is that of the seals
             self.assertIn("PeerError", other_key)
+
+    def test_a_rank_that_is_not_connected_is_the_one_that_is_lost(self):
+        for told in ranks.on_ranks(3, cannot_connect):
+            self.assertEqual([rank for rank, _ in told], [2, 2], told)
 
     def test_a_rank_that_cannot_listen_tells_the_others(self):
         first, second = ranks.on_ranks(2, cannot_listen)
@@ -162,8 +181,9 @@ class TransportTest(unittest.TestCase):
             thread.join(ranks.SECONDS)
 
     def test_words_of_another_form_are_refused(self):
-        for word in (b"5", b"null", b"[]", b"[[1,2]]", b"\xff\xfe", b'[null,["Error","x",1]]', b'[null,[1,2,3,4]]', b'["a",1,2]',
-                     b'[1,{"0":1}]', b"[" * 100_000, b'{"0":1}'):
+        for word in (b"5", b"null", b"[]", b"[[1,2]]", b"\xff\xfe", b'[null,["Error","x",1]]', b'[null,[1,2,3,4]]',
+                     b'[null,["Error","x",1,"x",0]]', b'[null,["PeerError","x",7,"x"]]', b'[null,["PeerError","x",7,"x","2"]]',
+                     b'["a",1,2]', b'[1,{"0":1}]', b"[" * 100_000, b'{"0":1}'):
             text = self.between_two(lambda comm: refused(lambda: _transport.gathered_by_all(comm, lambda: 1)),
                                     lambda comm: comm.allgather(word))
             self.assertIn("rank 1 sends what this version of thinwire does not", text, word[:40])

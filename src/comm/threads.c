@@ -201,7 +201,8 @@ static tw_status fail_request(const seat *me, int peer, outcome result, double t
             return tw_fail(TW_ERROR_PEER, "rank %d failed: rank %d gave up the group because of it",
                            gone - BY_ITSELF - 1, peer);
         if (gone) return tw_fail(TW_ERROR_PEER, "rank %d has left the group", peer);
-        return tw_fail(TW_ERROR_PEER, "rank %d gave up on the group after a failure on another channel", me->rank);
+        return tw_fail(TW_ERROR_PEER, "this rank, %d, gave up on the group after a failure on another channel",
+                       me->rank);
     }
 }
 

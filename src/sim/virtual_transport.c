@@ -180,7 +180,8 @@ static tw_status fail_gone(const tw_seat *me, int peer)
         return tw_fail(TW_ERROR_PEER, "rank %d: the world ended at its time limit of %g seconds", me->rank,
                        world->options.time_limit);
     if (is_gone(me) && me->gave_up)
-        return tw_fail(TW_ERROR_PEER, "rank %d gave up on the group after a failure on another channel", me->rank);
+        return tw_fail(TW_ERROR_PEER, "this rank, %d, gave up on the group after a failure on another channel",
+                       me->rank);
     if (is_gone(me)) return tw_fail(TW_ERROR_PEER, "rank %d itself was killed", me->rank);
     return tw_fail(TW_ERROR_PEER, "rank %d has left the group", peer);
 }

@@ -303,7 +303,7 @@ def raise_what_failed(result: Status, function: Any, arguments: Any) -> bool:
         return result.value == errors.OK
     text = library.tw_last_error().decode(errors="replace")
     name = library.tw_status_name(result.value).decode()
-    raise errors.CLASSES.get(result.value, errors.Error)(text, result.value, name)
+    raise errors.of_library(text, result.value, name)
 
 
 def declare(handle: ctypes.CDLL, functions: Dict[str, Tuple[Any, ...]]) -> ctypes.CDLL:

@@ -244,7 +244,7 @@ class ChangingLoop:
             return self._members.next(rounds_of(self._kept))
         except PeerError as error:
             if self._stayed == 2 and not self._members.quorum:
-                raise PeerError(f"{error}; with quorum=1 on both, one of two goes on alone", error.status, error.name) from None
+                raise error.saying(f"{error}; with quorum=1 on both, one of two goes on alone") from None
             raise
 
     def _come_late(self, place: Place) -> int:

@@ -24,8 +24,16 @@ class Error(RuntimeError):
         self.status = status
         self.name = name
 
+    def beside_text(self) -> Tuple[Any, ...]:
+        """What else it is made of."""
+        return self.status, self.name
+
+    def saying(self, text: str) -> "Error":
+        """The same in other words."""
+        return type(self)(text, *self.beside_text())
+
     def __reduce__(self) -> Tuple[Any, ...]:  # exceptions cross processes pickled, and by themselves they keep the text alone
-        return type(self), (str(self), self.status, self.name)
+        return type(self), (str(self), *self.beside_text())
 
 
 class SpecError(Error):
@@ -39,10 +47,17 @@ class NonFinite(Error):
 class PeerError(Error):
     """A peer is gone, or did not answer in time. ``rank`` says which, or is None where nobody knows."""
 
-    @property
-    def rank(self) -> Optional[int]:
-        found = re.search(r"\brank (\d+)", str(self))
-        return int(found.group(1)) if found else None
+    def __init__(self, text: str, status: int = PEER, name: str = "TW_ERROR_PEER", rank: Optional[int] = None):
+        super().__init__(text, status, name)
+        self.rank = rank
+
+    def beside_text(self) -> Tuple[Any, ...]:
+        return self.status, self.name, self.rank
 
 
-CLASSES = {SPEC: SpecError, PEER: PeerError, SKIPPED: NonFinite}
+def of_library(text: str, status: int, name: str) -> Error:
+    """What a call of the library has failed with. A text of it about a peer names this one before any other rank."""
+    if status == PEER:
+        found = re.search(r"\brank (\d+)", text)
+        return PeerError(text, status, name, int(found.group(1)) if found else None)
+    return {SPEC: SpecError, SKIPPED: NonFinite}.get(status, Error)(text, status, name)

@@ -172,8 +172,8 @@ static const char *reason_of(const meeting *all, int peer)
     return "it did not come";
 }
 
-/* The first few by name. */
-static void list_missing(const meeting *all, char *text, size_t room)
+/* The first few by name, and the verb. In an error they come before this rank: whoever reads it looks for them. */
+static void list_missing(const meeting *all, const char *one, const char *several, char *text, size_t room)
 {
     int named = 0, more = 0;
     size_t used = 0;
@@ -188,24 +188,25 @@ static void list_missing(const meeting *all, char *text, size_t room)
         used += (size_t)snprintf(text + used, room - used, "%srank %d at %.80s (%.80s)", named++ ? ", " : "", r, where,
                                  reason_of(all, r));
     }
-    if (more) snprintf(text + used, room - used, " and %d more", more);
+    if (more) used += (size_t)snprintf(text + used, room - used, " and %d more", more);
+    snprintf(text + used, room - used, " %s", named > 1 ? several : one);
 }
 
 static tw_status tell_stopped(const meeting *all)
 {
     char missing[1024];
-    list_missing(all, missing, sizeof missing);
+    list_missing(all, "was", "were", missing, sizeof missing);
     return tw_fail(TW_ERROR_PEER,
-                   "connecting was given up, by its own program or group, before rank %d was connected with %s",
-                   all->rank, missing);
+                   "connecting was given up, by its own program or group, before %s connected with rank %d", missing,
+                   all->rank);
 }
 
 static tw_status tell_missing(const meeting *all, double seconds)
 {
     char missing[1024], refused[TCP_TOLD];
-    list_missing(all, missing, sizeof missing);
+    list_missing(all, "is", "are", missing, sizeof missing);
     tcp_acceptor_tell(&all->tcp->acceptor, refused);
-    return tw_fail(TW_ERROR_PEER, "rank %d is not connected within %g seconds with %s%s", all->rank, seconds, missing,
+    return tw_fail(TW_ERROR_PEER, "%s not connected with rank %d within %g seconds%s", missing, all->rank, seconds,
                    refused);
 }
 

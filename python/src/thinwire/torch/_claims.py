@@ -23,5 +23,6 @@ def refuse_beside(others: Tuple[str, ...], rows: List[Row]) -> None:
     for what, taken in list(_there.values()):
         name = next((row.name for row in rows if id(row.parameter) in taken), None)
         if what in others and name is not None:
+            end = "finish() or close()" if what in (GOSSIP, OUTER) else "close()"
             raise Error(f"{name} is in {what} already, and two that agree on one parameter would undo each other or do it twice; "
-                        "close() the one before making the other")
+                        f"{end} the one before making the other")

@@ -120,6 +120,15 @@ def orders_of(rows: List[Row]) -> Dict[str, List[int]]:
     return {row.name: list(row.order) for row in rows if list(row.order) != sorted(row.order)}
 
 
+def refuse_newly_trained(module: nn.Module, rows: Iterable[Row], whose: str) -> None:
+    """What was frozen, or no part of the module, when the rows were listed: nobody exchanges it."""
+    known = {id(row.parameter) for row in rows}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and id(parameter) not in known and local(parameter).numel():
+            raise Error(f"{name} is trained now and was not when the {whose} was made, so the ranks would have it differently; "
+                        f"close() it and make another {whose} for the model as it is")
+
+
 def start_alike(module: nn.Module, group: Any) -> None:
     """Gives all ranks the parameters and buffers of rank 0."""
     for tensor in [*module.parameters(), *module.buffers()]:

@@ -17,6 +17,7 @@ from ..tcp import Tcp
 TRANSPORTS = "tcp, mpi, a thinwire.Tcp or a thinwire.Comm"
 LONGEST_TIMEOUT = 1e9  # seconds, that the library takes
 LONGEST_WORD = 1 << 24  # bytes, such as a table of the names of all parameters
+KINDS = {"Error": Error, "SpecError": SpecError, "PeerError": PeerError}  # of what a rank tells the others of
 Made = TypeVar("Made", bound="Closing")
 
 
@@ -89,7 +90,11 @@ def is_outcome(there: Any) -> bool:
     """Of gathered_by_all: a value, and what failed."""
     if not isinstance(there, list) or len(there) != 2:
         return False
-    return there[1] is None or (isinstance(there[1], list) and [type(one) for one in there[1]] == [str, str, int, str])
+    failed = there[1]
+    if not isinstance(failed, list):
+        return failed is None
+    types = [type(one) for one in failed]
+    return types[:4] == [str, str, int, str] and types[4:] in ([[int], [type(None)]] if failed[0] == "PeerError" else [[]])
 
 
 def broadcast_first(tensor: torch.Tensor, group: Any, first: int = 0) -> None:
@@ -127,16 +132,16 @@ def gathered_by_all(group: Any, make: Callable[[], Any]) -> List[Any]:
     try:
         mine = make()
     except Error as error:
-        failure = error if type(error) in (Error, SpecError, PeerError) else Error(str(error))
+        failure = error if type(error) in KINDS.values() else Error(str(error))
     except Exception as error:  # such as a library of another version on this machine: the others are not left to wait
         failure = Error(f"{type(error).__name__}: {error}")
-    told = (type(failure).__name__, str(failure), failure.status, failure.name) if failure else None
+    told = (type(failure).__name__, str(failure), *failure.beside_text()) if failure else None
     outcomes = gathered(group, (mine, told), is_outcome)
     if failure and not isinstance(failure, PeerError):
         raise failure
     failures = [(rank, *what) for rank, (_, what) in enumerate(outcomes) if what]
-    for rank, kind, text, status, name in sorted(failures, key=lambda one: one[1] == "PeerError"):  # a cause comes first
-        raise {"SpecError": SpecError, "PeerError": PeerError}.get(kind, Error)(f"rank {rank}: {text}", status, name)
+    for rank, kind, text, *beside in sorted(failures, key=lambda one: one[1] == "PeerError"):  # a cause comes first
+        raise KINDS.get(kind, Error)(f"rank {rank}: {text}", *beside)
     return [value for value, _ in outcomes]
 
 

@@ -57,7 +57,7 @@ class Clusters(Closes):
             try:
                 return core.Clusters(comm, cluster, elements, ranges)
             except Error as error:
-                raise type(error)(with_name(str(error), firsts), error.status, error.name) from None
+                raise error.saying(with_name(str(error), firsts)) from None
 
         self._clusters = _transport.with_comm(transport, group, _transport.Limits(timeout, patience), made)
         self._owns_comm = self._comm is not transport

@@ -15,7 +15,7 @@ from ..comm import Comm
 from ..errors import Error
 from ..planning import GRADIENTS
 from ..tcp import Tcp
-from . import _auto, _claims, _parameters, _transport
+from . import _auto, _claims, _optimiser, _parameters, _transport
 from ._parameters import Row, is_shard, laid
 from ._passes import at_the_end
 from ._pinned import Arrivals, Pinned, Seen
@@ -78,7 +78,9 @@ class Exchange(Closes):
         self._arrivals: Arrivals[Gradient] = Arrivals()
         self._memory, self._one_at_a_time = Pinned(), threading.Lock()
         self._pass: Callable[[], Any] = lambda: None  # what its end calls, as long as it lasts
-        self._hooks = [row.parameter.register_post_accumulate_grad_hook(ready_of(weakref.ref(self))) for row in rows]
+        self._module = weakref.ref(module)
+        self._ends = [row.parameter.register_post_accumulate_grad_hook(ready_of(weakref.ref(self))).remove for row in rows]
+        self._ends.append(_optimiser.at_each_step(self._refuse_newly_trained))
         _exchanges[module] = self
         _claims.claim(self.compressor, _claims.EXCHANGE, rows)
         if banner:
@@ -153,10 +155,16 @@ class Exchange(Closes):
         if self.compressor.raises_skipped:
             self.compressor._raise_skipped()
 
+    def _refuse_newly_trained(self, optimiser: torch.optim.Optimizer) -> None:
+        """It is about to step. A pass may call no hook, where all that has one is frozen by now: so this is asked here."""
+        module, trained = self._module(), (p for group in optimiser.param_groups for p in group["params"] if p.grad is not None)
+        if module is not None and any(id(p) not in self._rows for p in trained):
+            _parameters.refuse_newly_trained(module, self._rows.values(), "Exchange")
+
     def close(self) -> None:
         """Ends the exchange: from now on a backward pass is the module's own."""
-        for hook in self._hooks:
-            hook.remove()
+        for end in self._ends:
+            end()
         for module in [module for module, exchange in _exchanges.items() if exchange is self]:
             del _exchanges[module]
         self.compressor.close()

@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from .._warned import warn
 from ..comm import Comm
 from ..errors import Error
 from ..gossip import Gossip, regrouped
@@ -86,6 +87,7 @@ class GossipDataParallel(torch.nn.Module):
         """The optimiser's step, and an exchange. False: it was not finite, and the weights are as if it had not been; what the
         optimiser keeps of a parameter begins anew where it is not finite."""
         self._read_first()
+        self._refuse_newly_trained()
         self._optimiser.step(closure) if closure else self._optimiser.step()
         self._begun_with = {}
         self._strays.counted()
@@ -97,16 +99,32 @@ class GossipDataParallel(torch.nn.Module):
         return good
 
     def finish(self) -> None:
-        """Ends the gossip, as a collective: all ranks have the mean of their weights and of their buffers."""
+        """Ends the gossip, as a collective: all ranks have the mean of their weights and of their buffers. Where a rank was lost,
+        the others have the mean of their weights, and each keeps its own buffers."""
         self._refuse_uncounted()
         self._gossip.finish(self._working.addresses())
         self._working.give()
         self._finished = True
-        _buffers.average(self.module, self._group)
-        self.close()
+        try:
+            self._average_buffers()
+        finally:
+            self.close()
+
+    def _average_buffers(self) -> None:
+        """By torch's group, which would wait for a rank that is lost. All that are left have agreed on who is."""
+        lost = int(self.stats()["ranks_lost"])
+        if not lost:
+            _buffers.average(self.module, self._group)
+        elif _buffers.floating(self.module):
+            warn(f"{lost} rank{'s were' if lost > 1 else ' was'} lost, and so the buffers of the model, such as the statistics of "
+                 "batch norms, stay each rank's own: let one rank save the model, and the others load it")
+
+    def _refuse_newly_trained(self) -> None:
+        _parameters.refuse_newly_trained(self.module, self._working.rows, "GossipDataParallel")
 
     def _refuse_uncounted(self) -> None:
         """What the optimiser has done alone is in the module, and not in the gossip, which is about to be told of or given."""
+        self._refuse_newly_trained()
         name = self._first_changed()
         if name:
             self._strays.refuse_changed(name, OF_A_GOSSIP)

@@ -190,14 +190,16 @@ class Launched:
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             raise Error(f"the script is one of {dist.get_world_size()} processes of torch.distributed, and launch takes one "
                         "process a machine: start it without torchrun")
-        module = trained_by(optimiser)
+        parts = trained_by(optimiser)
+        module = parts[0] if len(parts) == 1 else nn.ModuleList(parts)
         before = checksum_of(module)
         self._loop = OuterLoop(module, optimiser, self._spec, **self._meeting)
         self._optimiser = optimiser
         self._loop.begin()
         if checksum_of(module) != before:  # this gradient is of weights that are gone: the step leaves out what has none
             optimiser.zero_grad(set_to_none=True)
-        save_shared(module, self._loop, self._note_saved)
+        for part in parts:
+            save_shared(part, self._loop, self._note_saved)
 
     def _note_saved(self) -> None:
         self._has_saved = True
@@ -224,9 +226,9 @@ def trained_ids(module: nn.Module) -> List[int]:
     return [id(p) for p in module.parameters() if p.requires_grad]
 
 
-def trained_by(optimiser: torch.optim.Optimizer) -> nn.Module:
-    """The largest module in this process of which the optimizer trains all that is trained, or several such in the order of
-    their parameters in there."""
+def trained_by(optimiser: torch.optim.Optimizer) -> List[nn.Module]:
+    """The largest modules in this process of which the optimizer trains all that is trained, in the order of their parameters
+    in there: a script may have several, and no module around them."""
     wanted = of_optimiser(optimiser)
     place = {key: number for number, key in enumerate(wanted)}
     # type(), because proxies and lazy modules act when they are asked for their class.
@@ -241,8 +243,7 @@ def trained_by(optimiser: torch.optim.Optimizer) -> nn.Module:
     for key in wanted.keys() - covered:
         raise Error(f"no module has a parameter of {tuple(wanted[key].shape)} that this {type(optimiser).__name__} trains, and "
                     "so it has no name: write OuterLoop into the script")
-    ordered = [one for _, one in sorted(parts, key=lambda part: part[0])]
-    return ordered[0] if len(ordered) == 1 else nn.ModuleList(ordered)
+    return [one for _, one in sorted(parts, key=lambda part: part[0])]
 
 
 # ---- what it has then ----

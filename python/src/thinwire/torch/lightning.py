@@ -33,8 +33,8 @@ class _Told(Callback):
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Not by pl_module.log_dict(), which takes longer than the rest of what thinwire does in Python in a step."""
-        measures, step = self._measures(), trainer.global_step
-        if measures is None or step == self._logged or step % trainer.log_every_n_steps:
+        measures, step, every = self._measures(), trainer.global_step, trainer.log_every_n_steps
+        if measures is None or step == self._logged or not every or step % every:  # 0: never
             return
         self._logged = step
         for logger in trainer.loggers:

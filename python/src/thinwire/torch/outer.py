@@ -137,7 +137,7 @@ class OuterLoop(Closes):
             self._rows = rows_by_name(self._module)
             for one in self._optimisers:
                 refuse_no_optimiser(one)
-            _claims.refuse_beside((_claims.GOSSIP,), self._rows)
+            _claims.refuse_beside((_claims.GOSSIP, _claims.OUTER), self._rows)
             refuse_unknown(self._optimisers, self._rows)
             self._hooks = wants_hook(self._optimisers, hook)
             self._moments = Moments(self._rows, self._optimisers, spec)
@@ -328,7 +328,7 @@ class OuterLoop(Closes):
             self._loop.step(self._addresses)
             return False
         _parameters.reshard(self._sharded)
-        refuse_newly_trained(self._module, self._rows)
+        _parameters.refuse_newly_trained(self._module, self._rows, "OuterLoop")
         self._is_moving = True
         self._working.take()
         self._is_moving = False
@@ -548,7 +548,7 @@ class OuterLoop(Closes):
     def _refuse_uncounted(self) -> None:
         """Steps that nobody told of would be lost without a word."""
         _parameters.reshard(self._sharded)  # the whole ones are other parameters
-        refuse_newly_trained(self._module, self._rows)
+        _parameters.refuse_newly_trained(self._module, self._rows, "OuterLoop")
         for row, shared in zip(self._rows, [] if self._counted or self._saved is not None else self._shared()):
             if not torch.equal(laid(row).to("cpu"), shared.to(row.parameter.dtype)):
                 self._strays.refuse_changed(row.name, "the OuterLoop")
@@ -967,14 +967,6 @@ def refuse_unknown(optimisers: List[Any], rows: List[_parameters.Row]) -> None:
         if id(row.parameter) not in known:
             raise Error(f"the optimizer does not have {row.name}, which requires a gradient; give it to the optimizer, "
                         "or freeze it with requires_grad_(False)")
-
-
-def refuse_newly_trained(module: nn.Module, rows: List[_parameters.Row]) -> None:
-    known = {id(row.parameter) for row in rows}
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad and local(parameter).numel() and id(parameter) not in known:
-            raise Error(f"{name} is trained now and was not when the OuterLoop was made, so the ranks would have it "
-                        "differently; make another OuterLoop for the model as it is")
 
 
 def wants_hook(optimisers: List[Any], hook: Optional[bool]) -> bool:

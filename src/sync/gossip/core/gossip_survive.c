@@ -27,7 +27,7 @@ static tw_status gossip_survive_look(void *context, int peer, int is_first)
     if (is_first) tw_members_await(members, peer);
     if (tw_members_has(members, peer) && tw_members_silent(members, peer)) return tw_members_give_up(members, peer);
     if (members->lost == members->agreed && !members->refused) return TW_OK;
-    return tw_fail(TW_ERROR_PEER, "rank %d was told that a rank of its gossip is lost", members->rank);
+    return tw_fail(TW_ERROR_PEER, "this rank, %d, was told that a rank of its gossip is lost", members->rank);
 }
 
 static void lose(void *context, int peer)

@@ -342,8 +342,8 @@ static tw_status check_quorum(const tw_members *members)
 {
     int left = members->size - members->lost, before = members->size - members->agreed;
     if (2 * left > before || (2 * left == before && tw_members_has(members, members->lowest))) return TW_OK;
-    return tw_fail(TW_ERROR_PEER, "rank %d has lost %d of %d ranks, too many to go on without them", members->rank,
-                   members->lost - members->agreed, before);
+    return tw_fail(TW_ERROR_PEER, "this rank, %d, has lost %d of %d ranks, too many to go on without them",
+                   members->rank, members->lost - members->agreed, before);
 }
 
 static tw_status go_on_without_lost(tw_members *members, uint64_t *round)
