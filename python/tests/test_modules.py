@@ -78,6 +78,21 @@ def alike_where_partly_used(rank, size, make, spec):
     return alike, gradients
 
 
+def used_by_nobody(rank, size):
+    """Whether in a step, in one that is skipped and in another step a parameter has no gradient; and has one of zeros where it is
+    used, but does not matter, as the first factor of an adapter in the first step."""
+    model, without = torch.nn.ModuleDict({name: torch.nn.Linear(8, 8) for name in "abc"}), []
+    torch.nn.init.zeros_(model["c"].weight), torch.nn.init.zeros_(model["c"].bias)
+    with thinwire.torch.Exchange(model, "topk:density=1,values=fp32,leftovers=fp32", banner=False, timeout=ranks.SECONDS):
+        for factor in (1.0, float("nan"), 1.0):
+            model.zero_grad(set_to_none=True)
+            (model["c"](model["a"](torch.ones(1, 8))) * factor).sum().backward()
+            without.append(model["b"].weight.grad is None)
+            if len(without) == 1:
+                matters_not = not model["a"].weight.grad.any()
+    return without + [matters_not]
+
+
 def accumulated(rank, size):
     """What an Exchange says of a second pass that sends before a step, and of one behind no_sync()."""
     model = models.small()
@@ -822,6 +837,10 @@ class ModulesTest(unittest.TestCase):
         self.assertTrue(torch.equal(first, second))
         self.assertGreater(float(first.abs().max()), 0)
         self.assertFalse(nothing.any() or nothing_either.any())
+
+    @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
+    def test_what_no_rank_uses_has_no_gradient(self):
+        self.assertEqual(ranks.on_ranks(2, used_by_nobody), [[True, True, True, True]] * 2)
 
     @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
     def test_what_some_rank_did_not_use_is_stepped_alike(self):
