@@ -69,7 +69,8 @@ static tw_status put_held_out(const worker *w, tw_state *state)
     return tw_state_put(state, HELD_OUT, TW_U64, 0, NULL, &(uint64_t){w->task->held_out});
 }
 
-/* Figures of other validation data say nothing beside those to come. Earlier versions do not say by which theirs were. */
+/* Figures of other validation data say nothing beside those to come. Earlier versions do not say of which theirs are.
+ */
 static void check_held_out(worker *w, const tw_state *state, const char *path)
 {
     uint64_t then;
