@@ -355,9 +355,10 @@ TW_API tw_status tw_reducer_set_rates(tw_reducer *reducer, const float *rates);
 /* For loss scaling: from the next step on gradients come multiplied by `scale` (1 to begin with; the same on every
  * rank), and so do means go. The scheme sees neither: the scale is divided out before anything of a gradient is
  * remembered, so that what is held back keeps its worth when the scale changes. With a power of two no bit of what is
- * sent or remembered differs from a run without. The bound of 1e33 is on gradients as they come; a mean that overflows
- * when it is multiplied is TW_SKIPPED on all ranks. TW_ERROR_ARGUMENT unless it is 1e-6 to 1e30,
- * TW_ERROR_ORDER while a step is under way. It costs a pass over the mean, unless it is 1. */
+ * sent or remembered differs from a run without. The bound of 1e33 is on gradients as they come, and with a scale below
+ * 1 on what they are once it is divided out. A mean that overflows when it is multiplied is TW_SKIPPED on all ranks.
+ * TW_ERROR_ARGUMENT unless it is 1e-6 to 1e30, TW_ERROR_ORDER while a step is under way. It costs a pass over the mean,
+ * unless it is 1. */
 TW_API tw_status tw_reducer_set_gradient_scale(tw_reducer *reducer, double scale);
 
 /* The momentum the scheme applies itself: the optimiser must then take plain SGD steps, w -= lr * gradient, and decay

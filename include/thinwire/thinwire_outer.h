@@ -159,8 +159,9 @@ TW_API tw_status tw_outer_regroup_state(const char *spec, const tw_tensor *tenso
 /* For a rank that a group went on without, and that is let in again (`late` in thinwire_members.h). `left` is what it
  * saved last, `entered` what it takes from another: what its exchange held back is put in there. `weights`, which its
  * steps have taken some way from the theta in `left`, are taken as far from the one in `entered`: so the next round is
- * given what these steps did. It takes delay=0 and eager=off, where no mean is under way between two rounds (else
- * TW_ERROR_UNSUPPORTED). TW_ERROR_STATE changes nothing. */
+ * given what these steps did. It takes delay=0 and eager=off, where no mean is under way between two rounds, and no
+ * per_host, since a host's rank does not come back without its host (else TW_ERROR_UNSUPPORTED). TW_ERROR_STATE changes
+ * nothing. */
 TW_API tw_status tw_outer_rebase(const char *spec, const tw_tensor *tensors, size_t count, const char *prefix,
                                  const tw_state *left, tw_state *entered, float *const *weights);
 

@@ -82,6 +82,35 @@ def accumulated(rank, size):
     return worst, compressor.stats()["steps"]
 
 
+def second_pass(rank, size, spec, make, falls_back, ddp_more):
+    """What is said of a second pass that sends, by what is done between the two."""
+    texts = {}
+    for way in ("nothing", "a pass that adds", "clipped", "stepped", "zeros", "none", "local", "skipped"):
+        model = models.small()
+        optimiser = make(model.parameters())
+        ddp, compressor = attached(model, spec, {"optimizer": optimiser}, find_unused_parameters=True, **ddp_more)
+        if falls_back:
+            compressor._fall_back()
+
+        def local_pass():
+            with ddp.no_sync():
+                models.backward(ddp, rank, 3)
+
+        local_pass()
+        models.backward(ddp, rank, 0, float("nan") if way == "skipped" else 1.0)
+        if way in ("clipped", "stepped"):
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1e6)
+        if way == "stepped":
+            optimiser.step()
+        if way in ("zeros", "none", "local"):
+            optimiser.zero_grad(set_to_none=way != "zeros")
+        if way in ("a pass that adds", "local"):
+            local_pass(), local_pass()
+        texts[way] = ranks.refused(lambda: models.backward(ddp, rank, 1))
+        compressor.close()
+    return texts
+
+
 def odd_parameters(rank, size):
     """Scalars, empty, sparse, frozen, tied, half and double parameters side by side."""
     class Odd(nn.Module):
@@ -415,6 +444,7 @@ def ratios(rank, size):
     ddp, compressor = attached(models.small(), "dgc:density=0.01,warmup_steps=2,warmup_density=0.25,values=fp32")
     found = []
     for step in range(4):
+        ddp.zero_grad()
         models.backward(ddp, rank, step)
         counts = compressor.stats()
         found.append((counts["ratio"], counts["ratio_traffic"], counts["bytes_dense"] / counts["bytes_sent"]))
@@ -509,6 +539,19 @@ class DdpTest(unittest.TestCase):
         for worst, steps in ranks.on_ranks(2, accumulated):
             self.assertLess(worst, 1e-6)
             self.assertEqual(steps, 1)
+
+    @unittest.skipUnless(hasattr(torch.optim.Optimizer, "register_step_pre_hook"), "torch tells of no step before 2.0")
+    def test_a_pass_that_adds_to_a_direction_is_refused(self):
+        adam, sgd = thinwire.torch.AdamW, lambda parameters: torch.optim.SGD(parameters, 0.01)
+        for spec, make, falls_back in (("dgc-adam", adam, False), ("onebit-adam", adam, False), ("dgc", sgd, False), ("sdagc", sgd, False),
+                                       ("demo", sgd, False), ("dgc", sgd, True), ("topk", sgd, False), ("dgc:momentum=0", sgd, False)):
+            right = spec in ("topk", "dgc:momentum=0")
+            for texts in ranks.on_ranks(2, second_pass, spec, make, falls_back, {"gradient_as_bucket_view": falls_back}):
+                for way, text in texts.items():
+                    with self.subTest(spec=spec, way=way):
+                        refused = not right and way in ("nothing", "a pass that adds", "clipped")
+                        self.assertEqual("into no_sync()" in text, refused, text)
+                        self.assertEqual(bool(text), refused, text)
 
     def test_parameters_of_all_kinds(self):
         for worst, plan in ranks.on_ranks(2, odd_parameters):

@@ -221,6 +221,7 @@ def mixed(rank, size):
     short[1] = short[1] if rank == 0 else {**short[1], "velocity/4.weight": torch.zeros(7)}
     texts, kept = [], []
     for ddp, compressor in runs:
+        ddp.zero_grad()
         models.backward(ddp, rank, 1)
         before = compressor.state_dict()
         for wrong in (states[rank], states[1 - rank], *short):
@@ -229,6 +230,7 @@ def mixed(rank, size):
             except thinwire.Error as error:
                 texts.append(f"{error.name}: {error}")
             kept.append(same_entries(compressor.state_dict(), before))
+        ddp.zero_grad()
         models.backward(ddp, rank, 2)
         kept.append(models.same_everywhere(ddp.module))
         for right in states:
@@ -248,6 +250,7 @@ def rates_after_a_fallback(rank, size):
         state = compressor.state_dict()
         for loaded in (other.state_dict(), state):
             compressor.load_state_dict(loaded)
+            ddp.zero_grad()
             models.backward(ddp, rank, 1)
     return len(told)
 

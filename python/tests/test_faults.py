@@ -125,6 +125,7 @@ def killed(rank, size):
         if rank == 1 and step == 3:
             ddp.module[0].weight.register_hook(lambda gradient: os.kill(os.getpid(), signal.SIGKILL))
         try:
+            ddp.zero_grad()
             models.backward(ddp, rank, step)
         except RuntimeError as error:
             return isinstance(error, thinwire.PeerError), str(error)
@@ -158,6 +159,7 @@ def stop(rank, size, timeout):
             ranks.meet("stop", 1)
             say_when_it_waits()
         try:
+            ddp.zero_grad()
             models.backward(ddp, rank, step)
         except RuntimeError as error:
             return isinstance(error, thinwire.PeerError), str(error)
@@ -193,6 +195,7 @@ def busy(rank, size):
     if rank == 1:
         ddp.module[0].weight.register_hook(lambda gradient: ranks.meet("enough", 0))
     try:
+        ddp.zero_grad()
         models.backward(ddp, rank, 1)
     except RuntimeError as error:
         ranks.reached("enough")
@@ -215,6 +218,7 @@ def locked(rank, size, pipe):
             say_when_it_waits()
         if (rank, step) == (0, 2):
             be_busy()
+        ddp.zero_grad()
         models.backward(ddp, rank, step)
     return models.gradients(ddp.module)
 
@@ -238,6 +242,7 @@ def all_interrupted(rank, size):
     else:
         say_when_it_waits()
     try:
+        ddp.zero_grad()
         models.backward(ddp, rank, 1)
     except (KeyboardInterrupt, RuntimeError) as error:
         ranks.reached("left")
@@ -255,6 +260,7 @@ def breaks_in_backward(rank, size):
 
     if rank == 1:
         ddp.module[0].weight.register_hook(breaks)
+    ddp.zero_grad()
     models.backward(ddp, rank, 1)
 
 
@@ -280,6 +286,7 @@ def closes(rank, size):
         time.sleep(0.005)
     left = reducer_and_transport & set(os.listdir("/proc/self/task"))
     try:
+        ddp.zero_grad()
         models.backward(ddp, rank, 1)
     except RuntimeError as error:
         return len(left), str(error)

@@ -298,6 +298,38 @@ def rates(rank, size):
     return told, texts
 
 
+def rates_behind_a_load(rank, size):
+    """How often the rates of two modules are told in two steps, between which a state is loaded."""
+    model, group = sharded(size, 1)
+    optimiser, told = torch.optim.SGD(model.parameters(), lr=0.5), []
+    compressor = thinwire.torch.attach_fsdp2(model, "sdagc", group, timeout=ranks.SECONDS, optimizer=optimiser)
+    with mock.patch.object(thinwire.Reducer, "set_rates", lambda reducer, rates: told.append(rates)):
+        for step in range(2):
+            optimiser.zero_grad()
+            model(inputs(rank, step)).square().mean().backward()
+            compressor.load_state_dict(compressor.state_dict())
+    return len(told)
+
+
+def accumulated(rank, size):
+    """What is said of a second pass that sends before a step, and where the first one sends nothing."""
+    texts = []
+    for sends in (False, True):
+        model, group = sharded(size // 2, 2)
+        optimiser = thinwire.torch.AdamW(model.parameters(), 0.01)
+        thinwire.torch.attach_fsdp2(model, "dgc-adam", group, timeout=ranks.SECONDS, optimizer=optimiser)
+        for step in range(2):
+            optimiser.zero_grad()
+            model.set_requires_gradient_sync(sends)
+            model(inputs(rank, 0)).square().mean().backward()
+            model.set_requires_gradient_sync(True)
+            texts.append(ranks.refused(lambda: model(inputs(rank, 1)).square().mean().backward()))
+            if texts[-1]:
+                break
+            optimiser.step()
+    return texts
+
+
 def refusals(rank, size):
     texts = []
     for model, group in (sharded(size, 1, two_dimensions=True), (layers(), None)):
@@ -308,10 +340,11 @@ def refusals(rank, size):
 CALLS = {  # what each number of ranks does, in one start of theirs
     1: (("rates",),),
     2: (("compare", 1, "allreduce", "rooted"), ("compare", 1, "topk:density=0.05"), ("resumed",), ("beside_ddp",), ("partly_trained",),
-        ("refusals",), ("outer_loops", 1), ("outer_refusals",)),
+        ("refusals",), ("outer_loops", 1), ("outer_refusals",), ("rates_behind_a_load",)),
     4: (("compare", 2, "allreduce"), ("compare", 2, "allreduce", "uneven"), ("compare", 2, EVERYTHING, "uneven"),
         ("by_hand", 2, POWERSGD), ("by_hand", 2, POWERSGD, "uneven"), *((("by_hand", 2, spec)) for spec in BY_HAND),
         *(("skipped", nonfinite) for nonfinite in ("skip", "scaler", "raise")), ("skipped_for_good",), ("told",), ("adamw",),
+        ("accumulated",),
         ("outer_loops", 2, "rooted", WITH_MOMENTS), ("outer_loops", 2, "uneven"), ("choices", 2), ("lost_lines", 2))}
 
 
@@ -532,6 +565,15 @@ class FsdpTest(unittest.TestCase):
             self.assertEqual(len(texts), 3)
             for text, part in zip(texts, ["applied twice", 'no option "dens"', "applied twice"]):
                 self.assertIn(part, text)
+
+    def test_rates_are_told_anew_behind_a_load(self):
+        for told in on_ranks(2, "rates_behind_a_load"):
+            self.assertEqual(told, 4)
+
+    def test_a_pass_that_adds_to_a_direction_is_refused(self):
+        for *texts, refused in on_ranks(4, "accumulated"):
+            self.assertEqual(texts, ["", ""])
+            self.assertIn("set_requires_gradient_sync(False)", refused)
 
     def test_a_mesh_of_two_dimensions_is_refused_with_advice(self):
         for two, none in on_ranks(2, "refusals"):

@@ -44,7 +44,7 @@ def beside_ddp(rank, size):
 
 
 def partly_used(rank, size):
-    """b is used by rank 0 alone, then by nobody: what rank 1 gets, and that nothing is made up."""
+    """b is used by rank 0 alone, then by nobody: what all get."""
     torch.manual_seed(0)
     model = torch.nn.ModuleDict({"a": torch.nn.Linear(8, 8), "b": torch.nn.Linear(8, 8)})
     with thinwire.torch.Exchange(model, "topk:density=1,values=fp32,leftovers=fp32", banner=False, timeout=ranks.SECONDS):
@@ -57,6 +57,58 @@ def partly_used(rank, size):
             grad = model["b"].weight.grad
             results.append(None if grad is None else grad.clone())
     return results
+
+
+def alike_where_partly_used(rank, size, make, spec):
+    """Whether the ranks have the same weights after each step: b is used by both, then by rank 0 with a gradient of zeros, by
+    nobody, by rank 0 in a step that is skipped, and by rank 1 alone."""
+    torch.manual_seed(0)
+    model = torch.nn.ModuleDict({"a": torch.nn.Linear(8, 8), "b": torch.nn.Linear(8, 8)})
+    optimiser, alike, gradients = make(model.parameters()), [], []
+    with thinwire.torch.Exchange(model, spec, optimizer=optimiser, banner=False, timeout=ranks.SECONDS):
+        for users, factor in (({0, 1}, 1.0), ({0}, 0.0), (set(), 1.0), ({0}, float("nan")), ({1}, 1.0)):
+            optimiser.zero_grad(set_to_none=True)
+            y = model["a"](torch.full((2, 8), rank + 1.0))
+            ((model["b"](y) * factor).square().mean() + y.square().mean() if rank in users else y.square().mean()).backward()
+            gradient = model["b"].weight.grad
+            gradients.append(None if gradient is None else bool(gradient.any()))
+            before = model["b"].weight.detach().clone()
+            optimiser.step()
+            alike.append((models.same_everywhere(model), not torch.equal(before, model["b"].weight)))
+    return alike, gradients
+
+
+def used_by_nobody(rank, size):
+    """Whether in a step, in one that is skipped and in another step a parameter has no gradient; and has one of zeros where it is
+    used, but does not matter, as the first factor of an adapter in the first step."""
+    model, without = torch.nn.ModuleDict({name: torch.nn.Linear(8, 8) for name in "abc"}), []
+    torch.nn.init.zeros_(model["c"].weight), torch.nn.init.zeros_(model["c"].bias)
+    with thinwire.torch.Exchange(model, "topk:density=1,values=fp32,leftovers=fp32", banner=False, timeout=ranks.SECONDS):
+        for factor in (1.0, float("nan"), 1.0):
+            model.zero_grad(set_to_none=True)
+            (model["c"](model["a"](torch.ones(1, 8))) * factor).sum().backward()
+            without.append(model["b"].weight.grad is None)
+            if len(without) == 1:
+                matters_not = not model["a"].weight.grad.any()
+    return without + [matters_not]
+
+
+def accumulated(rank, size):
+    """What an Exchange says of a second pass that sends before a step, and of one behind no_sync()."""
+    model = models.small()
+    texts = []
+    for first in (contextlib.nullcontext, None):
+        optimiser = thinwire.torch.AdamW(model.parameters(), 0.01)
+        with thinwire.torch.Exchange(model, "dgc-adam", optimizer=optimiser, banner=False, timeout=ranks.SECONDS) as exchange:
+            for _ in range(2):
+                optimiser.zero_grad()
+                with (first or exchange.no_sync)():
+                    models.backward(model, rank, 0)
+                texts.append(ranks.refused(lambda: models.backward(model, rank, 1)))
+                if texts[-1]:
+                    break
+                optimiser.step()
+    return texts
 
 
 def layers():
@@ -308,6 +360,7 @@ def loaded_too_late(rank, size):
             gossip.load_gossip_state_dict(state)
             begin(gossip)
             assert torch.equal(model[0].weight, good["0.weight"])
+            gossip.finish()
     return texts
 
 
@@ -664,6 +717,72 @@ def adams_refused(rank, size):
     return texts
 
 
+def fused_and_scaled(rank, size, spec):
+    """How far a fused AdamW is from one that is not behind a GradScaler, which skips one of four steps; how far it went; and
+    the scales. One parameter is not the scheme's."""
+    ends, scales = [], []
+    for fused in (False, True):
+        model, outside = models.small().eval(), torch.nn.Parameter(torch.linspace(1, 2, 5))
+        optimiser = thinwire.torch.AdamW([*model.parameters(), outside], 0.01, eps=1e-4, weight_decay=0.1, fused=fused)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        ddp, compressor = models.attached(model, spec, optimizer=optimiser, scaler=scaler)
+        begin = torch.nn.utils.parameters_to_vector([*model.parameters(), outside]).detach()
+        for step in range(4):
+            optimiser.zero_grad()
+            scale = float(scaler.scale(torch.ones(())))
+            models.backward(ddp, rank, step, scale * (float("inf") if step == 2 and rank == 1 else 1))
+            (outside ** 3 * scale).sum().backward()
+            scaler.step(optimiser)
+            scaler.update()
+            scales.append(scaler.get_scale())
+        ends.append(torch.nn.utils.parameters_to_vector([*model.parameters(), outside]).detach())
+        compressor.close()
+    return float((ends[0] - ends[1]).abs().max()), float((ends[1] - begin).abs().max()), scales
+
+
+def beside_each_other(rank, size):
+    """How far two of thinwire's SGD, each of a part of a model, are from one of all, of which the scheme was told of the first one
+    alone: behind a scheme with momentum, behind another one without, and when it is over."""
+    ends = []
+    for parts in (1, 2):
+        model = models.small().eval()
+        parameters = list(model.parameters())
+        cuts = ([parameters], [parameters[:-2], parameters[-2:]])[parts - 1]
+        optimisers = [thinwire.torch.SGD(some, 0.05, momentum=0.9, weight_decay=0.01) for some in cuts]
+        ddp, compressor = models.attached(model, ALL_OF_DGC, optimizer=optimisers[0])
+        went = []
+        for change in (lambda: None, lambda: compressor.set_scheme("topk:dense=*,leftovers=fp32"),
+                       lambda: compressor.set_scheme("dgc:dense=*,leftovers=fp32"), compressor.close):
+            change()
+            for step in range(3):
+                for one in optimisers:
+                    one.zero_grad()
+                models.backward(model if change == compressor.close else ddp, rank, step)
+                for one in optimisers:
+                    one.step()
+            went.append(torch.nn.utils.parameters_to_vector(model.parameters()).detach())
+        ends.append(went)
+    return [float((a - b).abs().max()) for a, b in zip(*ends)]
+
+
+def second_refused(rank, size):
+    """What is said of a second optimizer as it steps, twice: of the head beside the one that was given, and of other weights."""
+    texts = []
+    for spec, make, second in (("dgc", thinwire.torch.SGD, lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)),
+                               ("dgc-adam", thinwire.torch.AdamW, lambda p: torch.optim.AdamW(p)),
+                               ("dgc-adam", thinwire.torch.AdamW, lambda p: thinwire.torch.AdamW(p)),
+                               ("demo", lambda p: torch.optim.SGD(p, 0.1), lambda p: torch.optim.Adam(p)),
+                               ("topk", lambda p: torch.optim.SGD(p, 0.1), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9))):
+        model = models.small()
+        first = make(model.parameters())
+        ddp, compressor = models.attached(model, spec, optimizer=first)
+        models.backward(ddp, rank, 0)
+        others = [second(model[6].parameters()), second([torch.nn.Parameter(torch.ones(3))])]
+        texts.append([ranks.refused(one.step) for one in (others[0], first, *others)])
+        compressor.close()
+    return texts
+
+
 def as_torchs(rank, size):
     """thinwire's SGD beside a scheme without momentum, or alone, is torch's, Nesterov's form included."""
     differences = []
@@ -718,8 +837,25 @@ class ModulesTest(unittest.TestCase):
         (first, nothing), (second, nothing_either) = ranks.on_ranks(2, partly_used)
         self.assertTrue(torch.equal(first, second))
         self.assertGreater(float(first.abs().max()), 0)
-        self.assertIsNone(nothing)
-        self.assertIsNone(nothing_either)
+        self.assertFalse(nothing.any() or nothing_either.any())
+
+    @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
+    def test_what_no_rank_uses_has_no_gradient(self):
+        self.assertEqual(ranks.on_ranks(2, used_by_nobody), [[True, True, True, True]] * 2)
+
+    @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
+    def test_what_some_rank_did_not_use_is_stepped_alike(self):
+        kinds = (lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1), lambda p: torch.optim.SGD(p, 0.01, momentum=0.9, weight_decay=0.1))
+        for make in kinds:
+            for alike, gradients in ranks.on_ranks(2, alike_where_partly_used, make, "topk:density=1,values=fp32,leftovers=fp32"):
+                self.assertEqual(alike, [(True, True)] * 5)  # its momentum and decay move it in each step
+                self.assertEqual(gradients, [True, False, False, False, True])
+
+    @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
+    def test_an_exchange_refuses_a_pass_that_adds_to_a_direction(self):
+        for refused, *texts in ranks.on_ranks(2, accumulated):
+            self.assertIn("another backward pass before optimizer.step() or zero_grad() adds a gradient to it", refused)
+            self.assertEqual(texts, ["", ""])
 
     def test_an_exchange_lives_with_its_module(self):
         if not has_hooks():
@@ -868,6 +1004,41 @@ class ModulesTest(unittest.TestCase):
             self.assertIn("demo gives a direction to step in", signs[1])
             self.assertNotIn("clip=1", signs[1])
             self.assertEqual([adam[0], *adam[2:6], bits[0], *bits[2:6], signs[0], *signs[2:6], *momentum], [""] * 22)
+
+    @unittest.skipUnless(hasattr(torch, "amp") and hasattr(torch.amp, "GradScaler"), "this torch has no GradScaler for the processor")
+    def test_a_scaler_leaves_a_fused_adamw_to_unscale_and_skip(self):
+        for spec in ("dgc-adam:dense=*,leftovers=fp32", "onebit-adam:warmup_steps=2"):
+            for apart, went, scales in ranks.on_ranks(2, fused_and_scaled, spec):
+                self.assertLess(apart, 1e-6)
+                self.assertTrue(1e-3 < went < 1, went)
+                self.assertEqual(scales, [1024.0, 1024.0, 512.0, 512.0] * 2)
+
+    @unittest.skipUnless(hasattr(torch.optim.Optimizer, "register_step_pre_hook"), "torch tells of no step before 2.0")
+    def test_optimisers_beside_each_other_are_as_one(self):
+        for apart in ranks.on_ranks(2, beside_each_other):
+            self.assertEqual(apart, [0.0] * 4)
+
+    @unittest.skipUnless(hasattr(torch.optim.Optimizer, "register_step_pre_hook"), "torch tells of no step before 2.0")
+    def test_a_second_optimiser_is_looked_at_as_the_first_is(self):
+        parts = ["it would be applied twice", "thinwire.torch.AdamW in place of AdamW", "this AdamW does not have 0.weight",
+                 "demo gives the signs of a momentum of its own, and Adam has", ""]
+        for texts in ranks.on_ranks(2, second_refused):
+            for (of_head, of_first, again, of_others), part in zip(texts, parts, strict=True):
+                self.assertIn(part, of_head)
+                self.assertEqual((again, bool(of_head), of_first, of_others), (of_head, bool(part), "", ""))
+
+    def test_without_an_exchange_an_optimiser_has_its_moments(self):
+        """As in a framework on one process, which tells of no optimizer."""
+        for spec, ours, theirs in (("dgc-adam", thinwire.torch.AdamW, torch.optim.AdamW), ("demo", torch.optim.AdamW, torch.optim.AdamW),
+                                   ("dgc", lambda p, lr: thinwire.torch.SGD(p, lr, 0.9), lambda p, lr: torch.optim.SGD(p, lr, 0.9))):
+            ends = []
+            for make in (ours, theirs):
+                model = models.small()
+                optimiser = make(model.parameters(), 0.01)
+                with thinwire.torch.ddp.attach_alone(model, spec, banner=False) if make is ours else contextlib.nullcontext():
+                    models.train(model, optimiser, 0, range(3))
+                ends.append(torch.nn.utils.parameters_to_vector(model.parameters()).detach())
+            self.assertLess(float((ends[0] - ends[1]).abs().max()), 1e-6, spec)
 
     def test_moments_are_not_taken_twice(self):
         parts = ["thinwire.torch.AdamW in place of AdamW", "thinwire.torch.AdamW in place of SGD", "amsgrad=True",

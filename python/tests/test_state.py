@@ -50,6 +50,45 @@ def equal(one, other):
     return torch.equal(one, other) if torch.is_tensor(one) else one == other
 
 
+def under_another_rate(rank, size, spec, kind):
+    """The gradients behind a load by a compressor that has exchanged under another rate than the state's, and by a new one."""
+    made = []
+    for is_new in (False, True):
+        model = models.small().eval()
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        more = {"optimizer": optimiser, "banner": False, "timeout": ranks.SECONDS}
+        if kind == "attach":
+            module, compressor = models.attached(model, spec, **more)
+        else:
+            module, compressor = model, thinwire.torch.Exchange(model, spec, **more).compressor
+
+        def exchanged(step):
+            optimiser.zero_grad()
+            models.backward(module, rank, step)
+
+        for step in () if is_new else range(3):
+            exchanged(step)
+        state = made[0][0] if is_new else compressor.state_dict()
+        optimiser.param_groups[0]["lr"] = 0.02
+        if not is_new:
+            exchanged(3)
+        if kind == "attach":
+            compressor.load_state_dict(state)
+        else:
+            compressor.load_state_dicts(gathered(state))
+        exchanged(4)
+        made.append((state, models.gradients(model)))
+        compressor.close()
+    (_, here), (_, new) = made
+    return all(torch.equal(here[name], new[name]) for name in new)
+
+
+def gathered(state):
+    states = [None] * dist.get_world_size()
+    dist.all_gather_object(states, state)
+    return states
+
+
 def own(rank, size):
     """Each rank's residual is its own, and another's is refused."""
     ddp, compressor = models.attached(models.small(), "topk:density=0.02")
@@ -152,6 +191,12 @@ class StateTest(unittest.TestCase):
     @parts.extra
     def test_a_resumed_run_of_others_is_the_uninterrupted_one(self):
         self.check_resuming(OTHERS)
+
+    def test_the_rate_of_a_state_is_not_that_of_the_run(self):
+        kinds = ["attach"] + ["Exchange"] * hasattr(torch.Tensor, "register_post_accumulate_grad_hook")
+        for spec in ("sdagc:warmup_steps=0", "dgc:revision=rate,density=0.02,warmup_steps=0"):
+            for kind in kinds:
+                self.assertEqual(ranks.on_ranks(2, under_another_rate, spec, kind), [True, True], (spec, kind))
 
     def check_resuming(self, schemes):
         self.assertEqual(ranks.on_ranks(2, resumed, schemes), [dict.fromkeys(schemes, (True, True))] * 2)

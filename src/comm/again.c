@@ -87,14 +87,16 @@ static tw_status renumber(tw_channel *channel, unsigned count)
 
 tw_status tw_channel_create_again(tw_comm *comm, unsigned more, tw_channel **channel)
 {
-    tw_channel *made;
+    tw_channel *made = NULL;
     if (comm->separated)
         return tw_fail(TW_ERROR_ORDER, "some ranks of this comm have a comm of their own: nothing else is made on it");
-    TW_TRY(tw_channel_create_behind(comm->channel, AGREEING, &made));
-    tw_status status = renumber(made, 1 + more);
-    if (status == TW_OK)
+    tw_status status = tw_channel_create_behind(comm->channel, AGREEING, &made);
+    if (status == TW_OK) status = renumber(made, 1 + more);
+    if (status == TW_OK) {
         *channel = made;
-    else
-        tw_channel_destroy(made);
+        return TW_OK;
+    }
+    status = tw_channel_give_up(comm->channel, status); /* the others wait to hear of it */
+    tw_channel_destroy(made);
     return status;
 }

@@ -102,7 +102,10 @@ void tw_wait_tell(tw_comm *comm, tw_wait *wait)
         whole->tells = 0;
         return;
     }
-    tw_log(TW_LOG_WARNING, TW_WAIT_LINE("ranks"), names, wait->patience);
+    tw_log(TW_LOG_WARNING,
+           "this process waits for ranks whose machines answer and whose programs are busy: %s; for up to %.0f seconds "
+           "more",
+           names, wait->patience);
 }
 
 void tw_wait_end(tw_comm *comm, const tw_wait *wait)
@@ -111,7 +114,7 @@ void tw_wait_end(tw_comm *comm, const tw_wait *wait)
     if (wait->waited > whole->longest) whole->longest = wait->waited;
     if (!wait->told) return;
     whole->tells = 0;
-    tw_log(TW_LOG_WARNING, TW_WAIT_END_LINE, wait->waited);
+    tw_log(TW_LOG_WARNING, "after %.0f seconds the group goes on", wait->waited);
 }
 
 /* "timeout" and "patience" are what the options are called in every layer, so that whoever reads this knows which one

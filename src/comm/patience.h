@@ -13,12 +13,6 @@
 
 #include "object.h"
 
-/* What the log is told of a wait, with who is waited for and how long yet, and of its end. */
-#define TW_WAIT_LINE(whom)                                                                                            \
-    "this process waits for " whom                                                                                     \
-    " whose machines answer and whose programs are busy: %s; for up to %.0f seconds more"
-#define TW_WAIT_END_LINE "after %.0f seconds the group goes on"
-
 /* What is left of one wait, in seconds. */
 typedef struct tw_wait {
     double silence, patience;

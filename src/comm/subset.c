@@ -230,10 +230,12 @@ tw_status tw_comm_create_part(tw_comm *comm, const int *ranks, int count, tw_com
     TW_TRY(tw_comm_need(comm));
     TW_TRY(tw_need(ranks, "ranks"));
     TW_TRY(tw_need(part, "part"));
-    TW_TRY(check_ranks(comm, ranks, count));
+    tw_status status = check_ranks(comm, ranks, count);
+    if (status == TW_ERROR_ARGUMENT) return status;
     if (comm->separated)
         return tw_fail(TW_ERROR_ORDER, "some ranks of this comm have a comm already; two would share messages");
-    TW_TRY(tw_comm_create_subset(comm, ranks, count, tw_numbers_end(comm), NULL, part));
+    if (status == TW_OK) status = tw_comm_create_subset(comm, ranks, count, tw_numbers_end(comm), NULL, part);
+    if (status != TW_OK) return tw_channel_give_up(comm->channel, status); /* the others count on it */
     (*part)->names = NULL; /* the caller's comm: its ranks are numbered anew */
     comm->separated = 1;
     return TW_OK;

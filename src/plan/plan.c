@@ -47,8 +47,8 @@ static tw_status suits_optimizer(const tw_plan_question *q, const tw_plan_row *r
     if (momentum > 0 && q->keeps_momentum)
         return tw_fail(
             TW_ERROR_ARGUMENT,
-            "scheme %s applies momentum before it sends, and so does the optimiser; one that leaves it to the "
-            "scheme, thinwire.torch.%s, goes with it",
+            "scheme %s applies momentum before it sends, and so does the optimiser; it goes with one that leaves "
+            "that to the scheme: thinwire.torch.%s, or thinwire train without --momentum",
             row->spec, adapts ? "AdamW" : "SGD");
     if (adapts)
         return q->optimizer == TW_PLAN_ADAMW

@@ -179,16 +179,24 @@ class ResumeTest(CommandLineTest):
                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10)))
         self.assertEqual((out / "config.yaml").read_text(), config)
         self.assertFalse((out / "config.yaml.partial").exists())
+        self.assertTrue((out / "summary.json").exists())
         self.refuse_training(2, [out / "checkpoints/step-00000004/model.safetensors"], *options, "--steps", "4", "--resume",
                              preexec_fn=limit_file_size)
         names = [path.name for path in (out / "checkpoints").iterdir()]
         self.assertEqual(names, ["step-00000002"])
+        self.assertFalse((out / "summary.json").exists())  # the run had gone on behind that end
         resumed = self.train(*options, "--steps", 4, "--resume")
         whole = self.train("--workers", 2, "--schedule", "constant", "--steps", 4, *held)
         self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
 
 
 class OtherWorkersTest(CommandLineTest):
+    def test_what_was_tried_on_one_worker_ends_with_the_start(self):
+        handicap = ("--slow", "1:2", "--pause", "1:2:0.01")
+        self.train("--workers", 2, "--steps", 2, *handicap, "--out", self.folder / "run")
+        done = self.run_program(*self.train_words("--quiet", "--workers", 1, "--steps", 4, "--resume", self.folder / "run"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_fewer_and_more_go_on(self):
         """Half as many workers take twice as many steps for an epoch. What is told is one line."""
         out = self.folder / "run"

@@ -118,6 +118,13 @@ class WordsTest(CommandLineTest):
         config.write_text("epochs: 2\nepoks: 3\n")
         self.refuse_training(2, [config, "epoks"], "--config", config)
 
+    def test_a_length_on_the_line_counts_more_than_one_of_a_file(self):
+        config = self.folder / "run.yaml"
+        whole = self.train("--epochs", 1)["steps"]
+        config.write_text("steps: 3\nepochs: 7\n")
+        for words, steps in ((("--epochs", 1), whole), ((), 3), (("--steps", 2), 2), (("--steps", 2, "--epochs", 1), 2)):
+            self.assertEqual(self.train("--config", config, *words)["steps"], steps)
+
     def test_help_and_version_are_no_errors(self):
         for words in (["--help"], ["version"], ["train", "--help"], ["doctor", "--help"]):
             done = self.run_program(*words)
@@ -214,6 +221,14 @@ class FilesTest(CommandLineTest):
         run.mkdir()
         self.refuse(2, [journal, "no JSON"], *self.train_words("--quiet", "--steps", 1, "--json", journal, "--out", run))
         self.assertGreater(len(journal.read_text().splitlines()), 1)
+        link = self.folder / "link.json"  # stays, and what it leads to is replaced: nothing, a longer and a shorter file
+        link.symlink_to("there.json")
+        for before in ("", json.dumps(9999 * "x"), "{}"):
+            if before:
+                (self.folder / "there.json").write_text(before)
+            self.assertEqual(self.run_program(*self.train_words("--steps", 1, "--json", link)).returncode, 0)
+            self.assertEqual(json.loads((self.folder / "there.json").read_text())["steps"], 1)
+            self.assertTrue(link.is_symlink())
         self.refuse(2, ["--step-time"], "simulate", "none", "--workers", 2, "--json", self.folder / "new.json")
         self.assertFalse((self.folder / "new.json").exists())
 

@@ -4,6 +4,7 @@ import math
 import os
 import random
 import resource
+import shutil
 import struct
 import subprocess
 
@@ -67,6 +68,35 @@ class TrainingTest(LanguageTest):
         self.assertGreater(len(words), 250)
         for word, after in zip(words, words[1:]):
             self.assertIn(after, followers(word))
+
+    def test_a_run_goes_on_without_the_one_whose_tokens_it_has(self):
+        """Not even its own checkpoint of then is there for ever."""
+        base, out = self.folder / "base", self.folder / "run"
+        self.train("--steps", 2, "--out", base)
+        self.train("--init-from", base, "--steps", 2, "--out", out)
+        shutil.rmtree(base)
+        for steps in (4, 6, 8):
+            self.train("--resume", "--steps", steps, "--checkpoint-every", 2, "--out", out)
+
+    def test_the_best_is_of_one_validation_text(self):
+        """Another one that is harder makes later weights no worse. With the first one back both are another's again."""
+        texts, out = self.folder / "texts", self.folder / "run"
+        shutil.copytree(self.texts, texts)
+        hard = texts / "source.valid.txt"
+        easy = hard.read_text()
+        words = ("--data", texts, "--out", out)
+        self.train("--epochs", 1, *words)
+        hard.write_text("w1 " * 600 + "\n")
+        done = self.run_program(*self.train_words("--quiet", "--resume", "--epochs", 2, *words))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "^thinwire: .*model.safetensors was written with other validation data, by which step "
+                         "100 was the best; the best is chosen anew\n$")
+        summary = json.loads((out / "summary.json").read_text())
+        self.assertEqual(summary["chosen_step"], 200)
+        self.train("--resume", "--epochs", 2, *words)
+        hard.write_text(easy)
+        self.assertIn("by which step 200 was the best", self.run_program(
+            *self.train_words("--quiet", "--resume", "--epochs", 3, *words)).stderr)
 
     def test_epochs_end_with_validation_and_the_run_with_the_test(self):
         out = self.folder / "run"

@@ -235,6 +235,8 @@ class RefusalTest(AdapterTest):
         self.refuse_training(2, ["--lora", "transformer", "small", "--init-from"], "--model", "small", "--lora", "rank=2",
                              "--steps", 1, "--out", "none")
         self.train(*self.begin("--steps", 2))
+        self.refuse(2, ["adapters", "simulate none"], "simulate", "lm", "--data", self.texts, "--batch", 4, "--lora", "rank=2",
+                    "--model", "transformer", *SIZES, "--workers", 2, "--steps", 1, "--step-time", 0.01)
         self.refuse(2, ["lora", "rank=3"], "train", "--resume", self.out, "--lora", "rank=3", "--steps", 4, "--quiet")
 
     def test_a_group_trains_beside_the_same_weights(self):

@@ -118,6 +118,16 @@ class AutomaticTest(CommandLineTest):
         self.assertEqual(*ends)
         self.assertEqual(self.settled(out), (sync, link))
 
+    def test_what_the_run_would_refuse_is_not_chosen(self):
+        """On a slow line such as dgc, and on a fast one gossip."""
+        slow, fast = ("--link", "1Mbit,1ms"), ("--link", "100Gbit,1ms")
+        for line, words in ((slow, ()), (slow, ("--momentum", 0.8)), (slow, ("--nesterov",)), (slow, ("--momentum", 0.9)),
+                            (fast, ("--schedule", "plateau:0.5")), (fast, ("--expect-ratio", 1))):
+            with self.subTest(words):
+                done = self.run_program("train", "image", "--data", self.data, "--workers", 2, "--steps", 300, "--batch", 2,
+                                        "--sync", "auto", *line, *words, "--out", "none")
+                self.assertNotIn(done.returncode, (2,), done.stderr)
+
     def test_a_run_that_goes_on_repeats_its_changes(self):
         """From a checkpoint before one and from one behind it; and a record that is none is refused."""
         config = self.folder / "changes.yaml"

@@ -754,22 +754,24 @@ TEST(test_schedules)
 
 /* --- a program that stays busy ------------------------------------------------------------------------------------ */
 
-enum { BUSY_MOST = 3, POST = 64 };
+enum { BUSY_MOST = 3, POST = 256 };
 #define PATIENCE 12.0
 
-/* Members of one generation, whose messages all arrive at once, but those to and from one that is cut off, and those to
+/* Members of one generation, whose messages all arrive as late, but those to and from one that is cut off, and those to
  * where nobody is any more. */
 typedef struct circle {
     council members[BUSY_MOST];
     council_message post[POST];
+    double posted[POST];                 /* when each was */
     int count, waiting, cut_off, called; /* cut_off: 0: nobody, or it is the first; called: meeting points */
-    double now;
+    double now, late;
 } circle;
 
 static void post(void *context, const council_message *message)
 {
     circle *all = context;
     assert_true(all->waiting < POST);
+    all->posted[all->waiting] = all->now;
     all->post[all->waiting++] = *message;
     all->called += !message->to[0];
 }
@@ -783,10 +785,16 @@ static int arrives(const circle *all, const council_message *message)
 
 static void deliver(circle *all)
 {
-    for (int next = 0; next < all->waiting; next++)
-        if (arrives(all, &all->post[next]))
+    int kept = 0;
+    for (int next = 0; next < all->waiting; next++) {
+        if (all->now < all->posted[next] + all->late) {
+            all->posted[kept] = all->posted[next];
+            all->post[kept++] = all->post[next];
+        } else if (arrives(all, &all->post[next])) {
             council_hear(&all->members[node_of(all->post[next].to)], &all->post[next], all->now);
-    all->waiting = 0;
+        }
+    }
+    all->waiting = kept;
 }
 
 static void pass_time(circle *all, double until)
@@ -1088,6 +1096,23 @@ TEST(test_time_that_stood_still_is_no_patience)
         assert_int_equal(all->members[n].list.count, 3);
     }
     free(all);
+}
+
+/* A ballot takes two round trips, and none of these is too long for those that hear each other. */
+TEST(test_a_long_way_keeps_nobody_from_deciding)
+{
+    static const double ways[] = {0.3, 1};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        circle *all = begin_circle(3);
+        all->late = ways[i];
+        council_meet(&all->members[0], "door", 2, 0, 0);
+        pass_time(all, 2 * PATIENCE);
+        for (int n = 0; n < 3; n++) {
+            assert_int_equal(all->members[n].verdict, COUNCIL_GENERATION);
+            assert_int_equal(all->members[n].list.count, 3);
+        }
+        free(all);
+    }
 }
 
 /* --- another group ----------------------------------------------------------------------------------------------- */

@@ -3,9 +3,13 @@
 #include "store.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
+#include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include <thinwire/thinwire_folder.h>
 
@@ -315,6 +319,34 @@ TEST(a_store_without_keys_is_refused)
     assert_null(comm);
 }
 
+static int is_over(void *request, double timeout)
+{
+    return wire.ops.poll(wire.ends[1], request, timeout);
+}
+
+static void *begin_receive(void)
+{
+    void *request;
+    assert_ok(wire.ops.start_recv(wire.ends[1], 0, 3, wire.received, COUNT, &request));
+    return request;
+}
+
+/* What copies folders begins with the small ones. Of two that are waited for the second was never sent. */
+TEST_BETWEEN(a_farewell_may_come_before_the_last_message, begin_group_in_folder, end_group_in_folder)
+{
+    send_one(COUNT);
+    assert_int_equal(rename(in_folder("m-0-1-3-0"), in_folder("kept")), 0);
+    wire.ops.leave(wire.ends[0]);
+    assert_int_equal(count_files("gone-0"), 1);
+    void *first = begin_receive(), *second = begin_receive();
+    assert_int_equal(is_over(first, 0.1), 0);
+    assert_int_equal(is_over(second, 60), 1);
+    assert_int_equal(rename(in_folder("kept"), in_folder("m-0-1-3-0")), 0);
+    assert_ok(wire.ops.wait(wire.ends[1], first, 60, &wire.size, &wire.check));
+    assert_memory_equal(wire.sent, wire.received, COUNT);
+    assert_fails(wire.ops.wait(wire.ends[1], second, 60, &wire.size, &wire.check), TW_ERROR_PEER, "rank 0 has left");
+}
+
 /* ---- files ---- */
 
 /* Writes the file of a message as it would be with one byte changed, or cut off at `cut`. */
@@ -374,6 +406,97 @@ TEST_BETWEEN(a_folder_that_goes_is_told, begin_group_in_folder, end_group_in_fol
     assert_fails(wire.ops.start_send(wire.ends[0], 1, 3, wire.sent, COUNT, 0, &request), TW_ERROR_IO,
                  "m-0-1-3-0 cannot be written");
     assert_int_equal(mkdir(test_folder, 0700), 0);
+}
+
+/* ---- signals ---- */
+
+static _Thread_local int breaks;
+static int broken;
+static volatile sig_atomic_t signals;
+
+/* As send of the C library, but with the signal of a connection that is broken. libcurl calls it. */
+__attribute__((visibility("default"))) ssize_t send(int fd, const void *bytes, size_t size, int flags)
+{
+    typedef ssize_t function(int, const void *, size_t, int);
+    function *real = (function *)dlsym(RTLD_NEXT, "send");
+    if (breaks) pthread_kill(pthread_self(), SIGPIPE);
+    broken += breaks;
+    return real(fd, bytes, size, flags);
+}
+
+static void count_signal(int number)
+{
+    signals += number == SIGPIPE;
+}
+
+/* A web server that takes whatever comes, twice. */
+static void *take_files(void *argument)
+{
+    static const char taken[] = "HTTP/1.1 201 Created\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    char bytes[1024];
+    for (int i = 0; i < 2; i++) {
+        int fd = accept(*(const int *)argument, NULL, NULL);
+        (void)!recv(fd, bytes, sizeof bytes, 0);
+        (void)!write(fd, taken, strlen(taken));
+        shutdown(fd, SHUT_WR);
+        while (recv(fd, bytes, sizeof bytes, 0) > 0) continue;
+        close(fd);
+    }
+    return NULL;
+}
+
+static int listen_anywhere(char url[64])
+{
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof here;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (const void *)&here, sizeof here), 0);
+    assert_int_equal(listen(fd, 2), 0);
+    assert_int_equal(getsockname(fd, (void *)&here, &size), 0);
+    snprintf(url, 64, "http://127.0.0.1:%d/x", ntohs(here.sin_port));
+    return fd;
+}
+
+static int is_pending(void)
+{
+    sigset_t pending;
+    sigpending(&pending);
+    return sigismember(&pending, SIGPIPE);
+}
+
+/* One that the program has blocked stays for it. */
+TEST(a_broken_connection_is_no_signal_to_the_program)
+{
+    pthread_t server;
+    char url[64];
+    store at;
+    sigset_t blocked;
+    store_header header = {.size = 4};
+    if (store_open("http://127.0.0.1:1/x", &at) == TW_ERROR_UNSUPPORTED) skip(); /* this machine has no libcurl */
+    store_close(&at);
+    int fd = listen_anywhere(url);
+    assert_int_equal(pthread_create(&server, NULL, take_files, &fd), 0);
+    void (*before)(int) = signal(SIGPIPE, count_signal);
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGPIPE);
+    assert_ok(store_open(url, &at));
+    breaks = 1;
+    assert_ok(store_write(&at, "one", &header, "word", 60));
+    assert_true(broken > 0);
+    assert_int_equal(signals, 0);
+    assert_false(is_pending());
+    pthread_sigmask(SIG_BLOCK, &blocked, NULL);
+    pthread_kill(pthread_self(), SIGPIPE);
+    assert_ok(store_write(&at, "two", &header, "word", 60));
+    breaks = 0;
+    assert_true(is_pending());
+    assert_int_equal(signals, 0);
+    pthread_sigmask(SIG_UNBLOCK, &blocked, NULL);
+    assert_int_equal(signals, 1);
+    signal(SIGPIPE, before);
+    store_close(&at);
+    pthread_join(server, NULL);
+    close(fd);
 }
 
 RUN_TESTS(NULL, NULL)

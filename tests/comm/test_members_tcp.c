@@ -852,6 +852,34 @@ TEST(test_words_with_too_little_and_with_too_many)
     free(word);
 }
 
+static int can_read_back(const council_message *message)
+{
+    size_t size;
+    unsigned char *word = tcp_word_write(message, "", &size);
+    const int can = can_read(word, size);
+    free(word);
+    return can;
+}
+
+/* One that is busy has none yet. In every list are those that were ready. */
+TEST(test_who_is_ready_has_a_door)
+{
+    static council_message message;
+    for (council_kind kind = COUNCIL_JOIN; kind < COUNCIL_KINDS; kind++) {
+        message = foreign_join();
+        message.kind = kind;
+        message.list.count = 2;
+        for (int i = 0; i < 2; i++) message.list.seats[i] = message.seat;
+        assert_true(can_read_back(&message));
+        message.seat.door[0] = 0;
+        assert_false(can_read_back(&message));
+        message.state = COUNCIL_BUSY;
+        assert_true(can_read_back(&message));
+        message.list.seats[1].door[0] = 0;
+        assert_false(can_read_back(&message));
+    }
+}
+
 TEST(test_damaged_words)
 {
     static council_message message, read;

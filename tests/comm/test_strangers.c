@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
+#include <semaphore.h>
 #include <sodium.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -32,10 +33,10 @@ enum {
 /* Of the threads that wait in poll, which are the members' that speak and listen. */
 static struct {
     _Atomic int on;
-    _Atomic long wakes, accepted, connects, lookups, hashes, bytes;
+    _Atomic long wakes, accepted, inheritable, connects, lookups, hashes, bytes;
 } counted;
 
-static _Thread_local int serves, is_program, is_walled_in;
+static _Thread_local int serves, is_program, is_walled_in, fails_to_find, is_hurried;
 
 static int counts(void)
 {
@@ -60,12 +61,13 @@ static struct {
     int turns;
 } turn;
 
-int __real_accept(int fd, struct sockaddr *from, socklen_t *size);
-int __wrap_accept(int fd, struct sockaddr *from, socklen_t *size);
-int __wrap_accept(int fd, struct sockaddr *from, socklen_t *size)
+int __real_accept4(int fd, struct sockaddr *from, socklen_t *size, int flags);
+int __wrap_accept4(int fd, struct sockaddr *from, socklen_t *size, int flags);
+int __wrap_accept4(int fd, struct sockaddr *from, socklen_t *size, int flags)
 {
-    int accepted = __real_accept(fd, from, size);
+    int accepted = __real_accept4(fd, from, size, flags);
     if (counts() && accepted >= 0) counted.accepted++;
+    if (counts() && accepted >= 0 && !(fcntl(accepted, F_GETFD) & FD_CLOEXEC)) counted.inheritable++;
     if (serves && turn.stage == AWAITED) {
         turn.stage = ACCEPTS;
         for (int i = 0; i < 2; i++) pthread_barrier_wait(&turn.both);
@@ -85,12 +87,36 @@ int __wrap_connect(int fd, const struct sockaddr *to, socklen_t size)
     return __real_connect(fd, to, size);
 }
 
+/* A name server that lets whoever asks for "slow.test" wait, and knows of no other names that end so. */
+static struct {
+    _Atomic int asked, held_up; /* held_up: whoever asks is a thread that others wait for */
+    sem_t answer;
+} names;
+
+static int ask_names(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list);
+
 int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list);
 int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list);
 int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list)
 {
     if (counts()) counted.lookups++;
+    if (fails_to_find && hints && !hints->ai_flags) {
+        fails_to_find = 0;
+        return EAI_AGAIN;
+    }
+    const size_t length = host ? strlen(host) : 0;
+    if (length > 5 && strcmp(host + length - 5, ".test") == 0 && !(hints->ai_flags & AI_NUMERICHOST))
+        return ask_names(host, port, hints, list);
     return __real_getaddrinfo(host, port, hints, list);
+}
+
+static int ask_names(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list)
+{
+    names.asked++;
+    names.held_up += is_program;
+    if (strcmp(host, "slow.test") != 0 || is_program) return EAI_NONAME;
+    while (sem_wait(&names.answer) != 0) continue;
+    return __real_getaddrinfo("127.0.0.1", port, hints, list);
 }
 
 ssize_t __real_send(int fd, const void *bytes, size_t size, int flags);
@@ -132,6 +158,19 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
     if (serves && turn.stage == WAITS && mutex == turn.mutex) turn.turns++;
     if (waits) turn.stage = NOBODY;
     return status;
+}
+
+/* For a thread that is hurried a second passes with each look at the clock, as long as it is on. */
+static struct {
+    _Atomic int on, seconds, over; /* over: the thread is */
+} hurry;
+
+double __real_tw_clock(void);
+double __wrap_tw_clock(void);
+double __wrap_tw_clock(void)
+{
+    if (is_hurried && hurry.on) hurry.seconds++;
+    return __real_tw_clock() + (is_hurried ? hurry.seconds : 0);
 }
 
 /* --- rounds ------------------------------------------------------------------------------------------------------ */
@@ -313,7 +352,8 @@ static void live(attendant *members, crowd *all, refusals *told)
     prepare(all, members);
     int files = open_files();
     size_t bytes = mallinfo2().uordblks;
-    counted.wakes = counted.accepted = counted.connects = counted.lookups = counted.hashes = counted.bytes = 0;
+    counted.wakes = counted.accepted = counted.inheritable = counted.connects = counted.lookups = counted.hashes =
+        counted.bytes = 0;
     counted.on = 1;
     attend_all(members, all);
     while (open_files() > files || counted.accepted < all->called) usleep(2000);
@@ -327,6 +367,7 @@ static void live(attendant *members, crowd *all, refusals *told)
 static void expect_same_rounds(const attendant *calm, const attendant *beset)
 {
     for (int n = 0; n < MEMBERS; n++) assert_memory_equal(beset[n].theta, calm[0].theta, sizeof calm[0].theta);
+    assert_int_equal(counted.inheritable, 0); /* not even until the thread's next step */
     assert_in_range(counted.connects, 0, LINES);
     assert_in_range(counted.lookups, 0, LINES);
 }
@@ -547,6 +588,154 @@ TEST(test_a_newcomer_that_cannot_be_connected_is_told_of_on_both_sides)
     assert_int_equal(told_of_walls.of_newcomer, 1);
 }
 
+/* --- a name server that is away for a moment ---------------------------------------------------------------------- */
+
+static void *meet_again(void *argument)
+{
+    player *me = argument;
+    tw_comm_destroy(me->comm);
+    me->comm = NULL;
+    fails_to_find = 1;
+    me->status = tw_members_next(me->members, 6, 0, &me->generation, &me->comm);
+    if (me->status == TW_OK) return NULL;
+    snprintf(me->text, sizeof me->text, "%s", tw_last_error());
+    tw_members_destroy(me->members);
+    me->members = NULL;
+    return NULL;
+}
+
+/* Both have been members, and the second looks for the first. */
+TEST(test_a_door_that_is_not_found_costs_a_generation_and_no_member)
+{
+    player players[2];
+    gather(players, 2, subject, key, NULL);
+    const uint64_t before = players[0].generation.number;
+    for (int n = 0; n < 2; n++) assert_int_equal(pthread_create(&players[n].thread, NULL, meet_again, &players[n]), 0);
+    end(players, 2);
+    assert_int_equal(players[0].generation.size, 2);
+    assert_int_equal(players[0].generation.number, before + 2);
+    for (int n = 0; n < 2; n++) go(&players[n]);
+}
+
+/* --- a name that is looked up slowly ------------------------------------------------------------------------------ */
+
+static void hear_word(void *context, const council_message *message, const char *text)
+{
+    (void)message, (void)text;
+    ++*(int *)context;
+}
+
+static void lose_nobody(void *context, const char *name)
+{
+    (void)context, (void)name;
+}
+
+static int have_all(void *context, const char *name)
+{
+    return context && *name;
+}
+
+/* Both ends are served by this thread, which counts what comes. */
+static tcp_lines *open_lines(int *heard)
+{
+    int why;
+    tcp_lines *lines = calloc(1, sizeof *lines);
+    assert_int_equal(tcp_acceptor_open(&lines->acceptor, "127.0.0.1", 0, 0, &why), TW_OK);
+    tcp_secret_make(key, strlen(key), "members of a group", NULL, 0, lines->acceptor.secret);
+    lines->hear = hear_word;
+    lines->lose = lose_nobody;
+    lines->is_member = have_all;
+    lines->context = heard;
+    return lines;
+}
+
+static void serve_lines(tcp_lines *lines)
+{
+    const int count = tcp_lines_list(lines, -1);
+    (void)poll(lines->polls, (nfds_t)count, 1);
+    tcp_lines_serve(lines);
+}
+
+static void say_to(tcp_lines *lines, const char *host, int port)
+{
+    static council_message message;
+    message = foreign_join();
+    snprintf(message.to, sizeof message.to, "%s:%d#00112233445566778899aabbccddeeff/1", host, port);
+    tcp_lines_say(lines, &message, "");
+}
+
+/* Of those to whom a member speaks one has a name, and it goes on speaking to the others. */
+TEST(test_a_name_that_is_looked_up_slowly_keeps_no_word_from_others)
+{
+    int heard[2] = {0};
+    tcp_lines *here = open_lines(&heard[0]), *there = open_lines(&heard[1]);
+    is_program = 1;
+    say_to(here, "slow.test", there->acceptor.port);
+    while (names.asked < 1) serve_lines(here);
+    say_to(here, "127.0.0.1", there->acceptor.port);
+    for (; heard[1] < 1; serve_lines(there)) serve_lines(here);
+    assert_true(tcp_lines_look_up(here));
+    sem_post(&names.answer);
+    for (; heard[1] < 2; serve_lines(there)) serve_lines(here);
+    assert_false(tcp_lines_look_up(here));
+    assert_int_equal(names.held_up, 0);
+    is_program = 0;
+    tcp_lines_close(here);
+    tcp_lines_close(there);
+    free(here);
+    free(there);
+}
+
+/* What is said to it is lost, and does not have it looked up again. */
+TEST(test_a_name_that_is_not_found_is_let_alone_for_a_while)
+{
+    int heard = 0;
+    tcp_lines *here = open_lines(&heard);
+    const int before = names.asked;
+    for (int i = 0; i < 3; i++) {
+        say_to(here, "nobody.test", 7);
+        do serve_lines(here);
+        while (names.asked == before || tcp_lines_look_up(here));
+        serve_lines(here); /* which sees what was found */
+        assert_int_equal(names.asked, before + 1);
+    }
+    assert_int_equal(here->there_count, 1);
+    assert_int_equal(here->there[0]->mouth.letter_count, 2);
+    tcp_lines_close(here);
+    free(here);
+}
+
+static void *come_hurried(void *argument)
+{
+    player *me = argument;
+    is_hurried = 1;
+    me->status = try_to_join(me->text, subject, key, NULL, NULL, &me->members);
+    hurry.over = 1;
+    return NULL;
+}
+
+/* It may be where the group is, and then nobody opens a second one at the first address, which is free. */
+TEST(test_no_group_is_opened_while_a_name_is_looked_up)
+{
+    static player late;
+    player founder;
+    const int before = names.asked;
+    gather(&founder, 1, subject, key, NULL);
+    snprintf(late.text, sizeof late.text, "127.0.0.1:%d,slow.test:%d", find_port("127.0.0.1"),
+             port_of(founder.members));
+    hurry.on = 1;
+    assert_int_equal(pthread_create(&late.thread, NULL, come_hurried, &late), 0);
+    for (double deadline = tw_clock() + 60; (names.asked == before || hurry.seconds < 20) && !hurry.over; usleep(1000))
+        assert_true(tw_clock() < deadline);
+    hurry.on = 0;
+    sem_post(&names.answer);
+    pthread_join(late.thread, NULL);
+    assert_int_equal(late.status, TW_OK);
+    assert_false(tw_members_opened(late.members));
+    tw_members_destroy(late.members);
+    go(&founder);
+}
+
 /* --- what they learn --------------------------------------------------------------------------------------------- */
 
 enum { MOST_HEARD = 4096 };
@@ -648,5 +837,6 @@ TEST(test_who_has_another_key_learns_nothing)
 
 int main(void)
 {
+    sem_init(&names.answer, 0, 0);
     return tcp_hello_begin() ? cmocka_run_group_tests(all_tests, NULL, NULL) : 1;
 }

@@ -19,6 +19,7 @@
 
 #include "channel.h"
 #include "dial.h"
+#include "lobby.h"
 #include "peer.h"
 #include "rendezvous_message.h"
 
@@ -425,6 +426,100 @@ TEST(what_lasts_is_told_rather_than_what_was)
     end_foreigners();
 }
 
+/* Two addresses of one machine. */
+typedef struct two_places {
+    struct sockaddr_in at[2];
+    struct addrinfo list[2];
+} two_places;
+
+static void begin_at(tcp_dial *dial, two_places *there, int first, int second)
+{
+    there->at[0] = loopback_at(first);
+    there->at[1] = loopback_at(second);
+    for (int i = 0; i < 2; i++)
+        there->list[i] = (struct addrinfo){
+            .ai_family = AF_INET, .ai_addr = (void *)&there->at[i], .ai_addrlen = sizeof there->at[i]};
+    there->list[0].ai_next = &there->list[1];
+    tcp_dial_create(dial, (tcp_place){0}, there->list);
+}
+
+/* One trial, which ends. Returns when the next may begin. */
+static double try_once(tcp_dial *dial, double now)
+{
+    const unsigned char secret[TCP_SECRET] = {0};
+    if (tcp_dial_begin(dial, now))
+        while (dial->state != TCP_IDLE) {
+            struct pollfd one = tcp_dial_poll(dial);
+            assert_int_equal(poll(&one, 1, 1000 * PATIENCE), 1);
+            tcp_dial_serve(dial, 1, now, secret);
+        }
+    return dial->when;
+}
+
+/* At the other one it may be there, as is another program here, which hangs up. */
+TEST(who_refuses_at_one_of_its_addresses_is_not_gone)
+{
+    two_places there;
+    tcp_dial dial;
+    double now = 0;
+    begin_foreigners();
+    const int nobody = find_port("127.0.0.1"), hangs_up = foreigners[1].port;
+    begin_at(&dial, &there, nobody, hangs_up);
+    for (int i = 0; i < 4; i++) {
+        now = try_once(&dial, now);
+        assert_false(dial.refused);
+    }
+    begin_at(&dial, &there, hangs_up, nobody);
+    for (int i = 0; i < 4; i++) {
+        now = try_once(&dial, now);
+        assert_false(dial.refused);
+    }
+    begin_at(&dial, &there, nobody, nobody);
+    for (int i = 0; i < 4; i++) {
+        now = try_once(&dial, now);
+        assert_int_equal(dial.refused, i % 2);
+    }
+    there.list[1].ai_family = AF_UNSPEC; /* to which no machine has a way */
+    for (int i = 0; i < 4; i++) {
+        now = try_once(&dial, now);
+        assert_int_equal(dial.refused, i % 2);
+    }
+    end_foreigners();
+}
+
+/* Nothing has come of it by then. */
+static void wait_until_later(tcp_dial *dial, double now, tcp_dial_state expected)
+{
+    const unsigned char secret[TCP_SECRET] = {0};
+    tcp_dial_serve(dial, 0, now, secret);
+    assert_int_equal(dial->state, expected);
+}
+
+/* What is sent to the first of two is lost, as nobody says; the second has the time that one may need that is busy, and
+ * so has the first where it is there. */
+TEST(an_address_that_swallows_what_comes_leaves_time_for_the_next)
+{
+    const unsigned char secret[TCP_SECRET] = {0};
+    two_places there;
+    tcp_dial dial;
+    begin_foreigners();
+    begin_at(&dial, &there, foreigners[0].port, foreigners[0].port);
+    assert_true(tcp_dial_begin(&dial, 0));
+    wait_until_later(&dial, 1.9, TCP_CONNECTING);
+    wait_until_later(&dial, 2.1, TCP_IDLE);
+    assert_ptr_equal(dial.next, &there.list[1]);
+    assert_true(tcp_dial_begin(&dial, 10));
+    wait_until_later(&dial, 19.9, TCP_CONNECTING);
+    wait_until_later(&dial, 20.1, TCP_IDLE);
+    assert_true(tcp_dial_begin(&dial, 30));
+    struct pollfd one = tcp_dial_poll(&dial);
+    assert_int_equal(poll(&one, 1, 1000 * PATIENCE), 1);
+    tcp_dial_serve(&dial, 1, 31, secret);
+    wait_until_later(&dial, 39.9, TCP_LISTENING);
+    wait_until_later(&dial, 40.1, TCP_IDLE);
+    end_foreigners();
+}
+
 TEST_BETWEEN(one_without_a_number_of_workers_is_told_apart, choose_meeting, NULL)
 {
     unsigned char secret[TCP_SECRET];
@@ -451,6 +546,80 @@ TEST_BETWEEN(one_too_many_is_told_so_at_once, choose_meeting, NULL)
     tw_comm_destroy(group[1].comm);
     tw_comm_destroy(group[0].comm);
     assert_false(is_listening());
+}
+
+/* --- one that came while the last of the others did --- */
+
+enum { LONGEST_REPLY = 1024 };
+
+/* Nobody answers at the address that it gives. What it hears ends with a 0, as its signature is left out. */
+static void *ask_for_a_place(void *argument)
+{
+    char *heard = argument;
+    unsigned char secret[TCP_SECRET], session[TCP_SECRET], request[TCP_REQUEST];
+    tcp_wish wish = {.size = 2, .rank = -1};
+    snprintf(wish.address, sizeof wish.address, "127.0.0.1:%d#00112233445566778899aabbccddeeff/1", foreigners[0].port);
+    make_meeting_secret(secret);
+    memset(heard, 0, LONGEST_REPLY);
+    int fd = knock(meeting_port(), NULL, secret, (tcp_place){0}, session);
+    tcp_request_write(&wish, session, request);
+    (void)!send(fd, request, sizeof request, MSG_NOSIGNAL);
+    ssize_t bytes = recv(fd, heard, LONGEST_REPLY, MSG_WAITALL); /* until the other hangs up */
+    if (bytes > TCP_PROOF) heard[bytes - TCP_PROOF] = 0;
+    close(fd);
+    return NULL;
+}
+
+static tcp_reply_kind welcome_all(void *context, const tcp_wish *wish, char text[TCP_REASON])
+{
+    (void)context, (void)wish, (void)text;
+    return TCP_GROUP;
+}
+
+static int is_always_whole(void *context)
+{
+    return context == NULL;
+}
+
+static tcp_lobby *open_lobby(void)
+{
+    int why, port = meeting_port();
+    tcp_acceptor *acceptor = malloc(sizeof *acceptor);
+    assert_int_equal(tcp_acceptor_open(acceptor, "127.0.0.1", port, port, &why), TW_OK);
+    make_meeting_secret(acceptor->secret);
+    tcp_lobby *lobby = tcp_lobby_create(acceptor, 4);
+    assert_non_null(lobby);
+    lobby->wanted = 1;
+    lobby->judge = welcome_all;
+    return lobby;
+}
+
+static int looks_whether_it_is_there(int fd)
+{
+    int on = 0;
+    socklen_t size = sizeof on;
+    return getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &size) == 0 && on;
+}
+
+/* Another has the place that it asked for. It is told so, and the next who comes as well. */
+TEST_BETWEEN(one_too_many_of_those_that_came_together_is_told_so, choose_meeting, NULL)
+{
+    pthread_t thread;
+    char heard[2][LONGEST_REPLY];
+    begin_foreigners();
+    tcp_lobby *lobby = open_lobby();
+    assert_int_equal(pthread_create(&thread, NULL, ask_for_a_place, heard[0]), 0);
+    while (!lobby->count || !lobby->clients[0].has_asked) tcp_lobby_go_round(lobby, 1);
+    assert_true(looks_whether_it_is_there(lobby->clients[0].fd));
+    tcp_latecomers *latecomers = tcp_latecomers_create(lobby, 2);
+    assert_non_null(latecomers);
+    tcp_latecomers_begin(latecomers, is_always_whole, NULL);
+    pthread_join(thread, NULL);
+    ask_for_a_place(heard[1]);
+    for (int i = 0; i < 2; i++)
+        assert_non_null(strstr(heard[i] + TCP_REPLY_HEAD, "the group is complete, with all of its 2 ranks"));
+    tcp_latecomers_destroy(latecomers);
+    end_foreigners();
 }
 
 /* The next group at the same port may begin to come while the one before has not ended everywhere. */
@@ -585,21 +754,56 @@ static int receive_client(int acceptor, int believed, unsigned char server_key[T
     return -1;
 }
 
+/* This process's own end of a connection within it. */
+static int other_end_of(int fd)
+{
+    struct sockaddr_in there, own;
+    socklen_t size = sizeof there, own_size = sizeof own;
+    assert_int_equal(getpeername(fd, (void *)&there, &size), 0);
+    for (int other = 0; other < 1024; other++, own_size = sizeof own)
+        if (getsockname(other, (void *)&own, &own_size) == 0 && own_size == size && own.sin_family == AF_INET &&
+            own.sin_port == there.sin_port)
+            return other;
+    fail();
+    return -1;
+}
+
+static int listen_at_meeting(void)
+{
+    const struct sockaddr_in here = loopback_at(meeting_port());
+    const struct timeval longest = {.tv_sec = 60};
+    int acceptor = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
+    setsockopt(acceptor, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
+    setsockopt(acceptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    assert_int_equal(bind(acceptor, (const void *)&here, sizeof here), 0);
+    assert_int_equal(listen(acceptor, 8), 0);
+    return acceptor;
+}
+
+TEST_BETWEEN(a_client_finds_out_that_its_server_has_gone_without_a_word, choose_meeting, NULL)
+{
+    unsigned char server_key[TCP_SECRET], request[TCP_REQUEST];
+    const int acceptor = listen_at_meeting();
+    joiner client;
+    begin_joiner(&client, (joiner){.rank = 1});
+    const int fd = receive_client(acceptor, 1, server_key);
+    assert_int_equal(recv(fd, request, sizeof request, MSG_WAITALL), sizeof request);
+    assert_true(looks_whether_it_is_there(other_end_of(fd)));
+    client.tired = 1;
+    end_joiner(&client, TW_ERROR_PEER);
+    close(fd);
+    close(acceptor);
+}
+
 /* A host under siege draws by lot who makes room. Only who is never believed may have another key. */
 TEST_BETWEEN(trials_are_counted_from_the_last_proof_on, choose_meeting, NULL)
 {
     enum { LOST = 6 }; /* twice as many are too many */
     static const char no[] = "this group has other plans";
     unsigned char server_key[TCP_SECRET];
-    const struct sockaddr_in here = loopback_at(meeting_port());
-    const struct timeval longest = {.tv_sec = 60};
-    int acceptor = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
+    const int acceptor = listen_at_meeting();
     size_t size;
     joiner client;
-    setsockopt(acceptor, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
-    setsockopt(acceptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    assert_int_equal(bind(acceptor, (const void *)&here, sizeof here), 0);
-    assert_int_equal(listen(acceptor, 8), 0);
     begin_joiner(&client, (joiner){.rank = 1});
     for (int i = 0; i < LOST; i++) receive_client(acceptor, 0, server_key);
     close(receive_client(acceptor, 1, server_key));

@@ -103,21 +103,48 @@ TEST(a_step_without_a_loss_leaves_its_neighbours_theirs)
     free(points);
 }
 
-/* A run that went on from step 2 has the later steps 3 and 4. */
+#define START "{\"kind\":\"start\",\"configuration\":{\"steps\":%d}}\n"
+#define STEP "{\"kind\":\"step\",\"step\":%d%s,\"loss\":%d}\n"
+
+typedef struct written {
+    int step;
+    const char *epoch;
+    int loss;
+} written;
+
+/* Losses count from 1 where a line stays. */
+static void assert_lines(const char *folder, int given, const written *lines, size_t count, size_t kept)
+{
+    run_log log;
+    char text[1024];
+    int used = snprintf(text, sizeof text, START, given);
+    for (size_t i = 0; i < count; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used, STEP, lines[i].step, lines[i].epoch, lines[i].loss);
+    write_text("metrics.jsonl", text);
+    assert_ok(run_log_read(folder, &log));
+    assert_int_equal(log.steps.count, kept);
+    for (size_t i = 0; i < kept; i++) assert_true(log.steps.lines[i].values[RUN_LOSS] == (double)(i + 1));
+    run_log_release(&log);
+}
+
+/* A run that went on from step 2 has the later steps 3 and 4. With twice the workers an epoch has half the steps, and
+ * with half of them twice as many: only what is taken again counts once, by epochs where a run was given so many. */
 TEST_IN_FOLDER(steps_that_were_taken_again_count_once)
 {
-    static const char text[] = "{\"kind\":\"start\"}\n{\"kind\":\"step\",\"step\":1,\"loss\":1}\n"
-                               "{\"kind\":\"step\",\"step\":2,\"loss\":2}\n{\"kind\":\"step\",\"step\":3,\"loss\":30}\n"
-                               "{\"kind\":\"step\",\"step\":4,\"loss\":40}\n{\"kind\":\"step\",\"step\":3,\"loss\":3}\n"
-                               "{\"kind\":\"step\",\"step\":4,\"loss\":4}\n";
-    run_log log;
-    write_text("metrics.jsonl", text);
-    assert_ok(run_log_read(*state, &log));
-    assert_int_equal(log.steps.count, 4);
-    for (size_t i = 0; i < 4; i++)
-        assert_true(log.steps.lines[i].values[RUN_STEP] == (double)(i + 1) &&
-                    log.steps.lines[i].values[RUN_LOSS] == (double)(i + 1));
-    run_log_release(&log);
+    static const written again[] = {{1, "", 1}, {2, "", 2}, {3, "", 30}, {4, "", 40}, {3, "", 3}, {4, "", 4}},
+                         more[] = {{100, ",\"epoch\":1", 1}, {200, ",\"epoch\":2", 2}, {150, ",\"epoch\":3", 3}},
+                         fewer[] = {{50, ",\"epoch\":1", 1},
+                                    {100, ",\"epoch\":2", 2},
+                                    {120, ",\"epoch\":2.4", 30},
+                                    {210, ",\"epoch\":2.1", 3}},
+                         steps[] = {{100, ",\"epoch\":1", 1},
+                                    {200, ",\"epoch\":2", 2},
+                                    {300, ",\"epoch\":3", 30},
+                                    {210, ",\"epoch\":4.2", 3}};
+    assert_lines(*state, 0, again, 6, 4);
+    assert_lines(*state, 0, more, 3, 3);
+    assert_lines(*state, 0, fewer, 4, 3);
+    assert_lines(*state, 400, steps, 4, 3);
 }
 
 RUN_TESTS(NULL, NULL)

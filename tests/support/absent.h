@@ -11,11 +11,11 @@ typedef struct absent {
     double arrives; /* from then on all requests are done */
     int fails;      /* all requests are over, and have failed */
     uint64_t signs;
-    int busy;        /* the program of this rank is, as its transport says; 0: none is */
+    int busy;                             /* the program of this rank is, as its transport says; 0: none is */
     void (*meanwhile)(struct absent *me); /* called when it is asked whose program is busy */
-    int is_told_of;  /* see tw_transport_ops */
-    int asked;       /* whom last; 0: nobody was */
-    double asked_at; /* after so much waiting for the first time */
+    int is_told_of;                       /* see tw_transport_ops */
+    int asked;                            /* whom last; 0: nobody was */
+    double asked_at;                      /* after so much waiting for the first time */
 } absent;
 
 static tw_status absent_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,

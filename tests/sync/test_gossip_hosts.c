@@ -414,17 +414,34 @@ static tw_status walk_slowly(scene *all, int rank, tw_gossip *gossip)
     return status == TW_OK ? scene_finish(all, rank, gossip) : status;
 }
 
-/* The first rank of a host waits in finish as long as others still step, and its members wait for it as long. */
+/* The second host's step comes when the first has waited for long, and its end as much later. */
+static tw_status walk_one_step(scene *all, int rank, tw_gossip *gossip)
+{
+    float step[MOST_WIDTH] = {rank < 2 ? 1 : 3};
+    double seconds = rank < 2 ? 1 : 500;
+    tw_status status = scene_read(all, rank, gossip);
+    tw_world_compute(seconds);
+    if (status == TW_OK) status = scene_add(gossip, step);
+    if (rank >= 2) tw_world_compute(seconds);
+    return status == TW_OK ? scene_finish(all, rank, gossip) : status;
+}
+
+static void check_wait(const char *spec, tw_status (*walks)(scene *, int, tw_gossip *), float sum)
+{
+    scene *all = scene_run((scene){.spec = spec, .workers = 4, .per_host = 2, .bandwidth = 1e6, .play = walks});
+    for (int rank = 0; rank < 4; rank++) assert_float_equal(all->at[rank][0], sum, 1e-4);
+    free(all);
+}
+
+/* The first rank of a host waits in finish as long as others still step, and its members wait for it as long. Where a
+ * scheme is synchronous it waits for their last exchange and then for their end. */
 TEST(test_members_wait_as_long_as_their_host)
 {
     static const char *const specs[] = {"adpsgd-random:per_host=2", "prague:per_host=2",
                                         "adpsgd-fixed:per_host=2,survive=off"};
-    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-        scene *all =
-            scene_run((scene){.spec = specs[s], .workers = 4, .per_host = 2, .bandwidth = 1e6, .play = walk_slowly});
-        for (int rank = 0; rank < 4; rank++) assert_float_equal(all->at[rank][0], 2 * PLAYED, 1e-4);
-        free(all);
-    }
+    static const char *const synchronous[] = {"dpsgd:per_host=2", "choco:per_host=2", "adpsgd-d1:per_host=2"};
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) check_wait(specs[s], walk_slowly, 2 * PLAYED);
+    for (size_t s = 0; s < sizeof synchronous / sizeof *synchronous; s++) check_wait(synchronous[s], walk_one_step, 2);
 }
 
 RUN_TESTS(NULL, NULL)

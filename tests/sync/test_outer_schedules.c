@@ -929,7 +929,7 @@ TEST(test_members_come_and_go_and_nothing_is_lost_or_counts_twice)
     assert_true(seen.owed > 0 && seen.held > 0 && seen.handed_over > 0 && seen.anew > 0);
 }
 
-TEST(test_a_mean_under_way_goes_with_nobody_that_comes_back)
+TEST(test_neither_a_mean_under_way_nor_a_host_goes_with_one_that_comes_back)
 {
     float values[ELEMENTS] = {0}, *weights[TENSORS];
     tw_state *empty;
@@ -938,6 +938,8 @@ TEST(test_a_mean_under_way_goes_with_nobody_that_comes_back)
     for (int l = 0; l < LAWS; l++)
         assert_int_equal(tw_outer_rebase(laws[l].spec, table, TENSORS, "", empty, empty, weights),
                          laws[l].early ? TW_ERROR_UNSUPPORTED : TW_ERROR_STATE);
+    assert_fails(tw_outer_rebase("local:every=2,per_host=2", table, TENSORS, "", empty, empty, weights),
+                 TW_ERROR_UNSUPPORTED, "per_host=1, not per_host=2");
     tw_state_destroy(empty);
 }
 

@@ -74,7 +74,8 @@ static inline void assert_same_corpus(const corpus *here, const corpus *stays)
     assert_int_equal(vocabulary_count(stays->vocabulary), vocabulary_count(here->vocabulary));
     for (uint32_t id = 0; id < vocabulary_count(here->vocabulary); id++)
         assert_string_equal(vocabulary_token(stays->vocabulary, id), vocabulary_token(here->vocabulary, id));
-    assert_int_equal(stays->sum, here->sum);
+    assert_int_equal(stays->train_sum, here->train_sum);
+    assert_int_equal(stays->valid_sum, here->valid_sum);
     assert_same_stream(&here->train, &stays->train);
     assert_same_stream(&here->valid, &stays->valid);
     assert_same_stream(&here->test, &stays->test);

@@ -149,7 +149,8 @@ TEST_IN_FOLDER(one_file_is_cut_by_position)
     assert_stream(&c.test, 95, 6);
     assert_int_equal(vocabulary_count(c.vocabulary), 10);
     assert_int_equal(vocabulary_unit(c.vocabulary), TEXT_IDS);
-    assert_int_equal(c.sum, tw_crc32c(0, c.train.tokens, 90 * sizeof(uint32_t)));
+    assert_int_equal(c.train_sum, tw_crc32c(0, c.train.tokens, 90 * sizeof(uint32_t)));
+    assert_int_equal(c.valid_sum, tw_crc32c(0, c.valid.tokens, c.valid.count * sizeof(uint32_t)));
     corpus_release(&c);
     write_array("few.npy", "<u2", 2, numbers, 9);
     assert_fails(corpus_load(in_folder("few.npy"), &ten, &c), TW_ERROR_FORMAT, "few.npy has 9 tokens");

@@ -83,10 +83,12 @@ TEST(one_length_replaces_the_other)
     write_past("epochs: 5\nsteps: 7\n");
     LINE(&l, "image", "--epochs", "2");
     assert_ok(inherit(&l));
+    assert_ok(settings_complete(l.settings.task, &l.set));
     assert_true(l.settings.epochs == 2 && l.settings.steps == 0);
     options_release(&l.set);
     LINE(&l, "image", "--steps", "9");
     assert_ok(inherit(&l));
+    assert_ok(settings_complete(l.settings.task, &l.set));
     assert_true(l.settings.epochs == 5 && l.settings.steps == 9);
     options_release(&l.set);
 }

@@ -87,6 +87,17 @@ TEST(a_plateau_is_told_each_epochs_loss)
     }
 }
 
+TEST_IN_FOLDER(data_that_are_gone_are_no_divergence)
+{
+    show s = {.run.toy.unread = 4};
+    play(&s, RANKS, *state, "");
+    for (int rank = 0; rank < RANKS; rank++) {
+        assert_int_equal(s.run.crew[rank].status, TW_ERROR_IO);
+        assert_non_null(strstr(s.run.crew[rank].text, "none of the test data could be read at step 4"));
+        assert_true(s.results[rank].agreed && !s.results[rank].diverged);
+    }
+}
+
 TEST_IN_FOLDER(a_loss_that_is_not_finite_ends_the_run)
 {
     show s = {.run.toy.extra = {[4] = NAN}};

@@ -51,7 +51,8 @@ struct toy {
     tw_status (*before)(toy *t, toy_learner *l, uint64_t step); /* (optional) as a step begins */
     float loss[TOY_MOST];                                       /* of a step, on rank 0; each rank has 1 more */
     bool validated, untested;                                   /* it has a validation set; it has no test set */
-    unsigned epoch;        /* steps; 0: TOY_EPOCH */
+    unsigned epoch;                                             /* steps; 0: TOY_EPOCH */
+    uint64_t unread;                                            /* after so many steps its data are gone; 0: never */
     float apart;           /* what an item of the validation set has more loss than one of the test set */
     float extra[TOY_MOST]; /* in an evaluation's mean loss after so many steps */
     toy_log log[TOY_RANKS];
@@ -129,6 +130,7 @@ static inline tw_status toy_evaluate(learner *base, task_split split, size_t par
     toy_log *log = &t->log[base->place.rank];
     uint64_t steps = log->step_count ? log->steps[log->step_count - 1] + 1 : 0;
     log->looks[log->look_count++] = (toy_look){split, part, parts, steps, l->statistic, l->parameters[0]};
+    if (t->unread > 0 && steps == t->unread) return TW_OK;
     for (size_t item = TOY_ITEMS * part / parts; item < TOY_ITEMS * (part + 1) / parts && !learner_stops(base);
          item++) {
         score->loss += (double)(item + 1) + (double)t->extra[steps] + (split == TASK_VALIDATION ? (double)t->apart : 0);
@@ -199,9 +201,9 @@ static inline void toy_begin(toy_run *r, const task_ops *ops, const char *out, c
 {
     char line[512], *argv[48] = {"toy"}, *rest = NULL;
     int argc = 1;
-    int length = snprintf(line, sizeof line,
-                          "--quiet --batch 1 --lr 1 --momentum 0 --schedule constant --warmup 0 --steps 8 %s %s", words,
-                          out ? "--out" : "");
+    int length =
+        snprintf(line, sizeof line, "--quiet --batch 1 --lr 1 --momentum 0 --schedule constant --warmup 0 %s %s %s",
+                 strstr(words, "--epochs") ? "" : "--steps 8", words, out ? "--out" : "");
     assert_in_range(length, 1, sizeof line - 1);
     for (char *word = strtok_r(line, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) argv[argc++] = word;
     if (out) argv[argc++] = (char *)out;

@@ -225,8 +225,7 @@ static tw_status take_moment(worker *w, const tw_generation *place, const carry 
 {
     carry_moment m = c->moment;
     TW_TRY(tw_comm_broadcast(w->comm, place->donor, &m, sizeof m));
-    if (m.steps_per_epoch == 0)
-        return tw_fail(TW_ERROR_PACKET, "rank %d tells of epochs without steps", place->donor);
+    if (m.steps_per_epoch == 0) return tw_fail(TW_ERROR_PACKET, "rank %d tells of epochs without steps", place->donor);
     m.base.sum[sizeof m.base.sum - 1] = m.run[sizeof m.run - 1] = 0;
     if (w->learner->based && strcmp(m.base.sum, c->moment.base.sum) != 0)
         return tw_fail(TW_ERROR_STATE,

@@ -69,16 +69,18 @@ static tw_status put_held_out(const worker *w, tw_state *state)
     return tw_state_put(state, HELD_OUT, TW_U64, 0, NULL, &(uint64_t){w->task->held_out});
 }
 
-/* Figures of other validation data say nothing beside those to come. Earlier versions do not say by which theirs were. */
+/* Figures of other validation data say nothing beside those to come. Earlier versions do not say of which theirs are.
+ */
 static void check_held_out(worker *w, const tw_state *state, const char *path)
 {
     uint64_t then;
     if (tw_state_get(state, HELD_OUT, TW_U64, 1, &then) != TW_OK || then == w->task->held_out) return;
     if (w->best.step > 0)
-        fprintf(stderr,
-                "thinwire: %s was written with other validation data, by which step %llu was the best; the best is chosen "
-                "anew\n",
-                path, (unsigned long long)w->best.step);
+        fprintf(
+            stderr,
+            "thinwire: %s was written with other validation data, by which step %llu was the best; the best is chosen "
+            "anew\n",
+            path, (unsigned long long)w->best.step);
     w->best = (best_checkpoint){0};
     w->schedule.best_loss = INFINITY;
 }

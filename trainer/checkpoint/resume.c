@@ -44,10 +44,9 @@ tw_status resume_task(const char *path, const task_ops **ops)
 
 /* ---- the options ------------------------------------------------------------------------------------------------- */
 
-/* Both run lengths are one wish: whoever gives one has not asked for the other. */
+/* mpirun, or the group, says how many there are. */
 static bool is_overruled(const option_row *row, const train_settings *s)
 {
-    if (row->offset == offsetof(train_settings, steps)) return options_source(s->set, "epochs") > OPTION_FROM_RUN;
     if (row->offset != offsetof(train_settings, workers)) return false;
     return !s->join && (launcher_has_ranks(s->transport) || s->transport == TRANSPORT_TCP);
 }
@@ -101,15 +100,24 @@ static const char *moves_to(const option_row *row, const train_settings *past, c
     return row->offset == offsetof(train_settings, sync) && value ? moments_may_move_to(past->optimizer, value) : NULL;
 }
 
+/* Where a run's file is gone, its checkpoint may have what stood there. */
+static const char *at_hand(const option_row *row, const char *value, const char *run, char model[CHECKPOINT_PATH])
+{
+    char checkpoint[FOLDER_PATH];
+    if (!row->kept || !value || path_exists(value) || folder_find(run, 0, checkpoint) != TW_OK) return value;
+    return folder_model(checkpoint, model);
+}
+
 /* One row of the run's, which it was told. */
 static tw_status inherit(const options *past, size_t index, options *set, const char *path)
 {
-    char space[OPTION_TEXT_MOST], own_space[OPTION_TEXT_MOST], text[PAST_TEXT];
+    char space[OPTION_TEXT_MOST], own_space[OPTION_TEXT_MOST], text[PAST_TEXT], model[CHECKPOINT_PATH];
     const option_row *row = &set->page->rows[index];
     if (is_left_to_run(row, set->target)) set->sources[index] = OPTION_FROM_RUN;
     const char *value = text_today(row, options_value(row, past->target, space), past->target);
     if (set->sources[index] <= OPTION_FROM_RUN)
-        return value && !is_overruled(row, set->target) ? options_inherit(set, index, value) : TW_OK;
+        return value && !is_overruled(row, set->target) ? options_inherit(set, index, at_hand(row, value, path, model))
+                                                        : TW_OK;
     const char *own = options_value(row, set->target, own_space);
     if (!row->binding || options_same(row, value, own) || !is_understood(row, value)) return TW_OK;
     if (may_move(row, past->target, value, own)) return TW_OK;

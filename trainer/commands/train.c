@@ -91,8 +91,6 @@ static tw_status train_complete(options *set, train_settings *settings)
     TW_TRY(check_link(settings, automatic));
     TW_TRY(init_from_shape(set, settings));
     TW_TRY(complete_out(settings));
-    settings->momentum_given = options_given(set, "momentum");
-    settings->nesterov_given = options_given(set, "nesterov");
     return settings_complete(settings->task, set);
 }
 

@@ -22,10 +22,10 @@ static tw_status json_file_refuse(const char *path, int error)
                    error == ENXIO ? "it is a pipe that nobody reads" : strerror(error));
 }
 
-/* A terminal, or a pipe that is read, but nobody is waited for to read it. */
+/* A terminal, a link to a file that is not there, or a pipe that is read, but nobody is waited for to read it. */
 static tw_status open_stream(const char *path, FILE **file)
 {
-    int descriptor = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
     if (descriptor < 0) return json_file_refuse(path, errno);
     fcntl(descriptor, F_SETFL, O_WRONLY);
     *file = fdopen(descriptor, "w");
@@ -73,7 +73,11 @@ static tw_status json_file_write_text(const char *path, char *text)
 {
     if (is_stdout(path)) return write_stdout(text);
     TW_TRY(check_old(path));
-    return is_for_a_file(path) ? whole_file_write(path, write_line, text) : write_stream(path, text);
+    char *target = realpath(path, NULL); /* a link stays, and what it leads to is replaced */
+    const char *place = target ? target : path;
+    tw_status status = is_for_a_file(place) ? whole_file_write(place, write_line, text) : write_stream(place, text);
+    free(target);
+    return status;
 }
 
 tw_status json_write(const char *path, const cJSON *object)
@@ -109,7 +113,9 @@ tw_status json_check(const char *path)
     int descriptor = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
     if (descriptor < 0) return json_file_refuse(path, errno);
     if (!is_pipe) close(descriptor);
-    if (is_new) remove(path);
+    char *made = is_new ? realpath(path, NULL) : NULL; /* and not the link that leads there */
+    if (made) remove(made);
+    free(made);
     return TW_OK;
 }
 

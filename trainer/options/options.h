@@ -59,6 +59,7 @@ typedef struct option_row {
     bool of_start;     /* where and how a run is started: who goes on with the run does not inherit it */
     bool alike;     /* TEXT that is no path, whose value all processes of a run must share; of other kinds all must */
     bool path;      /* TEXT: a file or folder, which a written file names from the root on */
+    bool kept;      /* of a path: each checkpoint of the run has what stands there, too */
     bool simulated; /* what a simulation of the run is told, too */
     /* TEXT: the value with all that it leaves out written out, malloc'd; NULL where that cannot be done. Values that
      * are the same in full mean the same. */

@@ -6,10 +6,25 @@
 #include "slowdown.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define USUAL_MOMENTUM 0.9
 
 static tw_plan_optimizer optimizer_of(const train_settings *s)
 {
     return s->optimizer == OPTIMISER_SGD ? TW_PLAN_SGD : s->optimizer == OPTIMISER_ADAMW ? TW_PLAN_ADAMW : TW_PLAN_ADAM;
+}
+
+/* What exchanges weights has neither a loss that all share nor a message ratio: exchange_weights.c refuses both. */
+static int wants_gradients(const train_settings *s)
+{
+    return s->expect_ratio > 0 || (s->schedule && strncmp(s->schedule, "plateau", 7) == 0);
+}
+
+/* Of the candidates that apply momentum each applies as much, and none has Nesterov's form. */
+static int wants_other_momentum(const train_settings *s)
+{
+    return s->nesterov || (s->momentum_given && s->momentum != USUAL_MOMENTUM);
 }
 
 static void ask(const train_settings *s, int workers, uint64_t steps, plan_inquiry *inquiry)
@@ -18,6 +33,8 @@ static void ask(const train_settings *s, int workers, uint64_t steps, plan_inqui
     q->struct_size = sizeof *q;
     q->workers = workers;
     q->optimizer = optimizer_of(s);
+    q->kinds = wants_gradients(s) ? TW_PLAN_GRADIENTS | TW_PLAN_UPDATES : 0;
+    q->keeps_momentum = wants_other_momentum(s);
     q->steps = steps;
     q->seed = (uint64_t)s->seed;
     q->simulate = tw_world_play;

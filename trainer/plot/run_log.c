@@ -21,10 +21,24 @@ const char *run_log_text(const cJSON *object, const char *key)
 
 /* --- lines ---------------------------------------------------------------------------------------------------- */
 
-/* A run that goes on from an earlier step takes these steps again. */
-static tw_status run_log_add_line(run_lines *all, const run_line *line)
+/* By what a run tells how far it is: by steps, where it was given so many, and else by epochs, of which other workers
+ * count other steps. */
+static run_figure clock_of(const run_log *log)
 {
-    while (all->count && all->lines[all->count - 1].values[RUN_STEP] >= line->values[RUN_STEP]) all->count--;
+    return run_log_number(log->start, "configuration", "steps") > 0 ? RUN_STEP : RUN_EPOCH;
+}
+
+/* Lines of version 0.1 have no epoch. */
+static bool is_no_earlier(const run_line *line, const run_line *than, run_figure clock)
+{
+    if (isnan(line->values[clock]) || isnan(than->values[clock])) clock = RUN_STEP;
+    return line->values[clock] >= than->values[clock];
+}
+
+/* A run that goes on from an earlier step takes these steps again. */
+static tw_status add_line(run_lines *all, const run_line *line, run_figure clock)
+{
+    while (all->count && is_no_earlier(&all->lines[all->count - 1], line, clock)) all->count--;
     if (!room_make(&all->lines, &all->room, all->count + 1, sizeof *all->lines))
         return tw_fail(TW_ERROR_MEMORY, "no memory for %zu lines of metrics", all->count + 1);
     all->lines[all->count++] = *line;
@@ -64,7 +78,7 @@ static tw_status take_evaluation(run_log *log, const cJSON *line)
     evaluation.values[RUN_METRIC] = run_log_number(line, NULL, log->metric) * (log->percent ? 100 : 1);
     return isnan(evaluation.values[RUN_STEP]) || isnan(evaluation.values[RUN_METRIC])
                ? TW_OK
-               : run_log_add_line(&log->evaluations, &evaluation);
+               : add_line(&log->evaluations, &evaluation, clock_of(log));
 }
 
 /* A run of version 0.1 named its metric at its end only. */
@@ -87,7 +101,8 @@ static tw_status take_line(run_log *log, cJSON *line)
         return TW_OK;
     }
     run_line step = run_log_line_of(line, "loss");
-    if (strcmp(kind, "step") == 0 && isfinite(step.values[RUN_STEP])) status = run_log_add_line(&log->steps, &step);
+    if (strcmp(kind, "step") == 0 && isfinite(step.values[RUN_STEP]))
+        status = add_line(&log->steps, &step, clock_of(log));
     if (strcmp(kind, "epoch") == 0) status = take_evaluation(log, line);
     cJSON_Delete(line);
     return status;
@@ -132,17 +147,6 @@ static tw_status read_summary(run_log *log, const char *folder)
     return access(path, F_OK) == 0 ? json_read(path, &log->summary) : TW_OK;
 }
 
-/* A run that goes on has not ended. With other workers it counts other steps, but the same epochs. */
-static void forget_summary_of_a_part(run_log *log)
-{
-    const run_lines *steps = &log->steps;
-    if (steps->count == 0 ||
-        !(steps->lines[steps->count - 1].values[RUN_EPOCH] > run_log_number(log->summary, NULL, "epochs")))
-        return;
-    cJSON_Delete(log->summary);
-    log->summary = NULL;
-}
-
 static void name_log(run_log *log, const char *folder)
 {
     size_t end = strlen(folder);
@@ -158,7 +162,6 @@ tw_status run_log_read(const char *folder, run_log *log)
     name_log(log, folder);
     tw_status status = read_summary(log, folder);
     if (status == TW_OK) status = read_metrics(log, folder);
-    if (status == TW_OK) forget_summary_of_a_part(log);
     if (status != TW_OK) run_log_release(log);
     return status;
 }

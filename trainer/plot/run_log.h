@@ -22,7 +22,7 @@ typedef struct run_lines {
 typedef struct run_log {
     char name[256];        /* the folder's own */
     cJSON *start;          /* the first line; {} where there is none */
-    cJSON *summary;        /* NULL: the run has not ended, or has gone on behind its end */
+    cJSON *summary;        /* NULL: the run has not ended */
     run_lines steps;       /* losses of training */
     run_lines evaluations; /* after epochs, on data that is not trained on */
     char metric[64];       /* the task's figure of merit; "" in a run without an evaluation */

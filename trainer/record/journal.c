@@ -80,7 +80,9 @@ static tw_status prepare_folder(journal *j, const worker *w, const char *also)
     TW_TRY(folder_open(s->out));
     TW_TRY(lock_folder(j, s->out));
     char path[FOLDER_PATH];
-    return settings_write(s, in_folder(s->out, CONFIGURATION, path));
+    TW_TRY(settings_write(s, in_folder(s->out, CONFIGURATION, path)));
+    if (w->step < w->steps) (void)remove(in_folder(s->out, SUMMARY, path)); /* of an end that is none any more */
+    return TW_OK;
 }
 
 static cJSON *tensors_json(const worker *w)

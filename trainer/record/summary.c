@@ -137,7 +137,7 @@ tw_status summary_write(const train_settings *settings, const cJSON *summary)
 {
     if (settings->out) {
         char path[FOLDER_PATH];
-        snprintf(path, sizeof path, "%s/summary.json", settings->out);
+        snprintf(path, sizeof path, "%s/" SUMMARY, settings->out);
         TW_TRY(json_write(path, summary));
     }
     return settings->json ? json_write(settings->json, summary) : TW_OK;

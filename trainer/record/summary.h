@@ -5,6 +5,9 @@
 #include "worker.h"
 #include <cJSON.h>
 
+/* In a run's folder. */
+#define SUMMARY "summary.json"
+
 /* Brings the workers' totals together: *mean receives the mean over them. Every rank calls it. */
 tw_status summary_gather(worker *w, totals *mean);
 

@@ -24,6 +24,13 @@ static tw_status note(run *r, tw_status written)
     return TW_OK;
 }
 
+static tw_status refuse_unread(run *r, task_split split)
+{
+    r->worker.agreed = 1; /* and they all have read nothing */
+    return tw_fail(TW_ERROR_IO, "none of the %s data could be read at step %llu; they were in %s when the run began",
+                   task_split_name(split), (unsigned long long)r->worker.step, r->worker.task->path);
+}
+
 /* Once after a step. Where the run is asked to stop meanwhile, what was seen is not told: the resumed run looks again.
  */
 static tw_status run_evaluate(run *r, task_split split)
@@ -33,6 +40,7 @@ static tw_status run_evaluate(run *r, task_split split)
     TW_TRY(worker_evaluate(&r->worker, split, seen));
     r->worker.unseen = seen->is_cut;
     if (seen->is_cut) return TW_OK;
+    if (seen->score.count == 0) return refuse_unread(r, split);
     r->looked[split] = r->worker.step;
     best_observe(&r->worker, seen);
     TW_TRY(note(r, journal_epoch(&r->journal, &r->worker, seen)));

@@ -17,6 +17,10 @@ static tw_status trainee_create(const sim_setup *setup, tw_comm *comm, void **se
     if (!t) return tw_fail(TW_ERROR_MEMORY, "no memory for a worker");
     *self = t;
     TW_TRY(worker_create(&setup->settings, setup->work, comm, &t->worker));
+    if (t->worker.learner->based)
+        return tw_fail(TW_ERROR_UNSUPPORTED,
+                       "adapters are trained beside a network that has learnt, and a simulation begins with none; "
+                       "simulate none with as many --parameters, which tells their times and bytes");
     t->worker.gradient_ready = pace_gradient_ready;
     t->worker.part_passed = pace_part_passed;
     t->worker.pace = &t->pace;

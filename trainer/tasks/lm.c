@@ -60,7 +60,7 @@ static const option_row rows[] = {
      .help =
          "Take the tokens of FILE, and not the training text's: a tokenizer.json as thinwire export --transformers "
          "writes it, the model.safetensors of a language model, or a SentencePiece model, whose name ends in .model",
-     .stands_for = "those of --init-from, where it is given", .path = true},
+     .stands_for = "those of --init-from, where it is given", .path = true, .kept = true},
     {"memory", "MB", OPTION_INTEGER, AT(memory_mb), "4096", 1, 1e7,
      .help = "Texts of more than a fifth of it stay in their files and are read a little at a time; the run's bits are "
              "the same. Ranks that mpirun starts on one machine divide it"},

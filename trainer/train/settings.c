@@ -73,9 +73,9 @@ static const option_row rows[] = {
     {"check-every", "STEPS", OPTION_INTEGER, AT(check_every), "100", 0, INFINITY,
      .help = "Compare the weights of all workers after every STEPS steps. 0 means never. With gossip schemes weights "
              "differ until the end and are not compared, and a --pipeline has no two alike"},
-    {"slow", "LIST", OPTION_TEXT, AT(slow), .alike = true,
+    {"slow", "LIST", OPTION_TEXT, AT(slow), .alike = true, .of_start = true,
      .help = "Try what a slow worker does: RANK:FACTOR,... makes the computation of RANK take FACTOR times as long"},
-    {"pause", "LIST", OPTION_TEXT, AT(pause), .alike = true,
+    {"pause", "LIST", OPTION_TEXT, AT(pause), .alike = true, .of_start = true,
      .help = "Try what a pause does: RANK:STEP:SECONDS,... lets RANK stand still for SECONDS after it has computed "
              "STEP"},
 
@@ -273,12 +273,16 @@ static const char *suitable(const task_ops *ops, const train_settings *s, const 
 
 tw_status settings_complete(const task_ops *ops, options *set)
 {
-    const train_settings *s = set->target;
+    train_settings *s = set->target;
+    /* Both run lengths are one wish: whoever gives one has not asked for the other. */
+    if (options_source(set, "epochs") > options_source(set, "steps")) s->steps = 0;
     for (size_t i = 0; i < COUNT; i++) {
         const char *name = rows[i].name;
         const char *suits = name && !options_given(set, name) ? suitable(ops, s, name) : NULL;
         if (suits) TW_TRY(options_default(set, name, suits));
     }
+    s->momentum_given = options_given(set, "momentum");
+    s->nesterov_given = options_given(set, "nesterov");
     return options_check_beside(set);
 }
 

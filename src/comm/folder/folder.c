@@ -2,8 +2,10 @@
  *
  * A message is a file, "m-FROM-TO-CHANNEL-NUMBER", which the receiver removes. Numbers count the messages of a channel
  * from one rank to another, so that they are read in their order, whichever comes first. Nobody is woken: who waits
- * looks again, after ever longer naps. A rank that leaves says so, and because of whom, by a file, "gone-RANK"; one
- * that dies says nothing, and the deadline does. */
+ * looks again, after ever longer naps. A rank that leaves says so, because of whom, and how many messages of each
+ * channel it has sent, by a file, "gone-RANK", which may come before these: what copies folders begins with the small
+ * ones. One that dies says nothing, and the deadline does. */
+#include "bytes.h"
 #include "check.h"
 #include "meeting.h"
 #include "store.h"
@@ -19,7 +21,11 @@
 #define SEND_SECONDS 60.0 /* a server that stands still is waited for, since no deadline is told with a send */
 #define FAREWELL_SECONDS 5.0
 
-enum { BY_ITSELF = 1 };
+enum {
+    BY_ITSELF = 1,
+    RECORD = 16,            /* bytes of a farewell for a channel: to whom, which, how many messages */
+    MOST_RECORDS = 16 << 20 /* and for all of them */
+};
 
 typedef enum outcome { PENDING, DONE, TOO_LONG } outcome;
 
@@ -44,7 +50,8 @@ struct flow {
     int peer;
     unsigned channel;
     unsigned long long sent, received;
-    request *oldest; /* receives that have no message yet, in their order */
+    unsigned long long written; /* of those that were sent, the first ones, whose files are in the folder */
+    request *oldest;            /* receives that have no message yet, in their order */
 };
 
 typedef struct transport {
@@ -68,14 +75,60 @@ static void name_farewell(int rank, char name[STORE_NAME])
     snprintf(name, STORE_NAME, "gone-%d", rank);
 }
 
-/* 0: it is there. BY_ITSELF, or behind it 1 and the rank because of which it has left. */
-static int why_gone(const transport *me, int peer, double seconds)
+/* ---- farewells ---- */
+
+typedef struct farewell {
+    int why; /* 0: the rank is there. BY_ITSELF, or behind it 1 and the rank because of which it has left */
+    unsigned char *records;
+    size_t size;
+} farewell;
+
+/* Its records are the caller's to free. */
+static farewell read_farewell(const transport *me, int peer, double seconds)
 {
     char name[STORE_NAME];
     store_header header;
+    farewell read = {.why = 0};
     name_farewell(peer, name);
-    if (store_read(&me->at, name, NULL, 0, seconds, &header) != STORE_WHOLE || header.session != me->session) return 0;
-    return BY_ITSELF + (header.check <= FOLDER_RANKS ? (int)header.check : 0);
+    store_found found = store_read(&me->at, name, NULL, 0, seconds, &header);
+    if (found == STORE_LONG && header.size <= MOST_RECORDS) {
+        read.size = (size_t)header.size;
+        read.records = malloc(read.size);
+        found = read.records ? store_read(&me->at, name, read.records, read.size, seconds, &header) : STORE_ABSENT;
+    }
+    if (found == STORE_WHOLE && header.session == me->session && header.size == read.size)
+        read.why = BY_ITSELF + (header.check <= FOLDER_RANKS ? (int)header.check : 0);
+    return read;
+}
+
+static int why_gone(const transport *me, int peer, double seconds)
+{
+    farewell read = read_farewell(me, peer, seconds);
+    free(read.records);
+    return read.why;
+}
+
+static unsigned long long sent_by(const farewell *read, int to, unsigned channel)
+{
+    for (size_t at = 0; at + RECORD <= read->size; at += RECORD)
+        if (tw_get(read->records + at, 4) == (uint64_t)to && tw_get(read->records + at + 4, 4) == channel)
+            return tw_get(read->records + at + 8, 8);
+    return 0;
+}
+
+/* Under the lock. Without memory it lists nothing as sent. */
+static unsigned char *list_records(const transport *me, size_t *size)
+{
+    size_t count = 0;
+    for (const flow *one = me->flows; one; one = one->next) count++;
+    unsigned char *records = count ? malloc(count * RECORD) : NULL, *at = records;
+    for (const flow *one = me->flows; records && one; one = one->next, at += RECORD) {
+        tw_put(at, (uint64_t)one->peer, 4);
+        tw_put(at + 4, one->channel, 4);
+        tw_put(at + 8, one->written, 8);
+    }
+    *size = records ? count * RECORD : 0;
+    return records;
 }
 
 /* ---- flows ---- */
@@ -141,20 +194,48 @@ static outcome look(transport *me, request *one, double seconds)
     return now;
 }
 
+/* Whether its message had been sent before that farewell, so that it will come. */
+static int was_sent(transport *me, const request *one, const farewell *read)
+{
+    pthread_mutex_lock(&me->lock);
+    const flow *from = one->from;
+    unsigned long long number = from ? from->received : 0;
+    for (const request *before = from ? from->oldest : one; before != one; before = before->next) number++;
+    const int was = !from || number < sent_by(read, me->rank, from->channel);
+    pthread_mutex_unlock(&me->lock);
+    return was;
+}
+
+/* As why_gone, but 0 where the message that is waited for is on its way. */
+static int why_lost(transport *me, const request *one, double seconds)
+{
+    farewell read = read_farewell(me, one->peer, seconds);
+    const int why = read.why && !was_sent(me, one, &read) ? read.why : 0;
+    free(read.records);
+    return why;
+}
+
 /* What it has become within `seconds`. */
 static outcome wait_for(transport *me, request *one, double seconds)
 {
     double end = tw_clock() + seconds, nap = 0;
     outcome now;
     while ((now = look(me, one, end - tw_clock())) == PENDING && !one->lost && tw_clock() < end) {
-        one->lost = me->has_left ? BY_ITSELF : why_gone(me, one->peer, end - tw_clock());
-        /* It looks once more: a farewell follows the last message. */
+        one->lost = me->has_left ? BY_ITSELF : why_lost(me, one, end - tw_clock());
+        /* It looks once more: its message may have come before the farewell was read. */
         if (!one->lost) folder_nap(&me->at, &nap, end);
     }
     return now;
 }
 
 /* ---- the transport ---- */
+
+static void note_written(transport *me, flow *to, unsigned long long number)
+{
+    pthread_mutex_lock(&me->lock);
+    if (to->written == number) to->written++;
+    pthread_mutex_unlock(&me->lock);
+}
 
 static tw_status folder_start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
                                    void **handle)
@@ -165,9 +246,11 @@ static tw_status folder_start_send(void *self, int peer, unsigned channel, const
     request *made = calloc(1, sizeof *made);
     pthread_mutex_lock(&me->lock);
     flow *to = made ? find_flow(me, peer, channel) : NULL;
-    if (to) name_message(me->rank, peer, channel, to->sent++, name);
+    const unsigned long long number = to ? to->sent++ : 0;
     pthread_mutex_unlock(&me->lock);
+    name_message(me->rank, peer, channel, number, name);
     tw_status status = to ? store_write(&me->at, name, &header, src, SEND_SECONDS) : no_memory();
+    if (status == TW_OK) note_written(me, to, number);
     if (status != TW_OK) {
         free(made);
         return status;
@@ -251,9 +334,15 @@ static void folder_go(transport *me, int peer)
 {
     char name[STORE_NAME];
     if (atomic_exchange(&me->has_left, 1)) return;
-    const store_header header = {peer < 0 ? 0 : because_of(me, peer), me->session, 0};
+    store_header header = {peer < 0 ? 0 : because_of(me, peer), me->session, 0};
+    pthread_mutex_lock(&me->lock);
+    size_t size;
+    unsigned char *records = list_records(me, &size);
+    pthread_mutex_unlock(&me->lock);
+    header.size = size;
     name_farewell(me->rank, name);
-    store_write(&me->at, name, &header, NULL, FAREWELL_SECONDS);
+    store_write(&me->at, name, &header, records, FAREWELL_SECONDS);
+    free(records);
 }
 
 static void folder_leave(void *self)

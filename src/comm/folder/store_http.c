@@ -37,6 +37,7 @@ tw_status store_open_http(const char *url, store *at)
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -250,6 +251,23 @@ static void set_up(const place *me, CURL *one, const char *url, size_t size, req
     curl.setopt(one, CURLOPT_PASSWORD, me->secret);
 }
 
+/* libcurl before 7.87 writes to a TLS connection that may be broken without saying that it wants no SIGPIPE, which ends
+ * a program that has no handler of its own. One that was pending before is the program's. */
+static CURLcode perform_without_signals(CURL *one)
+{
+    sigset_t broken, before, pending;
+    const struct timespec now = {0};
+    sigemptyset(&broken);
+    sigaddset(&broken, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &broken, &before);
+    sigpending(&pending);
+    const CURLcode outcome = curl.perform(one);
+    while (!sigismember(&pending, SIGPIPE) && sigtimedwait(&broken, NULL, &now) < 0 && errno == EINTR) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return outcome;
+}
+
 static void ask(place *me, const char *name, void (*finish)(CURL *one, request *all), request *all)
 {
     size_t room = strlen(me->base) + strlen(me->query) + STORE_NAME + 2;
@@ -261,7 +279,7 @@ static void ask(place *me, const char *name, void (*finish)(CURL *one, request *
         all->by = one;
         set_up(me, one, url, all->pieces ? all->pieces->size : 0, all);
         finish(one, all);
-        all->outcome = curl.perform(one);
+        all->outcome = perform_without_signals(one);
         curl.getinfo(one, CURLINFO_RESPONSE_CODE, &all->said.code);
         curl_off_t length = -1;
         if (all->is_overflow) curl.getinfo(one, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define STOOD_STILL 1.0    /* seconds between two looks at the clock, in which others may have spoken unheard */
-#define BALLOT 4           /* beats that a ballot has */
+#define BALLOT 4           /* beats that the first ballot has, and each later one twice as many, up to the grace */
 #define INTRODUCED 2       /* beats, in the first of which a newcomer learns who the members are */
 #define BARRED 30.0        /* seconds, and twice as long with each time, */
 #define MOST_BARRED 3600.0 /* but no longer */
@@ -138,7 +138,8 @@ static void say_to(council *me, uint64_t set, council_message *message)
 
 static void forget_ballots(council *me)
 {
-    me->promised = me->accepted = me->ballot = me->seen = me->unable = 0;
+    me->promised = me->accepted = me->ballot = me->seen = 0;
+    me->unable = me->lasts = 0;
     me->accepting = 0;
 }
 
@@ -357,6 +358,7 @@ static void hear_accepted(council *me, const council_message *message, int from)
     if (council_is_quorum(&me->list, me->acceptances, me->settings.quorum)) decide(me);
 }
 
+/* It takes two round trips, and nobody knows how long one is: words of a ballot come too late once there is another. */
 static void begin_ballot(council *me, uint64_t there)
 {
     council_message message;
@@ -365,6 +367,7 @@ static void begin_ballot(council *me, uint64_t there)
     me->promises = me->acceptances = me->best = 0;
     me->accepting = 0;
     me->proposed = me->now;
+    me->lasts = fmax(BALLOT * COUNCIL_BEAT, fmin(2 * me->lasts, me->settings.grace));
     message = word(me, COUNCIL_PREPARE);
     message.ballot = me->ballot;
     say_to(me, there, &message);
@@ -400,7 +403,7 @@ static void look_around(council *me)
     me->unable = 0;
     if (there & (bit(me->place) - 1)) return; /* one before this one answers, and proposes */
     if (those_in(me, there, COUNCIL_BUSY)) return;
-    if (!me->ballot || me->now - me->proposed > BALLOT * COUNCIL_BEAT) begin_ballot(me, there);
+    if (!me->ballot || me->now - me->proposed > me->lasts) begin_ballot(me, there);
 }
 
 /* --- newcomers --------------------------------------------------------------------------------------------------- */

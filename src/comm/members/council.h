@@ -127,7 +127,7 @@ typedef struct council {
     /* as the proposer */
     uint64_t ballot, seen, best, promises, acceptances;
     int accepting;
-    double proposed;
+    double proposed, lasts; /* when the ballot was begun; how long it goes on */
     council_list value;
 } council;
 

@@ -99,7 +99,7 @@ tw_status tcp_acceptor_open(tcp_acceptor *acceptor, const char *where, int first
     char host[TCP_HOST];
     *acceptor = (tcp_acceptor){.fd = -1};
     if (where && tcp_interface_address(where, host)) where = host;
-    TRY(tcp_resolve(where, 0, 1, &list));
+    TRY(tcp_resolve(where, 0, AI_PASSIVE, &list));
     int port = first_port, opened = 0;
     do opened = open_any(acceptor, list, port);
     while (!opened && port++ < last_port);
@@ -176,7 +176,7 @@ static int accept_one(tcp_acceptor *acceptor)
 {
     tcp_handshake handshake = {.since = tw_clock()};
     socklen_t size = sizeof handshake.from;
-    handshake.fd = accept(acceptor->fd, (struct sockaddr *)&handshake.from, &size);
+    handshake.fd = accept4(acceptor->fd, (struct sockaddr *)&handshake.from, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (handshake.fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
         acceptor->full = acceptor->count == 0;
         acceptor_make_room(acceptor);
@@ -185,7 +185,7 @@ static int accept_one(tcp_acceptor *acceptor)
     if (acceptor->count == TCP_HANDSHAKES) acceptor_make_room(acceptor);
     tcp_challenge_make(handshake.challenge);
     acceptor->handshakes[acceptor->count++] = handshake;
-    if (!tcp_make_ready(handshake.fd) || !tcp_say(handshake.fd, handshake.challenge, TCP_CHALLENGE))
+    if (!tcp_say(handshake.fd, handshake.challenge, TCP_CHALLENGE))
         turn_away(acceptor, acceptor->count - 1, "it hung up");
     return 1;
 }

@@ -87,10 +87,10 @@ tw_status tcp_meeting_read(const char *text, tcp_address *address)
 
 /* --- sockets' addresses -------------------------------------------------------------------------------------- */
 
-tw_status tcp_resolve(const char *host, int port, int passive, struct addrinfo **list)
+tw_status tcp_resolve(const char *host, int port, int flags, struct addrinfo **list)
 {
     char service[16];
-    struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = passive ? AI_PASSIVE : 0};
+    struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = flags};
     snprintf(service, sizeof service, "%d", port);
     int error = getaddrinfo(host, service, &wanted, list);
     if (error == 0) return TW_OK;

@@ -24,8 +24,9 @@ void tcp_address_write(const tcp_address *address, char text[TCP_ADDRESS]);
 tw_status tcp_meeting_read(const char *text, tcp_address *address);
 void tcp_meeting_write(const tcp_address *address, char text[TCP_ADDRESS]);
 
-/* getaddrinfo, with a status. `host` may be NULL: all addresses of this machine. freeaddrinfo frees the list. */
-tw_status tcp_resolve(const char *host, int port, int passive, struct addrinfo **list);
+/* getaddrinfo, with a status and its flags. `host` may be NULL: all addresses of this machine. freeaddrinfo frees the
+ * list. */
+tw_status tcp_resolve(const char *host, int port, int flags, struct addrinfo **list);
 
 /* "10.0.0.5", of a socket's address. */
 void tcp_host_name(const struct sockaddr *address, char name[TCP_NAME]);

@@ -11,7 +11,8 @@
 
 #define FIRST_PAUSE 0.02
 #define LONGEST_PAUSE 1.0
-#define TRIAL 10.0 /* seconds: the other may have many to hear */
+#define TRIAL 10.0 /* seconds: the other may have many to hear; */
+#define WAY 2.0    /* of them to get there, where there is another address to try: nobody may answer at this one */
 #define QUIET 0.5  /* after so many, what a trial has come to so far is told */
 
 void tcp_dial_create(tcp_dial *dial, tcp_place place, const struct addrinfo *list)
@@ -36,10 +37,19 @@ static void try_later(tcp_dial *dial, double now, const char *why)
     dial->next = dial->next && dial->next->ai_next ? dial->next->ai_next : dial->list;
 }
 
+/* An address to which this machine has no way, as may be one of IPv6, says nothing of the others. */
+static void note_refusal(tcp_dial *dial, int error)
+{
+    if (dial->next == dial->list) dial->refuses = 0;
+    if (error != ECONNREFUSED && error != ENETUNREACH && error != EAFNOSUPPORT) dial->refuses = -1;
+    if (error == ECONNREFUSED && !dial->refuses) dial->refuses = 1;
+    dial->refused = dial->refuses > 0 && !dial->next->ai_next;
+}
+
 static void not_reached(tcp_dial *dial, double now, int error)
 {
     dial->error = error;
-    dial->refused = error == ECONNREFUSED;
+    note_refusal(dial, error);
     try_later(dial, now, strerror(error));
 }
 
@@ -58,7 +68,8 @@ int tcp_dial_begin(tcp_dial *dial, double now)
     if (now < dial->when || !open_socket(dial, now)) return 0;
     dial->heard = 0;
     dial->answered = 0;
-    dial->when = now + TRIAL;
+    dial->begun = now;
+    dial->when = now + (dial->next->ai_next ? WAY : TRIAL);
     dial->state = TCP_CONNECTING;
     if (connect(dial->fd, dial->next->ai_addr, dial->next->ai_addrlen) == 0 || errno == EINPROGRESS) return 1;
     not_reached(dial, now, errno);
@@ -85,10 +96,14 @@ static void see_connected(tcp_dial *dial, double now)
     int error = 0;
     socklen_t size = sizeof error;
     getsockopt(dial->fd, SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error || is_own_end(dial->fd))
+    if (error || is_own_end(dial->fd)) {
         not_reached(dial, now, error ? error : ECONNREFUSED);
-    else
-        dial->state = TCP_LISTENING, dial->answered = 1;
+        return;
+    }
+    dial->state = TCP_LISTENING;
+    dial->when = dial->begun + TRIAL;
+    dial->answered = 1;
+    dial->refuses = -1;
 }
 
 /* 1 when all of it is there. The state is another when the other has hung up. */
@@ -165,7 +180,7 @@ int tcp_dial_tell(const tcp_dial *dial, double now, const char *meeting, double 
 {
     tcp_dial seen = *dial;
     seen.fd = -1; /* which stays open */
-    if (seen.state != TCP_IDLE && now > seen.when - TRIAL + QUIET) is_too_slow(&seen, now);
+    if (seen.state != TCP_IDLE && now > seen.begun + QUIET) is_too_slow(&seen, now);
     if (seen.reached || !seen.why) return 0;
     snprintf(text, TCP_NOBODY_TEXT, "this process waits: %s at %.1023s for %g seconds (%.100s): %s",
              seen.failed >= TCP_LISTENING ? "no group of thinwire has answered" : "nobody has answered", meeting,

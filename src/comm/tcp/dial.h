@@ -15,14 +15,16 @@ typedef struct tcp_dial {
     const struct addrinfo *list, *next; /* where to try, and where next; the list is not its own */
     tcp_dial_state state;
     int fd;
-    double when; /* to try again, or to give up this trial */
+    double when;  /* to try again, or to give up this trial */
+    double begun; /* this trial */
     double pause, said_at;
     double round_trip; /* seconds; once connected */
     size_t heard;
     unsigned char challenge[TCP_CHALLENGE], hello[TCP_HELLO], answer[TCP_PROOF];
     int answered;          /* the last trial reached somebody */
     int reached;           /* some trial has, and it was a thinwire of this version */
-    int refused;           /* nobody listens where it tried; until the caller has seen it */
+    int refuses;           /* 1: of the addresses, from the first on, one does; -1: at one somebody may be */
+    int refused;           /* nobody listens at any of them; until the caller has seen it */
     const char *why;       /* the last trial failed; NULL: there was none */
     tcp_dial_state failed; /* in which state that was, */
     int error;             /* and errno, if nobody was reached */

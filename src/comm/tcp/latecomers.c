@@ -41,6 +41,7 @@ static tcp_reply_kind latecomers_judge(void *context, const tcp_wish *wish, char
 static void *latecomers_run(void *argument)
 {
     tcp_latecomers *latecomers = argument;
+    tcp_lobby_judge_again(latecomers->lobby); /* those who were one too many when the group was made */
     while (!latecomers->stopped) tcp_lobby_go_round(latecomers->lobby, LONGEST_NAP);
     tcp_lobby_close(latecomers->lobby);
     return NULL;

@@ -22,6 +22,7 @@ static const char *lobby_admit(void *context, tcp_handshake *handshake, tcp_plac
     tcp_host_name((const struct sockaddr *)&handshake->from, one->host);
     tcp_session_make(me->acceptor->secret, handshake->challenge, handshake->hello, one->client_key, one->own_key);
     if (!tcp_acceptor_answer(me->acceptor, handshake)) return "it hung up";
+    tcp_tune(one->fd); /* nothing is said while it waits, and a machine may go without a word */
     me->count++;
     return NULL;
 }
@@ -101,20 +102,30 @@ static int is_called(const tcp_client *one)
 
 /* --- what they want ------------------------------------------------------------------------------------------ */
 
-static void take_wish(tcp_lobby *me, int i)
+/* 0: it is turned away. */
+static int may_stay(tcp_lobby *me, int i, const tcp_wish *wish)
 {
     char text[TCP_REASON];
+    const tcp_reply_kind kind = me->judge(me->context, wish, text);
+    if (kind != TCP_GROUP) tcp_lobby_turn_away(me, i, kind, text);
+    return kind == TCP_GROUP;
+}
+
+void tcp_lobby_judge_again(tcp_lobby *me)
+{
+    for (int i = me->count - 1; i >= 0; i--)
+        if (me->clients[i].has_asked) (void)may_stay(me, i, &me->clients[i].wish);
+}
+
+static void take_wish(tcp_lobby *me, int i)
+{
     tcp_client *one = &me->clients[i];
     tcp_wish wish;
     if (!tcp_request_read(one->request, one->client_key, &wish)) {
         tcp_lobby_turn_away(me, i, TCP_REFUSED, "what it wants was changed on its way");
         return;
     }
-    tcp_reply_kind kind = me->judge(me->context, &wish, text);
-    if (kind != TCP_GROUP) {
-        tcp_lobby_turn_away(me, i, kind, text);
-        return;
-    }
+    if (!may_stay(me, i, &wish)) return;
     one->wish = wish;
     one->has_asked = 1;
     begin_call(me, one);

@@ -49,6 +49,8 @@ void tcp_call_secret(const unsigned char meeting[TCP_SECRET], const char *addres
 void tcp_lobby_go_round(tcp_lobby *lobby, double seconds);
 /* Tells a client why, as far as it listens. */
 void tcp_lobby_turn_away(tcp_lobby *lobby, int i, tcp_reply_kind kind, const char *reason);
+/* Judges those anew that have asked, where the judge is another by now. */
+void tcp_lobby_judge_again(tcp_lobby *lobby);
 void tcp_lobby_remove(tcp_lobby *lobby, int i);
 
 #endif

@@ -164,15 +164,17 @@ static int note_wait(tw_members *me)
     me->waits_for = 1;
     council_keep_quiet(&me->council);
     write_members(&own->list, busy, names);
-    keep_note(me, TW_LOG_WARNING, TW_WAIT_LINE("members"), names,
-              (own->awaits ? me->patience : own->settings.patience) - (tw_clock() - own->met));
+    keep_note(me, TW_LOG_WARNING,
+              "this process waits for members whose machines answer and whose programs are busy: %s; for up to %.0f "
+              "seconds more",
+              names, (own->awaits ? me->patience : own->settings.patience) - (tw_clock() - own->met));
     return 1;
 }
 
 static void note_end_of_wait(tw_members *me, int goes_on)
 {
     if (me->waits_for && goes_on)
-        keep_note(me, TW_LOG_WARNING, TW_WAIT_END_LINE, tw_clock() - me->council.met);
+        keep_note(me, TW_LOG_WARNING, "after %.0f seconds the group goes on", tw_clock() - me->council.met);
     me->waits_for = 0;
 }
 
@@ -586,8 +588,7 @@ static tw_status members_fail(const tw_members *me, council_verdict verdict)
         me->meeting, me->council.stood ? me->council.settings.patience : me->options.patience);
 }
 
-/* The others of the meeting points are asked first. Nobody can answer while this thread has the mutex, as where a name
- * server lets it wait. */
+/* The others of the meeting points are asked first. Nobody can answer while a name server lets them wait. */
 static void await_answer(tw_members *me)
 {
     double waited = 0;
@@ -597,7 +598,7 @@ static void await_answer(tw_members *me)
         council_ask(&me->council, tw_clock());
         double asked = tw_clock();
         nap(me);
-        waited += tw_clock() - asked;
+        if (!tcp_lines_look_up(&me->lines)) waited += tw_clock() - asked;
     }
     me->lines.trials = TRIALS;
 }
@@ -910,8 +911,10 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
         return tw_fail(TW_ERROR_PEER, "the others know a door of this process where it is no more");
     door->is_told_of = 1;
     const double begun = tw_clock(), limit = silence / SILENCE;
-    const tw_status status =
+    tw_status status =
         tw_tcp_connect(door, place, list.count, doors, me->has_newcomers ? fmin(limit, LEAST_GRACE) : limit, comm);
+    if (status == TW_ERROR_ARGUMENT) /* others say where their doors are, and a name server may not answer */
+        status = tw_fail(TW_ERROR_PEER, "%s", tw_last_error());
     if (status == TW_ERROR_PEER && me->has_newcomers && tw_clock() - begun > CALL && !tcp_is_stopped(&me->tcp))
         note_unconnected(me, door, &list);
     TRY(status);

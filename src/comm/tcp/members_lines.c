@@ -235,9 +235,32 @@ static void close_there(tcp_lines *me, int i)
     tcp_dial_destroy(&line->dial);
     drop_letters(&line->mouth, 0, line->mouth.letter_count);
     free(line->ear.bytes);
-    freeaddrinfo(line->list);
+    if (line->lookup) tcp_lookup_drop(line->lookup);
+    if (line->list) freeaddrinfo(line->list);
     free(line);
     me->there[i] = me->there[--me->there_count];
+}
+
+static tw_status read_place(const char *to, int meets, tcp_address *address)
+{
+    return meets ? tcp_meeting_read(to, address) : tcp_address_read(to, "a member", address);
+}
+
+/* Whether its addresses are known. */
+static int find_there(tcp_line_there *line)
+{
+    tcp_address address;
+    if (line->list) return 1;
+    if (!line->lookup && tw_clock() >= line->unknown && read_place(line->to, line->meets, &address) == TW_OK)
+        line->lookup = tcp_lookup_begin(address.host, address.port);
+    if (!line->lookup || !tcp_lookup_is_over(line->lookup)) return 0;
+    line->list = tcp_lookup_end(line->lookup);
+    line->lookup = NULL;
+    tcp_dial_create(&line->dial, (tcp_place){0}, line->list);
+    if (line->list) return 1;
+    line->unknown = tw_clock() + UNKNOWN;
+    drop_letters(&line->mouth, 0, line->mouth.letter_count);
+    return 0;
 }
 
 /* The least used makes room. NULL: it cannot be spoken to. */
@@ -248,15 +271,11 @@ static tcp_line_there *open_there(tcp_lines *me, const char *to, int meets)
     for (int i = least + 1; i < me->there_count; i++)
         if (me->there[i]->used < me->there[least]->used && me->there[i] != me->hearing) least = i;
     if (me->there_count == TCP_LINES) close_there(me, least);
-    if ((meets ? tcp_meeting_read(to, &address) : tcp_address_read(to, "a member", &address)) != TW_OK) return NULL;
-    tcp_line_there *line = calloc(1, sizeof *line);
-    if (!line || tcp_resolve(address.host, address.port, 0, &line->list) != TW_OK) {
-        free(line);
-        return NULL;
-    }
+    tcp_line_there *line = read_place(to, meets, &address) == TW_OK ? calloc(1, sizeof *line) : NULL;
+    if (!line) return NULL;
     strcpy(line->to, to);
     line->meets = meets;
-    tcp_dial_create(&line->dial, (tcp_place){0}, line->list);
+    tcp_dial_create(&line->dial, (tcp_place){0}, NULL);
     return me->there[me->there_count++] = line;
 }
 
@@ -312,9 +331,7 @@ void tcp_lines_say(tcp_lines *me, const council_message *message, const char *te
 {
     if (*message->to) say_by(mouth_to(me, message->to), message, text);
     for (int i = 0; i < me->meeting_count && !*message->to; i++) {
-        if (tw_clock() < me->unknown[i]) continue;
         tcp_line_there *line = line_to(me, me->meetings[i], 1);
-        if (!line) me->unknown[i] = tw_clock() + UNKNOWN;
         say_by(line ? &line->mouth : NULL, message, text);
     }
 }
@@ -369,9 +386,17 @@ const tcp_dial *tcp_lines_deserted(const tcp_lines *me)
     for (int i = 0; i < me->there_count; i++) {
         const tcp_line_there *line = me->there[i];
         if (line->meets && line->dial.reached) return NULL;
-        if (line->meets) deserted = &line->dial;
+        if (line->meets && line->list) deserted = &line->dial;
     }
     return deserted;
+}
+
+int tcp_lines_look_up(const tcp_lines *me)
+{
+    int looks = 0;
+    for (int i = 0; i < me->there_count; i++)
+        looks |= me->there[i]->lookup && !tcp_lookup_is_over(me->there[i]->lookup);
+    return looks;
 }
 
 int tcp_lines_reach(const tcp_lines *me)
@@ -399,7 +424,8 @@ static short events_of(const tcp_mouth *mouth)
 
 static struct pollfd poll_of_there(tcp_line_there *line)
 {
-    if (line->mouth.letter_count > 0 || tw_clock() < line->kept) tcp_dial_begin(&line->dial, tw_clock());
+    const int is_wanted = line->mouth.letter_count > 0 || tw_clock() < line->kept;
+    if (is_wanted && find_there(line)) tcp_dial_begin(&line->dial, tw_clock());
     if (line->dial.state == TCP_IDLE) return (struct pollfd){.fd = -1};
     if (line->dial.state != TCP_CONNECTED) return tcp_dial_poll(&line->dial);
     return (struct pollfd){.fd = line->dial.fd, .events = events_of(&line->mouth)};

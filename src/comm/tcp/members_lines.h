@@ -9,6 +9,7 @@
 
 #include "acceptor.h"
 #include "dial.h"
+#include "lookup.h"
 #include "members_message.h"
 
 enum {
@@ -53,8 +54,10 @@ typedef struct tcp_line_here {
 
 typedef struct tcp_line_there {
     char to[COUNCIL_NAME];
-    int meets; /* it is a meeting point, and no member's name */
-    struct addrinfo *list;
+    int meets;             /* it is a meeting point, and no member's name */
+    struct addrinfo *list; /* NULL: it is still to be found, by the lookup, if there is one */
+    tcp_lookup *lookup;
+    double unknown; /* until then its name is not looked up again: it was not found */
     tcp_dial dial;
     double used, kept; /* until then it is begun although there is nothing to say */
     int turned_away;   /* times, one after the other */
@@ -66,7 +69,6 @@ typedef struct tcp_lines {
     tcp_acceptor acceptor;
     char meetings[TCP_MEETINGS][TCP_ADDRESS]; /* where a newcomer may know somebody; a word to nobody goes there */
     int meeting_count;
-    double unknown[TCP_MEETINGS]; /* until then its name is not looked up again: that may take seconds */
     tcp_line_here here[TCP_LINES];
     tcp_line_there *there[TCP_LINES];
     int here_count, there_count;
@@ -88,7 +90,8 @@ typedef struct tcp_lines {
 
 /* Takes all but the acceptor, which is open, its secret, and who is told, as zeros. */
 void tcp_lines_close(tcp_lines *lines);
-/* Puts a word among those that wait. */
+/* Puts a word among those that wait, also for the address behind a name. What is said to a name that is not found is
+ * lost. */
 void tcp_lines_say(tcp_lines *lines, const council_message *message, const char *text);
 /* To whom is heard now, on the line that it has begun: for a stranger none is made, and no name is looked up. One who
  * has a word there that it has not read gets no second one. */
@@ -100,6 +103,8 @@ int tcp_lines_list(tcp_lines *lines, int bell);
 void tcp_lines_serve(tcp_lines *lines);
 /* The last way to a meeting point, if no thinwire has answered at any; NULL: one has. */
 const tcp_dial *tcp_lines_deserted(const tcp_lines *lines);
+/* Whether a name is being looked up. */
+int tcp_lines_look_up(const tcp_lines *lines);
 /* Whether somebody listens at a meeting point now who speaks thinwire's language. */
 int tcp_lines_reach(const tcp_lines *lines);
 /* This machine has another address: own lines are begun anew from there, and whether it can be called is to be seen. */

@@ -95,10 +95,11 @@ static void take_address(reader *from, int may_lack, char text[COUNCIL_NAME])
     if (!(may_lack && !length) && tcp_address_read(text, "an address", &address) != TW_OK) from->bad = 1;
 }
 
-static void take_seat(reader *from, council_seat *seat)
+/* At its door the others are to call it, once it is ready. */
+static void take_seat(reader *from, int is_ready, council_seat *seat)
 {
     take_address(from, 0, seat->name);
-    take_address(from, 1, seat->door);
+    take_address(from, !is_ready, seat->door);
     seat->rounds = take_number(from, 8);
 }
 
@@ -130,12 +131,8 @@ int tcp_word_read(const unsigned char *bytes, size_t size, council_message *mess
     const unsigned char *topic = take(&from, COUNCIL_TOPIC);
     if (topic) memcpy(message->topic, topic, COUNCIL_TOPIC);
     take_address(&from, 1, message->to);
-    take_seat(&from, &message->seat);
-    for (int i = 0; i < message->list.count && !from.bad; i++) {
-        council_seat *seat = &message->list.seats[i];
-        take_seat(&from, seat);
-        from.bad |= message->kind == COUNCIL_DECIDED && !seat->door[0]; /* where the others are to call it */
-    }
+    take_seat(&from, message->state == COUNCIL_READY, &message->seat);
+    for (int i = 0; i < message->list.count && !from.bad; i++) take_seat(&from, 1, &message->list.seats[i]);
     *text = (const char *)from.at;
     return !from.bad;
 }

@@ -228,6 +228,7 @@ static tw_status follow_reply(client *me, int *over, tw_comm **comm)
 static tw_status rendezvous_client_speak(client *me, int *over, tw_comm **comm)
 {
     int gone;
+    tcp_tune(me->dial.fd); /* as in the lobby */
     if (!me->tcp) TRY(listen_here(me));
     gone = !say_wish(me);
     if (!gone) TRY(hear_reply(me, &gone));

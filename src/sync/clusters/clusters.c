@@ -129,9 +129,8 @@ static tw_status clusters_plan(tw_clusters *self, const greeting *own, const tw_
 static tw_status clusters_build(tw_clusters *self, tw_comm *comm, const greeting *own, const tw_range *ranges,
                                 tw_clusters **out)
 {
-    tw_status status = tw_channel_create_again(comm, 0, &self->channel);
-    if (status != TW_OK) return tw_channel_give_up(comm->channel, status);
-    status = clusters_check(self->channel, ranges, (size_t)own->ranges, out);
+    TW_TRY(tw_channel_create_again(comm, 0, &self->channel));
+    tw_status status = clusters_check(self->channel, ranges, (size_t)own->ranges, out);
     TW_TRY(tw_agree(self->channel, "clusters", status, "", 0, NULL, 0));
     return clusters_plan(self, own, ranges);
 }

@@ -118,8 +118,7 @@ static tw_status gossip_create_build(tw_gossip *gossip, tw_comm *comm, const cha
                                      size_t count, const float *const *weights, tw_gossip **out)
 {
     unsigned views = (unsigned)tw_comm_size(comm); /* a group can shrink so often */
-    tw_status channel = tw_channel_create_again(comm, views + TW_MORE_CHANNELS, &gossip->channel);
-    if (channel != TW_OK) return tw_channel_give_up(comm->channel, channel);
+    TW_TRY(tw_channel_create_again(comm, views + TW_MORE_CHANNELS, &gossip->channel));
     gossip->view = gossip->channel;
     tw_status prepared = gossip_create_prepare(gossip, spec, tensors, count, weights, out);
     TW_TRY(tw_agree(gossip->channel, "gossip", prepared, spec, 0, tensors, count));

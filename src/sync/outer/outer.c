@@ -134,8 +134,7 @@ static tw_status outer_build(tw_outer *outer, tw_comm *comm, const char *spec, c
                              tw_outer **out)
 {
     char *exchange = NULL;
-    tw_status channel = tw_channel_create_again(comm, 0, &outer->channel);
-    if (channel != TW_OK) return tw_channel_give_up(comm->channel, channel);
+    TW_TRY(tw_channel_create_again(comm, 0, &outer->channel));
     tw_status status = outer_prepare(outer, spec, tensors, count, &exchange, out);
     status = tw_agree(outer->channel, "outer loop", status, spec, 0, tensors, count);
     if (status == TW_OK) status = create_reducers(outer, comm, exchange);

@@ -40,11 +40,13 @@ static tw_status outer_host_average(const tw_outer *outer, tw_comm *host, float 
 {
     float **packed, *values;
     if (outer_host_adjoin(outer, gradients)) return outer_host_sum(outer, host, gradients[0]);
-    TW_TRY(tw_allocate(1, outer->count * sizeof *packed + outer->places[outer->count] * sizeof *values, &packed));
+    tw_status status =
+        tw_allocate(1, outer->count * sizeof *packed + outer->places[outer->count] * sizeof *values, &packed);
+    if (status != TW_OK) return tw_channel_give_up(host->channel, status); /* the others of the host take part */
     values = (float *)(packed + outer->count);
     for (size_t i = 0; i < outer->count; i++) packed[i] = values + outer->places[i];
     outer_host_copy(outer, gradients, packed);
-    tw_status status = outer_host_sum(outer, host, values);
+    status = outer_host_sum(outer, host, values);
     if (status == TW_OK) outer_host_copy(outer, packed, gradients);
     tw_free(packed);
     return status;

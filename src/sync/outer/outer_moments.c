@@ -11,23 +11,28 @@
 
 static const char *const moment_names[TW_MOMENTS] = {"first_moment", "second_moment"};
 
-static tw_status keep_moments(tw_outer *outer, int moment, float *const *shown)
+static tw_status copy_list(const tw_outer *outer, int moment, float *const *shown, float ***list)
 {
-    tw_free(outer->moments[moment]);
-    outer->moments[moment] = NULL;
     if (!shown) return TW_OK;
     TW_TRY(tw_outer_check_arrays(outer, shown, moment_names[moment]));
-    TW_TRY(tw_allocate(outer->count, sizeof *outer->moments[moment], &outer->moments[moment]));
-    memcpy(outer->moments[moment], shown, outer->count * sizeof *shown);
+    TW_TRY(tw_allocate(outer->count, sizeof **list, list));
+    memcpy(*list, shown, outer->count * sizeof *shown);
     return TW_OK;
 }
 
 tw_status tw_outer_show_moments(tw_outer *outer, float *const *first, float *const *second)
 {
+    float **lists[TW_MOMENTS] = {NULL};
     TW_TRY(tw_outer_need(outer));
     if (outer->begun) return tw_fail(TW_ERROR_ORDER, "moments are shown before tw_outer_begin");
-    TW_TRY(keep_moments(outer, 0, first));
-    return keep_moments(outer, 1, second);
+    tw_status status = copy_list(outer, 0, first, &lists[0]);
+    if (status == TW_OK) status = copy_list(outer, 1, second, &lists[1]);
+    for (int moment = 0; moment < TW_MOMENTS; moment++) {
+        float **useless = status == TW_OK ? outer->moments[moment] : lists[moment];
+        if (status == TW_OK) outer->moments[moment] = lists[moment];
+        tw_free(useless);
+    }
+    return status;
 }
 
 tw_status tw_outer_check_moments(const tw_outer *outer)

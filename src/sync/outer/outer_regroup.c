@@ -1,5 +1,6 @@
 /* What an outer loop of another number of workers goes on with. What is shared is the same whoever saved it; what the
  * exchange holds back is regrouped as a reducer's. And what a rank goes on with that comes back. */
+#include "compress.h"
 #include "error.h"
 #include "memory.h"
 #include "outer.h"
@@ -163,6 +164,19 @@ static tw_status bring(const tw_outer *plan, const char *exchange, const char *p
     return status == TW_ERROR_STATE ? TW_OK : status;
 }
 
+/* What a host's exchange holds back is on its first rank alone, and the others have no count of steps. */
+static tw_status check_hosts(const char *exchange)
+{
+    const tw_scheme_ops *ops;
+    tw_common_options common = {0};
+    TW_TRY(tw_common_options_read(exchange, &ops, &common));
+    tw_free(common.dense);
+    if (common.per_host == 1) return TW_OK;
+    return tw_fail(TW_ERROR_UNSUPPORTED,
+                   "a rank that comes back does so without its host; the spec must have per_host=1, not per_host=%lld",
+                   (long long)common.per_host);
+}
+
 static tw_status rebase(const tw_outer *plan, const char *exchange, const char *prefix, const tw_state *left,
                         tw_state *entered, float *const *weights)
 {
@@ -170,6 +184,7 @@ static tw_status rebase(const tw_outer *plan, const char *exchange, const char *
     if (plan->options.delay > 0)
         return tw_fail(TW_ERROR_UNSUPPORTED, "a rank that comes back has a mean under way, which may have what its "
                                              "weights have; the spec must have delay=0 and eager=off");
+    TW_TRY(check_hosts(exchange));
     TW_TRY(tw_outer_check_arrays(plan, weights, "weights"));
     TW_TRY(tw_allocate(2 * plan->elements, sizeof *read, &read));
     tw_status status = read_all(plan, prefix, left, read);

@@ -1,6 +1,7 @@
 /* Saving and loading what an outer loop remembers: the shared weights, their momentum, where in its rounds it is, and
  * what the exchange holds back. A round that is under way is waited for, and its mean is saved: so a saved run goes on
  * with the bits of one that was not. */
+#include "compress.h"
 #include "error.h"
 #include "kernels.h"
 #include "memory.h"
@@ -125,19 +126,21 @@ tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *sta
 static tw_status take_piece(void *context, const tw_remembered *entry)
 {
     const tw_remembered *piece = context;
-    float *from = piece->data, *to = entry->data;
     int is_there = strcmp(entry->what, piece->joins) == 0 && strcmp(entry->tensor, piece->tensor) == 0;
-    if (!is_there || entry->dtype != TW_F32 || piece->first + piece->count > entry->count) return TW_OK;
-    tw_kernels_best()->add(to + piece->first, from, piece->count);
-    memset(from, 0, piece->count * sizeof *from);
+    if (!is_there || !tw_remembered_adds_up(entry) || piece->first + piece->count > entry->count) return TW_OK;
+    for (size_t i = 0; i < piece->count; i++) {
+        double before = tw_remembered_value(entry, piece->first + i);
+        tw_remembered_put(entry, piece->first + i, before + tw_remembered_value(piece, i));
+    }
+    memset(piece->data, 0, piece->count * tw_dtypes[piece->dtype].bytes);
     return TW_OK;
 }
 
-/* Those of the library's schemes that an outer loop takes are fp32, and so is what they join. */
+/* What it joins may be of another type. */
 static tw_status join_piece(void *context, const tw_remembered *entry)
 {
     tw_remembered piece = *entry;
-    if (!piece.is_piece || !piece.joins || piece.dtype != TW_F32) return TW_OK;
+    if (!piece.is_piece || !piece.joins || !tw_remembered_adds_up(entry)) return TW_OK;
     return tw_reducer_visit_state(context, take_piece, &piece);
 }
 
@@ -183,11 +186,16 @@ static tw_status read_numbers(const tw_outer *outer, const char *prefix, const t
     uint64_t between = (uint64_t)(outer->options.every / outer->options.fragments);
     TW_TRY(join_numbers(name, sizeof name, prefix));
     TW_TRY(tw_state_get(state, name, TW_U64, NUMBERS, numbers));
-    if (numbers[SINCE] < between && numbers[HAS_ARRIVED] <= 1 && numbers[MOVED] >> outer->fragment_count == 0 &&
-        numbers[HEALS] <= 1)
-        return TW_OK;
-    return tw_fail(TW_ERROR_STATE, "%s says %llu steps since a round began, and there are %llu from one to the next",
-                   name, (unsigned long long)numbers[SINCE], (unsigned long long)between);
+    if (numbers[SINCE] >= between || numbers[HAS_ARRIVED] > 1 || numbers[MOVED] >> outer->fragment_count != 0 ||
+        numbers[HEALS] > 1)
+        return tw_fail(TW_ERROR_STATE,
+                       "%s says %llu steps since a round began, and there are %llu from one to the next", name,
+                       (unsigned long long)numbers[SINCE], (unsigned long long)between);
+    if (!numbers[HAS_ARRIVED] || numbers[SINCE] < (uint64_t)outer->options.delay) return TW_OK;
+    return tw_fail(TW_ERROR_STATE,
+                   "%s says that a mean waits %llu steps after its round began, and delay=%lld would have taken it; "
+                   "load it with the delay that it was saved with",
+                   name, (unsigned long long)numbers[SINCE], (long long)outer->options.delay);
 }
 
 static tw_status read_tensor(const tw_outer *outer, size_t i, const char *name, const tw_state *state, float *read)

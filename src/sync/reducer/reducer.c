@@ -118,8 +118,7 @@ static tw_status reducer_prepare(tw_reducer *reducer, const char *spec, const tw
 static tw_status reducer_build(tw_reducer *reducer, tw_comm *comm, const char *spec, const tw_tensor *tensors,
                                tw_reducer **out)
 {
-    tw_status channel = tw_channel_create_again(comm, TW_LANE_NUMBERS + TW_HOST_NUMBERS, &reducer->channel);
-    if (channel != TW_OK) return tw_channel_give_up(comm->channel, channel);
+    TW_TRY(tw_channel_create_again(comm, TW_LANE_NUMBERS + TW_HOST_NUMBERS, &reducer->channel));
     tw_status prepared = reducer_prepare(reducer, spec, tensors, out);
     uint32_t code = prepared == TW_OK ? tw_outside_digest(reducer->messages[0].scheme->ops) : 0;
     return tw_agree(reducer->channel, "reducer", prepared, spec, code, tensors, reducer->count);

@@ -84,8 +84,6 @@ static tw_status simulate_complete(simulate_settings *s, options *set)
 {
     if (s->train.config) TW_TRY(options_read_file(set, s->train.config));
     s->train.set = set;
-    s->train.momentum_given = options_given(set, "momentum");
-    s->train.nesterov_given = options_given(set, "nesterov");
     TW_TRY(settings_complete(s->train.task, set));
     if (s->form == PACE_EXPONENTIAL && s->jitter > 1)
         return tw_fail(TW_ERROR_ARGUMENT, "--jitter %g: an exponential one is at most 1", s->jitter);

@@ -64,14 +64,18 @@ class AdamW(torch.optim.AdamW):
             with torch.enable_grad():
                 loss = closure()
         self.leave_moments_to(self._scheme, self._applied)  # a scheduler may have changed them here
-        self._follow()
+        if not getattr(self, "found_inf", None):  # a GradScaler leaves it to a fused AdamW to skip a step, and to unscale
+            self._follow()
         return loss
 
     @torch.no_grad()
     def _follow(self) -> None:
         given = [(one, group) for group in self.param_groups for one in group["params"] if one.grad is not None]
         directed = [(one, group) for one, group in given if self.directed is None or id(one) in self.directed]
+        scale = float(getattr(self, "grad_scale", None) or 1)
         for parameter, group in directed:
+            if scale != 1:
+                parameter.grad.div_(scale)  # where the gradient is, as torch does
             parameter.mul_(1 - group["lr"] * group["weight_decay"]).add_(parameter.grad, alpha=-group["lr"])
         if len(directed) < len(given):
             self._step_others([parameter for parameter, _ in directed])

@@ -1,6 +1,7 @@
 """The object behind attach(): a table of parameters, a scheme, and what it remembers."""
 
 import contextlib
+import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
@@ -14,6 +15,7 @@ from ..reducer import Reducer, regrouped
 from ..spec import adapts, defaults_of, gives_signs, minds_rates, name_of, number, options_of
 from ..table import Entry
 from . import _adam, _auto, _claims, _costs, _counts, _optimiser, _state, _transport
+from ._accumulated import Accumulated
 from ._bucket import spans
 from ._directions import Directions
 from ._fallback import Fallback
@@ -82,6 +84,7 @@ class Compressor(Stepping):
         self._layouts: Dict[Tuple[int, ...], Layout] = {}
         self._index = {id(row.parameter): i for i, row in enumerate(rows)}
         self._optimiser, self._scaler, self._expect_ratio = optimizer, scaler, expect_ratio
+        self._others: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()  # that step some of these parameters, too
         self._keeper = object()  # of what an optimiser leaves to the scheme; no reference to this object, which may end first
         self._failure: Optional[BaseException] = None
         self._missing: Optional[Set[int]] = None  # of the step under way
@@ -99,6 +102,7 @@ class Compressor(Stepping):
         self._next_spec = ""  # to go on by from the next good step on
         self.spec = spec = _optimiser.with_its_momentum(optimizer, spec)  # a dense exchange torch does itself: at its own speed, and right on any backend
         self._reducer = None if comm is None else self._made(spec)
+        self._accumulated = Accumulated([] if comm is None else rows)
         self._stop_watching = [_optimiser.at_each_step(self._notice), _optimiser.at_each_step(self._look_at_step, "post")]
 
     # The scheme
@@ -111,14 +115,23 @@ class Compressor(Stepping):
         reducer = Reducer(self._connected(), spec, [(row.name, row.shape) for row in self._rows])
         try:
             self._refuse_unknown(self._optimiser, spec)
-            _optimiser.settle(self._optimiser, spec, *reducer.momentum, self._keeper, [row.parameter for row in self._rows])
+            self._settle(self._optimiser, spec, reducer.momentum)
         except Error:
             reducer.close()
             raise
         self._momentum, self._minds_rates, self._adapts = reducer.momentum, minds_rates(spec), adapts(spec)
         self._directions = Directions(self._rows) if adapts(spec) or gives_signs(spec) else None
         self._has_taken, self._rates = False, []
+        self._take_back(self._others)  # each is looked at anew when it next steps
         return reducer
+
+    def _settle(self, optimiser: Optional[torch.optim.Optimizer], spec: str, momentum: Tuple[float, bool]) -> None:
+        _optimiser.settle(optimiser, spec, *momentum, self._keeper, [row.parameter for row in self._rows])
+
+    def _take_back(self, others: "weakref.WeakSet[torch.optim.Optimizer]") -> None:
+        for one in others:
+            _optimiser.take_back(one, self._keeper)
+        others.clear()
 
     def _refuse_unknown(self, optimiser: Optional[torch.optim.Optimizer], spec: str) -> None:
         if minds_rates(spec) or (adapts(spec) and hasattr(_optimiser.innermost(optimiser), "own_moments")):
@@ -153,7 +166,7 @@ class Compressor(Stepping):
     def _go_back(self, before: Dict[str, Any]) -> None:
         """To the scheme of which _of_scheme() was: the optimiser, too."""
         vars(self).update(before)
-        _optimiser.settle(self._optimiser, self.spec, *self._momentum, self._keeper, [row.parameter for row in self._rows])
+        self._settle(self._optimiser, self.spec, self._momentum)
 
     def watch(self, settled: _auto.Settled, banner: bool) -> None:
         """Of a run of "auto". Where torch does the exchange nobody can see how long it takes; and what was chosen in an
@@ -258,6 +271,7 @@ class Compressor(Stepping):
 
     def _begin(self) -> Set[int]:
         """Tells what the scheme has to know of the step, when it is another than in the last. Gives what is missing."""
+        self.refuse_accumulated()
         if self._missing is not None:
             return self._missing
         reducer = self._live()
@@ -339,6 +353,17 @@ class Compressor(Stepping):
             self._break_off(error)
             raise
 
+    def look_at_accumulated(self) -> None:
+        """Before a pass adds to shards, whose own hooks nobody calls."""
+        self._accumulated.look()
+
+    def refuse_accumulated(self) -> None:
+        self._accumulated.refuse(name_of(self.spec))
+
+    def count(self, good: bool) -> None:
+        super().count(good)
+        self._accumulated.given(good and (bool(self.momentum[0]) or self._directions is not None))
+
     def _break_off(self, error: BaseException) -> None:
         """After a failure, or Ctrl-C, this rank is out of step: the others are not left to wait for it."""
         if self._failure is None and not self.spec_is_dense:
@@ -365,16 +390,26 @@ class Compressor(Stepping):
         self._refuse_ratio(counts["message_fp32"] / counts["message_packet"])
 
     def _notice(self, optimiser: torch.optim.Optimizer) -> None:
-        """An optimiser is about to step. The first that steps these parameters is theirs."""
-        if self._optimiser is None and _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows]):
+        """An optimiser is about to step. The first that steps these parameters is theirs, and others may step some of them."""
+        if self._knows(optimiser) or not _optimiser.steps_any_of(optimiser, [row.parameter for row in self._rows]):
+            return
+        if self._comm is not None:  # else nothing is exchanged, or torch does it, and all is left to the optimiser
             if adapts(self.spec):
                 _adam.refuse_late(optimiser, self._rows, name_of(self.spec))
                 self._refuse_unknown(optimiser, self.spec)
-            _optimiser.settle(optimiser, self.spec, *self.momentum, self._keeper, [row.parameter for row in self._rows])
+            self._settle(optimiser, self.spec, self.momentum)
+        if self._optimiser is None:
             self._optimiser = optimiser
+        else:
+            self._others.add(optimiser)
+
+    def _knows(self, optimiser: torch.optim.Optimizer) -> bool:
+        return optimiser is self.inner_optimizer() or optimiser in self._others
 
     def _look_at_step(self, optimiser: torch.optim.Optimizer) -> None:
         """An optimiser has stepped. (In a closure that it is given, frameworks clip.)"""
+        if self._knows(optimiser):
+            self._accumulated.given(directions=False)
         if self._directions is not None and self._scale == 1 and optimiser is self.inner_optimizer():
             scheme = name_of(self.spec)
             clips = f", and write \"{scheme}:clip=1\" to clip gradients" if "clip" in defaults_of(scheme) else ""
@@ -578,6 +613,11 @@ class Compressor(Stepping):
             self._load_scheme(mine[0].entries)
         self.replanner = None
 
+    def load_into(self, reducer: Reducer, entries: Dict[str, Entry]) -> None:
+        """The rates are in them, which may not be the optimiser's: those are told anew."""
+        reducer.load_state(entries)
+        self._rates = []
+
     def _load_fallback(self, entries: Dict[str, Entry]) -> None:
         """What did not compress goes on without, and has the velocity of the means."""
         fallback = self._made_fallback()
@@ -595,7 +635,7 @@ class Compressor(Stepping):
                 unless_all_do.callback(reducer.load_state, reducer.state())
             else:
                 unless_all_do.callback(reducer.close)
-            _transport.gathered_by_all(self._group, lambda: reducer.load_state(entries))
+            _transport.gathered_by_all(self._group, lambda: self.load_into(reducer, entries))
             unless_all_do.pop_all()
         self._reducer, self._fallback = reducer, None
 
@@ -605,7 +645,9 @@ class Compressor(Stepping):
         """Ends the scheme, and leaves the group. A backward pass after it is an error."""
         for stop in self._stop_watching:
             stop()
+        self._accumulated.close()
         _optimiser.take_back(self._optimiser, self._keeper)
+        self._take_back(self._others)
         _claims.release(self)
         for owned in [self._comm if self._owns_comm else None, self._reducer]:  # a step under way is given up with the group
             if owned is not None:

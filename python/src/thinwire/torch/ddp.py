@@ -113,6 +113,7 @@ class _Bridge:
     def _finish(self) -> None:
         fallback = self.compressor.fallback
         if fallback:
+            self.compressor.refuse_accumulated()
             good = fallback.finish(self.compressor._scale, self.compressor._fill, self._used is not None)
             self.compressor.count(good)
         else:

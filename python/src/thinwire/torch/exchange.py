@@ -2,10 +2,9 @@
 
 import contextlib
 import functools
-import itertools
 import threading
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Union
 
 import torch
 import torch.distributed as dist
@@ -39,9 +38,9 @@ class Exchange(Closes):
     """Has the gradients of a module exchanged as its backward pass computes them, with no buckets in between.
 
     A collective: every rank of `group` makes one for its module, whose parameters all ranks have alike (those of rank 0
-    are given to all). After ``loss.backward()`` each ``p.grad`` is the mean, or the direction to step in. Gradients on
-    a GPU are copied to the host's memory as they become ready, and back at the end of the pass. From torch 2.1 on. The
-    other arguments are those of `attach`.
+    are given to all). After ``loss.backward()`` each ``p.grad`` is the mean, or the direction to step in. A parameter that
+    no rank has used so far has none. Gradients on a GPU are copied to the host's memory as they become ready, and back at
+    the end of the pass. From torch 2.1 on. The other arguments are those of `attach`.
 
     It works until close(), or the end of a ``with`` over it, or as long as somebody has the module, whether or not
     somebody has the Exchange. A module has one at a time."""
@@ -75,6 +74,7 @@ class Exchange(Closes):
         self._rows = {id(row.parameter): row for row in rows}
         self._syncs = True
         self._under_way: Dict[int, Gradient] = {}
+        self._in_use: Set[int] = set()  # parameters whose mean was once not zero: ranks have the same means, and know alike
         self._arrivals: Arrivals[Gradient] = Arrivals()
         self._memory, self._one_at_a_time = Pinned(), threading.Lock()
         self._pass: Callable[[], Any] = lambda: None  # what its end calls, as long as it lasts
@@ -141,17 +141,23 @@ class Exchange(Closes):
         if not good:
             self._skip()
             return
-        self.compressor.go_on(itertools.chain(((one.parameter, one.values) for one in under_way.values()),
-                                              ((one, laid(self._rows[id(one)], mean)) for one, mean in absent)))
+        means = [(one.parameter, one.values) for one in under_way.values()]
+        means += [(one, laid(self._rows[id(one)], mean)) for one, mean in absent]
+        self.compressor.go_on(means)
+        self._in_use.update(id(one) for one, mean in means if id(one) not in self._in_use and bool(mean.any()))
         self._memory.give([pair for gradient in under_way.values() for pair in gradient.given()])
-        for parameter, mean in absent:
-            if bool(mean.any()):
+        for parameter, mean in absent:  # also one of zeros: on a rank that used it an optimiser moves it by its moments
+            if id(parameter) in self._in_use:
                 parameter.grad = mean.to(parameter.device)
 
     def _skip(self) -> None:
-        for row in self._rows.values():
-            if row.parameter.grad is not None:
-                row.parameter.grad.fill_(self.compressor._fill)
+        for key, row in self._rows.items():
+            if key not in self._in_use:
+                row.parameter.grad = None
+                continue
+            if row.parameter.grad is None:
+                row.parameter.grad = torch.empty_like(row.parameter)
+            row.parameter.grad.fill_(self.compressor._fill)
         if self.compressor.raises_skipped:
             self.compressor._raise_skipped()
 

@@ -102,6 +102,7 @@ class ShardCompressor(Stepping):
         seen.wait()
         first, size = seen.values.data_ptr(), values.element_size()
         addresses = [first + size * begin for begin in begins]
+        self._compressors[name].look_at_accumulated()
         self._compressors[name].submit_all(range(len(begins)), addresses, dtype_of(values))
         good = self._compressors[name].finish()
         if good:
@@ -205,7 +206,7 @@ class ShardCompressor(Stepping):
                 for module, compressor in self._compressors.items():
                     reducer = compressor._live()
                     unless_all_do.callback(reducer.load_state, reducer.state())
-                    reducer.load_state(_state.from_dict(self._part(state, module)))
+                    compressor.load_into(reducer, _state.from_dict(self._part(state, module)))
 
             _transport.gathered_by_every(self._group, self._inside, load)
             unless_all_do.pop_all()

@@ -115,8 +115,9 @@ tw_status tw_gossip_survivors(tw_gossip *gossip, tw_comm **survivors)
     TW_TRY(tw_gossip_need(gossip));
     TW_TRY(tw_need(survivors, "survivors"));
     tw_comm *whole = tw_gossip_comm(gossip);
-    TW_TRY(tw_allocate((size_t)whole->size, sizeof *list, &list));
-    tw_status status = create_survivors(gossip, whole, list, survivors);
+    tw_status status = tw_allocate((size_t)whole->size, sizeof *list, &list);
+    if (status != TW_OK) return tw_channel_give_up(whole->channel, status); /* the others count on this rank */
+    status = create_survivors(gossip, whole, list, survivors);
     tw_free(list);
     return status;
 }

@@ -100,6 +100,7 @@ struct tw_gossip {
     int moves;            /* tw_gossip_step was */
     int made;             /* there is a gossip on all ranks */
     int begun, finishing; /* the caller has made its first call, its last */
+    int ending;           /* synchronous: the last exchange is in the weights, and the mean has been asked for */
     int loaded;           /* begins with a saved state */
     int stopping;         /* destroy was called */
     int ended;            /* the communication thread does no more: finished or failed */
@@ -168,9 +169,11 @@ void *tw_gossip_run_tasks(void *gossip);
 tw_status tw_gossip_take_step(tw_gossip *gossip, const float *const *steps);
 /* Lets the scheme apply the exchange, with the lock given back for that time. */
 void tw_gossip_settle(tw_gossip *gossip);
-/* With the lock held: asks the communication thread for a task; waits until it has none. */
+/* With the lock held: asks the communication thread for a task; waits until it has none, or until `end` on tw_clock(),
+ * which may be INFINITY. */
 void tw_gossip_ask(tw_gossip *gossip, tw_gossip_task task);
 tw_status tw_gossip_await(tw_gossip *gossip);
+tw_status tw_gossip_await_until(tw_gossip *gossip, double end);
 
 /* gossip_survive.c: with the option survive. */
 tw_status tw_gossip_survive(tw_gossip *gossip);
@@ -192,7 +195,9 @@ tw_status tw_gossip_mean(tw_gossip *gossip, float *values);
 /* The communication thread has failed: its partners, and all others, are told by the end of the comm. But the first of
  * a host, who has to tell its members on that very comm: see gossip_host.c. */
 void tw_gossip_give_up(tw_gossip *gossip, tw_status status);
-/* With the lock held. */
+/* With the lock held. The first waits until something may have changed, or until `end` on tw_clock(), which may be
+ * INFINITY. */
+void tw_gossip_sleep_until(tw_gossip *gossip, double end);
 void tw_gossip_record_failure(tw_gossip *gossip, tw_status status);
 /* What each of the worker's calls begins with: takes the lock, and starts the communication thread with the first. On
  * failure (the gossip failed, or is finished) the lock is free again. */

@@ -160,31 +160,29 @@ tw_status tw_gossip_step_alone(tw_gossip *gossip, float *const *weights)
     return added; /* the text of a refusal is still the last */
 }
 
-/* What a synchronous scheme still has under way, then the mean. */
-static tw_status finish_tasks(tw_gossip *gossip)
+/* What a synchronous scheme still has under way, then the mean. Called again it goes on where `end` has stopped it. */
+static tw_status finish_tasks(tw_gossip *gossip, double end)
 {
-    if (!gossip->adapt_first) { /* else add has waited for it */
-        TW_TRY(tw_gossip_await(gossip));
+    if (!gossip->ending && !gossip->adapt_first) { /* else add has waited for it */
+        TW_TRY(tw_gossip_await_until(gossip, end));
+        if (gossip->task != TW_TASK_NONE) return TW_OK;
         tw_gossip_settle(gossip);
     }
-    tw_gossip_ask(gossip, TW_TASK_MEAN);
-    return tw_gossip_await(gossip);
+    if (!gossip->ending) tw_gossip_ask(gossip, TW_TASK_MEAN);
+    gossip->ending = 1;
+    return tw_gossip_await_until(gossip, end);
 }
 
-/* For `seconds` at most, which may be INFINITY. */
-static tw_status finish_rounds(tw_gossip *gossip, double seconds)
+static tw_status finish_rounds(tw_gossip *gossip, double end)
 {
-    double start = tw_clock(), end = start + seconds;
+    double start = tw_clock();
     tw_condition_wake_all(&gossip->changed);
-    while (!gossip->ended && tw_clock() < end)
-        if (isinf(end))
-            tw_condition_wait(&gossip->changed, &gossip->lock);
-        else
-            tw_condition_wait_until(&gossip->changed, &gossip->lock, end);
+    while (!gossip->ended && tw_clock() < end) tw_gossip_sleep_until(gossip, end);
     gossip->stats.seconds_wait += tw_clock() - start;
     return gossip->failure == TW_OK ? TW_OK : tw_fail(gossip->failure, "%s", gossip->failure_text);
 }
 
+/* `seconds` may be INFINITY. */
 tw_status tw_gossip_finish_within(tw_gossip *gossip, double seconds, float *const *weights, int *over)
 {
     if (gossip->finishing)
@@ -192,7 +190,8 @@ tw_status tw_gossip_finish_within(tw_gossip *gossip, double seconds, float *cons
     else
         TW_TRY(tw_gossip_enter(gossip));
     gossip->finishing = 1;
-    tw_status status = gossip->ops->exchange ? finish_tasks(gossip) : finish_rounds(gossip, seconds);
+    double end = tw_clock() + seconds;
+    tw_status status = gossip->ops->exchange ? finish_tasks(gossip, end) : finish_rounds(gossip, end);
     *over = gossip->ended;
     tw_mutex_unlock(&gossip->lock);
     if (status == TW_OK && *over) tw_gossip_copy_out(gossip, gossip->weights, weights); /* nobody uses them any more */

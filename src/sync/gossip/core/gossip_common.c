@@ -6,11 +6,20 @@
 #include "held.h"
 #include "kernels.h"
 
+#include <math.h>
 #include <stdio.h>
 
 void tw_gossip_give_up(tw_gossip *gossip, tw_status status)
 {
     if (!gossip->host.members) tw_channel_give_up(gossip->view, status);
+}
+
+void tw_gossip_sleep_until(tw_gossip *gossip, double end)
+{
+    if (isinf(end))
+        tw_condition_wait(&gossip->changed, &gossip->lock);
+    else
+        tw_condition_wait_until(&gossip->changed, &gossip->lock, end);
 }
 
 void tw_gossip_record_failure(tw_gossip *gossip, tw_status status)

@@ -130,7 +130,7 @@ static void note_lost(tw_gossip *gossip, const verdict *all)
     gossip->stats.lowest_rank = all->lowest;
 }
 
-/* The first rank's status becomes everybody's. */
+/* The first rank's status becomes everybody's; on the others it is TW_OK before. */
 static tw_status share(tw_gossip *gossip, tw_status status, int *refused)
 {
     verdict all = {.status = (uint32_t)status, .refused = (uint32_t)*refused};
@@ -146,12 +146,17 @@ static tw_status share(tw_gossip *gossip, tw_status status, int *refused)
     return all.status == TW_OK ? TW_OK : tw_fail((tw_status)all.status, "%.*s", (int)sizeof all.text - 1, all.text);
 }
 
-/* On the first rank `values` are filled, or status tells why not; on the others TW_OK. */
+/* On the first rank `values` are filled, or status tells why not. What went wrong on another alone is that one's
+ * result, and it takes part all the same, since members pass on to each other what they receive. */
 static tw_status hand_out(tw_gossip *gossip, tw_status status, int *refused)
 {
-    TW_TRY(share(gossip, status, refused));
-    if (*refused == WAITS) return TW_OK;
-    return broadcast(gossip, gossip->host.values, gossip->elements * sizeof *gossip->host.values);
+    char own[TW_REASON_BYTES];
+    tw_status told = tw_host_is_first(gossip) ? status : TW_OK;
+    snprintf(own, sizeof own, "%s", tw_last_error());
+    TW_TRY(share(gossip, told, refused));
+    if (*refused != WAITS)
+        TW_TRY(broadcast(gossip, gossip->host.values, gossip->elements * sizeof *gossip->host.values));
+    return status == TW_OK ? TW_OK : tw_fail(status, "%s", own);
 }
 
 tw_status tw_host_show(tw_gossip *gossip, tw_status status)

@@ -3,6 +3,8 @@
 #include "error.h"
 #include "gossip.h"
 
+#include <math.h>
+
 static tw_status run_task(tw_gossip *gossip, tw_gossip_task task)
 {
     return task == TW_TASK_EXCHANGE ? gossip->ops->exchange(gossip) : tw_gossip_mean(gossip, gossip->weights);
@@ -51,8 +53,13 @@ void tw_gossip_ask(tw_gossip *gossip, tw_gossip_task task)
 
 tw_status tw_gossip_await(tw_gossip *gossip)
 {
+    return tw_gossip_await_until(gossip, (double)INFINITY);
+}
+
+tw_status tw_gossip_await_until(tw_gossip *gossip, double end)
+{
     double start = tw_clock();
-    while (gossip->task != TW_TASK_NONE && !gossip->ended) tw_condition_wait(&gossip->changed, &gossip->lock);
+    while (gossip->task != TW_TASK_NONE && !gossip->ended && tw_clock() < end) tw_gossip_sleep_until(gossip, end);
     gossip->stats.seconds_wait += tw_clock() - start;
     return gossip->failure == TW_OK ? TW_OK : tw_fail(gossip->failure, "%s", gossip->failure_text);
 }
