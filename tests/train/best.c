@@ -142,7 +142,7 @@ static void go_on(show *s, int workers, unsigned epoch, const char *out, const c
     assert_kept(out, kept);
 }
 
-/* An epoch of twice as many workers has half the steps: the second, which was the best, ended with step 8, and then 4. */
+/* An epoch of twice as many workers has half the steps: the second, which was the best, ended with step 8, then 4. */
 TEST_IN_FOLDER(among_another_number_of_workers_the_best_is_the_same)
 {
     show s = {.run.toy = {.validated = true, .extra = {[4] = 3, [8] = 1, [12] = 2, [16] = 3}}};
