@@ -47,8 +47,9 @@ static tw_status suits_optimizer(const tw_plan_question *q, const tw_plan_row *r
     if (momentum > 0 && q->keeps_momentum)
         return tw_fail(
             TW_ERROR_ARGUMENT,
-            "scheme %s applies momentum before it sends, and so does the optimiser; it goes with one that leaves "
-            "that to the scheme: thinwire.torch.%s, or thinwire train without --momentum",
+            "scheme %s applies its own momentum before it sends, and another one is asked for; it goes with "
+            "thinwire.torch.%s, which leaves momentum to the scheme, or with thinwire train without --momentum and "
+            "--nesterov",
             row->spec, adapts ? "AdamW" : "SGD");
     if (adapts)
         return q->optimizer == TW_PLAN_ADAMW

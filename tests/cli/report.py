@@ -107,6 +107,16 @@ class ReportTest(CommandLineTest):
         page = self.page(self.write_run("going", [2.0, 1.5], [], ended=False))
         self.assertEqual(page.row("going")[4:], ["20"] + 7 * ["-"])
 
+    def test_a_run_that_goes_on_behind_its_end_has_not_ended(self):
+        """Of 40 steps it is summed up, 0.8 of an epoch, and 50 it has taken."""
+        run = self.write_run("one", [2.0, 1.5, 1.0, 0.5, 0.25], [0.9182])
+        summary = json.loads((run / "summary.json").read_text())
+        for epochs, figures in ((1, ["2.50 MB", "2065", "318", "21.5", "77"]), (0.8, 5 * ["-"])):
+            (run / "summary.json").write_text(json.dumps({**summary, "steps": 50 * epochs, "epochs": epochs}))
+            page = self.page(run)
+            self.assertEqual(page.row("one")[4:5] + page.row("one")[7:], ["50", *figures])
+            self.assertEqual(sum(row[:1] == ["one"] for row in page.rows), 1 + (epochs == 1))
+
     def test_steps_that_were_taken_again_count_once(self):
         run = self.write_run("again", [2.0, 1.5, 9.0, 9.0, 9.0], [0.1], ended=False)
         more = self.write_run("more", [2.0, 1.5, 1.0, 0.8, 0.6], [0.7], ended=False)

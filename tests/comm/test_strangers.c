@@ -700,7 +700,7 @@ TEST(test_a_name_that_is_not_found_is_let_alone_for_a_while)
         assert_int_equal(names.asked, before + 1);
     }
     assert_int_equal(here->there_count, 1);
-    assert_int_equal(here->there[0]->mouth.letter_count, 2);
+    assert_int_equal(here->there[0]->mouth.letter_count, 0);
     tcp_lines_close(here);
     free(here);
 }

@@ -229,8 +229,9 @@ TEST(test_who_stays_in)
     tw_plan_destroy(plan);
     q.optimizer = TW_PLAN_ADAMW;
     plan = make(&q);
-    assert_left_out(plan, "dgc", "leaves that to the scheme: thinwire.torch.SGD, or thinwire train without --momentum");
-    assert_left_out(plan, "dgc-adam", "thinwire.torch.AdamW, or thinwire train without --momentum");
+    assert_left_out(plan, "dgc",
+                    "thinwire.torch.SGD, which leaves momentum to the scheme, or with thinwire train without");
+    assert_left_out(plan, "dgc-adam", "thinwire.torch.AdamW, which leaves momentum to the scheme");
     assert_left_out(plan, "adpsgd-random", NULL);
     tw_plan_destroy(plan);
     q.bandwidth = 1; /* byte a second */

@@ -63,13 +63,20 @@ void best_check(worker *w)
     char folder[FOLDER_PATH];
     const char *out = w->settings.out;
     if (w->best.step == 0) return;
+    /* A run that was killed may have renamed it, and written nothing since. */
+    if (out && !folder_holds(out, w->best.folder, folder)) w->best.folder = w->best.step;
     if (!out || w->best.step > w->step || !folder_holds(out, w->best.folder, folder)) w->best = (best_checkpoint){0};
+}
+
+void best_convert(worker *w, uint64_t step)
+{
+    if (step < w->best.step) w->best.step = step;
 }
 
 tw_status best_rename(worker *w)
 {
     const best_checkpoint *best = &w->best;
-    if (best->step == best->folder || !w->first_on_disk) return TW_OK;
+    if (best->step == best->folder || (w->rank > 0 && !w->first_on_disk)) return TW_OK;
     return folder_rename(w->settings.out, best->folder, best->step);
 }
 

@@ -18,8 +18,10 @@ tw_status best_get(const tw_state *state, uint64_t last, best_checkpoint *best);
  * another folder, chooses among its own. For rank 0. */
 void best_check(worker *w);
 
-/* Where another number of workers has chosen it, its step is counted as this run counts, and the name of its checkpoint
- * is not yet: so that it gets, on this rank's disk, before checkpoints of later steps are given up. */
+/* Fewer workers have chosen the best, so that an epoch had more steps: of `step` it is as this run counts. More workers
+ * have chosen one that is of an earlier step here, and remains so. Its checkpoint is renamed with the next that is
+ * written, before those of later steps are given up. */
+void best_convert(worker *w, uint64_t step);
 tw_status best_rename(worker *w);
 
 /* Gives the learners the best weights and statistics where the last ones are not the best and the run's folder has

@@ -235,7 +235,7 @@ static tw_status take_moment(worker *w, const tw_generation *place, const carry 
     w->schedule.best_loss = m.best_loss;
     w->schedule.falls = m.falls;
     w->best = m.best;
-    w->best.step = checkpoint_find_step(w, m.best.step, m.steps_per_epoch);
+    best_convert(w, checkpoint_find_step(w, m.best.step, m.steps_per_epoch));
     w->unseen = m.unseen != 0;
     memcpy(w->run, m.run, sizeof w->run);
     if (!w->best.step) return TW_OK;

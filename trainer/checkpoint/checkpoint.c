@@ -465,7 +465,7 @@ static tw_status load_model(worker *w, place *found)
     found->step = w->step = checkpoint_find_step(w, found->written, found->steps_per_epoch);
     found->best_loss = w->schedule.best_loss;
     found->falls = w->schedule.falls;
-    w->best.step = checkpoint_find_step(w, w->best.step, found->steps_per_epoch);
+    best_convert(w, checkpoint_find_step(w, w->best.step, found->steps_per_epoch));
     best_check(w);
     found->best = w->best;
     found->unseen = w->unseen;

@@ -22,10 +22,10 @@ static tw_status json_file_refuse(const char *path, int error)
                    error == ENXIO ? "it is a pipe that nobody reads" : strerror(error));
 }
 
-/* A terminal, a link to a file that is not there, or a pipe that is read, but nobody is waited for to read it. */
+/* A terminal, a link, which stays, or a pipe that is read, but nobody is waited for to read it. */
 static tw_status open_stream(const char *path, FILE **file)
 {
-    int descriptor = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
     if (descriptor < 0) return json_file_refuse(path, errno);
     fcntl(descriptor, F_SETFL, O_WRONLY);
     *file = fdopen(descriptor, "w");
@@ -73,11 +73,7 @@ static tw_status json_file_write_text(const char *path, char *text)
 {
     if (is_stdout(path)) return write_stdout(text);
     TW_TRY(check_old(path));
-    char *target = realpath(path, NULL); /* a link stays, and what it leads to is replaced */
-    const char *place = target ? target : path;
-    tw_status status = is_for_a_file(place) ? whole_file_write(place, write_line, text) : write_stream(place, text);
-    free(target);
-    return status;
+    return is_for_a_file(path) ? whole_file_write(path, write_line, text) : write_stream(path, text);
 }
 
 tw_status json_write(const char *path, const cJSON *object)

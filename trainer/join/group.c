@@ -137,8 +137,10 @@ static tw_status join_members(const train_settings *s, const char *subject, grou
 /* A line for each thing that all have to have alike. */
 static char *describe(const train_settings *s, const task *work)
 {
-    char data[AGREE_DATA_TEXT], *text = NULL, *list = join_list_options(s);
-    if (list && asprintf(&text, "%s%s\n", list, agree_data_text(work, data)) < 0) text = NULL;
+    char data[AGREE_DATA_TEXT], held_out[AGREE_DATA_TEXT], *text = NULL, *list = join_list_options(s);
+    agree_data_text(work, data);
+    agree_held_out_text(work, held_out);
+    if (list && asprintf(&text, "%s%s\n%s\n", list, data, held_out) < 0) text = NULL;
     free(list);
     return text;
 }

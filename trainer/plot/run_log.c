@@ -147,6 +147,17 @@ static tw_status read_summary(run_log *log, const char *folder)
     return access(path, F_OK) == 0 ? json_read(path, &log->summary) : TW_OK;
 }
 
+/* One of an earlier version that went on behind its end has not ended. Newer ones remove their summary. */
+static void forget_summary_of_a_part(run_log *log)
+{
+    const run_lines *steps = &log->steps;
+    if (steps->count == 0 ||
+        !(steps->lines[steps->count - 1].values[RUN_EPOCH] > run_log_number(log->summary, NULL, "epochs")))
+        return;
+    cJSON_Delete(log->summary);
+    log->summary = NULL;
+}
+
 static void name_log(run_log *log, const char *folder)
 {
     size_t end = strlen(folder);
@@ -162,6 +173,7 @@ tw_status run_log_read(const char *folder, run_log *log)
     name_log(log, folder);
     tw_status status = read_summary(log, folder);
     if (status == TW_OK) status = read_metrics(log, folder);
+    if (status == TW_OK) forget_summary_of_a_part(log);
     if (status != TW_OK) run_log_release(log);
     return status;
 }

@@ -52,8 +52,11 @@ static tw_status run_evaluate(run *r, task_split split)
 /* A checkpoint of workers that come and go is rank 0's alone, with which a group, or one worker, can go on. */
 static tw_status write_checkpoint(run *r)
 {
-    if (!r->group) return checkpoint_write(&r->worker);
-    return r->worker.rank == 0 ? keep_by_itself(r, checkpoint_write) : TW_OK;
+    worker *w = &r->worker;
+    if (!r->group) return checkpoint_write(w);
+    if (w->rank == 0) return keep_by_itself(r, checkpoint_write);
+    w->best.folder = w->best.step; /* as rank 0 has it from here on */
+    return TW_OK;
 }
 
 static tw_status run_save(run *r)

@@ -66,21 +66,35 @@ tw_status agree_status(worker *w, tw_status own)
 
 const char *agree_data_text(const task *work, char text[AGREE_DATA_TEXT])
 {
-    snprintf(text, AGREE_DATA_TEXT, "%s: training data %s%s%s; validation data (%08x)", work->description,
-             work->identity, *work->content ? ", " : "", work->content, work->held_out);
+    snprintf(text, AGREE_DATA_TEXT, "%s: training data %s%s%s", work->description, work->identity,
+             *work->content ? ", " : "", work->content);
     return text;
 }
 
-tw_status agree_data(tw_comm *comm, const task *work)
+const char *agree_held_out_text(const task *work, char text[AGREE_DATA_TEXT])
 {
-    char own[AGREE_DATA_TEXT], first[sizeof own];
-    memcpy(first, agree_data_text(work, own), sizeof own);
+    snprintf(text, AGREE_DATA_TEXT, work->held_out ? "validation data of checksum %08x" : "no validation data",
+             work->held_out);
+    return text;
+}
+
+static tw_status agree_line(tw_comm *comm, const char *own)
+{
+    char first[AGREE_DATA_TEXT];
+    memcpy(first, own, sizeof first);
     TW_TRY(agree_text(comm, first, sizeof first));
     if (strcmp(own, first) == 0) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
                    "rank %d has read other data than rank 0; all ranks read the same, and share it among themselves; "
                    "rank %d has %s; rank 0 has %s",
                    tw_comm_rank(comm), tw_comm_rank(comm), own, first);
+}
+
+tw_status agree_data(tw_comm *comm, const task *work)
+{
+    char own[AGREE_DATA_TEXT] = "";
+    TW_TRY(agree_line(comm, agree_data_text(work, own)));
+    return agree_line(comm, agree_held_out_text(work, own));
 }
 
 tw_status agree_replicas(worker *w, uint32_t own)

@@ -12,9 +12,10 @@ tw_status agree_status(worker *w, tw_status own);
 /* Rank 0's text on all ranks; it ends within its room, whatever comes. */
 tw_status agree_text(tw_comm *comm, char *text, size_t room);
 
-/* What a worker has read, in a line. */
+/* What a worker has read, in two lines: to train on, and to validate with. */
 enum { AGREE_DATA_TEXT = 512 };
 const char *agree_data_text(const task *work, char text[AGREE_DATA_TEXT]);
+const char *agree_held_out_text(const task *work, char text[AGREE_DATA_TEXT]);
 /* TW_ERROR_ARGUMENT, on the rank that has read other data than rank 0, says what both have. */
 tw_status agree_data(tw_comm *comm, const task *work);
 

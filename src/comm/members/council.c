@@ -393,6 +393,7 @@ static void look_around(council *me)
     if (waited >= UNDECIDED * (me->settings.patience + me->settings.grace)) there = 0;
     if (!council_is_quorum(&me->list, there, me->settings.quorum)) {
         if (!me->unable) me->unable = me->now;
+        me->lasts = 0; /* ballots have failed for want of members, and not of time */
         if (me->now - me->unable <= me->settings.grace) return;
         if (me->state == COUNCIL_LEAVES)
             me->verdict = COUNCIL_LEFT;

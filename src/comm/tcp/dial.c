@@ -37,11 +37,16 @@ static void try_later(tcp_dial *dial, double now, const char *why)
     dial->next = dial->next && dial->next->ai_next ? dial->next->ai_next : dial->list;
 }
 
+static int is_no_way(int error)
+{
+    return error == ENETUNREACH || error == EAFNOSUPPORT || error == EADDRNOTAVAIL;
+}
+
 /* An address to which this machine has no way, as may be one of IPv6, says nothing of the others. */
 static void note_refusal(tcp_dial *dial, int error)
 {
     if (dial->next == dial->list) dial->refuses = 0;
-    if (error != ECONNREFUSED && error != ENETUNREACH && error != EAFNOSUPPORT) dial->refuses = -1;
+    if (error != ECONNREFUSED && !is_no_way(error)) dial->refuses = -1;
     if (error == ECONNREFUSED && !dial->refuses) dial->refuses = 1;
     dial->refused = dial->refuses > 0 && !dial->next->ai_next;
 }

@@ -913,10 +913,10 @@ static tw_status connect_all(tw_members *me, tw_tcp *door, tw_generation *genera
     const double begun = tw_clock(), limit = silence / SILENCE;
     tw_status status =
         tw_tcp_connect(door, place, list.count, doors, me->has_newcomers ? fmin(limit, LEAST_GRACE) : limit, comm);
-    if (status == TW_ERROR_ARGUMENT) /* others say where their doors are, and a name server may not answer */
-        status = tw_fail(TW_ERROR_PEER, "%s", tw_last_error());
-    if (status == TW_ERROR_PEER && me->has_newcomers && tw_clock() - begun > CALL && !tcp_is_stopped(&me->tcp))
-        note_unconnected(me, door, &list);
+    const int is_unknown = status == TW_ERROR_ARGUMENT; /* others say where their doors are: a name may not be found */
+    if (is_unknown) status = tw_fail(TW_ERROR_PEER, "%s", tw_last_error());
+    const int is_told = is_unknown || (me->has_newcomers && tw_clock() - begun > CALL);
+    if (status == TW_ERROR_PEER && is_told && !tcp_is_stopped(&me->tcp)) note_unconnected(me, door, &list);
     TRY(status);
     take_turn(me);
     generation->lost = note_lost(me, &list);

@@ -307,6 +307,12 @@ static tcp_line_there *line_by_others(tcp_lines *me)
     return NULL;
 }
 
+/* One whose name was just not found is not spoken to. */
+static tcp_mouth *mouth_of(tcp_line_there *line)
+{
+    return line && (line->list || line->lookup || tw_clock() >= line->unknown) ? &line->mouth : NULL;
+}
+
 static tcp_mouth *mouth_to(tcp_lines *me, const char *to)
 {
     tcp_line_here *here = line_of(me, to);
@@ -316,7 +322,7 @@ static tcp_mouth *mouth_to(tcp_lines *me, const char *to)
         there = line_to(me, to, 0);
     else if (me->behind)
         there = line_by_others(me);
-    return there ? &there->mouth : NULL;
+    return mouth_of(there);
 }
 
 static void say_by(tcp_mouth *mouth, const council_message *message, const char *text)
@@ -332,7 +338,7 @@ void tcp_lines_say(tcp_lines *me, const council_message *message, const char *te
     if (*message->to) say_by(mouth_to(me, message->to), message, text);
     for (int i = 0; i < me->meeting_count && !*message->to; i++) {
         tcp_line_there *line = line_to(me, me->meetings[i], 1);
-        say_by(line ? &line->mouth : NULL, message, text);
+        say_by(mouth_of(line), message, text);
     }
 }
 
