@@ -78,6 +78,42 @@ def alike_where_partly_used(rank, size, make, spec):
     return alike, gradients
 
 
+def used_without_effect(rank, size):
+    """b is used by rank 0 alone, with a gradient of zeros, in the first step and in one that is skipped, before any other is taken;
+    then it is frozen. Whether the ranks have the same weights after each step, and whether b has moved."""
+    alike = []
+    for factor in (0.0, float("nan")):
+        torch.manual_seed(0)
+        model = torch.nn.ModuleDict({"a": torch.nn.Linear(8, 8), "b": torch.nn.Linear(8, 8)})
+        optimiser = torch.optim.AdamW(model.parameters(), 0.01, weight_decay=0.1)
+        with thinwire.torch.Exchange(model, "topk:density=1,values=fp32,leftovers=fp32", banner=False, timeout=ranks.SECONDS):
+            for step in range(3):
+                if step == 2:
+                    model["b"].requires_grad_(False)
+                before = model["b"].weight.detach().clone()
+                optimiser.zero_grad(set_to_none=True)
+                y = model["a"](torch.full((2, 8), rank + 1.0))
+                used = (model["b"](y) * factor).sum() if rank == 0 and step == 0 else 0
+                (y.square().mean() + used).backward()
+                optimiser.step()
+                alike.append((models.same_everywhere(model), not torch.equal(before, model["b"].weight)))
+    return alike
+
+
+def scaled_from_the_first(rank, size):
+    """Whether a GradScaler lowers its scale where the very first pass of an Exchange overflows."""
+    model = layers()
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16) if hasattr(torch, "amp") and hasattr(torch.amp, "GradScaler") else None
+    optimiser = torch.optim.SGD(model.parameters(), 0.1)
+    if scaler is None:
+        return True
+    with thinwire.torch.Exchange(model, "topk", scaler=scaler, banner=False, timeout=ranks.SECONDS):
+        scaler.scale(model(torch.ones(1, 8)).sum() * float("inf")).backward()
+        scaler.step(optimiser)
+        scaler.update()
+    return scaler.get_scale() == 2.0**15
+
+
 def used_by_nobody(rank, size):
     """Whether in a step, in one that is skipped and in another step a parameter has no gradient; and has one of zeros where it is
     used, but does not matter, as the first factor of an adapter in the first step."""
@@ -108,6 +144,23 @@ def accumulated(rank, size):
                 if texts[-1]:
                     break
                 optimiser.step()
+    return texts
+
+
+def left_along(rank, size):
+    """What is said of a pass that adds to directions of the one of two optimisers that has not stepped; and of one that does not use a
+    layer, whose directions nobody has stepped along."""
+    texts = []
+    for skips in (False, True):
+        model = layers()
+        first, second = (torch.optim.SGD(part.parameters(), lr=0.1) for part in model)
+        with thinwire.torch.Exchange(model, "dgc", banner=False, timeout=ranks.SECONDS):
+            for stepping in (first, second), (second,) if skips else (first,):
+                model(torch.ones(1, 8)).sum().backward()
+                for optimiser in stepping:
+                    optimiser.step()
+                    optimiser.zero_grad()
+            texts.append(ranks.refused(lambda: (model[1] if skips else model)(torch.ones(1, 8)).sum().backward()))
     return texts
 
 
@@ -844,6 +897,13 @@ class ModulesTest(unittest.TestCase):
         self.assertEqual(ranks.on_ranks(2, used_by_nobody), [[True, True, True, True]] * 2)
 
     @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
+    def test_what_some_rank_used_is_known_to_all(self):
+        moved, frozen = (True, True), (True, False)
+        for alike in ranks.on_ranks(2, used_without_effect):
+            self.assertEqual(alike, [moved, moved, frozen] * 2)
+        self.assertEqual(ranks.on_ranks(2, scaled_from_the_first), [True, True])
+
+    @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
     def test_what_some_rank_did_not_use_is_stepped_alike(self):
         kinds = (lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1), lambda p: torch.optim.SGD(p, 0.01, momentum=0.9, weight_decay=0.1))
         for make in kinds:
@@ -856,6 +916,9 @@ class ModulesTest(unittest.TestCase):
         for refused, *texts in ranks.on_ranks(2, accumulated):
             self.assertIn("another backward pass before optimizer.step() or zero_grad() adds a gradient to it", refused)
             self.assertEqual(texts, ["", ""])
+        for texts in ranks.on_ranks(2, left_along):
+            for text in texts:
+                self.assertIn("another backward pass before optimizer.step() or zero_grad() adds a gradient to it", text)
 
     def test_an_exchange_lives_with_its_module(self):
         if not has_hooks():

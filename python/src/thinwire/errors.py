@@ -58,6 +58,6 @@ class PeerError(Error):
 def of_library(text: str, status: int, name: str) -> Error:
     """What a call of the library has failed with. A text of it about a peer names this one before any other rank."""
     if status == PEER:
-        found = re.search(r"\brank (\d+)", text)
+        found = re.search(r"\brank (\d+)", text) if "another one failed" not in text else None  # it is with a rank that is there
         return PeerError(text, status, name, int(found.group(1)) if found else None)
     return {SPEC: SpecError, SKIPPED: NonFinite}.get(status, Error)(text, status, name)

@@ -1,7 +1,7 @@
 """Which parameters a scheme takes, under which names and in which order of dimensions."""
 
 import math
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 import torch
 from torch import nn
@@ -120,10 +120,12 @@ def orders_of(rows: List[Row]) -> Dict[str, List[int]]:
     return {row.name: list(row.order) for row in rows if list(row.order) != sorted(row.order)}
 
 
-def refuse_newly_trained(module: nn.Module, rows: Iterable[Row], whose: str) -> None:
+def refuse_newly_trained(module: nn.Module, rows: Iterable[Row], whose: str, among: Optional[Set[int]] = None) -> None:
     """What was frozen, or no part of the module, when the rows were listed: nobody exchanges it."""
     known = {id(row.parameter) for row in rows}
     for name, parameter in module.named_parameters():
+        if among is not None and id(parameter) not in among:
+            continue
         if parameter.requires_grad and id(parameter) not in known and local(parameter).numel():
             raise Error(f"{name} is trained now and was not when the {whose} was made, so the ranks would have it differently; "
                         f"close() it and make another {whose} for the model as it is")
@@ -132,8 +134,9 @@ def refuse_newly_trained(module: nn.Module, rows: Iterable[Row], whose: str) -> 
 def refuse_newly_stepped(optimiser: torch.optim.Optimizer, module: nn.Module, rows: Iterable[Row], whose: str) -> None:
     """Before each step. What the optimiser has is listed in a tenth of the time that a module's parameters take."""
     known = {id(row.parameter) for row in rows}
-    if any(p.grad is not None and id(p) not in known for group in optimiser.param_groups for p in group["params"]):
-        refuse_newly_trained(module, rows, whose)
+    others = {id(p) for group in optimiser.param_groups for p in group["params"] if p.grad is not None and id(p) not in known}
+    if others:
+        refuse_newly_trained(module, rows, whose, others)
 
 
 def start_alike(module: nn.Module, group: Any) -> None:

@@ -409,7 +409,7 @@ class Compressor(Stepping):
     def _look_at_step(self, optimiser: torch.optim.Optimizer) -> None:
         """An optimiser has stepped. (In a closure that it is given, frameworks clip.)"""
         if self._knows(optimiser):
-            self._accumulated.given(directions=False)
+            self._accumulated.stepped(optimiser, [one for one in (self.inner_optimizer(), *self._others) if one is not None])
         if self._directions is not None and self._scale == 1 and optimiser is self.inner_optimizer():
             scheme = name_of(self.spec)
             clips = f", and write \"{scheme}:clip=1\" to clip gradients" if "clip" in defaults_of(scheme) else ""

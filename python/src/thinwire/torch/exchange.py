@@ -74,7 +74,7 @@ class Exchange(Closes):
         self._rows = {id(row.parameter): row for row in rows}
         self._syncs = True
         self._under_way: Dict[int, Gradient] = {}
-        self._in_use: Set[int] = set()  # parameters whose mean was once not zero: ranks have the same means, and know alike
+        self._in_use: Set[int] = set()  # what some rank has used so far
         self._arrivals: Arrivals[Gradient] = Arrivals()
         self._memory, self._one_at_a_time = Pinned(), threading.Lock()
         self._pass: Callable[[], Any] = lambda: None  # what its end calls, as long as it lasts
@@ -128,6 +128,7 @@ class Exchange(Closes):
     def _finish(self) -> None:
         """The end of the pass. What it did not use has what accumulated before, or nothing."""
         absent = []
+        self.compressor.look_at_accumulated()
         for parameter in [row.parameter for key, row in self._rows.items() if key not in self._under_way]:
             if parameter.grad is not None:
                 self._set_out(parameter)
@@ -138,26 +139,36 @@ class Exchange(Closes):
             self._submit(gradient)
         under_way, self._under_way = self._under_way, {}
         good = self.compressor.finish()
+        if len(self._in_use) < len(self._rows):
+            self._learn_uses(under_way)
         if not good:
             self._skip()
             return
         means = [(one.parameter, one.values) for one in under_way.values()]
         means += [(one, laid(self._rows[id(one)], mean)) for one, mean in absent]
         self.compressor.go_on(means)
-        self._in_use.update(id(one) for one, mean in means if id(one) not in self._in_use and bool(mean.any()))
         self._memory.give([pair for gradient in under_way.values() for pair in gradient.given()])
         for parameter, mean in absent:  # also one of zeros: on a rank that used it an optimiser moves it by its moments
-            if id(parameter) in self._in_use:
+            if self._is_moved(parameter):
                 parameter.grad = mean.to(parameter.device)
 
+    def _is_moved(self, parameter: torch.Tensor) -> bool:
+        """What no rank has used so far no optimiser moves, and what was frozen since."""
+        return id(parameter) in self._in_use and parameter.requires_grad
+
+    def _learn_uses(self, used: Dict[int, Gradient]) -> None:
+        """All ranks learn what some rank has used. Where a run goes on, an optimiser has the moments of what was used before."""
+        state = getattr(self.compressor.inner_optimizer(), "state", {})
+        own = bytes(key in used or bool(state.get(row.parameter)) for key, row in self._rows.items())
+        comm = self.compressor._comm
+        for told in comm.allgather_alike(own) if comm is not None else [own]:
+            self._in_use.update(key for key, is_used in zip(self._rows, told) if is_used)
+
     def _skip(self) -> None:
-        for key, row in self._rows.items():
-            if key not in self._in_use:
-                row.parameter.grad = None
-                continue
-            if row.parameter.grad is None:
-                row.parameter.grad = torch.empty_like(row.parameter)
-            row.parameter.grad.fill_(self.compressor._fill)
+        for parameter in [row.parameter for row in self._rows.values() if self._is_moved(row.parameter)]:
+            if parameter.grad is None:
+                parameter.grad = torch.empty_like(parameter)
+            parameter.grad.fill_(self.compressor._fill)
         if self.compressor.raises_skipped:
             self.compressor._raise_skipped()
 
