@@ -100,6 +100,22 @@ def used_without_effect(rank, size):
     return alike
 
 
+def used_before(rank, size):
+    """b is used before a run goes on, and then by nobody: whether it has a gradient then, as it would have had in one run."""
+    model = torch.nn.ModuleDict({"a": torch.nn.Linear(8, 8), "b": torch.nn.Linear(8, 8)})
+    state = {}
+    for users in ({0}, set()):
+        optimiser = torch.optim.AdamW(model.parameters(), 0.01)
+        optimiser.load_state_dict(state or optimiser.state_dict())
+        with thinwire.torch.Exchange(model, "topk", optimizer=optimiser, banner=False, timeout=ranks.SECONDS):
+            optimiser.zero_grad(set_to_none=True)
+            y = model["a"](torch.ones(1, 8))
+            (model["b"](y) if rank in users else y).sum().backward()
+            optimiser.step()
+        state = optimiser.state_dict()
+    return model["b"].weight.grad is not None
+
+
 def scaled_from_the_first(rank, size):
     """Whether a GradScaler lowers its scale where the very first pass of an Exchange overflows."""
     model = layers()
@@ -901,6 +917,7 @@ class ModulesTest(unittest.TestCase):
         moved, frozen = (True, True), (True, False)
         for alike in ranks.on_ranks(2, used_without_effect):
             self.assertEqual(alike, [moved, moved, frozen] * 2)
+        self.assertEqual(ranks.on_ranks(2, used_before), [True, True])
         self.assertEqual(ranks.on_ranks(2, scaled_from_the_first), [True, True])
 
     @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
