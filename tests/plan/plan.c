@@ -224,7 +224,7 @@ TEST(test_who_stays_in)
     tw_plan_destroy(plan);
     q.keeps_momentum = 1;
     plan = make(&q);
-    assert_left_out(plan, "dgc", "so does the optimiser");
+    assert_left_out(plan, "dgc", "another one is asked for");
     assert_left_out(plan, "qsgd", NULL);
     tw_plan_destroy(plan);
     q.optimizer = TW_PLAN_ADAMW;

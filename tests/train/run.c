@@ -1,4 +1,5 @@
 /* When a run does what: checks of the replicas, evaluations, checkpoints, the journal, and how it ends. */
+#include "agree.h"
 #include "show.h"
 
 #include <math.h>
@@ -85,6 +86,24 @@ TEST(a_plateau_is_told_each_epochs_loss)
             assert_near(log->weights[step] - log->weights[step + 1], rates[step / TOY_EPOCH] * mean, 1e-6);
         }
     }
+}
+
+static tw_status compare_data(crew_member *self)
+{
+    const task own = {.description = "10 training items", .identity = "of toys", .held_out = 1 + (self->rank == 1)};
+    return agree_data(self->comm, &own);
+}
+
+TEST(other_data_to_validate_with_are_other_data)
+{
+    crew_member crew[3];
+    crew_run(crew, 3, (crew_member){.play = compare_data});
+    assert_int_equal(crew[0].status, TW_OK);
+    assert_int_equal(crew[1].status, TW_ERROR_ARGUMENT);
+    assert_int_equal(crew[2].status, TW_OK);
+    assert_non_null(strstr(crew[1].text,
+                           "rank 1 has validation data of checksum 00000002; rank 0 has validation data of "
+                           "checksum 00000001"));
 }
 
 TEST_IN_FOLDER(data_that_are_gone_are_no_divergence)

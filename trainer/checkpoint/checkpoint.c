@@ -66,7 +66,8 @@ static tw_status put_unseen(const worker *w, tw_state *state)
 
 static tw_status put_held_out(const worker *w, tw_state *state)
 {
-    return tw_state_put(state, HELD_OUT, TW_U64, 0, NULL, &(uint64_t){w->task->held_out});
+    const uint64_t sum = w->task->held_out;
+    return tw_state_put(state, HELD_OUT, TW_U64, 0, NULL, &sum);
 }
 
 /* Figures of other validation data say nothing beside those to come. Earlier versions do not say of which theirs are.

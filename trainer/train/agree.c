@@ -78,23 +78,20 @@ const char *agree_held_out_text(const task *work, char text[AGREE_DATA_TEXT])
     return text;
 }
 
-static tw_status agree_line(tw_comm *comm, const char *own)
+tw_status agree_data(tw_comm *comm, const task *work)
 {
-    char first[AGREE_DATA_TEXT];
+    char own[2][AGREE_DATA_TEXT] = {{0}}, first[2][AGREE_DATA_TEXT];
+    agree_data_text(work, own[0]);
+    agree_held_out_text(work, own[1]);
     memcpy(first, own, sizeof first);
-    TW_TRY(agree_text(comm, first, sizeof first));
-    if (strcmp(own, first) == 0) return TW_OK;
+    TW_TRY(agree_text(comm, first[0], sizeof first));
+    first[0][AGREE_DATA_TEXT - 1] = 0;
+    const int line = strcmp(own[0], first[0]) == 0;
+    if (strcmp(own[line], first[line]) == 0) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
                    "rank %d has read other data than rank 0; all ranks read the same, and share it among themselves; "
                    "rank %d has %s; rank 0 has %s",
-                   tw_comm_rank(comm), tw_comm_rank(comm), own, first);
-}
-
-tw_status agree_data(tw_comm *comm, const task *work)
-{
-    char own[AGREE_DATA_TEXT] = "";
-    TW_TRY(agree_line(comm, agree_data_text(work, own)));
-    return agree_line(comm, agree_held_out_text(work, own));
+                   tw_comm_rank(comm), tw_comm_rank(comm), own[line], first[line]);
 }
 
 tw_status agree_replicas(worker *w, uint32_t own)
