@@ -55,7 +55,8 @@ def work(o):
     def adamw(groups, **words):
         torch.optim.AdamW = torchs  # which thinwire's needs in each step
         optimizer = thinwire.torch.AdamW(groups, **words)
-        exchanges.append(thinwire.torch.Exchange(trained_by(optimizer), scheme.spec, optimizer=optimizer, banner=False))
+        model, = trained_by(optimizer)  # the script's only one
+        exchanges.append(thinwire.torch.Exchange(model, scheme.spec, optimizer=optimizer, banner=False))
         return optimizer
 
     torchs, seeded, torch.optim.AdamW = torch.optim.AdamW, torch.manual_seed, adamw
