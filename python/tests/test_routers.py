@@ -285,18 +285,30 @@ class ReturningTest(StreetTest):
         self.street.move(OPEN[1], MOVED)
         self.expect_all_there(lines, before)
 
-    def test_a_machine_that_has_another_address_when_its_line_is_mended(self):
-        """It waits at a door where nobody finds it any more, and opens another, so that nobody looks for it in vain."""
+    def move_while_it_waits(self, environment):
+        """How many generations there were until all were in one."""
+        self.street.environments[OPEN[1]] = environment
         lines, before = self.begin_and_cut_off(OPEN[1])
         self.street.move(OPEN[1], MOVED)
         self.street.turn(OPEN[1], "up")
-        self.assertEqual(self.expect_all_there(lines, before), 1)
+        return self.expect_all_there(lines, before)
+
+    def expect_one_generation(self, environment):
+        """A crowded machine may be too slow for the first one, but hardly twice."""
+        if self.move_while_it_waits(environment) == 1:
+            return
+        self.doCleanups()
+        self.setUp()
+        self.assertEqual(self.move_while_it_waits(environment), 1)
+
+    def test_a_machine_that_has_another_address_when_its_line_is_mended(self):
+        """It waits at a door where nobody finds it any more, and opens another, so that nobody looks for it in vain."""
+        self.expect_one_generation({})
 
     @parts.extra
     def test_a_machine_of_two_ports_that_moves_while_it_waits(self):
         """One is for words. Behind the other its old door goes before there is a new one."""
-        self.street.environments[OPEN[1]] = {"THINWIRE_PORT": "29600", "THINWIRE_LAST_PORT": "29601"}
-        self.test_a_machine_that_has_another_address_when_its_line_is_mended()
+        self.expect_one_generation({"THINWIRE_PORT": "29600", "THINWIRE_LAST_PORT": "29601"})
 
     @parts.extra
     def test_a_machine_that_listens_at_one_interface_and_moves(self):
