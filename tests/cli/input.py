@@ -1,5 +1,6 @@
 """Bad input: exit code 2 and one line that names what is wrong."""
 import json
+import os
 import re
 import resource
 import shutil
@@ -226,9 +227,12 @@ class FilesTest(CommandLineTest):
         for before in ("", json.dumps(9999 * "x"), "{}"):
             if before:
                 (self.folder / "there.json").write_text(before)
+                os.link(self.folder / "there.json", self.folder / f"old {len(before)}")
             self.assertEqual(self.run_program(*self.train_words("--steps", 1, "--json", link)).returncode, 0)
             self.assertEqual(json.loads((self.folder / "there.json").read_text())["steps"], 1)
             self.assertTrue(link.is_symlink())
+            if before:  # a whole file has taken its place
+                self.assertEqual((self.folder / f"old {len(before)}").read_text(), before)
         self.refuse(2, ["--step-time"], "simulate", "none", "--workers", 2, "--json", self.folder / "new.json")
         self.assertFalse((self.folder / "new.json").exists())
 

@@ -153,6 +153,9 @@ TEST_IN_FOLDER(among_another_number_of_workers_the_best_is_the_same)
     check_summary(*state, 4, 12, 6.5);
     go_on(&s, RANKS, 4, *state, "--epochs 8 --resume", " 4 28 32"); /* an earlier step than it was */
     check_summary(*state, 4, 32, 6.5);
+    s.run.toy.extra[18] = s.run.toy.extra[20] = 5;
+    go_on(&s, 2 * RANKS, 2, *state, "--epochs 10 --resume", " 4 18 20"); /* which it stays */
+    check_summary(*state, 4, 20, 6.5);
     const toy_log *log = &s.run.toy.log[0];
     assert_true(log->looks[log->look_count - 1].weight == best);
 }

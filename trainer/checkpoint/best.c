@@ -70,7 +70,7 @@ void best_check(worker *w)
 
 void best_convert(worker *w, uint64_t step)
 {
-    if (step < w->best.step) w->best.step = step;
+    if (w->best.step >= w->step && step > 0) w->best.step = step;
 }
 
 tw_status best_rename(worker *w)

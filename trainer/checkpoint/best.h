@@ -18,9 +18,9 @@ tw_status best_get(const tw_state *state, uint64_t last, best_checkpoint *best);
  * another folder, chooses among its own. For rank 0. */
 void best_check(worker *w);
 
-/* Fewer workers have chosen the best, so that an epoch had more steps: of `step` it is as this run counts. More workers
- * have chosen one that is of an earlier step here, and remains so. Its checkpoint is renamed with the next that is
- * written, before those of later steps are given up. */
+/* Among fewer workers an epoch has more steps, and so the best may be of a step that this run has not taken yet. As this
+ * run counts it is of `step`. Its checkpoint is renamed with the next that is written, before those of later steps are
+ * given up. */
 void best_convert(worker *w, uint64_t step);
 tw_status best_rename(worker *w);
 

@@ -22,7 +22,7 @@ static tw_status json_file_refuse(const char *path, int error)
                    error == ENXIO ? "it is a pipe that nobody reads" : strerror(error));
 }
 
-/* A terminal, a link, which stays, or a pipe that is read, but nobody is waited for to read it. */
+/* A terminal, a link to nothing yet, or a pipe that is read, but nobody is waited for to read it. */
 static tw_status open_stream(const char *path, FILE **file)
 {
     int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
@@ -57,6 +57,12 @@ static bool is_for_a_file(const char *path)
     return lstat(path, &about) != 0 || S_ISREG(about.st_mode);
 }
 
+/* "/dev/stdout" leads to a file that is open, and not to be replaced. */
+static bool is_of_the_system(const char *path)
+{
+    return strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
+}
+
 /* JSON takes the place of JSON, and of nothing else: a slip of the hand would cost a run its journal. */
 static tw_status check_old(const char *path)
 {
@@ -73,7 +79,11 @@ static tw_status json_file_write_text(const char *path, char *text)
 {
     if (is_stdout(path)) return write_stdout(text);
     TW_TRY(check_old(path));
-    return is_for_a_file(path) ? whole_file_write(path, write_line, text) : write_stream(path, text);
+    char *target = is_of_the_system(path) ? NULL : realpath(path, NULL); /* a link stays */
+    const char *place = target ? target : path;
+    tw_status status = is_for_a_file(place) ? whole_file_write(place, write_line, text) : write_stream(place, text);
+    free(target);
+    return status;
 }
 
 tw_status json_write(const char *path, const cJSON *object)

@@ -75,6 +75,7 @@ class Exchange(Closes):
         self._syncs = True
         self._under_way: Dict[int, Gradient] = {}
         self._in_use: Set[int] = set()  # what some rank has used so far
+        self._before: Optional[Set[int]] = None  # of which the optimiser had moments before the first pass
         self._arrivals: Arrivals[Gradient] = Arrivals()
         self._memory, self._one_at_a_time = Pinned(), threading.Lock()
         self._pass: Callable[[], Any] = lambda: None  # what its end calls, as long as it lasts
@@ -108,6 +109,7 @@ class Exchange(Closes):
                 raise Error("a backward pass before this one was broken off, and the ranks no longer agree on where they are; "
                             "close this Exchange and make another, on all ranks")
             if not self._under_way:
+                self._note_moments()
                 finish = functools.partial(self._finish)
                 self._pass = weakref.ref(finish)
                 at_the_end(finish)
@@ -156,10 +158,15 @@ class Exchange(Closes):
         """What no rank has used so far no optimiser moves, and what was frozen since."""
         return id(parameter) in self._in_use and parameter.requires_grad
 
+    def _note_moments(self) -> None:
+        """Where a run goes on, an optimiser has those of what was used before, until a scheme takes them."""
+        if self._before is None:
+            state = getattr(self.compressor.inner_optimizer(), "state", {})
+            self._before = {key for key, row in self._rows.items() if state.get(row.parameter)}
+
     def _learn_uses(self, used: Dict[int, Gradient]) -> None:
-        """All ranks learn what some rank has used. Where a run goes on, an optimiser has the moments of what was used before."""
-        state = getattr(self.compressor.inner_optimizer(), "state", {})
-        own = bytes(key in used or bool(state.get(row.parameter)) for key, row in self._rows.items())
+        """All ranks learn what some rank has used."""
+        own = bytes(key in used or key in (self._before or ()) for key in self._rows)
         comm = self.compressor._comm
         for told in comm.allgather_alike(own) if comm is not None else [own]:
             self._in_use.update(key for key, is_used in zip(self._rows, told) if is_used)

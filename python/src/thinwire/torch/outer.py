@@ -19,7 +19,7 @@ from .._owned import Closes
 from .._warned import warn
 from ..changing import ChangingLoop, refuse_unfit
 from ..comm import Comm, refuse_no_numbers
-from ..errors import Error, NonFinite, PeerError, SpecError
+from ..errors import Error, NonFinite, SpecError
 from ..members import Members
 from ..seal import sealed
 from ..planning import UPDATES, bytes_sent, can_switch
@@ -312,13 +312,6 @@ class OuterLoop(Closes):
             self._strays.notice(optimiser)
 
     def _count(self) -> bool:
-        try:
-            return self._count_step()
-        except PeerError:
-            _claims.release(self)  # it makes no more rounds, and is in no other's way
-            raise
-
-    def _count_step(self) -> bool:
         self._strays.counted()
         if self._inside:
             raise Error("the optimizer has stepped inside averaged(), where the model has the shared weights; train "
