@@ -18,7 +18,7 @@ tw_status best_get(const tw_state *state, uint64_t last, best_checkpoint *best);
  * another folder, chooses among its own. For rank 0. */
 void best_check(worker *w);
 
-/* Among fewer workers an epoch has more steps, and so the best may be of a step that this run has not taken yet. As this
+/* Among fewer workers an epoch has more steps, so the best may be of a step that this run has not taken yet. As this
  * run counts it is of `step`. Its checkpoint is renamed with the next that is written, before those of later steps are
  * given up. */
 void best_convert(worker *w, uint64_t step);
