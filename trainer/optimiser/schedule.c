@@ -61,6 +61,11 @@ static tw_status parse_warmup(const char *text, schedule *s)
     return tw_fail(TW_ERROR_ARGUMENT, "schedule '%s' begins at the end of the warm-up, and --warmup is 0", text);
 }
 
+int schedule_is_plateau(const char *text)
+{
+    return text && strncmp(text, "plateau", 7) == 0;
+}
+
 tw_status schedule_parse(const char *text, double rate, uint64_t warmup, uint64_t steps, uint64_t steps_per_epoch,
                          schedule *out)
 {

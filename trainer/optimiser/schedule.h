@@ -38,6 +38,9 @@ typedef struct schedule {
 tw_status schedule_parse(const char *text, double rate, uint64_t warmup, uint64_t steps, uint64_t steps_per_epoch,
                          schedule *out);
 
+/* Whether it wants to be told validation losses: of a text that nobody has parsed yet, or NULL. */
+int schedule_is_plateau(const char *text);
+
 /* The rate of step `step`, 0 .. steps-1. */
 double schedule_rate(const schedule *s, uint64_t step);
 

@@ -3,10 +3,10 @@
 #include "error.h"
 #include "experiment.h"
 #include "optimiser.h"
+#include "schedule.h"
 #include "slowdown.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define USUAL_MOMENTUM 0.9
 
@@ -18,7 +18,7 @@ static tw_plan_optimizer optimizer_of(const train_settings *s)
 /* What exchanges weights has neither a loss that all share nor a message ratio: exchange_weights.c refuses both. */
 static int wants_gradients(const train_settings *s)
 {
-    return s->expect_ratio > 0 || (s->schedule && strncmp(s->schedule, "plateau", 7) == 0);
+    return s->expect_ratio > 0 || schedule_is_plateau(s->schedule);
 }
 
 /* Of the candidates that apply momentum each applies as much, and none has Nesterov's form. */

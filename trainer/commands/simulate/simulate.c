@@ -8,6 +8,7 @@
 #include "launcher.h"
 #include "pipeline_plan.h"
 #include "plugins.h"
+#include "schedule.h"
 #include "scheme.h"
 
 #include <malloc.h>
@@ -87,7 +88,7 @@ static tw_status simulate_complete(simulate_settings *s, options *set)
     TW_TRY(settings_complete(s->train.task, set));
     if (s->form == PACE_EXPONENTIAL && s->jitter > 1)
         return tw_fail(TW_ERROR_ARGUMENT, "--jitter %g: an exponential one is at most 1", s->jitter);
-    if (s->train.schedule && strncmp(s->train.schedule, "plateau", 7) == 0)
+    if (schedule_is_plateau(s->train.schedule))
         return tw_fail(TW_ERROR_ARGUMENT, "--schedule %s: a simulation evaluates at its end only; use another",
                        s->train.schedule);
     if (s->train.json) TW_TRY(json_check(s->train.json));

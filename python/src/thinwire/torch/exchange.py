@@ -172,10 +172,11 @@ class Exchange(Closes):
             self._in_use.update(key for key, is_used in zip(self._rows, told) if is_used)
 
     def _skip(self) -> None:
-        for parameter in [row.parameter for row in self._rows.values() if self._is_moved(row.parameter)]:
-            if parameter.grad is None:
+        for parameter in [row.parameter for row in self._rows.values()]:
+            if parameter.grad is None and self._is_moved(parameter):
                 parameter.grad = torch.empty_like(parameter)
-            parameter.grad.fill_(self.compressor._fill)
+            if parameter.grad is not None:
+                parameter.grad.fill_(self.compressor._fill)
         if self.compressor.raises_skipped:
             self.compressor._raise_skipped()
 
