@@ -2,8 +2,10 @@
 """Local updates in a group whose members come and go, without torch: threads are members, and what they do is known to the
 last digit. theta is where the rounds' means have taken it, whoever gave to them, and the same on all."""
 
+import contextlib
 import ctypes
 import random
+import signal
 import struct
 import threading
 import time
@@ -198,6 +200,29 @@ class Late(threading.Thread):
 
 
 class CloseTest(unittest.TestCase):
+    def test_who_is_interrupted_in_a_round_that_the_others_have_does_not_lack_it(self):
+        weights, make = (ctypes.c_float * WEIGHTS)(), changing.outer.OuterLoop.step
+        at, rounds = [ctypes.addressof(weights)], []
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+
+        def interrupted(loop, *more):
+            event = make(loop, *more)
+            signal.raise_signal(signal.SIGINT)
+            return event
+
+        with thinwire.Comm.threads(1)[0] as comm:
+            members = mock.Mock(Written(0, []), opened=True, quorum=0)
+            members.next.return_value, members.sealed.side_effect = Place(comm, 1, 0, **KEPT), lambda comm: comm
+            members.due.return_value = Due.SAME
+            loop = ChangingLoop(members, "local:every=1", [("w", (WEIGHTS,))])
+            loop.begin(at)
+            for step in (make, interrupted):
+                with mock.patch.object(changing.outer.OuterLoop, "step", step), contextlib.suppress(KeyboardInterrupt):
+                    loop.step(at)
+                rounds.append(changing.rounds_of(loop._kept))
+            self.assertEqual(rounds[1], rounds[0] + 1)
+            loop.close()
+
     def test_two_threads_close_at_once(self):
         """The one that finds the generation closed under its hands ends the membership even so: the others would wait for it."""
         weights = (ctypes.c_float * WEIGHTS)()

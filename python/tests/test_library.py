@@ -28,9 +28,10 @@ from unittest import mock
 
 import ranks
 import thinwire
-from thinwire import _owned, _told
+from thinwire import _owned, _signals, _told
 from thinwire._library import library, tell
 from thinwire._owned import Owned
+from thinwire._signals import put_off
 from thinwire._told import News
 from thinwire.comm import on_thread
 from thinwire.members import Members
@@ -61,6 +62,67 @@ def until(test, there):
 def kill(process):
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
+
+
+class SignalTest(unittest.TestCase):
+    """What comes while something is all but done."""
+
+    def setUp(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.addCleanup(signal.signal, number, signal.getsignal(number))
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def handlers(self):
+        return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    def test_the_first_acts_behind_it(self):
+        heard = []
+        signal.signal(signal.SIGTERM, lambda number, frame: heard.append((number, list(done))))
+        before = self.handlers()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            done = []
+            with contextlib.suppress(KeyboardInterrupt), put_off():
+                signal.raise_signal(number)
+                done.append("all")
+            self.assertEqual((done, self.handlers()), (["all"], before))
+        self.assertEqual(heard, [(signal.SIGTERM, ["all"])])
+        with self.assertRaises(KeyboardInterrupt), put_off():
+            signal.raise_signal(signal.SIGINT)
+        with self.assertRaises(KeyboardInterrupt) as caught, put_off():
+            signal.raise_signal(signal.SIGINT)
+            raise thinwire.PeerError("rank 1 is lost")
+        self.assertIsInstance(caught.exception.__context__, thinwire.PeerError)
+
+    def test_the_next_acts_at_once(self):
+        done = []
+        with self.assertRaises(KeyboardInterrupt), put_off():
+            signal.raise_signal(signal.SIGINT)
+            done.append("some")
+            signal.raise_signal(signal.SIGINT)
+            done.append("all")
+        self.assertEqual(done, ["some"])
+
+    def test_it_acts_in_the_end_however_long_that_takes(self):
+        heard = queue.SimpleQueue()
+        signal.signal(signal.SIGINT, lambda *what: heard.put("heard"))
+        with mock.patch.object(_signals, "LONGEST", 0.01), put_off():
+            signal.raise_signal(signal.SIGINT)
+            until(self, lambda: not heard.empty())
+        self.assertEqual(heard.qsize(), 1)
+
+    def test_what_no_handler_of_pythons_takes_is_left_alone(self):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with put_off():
+            self.assertEqual(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
+            self.assertNotEqual(signal.getsignal(signal.SIGINT), signal.default_int_handler)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool, put_off():
+            before = self.handlers()
+
+            def apart():
+                with put_off():
+                    return self.handlers()
+
+            self.assertEqual(pool.submit(apart).result(), before)
 
 
 class LibraryTest(unittest.TestCase):
@@ -130,7 +192,7 @@ class LibraryTest(unittest.TestCase):
     def interrupt_a_wait():
         """Once a thread is in a call of the library."""
         end = time.monotonic() + ranks.SECONDS
-        while not any(one.name == "thinwire" for one in threading.enumerate()) and time.monotonic() < end:
+        while not ranks.in_a_call() and time.monotonic() < end:
             time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -152,6 +214,21 @@ class LibraryTest(unittest.TestCase):
         with self.assertRaises(KeyboardInterrupt):
             on_thread(call, ended.set)
         self.assertEqual(heard, [True])
+
+    def test_ctrl_c_before_a_call_has_begun_leaves_it_unmade(self):
+        """Nobody waits for its thread, which then does nothing."""
+        call, begin, end = mock.Mock(), [], mock.Mock()
+
+        def interrupted(act, arguments):
+            begin.append(lambda: act(*arguments))
+            raise KeyboardInterrupt
+
+        for ending in (end, None):
+            with mock.patch.object(_thread, "start_new_thread", interrupted), self.assertRaises(KeyboardInterrupt):
+                on_thread(call, ending)
+            begin.pop()()
+        call.assert_not_called()
+        end.assert_called_once()
 
     def test_the_package_by_itself_says_what_is_installed_and_what_it_does_not_do(self):
         def said(*words):
@@ -363,7 +440,7 @@ class LibraryTest(unittest.TestCase):
             with concurrent.futures.ThreadPoolExecutor(2) as pool:
                 made = list(pool.map(make, comms))
                 waits = pool.submit(ranks.refused, lambda: wait(made[0]))
-                until(self, lambda: waits.done() or any(one.name == "thinwire" for one in threading.enumerate()) or made[0]._users)
+                until(self, lambda: waits.done() or ranks.in_a_call() or made[0]._users)
                 comms[0].close()
                 waits.result(ranks.SECONDS)
             self.assertFalse(comms[0]._end.alive)
@@ -556,10 +633,10 @@ class LibraryTest(unittest.TestCase):
             comm.close()
 
     def test_python_ends_though_a_daemon_waits_for_others(self):
-        words = ("import thinwire, threading\n"
+        words = ("import ranks, thinwire, threading\n"
                  "waits, other = thinwire.Comm.threads(2)\n"
                  "threading.Thread(target=waits.barrier, daemon=True).start()\n"
-                 "while not any(one.name == 'thinwire' for one in threading.enumerate()): pass\n")
+                 "while not ranks.in_a_call(): pass\n")
         ended = subprocess.run([sys.executable, "-c", words], timeout=ranks.SECONDS, stderr=subprocess.DEVNULL,
                                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
         self.assertEqual(ended.returncode, 0)
@@ -585,7 +662,7 @@ class LibraryTest(unittest.TestCase):
 
     def test_a_collective_needs_no_thread_where_there_is_none(self):
         """As at the end of Python 3.12, where an atexit handler may call finish()."""
-        with thinwire.Comm.threads(1)[0] as comm, mock.patch.object(threading.Thread, "start", side_effect=RuntimeError):
+        with thinwire.Comm.threads(1)[0] as comm, mock.patch.object(_thread, "start_new_thread", side_effect=RuntimeError):
             self.assertEqual(comm.allgather(b"all"), [b"all"])
             end = mock.Mock()
             with self.assertRaises(ZeroDivisionError):

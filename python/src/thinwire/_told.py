@@ -109,13 +109,20 @@ class News:
     def __init__(self) -> None:
         self._queue: "queue.SimpleQueue[Optional[Line]]" = queue.SimpleQueue()
         self.put, self.left, self._over = self._queue.put, False, False
+        self._claim = _thread.allocate_lock()  # the first one to take it says whether the call is made
 
     def act(self, call: Callable[[], None]) -> None:
         """On that thread."""
+        if not self._claim.acquire(False):
+            return
         _here.news = self
         call()
         self._over = True
         self.put(None)
+
+    def has_begun(self) -> bool:
+        """On this one. Where the call has not, it never will."""
+        return not self._claim.acquire(False)
 
     def tell_until_over(self, longest_deaf: float) -> None:
         """On this one, which heeds a signal at least that often."""

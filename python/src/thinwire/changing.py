@@ -10,6 +10,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from . import outer, table
 from ._library import MAX_DIMS, OuterCounts
+from ._signals import put_off
 from ._warned import warn
 from .comm import Comm
 from .errors import Error, PeerError, SpecError
@@ -160,12 +161,8 @@ class ChangingLoop:
                     if self._met == 1:
                         self._compare(self._there())
                     self._met += 1
-                    loop.set_weight(self._weight if self._has_steps else 0)
-                    begin = time.monotonic()
-                    loop.step(weights)
-                    self.seconds_exchanged = time.monotonic() - begin
-                    self._kept = self._before_round(loop.state_apart())
-                    self._since, self._has_steps = 0, False
+                    with put_off():  # who is interrupted in a round that the others have would lack it
+                        self._make_round(loop, weights)
                 if due is not Due.CHANGE:
                     return due
                 self._hand_over(leaves=False)
@@ -173,6 +170,15 @@ class ChangingLoop:
                 broke = str(error)
             self._enter(weights, broke)
             self._count_wait(since)
+
+    def _make_round(self, loop: outer.OuterLoop, weights: Sequence[int]) -> None:
+        """All are there for it."""
+        loop.set_weight(self._weight if self._has_steps else 0)
+        begin = time.monotonic()
+        loop.step(weights)
+        self.seconds_exchanged = time.monotonic() - begin
+        self._kept = self._before_round(loop.state_apart())
+        self._since, self._has_steps = 0, False
 
     def _now(self) -> Tuple[float, float]:
         return time.monotonic(), self.stats()["seconds_wait"]

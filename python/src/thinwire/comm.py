@@ -1,9 +1,9 @@
 """Who takes part: a group of ranks."""
 
+import _thread
 import ctypes
 import functools
 import os
-import threading
 from typing import Any, Callable, ContextManager, Dict, List, Optional, TypeVar, Union
 
 from ._library import FOLDER_FUNCTIONS, Traffic, library, load_part
@@ -33,7 +33,8 @@ def bytes_of_path(path: "Union[str, os.PathLike[str]]") -> bytes:
 
 def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = None) -> Result:
     """What a call gives that may wait for other ranks. A thread is in it, so that Ctrl-C is heeded: `end` then ends the
-    call, and where there is none nobody waits for it. What the call has to tell is told here."""
+    call, and where there is none nobody waits for it. What the call has to tell is told here. The thread is none of `threading`,
+    whose start() an interrupt may leave half done; Python ends without it, in whatever it waits."""
     results: List[Result] = []
     failures: List[BaseException] = []
     news = News()
@@ -44,20 +45,19 @@ def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = No
         except BaseException as error:
             failures.append(error)
 
-    is_daemon = True if end is None else None  # as the caller is: Python ends without one that is, in whatever it waits
-    thread = threading.Thread(target=news.act, args=(act,), name="thinwire", daemon=is_daemon)
     try:
         try:
-            thread.start()
+            _thread.start_new_thread(news.act, (act,))
         except RuntimeError:  # there is none to be had, as where Python 3.12 ends
             act()
         else:
             news.tell_until_over(LONGEST_DEAF)
-    except BaseException:  # Ctrl-C may come while the thread starts, too
+    except BaseException:  # Ctrl-C may come before the thread is in the call, too
         try:
+            begun = news.has_begun()
             if end is not None:
                 end()
-                if thread in threading.enumerate():
+                if begun:
                     news.tell_until_over(LONGEST_DEAF)
         finally:
             news.left = True
