@@ -14,6 +14,7 @@ import ranks
 import thinwire.torch
 import torch
 from thinwire.torch import _buffers, _transport
+from torch.nn.parallel import DistributedDataParallel
 
 SPEC = "dgc:density=0.05,warmup_steps=2"
 
@@ -41,6 +42,24 @@ def beside_ddp(rank, size):
     first.close(), second.close()
     models.backward(alone, rank, 0)
     return same
+
+
+def with_ddp(rank, size):
+    """An Exchange of a model that a DDP has as well, of one that a DDP has had, and of what a DDP leaves alone."""
+    texts, spec = {}, "topk:density=1,values=fp32,leftovers=fp32"
+    for name in ("around it", "inside it", "before it", "gone", "left alone"):
+        model = models.small()
+        if name == "left alone":
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, [key for key, _ in model.named_parameters() if not key.startswith("0.")])
+        net = model if name == "before it" else models.wrapped(model)
+        of = net if name == "around it" else torch.nn.ModuleList(list(model.children())[1:]) if name == "left alone" else model
+        if name == "gone":
+            net.__dict__["itself"] = net  # which only the collector finds
+            net = model
+        with thinwire.torch.Exchange(of, spec, banner=False, timeout=ranks.SECONDS):
+            net = models.wrapped(model) if name == "before it" else net
+            texts[name] = ranks.refused(lambda: models.backward(net, rank, 0))
+    return texts
 
 
 def partly_used(rank, size):
@@ -1008,6 +1027,14 @@ class ModulesTest(unittest.TestCase):
         for texts in ranks.on_ranks(1, loaded_too_late):
             self.assertEqual(texts, ["0.weight has changed since the GossipDataParallel was made, which would undo it: load weights "
                                      "before you make it"] * 2)
+
+    @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
+    def test_what_a_ddp_averages_is_refused(self):
+        """It would undo what an Exchange does, or send all of the gradient beside it."""
+        for texts in ranks.on_ranks(2, with_ddp):
+            for name, text in texts.items():
+                with self.subTest(name):
+                    self.assertEqual("is in a DistributedDataParallel as well, which averages" in text, not name in ("gone", "left alone"), text)
 
     def test_two_do_not_agree_on_one_parameter(self):
         names = {"gossip": "a GossipDataParallel", "loop": "an OuterLoop", "exchange": "an Exchange",

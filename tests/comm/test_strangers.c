@@ -736,6 +736,45 @@ TEST(test_no_group_is_opened_while_a_name_is_looked_up)
     go(&founder);
 }
 
+typedef struct visitor {
+    char at[64];
+    const char *advertise;
+    int rank, is_server;
+    pthread_t thread;
+    tw_status status;
+    tw_comm *comm;
+} visitor;
+
+static void *meet_at_a_point(void *argument)
+{
+    visitor *me = argument;
+    const tw_tcp_options tcp = {.struct_size = sizeof tcp, .bind = "127.0.0.1", .advertise = me->advertise};
+    is_program = me->is_server;
+    me->status = tw_tcp_join(me->at, me->rank, 3, &tcp, 60, &me->comm);
+    return NULL;
+}
+
+/* One of three says that it can be called by a name of which the meeting point hears nothing: then it calls the others. */
+TEST(test_a_name_that_is_looked_up_slowly_holds_up_no_meeting)
+{
+    static visitor visitors[3];
+    const int before = names.asked, port = find_port("127.0.0.1");
+    for (int n = 0; n < 3; n++) {
+        visitor *one = &visitors[n];
+        *one = (visitor){.advertise = n == 1 ? "slow.test" : NULL, .rank = n, .is_server = n == 0};
+        snprintf(one->at, sizeof one->at, "127.0.0.1:%d", port);
+        assert_int_equal(pthread_create(&one->thread, NULL, meet_at_a_point, one), 0);
+    }
+    for (int n = 0; n < 3; n++) {
+        pthread_join(visitors[n].thread, NULL);
+        assert_int_equal(visitors[n].status, TW_OK);
+    }
+    assert_int_equal(names.asked, before + 1);
+    assert_int_equal(names.held_up, 0);
+    sem_post(&names.answer);
+    for (int n = 0; n < 3; n++) tw_comm_destroy(visitors[n].comm);
+}
+
 /* --- what they learn --------------------------------------------------------------------------------------------- */
 
 enum { MOST_HEARD = 4096 };

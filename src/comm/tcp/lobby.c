@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CALL 3.0 /* seconds, after which a client that does not answer counts as one that cannot be called */
+#define CALL 3.0  /* seconds, after which a client that does not answer counts as one that cannot be called */
+#define LOOK 0.05 /* how soon the address is seen that a name server has told */
 
 /* --- those who come ------------------------------------------------------------------------------------------ */
 
@@ -30,7 +31,9 @@ static const char *lobby_admit(void *context, tcp_handshake *handshake, tcp_plac
 static void end_call(tcp_client *one)
 {
     tcp_dial_destroy(&one->call);
+    if (one->lookup) tcp_lookup_drop(one->lookup);
     if (one->list) freeaddrinfo(one->list);
+    one->lookup = NULL;
     one->list = NULL;
 }
 
@@ -73,22 +76,36 @@ static void place_client(tcp_lobby *me, tcp_client *one, int behind)
     tcp_address_write(&address, one->wish.address);
 }
 
+/* Once it is known where that is. Nobody else waits for a name server. */
+static void begin_dial(tcp_lobby *me, tcp_client *one)
+{
+    if (!one->lookup || !tcp_lookup_is_over(one->lookup)) return;
+    one->list = tcp_lookup_end(one->lookup);
+    one->lookup = NULL;
+    if (one->list)
+        tcp_dial_create(&one->call, (tcp_place){0}, one->list);
+    else
+        place_client(me, one, 1);
+}
+
 /* What it wants can be, and its address too. */
 static void begin_call(tcp_lobby *me, tcp_client *one)
 {
     tcp_address address;
     if (tcp_address_read(one->wish.address, "its address", &address) != TW_OK || address.behind ||
-        tcp_resolve(address.host, address.port, 0, &one->list) != TW_OK) {
+        !(one->lookup = tcp_lookup_begin(address.host, address.port))) {
         place_client(me, one, 1);
         return;
     }
     one->called = tw_clock();
-    tcp_dial_create(&one->call, (tcp_place){0}, one->list);
+    begin_dial(me, one);
 }
 
 static void go_on_calling(tcp_lobby *me, tcp_client *one, int happened)
 {
     unsigned char secret[TCP_SECRET];
+    begin_dial(me, one);
+    if (one->is_placed) return;
     tcp_call_secret(me->acceptor->secret, one->wish.address, secret);
     if (one->call.state != TCP_IDLE) tcp_dial_serve(&one->call, happened, tw_clock(), secret);
     if (one->call.state == TCP_CONNECTED || tw_clock() > one->called + CALL)
@@ -154,7 +171,7 @@ static int list(const tcp_lobby *me, int at_acceptor)
     int last = at_acceptor + 2 * me->count;
     for (int i = 0; i < me->count; i++) {
         tcp_client *one = &me->clients[i];
-        int under_way = is_called(one) && tcp_dial_begin(&one->call, tw_clock());
+        int under_way = is_called(one) && one->list && tcp_dial_begin(&one->call, tw_clock());
         me->polls[at_acceptor + i] = (struct pollfd){.fd = one->fd, .events = POLLIN};
         me->polls[at_acceptor + me->count + i] = under_way ? tcp_dial_poll(&one->call) : (struct pollfd){.fd = -1};
     }
@@ -162,8 +179,16 @@ static int list(const tcp_lobby *me, int at_acceptor)
     return last + 1;
 }
 
+static int looks_up(const tcp_lobby *me)
+{
+    int looks = 0;
+    for (int i = 0; i < me->count; i++) looks |= me->clients[i].lookup != NULL;
+    return looks;
+}
+
 void tcp_lobby_go_round(tcp_lobby *me, double seconds)
 {
+    if (looks_up(me)) seconds = fmin(seconds, LOOK);
     int at_acceptor = tcp_acceptor_list(me->acceptor, me->polls), there = me->count, listed = list(me, at_acceptor);
     (void)poll(me->polls, (nfds_t)listed, (int)ceil(seconds * 1e3)); /* after a signal, too, it may be late */
     for (int i = there - 1; i >= 0 && me->asked < me->wanted; i--) {

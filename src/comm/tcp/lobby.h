@@ -4,6 +4,7 @@
 
 #include "acceptor.h"
 #include "dial.h"
+#include "lookup.h"
 #include "rendezvous_message.h"
 
 typedef struct tcp_client {
@@ -14,6 +15,7 @@ typedef struct tcp_client {
     size_t heard;
     unsigned char request[TCP_REQUEST], own_key[TCP_SECRET], client_key[TCP_SECRET];
     tcp_dial call; /* to where it says that it can be called, and whether it can be is known: is_placed */
+    tcp_lookup *lookup;
     struct addrinfo *list;
     double called;
     int is_placed;

@@ -1,7 +1,10 @@
 """Who agrees on a parameter with other ranks: a second one beside it would average what is averaged, or undo it."""
 
+import gc
 import weakref
-from typing import Any, List, Set, Tuple
+from typing import Any, List, Optional, Set, Tuple
+
+from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import Error
 from ._parameters import Row
@@ -26,3 +29,22 @@ def refuse_beside(others: Tuple[str, ...], rows: List[Row]) -> None:
             end = "finish() or close()" if what in (GOSSIP, OUTER) else "close()"
             raise Error(f"{name} is in {what} already, and two that agree on one parameter would undo each other or do it twice; "
                         f"{end} the one before making the other")
+
+
+def refuse_averaged(rows: List[Row]) -> None:
+    """Whoever exchanges gradients asks in the first pass: by then a DistributedDataParallel may be around the module. One that
+    nobody has any more may still be there."""
+    name = _averaged(rows)
+    if name and gc.collect():
+        name = _averaged(rows)
+    if name:
+        raise Error(f"{name} is in a DistributedDataParallel as well, which averages all of its gradient in every pass: train the module "
+                    "without one, or attach() the scheme to it")
+
+
+def _averaged(rows: List[Row]) -> Optional[str]:
+    """The first parameter that a DistributedDataParallel of several ranks has."""
+    of_whom = [one for one in gc.get_objects() if issubclass(type(one), DistributedDataParallel)]  # type(): see trained_by()
+    taken = {id(parameter) for one in of_whom if one.process_group.size() > 1
+             for name, parameter in one.module.named_parameters() if name not in one.parameters_to_ignore}
+    return next((row.name for row in rows if id(row.parameter) in taken), None)

@@ -43,7 +43,7 @@ class Exchange(Closes):
     the end of the pass. From torch 2.1 on. The other arguments are those of `attach`.
 
     It works until close(), or the end of a ``with`` over it, or as long as somebody has the module, whether or not
-    somebody has the Exchange. A module has one at a time."""
+    somebody has the Exchange. A module has one at a time, and none of its parameters is in a DistributedDataParallel."""
 
     def __init__(self, module: torch.nn.Module, spec: str, *, group: Any = None,
                  optimizer: Optional[torch.optim.Optimizer] = None, scaler: Any = None,
@@ -72,7 +72,7 @@ class Exchange(Closes):
         if _auto.is_auto(asked):
             self.compressor.watch(settled, banner)
         self._rows = {id(row.parameter): row for row in rows}
-        self._syncs = True
+        self._syncs, self._has_looked = True, False  # for a DistributedDataParallel
         self._under_way: Dict[int, Gradient] = {}
         self._in_use: Set[int] = set()  # what some rank has used so far
         self._before: Optional[Set[int]] = None  # of which the optimiser had moments before the first pass
@@ -109,6 +109,9 @@ class Exchange(Closes):
                 raise Error("a backward pass before this one was broken off, and the ranks no longer agree on where they are; "
                             "close this Exchange and make another, on all ranks")
             if not self._under_way:
+                if not self._has_looked:
+                    _claims.refuse_averaged(list(self._rows.values()))
+                    self._has_looked = True
                 self._note_moments()
                 finish = functools.partial(self._finish)
                 self._pass = weakref.ref(finish)
