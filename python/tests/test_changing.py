@@ -200,28 +200,45 @@ class Late(threading.Thread):
 
 
 class CloseTest(unittest.TestCase):
+    def loop_of_one(self, at):
+        comm, members = thinwire.Comm.threads(1)[0], mock.Mock(Written(0, []), opened=True, quorum=0)
+        self.addCleanup(comm.close)
+        members.next.return_value, members.sealed.side_effect = Place(comm, 1, 0, **KEPT), lambda comm: comm
+        members.due.return_value = Due.SAME
+        loop = ChangingLoop(members, "local:every=1", [("w", (WEIGHTS,))])
+        self.addCleanup(loop.close)
+        loop.begin(at)
+        return loop
+
     def test_who_is_interrupted_in_a_round_that_the_others_have_does_not_lack_it(self):
         weights, make = (ctypes.c_float * WEIGHTS)(), changing.outer.OuterLoop.step
-        at, rounds = [ctypes.addressof(weights)], []
         self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+        loop = self.loop_of_one([ctypes.addressof(weights)])
+        before = changing.rounds_of(loop._kept)
 
-        def interrupted(loop, *more):
-            event = make(loop, *more)
+        def interrupted(*what):
             signal.raise_signal(signal.SIGINT)
-            return event
+            return make(*what)
 
-        with thinwire.Comm.threads(1)[0] as comm:
-            members = mock.Mock(Written(0, []), opened=True, quorum=0)
-            members.next.return_value, members.sealed.side_effect = Place(comm, 1, 0, **KEPT), lambda comm: comm
-            members.due.return_value = Due.SAME
-            loop = ChangingLoop(members, "local:every=1", [("w", (WEIGHTS,))])
-            loop.begin(at)
-            for step in (make, interrupted):
-                with mock.patch.object(changing.outer.OuterLoop, "step", step), contextlib.suppress(KeyboardInterrupt):
-                    loop.step(at)
-                rounds.append(changing.rounds_of(loop._kept))
-            self.assertEqual(rounds[1], rounds[0] + 1)
-            loop.close()
+        for step in (interrupted, make):
+            with mock.patch.object(changing.outer.OuterLoop, "step", step), contextlib.suppress(KeyboardInterrupt):
+                loop.step([ctypes.addressof(weights)])
+        self.assertEqual(changing.rounds_of(loop._kept), before + 2)
+
+    def test_who_is_interrupted_as_it_leaves_waits_for_no_round(self):
+        weights, waited, graces = (ctypes.c_float * WEIGHTS)(), thinwire.Comm.waited, []
+        at = [ctypes.addressof(weights)]
+
+        def noted(comm, call, grace=0.0):
+            graces[-1].add(grace)
+            return waited(comm, call, grace)
+
+        loop = self.loop_of_one(at)
+        for act in (loop.step, loop.leave):
+            graces.append(set())
+            with mock.patch.object(thinwire.Comm, "waited", noted):
+                act(at)
+        self.assertEqual(graces, [{0, changing.GRACE}, {0}])
 
     def test_two_threads_close_at_once(self):
         """The one that finds the generation closed under its hands ends the membership even so: the others would wait for it."""

@@ -28,10 +28,9 @@ from unittest import mock
 
 import ranks
 import thinwire
-from thinwire import _owned, _signals, _told
+from thinwire import _owned, _told
 from thinwire._library import library, tell
 from thinwire._owned import Owned
-from thinwire._signals import put_off
 from thinwire._told import News
 from thinwire.comm import on_thread
 from thinwire.members import Members
@@ -62,67 +61,6 @@ def until(test, there):
 def kill(process):
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
-
-
-class SignalTest(unittest.TestCase):
-    """What comes while something is all but done."""
-
-    def setUp(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self.addCleanup(signal.signal, number, signal.getsignal(number))
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def handlers(self):
-        return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-
-    def test_the_first_acts_behind_it(self):
-        heard = []
-        signal.signal(signal.SIGTERM, lambda number, frame: heard.append((number, list(done))))
-        before = self.handlers()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            done = []
-            with contextlib.suppress(KeyboardInterrupt), put_off():
-                signal.raise_signal(number)
-                done.append("all")
-            self.assertEqual((done, self.handlers()), (["all"], before))
-        self.assertEqual(heard, [(signal.SIGTERM, ["all"])])
-        with self.assertRaises(KeyboardInterrupt), put_off():
-            signal.raise_signal(signal.SIGINT)
-        with self.assertRaises(KeyboardInterrupt) as caught, put_off():
-            signal.raise_signal(signal.SIGINT)
-            raise thinwire.PeerError("rank 1 is lost")
-        self.assertIsInstance(caught.exception.__context__, thinwire.PeerError)
-
-    def test_the_next_acts_at_once(self):
-        done = []
-        with self.assertRaises(KeyboardInterrupt), put_off():
-            signal.raise_signal(signal.SIGINT)
-            done.append("some")
-            signal.raise_signal(signal.SIGINT)
-            done.append("all")
-        self.assertEqual(done, ["some"])
-
-    def test_it_acts_in_the_end_however_long_that_takes(self):
-        heard = queue.SimpleQueue()
-        signal.signal(signal.SIGINT, lambda *what: heard.put("heard"))
-        with mock.patch.object(_signals, "LONGEST", 0.01), put_off():
-            signal.raise_signal(signal.SIGINT)
-            until(self, lambda: not heard.empty())
-        self.assertEqual(heard.qsize(), 1)
-
-    def test_what_no_handler_of_pythons_takes_is_left_alone(self):
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        with put_off():
-            self.assertEqual(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
-            self.assertNotEqual(signal.getsignal(signal.SIGINT), signal.default_int_handler)
-        with concurrent.futures.ThreadPoolExecutor(1) as pool, put_off():
-            before = self.handlers()
-
-            def apart():
-                with put_off():
-                    return self.handlers()
-
-            self.assertEqual(pool.submit(apart).result(), before)
 
 
 class LibraryTest(unittest.TestCase):
@@ -229,6 +167,50 @@ class LibraryTest(unittest.TestCase):
             begin.pop()()
         call.assert_not_called()
         end.assert_called_once()
+
+    def interrupted(self, times, grace, ends):
+        """What was done with a call that Ctrl-C meets so many times: it ends by itself, or when it is ended."""
+        done, over, tell = [], threading.Event(), News.tell_until_over
+        left = [KeyboardInterrupt] * times
+
+        def told(news, *more):
+            until(self, lambda: "begun" in done)
+            if left:
+                raise left.pop()
+            if ends == "itself":
+                over.set()
+            return tell(news, *more)
+
+        def call():
+            done.append("begun")
+            over.wait(ranks.SECONDS)
+            done.append("over")
+
+        def end():
+            done.append("ended")
+            over.set()
+
+        with mock.patch.object(News, "tell_until_over", told), self.assertRaises(KeyboardInterrupt):
+            on_thread(call, end, grace)
+        return done
+
+    def test_a_call_has_its_grace_behind_the_first_ctrl_c(self):
+        self.assertEqual(self.interrupted(1, ranks.SECONDS, "itself"), ["begun", "over"])
+        self.assertEqual(self.interrupted(1, 0.0, "ended"), ["begun", "ended", "over"])
+        self.assertEqual(self.interrupted(1, 0.01, "ended"), ["begun", "ended", "over"])
+        self.assertEqual(self.interrupted(2, ranks.SECONDS, "ended"), ["begun", "ended", "over"])
+
+    def test_a_call_is_made_once_where_a_handler_raises_what_no_thread_does(self):
+        begin, calls = _thread.start_new_thread, []
+
+        def raises(act, arguments):
+            begin(act, arguments)
+            until(self, lambda: calls)
+            raise RuntimeError("a handler of SIGTERM")
+
+        with mock.patch.object(_thread, "start_new_thread", raises), self.assertRaisesRegex(RuntimeError, "a handler of SIGTERM"):
+            on_thread(lambda: calls.append("made"), lambda: None)
+        self.assertEqual(calls, ["made"])
 
     def test_the_package_by_itself_says_what_is_installed_and_what_it_does_not_do(self):
         def said(*words):

@@ -1288,6 +1288,27 @@ class OuterTest(unittest.TestCase):
         between = [stats["bytes_between"] for _, _, stats in results]
         self.assertGreater(between[0], 10 * between[1])  # the first rank of a machine talks to the other machine
 
+    def test_a_program_that_catches_ctrl_c_in_a_round_goes_on_from_it(self):
+        """With weights that the library works on a copy of."""
+        make, model = thinwire.OuterLoop.step, nn.Linear(8, 8, bias=False)
+        model.weight = nn.Parameter(torch.zeros(8, 16)[:, ::2])
+        optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+
+        def interrupted(*what):
+            signal.raise_signal(signal.SIGINT)
+            return make(*what)
+
+        with looped(model, optimiser, "diloco:every=1,outer_lr=0.5,outer_momentum=0", join=f"127.0.0.1:{ranks.free_port()}",
+                    hook=False) as outer:
+            outer.begin()
+            for step in (make, interrupted, make):
+                model.weight.grad = -torch.ones(8, 8)
+                optimiser.step()
+                with mock.patch.object(thinwire.OuterLoop, "step", step), contextlib.suppress(KeyboardInterrupt):
+                    outer.step()
+            self.assertTrue(torch.equal(model.weight, torch.full((8, 8), 1.5)), model.weight)
+
     def test_averaged_takes_one_copy_of_the_weights_and_gives_them_back_after_a_ctrl_c(self):
         def copies():
             return sum(issubclass(type(one), torch.Tensor) and one.shape == (67, 61) for one in gc.get_objects())

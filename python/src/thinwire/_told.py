@@ -6,9 +6,11 @@ import atexit
 import contextlib
 import functools
 import logging
+import math
 import os
 import queue
 import threading
+import time
 import traceback
 from typing import Callable, Iterator, Optional, Tuple, Type
 
@@ -109,30 +111,33 @@ class News:
     def __init__(self) -> None:
         self._queue: "queue.SimpleQueue[Optional[Line]]" = queue.SimpleQueue()
         self.put, self.left, self._over = self._queue.put, False, False
-        self._claim = _thread.allocate_lock()  # the first one to take it says whether the call is made
+        self._claim = _thread.allocate_lock()
+
+    def claim(self) -> bool:
+        """True once: whoever is the first to ask says whether the call is made."""
+        return self._claim.acquire(False)
 
     def act(self, call: Callable[[], None]) -> None:
         """On that thread."""
-        if not self._claim.acquire(False):
+        if not self.claim():
             return
         _here.news = self
         call()
         self._over = True
         self.put(None)
 
-    def has_begun(self) -> bool:
-        """On this one. Where the call has not, it never will."""
-        return not self._claim.acquire(False)
-
-    def tell_until_over(self, longest_deaf: float) -> None:
-        """On this one, which heeds a signal at least that often."""
+    def tell_until_over(self, longest_deaf: float, within: float = math.inf) -> bool:
+        """On this one, which heeds a signal at least that often. Whether the call is over by then."""
+        end = time.monotonic() + within
         while True:
             try:
-                line = self._queue.get(timeout=longest_deaf)
+                line = self._queue.get(timeout=min(longest_deaf, max(0.0, end - time.monotonic())))
             except queue.Empty:
                 if self._over and self._queue.empty():  # Ctrl-C came behind the last line
-                    return
+                    return True
+                if time.monotonic() >= end:
+                    return False
                 continue
             if line is None:
-                return
+                return True
             say(*line)

@@ -10,7 +10,6 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from . import outer, table
 from ._library import MAX_DIMS, OuterCounts
-from ._signals import put_off
 from ._warned import warn
 from .comm import Comm
 from .errors import Error, PeerError, SpecError
@@ -23,6 +22,7 @@ NUMBERS = "outer/numbers"  # of a state: the round, the steps since it began, an
 SHARED = ("theta/", "outer_momentum/")
 EXCHANGE = "exchange"  # what the names of what it keeps begin with
 COUNT_OF_NUMBERS = 5
+GRACE = 10.0  # seconds that a round has to come to its end behind Ctrl-C
 BEHIND, KEPT = 1, 2  # of a Place, as members tell each other,
 TOLD = struct.Struct("<BQ")  # beside their empty rounds
 LARGEST_HEADER = 1 << 24
@@ -105,7 +105,13 @@ class ChangingLoop:
     def is_due(self) -> bool:
         return self._since + 1 >= self._period
 
+    @property
+    def has_shared(self) -> bool:
+        """Whether all steps are in the shared weights, or none was taken."""
+        return not self._has_steps
+
     def step(self, weights: Sequence[int]) -> outer.Event:
+        """As outer.OuterLoop's. An exception may come behind a round: has_shared."""
         self._since += 1
         self._steps += 1
         self._has_steps = True
@@ -135,7 +141,7 @@ class ChangingLoop:
 
     def leave(self, weights: Sequence[int]) -> None:
         """Gives its last steps to a round, and is in no generation after the next."""
-        self._meet(weights, Wish.STAY)
+        self._meet(weights, Wish.STAY, grace=0)
         since = self._now()
         try:
             self._members.due(self._there(), Wish.LEAVE)
@@ -147,7 +153,7 @@ class ChangingLoop:
         self._count_wait(since)
         self.read(weights)
 
-    def _meet(self, weights: Sequence[int], wish: Wish) -> Due:
+    def _meet(self, weights: Sequence[int], wish: Wish, grace: float = GRACE) -> Due:
         """A round, in whichever generation it comes about; or none, where all finish."""
         while True:
             since, broke = self._now(), ""
@@ -161,8 +167,7 @@ class ChangingLoop:
                     if self._met == 1:
                         self._compare(self._there())
                     self._met += 1
-                    with put_off():  # who is interrupted in a round that the others have would lack it
-                        self._make_round(loop, weights)
+                    self._there().waited(lambda: self._make_round(loop, weights), grace)
                 if due is not Due.CHANGE:
                     return due
                 self._hand_over(leaves=False)
@@ -172,7 +177,7 @@ class ChangingLoop:
             self._count_wait(since)
 
     def _make_round(self, loop: outer.OuterLoop, weights: Sequence[int]) -> None:
-        """All are there for it."""
+        """All are there for it. Ctrl-C comes behind it: whoever ended one that the others have would lack it."""
         loop.set_weight(self._weight if self._has_steps else 0)
         begin = time.monotonic()
         loop.step(weights)

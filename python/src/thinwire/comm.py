@@ -31,13 +31,14 @@ def bytes_of_path(path: "Union[str, os.PathLike[str]]") -> bytes:
     return found
 
 
-def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = None) -> Result:
+def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = None, grace: float = 0.0) -> Result:
     """What a call gives that may wait for other ranks. A thread is in it, so that Ctrl-C is heeded: `end` then ends the
-    call, and where there is none nobody waits for it. What the call has to tell is told here. The thread is none of `threading`,
-    whose start() an interrupt may leave half done; Python ends without it, in whatever it waits."""
+    call, unless that ends by itself within `grace` seconds and before a second Ctrl-C. Where there is no `end` nobody waits for
+    it. What the call has to tell is told here. The thread is none of `threading`, whose start() an interrupt may leave half
+    done; Python ends without it, in whatever it waits."""
     results: List[Result] = []
     failures: List[BaseException] = []
-    news = News()
+    news, is_here = News(), False
 
     def act() -> None:
         try:
@@ -45,20 +46,31 @@ def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = No
         except BaseException as error:
             failures.append(error)
 
+    def end_call(end: Callable[[], None], begun: bool) -> None:
+        is_over = False
+        try:
+            is_over = begun and news.tell_until_over(LONGEST_DEAF, grace)
+        finally:
+            if not is_over:
+                end()
+                if begun:
+                    news.tell_until_over(LONGEST_DEAF)
+
     try:
         try:
             _thread.start_new_thread(news.act, (act,))
         except RuntimeError:  # there is none to be had, as where Python 3.12 ends
+            is_here = news.claim()
+            if not is_here:  # there is one, and somebody's handler of a signal has raised this
+                raise
             act()
         else:
             news.tell_until_over(LONGEST_DEAF)
-    except BaseException:  # Ctrl-C may come before the thread is in the call, too
+    except BaseException:  # Ctrl-C may come before the thread is in the call, too, which then never is
+        begun = not is_here and not news.claim()
         try:
-            begun = news.has_begun()
             if end is not None:
-                end()
-                if begun:
-                    news.tell_until_over(LONGEST_DEAF)
+                end_call(end, begun)
         finally:
             news.left = True
         raise
@@ -172,15 +184,15 @@ class Comm(Owned):
         """As broadcast(), of `count` numbers of `width` bytes, which travel packed without loss."""
         self.waited(lambda: self._call(library.tw_comm_broadcast_packed, root, address, count, width))
 
-    def waited(self, call: Callable[[], Result]) -> Result:
-        """What a call gives that may wait for other ranks. Ctrl-C ends the wait of all, and so does close(). After a second Ctrl-C
-        its thread is left behind in the call, which goes on using this."""
+    def waited(self, call: Callable[[], Result], grace: float = 0.0) -> Result:
+        """What a call gives that may wait for other ranks. Ctrl-C ends the wait of all, where it has not ended `grace` seconds
+        later, and so does close(). After one Ctrl-C more its thread is left behind in the call, which goes on using this."""
         def used() -> Result:
             with self._used():
                 return call()
 
         with self.waits():
-            return on_thread(used, self._end_waits)
+            return on_thread(used, self._end_waits, grace)
 
     def made(self, what: Owned, create: Callable, destroy: Callable, *arguments: Any) -> None:
         """A collective: `what` owns what the library's `create` makes on this comm."""

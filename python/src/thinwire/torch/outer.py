@@ -16,7 +16,6 @@ from .. import outer as core
 from .. import outers, schemes
 from .._lines import show, tell
 from .._owned import Closes
-from .._signals import put_off
 from .._warned import warn
 from ..changing import ChangingLoop, refuse_unfit
 from ..comm import Comm, refuse_no_numbers
@@ -330,31 +329,34 @@ class OuterLoop(Closes):
             return False
         _parameters.reshard(self._sharded)
         _parameters.refuse_newly_trained(self._module, self._rows, "OuterLoop")
-        with self._moving():
-            self._working.take()
+        self._is_moving = True
+        self._working.take()
+        self._is_moving = False
         self._addresses = self._working.addresses()
         self._moments.take(stepped=True)
         before, begin = self._working.before(), time.monotonic()
         members = self._members()
-        changed = self._loop.step(self._addresses) is core.Event.APPLIED
+        try:
+            changed = self._loop.step(self._addresses) is core.Event.APPLIED
+        except BaseException:  # such as Ctrl-C
+            if isinstance(self._loop, ChangingLoop) and self._loop.has_shared:
+                self._give_changed(before)
+            raise
         self._tell_members(members)
         self._keep_place()
         if changed:
-            self._unshared.steps = 0
             self._tell_pace(begin)
-            with self._moving():
-                self._working.give_changed(before)
-                self._moments.give()
+            self._give_changed(before)
             self._heal_moments()
         return self._plan_again() or changed
 
-    @contextlib.contextmanager
-    def _moving(self) -> Iterator[None]:
-        """Around what takes weights to the library, or from it. Ctrl-C comes behind it."""
-        with put_off():
-            self._is_moving = True
-            yield
-            self._is_moving = False
+    def _give_changed(self, before: List[torch.Tensor]) -> None:
+        """Behind a round."""
+        self._unshared.steps = 0
+        self._is_moving = True
+        self._working.give_changed(before)
+        self._moments.give()
+        self._is_moving = False
 
     def _members(self) -> Tuple[int, int]:
         """Which generation of the group it is, and how many are in it."""
