@@ -754,7 +754,7 @@ static void *meet_at_a_point(void *argument)
     return NULL;
 }
 
-/* One of three says that it can be called by a name of which the meeting point hears nothing: then it calls the others. */
+/* One of three can be called by a name of which the meeting point hears nothing: then it calls the others. */
 TEST(test_a_name_that_is_looked_up_slowly_holds_up_no_meeting)
 {
     static visitor visitors[3];
