@@ -199,6 +199,15 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual(self.interrupted(1, 0.0, "ended"), ["begun", "ended", "over"])
         self.assertEqual(self.interrupted(1, 0.01, "ended"), ["begun", "ended", "over"])
         self.assertEqual(self.interrupted(2, ranks.SECONDS, "ended"), ["begun", "ended", "over"])
+        claim, main = News.claim, threading.get_ident()
+
+        def interrupted(news):
+            if threading.get_ident() == main:
+                raise KeyboardInterrupt
+            return claim(news)
+
+        with mock.patch.object(News, "claim", interrupted):
+            self.assertEqual(self.interrupted(1, ranks.SECONDS, "ended"), ["begun", "ended", "over"])
 
     def test_a_call_is_made_once_where_a_handler_raises_what_no_thread_does(self):
         begin, calls = _thread.start_new_thread, []
@@ -208,9 +217,11 @@ class LibraryTest(unittest.TestCase):
             until(self, lambda: calls)
             raise RuntimeError("a handler of SIGTERM")
 
-        with mock.patch.object(_thread, "start_new_thread", raises), self.assertRaisesRegex(RuntimeError, "a handler of SIGTERM"):
-            on_thread(lambda: calls.append("made"), lambda: None)
-        self.assertEqual(calls, ["made"])
+        for begins, made in ((raises, ["made"]), (mock.Mock(side_effect=RuntimeError("a handler of SIGTERM")), [])):
+            calls.clear()
+            with mock.patch.object(_thread, "start_new_thread", begins), self.assertRaisesRegex(RuntimeError, "a handler of SIGTERM"):
+                on_thread(lambda: calls.append("made"), lambda: None)
+            self.assertEqual(calls, made)
 
     def test_the_package_by_itself_says_what_is_installed_and_what_it_does_not_do(self):
         def said(*words):
@@ -644,7 +655,8 @@ class LibraryTest(unittest.TestCase):
 
     def test_a_collective_needs_no_thread_where_there_is_none(self):
         """As at the end of Python 3.12, where an atexit handler may call finish()."""
-        with thinwire.Comm.threads(1)[0] as comm, mock.patch.object(_thread, "start_new_thread", side_effect=RuntimeError):
+        with thinwire.Comm.threads(1)[0] as comm, mock.patch.object(
+                _thread, "start_new_thread", side_effect=RuntimeError("can't start new thread")):
             self.assertEqual(comm.allgather(b"all"), [b"all"])
             end = mock.Mock()
             with self.assertRaises(ZeroDivisionError):

@@ -47,6 +47,8 @@ def beside_ddp(rank, size):
 def with_ddp(rank, size):
     """An Exchange of a model that a DDP has as well, of one that a DDP has had, and of what a DDP leaves alone."""
     texts, spec = {}, "topk:density=1,values=fp32,leftovers=fp32"
+    failed = DistributedDataParallel.__new__(DistributedDataParallel)  # as one whose constructor has failed
+    torch.nn.Module.__init__(failed)
     for name in ("around it", "inside it", "before it", "gone", "left alone"):
         model = models.small()
         if name == "left alone":
@@ -59,6 +61,7 @@ def with_ddp(rank, size):
         with thinwire.torch.Exchange(of, spec, banner=False, timeout=ranks.SECONDS):
             net = models.wrapped(model) if name == "before it" else net
             texts[name] = ranks.refused(lambda: models.backward(net, rank, 0))
+    del failed
     return texts
 
 

@@ -28,6 +28,7 @@ import ranks
 import thinwire.torch
 import torch
 import torch.distributed as dist
+from thinwire.members import Due, Members
 from thinwire.torch import _counts, _local, _strays, _transport
 from thinwire.torch import outer as outer_module
 from thinwire.torch._working import laid
@@ -1295,19 +1296,29 @@ class OuterTest(unittest.TestCase):
         optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
         self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
 
-        def interrupted(*what):
-            signal.raise_signal(signal.SIGINT)
-            return make(*what)
+        def interrupted(loop, *what):
+            if loop.is_due:
+                signal.raise_signal(signal.SIGINT)
+            return make(loop, *what)
 
-        with looped(model, optimiser, "diloco:every=1,outer_lr=0.5,outer_momentum=0", join=f"127.0.0.1:{ranks.free_port()}",
+        def take_step():
+            model.weight.grad = -torch.ones(8, 8)
+            optimiser.step()
+            outer.step()
+
+        with looped(model, optimiser, "diloco:every=2,outer_lr=0.5,outer_momentum=0", join=f"127.0.0.1:{ranks.free_port()}",
                     hook=False) as outer:
             outer.begin()
             for step in (make, interrupted, make):
-                model.weight.grad = -torch.ones(8, 8)
-                optimiser.step()
+                take_step()
                 with mock.patch.object(thinwire.OuterLoop, "step", step), contextlib.suppress(KeyboardInterrupt):
-                    outer.step()
-            self.assertTrue(torch.equal(model.weight, torch.full((8, 8), 1.5)), model.weight)
+                    take_step()
+            self.assertTrue(torch.equal(model.weight, torch.full((8, 8), 3.0)), model.weight)
+            take_step()
+            with mock.patch.object(thinwire.OuterLoop, "step", interrupted), mock.patch.object(Members, "due", return_value=Due.SAME), \
+                    self.assertRaises(KeyboardInterrupt):
+                outer.finish()
+            self.assertTrue(torch.equal(model.weight, torch.full((8, 8), 3.5)), model.weight)
 
     def test_averaged_takes_one_copy_of_the_weights_and_gives_them_back_after_a_ctrl_c(self):
         def copies():

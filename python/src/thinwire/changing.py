@@ -177,7 +177,7 @@ class ChangingLoop:
             self._count_wait(since)
 
     def _make_round(self, loop: outer.OuterLoop, weights: Sequence[int]) -> None:
-        """All are there for it. Ctrl-C comes behind it: whoever ended one that the others have would lack it."""
+        """All are there for it. It has some grace behind Ctrl-C: whoever ended one that the others have would lack it."""
         loop.set_weight(self._weight if self._has_steps else 0)
         begin = time.monotonic()
         loop.step(weights)

@@ -46,12 +46,13 @@ def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = No
         except BaseException as error:
             failures.append(error)
 
-    def end_call(end: Callable[[], None], begun: bool) -> None:
-        is_over = False
+    def interrupt() -> None:
+        begun, is_over = not is_here, False
         try:
+            begun = begun and not news.claim()
             is_over = begun and news.tell_until_over(LONGEST_DEAF, grace)
-        finally:
-            if not is_over:
+        finally:  # however many signals come
+            if end is not None and not is_over:
                 end()
                 if begun:
                     news.tell_until_over(LONGEST_DEAF)
@@ -59,18 +60,16 @@ def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = No
     try:
         try:
             _thread.start_new_thread(news.act, (act,))
-        except RuntimeError:  # there is none to be had, as where Python 3.12 ends
-            is_here = news.claim()
-            if not is_here:  # there is one, and somebody's handler of a signal has raised this
+        except RuntimeError as error:  # there is none to be had, as where Python 3.12 ends
+            if "new thread" not in str(error):  # a handler of a signal has raised it
                 raise
+            is_here = news.claim()
             act()
         else:
             news.tell_until_over(LONGEST_DEAF)
     except BaseException:  # Ctrl-C may come before the thread is in the call, too, which then never is
-        begun = not is_here and not news.claim()
         try:
-            if end is not None:
-                end_call(end, begun)
+            interrupt()
         finally:
             news.left = True
         raise
@@ -186,7 +185,8 @@ class Comm(Owned):
 
     def waited(self, call: Callable[[], Result], grace: float = 0.0) -> Result:
         """What a call gives that may wait for other ranks. Ctrl-C ends the wait of all, where it has not ended `grace` seconds
-        later, and so does close(). After one Ctrl-C more its thread is left behind in the call, which goes on using this."""
+        later or at the next one, and so does close(). After one more its thread is left behind in the call, which goes on using
+        this."""
         def used() -> Result:
             with self._used():
                 return call()

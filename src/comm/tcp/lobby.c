@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define CALL 3.0  /* seconds, after which a client that does not answer counts as one that cannot be called */
+#define FIND 10.0 /* and one whose name no name server knows until then */
 #define LOOK 0.05 /* how soon the address is seen that a name server has told */
 
 /* --- those who come ------------------------------------------------------------------------------------------ */
@@ -82,6 +83,7 @@ static void begin_dial(tcp_lobby *me, tcp_client *one)
     if (!one->lookup || !tcp_lookup_is_over(one->lookup)) return;
     one->list = tcp_lookup_end(one->lookup);
     one->lookup = NULL;
+    one->called = tw_clock();
     if (one->list)
         tcp_dial_create(&one->call, (tcp_place){0}, one->list);
     else
@@ -108,7 +110,7 @@ static void go_on_calling(tcp_lobby *me, tcp_client *one, int happened)
     if (one->is_placed) return;
     tcp_call_secret(me->acceptor->secret, one->wish.address, secret);
     if (one->call.state != TCP_IDLE) tcp_dial_serve(&one->call, happened, tw_clock(), secret);
-    if (one->call.state == TCP_CONNECTED || tw_clock() > one->called + CALL)
+    if (one->call.state == TCP_CONNECTED || tw_clock() > one->called + (one->lookup ? FIND : CALL))
         place_client(me, one, one->call.state != TCP_CONNECTED);
 }
 

@@ -38,13 +38,14 @@ def refuse_averaged(rows: List[Row]) -> None:
     if name and gc.collect():
         name = _averaged(rows)
     if name:
-        raise Error(f"{name} is in a DistributedDataParallel as well, which averages all of its gradient in every pass: train the module "
-                    "without one, or attach() the scheme to it")
+        raise Error(f"{name} is in a DistributedDataParallel as well, which averages all of its gradient in every pass: attach() the scheme "
+                    "to that one, or train the module without it, and keep it nowhere")
 
 
 def _averaged(rows: List[Row]) -> Optional[str]:
     """The first parameter that a DistributedDataParallel of several ranks has."""
-    of_whom = [one for one in gc.get_objects() if issubclass(type(one), DistributedDataParallel)]  # type(): see trained_by()
-    taken = {id(parameter) for one in of_whom if one.process_group.size() > 1
+    # type(): see trained_by(). One whose constructor has failed lacks some.
+    whole = [one for one in gc.get_objects() if issubclass(type(one), DistributedDataParallel) and hasattr(one, "parameters_to_ignore")]
+    taken = {id(parameter) for one in whole if one.process_group.size() > 1
              for name, parameter in one.module.named_parameters() if name not in one.parameters_to_ignore}
     return next((row.name for row in rows if id(row.parameter) in taken), None)

@@ -336,27 +336,30 @@ class OuterLoop(Closes):
         self._moments.take(stepped=True)
         before, begin = self._working.before(), time.monotonic()
         members = self._members()
-        try:
+        with self._giving_rounds():
             changed = self._loop.step(self._addresses) is core.Event.APPLIED
-        except BaseException:  # such as Ctrl-C
-            if isinstance(self._loop, ChangingLoop) and self._loop.has_shared:
-                self._give_changed(before)
-            raise
         self._tell_members(members)
         self._keep_place()
         if changed:
+            self._unshared.steps = 0
             self._tell_pace(begin)
-            self._give_changed(before)
+            self._is_moving = True
+            self._working.give_changed(before)
+            self._moments.give()
+            self._is_moving = False
             self._heal_moments()
         return self._plan_again() or changed
 
-    def _give_changed(self, before: List[torch.Tensor]) -> None:
-        """Behind a round."""
-        self._unshared.steps = 0
-        self._is_moving = True
-        self._working.give_changed(before)
-        self._moments.give()
-        self._is_moving = False
+    @contextlib.contextmanager
+    def _giving_rounds(self) -> Iterator[None]:
+        """Around what makes rounds where members come and go. What comes behind one, such as Ctrl-C, finds the model as it is then."""
+        try:
+            yield
+        except BaseException:
+            if isinstance(self._loop, ChangingLoop) and self._loop.has_shared:
+                self._unshared.steps = 0
+                self._working.give()
+            raise
 
     def _members(self) -> Tuple[int, int]:
         """Which generation of the group it is, and how many are in it."""
@@ -453,7 +456,8 @@ class OuterLoop(Closes):
         """The last steps, as a collective; the model has the shared weights."""
         self._working.take()
         self._moments.take(stepped=self._counted > 0)
-        good = self._loop.finish(self._working.addresses())
+        with self._giving_rounds():
+            good = self._loop.finish(self._working.addresses())
         self._working.give()
         self._moments.give()
         return good
@@ -471,7 +475,8 @@ class OuterLoop(Closes):
     def _leave(self, loop: ChangingLoop) -> None:
         self._at_the_end.detach()
         self._working.take()
-        loop.leave(self._working.addresses())
+        with self._giving_rounds():
+            loop.leave(self._working.addresses())
         self._working.give()
         self._end()
 
