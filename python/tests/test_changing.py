@@ -201,6 +201,7 @@ class Late(threading.Thread):
 
 class CloseTest(unittest.TestCase):
     def loop_of_one(self, at):
+        """Its members and comm with it."""
         comm, members = thinwire.Comm.threads(1)[0], mock.Mock(Written(0, []), opened=True, quorum=0)
         self.addCleanup(comm.close)
         members.next.return_value, members.sealed.side_effect = Place(comm, 1, 0, **KEPT), lambda comm: comm
@@ -208,12 +209,12 @@ class CloseTest(unittest.TestCase):
         loop = ChangingLoop(members, "local:every=1", [("w", (WEIGHTS,))])
         self.addCleanup(loop.close)
         loop.begin(at)
-        return loop
+        return loop, members, comm
 
     def test_who_is_interrupted_in_a_round_that_the_others_have_does_not_lack_it(self):
         weights, make = (ctypes.c_float * WEIGHTS)(), changing.outer.OuterLoop.step
         self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
-        loop = self.loop_of_one([ctypes.addressof(weights)])
+        loop, *_ = self.loop_of_one([ctypes.addressof(weights)])
         before = changing.rounds_of(loop._kept)
 
         def interrupted(*what):
@@ -233,7 +234,7 @@ class CloseTest(unittest.TestCase):
             graces[-1].add(grace)
             return waited(comm, call, grace)
 
-        loop = self.loop_of_one(at)
+        loop, *_ = self.loop_of_one(at)
         for act in (loop.step, loop.leave):
             graces.append(set())
             with mock.patch.object(thinwire.Comm, "waited", noted):
@@ -243,20 +244,15 @@ class CloseTest(unittest.TestCase):
     def test_two_threads_close_at_once(self):
         """The one that finds the generation closed under its hands ends the membership even so: the others would wait for it."""
         weights = (ctypes.c_float * WEIGHTS)()
-        with thinwire.Comm.threads(1)[0] as comm:
-            members = mock.Mock(Written(0, []), opened=True, quorum=0)
-            members.next.return_value, members.sealed.side_effect = Place(comm, 1, 0, **KEPT), lambda comm: comm
-            members.due.return_value = Due.SAME
-            loop = ChangingLoop(members, "local:every=2", [("w", (WEIGHTS,))])
-            loop.begin([ctypes.addressof(weights)])
-            counts = loop._counts
+        loop, members, comm = self.loop_of_one([ctypes.addressof(weights)])
+        counts = loop._counts
 
-            def closed_meanwhile(generation):
-                comm.close()
-                return counts(generation)
+        def closed_meanwhile(generation):
+            comm.close()
+            return counts(generation)
 
-            with mock.patch.object(loop, "_counts", closed_meanwhile):
-                loop.close()
+        with mock.patch.object(loop, "_counts", closed_meanwhile):
+            loop.close()
         members.close.assert_called_once()
 
 

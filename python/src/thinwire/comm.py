@@ -61,9 +61,9 @@ def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = No
         try:
             _thread.start_new_thread(news.act, (act,))
         except RuntimeError as error:  # there is none to be had, as where Python 3.12 ends
-            if "new thread" not in str(error):  # a handler of a signal has raised it
+            if "new thread" not in str(error) or not news.claim():  # a handler of a signal has raised it
                 raise
-            is_here = news.claim()
+            is_here = True
             act()
         else:
             news.tell_until_over(LONGEST_DEAF)
