@@ -392,7 +392,7 @@ class ApartTest(unittest.TestCase):
     def test_who_is_ended_by_ctrl_c_hands_over_what_it_held_back(self):
         first, other = self.played("leave_by_ctrl_c")
         self.assertEqual((first["ended"], first["has_left"], other["ended"]), ("interrupted", True, "end"))
-        self.assertRegex(first["said"], r"\nthinwire sparseloco:every=4: \d+ steps, \d+ rounds, .* with weights \w{8}\n")
+        self.assertRegex(first["said"], r"\nthinwire sparseloco:every=4: \d+ steps, \d+ rounds( of the group's \d+)?, .* with weights \w{8}\n")
         self.assertNotIn("is lost", first["said"])
         self.assertNotIn("given up", "".join(other["told"]))
 
