@@ -66,7 +66,7 @@ static inline tw_members *join(const char *meeting, const char *what, const char
 
 static inline void find_meeting(char text[TCP_ADDRESS])
 {
-    snprintf(text, TCP_ADDRESS, "127.0.0.1:%d", find_port("127.0.0.1"));
+    snprintf(text, TCP_ADDRESS, "127.0.0.1:%d", find_port());
 }
 
 /* A member's thread: takes part in rounds of nothing, from one generation to the next, until one has the size that is

@@ -18,21 +18,40 @@ static const char key[] = "what all ranks know, 32 letters!", other_key[] = "wha
 
 /* --- ports ----------------------------------------------------------------------------------------------------- */
 
-/* One that is free: whoever listens there may still lose it to another program. */
-static inline int find_port(const char *host)
+enum { HELD = 65536 };
+
+/* Of each port that was found, its socket and 1. */
+static int held[HELD];
+
+/* One that is free, and that no program gets which asks for any: a socket has it that does not listen, beside which one
+ * may that allows it, as an acceptor does. */
+static inline int find_port(void)
 {
-    tcp_acceptor acceptor;
-    int why;
-    assert_int_equal(tcp_acceptor_open(&acceptor, host, 0, 0, &why), TW_OK);
-    int port = acceptor.port;
-    tcp_acceptor_close(&acceptor);
-    return port;
+    struct sockaddr_in here = {.sin_family = AF_INET};
+    socklen_t size = sizeof here;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    assert_int_equal(bind(fd, (const void *)&here, sizeof here), 0);
+    assert_int_equal(getsockname(fd, (void *)&here, &size), 0);
+    held[ntohs(here.sin_port)] = fd + 1;
+    return ntohs(here.sin_port);
 }
 
 static inline struct sockaddr_in loopback_at(int port)
 {
     return (struct sockaddr_in){
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+/* A socket that has a port that was found, for itself. */
+static inline int take_port(int port)
+{
+    const struct sockaddr_in here = loopback_at(port);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (held[port]) close(held[port] - 1);
+    held[port] = 0;
+    assert_int_equal(bind(fd, (const void *)&here, sizeof here), 0);
+    return fd;
 }
 
 /* -1: nobody listens there. */
@@ -103,10 +122,8 @@ static inline void *play_foreigner(void *argument)
 static inline void begin_foreigners(void)
 {
     for (foreigner *one = foreigners; one < foreigners + FOREIGNERS; one++) {
-        one->port = find_port("127.0.0.1");
-        const struct sockaddr_in here = loopback_at(one->port);
-        one->fd = socket(AF_INET, SOCK_STREAM, 0);
-        assert_int_equal(bind(one->fd, (const void *)&here, sizeof here), 0);
+        one->port = find_port();
+        one->fd = take_port(one->port);
         assert_int_equal(listen(one->fd, 16), 0);
         if (one->word) assert_int_equal(pthread_create(&one->thread, NULL, play_foreigner, one), 0);
     }

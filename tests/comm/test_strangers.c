@@ -613,8 +613,42 @@ TEST(test_a_door_that_is_not_found_costs_a_generation_and_no_member)
     for (int n = 0; n < 2; n++) assert_int_equal(pthread_create(&players[n].thread, NULL, meet_again, &players[n]), 0);
     end(players, 2);
     assert_int_equal(players[0].generation.size, 2);
-    assert_int_equal(players[0].generation.number, before + 2);
+    assert_true(players[0].generation.number >= before + 2);
     for (int n = 0; n < 2; n++) go(&players[n]);
+}
+
+/* --- one that leaves while another cannot hear it ------------------------------------------------------------------ */
+
+/* To whom nobody can say that it leaves; "": all hear so. */
+static char deaf[COUNCIL_NAME];
+
+void __real_tcp_lines_say(tcp_lines *me, const council_message *message, const char *text);
+void __wrap_tcp_lines_say(tcp_lines *me, const council_message *message, const char *text);
+void __wrap_tcp_lines_say(tcp_lines *me, const council_message *message, const char *text)
+{
+    if (message->state != COUNCIL_LEAVES || !*deaf || strncmp(message->to, deaf, strlen(deaf)) != 0)
+        __real_tcp_lines_say(me, message, text);
+}
+
+/* It hears so from those that have decided without that one. */
+TEST(test_who_leaves_is_lost_to_nobody)
+{
+    player players[3];
+    gather(players, 3, subject, key, NULL);
+    snprintf(deaf, sizeof deaf, "%s#", tw_members_address(players[2].members));
+    tw_comm_destroy(players[1].comm);
+    players[1].comm = NULL;
+    players[1].leaves = 1;
+    begin(players, 3, 2);
+    pthread_join(players[1].thread, NULL);
+    end(players, 1);
+    end(players + 2, 1);
+    *deaf = 0;
+    for (int n = 0; n < 3; n += 2) {
+        assert_int_equal(players[n].generation.size, 2);
+        assert_int_equal(players[n].generation.lost, 0);
+    }
+    for (int n = 0; n < 3; n++) go(&players[n]);
 }
 
 /* --- a name that is looked up slowly ------------------------------------------------------------------------------ */
@@ -721,11 +755,10 @@ TEST(test_no_group_is_opened_while_a_name_is_looked_up)
     player founder;
     const int before = names.asked;
     gather(&founder, 1, subject, key, NULL);
-    snprintf(late.text, sizeof late.text, "127.0.0.1:%d,slow.test:%d", find_port("127.0.0.1"),
-             port_of(founder.members));
+    snprintf(late.text, sizeof late.text, "127.0.0.1:%d,slow.test:%d", find_port(), port_of(founder.members));
     hurry.on = 1;
     assert_int_equal(pthread_create(&late.thread, NULL, come_hurried, &late), 0);
-    for (double deadline = tw_clock() + 60; (names.asked == before || hurry.seconds < 20) && !hurry.over; usleep(1000))
+    for (double deadline = tw_clock() + 60; (names.asked == before || hurry.seconds < 100) && !hurry.over; usleep(1000))
         assert_true(tw_clock() < deadline);
     hurry.on = 0;
     sem_post(&names.answer);
@@ -758,7 +791,7 @@ static void *meet_at_a_point(void *argument)
 TEST(test_a_name_that_is_looked_up_slowly_holds_up_no_meeting)
 {
     static visitor visitors[3];
-    const int before = names.asked, port = find_port("127.0.0.1");
+    const int before = names.asked, port = find_port();
     for (int n = 0; n < 3; n++) {
         visitor *one = &visitors[n];
         *one = (visitor){.advertise = n == 1 ? "slow.test" : NULL, .rank = n, .is_server = n == 0};

@@ -96,7 +96,7 @@ static void refuse(void (*say)(int fd, const unsigned char *secret), const char 
     unsigned char secret[TCP_SECRET];
     const char *last;
     listen_all(players, 2);
-    players[0].seconds = 0.5;
+    players[0].seconds = 1.5;
     tcp_secret_make(key, strlen(key), "a group's connections", addresses, 2, secret);
     int fd = call(players[0].tcp->acceptor.port);
     say(fd, secret);
@@ -136,17 +136,38 @@ TEST(strangers_are_named)
     refuse(replay, "did not prove");
 }
 
+typedef struct wrong_keys {
+    _Atomic int over; /* the other has given up */
+    int proofs;       /* that were none */
+} wrong_keys;
+
+static int has_given_up(void *context)
+{
+    return ((wrong_keys *)context)->over;
+}
+
+static void count_proofs(void *context, const char *text)
+{
+    ((wrong_keys *)context)->proofs += strstr(text, "did not prove") != NULL;
+}
+
+/* The first is there until the second has given up. */
 TEST(another_key_is_refused)
 {
+    static wrong_keys all;
     tcp_player players[2];
-    for (int r = 0; r < 2; r++) {
-        const tw_tcp_options options = loopback_options(r ? other_key : key);
-        listen_with(&players[r], r, 2, &options);
-        players[r].seconds = 0.5;
-    }
-    connect_all(players, 2);
+    tw_tcp_options options[] = {loopback_options(key), loopback_options(other_key)};
+    options[0].context = &all;
+    options[0].stopped = has_given_up;
+    options[0].refused = count_proofs;
+    for (int r = 0; r < 2; r++) listen_with(&players[r], r, 2, &options[r]);
+    players[1].seconds = 3;
+    begin_all(players, 2, connect_player);
+    pthread_join(players[1].thread, NULL);
+    all.over = 1;
+    pthread_join(players[0].thread, NULL);
     for (int r = 0; r < 2; r++) assert_int_equal(players[r].status, TW_ERROR_PEER);
-    assert_non_null(strstr(players[0].text, "did not prove"));
+    assert_true(all.proofs > 0);
     assert_non_null(strstr(players[1].text, "another key"));
     destroy_all(players, 2);
 }
@@ -275,7 +296,7 @@ static void wait_until_it_hears(joiner *me, const char *what)
 
 static int choose_meeting(void **state)
 {
-    snprintf(meeting, sizeof meeting, "127.0.0.1:%d", find_port("127.0.0.1"));
+    snprintf(meeting, sizeof meeting, "127.0.0.1:%d", find_port());
     return 0;
 }
 
@@ -356,12 +377,14 @@ TEST_BETWEEN(another_key_is_told_to_the_host_at_once, choose_meeting, NULL)
 /* Once, in time: the wrong port looks as if the other process had not been started yet. */
 TEST_BETWEEN(nobody_answers_and_that_is_told, choose_meeting, NULL)
 {
+    int fd = take_port(meeting_port());
     joiner one;
     begin_joiner(&one, (joiner){.rank = 1, .seconds = 2});
     end_joiner(&one, TW_ERROR_PEER);
     assert_int_equal(one.count, 1);
     assert_non_null(strstr(one.heard[0], "this process waits: nobody has answered at 127.0.0.1:"));
     assert_non_null(strstr(one.heard[0], " for 1 seconds (Connection refused): what is to listen there"));
+    close(fd);
 }
 
 /* The first of them may serve, which the other program prevents. */
@@ -403,7 +426,7 @@ TEST(what_lasts_is_told_rather_than_what_was)
     double now = 0;
     tcp_dial dial;
     begin_foreigners();
-    struct sockaddr_in free_one = loopback_at(find_port("127.0.0.1")), silent = loopback_at(foreigners[0].port);
+    struct sockaddr_in free_one = loopback_at(find_port()), silent = loopback_at(foreigners[0].port);
     struct addrinfo second = {.ai_family = AF_INET, .ai_addr = (void *)&silent, .ai_addrlen = sizeof silent},
                     first = {.ai_family = AF_INET,
                              .ai_addr = (void *)&free_one,
@@ -463,7 +486,7 @@ TEST(who_refuses_at_one_of_its_addresses_is_not_gone)
     tcp_dial dial;
     double now = 0;
     begin_foreigners();
-    const int nobody = find_port("127.0.0.1"), hangs_up = foreigners[1].port;
+    const int nobody = find_port(), hangs_up = foreigners[1].port;
     begin_at(&dial, &there, nobody, hangs_up);
     for (int i = 0; i < 4; i++) {
         now = try_once(&dial, now);
@@ -721,11 +744,9 @@ TEST_BETWEEN(a_client_takes_the_place_of_a_server_that_goes, choose_meeting, NUL
 /* A port of another program's, which is not at it. */
 TEST_BETWEEN(a_port_where_nobody_listens_is_told_of, choose_meeting, NULL)
 {
-    const struct sockaddr_in here = loopback_at(meeting_port());
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int fd = take_port(meeting_port());
     joiner alone;
-    assert_int_equal(bind(fd, (const void *)&here, sizeof here), 0);
-    begin_joiner(&alone, (joiner){.rank = 0, .seconds = 0.5});
+    begin_joiner(&alone, (joiner){.rank = 0, .seconds = 1.5});
     end_joiner(&alone, TW_ERROR_PEER);
     assert_non_null(strstr(alone.text, "the port is taken, and nobody listens there"));
     assert_non_null(strstr(alone.text, "another program has that port; choose another port, on all sides"));
@@ -834,7 +855,7 @@ int getaddrinfo(const char *host, const char *service, const struct addrinfo *wa
 TEST(a_name_of_two_addresses_has_one_host)
 {
     tcp_acceptor one, other;
-    int why = 0, port = find_port("both.test");
+    int why = 0, port = find_port();
     assert_int_equal(tcp_acceptor_open(&one, "both.test", port, port, &why), TW_OK);
     assert_int_equal(tcp_acceptor_open(&other, "both.test", port, port, &why), TW_ERROR_SYSTEM);
     assert_int_equal(why, EADDRINUSE);
@@ -1137,7 +1158,7 @@ TEST(a_rank_that_keeps_all_waiting_is_named_by_each_once)
     snprintf(all.wanted, sizeof all.wanted, "whose programs are busy: rank 0 at %.*s; for up to ",
              (int)strcspn(addresses[0], "#"), addresses[0]);
     for (int r = 0; r < RANKS; r++) {
-        assert_ok(tw_comm_set_timeout(players[r].comm, 1));
+        assert_ok(tw_comm_set_timeout(players[r].comm, 2));
         assert_ok(tw_comm_set_patience(players[r].comm, PATIENCE));
         assert_ok(tw_channel_create(players[r].comm, &more[r]));
     }
@@ -1175,7 +1196,7 @@ TEST(while_messages_move_nobodys_program_is_busy)
     listen_all(players, RANKS);
     connect_all(players, RANKS);
     for (int r = 0; r < RANKS; r++) {
-        assert_ok(tw_comm_set_timeout(players[r].comm, 1));
+        assert_ok(tw_comm_set_timeout(players[r].comm, 2));
         assert_ok(tw_comm_set_patience(players[r].comm, PATIENCE));
         assert_ok(tw_channel_create(players[r].comm, &more[r]));
     }

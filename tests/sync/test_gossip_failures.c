@@ -161,6 +161,7 @@ static tw_status add_until_it_fails(player *self)
     tw_status status = TW_OK;
     double end = tw_clock() + 20;
     while (status == TW_OK && tw_clock() < end) status = players_add(self, &steps);
+    if (status == TW_OK) status = players_add(self, &steps); /* it may have stood still since the last */
     if (status == TW_OK) return TW_OK;
     /* From then on, every call says so. */
     if (players_read(self) != status || players_add(self, &steps) != status || players_finish(self) != status)

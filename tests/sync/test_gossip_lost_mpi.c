@@ -62,7 +62,7 @@ TEST(test_the_others_go_on)
     tw_comm *comm;
     assert_int_equal(tw_comm_create_mpi(MPI_COMM_WORLD, &comm), TW_OK);
     assert_int_equal(tw_comm_size(comm), WHOLE);
-    assert_int_equal(tw_comm_set_timeout(comm, 3), TW_OK);
+    assert_int_equal(tw_comm_set_timeout(comm, 6), TW_OK);
     tw_comm *three = lose_one(comm, specs[0], VICTIM);
     tw_comm *two = lose_one(three, specs[1], 0);
     assert_int_equal(tw_comm_barrier(two), TW_OK);

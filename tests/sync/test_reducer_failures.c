@@ -30,9 +30,9 @@ static void play(void *players, int rank, tw_comm *comm)
     player *self = (player *)players + rank;
     tw_reducer *reducer = NULL;
     self->rank = rank;
-    tw_comm_set_timeout(comm, self->timeout);
     self->created = tw_reducer_create(comm, self->spec, self->tensors, TENSORS, &reducer);
     strncpy(self->text, tw_last_error(), sizeof self->text - 1);
+    tw_comm_set_timeout(comm, self->timeout);             /* not for what all have to call */
     if (self->created == TW_OK) self->act(self, reducer); /* destroys the reducer */
 }
 

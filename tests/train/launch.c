@@ -104,7 +104,7 @@ static int launch_apart(const task_ops *ops, const char *out, const char *words)
     assert_true(child >= 0);
     if (child == 0) {
         toy_run r = {.toy = {.validated = true, .extra = {[8] = 5}}};
-        alarm(60);
+        alarm(600);
         toy_begin(&r, ops, out, words);
         _exit(launch(&r.settings));
     }

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STOOD_STILL 1.0    /* seconds between two looks at the clock, in which others may have spoken unheard */
 #define BALLOT 4           /* beats that the first ballot has, and each later one twice as many, up to the grace */
 #define INTRODUCED 2       /* beats, in the first of which a newcomer learns who the members are */
 #define BARRED 30.0        /* seconds, and twice as long with each time, */
@@ -75,7 +74,7 @@ int council_is_late(const council *me)
 /* What was said while this process stood still is no silence of the others'. */
 static void look_at_clock(council *me, double now)
 {
-    int stood_still = now - me->now > STOOD_STILL;
+    int stood_still = now - me->now > COUNCIL_STOOD_STILL;
     for (int i = 0; stood_still && i < me->list.count; i++) me->peers[i].heard = now;
     for (int i = 0; stood_still && i < me->visitor_count; i++) me->visitors[i].heard = now;
     if (stood_still && me->unable) me->unable = now;
@@ -110,6 +109,7 @@ static void say_decided(council *me, const char *to)
     council_message message = word(me, COUNCIL_DECIDED);
     message.generation = me->list.generation;
     message.list = me->list;
+    message.ballot = me->left;
     if (me->list.generation) say(me, to, &message);
 }
 
@@ -205,6 +205,7 @@ static void hear_decided(council *me, const council_message *message)
     if (message->list.generation > me->list.generation) {
         council_list list = message->list;
         adopt(me, &list);
+        me->left = message->ballot;
     }
 }
 
@@ -343,7 +344,9 @@ static void hear_promise(council *me, const council_message *message, int from)
 static void decide(council *me)
 {
     council_list old = me->list, value = me->value;
+    const uint64_t left = those_in(me, UINT64_MAX, COUNCIL_LEAVES);
     adopt(me, &value);
+    me->left = left;
     for (int i = 0; i < value.count; i++)
         if (i != me->place) say_decided(me, value.seats[i].name);
     for (int i = 0; i < old.count; i++)

@@ -18,7 +18,8 @@ enum {
     COUNCIL_TOPIC = 32, /* bytes of a digest of what all have to train alike */
     COUNCIL_KNOWN = 32  /* generations of which a list says how they began */
 };
-#define COUNCIL_BEAT 0.25 /* seconds between two words to the same */
+#define COUNCIL_BEAT 0.25       /* seconds between two words to the same */
+#define COUNCIL_STOOD_STILL 1.0 /* between two looks at the clock, in which others may have spoken unheard */
 /* Seconds, or two graces, beyond the longest round, after which a person wants to know for whom a wait is. */
 #define COUNCIL_LONG 10.0
 
@@ -47,7 +48,7 @@ typedef enum council_kind {
     COUNCIL_PROMISE,  /* the ballot below which I accept nothing, and what I have accepted, with which ballot */
     COUNCIL_ACCEPT,   /* list, with which ballot */
     COUNCIL_ACCEPTED, /* with which ballot */
-    COUNCIL_DECIDED,  /* list */
+    COUNCIL_DECIDED,  /* list; as ballot, the bits of those of the one before that left it */
     COUNCIL_OVER,     /* there is no group any more that could let you in */
     COUNCIL_KINDS
 } council_kind;
@@ -107,6 +108,7 @@ typedef struct council {
     council_settings settings;
     council_seat own;
     council_list list; /* who decides: the last generation that this process knows of */
+    uint64_t left;     /* of the list before, those that said so */
     int place;         /* its own there; -1: it is a newcomer */
     council_state state;
     int awaits;     /* the others, to begin a round */

@@ -345,11 +345,12 @@ static int is_whole(void *self)
     tcp_group *group = self;
     int all = !group->has_left;
     for (int r = 0; r < group->size; r++) {
-        tcp_peer *peer = &group->peers[r];
+        tcp_peer *other = &group->peers[r];
         if (r == group->rank) continue;
-        tcp_peer_lock(peer);
-        if (peer->gone || peer->said_bye) all = 0;
-        tcp_peer_unlock(peer);
+        tcp_peer_lock(other);
+        tcp_peer_catch_up(other); /* one that has gone, and comes for the next run, may have said so a moment ago */
+        if (other->gone || other->said_bye) all = 0;
+        unlock(group, other);
     }
     return all;
 }

@@ -188,11 +188,19 @@ static int looks_up(const tcp_lobby *me)
     return looks;
 }
 
+/* No client answers late because this process was stopped, or its machine asleep. */
+static void pass_over(tcp_lobby *me, double late)
+{
+    for (int i = 0; i < me->count; i++) me->clients[i].called += fmax(late, 0);
+}
+
 void tcp_lobby_go_round(tcp_lobby *me, double seconds)
 {
     if (looks_up(me)) seconds = fmin(seconds, LOOK);
     int at_acceptor = tcp_acceptor_list(me->acceptor, me->polls), there = me->count, listed = list(me, at_acceptor);
+    const double begun = tw_clock();
     (void)poll(me->polls, (nfds_t)listed, (int)ceil(seconds * 1e3)); /* after a signal, too, it may be late */
+    pass_over(me, tw_clock() - begun - seconds);
     for (int i = there - 1; i >= 0 && me->asked < me->wanted; i--) {
         if (is_called(&me->clients[i])) go_on_calling(me, &me->clients[i], me->polls[at_acceptor + there + i].revents);
         if (me->polls[at_acceptor + i].revents)

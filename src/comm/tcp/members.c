@@ -54,6 +54,7 @@ struct tw_members {
     int opened, bell, runs, stops;
     int deserted;          /* that nobody answers is told */
     int meets;             /* it listens at a meeting point, so that it can be called */
+    double looked_after;   /* when its lines last were */
     double round_began;    /* 0: there was none yet */
     uint64_t round_took;   /* milliseconds; 0: none was measured yet */
     double limit;          /* that the generation's comm was given, unless its program gave it another */
@@ -268,10 +269,20 @@ static void look_for_predecessor(tw_members *me, const council_message *message)
     }
 }
 
-static void note_leaver(tw_members *me, const council_message *message)
+static void note_leaver(tw_members *me, const char *name)
 {
-    const int place = message->state == COUNCIL_LEAVES ? council_find(&me->last, message->seat.name) : -1;
+    const int place = council_find(&me->last, name);
     if (place >= 0) me->leavers |= (uint64_t)1 << place;
+}
+
+/* Of one that leaves another may hear before it does itself. */
+static void note_leavers(tw_members *me, const council_message *message)
+{
+    const council_list *old = &me->council.list;
+    const int is_next = message->kind == COUNCIL_DECIDED && message->list.generation == old->generation + 1;
+    if (message->state == COUNCIL_LEAVES) note_leaver(me, message->seat.name);
+    for (int i = 0; is_next && i < old->count; i++)
+        if (message->ballot >> i & 1) note_leaver(me, old->seats[i].name);
 }
 
 static void members_hear(void *context, const council_message *message, const char *text)
@@ -279,7 +290,7 @@ static void members_hear(void *context, const council_message *message, const ch
     tw_members *me = context;
     if (comes_too_early(me, message)) return;
     look_for_predecessor(me, message);
-    note_leaver(me, message);
+    note_leavers(me, message);
     council_hear(&me->council, message, tw_clock());
     if (message->kind == COUNCIL_REFUSED && me->council.verdict == COUNCIL_UNWANTED) tell_difference(me, text);
 }
@@ -323,13 +334,16 @@ static void go_behind(tw_members *me)
               me->address);
 }
 
+/* Who called while this process stood still was not heard. */
 static void look_after_lines(tw_members *me)
 {
     const council_list *list = &me->council.list;
-    const tcp_lines *lines = &me->lines;
+    tcp_lines *lines = &me->lines;
     tcp_address address;
-    if (!lines->behind && !me->meets && !lines->was_called && lines->met > 0 && tw_clock() > lines->met + CALL)
-        go_behind(me);
+    const double now = tw_clock(), passed = now - me->looked_after;
+    if (lines->met > 0 && passed > COUNCIL_STOOD_STILL) lines->met += passed;
+    me->looked_after = now;
+    if (!lines->behind && !me->meets && !lines->was_called && lines->met > 0 && now > lines->met + CALL) go_behind(me);
     for (int i = 0; lines->behind && i < list->count; i++)
         if (tcp_address_read(list->seats[i].name, "a member", &address) == TW_OK && !address.behind)
             (void)tcp_lines_keep(&me->lines, list->seats[i].name);
@@ -588,7 +602,8 @@ static tw_status members_fail(const tw_members *me, council_verdict verdict)
         me->meeting, me->council.stood ? me->council.settings.patience : me->options.patience);
 }
 
-/* The others of the meeting points are asked first. Nobody can answer while a name server lets them wait. */
+/* The others of the meeting points are asked first. Nobody can answer while a name server lets them wait, or while this
+ * process stands still. */
 static void await_answer(tw_members *me)
 {
     double waited = 0;
@@ -598,7 +613,7 @@ static void await_answer(tw_members *me)
         council_ask(&me->council, tw_clock());
         double asked = tw_clock();
         nap(me);
-        if (!tcp_lines_look_up(&me->lines)) waited += tw_clock() - asked;
+        if (!tcp_lines_look_up(&me->lines)) waited += fmin(tw_clock() - asked, 2 * NAP);
     }
     me->lines.trials = TRIALS;
 }
@@ -777,6 +792,10 @@ static tw_status await_verdict(tw_members *me, council_verdict *verdict)
         tell_program(me);
         take_turn(me);
     }
+    tell_deserted(me); /* the time may be up since the last look */
+    pthread_mutex_unlock(&me->mutex);
+    tell_program(me);
+    take_turn(me);
     tw_status status = TW_OK;
     if (stopped)
         status = tw_fail(TW_ERROR_PEER, "joining was stopped by this process's own program");

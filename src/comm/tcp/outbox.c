@@ -6,7 +6,7 @@
 
 #include <thinwire/thinwire_plugin.h>
 
-#define LOOKS_UP 0.1 /* seconds, between two waits of a program that waits */
+#define LOOKS_UP 1.0 /* seconds, between two waits of a program that waits */
 
 static int is_small(const tcp_request *send)
 {

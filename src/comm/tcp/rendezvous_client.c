@@ -84,8 +84,8 @@ static tw_status reach_server(client *me)
 {
     tcp_dial *dial = &me->dial;
     while (dial->state != TCP_CONNECTED && !is_deserted(me)) {
+        tell_deserted(me); /* also where the time is up since the last look */
         TRY(look_at_clock(me));
-        tell_deserted(me);
         int trying = tcp_dial_begin(dial, tw_clock()), proving = dial->state == TCP_PROVING;
         struct pollfd idle = {.fd = -1};
         int happened = wait_a_little(trying ? tcp_dial_poll(dial) : idle, dial->when);
