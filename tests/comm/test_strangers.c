@@ -617,7 +617,7 @@ TEST(test_a_door_that_is_not_found_costs_a_generation_and_no_member)
     for (int n = 0; n < 2; n++) go(&players[n]);
 }
 
-/* --- one that leaves while another cannot hear it ------------------------------------------------------------------ */
+/* --- one that leaves while another cannot hear it ----------------------------------------------------------------- */
 
 /* To whom nobody can say that it leaves; "": all hear so. */
 static char deaf[COUNCIL_NAME];
