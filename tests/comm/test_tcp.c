@@ -105,6 +105,7 @@ static void refuse(void (*say)(int fd, const unsigned char *secret), const char 
     assert_non_null(strstr(players[0].text, "rank 1"));
     assert_int_equal(tw_tcp_refused(players[0].tcp, &last), 1);
     if (!strstr(last, reason)) fail_msg("\"%s\" lacks \"%s\"", last, reason);
+    assert_non_null(strstr(players[0].text, reason));
     close(fd);
     destroy_all(players, 2);
 }

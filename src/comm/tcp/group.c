@@ -349,6 +349,7 @@ static int is_whole(void *self)
         if (r == group->rank) continue;
         tcp_peer_lock(other);
         tcp_peer_catch_up(other); /* one that has gone, and comes for the next run, may have said so a moment ago */
+        tcp_stream_push(other);
         if (other->gone || other->said_bye) all = 0;
         unlock(group, other);
     }

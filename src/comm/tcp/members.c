@@ -279,7 +279,8 @@ static void note_leaver(tw_members *me, const char *name)
 static void note_leavers(tw_members *me, const council_message *message)
 {
     const council_list *old = &me->council.list;
-    const int is_next = message->kind == COUNCIL_DECIDED && message->list.generation == old->generation + 1;
+    const int is_next = message->kind == COUNCIL_DECIDED && message->list.group == old->group &&
+                        message->list.generation == old->generation + 1;
     if (message->state == COUNCIL_LEAVES) note_leaver(me, message->seat.name);
     for (int i = 0; is_next && i < old->count; i++)
         if (message->ballot >> i & 1) note_leaver(me, old->seats[i].name);
@@ -341,7 +342,7 @@ static void look_after_lines(tw_members *me)
     tcp_lines *lines = &me->lines;
     tcp_address address;
     const double now = tw_clock(), passed = now - me->looked_after;
-    if (lines->met > 0 && passed > COUNCIL_STOOD_STILL) lines->met += passed;
+    if (lines->met > 0 && passed > COUNCIL_STOOD_STILL) lines->met = fmin(lines->met + passed, now);
     me->looked_after = now;
     if (!lines->behind && !me->meets && !lines->was_called && lines->met > 0 && now > lines->met + CALL) go_behind(me);
     for (int i = 0; lines->behind && i < list->count; i++)
@@ -792,10 +793,12 @@ static tw_status await_verdict(tw_members *me, council_verdict *verdict)
         tell_program(me);
         take_turn(me);
     }
-    tell_deserted(me); /* the time may be up since the last look */
-    pthread_mutex_unlock(&me->mutex);
-    tell_program(me);
-    take_turn(me);
+    if (*verdict == COUNCIL_PENDING) { /* the time may be up since the last look */
+        tell_deserted(me);
+        pthread_mutex_unlock(&me->mutex);
+        tell_program(me);
+        take_turn(me);
+    }
     tw_status status = TW_OK;
     if (stopped)
         status = tw_fail(TW_ERROR_PEER, "joining was stopped by this process's own program");
