@@ -1,15 +1,17 @@
 """Stopping and going on: the same bits as without the stop, and no way to lose what was saved."""
 import json
+import os
 import resource
 import shutil
 import signal
-import subprocess
+import unittest
 
 from checkpoint_file import rewrite_texts
-from support import CommandLineTest, run_tests, wait_until, write_cifar
+from support import CommandLineTest, await_stop, has_stepped, killing, run_tests, saved_steps, take_library, wait_until, write_cifar
 
 import parts
 
+KILLER = take_library("kill_in_file")
 SENDS_ALL = "dgc-adam:density=1,values=fp32,nesterov=off,warmup_steps=0"
 SENDS_MEANS = "dgc-adam:dense=*,leftovers=fp32,nesterov=off"
 SCHEMES = ("allreduce", "dgc:density=0.02,momentum=0.9")
@@ -317,7 +319,7 @@ class LongRunTest(CommandLineTest):
         return job, printed
 
     def assert_resumable(self, out):
-        step = max(int(path.name[5:]) for path in (out / "checkpoints").glob("step-????????"))
+        step = saved_steps(out)[-1]
         options = (*self.OPTIONS, "--steps", step + 2)
         resumed = self.train(*options, "--out", out, "--resume")
         self.assertEqual(resumed["weights_crc32c"], self.train(*options)["weights_crc32c"])
@@ -338,7 +340,7 @@ class LockTest(LongRunTest):
 
     def test_a_killed_run_holds_nothing(self):
         job, _ = self.start_run(*self.OPTIONS, "--checkpoint-every", 1, "--out", self.folder)
-        wait_until(lambda: list(self.folder.glob("checkpoints/step-????????")), "a checkpoint", job)
+        wait_until(lambda: saved_steps(self.folder), "a checkpoint", job)
         job.kill()
         self.finish(job)
         self.assertIn(f"process {job.pid} on", (self.folder / "run.lock").read_text())
@@ -405,20 +407,23 @@ class InterruptTest(LongRunTest):
             self.assertEqual(code, 130)
             self.assert_resumable(out)
 
-    def test_a_signal_after_the_end_of_whoever_reads_is_no_second_one(self):
-        """Many, for as long as it takes to write the checkpoint: they are the same wish."""
-        words = self.train_words("--epochs", 1000000, *self.OPTIONS, "--out", self.folder)
-        job = self.start_program(*words)
+    @unittest.skipUnless(KILLER, "needs what stops a program from within")
+    def test_signals_after_the_end_of_whoever_reads_are_no_second_wish(self):
+        """Several at once, as it writes the checkpoint that it ends with: the program takes them for one wish. One that comes
+        two seconds after the first of them, or later, would be a second wish, and end it at once."""
+        ends, out = self.folder / "ends", self.folder / "run"
+        words = self.train_words("--epochs", 1000000, *self.OPTIONS, "--out", out, "--checkpoint-every", 10 ** 9)
+        job = self.start_program(*words, env=killing(KILLER, "write 1 0", ends, os.devnull, int(signal.SIGSTOP)))
         self.assertIn("thinwire", job.stdout.readline())
+        wait_until(lambda: has_stepped(out), "the first step", job)
+        ends.touch()
         job.stdout.close()
-        while job.poll() is None:
-            job.send_signal(signal.SIGTERM)
-            try:
-                job.wait(0.01)
-            except subprocess.TimeoutExpired:
-                pass
-        self.assertEqual(job.returncode, 130)
-        self.assert_resumable(self.folder)
+        await_stop(job)
+        for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCONT):
+            job.send_signal(one)
+        done = self.finish(job)
+        self.assertEqual((done.returncode, done.stderr), (130, ""))
+        self.assert_resumable(out)
 
     def test_the_end_of_whoever_reads_is_a_wish_to_stop(self):
         """As in `thinwire train ... | head`."""

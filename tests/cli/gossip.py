@@ -214,7 +214,7 @@ class LostTest(CommandLineTest):
         """A run of four that loses one when `is_time` says so of its folder; the launcher's code, and what was said."""
         pids, out = self.folder, self.folder / "run"
         script = f'echo $$ >{pids}/pid-$OMPI_COMM_WORLD_RANK; exec "$0" "$@"'
-        words = self.train_words("--quiet", "--timeout", 3, "--out", out, "--schedule", "constant", *options)
+        words = self.train_words("--quiet", "--timeout", 20, "--out", out, "--schedule", "constant", *options)
         launcher = ("mpirun", "--oversubscribe", *launcher_options, "-n", "4", "sh", "-c", script)
         job = self.start_program(*words, launcher=launcher, env=MPI_ENVIRONMENT)
         wait_until(lambda: is_time(out), "the time to kill", job)
@@ -233,12 +233,12 @@ class LostTest(CommandLineTest):
                 self.folder = self.folder / str(victim)
                 self.folder.mkdir()
                 code, told, stderr = self.lose(victim, ["--enable-recovery"], has_stepped, "--sync", "adpsgd-random",
-                                               "--steps", 400)
+                                               "--steps", 4000)
                 self.assertEqual((code, len(told)), (0, 1), stderr)
                 self.assertIn("1 of 4 workers lost", told[0])
                 summary = json.loads((self.folder / "run/summary.json").read_text())
-                self.assertEqual((summary["workers"], summary["steps"]), (3, 400))
-                checkpoint = self.folder / "run/checkpoints/step-00000400"
+                self.assertEqual((summary["workers"], summary["steps"]), (3, 4000))
+                checkpoint = self.folder / "run/checkpoints/step-00004000"
                 self.assertEqual(len(list(checkpoint.glob("worker-*"))), 3)
 
     def test_where_the_launcher_ends_the_run_fewer_take_it_up(self):
@@ -272,9 +272,8 @@ class MpiTest(CommandLineTest):
         done = self.run_program(*self.train_words("--quiet", "--sync", "adpsgd-random", "--lr", 1e6, "--warmup", 0,
                                                   "--momentum", 0.99, "--steps", 200),
                                 **under_mpi(3))
-        told = [line for line in done.stderr.splitlines() if line.startswith("thinwire: ")]
+        told = [line for line in done.stderr.splitlines() if line.startswith("thinwire: ") and "diverged" in line]
         self.assertEqual((done.returncode, len(told)), (4, 1), done.stderr)
-        self.assertIn("diverged", told[0])
 
 
 if __name__ == "__main__":

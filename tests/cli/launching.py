@@ -147,7 +147,7 @@ class MpiTest(CommandLineTest):
         pid, code = folder / "pid", folder / "code"
         script = (f'if [ $OMPI_COMM_WORLD_RANK = {victim} ]; then echo $$ >{pid}; exec "$0" "$@"; fi; '
                   f'"$0" "$@"; echo $? >{code}')
-        words = self.train_words("--quiet", "--epochs", 100000, "--timeout", 2, "--out", folder / "run", *options)
+        words = self.train_words("--quiet", "--epochs", 100000, "--timeout", 20, "--out", folder / "run", *options)
         launcher = ("mpirun", "--oversubscribe", "--enable-recovery", "-n", "2", "sh", "-c", script)
         job = self.start_program(*words, launcher=launcher, env=MPI_ENVIRONMENT)
         wait_until(lambda: has_stepped(folder / "run"), "the first step", job)

@@ -241,8 +241,9 @@ class RefusalTest(AdapterTest):
 
     def test_a_group_trains_beside_the_same_weights(self):
         """Which each worker has from wherever it likes."""
-        other, meeting = self.folder / "other", free_place()
+        other = self.folder / "other"
         self.train("--model", "transformer", *SIZES, "--steps", 1, "--seed", 7, "--out", other)
+        meeting = free_place()
 
         def come(name, *options):
             with open(self.folder / name, "w") as said:

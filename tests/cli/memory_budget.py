@@ -3,22 +3,14 @@ and no more of them is in memory, by its own count and by the system's; clipping
 and what is refused."""
 import hashlib
 import os
-import sys
 import unittest
 from unittest import mock
 
 import asr
 import w2v_bert
-from support import CommandLineTest, run_tests, unless_kept, write_cifar, write_letters
+from support import CommandLineTest, run_tests, take_library, unless_kept, write_cifar, write_letters
 
 import parts
-
-def take_library(name):
-    """A library to preload, of the words behind the program; None in a build that has it not."""
-    found = [word for word in sys.argv[1:] if word.endswith(f"{name}.so")]
-    sys.argv[1:] = [word for word in sys.argv[1:] if word not in found]
-    return found[0] if found else None
-
 
 COUNTER = take_library("count_resident")
 SAME = ("weights_crc32c", "loss", "train_loss", "steps_skipped", "metric")

@@ -7,8 +7,8 @@ import unittest
 import asr
 import w2v_bert
 from joining import Joining
-from memory_budget import SAME, BudgetTest, take_library
-from support import PROGRAM, run_tests, wait_until, write_cifar
+from memory_budget import SAME, BudgetTest
+from support import PROGRAM, free_place, killing, run_tests, saved_steps, take_library, wait_until, write_cifar
 
 KILLER = take_library("kill_in_file")
 SHARED = 2  # arrays beside the optimiser's: the shared weights and their momentum
@@ -173,8 +173,7 @@ class KillTest(Run):
                 out = self.folder / phase.replace(", ", "-").replace(" ", "-")
                 words = self.train_words("--quiet", *self.words("--workers", 2, *self.BUDGET, "--out", out,
                                                                 "--checkpoint-every", 3, "--steps", 12))
-                done = self.run_program(*words, env={"LD_PRELOAD": KILLER, "KILL_AT": when.format(shared=shared),
-                                                     "KILL_AFTER": out / "checkpoints" / "step-00000006"})
+                done = self.run_program(*words, env=killing(KILLER, when.format(shared=shared), out / "checkpoints" / "step-00000006"))
                 self.assertEqual((done.returncode, done.stderr), (-9, ""))
                 self.assertEqual([path for path in self.folder.rglob("*memory*")], [])
                 rest = self.run_to(12, "--out", out, "--resume", *self.BUDGET)
@@ -184,9 +183,9 @@ class KillTest(Run):
         """At any moment after a checkpoint."""
         job = self.start_program(*self.train_words("--quiet", *self.words(
             "--workers", 2, *self.BUDGET, "--out", self.folder, "--checkpoint-every", 2, "--steps", 100000)))
-        wait_until(lambda: len(list(self.folder.glob("checkpoints/step-????????"))) > 1, "two checkpoints", job)
+        wait_until(lambda: len(saved_steps(self.folder)) > 1, "two checkpoints", job)
         self.end(job)
-        step = max(int(path.name[5:]) for path in self.folder.glob("checkpoints/step-????????"))
+        step = saved_steps(self.folder)[-1]
         resumed = self.run_to(step + 3, "--out", self.folder, "--resume", *self.BUDGET)
         self.assertEqual(resumed["weights_crc32c"], self.run_to(step + 3)["weights_crc32c"])
 
@@ -199,6 +198,7 @@ class ProcessesTest(Joining, Run):
     def test_processes_equal_threads(self):
         for workers in (2, 3):
             threads = self.train(*self.words("--workers", workers, "--steps", 6))
+            self.meeting = free_place()
             paged = self.finish_all([self.start_one(rank, "--steps", 6, *self.BUDGET, workers=workers)
                                      for rank in range(workers)])
             self.assertEqual(paged["transport"], "tcp")
@@ -211,9 +211,8 @@ class ProcessesTest(Joining, Run):
         shared = 4 * 4 * whole["parameters"] + 5 * 4096
         options = ("--out", self.folder, "--checkpoint-every", 2, *self.BUDGET)
         jobs = [self.start_one(0, "--steps", 9, *options, "--timeout", 60),
-                self.start_one(1, "--steps", 9, *options, "--timeout", 60, LD_PRELOAD=KILLER,
-                               KILL_AT=f"pread 9 {shared}",
-                               KILL_AFTER=self.folder / "checkpoints" / "step-00000004")]
+                self.start_one(1, "--steps", 9, *options, "--timeout", 60,
+                               **killing(KILLER, f"pread 9 {shared}", self.folder / "checkpoints" / "step-00000004"))]
         self.assertEqual([self.finish(job).returncode for job in jobs], [3, -9])
         rest = self.run_to(9, "--out", self.folder, "--resume", *self.BUDGET)
         self.assertEqual({key: rest[key] for key in SAME[:2]}, {key: whole[key] for key in SAME[:2]})

@@ -23,6 +23,20 @@ def mtu_of(interface):
         return struct.unpack("16si", fcntl.ioctl(anyone, 0x8921, struct.pack("16si", interface.encode(), 0)))[1]  # SIOCGIFMTU
 
 
+def measure_known_rate(test, path, ways, *command):
+    """What is found of links of 100 Mbit/s between two namespaces. A busy machine uses less, and at times what it has not
+    used before, but not each time."""
+    for _ in range(3):
+        done = subprocess.run(["sh", LINK, "2", "100mbit", *command], capture_output=True, text=True, timeout=seconds_left())
+        if done.returncode == 77:
+            test.skipTest(done.stderr.strip())
+        test.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(path.read_text())
+        if all(25 <= way["mbit_per_second"] <= 150 for way in ways(found)):
+            return found
+    test.fail(f"none of three fits, as this does not: {found}")
+
+
 class PeersTest(CommandLineTest):
     def measure(self, *words, **where):
         path = self.folder / "lines.json"
@@ -86,18 +100,11 @@ class PeersTest(CommandLineTest):
 
     @needs_mpi
     def test_a_line_of_known_rate(self):
-        """Links of 100 Mbit/s between two namespaces. A busy machine uses less, and at times what it has not used before."""
         path = self.folder / "lines.json"
-        done = subprocess.run(["sh", LINK, "2", "100mbit", PROGRAM, "doctor", "--peers", "--json", path],
-                              capture_output=True, text=True, timeout=seconds_left())
-        if done.returncode == 77:
-            self.skipTest(done.stderr.strip())
-        self.assertEqual(done.returncode, 0, done.stderr)
-        found = json.loads(path.read_text())
+        found = measure_known_rate(self, path, lambda found: found["links"], PROGRAM, "doctor", "--peers", "--json", path)
         self.assertEqual(len(set(found["hosts"])), 2)
         for link in found["links"]:
             self.assertEqual(link["interface"], "eth0")
-            self.assertTrue(25 <= link["mbit_per_second"] <= 150, link)
 
 
 class LineTest(CommandLineTest):
@@ -203,6 +210,20 @@ class LineTest(CommandLineTest):
         self.assertEqual([job.returncode for job in done], [0, 0])
         self.assertNotIn("was refused", done[0].stderr)
 
+    def test_a_group_may_take_its_time_to_speak(self):
+        """Until behind the doctor's greeting, which comes when nobody has spoken."""
+        def speak(listener):
+            with contextlib.suppress(OSError):
+                while True:
+                    with listener.accept()[0] as one:
+                        if one.recv(100):
+                            one.sendall(b"twtcp 8\n" + bytes(32))
+        with socket.create_server(("127.0.0.1", 0)) as group:
+            threading.Thread(target=speak, args=(group,), daemon=True).start()
+            _, said = self.ask("127.0.0.1:%d" % group.getsockname()[1], 0)
+            group.shutdown(socket.SHUT_RDWR)
+        self.assertIn("The line is not measured: a group of thinwire listens there.", said)
+
     def test_another_program_has_the_port(self):
         """One that is silent, one that hangs up, and one that answers."""
         for word in None, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n":
@@ -228,17 +249,10 @@ class LineTest(CommandLineTest):
         path = self.folder / "line.json"
         script = f"""test "$OMPI_COMM_WORLD_RANK" = 1 || exec {PROGRAM} doctor --listen 7000
             until {PROGRAM} doctor 10.77.0.1:7000 --json {path}; do test $? = 3 || exit 1; done"""
-        done = subprocess.run(["sh", LINK, "2", "100mbit", "sh", "-c", script], capture_output=True, text=True,
-                              timeout=seconds_left())
-        if done.returncode == 77:
-            self.skipTest(done.stderr.strip())
-        self.assertEqual(done.returncode, 0, done.stderr)
-        found = json.loads(path.read_text())
+        found = measure_known_rate(self, path, lambda found: (found["up"], found["down"]), "sh", "-c", script)
         self.assertEqual({key: found[key] for key in ("answer", "from", "to", "interface", "mtu", "direct")},
                          {"answer": "accepted", "from": "10.77.0.2", "to": "10.77.0.1", "interface": "eth0", "mtu": 1500,
                           "direct": True})
-        for way in "up", "down":
-            self.assertTrue(25 <= found[way]["mbit_per_second"] <= 150, found)
         self.check_round(found, 25600000)
 
 

@@ -2,24 +2,25 @@
 import json
 import pathlib
 import signal
-import sys
 import tempfile
+import time
 
-from support import CommandLineTest, Talker, free_place, run_tests, wait_until, write_letters
+from support import (CommandLineTest, Ended, Talker, await_stop, free_place, has_saved, killing, run_tests, take_library, wait_until,
+                     write_letters)
 
-KILLER = sys.argv.pop(1) if sys.argv[1:] and sys.argv[1].endswith(".so") else None
+KILLER = take_library("kill_in_file")
 SAME = ("weights_crc32c", "loss", "train_loss", "metric", "steps", "steps_skipped")
 CUT = "stages=3,cut=2+2+3"
 STEPS = ("--steps", 24, "--checkpoint-every", 8)
 LONG = ("--steps", 10 ** 7, "--checkpoint-every", 40)
 SILENT = ("--timeout", 6)
+COMING = 600  # seconds in which all may come together, however soon they miss each other later
 
 
 class Worker(Talker):
-    def __init__(self, test, number, options, kill):
-        names = ("KILL_AT", "KILL_AFTER", "KILL_MARK", "KILL_WITH")
-        environment = {"LD_PRELOAD": KILLER, **dict(zip(names, map(str, kill)))} if kill else {}
-        super().__init__(test, number, test.train_words(*options), env=environment)
+    def __init__(self, test, number, options, kill, coming):
+        environment = {"THINWIRE_JOIN_SECONDS": str(coming)} if coming else {}
+        super().__init__(test, number, test.train_words(*options), env=environment | (killing(KILLER, *kill) if kill else {}))
 
     def end(self):
         self.test.finish(self.job)
@@ -51,11 +52,11 @@ class StandbyTest(CommandLineTest):
         return ["train", "lm", "--data", self.texts, "--unit", "char", "--model", "transformer", "--layers", 4, "--hidden", 32,
                 "--heads", 2, "--batch", 3, "--bptt", 16, "--dropout", "0.2", *options]
 
-    def come(self, *options, standby=1, cut=CUT, out=None, kill=None, meeting=None):
+    def come(self, *options, standby=1, cut=CUT, out=None, kill=None, meeting=None, coming=COMING):
         number = len(self.workers)
         self.workers.append(Worker(self, number, (
             "--join", meeting or self.meeting, "--workers", 3 + standby, "--pipeline", f"{cut},standby={standby}",
-            "--out", out or self.out, "--json", self.folder / f"summary-{number}", *options), kill))
+            "--out", out or self.out, "--json", self.folder / f"summary-{number}", *options), kill, coming))
         return self.workers[-1]
 
     def line_up(self, *options, standby=1, kills={}, outs=None, **keywords):
@@ -104,9 +105,12 @@ class LivingTest(StandbyTest):
             if number not in gone:
                 self.assertEqual(worker.end(), 130, worker.path.read_text())
 
+    def await_checkpoint(self, first):
+        wait_until(lambda: has_saved(self.out, 40), "a checkpoint", first.job)
+
     def test_who_was_silent_comes_back_and_stands_by(self):
         first, silent, last, spare = self.line_up(*LONG, *SILENT)
-        wait_until(self.checkpoint(40).exists, "a checkpoint", first.job)
+        self.await_checkpoint(first)
         silent.job.send_signal(signal.SIGSTOP)
         for other in (first, last, spare):
             other.await_word("the worker of stage 1, .* is lost, and the one at .* takes its place")
@@ -119,13 +123,13 @@ class LivingTest(StandbyTest):
 
     def test_a_silent_worker_0_still_has_the_folder(self):
         first, *_ = self.line_up(*LONG, *SILENT)
-        wait_until(self.checkpoint(40).exists, "a checkpoint", first.job)
+        self.await_checkpoint(first)
         first.job.send_signal(signal.SIGSTOP)
         self.assert_ended(2, "another run writes there", {0})
 
     def test_until_it_dies(self):
         first, *_, spare = self.line_up(*LONG, *SILENT)
-        wait_until(self.checkpoint(40).exists, "a checkpoint", first.job)
+        self.await_checkpoint(first)
         first.job.send_signal(signal.SIGSTOP)
         spare.await_word("the worker of stage 0, .* is lost, and the one at .* takes its place")
         first.job.kill()
@@ -134,7 +138,14 @@ class LivingTest(StandbyTest):
 
     def test_workers_that_lose_each_other_again_and_again_end(self):
         """One is busy for longer than the others have patience, and there again each time before they go on without it."""
-        self.line_up(*STEPS, "--timeout", 3, "--patience", 3, "--pause", "1:6:4.5")
+        while True:
+            try:
+                self.line_up(*STEPS, "--timeout", 3, "--patience", 3, "--pause", "1:6:4.5")
+                break
+            except Ended:  # of so little patience may be who comes, too, where the others take longer to let it in
+                self.end(*(worker.job for worker in self.workers))
+                self.assertRegex(self.workers[-1].last_line(), "no member of a group let this process in|answers any more")
+                self.begin()
         self.assert_ended(3, "3 times in a row no worker was lost, and the run came to no checkpoint|nobody stands by|too few")
 
     def test_who_stands_by_may_go_and_others_come(self):
@@ -152,26 +163,41 @@ class LivingTest(StandbyTest):
         self.assert_stops(new, {0, 3})
 
     def test_all_have_to_come(self):
-        """Those who are to stand by, too."""
+        """Those who are to stand by, too. Whoever comes when the others have given up is told that, or gives up alone."""
         for _ in range(3):
-            self.come(*STEPS, *SILENT)
-        self.assert_ended(3, "3 of --workers 4 have come, and nobody else within 6 seconds")
+            self.come(*STEPS, *SILENT, coming=None)
+        self.assert_ended(3, "[123] of --workers 4 have come, and nobody else within 6 seconds|its run is over|answers any more")
+
+    def test_a_standstill_is_no_time_that_others_take(self):
+        """The machine of the one that waits for all was asleep for longer than it waits, and they have come meanwhile."""
+        first = self.come(*STEPS, coming=3)
+        first.await_word("opens a group")
+        first.job.send_signal(signal.SIGSTOP)
+        await_stop(first.job)
+        asleep = time.monotonic()
+        for _ in range(3):
+            self.come(*STEPS).await_word("coming to the group")
+        wait_until(lambda: time.monotonic() > asleep + 3, "the time is over that it would have waited")
+        first.job.send_signal(signal.SIGCONT)
+        self.assertEqual([worker.end() for worker in self.workers], [0] * 4, [worker.path.read_text() for worker in self.workers])
 
     def test_who_waits_at_the_end_is_told_of_it(self):
         """The run has no checkpoint on its way at which it would be let in. It may be in the last meeting, and hears it there; or it has
-        asked, and the run is over before it asks for the second time, as one that waits."""
-        first, second, *others = self.line_up("--steps", 40)
+        asked, and the run is over before it asks for the second time, as one that waits; or nobody has heard it."""
+        options = ("--steps", 1000, "--evaluate-every", 10 ** 6, "--patience", 60)
+        first, second, *others = self.line_up(*options)
         address = second.await_word(r"others may come to (\S+)")
         second.await_word("this worker is stage 1")
         first.job.send_signal(signal.SIGSTOP)
-        late = self.come("--steps", 40, meeting=address)
+        late = self.come(*options, meeting=address)
         late.await_word("coming to the group")
         first.job.send_signal(signal.SIGCONT)
         self.assertEqual([worker.end() for worker in (first, second, *others)], [0] * 4)
         code, told = late.end(), late.path.read_text()
         if "in the group as rank" not in told:
             self.assertEqual(code, 3, told)
-            self.assertRegex(told, "has ended before it let this process in: its run is over|answers any more: its run has ended, or all")
+            self.assertRegex(told, "has ended before it let this process in: its run is over|answers any more: its run has ended, or all"
+                                   "|no member of a group let this process in")
 
     def test_a_run_that_diverges_ends_alike(self):
         self.line_up(*STEPS, "--optimizer", "sgd", "--lr", "1e6", "--clip", 0, "--warmup", 0)

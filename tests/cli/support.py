@@ -55,14 +55,55 @@ def seconds_left():
     return max(1, DEADLINE - time.monotonic())
 
 
+class Ended(AssertionError):
+    """The program ended before what should have come."""
+    def __init__(self, code, what):
+        super().__init__(f"the program ended with {code} before: {what}")
+        self.code = code
+
+
 def wait_until(condition, what, job=None):
     """Returns when the condition holds; fails when the time is over, or when the job that should bring it about ended."""
     while not condition():
         if time.monotonic() > DEADLINE:
             raise AssertionError(f"no time is left, and still not: {what}")
         if job and job.poll() is not None and not condition():
-            raise AssertionError(f"the program ended with {job.returncode} before: {what}")
+            raise Ended(job.returncode, what)
         time.sleep(0.005)
+
+
+def saved_steps(out):
+    """The steps of the run's whole checkpoints. A newer one may take an older one's place at any time."""
+    return sorted(int(path.name[5:]) for path in out.glob("checkpoints/step-????????"))
+
+
+def has_saved(out, step):
+    """Whether there is a checkpoint of that step or of a later one."""
+    return any(saved >= step for saved in saved_steps(out))
+
+
+def take_library(name):
+    """A library to preload, of the words behind the program; None in a build that has it not."""
+    found = [word for word in sys.argv[1:] if word.endswith(f"{name}.so")]
+    sys.argv[1:] = [word for word in sys.argv[1:] if word not in found]
+    return found[0] if found else None
+
+
+def killing(killer, *kill):
+    """The environment of a program that kill_in_file kills: in which call, after which file is there, which file it leaves
+    then, and with which signal."""
+    return {"LD_PRELOAD": killer, **dict(zip(("KILL_AT", "KILL_AFTER", "KILL_MARK", "KILL_WITH"), map(str, kill)))}
+
+
+def await_stop(job):
+    """Returns once a signal has stopped it."""
+    wait_until(lambda: os.waitid(os.P_PID, job.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT), "it stands still", job)
+
+
+def without_notes(stderr):
+    """Its lines but for those of the library that say why a process still waits, and by which ways the group talks, which
+    a slow machine may bring about."""
+    return [line for line in stderr.splitlines() if not re.search(r"this process waits: |rank \d+ (cannot be called|carries what)", line)]
 
 
 def kill_sessions(*sessions):
@@ -268,7 +309,7 @@ class CommandLineTest(unittest.TestCase):
         """Runs the program; it must end with `code` and one line on stderr that names every culprit."""
         done = self.run_program(*words, **keywords)
         self.assertEqual(done.returncode, code, done.stderr)
-        lines = done.stderr.splitlines()
+        lines = without_notes(done.stderr)
         self.assertEqual(len(lines), 1, done.stderr)
         for culprit in culprits:
             self.assertIn(str(culprit), lines[0])

@@ -1,5 +1,6 @@
 #include "mpi_start.h"
 #include "error.h"
+#include "launcher.h"
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -66,22 +67,10 @@ static void end_watch(watch *self, pthread_t thread)
     pthread_join(thread, NULL);
 }
 
-/* As that of the sockets, which the same variable tells. */
-static tw_status mpi_start_read_seconds(double *seconds)
-{
-    const char *text = getenv("THINWIRE_JOIN_SECONDS");
-    char *rest;
-    *seconds = fmax(*seconds, LEAST_SECONDS);
-    if (!text) return TW_OK;
-    *seconds = strtod(text, &rest);
-    if (rest != text && !*rest && *seconds > 0 && *seconds <= 1e9) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT, "THINWIRE_JOIN_SECONDS is \"%.40s\" in the environment: want seconds, up to 1e9",
-                   text);
-}
-
 tw_status mpi_start_within(const char *transport, double seconds, int code, tw_comm **comm)
 {
-    TW_TRY(mpi_start_read_seconds(&seconds));
+    seconds = fmax(seconds, LEAST_SECONDS);
+    TW_TRY(launcher_read_seconds(&seconds));
     watch self = {.seconds = seconds, .code = code};
     pthread_t thread;
     create_watch(&self);

@@ -233,24 +233,31 @@ tw_status route_find(const char *target, double seconds, route *found)
 /* ---- a word between two ---- */
 
 static const char greeting[] = "thinwire doctor measures\n";
-enum { GREETING = sizeof greeting - 1 };
 #define THINWIRE "twtcp " /* with which a group greets whoever comes */
+enum { GREETING = sizeof greeting - 1, THINWIRE_BYTES = sizeof THINWIRE - 1 };
 
 #define FIRST_WORD 0.5 /* seconds, and some ways there and back, for who speaks first */
 #define HESITATION 5.0 /* seconds that a caller may be silent, while others wait behind it */
 
-/* Whether all of the word comes first, which is no longer than a greeting. */
-static bool hears(int fd, const char *word, double end)
+typedef enum speaker { ANOTHER, A_GROUP, A_DOCTOR } speaker;
+
+/* What has come over a connection so far. */
+typedef struct words {
+    char text[GREETING];
+    size_t count;
+} words;
+
+/* Whose words they are, once they tell: ANOTHER's where they do not by then. */
+static speaker hear(int fd, words *heard, double end)
 {
-    char heard[GREETING] = {0};
-    const size_t length = strlen(word);
-    size_t count = 0;
-    while (count < length && wait_for(fd, POLLIN, end)) {
-        ssize_t more = recv(fd, heard + count, length - count, MSG_DONTWAIT);
-        if (more <= 0) return false;
-        count += (size_t)more;
+    for (;;) {
+        if (heard->count >= THINWIRE_BYTES && memcmp(heard->text, THINWIRE, THINWIRE_BYTES) == 0) return A_GROUP;
+        if (heard->count == GREETING) return memcmp(heard->text, greeting, GREETING) == 0 ? A_DOCTOR : ANOTHER;
+        if (!wait_for(fd, POLLIN, end)) return ANOTHER;
+        ssize_t more = recv(fd, heard->text + heard->count, GREETING - heard->count, MSG_DONTWAIT);
+        if (more <= 0) return ANOTHER;
+        heard->count += (size_t)more;
     }
-    return count == length && memcmp(heard, word, length) == 0;
 }
 
 static bool says_greeting(int fd)
@@ -258,19 +265,22 @@ static bool says_greeting(int fd)
     return send(fd, greeting, GREETING, MSG_NOSIGNAL) == GREETING; /* there is room for a first line */
 }
 
-/* A group, which speaks first, is told nothing: it has nobody to turn away, and none of its members says so. */
+/* A group, which speaks first, is told nothing: it has nobody to turn away, and none of its members says so. One that
+ * has too much to do to speak at once is told the greeting, and speaks all the same. */
 tw_status route_greet(const route *to, double seconds)
 {
     int fd = socket(to->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return tw_fail(TW_ERROR_SYSTEM, "the system has no socket left");
     bool is_there = connect(fd, (const struct sockaddr *)&to->address, to->address_bytes) == 0 ||
                     (errno == EINPROGRESS && wait_for_connection(fd, seconds) == 0);
-    bool taken = is_there && hears(fd, THINWIRE, tw_clock() + fmin(seconds, FIRST_WORD + 4 * to->median));
-    bool answers = is_there && !taken && says_greeting(fd) && hears(fd, greeting, tw_clock() + seconds);
+    words heard = {.count = 0};
+    speaker who = is_there ? hear(fd, &heard, tw_clock() + fmin(seconds, FIRST_WORD + 4 * to->median)) : ANOTHER;
+    if (is_there && who == ANOTHER && says_greeting(fd)) who = hear(fd, &heard, tw_clock() + seconds);
     close(fd);
-    if (taken) return tw_fail(TW_ERROR_PEER, "a group of thinwire listens there");
-    return answers ? TW_OK
-                   : tw_fail(TW_ERROR_PEER, "another program listens there, and a group of thinwire cannot meet there");
+    if (who == A_DOCTOR) return TW_OK;
+    return tw_fail(TW_ERROR_PEER, who == A_GROUP
+                                      ? "a group of thinwire listens there"
+                                      : "another program listens there, and a group of thinwire cannot meet there");
 }
 
 static int listen_on(int port)
@@ -305,7 +315,8 @@ static void write_called(int fd, int port, char meeting[ROUTE_MEETING])
 static bool serve_caller(int *listener, int port, char meeting[ROUTE_MEETING])
 {
     int fd = accept4(*listener, NULL, NULL, SOCK_CLOEXEC);
-    bool is_one = fd >= 0 && hears(fd, greeting, tw_clock() + HESITATION) && says_greeting(fd);
+    words heard = {.count = 0};
+    bool is_one = fd >= 0 && hear(fd, &heard, tw_clock() + HESITATION) == A_DOCTOR && says_greeting(fd);
     if (is_one) {
         write_called(fd, port, meeting);
         close(*listener);

@@ -82,7 +82,7 @@ static tw_status enter(run *r, const tw_generation *place)
     r->saved_step = r->looked[TASK_VALIDATION] = r->looked[TASK_TEST] = NEVER;
     r->cut = 0;
     TW_TRY(worker_begin(w));
-    r->begun = r->group->has_weights = 1;
+    r->begun = r->given = r->group->has_weights = 1;
     return TW_OK;
 }
 
@@ -143,6 +143,8 @@ static tw_status fall_alone(run *r, const task *work, tw_status status, run_resu
     snprintf(text, sizeof text, "%s", tw_last_error());
     result->interrupted = interrupt_asked() && !r->group->was_in;
     if (result->interrupted) return TW_OK;
+    if (r->group->was_in && !r->given)
+        return tw_fail(status, "%s; this worker had nothing of the group's yet, and keeps nothing", text);
     if (!r->group->was_in || !r->settings.out) return tw_fail(status, "%s", text);
     TW_TRY(act_alone(r, work, keep_rest));
     return tw_fail(status, "%s; what this worker has is kept: thinwire train --resume %s goes on with it", text,
@@ -151,10 +153,10 @@ static tw_status fall_alone(run *r, const task *work, tw_status status, run_resu
 
 static void tell_left(const run *r)
 {
+    const char *kept = r->given ? r->settings.out : NULL;
     if (r->settings.quiet) return;
     fprintf(stderr, "thinwire: left the group after step %llu%s%s%s\n", (unsigned long long)r->carry.moment.step,
-            r->settings.out ? "; thinwire train --resume " : "", r->settings.out ? r->settings.out : "",
-            r->settings.out ? " goes on with what it had" : "");
+            kept ? "; thinwire train --resume " : "", kept ? kept : "", kept ? " goes on with what it had" : "");
 }
 
 static tw_status live_on(run *r, const task *work, run_result *result)
@@ -168,7 +170,7 @@ static tw_status live_on(run *r, const task *work, run_result *result)
         if (status != TW_ERROR_PEER) return status;
     }
     /* Who waited when it was asked to leave has kept nothing yet. */
-    if (!r->leaves && r->settings.out) TW_TRY(act_alone(r, work, keep_rest));
+    if (!r->leaves && r->given && r->settings.out) TW_TRY(act_alone(r, work, keep_rest));
     result->interrupted = 1;
     tell_left(r);
     return TW_OK;
@@ -179,6 +181,7 @@ tw_status run_member(const train_settings *settings, const task *work, group *g,
     run r = {.group = g, .settings = *settings};
     *result = (run_result){0};
     TW_TRY(tw_comm_create_threads(1, &r.alone));
+    r.given = g->has_weights;
     tw_status status = act_alone(&r, work, begin_alone);
     if (status == TW_OK) status = live_on(&r, work, result);
     journal_close(&r.journal);

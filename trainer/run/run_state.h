@@ -39,6 +39,7 @@ typedef struct run {
     carry carry;
     int tells;  /* it has been rank 0, and the journal is open */
     int begun;  /* what the worker has is worth carrying on */
+    int given;  /* what the worker has is of the group: it opened it, or was given the weights of the others */
     int cut;    /* what stands to be done after a step is not done yet */
     int leaves; /* asked to stop, and has kept what there is */
 

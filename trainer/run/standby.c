@@ -6,6 +6,7 @@
 #include "exit.h"
 #include "folder.h"
 #include "interrupt.h"
+#include "launcher.h"
 #include "pipeline_plan.h"
 #include "run_lock.h"
 #include "run_state.h"
@@ -139,27 +140,32 @@ static tw_status take_end(const lineup *l, run_result *result)
 
 /* ---- before the start -------------------------------------------------------------------------------------------- */
 
-static void nap(void)
+/* Returns its seconds as they were asked for. Where it took longer, this process was stopped or its machine asleep,
+ * which says nothing of the others. */
+static double nap(void)
 {
     struct timespec left = {.tv_nsec = NAP * 1000000L};
     (void)nanosleep(&left, NULL);
+    return NAP * 1e-3;
 }
 
-/* The first of them looks at the clock for all. Each that comes begins another generation. */
+/* The first of them counts for all. Each that comes begins another generation. */
 static tw_status await_others(lineup *l)
 {
     const train_settings *s = l->settings;
     const int first = tw_comm_rank(l->trace.whole) == 0;
-    const double begun = tw_clock();
+    double waited = 0, most = s->timeout;
+    TW_TRY(launcher_read_seconds(&most));
     interrupt_ends_with(EXIT_INTERRUPTED);
-    while (!first || tw_clock() - begun < s->timeout) {
+    for (;;) {
         TW_TRY(group_stay(l->group, l->trace.whole));
-        nap();
+        if (first && waited >= most) break;
+        waited += nap();
     }
     const tw_status late = tw_fail(TW_ERROR_PEER,
                                    "%d of --workers %ld have come, and nobody else within %g seconds; the run needs "
                                    "all to begin",
-                                   l->count, s->workers, s->timeout);
+                                   l->count, s->workers, most);
     end_with(l, late, &(run_result){0});
     return TW_OK;
 }
@@ -294,10 +300,9 @@ static void tell(const lineup *l, const int fresh[PIPELINE_STAGES])
 static void await_folder(const lineup *l)
 {
     run_lock *lock = NULL;
-    const double begun = tw_clock();
-    while (run_lock_take(l->settings->out, &lock) == TW_ERROR_ARGUMENT &&
-           tw_clock() - begun < tw_comm_timeout(l->trace.whole))
-        nap();
+    double waited = 0;
+    while (run_lock_take(l->settings->out, &lock) == TW_ERROR_ARGUMENT && waited < tw_comm_timeout(l->trace.whole))
+        waited += nap();
     run_lock_release(lock);
 }
 
