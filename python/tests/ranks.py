@@ -24,6 +24,8 @@ SOURCES = pathlib.Path(__file__).resolve().parent.parent / "src"
 sys.path.insert(1, str(SOURCES.parents[1] / "tests" / "support"))
 if "THINWIRE_LIBRARY" in os.environ:  # the library of a build folder, and so the sources beside it
     sys.path.insert(0, str(SOURCES))
+from ports import free_port  # noqa: E402, F401: for the tests, too
+
 SECONDS = float(os.environ.get("THINWIRE_TEST_SECONDS", 280))  # a crowded machine takes ten times as long
 
 
@@ -99,14 +101,14 @@ class Machines(Crew):
 
 
 def in_a_call():
-    """Whether a thread of this process is in a call that may wait for others."""
+    """Whether a thread of this process is in a call that may wait for others. One whose call is over may still be about to end."""
     from thinwire._told import News
-    found = []
     for frame in sys._current_frames().values():
         while frame:
-            found.append(frame.f_code)
+            if frame.f_code is News.act.__code__ and not frame.f_locals["self"]._over:
+                return True
             frame = frame.f_back
-    return News.act.__code__ in found
+    return False
 
 
 def on_ranks(size, function, *arguments):
@@ -143,12 +145,6 @@ def refused(act):
     except thinwire.Error as error:
         return str(error)
     return ""
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def wait_for_listener(port, seconds=SECONDS):

@@ -17,7 +17,8 @@ import torch
 EVERYTHING = "dgc:density=0.05,warmup_steps=0"
 ADAM = "dgc-adam:density=0.05,warmup_steps=0"
 FOREVER = 10_000
-TIMEOUT, TIMEOUTS = 2.0, 4  # of a rank that is not lost, and for how many of them it is busy
+TIMEOUT, TIMEOUTS = 6.0, 1.5  # of a rank that is not lost, and for how many of them it is busy
+PATIENCE = 12.0  # half of it is what the other one has to answer in
 
 
 def attached(spec=EVERYTHING, timeout=ranks.SECONDS, ddp_more=None, **more):
@@ -150,13 +151,14 @@ def stop_here():
 
 
 def stop(rank, size, timeout):
-    """Rank 1 is stopped in its fourth pass, with half of its gradients not there."""
-    ddp, compressor = attached(timeout=timeout, ddp_more={"broadcast_buffers": False})
+    """Rank 1 is stopped in its fourth pass, with half of its gradients not there. Rank 0 then has this timeout."""
+    ddp, compressor = attached(ddp_more={"broadcast_buffers": False})
     for step in range(FOREVER):
         if rank == 1 and step == 3:
             ddp.module[0].weight.register_hook(lambda gradient: stop_here())
         if rank == 0 and step == 3:
             ranks.meet("stop", 1)
+            compressor._comm.set_timeout(timeout)
             say_when_it_waits()
         try:
             ddp.zero_grad()
@@ -188,11 +190,12 @@ def gossips_on(rank, size):
 
 
 def busy(rank, size):
-    """Rank 1 does something else in its pass until rank 0 has had enough of it, which comes after the timeout."""
-    ddp, compressor = attached(timeout=4.0, patience=5.0, transport=thinwire.Tcp(seal=True),
-                               ddp_more={"broadcast_buffers": False})
+    """Rank 1 does something else in its pass until rank 0 has had enough of it. It is asked whether it is there meanwhile."""
+    ddp, compressor = attached(transport=thinwire.Tcp(seal=True), ddp_more={"broadcast_buffers": False})
     models.backward(ddp, rank, 0)
-    if rank == 1:
+    if rank == 0:
+        compressor._comm.set_timeout(PATIENCE), compressor._comm.set_patience(PATIENCE)
+    else:
         ddp.module[0].weight.register_hook(lambda gradient: ranks.meet("enough", 0))
     try:
         ddp.zero_grad()
@@ -205,7 +208,7 @@ def busy(rank, size):
 def locked(rank, size, pipe):
     """Each rank does something else once, while the other waits for its gradients: rank 1 within its pass, rank 0 before it.
     It is in C, with Python's lock held, until there is a letter in the pipe. What the last step gives."""
-    ddp, compressor = attached(timeout=TIMEOUT, ddp_more={"broadcast_buffers": False})
+    ddp, compressor = attached(ddp_more={"broadcast_buffers": False})
 
     def be_busy():
         ranks.meet("waits", 1 - rank)
@@ -214,7 +217,9 @@ def locked(rank, size, pipe):
 
     ddp.module[0].weight.register_hook(lambda gradient: be_busy() if (rank, step) == (1, 1) else None)
     for step in range(4):
-        if step == 1 + rank:
+        waits = step == 1 + rank
+        compressor._comm.set_timeout(TIMEOUT if waits else ranks.SECONDS)
+        if waits:
             say_when_it_waits()
         if (rank, step) == (0, 2):
             be_busy()
@@ -373,7 +378,7 @@ class FaultsTest(unittest.TestCase):
 
     def test_a_rank_that_is_busy_is_waited_for_longer(self):
         impatient, _ = ranks.on_ranks(2, busy)
-        self.assertIn("rank 1 is there, but did not answer rank 0 within 5 seconds: where it may be busy for longer, set a "
+        self.assertIn(f"rank 1 is there, but did not answer rank 0 within {PATIENCE:g} seconds: where it may be busy for longer, set a "
                       "longer patience", impatient)
 
     def test_a_rank_that_is_busy_with_pythons_lock_held_is_not_lost(self):

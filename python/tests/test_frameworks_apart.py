@@ -393,8 +393,9 @@ class ApartTest(unittest.TestCase):
         first, other = self.played("leave_by_ctrl_c")
         self.assertEqual((first["ended"], first["has_left"], other["ended"]), ("interrupted", True, "end"))
         self.assertRegex(first["said"], r"\nthinwire sparseloco:every=4: \d+ steps, \d+ rounds( of the group's \d+)?, .* with weights \w{8}\n")
-        self.assertNotIn("is lost", first["said"])
-        self.assertNotIn("given up", "".join(other["told"]))
+        self.assertNotIn("what this machine had for the others is lost", first["said"])
+        if "the group goes on without " not in first["said"] + other["said"]:  # as without one that is silent for some seconds
+            self.assertNotIn("given up", "".join(other["told"]))
 
     @unittest.skipIf(sys.argv[1] == "accelerate", "a with statement sees to it")
     def test_who_fails_leaves_the_others_at_once(self):

@@ -292,7 +292,7 @@ class HttpTest(unittest.TestCase):
     def test_who_looks_keeps_the_connection(self):
         """A file that has not come costs one question, and no new connection."""
         with Server() as server:
-            self.assertIn("did not come", self.refused(server.url, seconds=1))
+            self.assertIn("did not come", self.refused(server.url, seconds=5))
             self.assertGreater(server.count("GET", "hello-1"), 3)
             self.assertEqual(server.connections, 1)
 

@@ -134,6 +134,23 @@ class LibraryTest(unittest.TestCase):
             time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
 
+    def test_a_call_that_is_over_is_no_call(self):
+        """Though its thread has not ended: who waits for a call would else take the one before for it."""
+        news, says, ends = News(), threading.Event(), threading.Event()
+        self.addCleanup(ends.set)
+
+        def say(line):
+            says.set()
+            ends.wait(ranks.SECONDS)
+
+        news.put, inside = say, []
+        thread = threading.Thread(target=news.act, args=(lambda: inside.append(ranks.in_a_call()),))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(ends.set)
+        self.assertTrue(says.wait(ranks.SECONDS))
+        self.assertEqual((inside, ranks.in_a_call()), ([True], False))
+
     def test_ctrl_c_that_wakes_nobody_is_heeded(self):
         """A signal that comes just before a wait begins does not end it, nor does one that another thread gets."""
         ended, heard, main = threading.Event(), [], threading.get_ident()
@@ -540,11 +557,12 @@ class LibraryTest(unittest.TestCase):
 
     def begun(self):
         """A handler of the log that has begun with a line, what lets it go on, and what it has told."""
-        begins, goes_on, told = threading.Event(), threading.Event(), []
+        begins, goes_on, told, process = threading.Event(), threading.Event(), [], os.getpid()
 
         def handle(line):
-            begins.set()
-            goes_on.wait(ranks.SECONDS)
+            if os.getpid() == process:  # a forked child may find the lock of an Event held
+                begins.set()
+                goes_on.wait(ranks.SECONDS)
             told.append(line.getMessage())
 
         self.told_to(handle)
@@ -552,6 +570,13 @@ class LibraryTest(unittest.TestCase):
         _told.say_apart(logging.WARNING, "a line")
         self.assertTrue(begins.wait(ranks.SECONDS))
         return goes_on, told
+
+    def end_of(self, child):
+        """What a forked child ends with."""
+        self.addCleanup(kill, child)
+        ended = []
+        until(self, lambda: ended.append(os.waitpid(child, os.WNOHANG)) or ended[-1][0] == child)
+        return ended[-1][1]
 
     def test_the_end_of_python_waits_for_the_line_that_is_told(self):
         goes_on, told = self.begun()
@@ -574,11 +599,9 @@ class LibraryTest(unittest.TestCase):
         _told.say_apart(logging.WARNING, "another")
         child = os.fork()
         if child == 0:
-            goes_on.set()
             _told.lines._end()
             os._exit(len(told))
-        self.addCleanup(kill, child)
-        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(self.end_of(child), 0)
         goes_on.set()
         until(self, lambda: told == ["a line", "another"])
 
@@ -590,8 +613,7 @@ class LibraryTest(unittest.TestCase):
                 with mock.patch.object(library, "tw_comm_leave") as left:
                     comm.close()
                 os._exit(left.called)
-            self.addCleanup(kill, child)
-            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertEqual(self.end_of(child), 0)
         comm.close()
 
     def test_no_thread_of_the_librarys_destroys_what_is_garbage(self):
@@ -781,8 +803,7 @@ class LibraryTest(unittest.TestCase):
             reducer.close()
             comm.close()
             os._exit(0)
-        self.addCleanup(kill, child)
-        until(self, lambda: os.waitpid(child, os.WNOHANG) != (0, 0))
+        self.assertEqual(self.end_of(child), 0)
         self.assertTrue(step(reducer, 1.0)[0])
 
     def test_errors_cross_processes(self):

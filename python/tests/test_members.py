@@ -118,13 +118,22 @@ def say(**what):
 class Story(programs.Programs):
     def __init__(self):
         super().__init__(SECONDS)
-        self.meeting, self.busy = f"127.0.0.1:{ranks.free_port()}", {}
+        self.meeting, self.busy, self.sizes = f"127.0.0.1:{ranks.free_port()}", {}, {}
 
     def begin(self, seed, meeting=None):
         self.start(seed, [sys.executable, "-B", __file__, seed, meeting or self.meeting])
 
     def hear(self, seed, one):
+        self.sizes.setdefault(seed, []).append(one.get("size"))
         self.busy.update({seed: one}) if "busy" in one else super().hear(seed, one)
+
+    def was_disturbed(self):
+        """Whether the second has seen others lost than the story loses, as where one was silent for some seconds. Of a generation that
+        has the size of the one before it says so, unless one was lost and another came."""
+        seen = self.sizes[2][self.sizes[2].index(4):-1]
+        changes = [size for size, before in zip(seen, [0, *seen]) if size != before]
+        again = sum(" members again" in line for line in self.ends[2]["said"])
+        return changes != 4 * [4, 3] or len(seen) - len(changes) > again
 
     def wait_for_all(self, seeds):
         """All of them are in one generation, of nobody else."""
@@ -176,10 +185,12 @@ class Members(unittest.TestCase):
         self.assertLess(story.ends[4]["rounds"], ends[0]["rounds"])
         self.assertEqual(sorted(sum((one["part"] for one in ends), [])), list(range(EXAMPLES)))  # behind the end, too
         self.assertEqual(story.ends[4]["part"], story.latest[4]["part"])
-        late, = [line for line in story.ends[5]["warnings"] if "this machine was stopped" in line]
-        self.assertRegex(late, r"^this machine was stopped or cut off, and the others went on without it behind its round \d+: it is in the "
-                               r"group again, one of 4, with round \d+, and what its steps since then came to is (part of its next round|in "
-                               r"the group's weights, or given up)$")
+        late = [line for line in story.ends[5]["warnings"] if "this machine was stopped" in line]
+        count, size = (r"\d+", r"\d") if story.was_disturbed() else ("1", "4")
+        self.assertRegex(str(len(late)), f"^{count}$")
+        self.assertRegex("\n".join(late), r"(?m)^this machine was stopped or cut off, and the others went on without it behind its round \d+: it "
+                                          rf"is in the group again, one of {size}, with round \d+, and what its steps since then came to is "
+                                          r"(part of its next round|in the group's weights, or given up)$")
         self.check_one_line_for_each_event()
         beside = undisturbed(4, ends[0]["rounds"])
         print(f"{ends[0]['rounds']} rounds; loss {ends[0]['loss']:.4g}, undisturbed {beside:.4g}")
@@ -187,13 +198,17 @@ class Members(unittest.TestCase):
 
     def check_one_line_for_each_event(self):
         """The second has seen all of them from its beginning: three are lost, and one leaves. The fifth was one of the lost, and was
-        not told that a group broke."""
-        ends = self.story.ends
-        lost = [re.sub(r"rank \d", "rank", line) for line in ends[2]["logged"]]
-        self.assertEqual(lost, [f"the group goes on without rank at {self.story.latest[seed]['address']} and has 3 members now"
-                                for seed in (3, 1, 5)])
+        not told that a group broke. Where the machine is slow, others were lost for a while."""
+        ends, disturbed = self.story.ends, self.story.was_disturbed()
+        lost = [re.sub(r"rank \d", "rank", line) for line in ends[2]["logged"] if line.startswith("the group goes on without ")]
+        names = [f"rank at {self.story.latest[seed]['address']}" for seed in (3, 1, 5)]
+        later = iter(lost)
+        self.assertTrue(all(any(name in line for line in later) for name in names), (names, ends[2]["logged"]))
         changes = [tuple(map(int, one)) for one in re.findall(r"the group has (\d+) members? now, and had (\d+)", "\n".join(ends[2]["said"]))]
-        self.assertEqual([one for one in changes if one[0] < one[1]], [(3, 4)])
+        if not disturbed:
+            self.assertEqual(lost, [f"the group goes on without {name} and has 3 members now" for name in names])
+            self.assertEqual(len(lost), len(ends[2]["logged"]), ends[2]["logged"])
+            self.assertEqual([one for one in changes if one[0] < one[1]], [(3, 4)])
         self.assertEqual(len({re.search(r" rounds of the group's (\d+), ", ends[seed]["summary"]).group(1) for seed in (2, 5, 6)}), 1)
         for seed in (2, 5, 6):
             self.assertFalse(any("broke" in line for line in ends[seed]["logged"]), ends[seed]["logged"])
@@ -267,11 +282,13 @@ class Members(unittest.TestCase):
 
     def test_who_waits_to_be_let_in_says_so_first(self):
         model, optimiser, _ = problem(1)
-        for banner, told in ((True, "thinwire: asking to be let in at 192.0.2.1:7000, for up to 0.5 seconds\n"), (False, "")):
+        told = "thinwire: asking to be let in at 192.0.2.1:7000, for up to 0.5 seconds\n"
+        for banner in (True, False):
             loop = thinwire.torch.OuterLoop(model, optimiser, SPEC, join="192.0.2.1:7000", patience=0.5, banner=banner)
             with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaisesRegex(thinwire.PeerError, "no member"):
                 loop.begin()
-            self.assertEqual(said.getvalue(), told)
+            own = [line for line in said.getvalue().splitlines(True) if line.startswith("thinwire: ")]  # others are a log's
+            self.assertEqual(own, [told] * banner)
 
     def test_who_is_turned_away_is_told_of_once(self):
         with thinwire.members.Members(self.story.meeting, "the spec a", thinwire.Tcp()) as founder:

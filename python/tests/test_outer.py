@@ -4,6 +4,7 @@
 import contextlib
 import gc
 import io
+import itertools
 import linecache
 import logging
 import math
@@ -29,7 +30,7 @@ import thinwire.torch
 import torch
 import torch.distributed as dist
 from thinwire.members import Due, Members
-from thinwire.torch import _counts, _local, _strays, _transport
+from thinwire.torch import _counts, _interrupted, _local, _strays, _transport, _working
 from thinwire.torch import outer as outer_module
 from thinwire.torch._working import laid
 from torch import nn
@@ -417,6 +418,29 @@ def has_hooks():
 
 def looped(model, optimiser, spec, **more):
     return thinwire.torch.OuterLoop(model, optimiser, spec, **{"timeout": ranks.SECONDS, "banner": False, **more})
+
+
+class Interrupting:
+    """A KeyboardInterrupt before the line of this number of those that make a round and move weights for it."""
+
+    def __init__(self, line):
+        self.lines, self.where = line, ""
+
+    def __enter__(self):
+        sys.settrace(self.trace)
+
+    def __exit__(self, *what):
+        sys.settrace(None)
+
+    def trace(self, frame, event, argument):
+        code = frame.f_code
+        if code.co_filename != _working.__file__ and code is not thinwire.torch.OuterLoop._count.__code__:
+            return None
+        self.lines -= event == "line"
+        if self.lines == 0:
+            self.where = f"{code.co_name}:{frame.f_lineno}"
+            raise KeyboardInterrupt
+        return self.trace
 
 
 def alone(model, optimiser, spec="local:every=4", **more):
@@ -1319,6 +1343,61 @@ class OuterTest(unittest.TestCase):
                     self.assertRaises(KeyboardInterrupt):
                 outer.finish()
             self.assertTrue(torch.equal(model.weight, torch.full((8, 8), 3.5)), model.weight)
+
+    def left(self, weights, stop, catches):
+        """The weights of a machine when it has left, whose fourth step is interrupted by `stop`; how many it took, and what it said."""
+        model, taken = nn.Linear(8, 8, bias=False), 0
+        model.weight = nn.Parameter(weights)
+        optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
+        with contextlib.suppress(KeyboardInterrupt), contextlib.redirect_stderr(io.StringIO()) as said, \
+                looped(model, optimiser, "diloco:every=2,outer_lr=0.5,outer_momentum=0", join=f"127.0.0.1:{ranks.free_port()}",
+                       hook=False) as outer:
+            outer.begin()
+            while taken < 6:
+                model.weight.grad = -torch.ones_like(model.weight)
+                optimiser.step()
+                taken += 1
+                try:
+                    with stop if taken == 4 else contextlib.nullcontext():
+                        outer.step()
+                except KeyboardInterrupt:
+                    if not catches:
+                        raise
+            outer.leave()
+        return model.weight, taken, said.getvalue()
+
+    def test_ctrl_c_anywhere_in_a_round_leaves_with_each_step_once(self):
+        """Half of each step is in the shared weights: of weights that the library has another type of, a copy of, or themselves."""
+        for make in (lambda: torch.zeros(8, 8, dtype=torch.bfloat16), lambda: torch.zeros(8, 16)[:, ::2], lambda: torch.zeros(8, 8)):
+            for catches in (True, False):
+                for line in itertools.count(1):
+                    stop = Interrupting(line)
+                    weights, taken, said = self.left(make(), stop, catches)
+                    with self.subTest(dtype=weights.dtype, strides=weights.stride(), catches=catches, line=stop.where):
+                        self.assertTrue(weights.eq(taken / 2).all(), weights)
+                        self.assertEqual("leaving by" in said, bool(stop.where) and not catches)
+                        self.assertNotIn("what this machine had", said)
+                    if not stop.where:
+                        break
+                self.assertGreater(line, 20)
+
+    def test_a_second_signal_while_it_is_told_that_a_machine_leaves(self):
+        numbers, leave = (signal.SIGINT, signal.SIGTERM), mock.Mock()
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+        before = [signal.getsignal(one) for one in numbers]
+        for number in numbers:
+            told = []
+
+            def tell(line):
+                told.append(line)
+                if len(told) == 1:
+                    signal.raise_signal(number)
+
+            with mock.patch.object(_interrupted, "tell", tell):
+                _interrupted.hand_over(leave)
+            self.assertEqual(told[1:], ["what this machine had for the others is lost: there was no time for it"])
+            self.assertEqual([signal.getsignal(one) for one in numbers], before)
+        leave.assert_not_called()
 
     def test_averaged_takes_one_copy_of_the_weights_and_gives_them_back_after_a_ctrl_c(self):
         def copies():

@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import json
+import re
 import threading
 import unittest
 import unittest.mock
@@ -99,7 +100,11 @@ class TransportTest(unittest.TestCase):
 
     def test_a_rank_that_is_not_connected_is_the_one_that_is_lost(self):
         for told in ranks.on_ranks(3, cannot_connect):
-            self.assertEqual([rank for rank, _ in told], [2, 2], told)
+            self.assertEqual(len(told), 2, told)
+            for rank, text in told:  # on a slow machine rank 1 may be late as well
+                missing = re.findall(r"rank (\d) at ", text)
+                self.assertIn("2", missing, text)
+                self.assertIn(str(rank), missing, text)
 
     def test_a_rank_that_cannot_listen_tells_the_others(self):
         first, second = ranks.on_ranks(2, cannot_listen)

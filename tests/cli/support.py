@@ -20,6 +20,7 @@ import unittest
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import parts  # noqa: E402
+from ports import free_port  # noqa: E402
 
 PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
 SIDE, TRAIN, TEST = 12, 192, 50
@@ -32,13 +33,6 @@ MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIR
 HAS_MPI = shutil.which("mpirun") and (PROGRAM.parent / "libthinwire_mpi.so").exists()
 
 DEADLINE = time.monotonic() + 0.9 * float(os.environ.get("TEST_SECONDS", 300))  # before ctest kills us, who clean up
-
-
-def free_port():
-    """Whoever listens there may still lose it to another program."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def free_place():

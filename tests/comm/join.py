@@ -1,17 +1,14 @@
 #!/usr/bin/env python3
 """Processes that meet at HOST:PORT: `join.py hello_tcp`, the example."""
-import socket
+import pathlib
 import subprocess
 import sys
 import unittest
 
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from ports import free_port  # noqa: E402
+
 PROGRAM = sys.argv[1]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def start(host, port, ranks):

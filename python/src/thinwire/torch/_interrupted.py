@@ -45,11 +45,13 @@ def heeding_sigterm(can_leave: bool) -> Iterator[None]:
 @contextlib.contextmanager
 def ended_by_signals(seconds: float) -> Iterator[None]:
     """A KeyboardInterrupt comes with the next signal, or when the time is over. In the main thread."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     timer = threading.Timer(seconds, _thread.interrupt_main)
     timer.daemon = True
-    timer.start()
     try:
+        for number in before:
+            signal.signal(number, signal.default_int_handler)
+        timer.start()
         yield
     finally:
         timer.cancel()
@@ -59,9 +61,9 @@ def ended_by_signals(seconds: float) -> Iterator[None]:
 
 def hand_over(leave: Callable[[], None]) -> None:
     """What a program does last before it ends, whatever comes of it."""
-    tell(f"leaving by the others' next two rounds, within {SECONDS:g} seconds; Ctrl-C once more ends at once")
     try:
         with ended_by_signals(SECONDS):
+            tell(f"leaving by the others' next two rounds, within {SECONDS:g} seconds; Ctrl-C once more ends at once")
             leave()
     except (KeyboardInterrupt, Error) as error:
         tell(f"what this machine had for the others is lost: {str(error) or 'there was no time for it'}")

@@ -46,7 +46,8 @@ def reached(row: Row) -> Optional[torch.Tensor]:
 
 class Copy:
     """Of one parameter. A copy of a narrower type's parameter has the digits that this one lacks. What a rank's steps
-    do to the parameter is added to it, so that rounding is never taken for a step."""
+    do to the parameter is added to it, so that rounding is never taken for a step. Ctrl-C may come anywhere in here: whatever was
+    begun and is done once more comes to the same."""
 
     def __init__(self, row: Row, memory: Pinned):
         self.row = row
@@ -54,6 +55,7 @@ class Copy:
         self.values = memory.room((row.name, "values"), there, torch.float32)
         self.seen = None if there.dtype == torch.float32 else memory.room((row.name, "seen"), there)
         self._memory, self._now = memory, self.values
+        self._taken: Optional[Pair] = None  # what values and seen are about to become
 
     def comes(self) -> List[Pair]:
         """What is to be fetched before begin() and take()."""
@@ -70,8 +72,16 @@ class Copy:
     def take(self) -> None:
         if self.seen is not None:
             wide = WIDE.get(self.seen.dtype, torch.float32)
-            self.values.add_((self._now.to(wide) - self.seen.to(wide)).to(torch.float32))
-            self.seen.copy_(self._now)
+            moved = (self._now.to(wide) - self.seen.to(wide)).to(torch.float32)
+            self._taken = moved.add_(self.values), self._now.clone()
+            self.end_take()
+
+    def end_take(self) -> None:
+        """Of a take() that may have been interrupted: what it adds is in the values once."""
+        if self.seen is not None and self._taken is not None:
+            self.values.copy_(self._taken[0])
+            self.seen.copy_(self._taken[1])
+            self._taken = None
 
     def goes(self) -> Pair:
         """What is to be given after the library has changed the values."""
@@ -109,6 +119,8 @@ class Working:
 
     def take(self) -> None:
         """Before the library looks at the weights."""
+        for copy in self.copies:
+            copy.end_take()
         self._fetch()
         for copy in self.copies:
             copy.take()

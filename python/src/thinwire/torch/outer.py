@@ -170,7 +170,6 @@ class OuterLoop(Closes):
             fixed = self._loop = _transport.with_comm(transport, group, limits, made)
             fixed.show_moments(*self._moments.addresses())
         self._begun = self._inside = self._finished = self._told_late = False
-        self._is_moving = False  # whether some of the weights have gone to the library or come from it, and others not yet
         self._replanner: Optional[Replanner] = None  # of "auto"
         self._follows = False  # whether a state may be of another spec, which "auto" went on by
         self._past: Dict[str, float] = {}  # what was counted by specs before
@@ -329,30 +328,28 @@ class OuterLoop(Closes):
             return False
         _parameters.reshard(self._sharded)
         _parameters.refuse_newly_trained(self._module, self._rows, "OuterLoop")
-        self._is_moving = True
         self._working.take()
-        self._is_moving = False
         self._addresses = self._working.addresses()
         self._moments.take(stepped=True)
         before, begin = self._working.before(), time.monotonic()
         members = self._members()
         with self._giving_rounds():
             changed = self._loop.step(self._addresses) is core.Event.APPLIED
-        self._tell_members(members)
-        self._keep_place()
+            self._tell_members(members)
+            self._keep_place()
+            if changed:
+                self._unshared.steps = 0
+                self._tell_pace(begin)
+                self._working.give_changed(before)
+                self._moments.give()
         if changed:
-            self._unshared.steps = 0
-            self._tell_pace(begin)
-            self._is_moving = True
-            self._working.give_changed(before)
-            self._moments.give()
-            self._is_moving = False
             self._heal_moments()
         return self._plan_again() or changed
 
     @contextlib.contextmanager
     def _giving_rounds(self) -> Iterator[None]:
-        """Around what makes rounds where members come and go. What comes behind one, such as Ctrl-C, finds the model as it is then."""
+        """Around what makes rounds and gives what they have come to. Where members come and go, what comes behind one, such as Ctrl-C,
+        finds the model as it is then."""
         try:
             yield
         except BaseException:
@@ -723,7 +720,7 @@ class OuterLoop(Closes):
         """Closes it behind an exception. Where that is Ctrl-C or an exit, it leaves a group that members may leave, and tells
         what it has done."""
         if _interrupted.is_asked_for(end) and self._begun and not self._finished and self._unshared.is_here:
-            if isinstance(self._loop, ChangingLoop) and not self._is_moving:
+            if isinstance(self._loop, ChangingLoop):
                 _interrupted.hand_over(functools.partial(self._leave, self._loop))
             elif self._has_banner and self._unshared.steps:
                 tell(f"the {counted(self._unshared.steps)} behind the last round went to nobody")
