@@ -146,9 +146,9 @@ def on_ranks(work, comms):
 
 
 def free_ports(count):
-    """The first of so many in a row that are free just now."""
+    """The first of so many in a row that are free just now, and that the system gives to nobody who asks for any."""
     while True:
-        first = random.randrange(20000, 60000)
+        first = random.randrange(20000, 32000)
         trials = [socket.socket() for _ in range(count)]
         try:
             for number, trial in enumerate(trials):
