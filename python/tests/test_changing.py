@@ -587,7 +587,7 @@ class ChangingTest(unittest.TestCase):
         members = self.begin("local:every=2", 2)
         self.end(members[:1], "crash")
         members[1].join(SECONDS)
-        with self.assertRaisesRegex(thinwire.PeerError, "too few of the 2 members of generation ([2-9]|\d\d+) answer.*; with quorum=1 on both, one "):
+        with self.assertRaisesRegex(thinwire.PeerError, r"too few of the 2 members of generation ([2-9]|\d\d+) answer.*; with quorum=1 on both, one "):
             raise members[1].error
 
     def test_a_newcomer_is_told_lies(self):

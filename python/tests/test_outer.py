@@ -1344,13 +1344,14 @@ class OuterTest(unittest.TestCase):
                 outer.finish()
             self.assertTrue(torch.equal(model.weight, torch.full((8, 8), 3.5)), model.weight)
 
-    def left(self, weights, stop, catches):
-        """The weights of a machine when it has left, whose fourth step is interrupted by `stop`; how many it took, and what it said."""
+    def left(self, weights, port, at, stop, catches):
+        """The weights of a machine when it has left, whose step of this number is interrupted by `stop`; how many it took, and what it
+        said."""
         model, taken = nn.Linear(8, 8, bias=False), 0
         model.weight = nn.Parameter(weights)
         optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
         with contextlib.suppress(KeyboardInterrupt), contextlib.redirect_stderr(io.StringIO()) as said, \
-                looped(model, optimiser, "diloco:every=2,outer_lr=0.5,outer_momentum=0", join=f"127.0.0.1:{ranks.free_port()}",
+                looped(model, optimiser, "diloco:every=2,outer_lr=0.5,outer_momentum=0", join=f"127.0.0.1:{port}",
                        hook=False) as outer:
             outer.begin()
             while taken < 6:
@@ -1358,7 +1359,7 @@ class OuterTest(unittest.TestCase):
                 optimiser.step()
                 taken += 1
                 try:
-                    with stop if taken == 4 else contextlib.nullcontext():
+                    with stop if taken == at else contextlib.nullcontext():
                         outer.step()
                 except KeyboardInterrupt:
                     if not catches:
@@ -1368,18 +1369,35 @@ class OuterTest(unittest.TestCase):
 
     def test_ctrl_c_anywhere_in_a_round_leaves_with_each_step_once(self):
         """Half of each step is in the shared weights: of weights that the library has another type of, a copy of, or themselves."""
+        port = ranks.free_port()
         for make in (lambda: torch.zeros(8, 8, dtype=torch.bfloat16), lambda: torch.zeros(8, 16)[:, ::2], lambda: torch.zeros(8, 8)):
-            for catches in (True, False):
-                for line in itertools.count(1):
+            for at, first, catches in (4, 1, True), (4, 1, False), (3, 3, False):  # its first two lines say that there was a step
+                for line in itertools.count(first):
                     stop = Interrupting(line)
-                    weights, taken, said = self.left(make(), stop, catches)
-                    with self.subTest(dtype=weights.dtype, strides=weights.stride(), catches=catches, line=stop.where):
+                    weights, taken, said = self.left(make(), port, at, stop, catches)
+                    with self.subTest(dtype=weights.dtype, strides=weights.stride(), at=at, catches=catches, line=stop.where):
                         self.assertTrue(weights.eq(taken / 2).all(), weights)
                         self.assertEqual("leaving by" in said, bool(stop.where) and not catches)
                         self.assertNotIn("what this machine had", said)
                     if not stop.where:
                         break
-                self.assertGreater(line, 20)
+                self.assertGreater(line, 20 if at == 4 else 5)
+
+    def test_ctrl_c_behind_the_last_round_loses_nothing(self):
+        for end in "leave", "finish":
+            model = nn.Linear(8, 8, bias=False)
+            model.weight = nn.Parameter(torch.zeros(8, 8, dtype=torch.bfloat16))
+            optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
+            with contextlib.suppress(KeyboardInterrupt), contextlib.redirect_stderr(io.StringIO()) as said, \
+                    looped(model, optimiser, "diloco:every=2,outer_lr=0.5,outer_momentum=0", join=f"127.0.0.1:{ranks.free_port()}") as outer:
+                outer.begin()
+                model.weight.grad = -torch.ones_like(model.weight)
+                optimiser.step()
+                with mock.patch.object(outer._working, "give", side_effect=KeyboardInterrupt):
+                    getattr(outer, end)()
+            self.assertTrue(model.weight.eq(0.5).all(), model.weight)
+            self.assertTrue(outer._finished)
+            self.assertNotIn("leaving by", said.getvalue())
 
     def test_a_second_signal_while_it_is_told_that_a_machine_leaves(self):
         numbers, leave = (signal.SIGINT, signal.SIGTERM), mock.Mock()

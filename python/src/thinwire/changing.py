@@ -64,6 +64,7 @@ class ChangingLoop:
         self._past = table.fields_of(OuterCounts())
         self._comm: Optional[Comm] = None
         self._loop: Optional[outer.OuterLoop] = None
+        self.is_over = False  # finish() or leave() has come to its end
         self._closed = False
 
     @property
@@ -110,6 +111,10 @@ class ChangingLoop:
         """Whether all steps are in the shared weights, or none was taken."""
         return not self._has_steps
 
+    def has_stepped(self) -> None:
+        """The weights are no longer the shared ones, whether step() is called or an exception comes before that."""
+        self._has_steps = True
+
     def step(self, weights: Sequence[int]) -> outer.Event:
         """As outer.OuterLoop's. An exception may come behind a round: has_shared."""
         self._since += 1
@@ -134,6 +139,7 @@ class ChangingLoop:
                 self._opened().set_weight(self._weight if self._has_steps else 0)
                 good = self._opened().finish(weights)
                 self._kept = self._opened().state_apart()
+                self.is_over = True
                 return good
             except PeerError as error:
                 self._enter(weights, str(error))
@@ -152,6 +158,7 @@ class ChangingLoop:
         self._members.next(rounds_of(self._kept), leaves=True)
         self._count_wait(since)
         self.read(weights)
+        self.is_over = True
 
     def _meet(self, weights: Sequence[int], wish: Wish, grace: float = GRACE) -> Due:
         """A round, in whichever generation it comes about; or none, where all finish."""

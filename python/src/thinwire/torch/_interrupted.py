@@ -65,5 +65,5 @@ def hand_over(leave: Callable[[], None]) -> None:
         with ended_by_signals(SECONDS):
             tell(f"leaving by the others' next two rounds, within {SECONDS:g} seconds; Ctrl-C once more ends at once")
             leave()
-    except (KeyboardInterrupt, Error) as error:
+    except (KeyboardInterrupt, SystemExit, Error) as error:
         tell(f"what this machine had for the others is lost: {str(error) or 'there was no time for it'}")

@@ -145,6 +145,8 @@ class Working:
 
     def state(self) -> Dict[str, Any]:
         kept = [copy for copy in self.copies if copy.seen is not None]
+        for one in kept:
+            one.end_take()
         return {"working": {copy.row.name: copy.values.clone() for copy in kept},
                 "seen": {copy.row.name: copy.seen.clone() for copy in kept if copy.seen is not None},
                 "weights": self.digests()}

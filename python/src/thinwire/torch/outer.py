@@ -311,6 +311,8 @@ class OuterLoop(Closes):
             self._strays.notice(optimiser)
 
     def _count(self) -> bool:
+        if self._begun and isinstance(self._loop, ChangingLoop):
+            self._loop.has_stepped()
         self._strays.counted()
         if self._inside:
             raise Error("the optimizer has stepped inside averaged(), where the model has the shared weights; train "
@@ -471,9 +473,10 @@ class OuterLoop(Closes):
 
     def _leave(self, loop: ChangingLoop) -> None:
         self._at_the_end.detach()
-        self._working.take()
-        with self._giving_rounds():
-            loop.leave(self._working.addresses())
+        if not loop.is_over:
+            self._working.take()
+            with self._giving_rounds():
+                loop.leave(self._working.addresses())
         self._working.give()
         self._end()
 
@@ -720,7 +723,9 @@ class OuterLoop(Closes):
         """Closes it behind an exception. Where that is Ctrl-C or an exit, it leaves a group that members may leave, and tells
         what it has done."""
         if _interrupted.is_asked_for(end) and self._begun and not self._finished and self._unshared.is_here:
-            if isinstance(self._loop, ChangingLoop):
+            if isinstance(self._loop, ChangingLoop) and self._loop.is_over:
+                self._leave(self._loop)
+            elif isinstance(self._loop, ChangingLoop):
                 _interrupted.hand_over(functools.partial(self._leave, self._loop))
             elif self._has_banner and self._unshared.steps:
                 tell(f"the {counted(self._unshared.steps)} behind the last round went to nobody")
