@@ -1389,10 +1389,12 @@ class OuterTest(unittest.TestCase):
             model.weight = nn.Parameter(torch.zeros(8, 8, dtype=torch.bfloat16))
             optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
             with contextlib.suppress(KeyboardInterrupt), contextlib.redirect_stderr(io.StringIO()) as said, \
-                    looped(model, optimiser, "diloco:every=2,outer_lr=0.5,outer_momentum=0", join=f"127.0.0.1:{ranks.free_port()}") as outer:
+                    looped(model, optimiser, "diloco:every=2,outer_lr=0.5,outer_momentum=0", join=f"127.0.0.1:{ranks.free_port()}",
+                           hook=False) as outer:
                 outer.begin()
                 model.weight.grad = -torch.ones_like(model.weight)
                 optimiser.step()
+                outer.step()
                 with mock.patch.object(outer._working, "give", side_effect=KeyboardInterrupt):
                     getattr(outer, end)()
             self.assertTrue(model.weight.eq(0.5).all(), model.weight)
