@@ -125,7 +125,7 @@ class Written:
     def sealed(self, comm):
         return comm
 
-    def due(self, comm, wish):
+    def due(self, comm, wish, heard=None):
         self.left -= 1
         if self.left < 0:
             raise thinwire.PeerError("somebody is lost")
@@ -147,7 +147,7 @@ class Slow(Written):
         self.now += self.seconds
         return None if leaves else super().next(rounds)
 
-    def due(self, comm, wish):
+    def due(self, comm, wish, heard=None):
         self.now += self.busy
         return Due.FINISHED if wish is Wish.FINISH else super().due(comm, wish)
 
@@ -225,6 +225,44 @@ class CloseTest(unittest.TestCase):
             with mock.patch.object(changing.outer.OuterLoop, "step", step), contextlib.suppress(KeyboardInterrupt):
                 loop.step([ctypes.addressof(weights)])
         self.assertEqual(changing.rounds_of(loop._kept), before + 2)
+
+    def test_who_is_interrupted_behind_what_all_agreed_on_does_it_and_asks_for_nothing_else(self):
+        """The others are in that round, and would wait for this one, which waits for them."""
+        for act in "step", "leave", "finish":
+            weights = (ctypes.c_float * WEIGHTS)()
+            at = [ctypes.addressof(weights)]
+            loop, members, _ = self.loop_of_one(at)
+            before = changing.rounds_of(loop._kept)
+
+            def interrupted(comm, wish, heard):
+                heard(Due.SAME)
+                raise KeyboardInterrupt
+
+            members.due.side_effect = interrupted
+            with self.assertRaises(KeyboardInterrupt):
+                loop.step(at)
+            asked = []
+
+            def ask(comm, wish, heard=None):
+                asked.append((wish, changing.rounds_of(loop._kept) - before))
+                return Due.FINISHED if wish is Wish.FINISH else Due.CHANGE
+
+            members.due.side_effect = ask
+            getattr(loop, act)(at)
+            self.assertEqual(asked, {"step": [], "leave": [(Wish.LEAVE, 1)], "finish": [(Wish.FINISH, 1)]}[act])
+            self.assertGreater(changing.rounds_of(loop._kept), before)
+
+    def test_what_all_agreed_on_is_heard_though_ctrl_c_comes_just_behind(self):
+        heard, waited = [], thinwire.Comm.waited
+
+        def interrupted(comm, call, grace=0.0):
+            waited(comm, call, grace)
+            raise KeyboardInterrupt
+
+        with Members(f"127.0.0.1:{ranks.free_port()}", "", thinwire.Tcp(bind="127.0.0.1")) as members, members.next(0).comm as comm:
+            with mock.patch.object(thinwire.Comm, "waited", interrupted), self.assertRaises(KeyboardInterrupt):
+                members.due(comm, Wish.STAY, heard.append)
+        self.assertEqual(heard, [Due.SAME])
 
     def test_who_is_interrupted_as_it_leaves_waits_for_no_round(self):
         weights, waited, graces = (ctypes.c_float * WEIGHTS)(), thinwire.Comm.waited, []

@@ -52,6 +52,7 @@ class ChangingLoop:
         self._give, self._take, self._compare = give, take, compare
         self._period, self._has_momentum = outer.period_of(spec), number(settings_of(spec).get("outer_momentum", "0")) > 0
         self._since = self._steps = self._steps_before = self._met = self.generation = 0
+        self._compared = False  # in this generation
         self.seconds_exchanged = 0.0  # of the last round, in which all were there
         self.fetched = 0.0, 0.0  # bytes that this process was given when it came in, and seconds
         self._weight, self._has_steps = 1.0, False  # since it last had theta
@@ -59,6 +60,7 @@ class ChangingLoop:
         self._saved: Optional[Entries] = None  # what load_state() took, until a group has been entered
         self._late: Optional[Entries] = None  # what it had when the group went on without it, until it is in again
         self._stayed = 0  # members of the last generation that did not leave it
+        self._agreed: Optional[Due] = None  # what all are to do next, and this one has not begun
         self.told = 0  # the last generation of which a line has said how it came about, and how many are in it
         self.broke = ""  # why the generation before this one did; "": its members have ended it
         self._past = table.fields_of(OuterCounts())
@@ -168,12 +170,12 @@ class ChangingLoop:
                 loop = self._opened()
                 while not loop.is_due:
                     loop.step(weights)
-                due = self._members.due(self._there(), wish)
+                due = self._agree(wish)
                 since = self._count_wait(since)
                 if due is Due.SAME:
-                    if self._met == 1:
+                    if self._met == 1 and not self._compared:
+                        self._compared = True
                         self._compare(self._there())
-                    self._met += 1
                     self._there().waited(lambda: self._make_round(loop, weights), grace)
                 if due is not Due.CHANGE:
                     return due
@@ -183,8 +185,20 @@ class ChangingLoop:
             self._enter(weights, broke)
             self._count_wait(since)
 
+    def _agree(self, wish: Wish) -> Due:
+        """What all do next. Once for each round: where Ctrl-C comes behind that, the others wait for what was agreed on."""
+        if self._agreed is None:
+            self._note(self._members.due(self._there(), wish, self._note))
+        assert self._agreed is not None
+        return self._agreed
+
+    def _note(self, agreed: Due) -> None:
+        self._agreed = agreed
+
     def _make_round(self, loop: outer.OuterLoop, weights: Sequence[int]) -> None:
         """All are there for it. It has some grace behind Ctrl-C: whoever ended one that the others have would lack it."""
+        self._agreed = None
+        self._met += 1
         loop.set_weight(self._weight if self._has_steps else 0)
         begin = time.monotonic()
         loop.step(weights)
@@ -232,6 +246,7 @@ class ChangingLoop:
 
     def _enter(self, weights: Sequence[int], broke: str = "") -> None:
         self._close_generation()
+        self._agreed = None
         self.broke = broke
         left, had_steps = -1, self._has_steps
         while True:
@@ -310,7 +325,7 @@ class ChangingLoop:
                 self._has_steps = False
             with said_by(place.donor):
                 self._take(extra)
-        self._loop, self._met = loop, 0
+        self._loop, self._met, self._compared = loop, 0, False
         self._kept, self._saved, self._late, self._stayed = loop.state_apart(), None, None, comm.size
 
     def _tell_given_up(self, comm: Comm, complete: int) -> None:

@@ -2,7 +2,7 @@
 
 import ctypes
 import enum
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from ._library import Generation, MembersOptions
 from ._owned import Owned
@@ -84,8 +84,14 @@ class Members(Owned):
         """What goes over a generation's comm is sealed, if the Tcp says so. A collective, before anything else."""
         return sealed(comm, self._tcp.key) if self._tcp.seal else comm
 
-    def due(self, comm: Comm, wish: Wish) -> Due:
-        """A collective of the generation, before each round."""
+    def due(self, comm: Comm, wish: Wish, heard: Callable[[Due], None] = lambda due: None) -> Due:
+        """A collective of the generation, before each round. `heard` is told what it comes to also where Ctrl-C ends the call just
+        behind that, when the others act on it."""
         due = ctypes.c_int()
-        comm.waited(lambda: self._call(tcp_library().tw_members_due, comm._handle, int(wish), ctypes.byref(due)))
+
+        def ask() -> None:
+            self._call(tcp_library().tw_members_due, comm._handle, int(wish), ctypes.byref(due))
+            heard(Due(due.value))
+
+        comm.waited(ask)
         return Due(due.value)
