@@ -188,8 +188,7 @@ class ChangingLoop:
     def _agree(self, wish: Wish) -> Due:
         """What all do next. Once for each round: where Ctrl-C comes behind that, the others wait for what was agreed on."""
         if self._agreed is None:
-            self._note(self._members.due(self._there(), wish, self._note))
-        assert self._agreed is not None
+            self._agreed = self._members.due(self._there(), wish, self._note)
         return self._agreed
 
     def _note(self, agreed: Due) -> None:
