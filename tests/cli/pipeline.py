@@ -5,8 +5,8 @@ import signal
 import unittest
 
 import asr
-from support import (CommandLineTest, free_place, has_saved, has_stepped, needs_mpi, run_tests, saved_steps, under_mpi, unless_kept, wait_until, without_notes, write_cifar,
-                     write_letters)
+from support import (CommandLineTest, free_place, has_saved, has_stepped, needs_mpi, run_tests, saved_steps, under_mpi,
+                     unless_kept, wait_until, without_notes, write_cifar, write_letters)
 
 import parts
 
