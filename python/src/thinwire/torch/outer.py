@@ -350,14 +350,14 @@ class OuterLoop(Closes):
 
     @contextlib.contextmanager
     def _giving_rounds(self) -> Iterator[None]:
-        """Around what makes rounds and gives what they have come to. Where members come and go, what comes behind one, such as Ctrl-C,
-        finds the model as it is then."""
+        """Around what makes rounds and gives what they have come to. What comes behind one, such as Ctrl-C, finds the model as it
+        is then."""
         try:
             yield
         except BaseException:
             if isinstance(self._loop, ChangingLoop) and self._loop.has_shared:
                 self._unshared.steps = 0
-                self._working.give()
+            self._working.give()  # whatever the library has
             raise
 
     def _members(self) -> Tuple[int, int]:
@@ -530,21 +530,28 @@ class OuterLoop(Closes):
         there = list(_buffers.floating(self._module).values()) if buffers else []
         means = _buffers.means(self._module, self._group) if buffers else []
         shared, own, own_buffers = self._shared(), [], [buffer.detach().clone() for buffer in there]
-        self._inside = True
         try:
-            for row in self._rows:  # one copy of the weights at a time: the other's room goes
-                own.append(laid(row).clone())
-                laid(row).copy_(shared.pop(0))
-            for buffer, mean in zip(there, means):
-                _buffers.put(buffer, mean)
-            yield self._module
+            try:
+                self._inside = True
+                for row in self._rows:  # one copy of the weights at a time: the other's room goes
+                    own.append(laid(row).clone())
+                    laid(row).copy_(shared.pop(0))
+                for buffer, mean in zip(there, means):
+                    _buffers.put(buffer, mean)
+                yield self._module
+            finally:
+                self._put_own(own, there, own_buffers)
         finally:
-            _parameters.reshard(self._sharded)
-            for row, weights in zip(self._rows, own):
-                laid(row).copy_(weights)
-            for buffer, values in zip(there, own_buffers):
-                _buffers.put(buffer, values)
-            self._inside = False
+            if self._inside:  # Ctrl-C came in there
+                self._put_own(own, there, own_buffers)
+
+    def _put_own(self, own: List[torch.Tensor], buffers: List[torch.Tensor], values: List[torch.Tensor]) -> None:
+        _parameters.reshard(self._sharded)
+        for row, weights in zip(self._rows, own):
+            laid(row).copy_(weights)
+        for buffer, value in zip(buffers, values):
+            _buffers.put(buffer, value)
+        self._inside = False
 
     def _shared(self) -> List[torch.Tensor]:
         shared = [torch.empty(row.shape, device="cpu") for row in self._rows]
