@@ -29,8 +29,7 @@ class DisksTest(Joining):
 
     def go_on(self, disk, *options, **keywords):
         """Alone, as a person would: whatever is not said is in the folder. The summary, and what was told."""
-        done = self.run_program("train", "--resume", disk, "--workers", 1, "--quiet", "--json", "-", *options, **keywords)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete("train", "--resume", disk, "--workers", 1, "--quiet", "--json", "-", *options, **keywords)
         return json.loads(done.stdout), done.stderr.splitlines()
 
     def whole(self, sync, workers, steps=8):
@@ -165,8 +164,7 @@ class RanksTest(DisksTest):
         out = self.folder / "run"
         self.train(*self.words(DGC, 4), "--out", out, **under_mpi(3))
         (out / "checkpoints/step-00000004/worker-1.safetensors").unlink()
-        done = self.run_program("train", "--resume", out, "--forget-lost", "--steps", 6, "--quiet", "--json", "-", **under_mpi(2))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete("train", "--resume", out, "--forget-lost", "--steps", 6, "--quiet", "--json", "-", **under_mpi(2))
         self.assertIn("the files of worker 1 are lost", done.stderr)
 
 

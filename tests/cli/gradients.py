@@ -68,9 +68,7 @@ class DumpTest(CommandLineTest):
 
 class BenchTest(CommandLineTest):
     def bench(self, *words):
-        done = self.run_program("bench", "codec", *words, "--json")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return json.loads(self.complete("bench", "codec", *words, "--json").stdout)
 
     def test_what_a_run_kept_is_what_is_compressed(self):
         topk = "topk:density=0.01,leftovers=fp32,indices=rice"

@@ -145,24 +145,21 @@ class JoinTest(Joining):
     def test_nobody_joins_alone(self):
         self.refuse_training(2, ["--workers 1", "nobody to meet", "all machines"], "--join", self.meeting, "--workers", 1)
 
-    def test_data_that_are_others_are_named(self):
-        """As many images, and one of them of another class: nothing else would have told."""
+    def assert_data_differ(self, file, what):
+        """Rank 1's last byte of the file is another: as many images, and nothing else would have told."""
         other = self.folder / "other"
         shutil.copytree(self.data, other)
-        labels = other / "train-labels-idx1-ubyte"
-        labels.write_bytes(labels.read_bytes()[:-1] + bytes([labels.read_bytes()[-1] ^ 1]))
+        *same, last = (other / file).read_bytes()
+        (other / file).write_bytes(bytes([*same, last ^ 1]))
         jobs = [self.start_joined("--rank", rank, "--data", data, "--out", "none", workers=2)
                 for rank, data in enumerate((self.data, other))]
-        self.assert_refused(jobs, 2, "rank 1 has read other data than rank 0", "192 training", "labels")
+        self.assert_refused(jobs, 2, "rank 1 has read other data than rank 0", "192 training", what)
+
+    def test_data_that_are_others_are_named(self):
+        self.assert_data_differ("train-labels-idx1-ubyte", "labels")
 
     def test_other_pixels_are_other_data(self):
-        other = self.folder / "other"
-        shutil.copytree(self.data, other)
-        pixels = other / "train-images-idx3-ubyte"
-        pixels.write_bytes(pixels.read_bytes()[:-1] + bytes([pixels.read_bytes()[-1] ^ 1]))
-        jobs = [self.start_joined("--rank", rank, "--data", data, "--out", "none", workers=2)
-                for rank, data in enumerate((self.data, other))]
-        self.assert_refused(jobs, 2, "rank 1 has read other data than rank 0", "192 training", "pixels")
+        self.assert_data_differ("train-images-idx3-ubyte", "pixels")
 
     def test_the_banner_says_who_can_reach_the_links(self):
         key = self.folder / "key"

@@ -57,14 +57,8 @@ class LlamaFolderTest(LanguageTest):
     def train_words(self, *options):
         return ["train", "lm", "--data", self.texts, "--batch", 4, *options, *unless_kept(options)]
 
-    def succeed(self, *words):
-        done = self.run_program(*words)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), words)
-
     def summary_of(self, *words):
-        done = self.run_program(*words, "--quiet", "--json")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return json.loads(self.complete(*words, "--quiet", "--json").stdout)
 
     def make_folder(self, *options):
         self.train("--model", "transformer", *SIZES, "--lr", 0.01, "--steps", 5, "--out", self.run_folder, *options)

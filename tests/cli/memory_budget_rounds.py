@@ -63,9 +63,8 @@ class TasksTest(RoundsTest):
         words = self.train_words("--quiet", "--json", "-", "--data", data, *w2v_bert.SMALL, "--width", 32,
                                  "--contrastive-blocks", 12, "--masked-blocks", 12, "--batch", 2)
         def pretrain(*options):
-            done = self.run_program(*words, *options) # which says that each worker has code statistics of its own
-            self.assertEqual(done.returncode, 0, done.stderr)
-            return json.loads(done.stdout)
+            # which says that each worker has code statistics of its own
+            return json.loads(self.complete(*words, *options).stdout)
         self.assert_same(pretrain, 2, ("diloco:every=3",), 3)
 
 
@@ -99,8 +98,7 @@ class RunTest(Run):
     def test_what_becomes_of_tensors_is_told_alike(self):
         tables = []
         for budget in (self.BUDGET, ()):
-            done = self.run_program(*self.train_words(*self.words("--workers", 2, "--steps", 1, "--out", "none", *budget)))
-            self.assertEqual(done.returncode, 0, done.stderr)
+            done = self.complete(*self.train_words(*self.words("--workers", 2, "--steps", 1, "--out", "none", *budget)))
             tables.append([line for line in done.stdout.splitlines() if line.startswith("  ")])
         self.assertEqual(*tables)
         self.assertIn("allreduce", tables[0][0])
@@ -123,9 +121,8 @@ class RunTest(Run):
         """In memory: its folder need not be there."""
         self.run_to(5, "--out", self.folder / "run", *self.BUDGET)
         (self.folder / "run").rename(self.folder / "moved")
-        done = self.run_program("simulate", "lm", "--data", self.text, "--unit", "char", "--batch", 2, "--trace",
-                                self.folder / "moved", "--workers", 2, "--steps", 1, "--sync", "allreduce", "--quiet", "--json", "-")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete("simulate", "lm", "--data", self.text, "--unit", "char", "--batch", 2, "--trace",
+                             self.folder / "moved", "--workers", 2, "--steps", 1, "--sync", "allreduce", "--quiet", "--json", "-")
         self.assertGreater(json.loads(done.stdout)["trace"]["predicted_step_seconds"], 0)
 
     def test_a_run_that_diverges_skips_and_ends_alike(self):

@@ -278,9 +278,16 @@ class CommandLineTest(unittest.TestCase):
     def run_program(self, *words, **keywords):
         return self.finish(self.start_program(*words, **keywords))
 
-    def succeed(self, *words):
-        done = self.run_program(*words)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), words)
+    def complete(self, *words, **keywords):
+        """Runs the program, which must succeed."""
+        done = self.run_program(*words, **keywords)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def succeed(self, *words, **keywords):
+        """Without a word on stderr; its output."""
+        done = self.complete(*words, **keywords)
+        self.assertEqual(done.stderr, "", words)
         return done.stdout
 
     def assert_one_listens(self, process, least):

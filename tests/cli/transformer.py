@@ -46,9 +46,8 @@ class TrainingTest(TransformerTest):
 
     def test_heads_share_no_keys_unless_they_are_told_to(self):
         out = self.folder / "run"
-        done = self.run_program("train", "lm", "--model", "transformer", "--data", self.texts, "--layers", 1, "--hidden", 24,
-                                "--heads", 6, "--steps", 1, "--quiet", "--out", out)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.succeed("train", "lm", "--model", "transformer", "--data", self.texts, "--layers", 1, "--hidden", 24,
+                     "--heads", 6, "--steps", 1, "--quiet", "--out", out)
         self.assertEqual(self.metadata(out)["transformer"], "heads=6,kv_heads=6,context=128")
 
     def test_sizes_follow_the_options(self):
@@ -172,8 +171,7 @@ class FolderTest(TransformerTest):
         run, lstm, image, new = (self.folder / name for name in ("run", "lstm", "image", "new"))
         self.train("--steps", 2, "--out", run)
         for task, out, options in (("lm", lstm, ("--data", self.texts, "--hidden", 4)), ("image", image, ("--data", self.data))):
-            done = self.run_program("train", task, *options, "--steps", 1, "--quiet", "--out", out)
-            self.assertEqual(done.returncode, 0, done.stderr)
+            self.complete("train", task, *options, "--steps", 1, "--quiet", "--out", out)
         self.refuse(2, ["LSTM", "--transformers"], "export", lstm, new, "--transformers")
         self.refuse(2, ["train image", "--transformers"], "export", image, new, "--transformers")
         self.refuse(2, ["--loader"], "export", run, new, "--transformers", "--loader", self.folder / "x.py")
@@ -208,8 +206,7 @@ class TorchTest(TransformerTest):
         for number, form in enumerate(self.FORMS):
             run, file, told = (self.folder / f"{kind}-{number}" for kind in ("first", "network.safetensors", "told.json"))
             self.train(*self.options(form), "--steps", 1, "--lr", 0, "--out", run)  # its weights are those that all begin with
-            done = self.run_program("export", run, file, "--loader", loader)
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.succeed("export", run, file, "--loader", loader)
             vocabulary = self.metadata(run)["vocabulary.txt"].splitlines()[1:]
             told.write_text(json.dumps({**self.TOLD, "optimizer": "muon" if "muon" in form else "adamw",
                                         "batches": self.batches(vocabulary)}))
