@@ -3,8 +3,6 @@
 
 #include "support/assert.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { GROUPS = 2, CODES = 100, ALL = GROUPS * CODES };

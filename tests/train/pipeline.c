@@ -106,7 +106,6 @@ static tw_status chain_step(learner *base, uint64_t step, learner_gradient_ready
 
 static const task_ops chain_task = {.name = "toy",
                                     .summary = "a chain of numbers",
-                                    .settings_bytes = sizeof(toy *),
                                     .load = toy_load,
                                     .release = toy_release,
                                     .fits = toy_fits,
