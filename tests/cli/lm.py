@@ -5,9 +5,9 @@ import os
 import random
 import resource
 import shutil
-import struct
 import subprocess
 
+from checkpoint_file import join_file, split_file
 from support import PROGRAM, CommandLineTest, run_tests, seconds_left, unless_kept
 
 import parts
@@ -49,8 +49,7 @@ class LanguageTest(CommandLineTest):
                 "--bptt", 10, "--lr", 2, "--schedule", "constant", *options, *unless_kept(options)]
 
     def metadata(self, out):
-        with open(sorted((out / "checkpoints").iterdir())[-1] / "model.safetensors", "rb") as file:
-            return json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))["__metadata__"]
+        return split_file(sorted((out / "checkpoints").iterdir())[-1] / "model.safetensors")[0]["__metadata__"]
 
 
 class TrainingTest(LanguageTest):
@@ -322,13 +321,10 @@ class GeneratingTest(LanguageTest):
         self.refuse(2, ["nowhere"], "generate", self.folder / "nowhere")
         self.refuse(2, ["damaged"], "generate", self.folder / "damaged")
         self.refuse(2, ["damaged"], "generate", self.folder / "damaged", "--prompt", "x")
-        whole = newest.read_bytes()
-        begin = 8 + int.from_bytes(whole[:8], "little")
-        header = json.loads(whole[8:begin])
+        header, data = split_file(newest)
         header["__metadata__"]["vocabulary.txt"] = "words\na\na\n"
         for culprit in ("texts", "line 3 repeats"):
-            text = json.dumps(header).encode()
-            (self.folder / "spoilt").write_bytes(len(text).to_bytes(8, "little") + text + whole[begin:])
+            join_file(self.folder / "spoilt", header, data)
             self.refuse(2, ["spoilt", culprit], "generate", self.folder / "spoilt")
             header["__metadata__"].pop("checksum of texts", None)  # as in the first checkpoints
         self.refuse(2, ["zebra", "vocabulary"], "generate", self.run_folder, "--prompt", "w1 zebra")

@@ -1,11 +1,12 @@
 """--memory-budget with several workers: rounds have the bits of those in memory, over threads and processes; checkpoints
 go on in both directions; and who is killed while a group is loaded, written or exchanged leaves nothing behind."""
-import hashlib
 import json
 import unittest
+import zlib
 
 import asr
 import w2v_bert
+from checkpoint_file import split_file
 from joining import Joining
 from memory_budget import SAME, BudgetTest
 from support import PROGRAM, free_place, killing, run_tests, saved_steps, take_library, wait_until, write_cifar
@@ -134,14 +135,10 @@ class RunTest(Run):
                 "--workers", 2, "--steps", 13, "--optimizer", "sgd", "--lr", 1e6, "--clip", 0, "--checkpoint-every", 4,
                 "--out", out, *budget)))
             self.assertIn("the run has diverged", done.stderr)
-            ends.append((done.returncode, done.stderr, [self.tensors(path) for path in sorted(out.glob("*/step-*"))]))
+            models = sorted(out.glob("*/step-*/model.safetensors"))
+            ends.append((done.returncode, done.stderr, [zlib.crc32(split_file(path)[1]) for path in models]))
         self.assertEqual(*ends)
         self.assertGreater(len(set(ends[0][2])), 1)
-
-    @staticmethod
-    def tensors(checkpoint):
-        file = (checkpoint / "model.safetensors").read_bytes()
-        return hashlib.sha256(file[8 + int.from_bytes(file[:8], "little"):]).hexdigest()
 
     def test_what_does_not_go_with_it(self):
         words = ("--data", self.text, *self.SHAPE[:-2], *self.BUDGET, "--workers", 2)

@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import unittest
 
+from checkpoint_file import rewrite_texts, split_file
 from lm import CHOICES, LanguageTest, followers
 from support import find_torch, run_tests, unless_kept
 
@@ -114,17 +115,12 @@ class WritingTest(TransformerTest):
         self.train("--steps", 2, "--out", out)
         self.assertEqual(self.metadata(out)["transformer"], f"heads=4,kv_heads=2,context={STEPS}")
         newest = sorted((out / "checkpoints").iterdir())[-1] / "model.safetensors"
-        whole = newest.read_bytes()
-        begin = 8 + int.from_bytes(whole[:8], "little")
         for text in ("heads=4,kv_heads=2,context=10,rope=", "heads=4,kv_heads=2,context=10,rope=llama3:8,1,4,8x",
                      "heads=4,kv_heads=2,context=10,rope=linear:0.5", "heads=4,kv_heads=2,context=10,theta=5",
                      "heads=0,kv_heads=2,context=10", "heads=4,kv_heads=3,context=10", "heads=4,kv_heads=2", "heads=3,"
                      "kv_heads=1,context=10", "heads=4,kv_heads=2,context=99999999999", "heads=4,kv_heads=2,context=10,"):
-            header = json.loads(whole[8:begin])
-            header["__metadata__"]["transformer"] = text
-            header["__metadata__"].pop("checksum of texts", None)
-            made = json.dumps(header).encode()
-            (self.folder / "spoilt").write_bytes(len(made).to_bytes(8, "little") + made + whole[begin:])
+            shutil.copy(newest, self.folder / "spoilt")
+            rewrite_texts(self.folder / "spoilt", lambda texts: texts.update(transformer=text))
             self.refuse(2, ["spoilt"], "generate", self.folder / "spoilt")
 
     def test_greedy_text_heeds_what_stands_before_the_last_token(self):
@@ -162,8 +158,7 @@ class FolderTest(TransformerTest):
         self.assertEqual(tokenizer["model"]["vocab"], {token: number for number, token in enumerate(vocabulary)})
         self.assertEqual(config["vocab_size"], len(vocabulary))
         self.assertEqual(vocabulary[config["bos_token_id"]], "<eos>")
-        whole = (folder / "model.safetensors").read_bytes()
-        header = json.loads(whole[8:8 + int.from_bytes(whole[:8], "little")])
+        header, _ = split_file(folder / "model.safetensors")
         self.assertEqual(header["model.layers.1.self_attn.k_proj.weight"]["shape"], [8, 16])
         self.assertNotIn("lm_head.weight", header)
 
