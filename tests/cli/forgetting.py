@@ -111,8 +111,7 @@ class LostTest(DisksTest):
     def run_on_new(self, sync, steps):
         jobs = [self.start_joined(*self.words(sync, steps), "--resume", "--forget-lost", "--rank", rank, "--out", disk, workers=2)
                 for rank, disk in enumerate(self.disks[1:])]
-        done = [self.finish(job) for job in jobs]
-        self.assertEqual([one.returncode for one in done], [0, 0], [one.stderr for one in done])
+        done = self.complete_all(jobs)
         self.assertIn("the files of worker 0 are lost, so what it held back is dropped", done[0].stderr)
         return json.loads(done[0].stdout)
 

@@ -26,10 +26,8 @@ class Joining(CommandLineTest):
 
     def finish_all(self, jobs):
         """Their ends, and the summary, which one of them has."""
-        done = [self.finish(job) for job in jobs]
-        said = [one.stdout for one in done if one.stdout]
-        self.assertEqual(([one.returncode for one in done], len(said)), ([0] * len(jobs), 1), [one.stderr for one in done])
-        return json.loads(said[0])
+        said, = [one.stdout for one in self.complete_all(jobs) if one.stdout]
+        return json.loads(said)
 
 
 class JoinTest(Joining):
@@ -122,8 +120,7 @@ class JoinTest(Joining):
     def test_every_terminal_tells_how_it_went(self):
         words = ["train", "image", "--data", self.data, "--steps", 2, "--json", "-", "--join", self.meeting, "--workers", 2]
         jobs = [self.start_program(*words, "--rank", rank) for rank in (0, 1)]
-        done = [self.finish(job) for job in jobs]
-        self.assertEqual([one.returncode for one in done], [0, 0], [one.stderr for one in done])
+        done = self.complete_all(jobs)
         self.assertEqual(json.loads(done[0].stdout)["workers"], 2)
         self.assertEqual(done[1].stdout, "")
         self.assertEqual(without_notes(done[1].stderr), [
@@ -168,8 +165,7 @@ class JoinTest(Joining):
                               (("--key-file", key), "over tcp, not encrypted, open to those who know the key,")):
             words = ["train", "image", "--data", self.data, "--steps", 1, "--out", "none", "--join", self.meeting,
                      "--workers", 2, *options]
-            done = [self.finish(job) for job in [self.start_program(*words, "--rank", rank) for rank in (0, 1)]]
-            self.assertEqual([one.returncode for one in done], [0, 0], [one.stderr for one in done])
+            done = self.complete_all([self.start_program(*words, "--rank", rank) for rank in (0, 1)])
             self.assertIn(said, done[0].stdout + done[0].stderr)
         self.meeting = free_place()
         self.assert_refused([self.start_joined("--rank", 1, workers=2, THINWIRE_JOIN_SECONDS="5")], 3, "Connection refused")

@@ -76,8 +76,7 @@ class PeersTest(CommandLineTest):
     def check_joined(self, ranks, *sealed):
         path = self.folder / "lines.json"
         words = ("doctor", "--peers", "--workers", ranks, "--json", path, *sealed, "--join", free_place())
-        done = [self.finish(job) for job in [self.start_program(*words) for _ in range(ranks)]]
-        self.assertEqual([one.returncode for one in done], [0] * ranks, [one.stderr for one in done])
+        done = self.complete_all([self.start_program(*words) for _ in range(ranks)])
         table, = [one.stdout for one in done if one.stdout]
         self.check(json.loads(path.read_text()), table, "tcp", ranks)
 

@@ -101,8 +101,7 @@ class StagesTest(PipelineTest):
     def test_threads_and_processes_have_the_same_bits(self):
         threads = self.figures(*THREE)
         self.assertEqual(self.figures(*THREE), threads)
-        done = [self.finish(job) for job in self.start_three()]
-        self.assertEqual([one.returncode for one in done], [0, 0, 0], [one.stderr for one in done])
+        done = self.complete_all(self.start_three())
         summary = json.loads(done[0].stdout)
         self.assertEqual({key: summary[key] for key in SAME}, threads)
 

@@ -284,6 +284,12 @@ class CommandLineTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 
+    def complete_all(self, jobs):
+        """Waits for the end of several, which must succeed."""
+        done = [self.finish(job) for job in jobs]
+        self.assertEqual([one.returncode for one in done], [0] * len(done), [one.stderr for one in done])
+        return done
+
     def succeed(self, *words, **keywords):
         """Without a word on stderr; its output."""
         done = self.complete(*words, **keywords)
