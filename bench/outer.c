@@ -5,6 +5,7 @@
  *
  *     bench_outer                bench_outer 100000000 diloco:every=2 pulseloco:every=2 */
 #include "bench.h"
+#include "median.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,8 +82,8 @@ static void measure(tw_comm *comm, const char *spec, size_t count)
         floor[i] = stream(a, b, c, count);
         ratio[i] = round[i] / floor[i];
     }
-    printf("%-28s %9.1f ms, streaming %9.1f ms, ratio %.2f\n", spec, 1e3 * bench_median(round, REPEATS),
-           1e3 * bench_median(floor, REPEATS), bench_median(ratio, REPEATS));
+    printf("%-28s %9.1f ms, streaming %9.1f ms, ratio %.2f\n", spec, 1e3 * median_of(round, REPEATS),
+           1e3 * median_of(floor, REPEATS), median_of(ratio, REPEATS));
     must(tw_outer_finish(outer, parts));
     tw_outer_destroy(outer);
     float *made[] = {weights, a, b, c};

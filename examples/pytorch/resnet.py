@@ -28,7 +28,7 @@ Pictures = Tuple[torch.Tensor, torch.Tensor]  # N x 3 x 32 x 32 bytes, and class
 def options(words: Optional[List[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="CIFAR-10's folder; made-up pictures without it")
-    parser.add_argument("--scheme", default="dgc:density=0.01", help="what thinwire does; none leaves PyTorch alone")
+    parser.add_argument("--scheme", default="dgc", help="what thinwire does; none leaves PyTorch alone")
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--batch", type=int, default=32, help="pictures a worker and step")
     parser.add_argument("--width", type=int, default=16, help="channels of the first stage")
@@ -113,10 +113,12 @@ def accuracy(model: nn.Module, tested: Pictures, batch: int = 256) -> float:
     return float(right) / len(tested[1])
 
 
-def exchange(ddp: nn.Module, o: argparse.Namespace) -> Tuple[torch.optim.Optimizer, Optional[thinwire.torch.Compressor]]:
+def exchange(ddp: nn.Module, o: argparse.Namespace, steps: int) -> Tuple[torch.optim.Optimizer, Optional[thinwire.torch.Compressor]]:
     """thinwire's SGD is PyTorch's, but for a scheme that applies the momentum itself: it leaves it to the scheme."""
     optimizer = thinwire.torch.SGD(ddp.parameters(), o.rate, momentum=o.momentum, weight_decay=o.decay)
-    return optimizer, None if o.scheme == "none" else thinwire.torch.attach(ddp, o.scheme, optimizer=optimizer)
+    if o.scheme == "none":
+        return optimizer, None
+    return optimizer, thinwire.torch.attach(ddp, thinwire.for_run(o.scheme, steps), optimizer=optimizer)
 
 
 def main(words: Optional[List[str]] = None) -> Tuple[nn.Module, List[float]]:
@@ -128,8 +130,8 @@ def main(words: Optional[List[str]] = None) -> Tuple[nn.Module, List[float]]:
     torch.manual_seed(o.seed)
     model = resnet20(o.width).to(o.device)
     ddp = DistributedDataParallel(model, gradient_as_bucket_view=True)
-    optimizer, compressor = exchange(ddp, o)
     each = len(images) // (o.batch * size)  # steps an epoch
+    optimizer, compressor = exchange(ddp, o, o.epochs * each)
 
     parts = {"model": model, "optimizer": optimizer, "compressor": compressor}
     begin, losses = checkpoints.resume(o.out, **parts) // each if o.out else 0, []

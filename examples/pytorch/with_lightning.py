@@ -20,7 +20,7 @@ from thinwire.torch.lightning import Thinwire
 
 def options(words: Optional[List[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scheme", default="dgc:density=0.01,warmup_steps=20", help="none: without thinwire")
+    parser.add_argument("--scheme", default="dgc", help="none: without thinwire")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("runs/lightning"))

@@ -3,6 +3,7 @@
 #include "inquiry.h"
 #include "layout.h"
 #include "line.h"
+#include "median.h"
 #include "row.h"
 #include "support/language.h"
 #include "support/parts.h"
@@ -504,6 +505,15 @@ TEST(test_the_line_is_measured)
         assert_close(found[rank].latency, line.latency);
         assert_memory_equal(&found[rank], &found[0], sizeof *found);
     }
+}
+
+/* One slow pass among those that are timed changes nothing. */
+TEST(test_the_middle_of_times)
+{
+    double odd[] = {9, 1, 2}, even[] = {4, 1, 90, 2}, one[] = {7};
+    assert_true(median_of(odd, 3) == 2);
+    assert_true(median_of(even, 4) == 3);
+    assert_true(median_of(one, 1) == 7);
 }
 
 RUN_TESTS(NULL, NULL)

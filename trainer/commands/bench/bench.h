@@ -7,9 +7,6 @@
 int bench_codec(int argc, char **argv);
 int bench_train(int argc, char **argv);
 
-/* The median; sorts the values. */
-double bench_median(double *values, size_t count);
-
 /* Floats for streaming: aligned to 2 MiB and asked for in huge pages, as the library's own arrays are. NULL without
  * memory; free() releases. */
 float *bench_floats(size_t count);

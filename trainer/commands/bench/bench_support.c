@@ -1,4 +1,4 @@
-/* What the benchmarks share: medians, memory, the streaming passes that set the limit. */
+/* What the benchmarks share: memory, the streaming passes that set the limit. */
 #include "bench.h"
 #include "error.h"
 #include "wide.h"
@@ -7,18 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-double bench_median(double *values, size_t count)
-{
-    qsort(values, count, sizeof *values, ascending);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
 
 float *bench_floats(size_t count)
 {

@@ -6,6 +6,7 @@
 #include "exit.h"
 #include "json_file.h"
 #include "launcher.h"
+#include "median.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,7 +89,7 @@ static tw_status bench_train_measure(workload *w, long steps, step_seconds *medi
     tw_status status = wall && processor && velocity
                            ? time_steps(w, velocity, steps, wall, processor)
                            : tw_fail(TW_ERROR_MEMORY, "no memory for the benchmark's momentum");
-    if (status == TW_OK) *medians = (step_seconds){bench_median(wall, count), bench_median(processor, count)};
+    if (status == TW_OK) *medians = (step_seconds){median_of(wall, count), median_of(processor, count)};
     free(wall);
     free(processor);
     free(velocity);

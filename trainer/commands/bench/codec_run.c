@@ -1,6 +1,7 @@
 #include "codec_run.h"
 #include "bench.h"
 #include "error.h"
+#include "median.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -226,10 +227,10 @@ static tw_status codec_run_measure(share *shares, size_t count, codec_figures *o
         for (size_t t = 0; t < count; t++) TW_TRY(add_step(&shares[t], out));
     }
     divide(out, REPETITIONS);
-    out->first_ms = 1e3 * bench_median(first, REPETITIONS);
-    out->encode_ms = 1e3 * bench_median(encoded, REPETITIONS);
-    out->decode_ms = 1e3 * bench_median(decoded, REPETITIONS);
-    out->floor_ms = 1e3 * bench_median(streamed, REPETITIONS);
+    out->first_ms = 1e3 * median_of(first, REPETITIONS);
+    out->encode_ms = 1e3 * median_of(encoded, REPETITIONS);
+    out->decode_ms = 1e3 * median_of(decoded, REPETITIONS);
+    out->floor_ms = 1e3 * median_of(streamed, REPETITIONS);
     return TW_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "codec_step.h"
 #include "bench.h"
 #include "error.h"
+#include "median.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +67,7 @@ static double median_ms(double turns[REPETITIONS][KINDS], int kind)
 {
     double seconds[REPETITIONS];
     for (size_t i = 0; i < REPETITIONS; i++) seconds[i] = turns[i][kind];
-    return 1e3 * bench_median(seconds, REPETITIONS);
+    return 1e3 * median_of(seconds, REPETITIONS);
 }
 
 static tw_status codec_step_measure(const whole *w, codec_step_figures *figures)
