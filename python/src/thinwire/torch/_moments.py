@@ -11,7 +11,7 @@ from ._parameters import Row, laid, local
 from ._pinned import Pinned
 
 MOMENTS = ("first_moment", "second_moment")
-NAMES = (("exp_avg", "momentum_buffer"), ("exp_avg_sq",))  # as torch's optimisers call them
+NAMES = (("exp_avg", "momentum_buffer", "z"), ("exp_avg_sq",))  # as torch's optimisers call them; schedulefree's have z
 
 
 def forget_unfinite(optimisers: List[Any], rows: List[Row]) -> None:

@@ -127,8 +127,9 @@ def refuse_newly_trained(module: nn.Module, rows: Iterable[Row], whose: str, amo
         if among is not None and id(parameter) not in among:
             continue
         if parameter.requires_grad and id(parameter) not in known and local(parameter).numel():
+            another = "attach() to another one" if whose == "DistributedDataParallel" else f"close() it and make another {whose}"
             raise Error(f"{name} is trained now and was not when the {whose} was made, so the ranks would have it differently; "
-                        f"close() it and make another {whose} for the model as it is")
+                        f"{another} for the model as it is")
 
 
 def refuse_newly_stepped(optimiser: torch.optim.Optimizer, module: nn.Module, rows: Iterable[Row], whose: str) -> None:

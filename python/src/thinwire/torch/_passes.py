@@ -12,6 +12,11 @@ def this_pass() -> int:
     return int(torch._C._current_graph_task_id())
 
 
+def is_under_way() -> bool:
+    """Whether this is called inside of a backward pass, as what a parameter's hook does is."""
+    return this_pass() >= 0
+
+
 def at_the_end(finish: Callable[[], None]) -> None:
     """Has finish() called when the pass under way has computed all its gradients. What it raises, backward() raises."""
     def at_the_end_of_all() -> None:

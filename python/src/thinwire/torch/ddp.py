@@ -17,6 +17,7 @@ from ..tcp import Tcp
 from . import _auto, _claims, _optimiser, _parameters, _transport
 from ._bucket import Bucket, for_the_scheme
 from ._pinned import Arrivals, Pinned
+from ._unfit import Unfit
 from .compressor import Compressor, announce, dtype_of, refuse_options
 
 # DDP takes a hook once. The next attach() to the same module gives the hook that is there another compressor.
@@ -40,6 +41,7 @@ class _Bridge:
         self._arrivals: Arrivals[Bucket] = Arrivals()
         self._pinned = Pinned()
         self._used = self._watch(parameters) if may_be_unused else None
+        self._unfit: Optional[Unfit] = None
 
     @staticmethod
     def _watch(parameters: List[torch.Tensor]) -> Set[int]:
@@ -49,8 +51,11 @@ class _Bridge:
             parameter.register_hook(lambda gradient, key=id(parameter): used.add(key))
         return used
 
-    def serve(self, compressor: Compressor) -> None:
+    def serve(self, compressor: Compressor, unfit: Unfit) -> None:
         """From now on, and no more the one before."""
+        if self._unfit is not None:
+            self._unfit.close()
+        self._unfit = unfit
         before = getattr(self, "compressor", None)
         self.compressor, self._pending, self._arrivals = compressor, [], Arrivals()
         if before is not None:
@@ -193,7 +198,7 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     if ddp not in _bridges and not dense:  # a DDP without a hook is plain DDP
         _bridges[ddp] = _registered(ddp, compressor, [row.parameter for row in rows])
     if ddp in _bridges:
-        _bridges[ddp].serve(compressor)
+        _bridges[ddp].serve(compressor, Unfit(ddp.module, rows + _left_to_torch(ddp), "DistributedDataParallel"))
         _claims.claim(compressor, _claims.ATTACHED, rows)
     compressor.alone = dist.get_world_size(group) == 1
     if _auto.is_auto(asked):
@@ -201,6 +206,12 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     if banner:
         announce(compressor, dist.get_rank(group))
     return compressor
+
+
+def _left_to_torch(ddp: DistributedDataParallel) -> List[_parameters.Row]:
+    """What the scheme does not take, and what nobody exchanges because the user said so."""
+    return [_parameters.row_of(name, one) for name, one in ddp.module.named_parameters()
+            if name in ddp.parameters_to_ignore or _parameters.why_left_out(one, _parameters.with_sparse_gradients(ddp.module))]
 
 
 def attach_alone(module: torch.nn.Module, spec: str, *, banner: bool = True, **more: Any) -> Compressor:

@@ -121,7 +121,7 @@ class GossipDataParallel(torch.nn.Module):
 
     def _refuse_uncounted(self) -> None:
         """What the optimiser has done alone is in the module, and not in the gossip, which is about to be told of or given."""
-        _parameters.refuse_newly_stepped(self._optimiser, self.module, self._working.rows, "GossipDataParallel")
+        _parameters.refuse_newly_trained(self.module, self._working.rows, "GossipDataParallel")
         name = self._first_changed()
         if name:
             self._strays.refuse_changed(name, OF_A_GOSSIP)

@@ -26,7 +26,7 @@ from ..planning import UPDATES, bytes_sent, can_switch
 from ..spec import adapts, name_of, number, number_of, options_of, settings_of
 from ..table import Entry
 from ..tcp import Tcp
-from . import _alike, _auto, _buffers, _claims, _interrupted, _optimiser, _parameters, _state, _transport
+from . import _alike, _auto, _buffers, _claims, _interrupted, _optimiser, _parameters, _passes, _state, _transport
 from ._counts import Pace, amount, at_rate, milliseconds, with_ratios
 from ._interface import reached_by
 from ._members import Part, Place
@@ -149,6 +149,7 @@ class OuterLoop(Closes):
             refuse_unlike(self._subject(spec), group)
         self._shares_gradients = shares_gradients(model)
         self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows)
+        warn_of_own_averages(self._optimisers, spec)
 
         tensors = [(row.name, row.shape) for row in self._rows]
 
@@ -188,7 +189,7 @@ class OuterLoop(Closes):
         self._ends.append(_optimiser.at_each_step(self._notice))
         if self._hooks:
             self._ends.append(_optimiser.innermost(self._optimisers[-1]).register_step_post_hook(
-                lambda *what: self._count()).remove)
+                lambda *what: self._hear()).remove)
         _claims.claim(self, _claims.OUTER, self._rows)
         self._unshared = Unshared()
         self._at_the_end = weakref.finalize(self, self._unshared.tell)
@@ -304,6 +305,14 @@ class OuterLoop(Closes):
         if self._hooks:
             raise Error("the optimizer's own hook counts its steps; make the OuterLoop with hook=False to call step()")
         return self._count()
+
+    def _hear(self) -> None:
+        """Of a step that was taken. An optimizer that steps inside of a backward pass has that pass go on with the weights that it
+        began with: a round would change them all."""
+        if _passes.is_under_way():
+            _passes.at_the_end(self._count)
+        else:
+            self._count()
 
     def _notice(self, optimiser: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
@@ -530,25 +539,30 @@ class OuterLoop(Closes):
         there = list(_buffers.floating(self._module).values()) if buffers else []
         means = _buffers.means(self._module, self._group) if buffers else []
         shared, own, own_buffers = self._shared(), [], [buffer.detach().clone() for buffer in there]
+        modes = _optimiser.Modes(self._optimisers)
         try:
             try:
                 self._inside = True
+                modes.train()
                 for row in self._rows:  # one copy of the weights at a time: the other's room goes
                     own.append(laid(row).clone())
                     laid(row).copy_(shared.pop(0))
+                modes.back()
                 for buffer, mean in zip(there, means):
                     _buffers.put(buffer, mean)
                 yield self._module
             finally:
-                self._put_own(own, there, own_buffers)
+                self._put_own(own, there, own_buffers, modes)
         finally:
             if self._inside:  # Ctrl-C came in there
-                self._put_own(own, there, own_buffers)
+                self._put_own(own, there, own_buffers, modes)
 
-    def _put_own(self, own: List[torch.Tensor], buffers: List[torch.Tensor], values: List[torch.Tensor]) -> None:
+    def _put_own(self, own: List[torch.Tensor], buffers: List[torch.Tensor], values: List[torch.Tensor], modes: _optimiser.Modes) -> None:
         _parameters.reshard(self._sharded)
+        modes.train()
         for row, weights in zip(self._rows, own):
             laid(row).copy_(weights)
+        modes.back()
         for buffer, value in zip(buffers, values):
             _buffers.put(buffer, value)
         self._inside = False
@@ -990,6 +1004,14 @@ def refuse_unknown(optimisers: List[Any], rows: List[_parameters.Row]) -> None:
         if id(row.parameter) not in known:
             raise Error(f"the optimizer does not have {row.name}, which requires a gradient; give it to the optimizer, "
                         "or freeze it with requires_grad_(False)")
+
+
+def warn_of_own_averages(optimisers: List[Any], spec: str) -> None:
+    """What such an optimizer evaluates with is made from the model's weights and from what it keeps of each of its own steps."""
+    for one in map(_optimiser.innermost, optimisers):
+        if _optimiser.trains(one) is not None and number(settings_of(spec).get("first_moment", "0")) == 0:
+            warn(f"{type(one).__name__} evaluates with an average that each worker takes for itself: write first_moment=1 into the spec, "
+                 "or call eval() of the optimizer before finish(), or the workers evaluate with different weights")
 
 
 def wants_hook(optimisers: List[Any], hook: Optional[bool]) -> bool:
