@@ -1,6 +1,6 @@
 """The end of a backward pass."""
 
-from typing import Callable
+from typing import Any, Callable
 
 import torch
 
@@ -10,6 +10,11 @@ from ..errors import Error
 def this_pass() -> int:
     """A number of the backward pass under way, which no other one has."""
     return int(torch._C._current_graph_task_id())
+
+
+def never_compiled(method: Any) -> Any:
+    """torch.compile of a module takes what its forward pass calls as well, of which reading memory by address would come out wrong."""
+    return getattr(torch, "_disable_dynamo", lambda one: one)(method)  # torch has it from 2.1 on
 
 
 def is_under_way() -> bool:

@@ -3,12 +3,13 @@ another device or scattered in memory."""
 
 import ctypes
 import zlib
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 import torch
 from torch import nn
 
 from ..errors import Error
+from ._optimiser import innermost
 from ._parameters import Row, is_shard, laid, refuse_without_memory, table_of
 from ._pinned import Pair, Pinned, is_on_host
 from ._state import ABOUT
@@ -83,6 +84,17 @@ class Copy:
             self.seen.copy_(self._taken[1])
             self._taken = None
 
+    def take_from(self, master: torch.Tensor) -> None:
+        """In place of take(): it has all digits of what the steps did."""
+        if self.seen is not None:
+            self._taken = laid(self.row, master).to("cpu"), self._now.clone()
+            self.end_take()
+
+    def is_rounded(self, master: torch.Tensor) -> bool:
+        """Whether the parameter is what that one is, in fewer digits."""
+        there = laid(self.row)
+        return torch.equal(laid(self.row, master).to(there.dtype), there)
+
     def goes(self) -> Pair:
         """What is to be given after the library has changed the values."""
         if self.seen is not None:
@@ -91,8 +103,11 @@ class Copy:
 
 
 class Working:
-    def __init__(self, rows: List[Row]):
-        self.rows, self._memory = rows, Pinned()
+    """`optimisers` may keep fp32 copies of the parameters in their states, and write these over the parameters in each step."""
+
+    def __init__(self, rows: List[Row], optimisers: Iterable[Any] = ()):
+        self.rows, self._memory, self._optimisers = rows, Pinned(), [innermost(one) for one in optimisers]
+        self._masters: Set[Tuple[int, str]] = set()  # of which optimiser, and under which name
         self._copies: List[Optional[Copy]] = [Copy(row, self._memory) if reached(row) is None else None for row in rows]
 
     @property
@@ -122,8 +137,36 @@ class Working:
         for copy in self.copies:
             copy.end_take()
         self._fetch()
+        self._look_for_masters()
+        masters = {copy: master for copy, master in self._kept(self._masters) if copy.is_rounded(master)}
         for copy in self.copies:
-            copy.take()
+            if copy in masters:
+                copy.take_from(masters[copy])
+            else:
+                copy.take()
+
+    def _kept(self, names: Iterable[Tuple[int, str]]) -> Iterator[Tuple[Copy, torch.Tensor]]:
+        """What the optimisers have under these names, of parameters that have fewer digits."""
+        for number, name in names:
+            for copy in self.copies:
+                one = self._optimisers[number].state.get(copy.row.parameter, {}).get(name) if copy.seen is not None else None
+                if isinstance(one, torch.Tensor) and one.dtype == torch.float32 and one.shape == copy.row.parameter.shape:
+                    yield copy, one
+
+    def _look_for_masters(self) -> None:
+        """It is one if all parameters are what is kept of them, and not all are zeros, as moments are at first."""
+        rounded = [copy.row.parameter for copy in self.copies if copy.seen is not None]
+        if self._masters or not rounded:
+            return
+        for number, optimiser in enumerate(self._optimisers):
+            for name in next((one for one in map(optimiser.state.get, rounded) if one), {}):
+                kept = list(self._kept([(number, name)]))
+                if kept and all(copy.is_rounded(one) for copy, one in kept) and any(bool(one.any()) for _, one in kept):
+                    self._masters.add((number, name))
+
+    def _give_masters(self) -> None:
+        for copy, master in self._kept(self._masters):
+            laid(copy.row, master).copy_(copy.values)
 
     def _fetch(self) -> None:
         """All of them, and then one wait."""
@@ -133,6 +176,7 @@ class Working:
     def give(self) -> None:
         """After the library has changed them all."""
         self._memory.give([copy.goes() for copy in self.copies])
+        self._give_masters()
 
     def before(self) -> List[torch.Tensor]:
         return [copy.values.clone() for copy in self.copies]
@@ -140,6 +184,7 @@ class Working:
     def give_changed(self, before: List[torch.Tensor]) -> None:
         """After the library has changed some."""
         self._memory.give([copy.goes() for copy, was in zip(self.copies, before) if not torch.equal(copy.values, was)])
+        self._give_masters()
 
     # ---- what a checkpoint of the model lacks ----
 

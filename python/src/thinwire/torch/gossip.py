@@ -12,7 +12,7 @@ from ..errors import Error
 from ..gossip import Gossip, regrouped
 from ..table import Entry
 from ..tcp import Tcp
-from . import _auto, _buffers, _claims, _optimiser, _parameters, _state, _transport
+from . import _auto, _buffers, _claims, _optimiser, _parameters, _passes, _state, _transport
 from ._moments import forget_unfinite
 from ._parameters import Row
 from ._strays import Strays
@@ -51,7 +51,7 @@ class GossipDataParallel(torch.nn.Module):
         _parameters.start_alike(module, group)
         self._orders = _parameters.orders_of(rows)
         self._tensors = [(row.name, row.shape) for row in rows]
-        self._working = Working(rows)
+        self._working = Working(rows, [optimizer])
         self._working.begin()
 
         def made(comm: Comm) -> Gossip:
@@ -67,6 +67,7 @@ class GossipDataParallel(torch.nn.Module):
         self._stop_watching = _optimiser.at_each_step(self._strays.notice)
         _claims.claim(self, _claims.GOSSIP, rows)
 
+    @_passes.never_compiled
     def _read_first(self) -> None:
         """Nothing of the gossip runs before this, so that a state can be loaded."""
         if not self._has_read:
@@ -96,6 +97,7 @@ class GossipDataParallel(torch.nn.Module):
         self._working.give()
         if not good:  # moments that hold NaN would spoil every step to come
             forget_unfinite([self._optimiser], self._working.rows)
+            self._working.give()  # where it forgot a copy of the weights
         return good
 
     def finish(self) -> None:

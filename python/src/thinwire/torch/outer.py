@@ -148,7 +148,7 @@ class OuterLoop(Closes):
             _transport.gathered_by_all(group, check)
             refuse_unlike(self._subject(spec), group)
         self._shares_gradients = shares_gradients(model)
-        self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows)
+        self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows, self._optimisers)
         warn_of_own_averages(self._optimisers, spec)
 
         tensors = [(row.name, row.shape) for row in self._rows]
@@ -277,6 +277,7 @@ class OuterLoop(Closes):
         """Whether begin() is over: where members come and go, this program was let in."""
         return self._begun
 
+    @_passes.never_compiled
     def begin(self) -> None:
         """A collective, which the first forward pass makes unless you do: all ranks have the weights and buffers of
         rank 0. After load_state_dict each rank keeps its own. Where members come and go, it waits to be let in."""
@@ -430,6 +431,7 @@ class OuterLoop(Closes):
         dropped, self._dropped = self._dropped, int(self.stats()["offers_dropped"])
         if self._dropped > dropped:
             forget_unfinite(self._optimisers, self._rows)
+            self._working.give()  # where it forgot a copy of the weights
 
     def set_weight(self, weight: float) -> None:
         """How much this rank's part counts beside the others' in the rounds to come, such as its share of the tokens.
@@ -559,7 +561,7 @@ class OuterLoop(Closes):
 
     def _put_own(self, own: List[torch.Tensor], buffers: List[torch.Tensor], values: List[torch.Tensor], modes: _optimiser.Modes) -> None:
         _parameters.reshard(self._sharded)
-        modes.train()
+        modes.train()  # wherever they were left inside
         for row, weights in zip(self._rows, own):
             laid(row).copy_(weights)
         modes.back()
