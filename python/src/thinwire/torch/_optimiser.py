@@ -45,6 +45,10 @@ class Modes:
         for one in self._all:
             one.train()
 
+    def evaluate(self) -> None:
+        for one in self._all:
+            one.eval()
+
     def back(self) -> None:
         """To what they were when this was made."""
         for one in self._evaluated:

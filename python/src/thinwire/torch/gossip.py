@@ -104,6 +104,7 @@ class GossipDataParallel(torch.nn.Module):
         """Ends the gossip, as a collective: all ranks have the mean of their weights and of their buffers. Where a rank was lost,
         the others have the mean of their weights, and each keeps its own buffers."""
         self._refuse_uncounted()
+        _optimiser.Modes([self._optimiser]).train()  # the weights that the gossip knows
         self._gossip.finish(self._working.addresses())
         self._working.give()
         self._finished = True

@@ -450,6 +450,7 @@ class OuterLoop(Closes):
         self.begin()
         self._refuse_uncounted()
         self._compare_gradients()
+        _optimiser.Modes(self._optimisers).evaluate()  # what they evaluate with becomes the mean, and not what each would make of it
         self._tell_serving()
         good = self._give_last()
         self._keep_place()
@@ -485,6 +486,7 @@ class OuterLoop(Closes):
     def _leave(self, loop: ChangingLoop) -> None:
         self._at_the_end.detach()
         if not loop.is_over:
+            _optimiser.Modes(self._optimisers).evaluate()
             self._working.take()
             with self._giving_rounds():
                 loop.leave(self._working.addresses())
@@ -1012,8 +1014,8 @@ def warn_of_own_averages(optimisers: List[Any], spec: str) -> None:
     """What such an optimizer evaluates with is made from the model's weights and from what it keeps of each of its own steps."""
     for one in map(_optimiser.innermost, optimisers):
         if _optimiser.trains(one) is not None and number(settings_of(spec).get("first_moment", "0")) == 0:
-            warn(f"{type(one).__name__} evaluates with an average that each worker takes for itself: write first_moment=1 into the spec, "
-                 "or call eval() of the optimizer before finish(), or the workers evaluate with different weights")
+            warn(f"{type(one).__name__} evaluates with an average that each worker takes for itself, until finish(): write first_moment=1 "
+                 "into the spec, and the workers share it in each round")
 
 
 def wants_hook(optimisers: List[Any], hook: Optional[bool]) -> bool:
