@@ -22,7 +22,7 @@ def is_under_way() -> bool:
     return this_pass() >= 0
 
 
-def at_the_end(finish: Callable[[], None]) -> None:
+def at_the_end(finish: Callable[[], Any]) -> None:
     """Has finish() called when the pass under way has computed all its gradients. What it raises, backward() raises."""
     def at_the_end_of_all() -> None:
         if torch._C._current_autograd_node() is not None:  # a pass inside of another one, which goes on
