@@ -149,7 +149,7 @@ class OuterLoop(Closes):
             refuse_unlike(self._subject(spec), group)
         self._shares_gradients = shares_gradients(model)
         self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows, self._optimisers)
-        warn_of_own_averages(self._optimisers, spec)
+        warn_of_own_averages(self._optimisers, spec, self._changes)
 
         tensors = [(row.name, row.shape) for row in self._rows]
 
@@ -1010,12 +1010,12 @@ def refuse_unknown(optimisers: List[Any], rows: List[_parameters.Row]) -> None:
                         "or freeze it with requires_grad_(False)")
 
 
-def warn_of_own_averages(optimisers: List[Any], spec: str) -> None:
+def warn_of_own_averages(optimisers: List[Any], spec: str, changes: bool) -> None:
     """What such an optimizer evaluates with is made from the model's weights and from what it keeps of each of its own steps."""
     for one in map(_optimiser.innermost, optimisers):
         if _optimiser.trains(one) is not None and number(settings_of(spec).get("first_moment", "0")) == 0:
-            warn(f"{type(one).__name__} evaluates with an average that each worker takes for itself, until finish(): write first_moment=1 "
-                 "into the spec, and the workers share it in each round")
+            right = "" if changes else ": write first_moment=1 into the spec, and the workers share it in each round"
+            warn(f"{type(one).__name__} evaluates with an average that each worker takes for itself, until finish(){right}")
 
 
 def wants_hook(optimisers: List[Any], hook: Optional[bool]) -> bool:
