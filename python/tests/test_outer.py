@@ -905,6 +905,29 @@ def rounding(rank, size):
     return same(before, outer._shared()), same(before, [p.detach().float() for p in model.parameters()])
 
 
+# Rounds of quadratics of which each rank has its own centre: the golden values that test_outer.c has of the library.
+GOLDEN = {"diloco:every=10,outer_lr=0.7,outer_momentum=0.9": (
+              (1, -1), (0.133742325, -0.351412315, -0.428759043, -0.271151209, -0.070351148, 0.060048953)),
+          "diloco:every=4,outer_lr=0.4,outer_momentum=0.9": ((2, -1), (0.869318000, 0.717079770, 0.569051572))}
+
+
+def quadratics(rank, size, spec):
+    centres, golden = GOLDEN[spec]
+    model = nn.Linear(1, 1, bias=False)
+    model.weight = nn.Parameter(torch.ones(1, 1))
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    outer, thetas = looped(model, optimiser, spec, hook=False), []
+    outer.begin()
+    while len(thetas) < len(golden):
+        optimiser.zero_grad()
+        (model.weight - centres[rank]).square().sum().div(2).backward()
+        optimiser.step()
+        if outer.step():
+            thetas.append(model.weight.item())
+    outer.finish()
+    return thetas
+
+
 def laid_otherwise(rank, size):
     """Parameters that are no plain arrays of fp32: channels_last, fp64, and a view with gaps."""
     model = nn.Module()
@@ -1457,6 +1480,12 @@ class OuterTest(unittest.TestCase):
 
     def test_rounding_to_bf16_is_no_step(self):
         self.assertEqual(ranks.on_ranks(2, rounding), [(True, False)] * 2)
+
+    def test_golden_values_of_the_equations(self):
+        for spec, (_, golden) in GOLDEN.items():
+            for thetas in ranks.on_ranks(2, quadratics, spec):
+                for theta, wanted in zip(thetas, golden, strict=True):
+                    self.assertAlmostEqual(theta, wanted, delta=2e-6)
 
     def test_parameters_lie_in_any_way(self):
         for moved, dtypes, hashes in ranks.on_ranks(2, laid_otherwise):

@@ -39,7 +39,8 @@ class JoinTest(Joining):
             self.assertEqual(threads[key], joined[key], key)
 
     def test_processes_equal_threads(self):
-        for sync in ("allreduce", "dgc:density=0.01", "dgc:density=0.01,per_host=3"):
+        for sync in ("allreduce", "dgc:density=0.01", "dgc:density=0.01,per_host=3", "streaming:every=4,fragments=2,delay=1",
+                     "sparseloco:every=2", "diloco:every=2,eager=on", "diloco:every=2,merge=rda,first_moment=1", "gasloc:every=2"):
             options = ("--sync", sync, "--steps", 6, "--crop", 2, "--check-every", 1)
             threads = self.train(*options, "--workers", 3)
             self.meeting = free_place()

@@ -43,7 +43,7 @@ class AloneTest(RunsTest):
 
     def test_every_task_goes_on_as_it_was_begun(self):
         for name, words in self.tasks().items():
-            for sync in ("dgc:density=0.02,warmup_steps=4", "dpsgd"):
+            for sync in ("dgc:density=0.02,warmup_steps=4", "dpsgd", "streaming:every=4,fragments=2,delay=1,exchange=topk"):
                 with self.subTest(task=name, sync=sync):
                     out = self.folder / f"{name}-{sync[:3]}"
                     whole = self.summary(*words, "--workers", 2, "--sync", sync, *self.STEPS, "--out", out)

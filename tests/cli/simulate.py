@@ -88,7 +88,8 @@ class TrainingTest(SimulateTest):
 
     def test_it_is_the_training_that_is_real(self):
         """A synchronous run in a world has the loss and the metric of the same run over threads."""
-        for sync in ("allreduce", "dgc:warmup_steps=2", "dpsgd"):
+        for sync in ("allreduce", "dgc:warmup_steps=2", "dpsgd", "gasloc:every=2", "streaming:every=4,fragments=2,delay=1",
+                     "sparseloco:every=2", "diloco:every=2,eager=on", "diloco:every=2,merge=rda,first_moment=1"):
             real = self.train("--workers", 3, "--steps", 5, "--batch", 4, "--warmup", 4, "--sync", sync)
             run, = self.simulate("--workers", 3, "--steps", 5, "--step-time", 0.01, "--sync", sync)["runs"]
             self.assertEqual((run["loss"], run["metric"], run["parameters"]),

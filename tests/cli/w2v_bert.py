@@ -3,6 +3,7 @@ import json
 import math
 import random
 import resource
+import shutil
 import struct
 import unittest
 import wave
@@ -91,6 +92,19 @@ class LearningTest(PretrainingTest):
         self.assertEqual(self.train(*options, "--feature-cache", cache)["weights_crc32c"], whole["weights_crc32c"])
         self.assertEqual(len(list(cache.iterdir())), 2)  # training and test
         self.assertNotEqual(self.train(*options, "--seed", 2)["weights_crc32c"], whole["weights_crc32c"])
+
+    def test_inside_of_a_round_of_local_updates_it_goes_on_as_it_was_begun(self):
+        options = ("--workers", 2, "--batch", 3, "--steps", 9, "--checkpoint-every", 6, "--sync", "streaming:every=4,fragments=2,delay=1")
+        for out in "whole", "resumed":
+            self.run_program(*self.train_words(*options, "--out", self.folder / out, "--quiet"))
+        first, last = (self.folder / "resumed" / "checkpoints" / f"step-{step:08}" for step in (6, 9))
+        self.assertTrue(first.is_dir())
+        shutil.rmtree(last)
+        self.run_program("train", "--resume", self.folder / "resumed", "--quiet")
+        self.assertTrue(last.is_dir())
+        whole, resumed = (json.loads((self.folder / out / "summary.json").read_text()) for out in ("whole", "resumed"))
+        for key in ("weights_crc32c", "metrics", "loss", "train_loss"):
+            self.assertEqual(resumed[key], whole[key], key)
 
     def test_codes_are_summed_over_workers_and_counted(self):
         """8 + 1 floats a step, and 2 * 8 + 4 in the evaluation after it, to and from the other of two workers."""
