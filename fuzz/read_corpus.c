@@ -16,7 +16,6 @@ enum { SAMPLES = 4000, WINDOW = 5 };
 
 /* ---- files ---- */
 
-/* An empty folder. */
 static const char *empty_folder(void)
 {
     remove_folder();

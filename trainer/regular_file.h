@@ -20,6 +20,12 @@ static inline int path_exists(const char *path)
     return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
+static inline int path_is_folder(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
 /* ENXIO: a pipe that nobody reads, opened for writing. */
 static inline tw_status regular_file_refuse(const char *path, int error)
 {

@@ -1,7 +1,5 @@
 #include "siphash.h"
 
-#include <string.h>
-
 static uint64_t rotate(uint64_t x, int bits)
 {
     return x << bits | x >> (64 - bits);

@@ -27,6 +27,9 @@ typedef struct tw_option {
         __VA_ARGS__                                                                                                    \
     }
 
+/* A table's options, and how many there are. */
+#define TW_OPTIONS(list) .options = (list), .option_count = sizeof(list) / sizeof *(list)
+
 /* A default of another kind: what `key` is where nobody says. Lists of them end in {NULL}. */
 typedef struct tw_preset {
     const char *key, *value;

@@ -32,11 +32,8 @@ tw_status tw_scheme_ask_state(tw_scheme *scheme, tw_state_visit fill, void *cont
 tw_status tw_scheme_check_state(tw_scheme *scheme, const char *prefix, const tw_state *state);
 /* Whether a load would take what it remembers now, which a sum over ranks may have made too large. */
 tw_status tw_scheme_check_remembered(tw_scheme *scheme, const char *prefix);
-/* What tw_scheme_set_rate and tw_scheme_set_gradient_scale say of their argument. */
-#define TW_LEAST_SCALE 1e-6
-#define TW_MOST_SCALE 1e30
+/* What tw_scheme_set_rate says of its argument. */
 tw_status tw_rate_check(float rate);
-tw_status tw_gradient_scale_check(double scale);
 /* Whether it wants no norm, since it looks at gradients in its own pass: begin it with tw_scheme_begin_unseen. */
 int tw_scheme_looks(const tw_scheme *scheme);
 /* tw_scheme_begin_without for gradients that nobody has looked at. What `elsewhere` answers is added to the sum of

@@ -3,7 +3,6 @@
 
 #include "error.h"
 #include "kernels.h"
-#include "memory.h"
 #include "sparse.h"
 
 #include <math.h>
@@ -13,17 +12,15 @@ enum { BLOCK = 1024 };
 
 typedef struct chosen {
     tw_sparse sparse;
-    int feedback, values, indices;
-    double link;
     tw_velocity velocity; /* of the leftovers, where the definition has a momentum */
     uint64_t chose;       /* the last step in which it chose of a tensor, by scheme->begun */
     char fault[192];      /* the first thing that the definition did and must not */
 } chosen;
 
 static const tw_option options[] = {
-    TW_OPTION_FEEDBACK(chosen, "on"),
-    TW_OPTION_VALUES(chosen, "log8"),
-    TW_OPTIONS_INDICES(chosen),
+    TW_OPTION_FEEDBACK(tw_sparse, "on"),
+    TW_OPTION_VALUES("log8"),
+    TW_OPTIONS_INDICES,
 };
 
 static int has_momentum(const chosen *self)
@@ -104,13 +101,9 @@ static tw_status outside_chosen_create(tw_scheme *scheme)
     if (!(density > 0 && density <= 1))
         return tw_fail(TW_ERROR_ARGUMENT, "scheme %s: its density is %g, not above 0 and at most 1", scheme->ops->name,
                        density);
-    tw_sparse_settings settings = {.density = density,
-                                   .most_density = density,
-                                   .least = 1,
-                                   .feedback = self->feedback,
-                                   .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices, self->link},
-                                   .take = outside_chosen_take,
-                                   .complete = outside_chosen_complete};
+    tw_sparse_settings settings = {
+        .density = density, .most_density = density, .take = outside_chosen_take, .complete = outside_chosen_complete};
+    self->sparse.min_sent = 1;
     TW_TRY(tw_sparse_create(scheme, &settings));
     if (has_momentum(self)) TW_TRY(tw_velocity_create(&self->velocity, &self->sparse.gather.leftovers, 0));
     return tw_outside_create(scheme);
@@ -148,8 +141,7 @@ static void outside_chosen_destroy(tw_scheme *scheme)
 const tw_scheme_ops tw_outside_chosen = {
     .one_pass = 1,
     .struct_size = sizeof(chosen),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    TW_OPTIONS(options),
     .create = outside_chosen_create,
     .next = outside_chosen_next,
     .revert = outside_chosen_revert,

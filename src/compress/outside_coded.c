@@ -16,13 +16,12 @@ _Static_assert((int)BLOCK == TW_SCHEME_BLOCK, "decode is promised where blocks b
 
 typedef struct coded {
     tw_quantised quantised;
-    int feedback;
     float *scratch;   /* without feedback: a part's values as they are to be encoded */
     uint64_t encoded; /* the last step in which it encoded a part, by scheme->begun */
 } coded;
 
 static const tw_option options[] = {
-    TW_OPTION_FEEDBACK(coded, "on"),
+    TW_OPTION_FEEDBACK(tw_quantised, "on"),
     TW_OPTION_EXCHANGE,
 };
 
@@ -127,8 +126,8 @@ static tw_status check_zeros(const tw_scheme *scheme)
 static tw_status outside_coded_create(tw_scheme *scheme)
 {
     coded *self = (coded *)scheme;
-    TW_TRY(tw_quantised_create(scheme, &sections, self->feedback));
-    if (!self->feedback) TW_TRY(create_scratch(self));
+    TW_TRY(tw_quantised_create(scheme, &sections));
+    if (!self->quantised.feedback) TW_TRY(create_scratch(self));
     TW_TRY(tw_outside_create(scheme));
     return check_zeros(scheme); /* decode may need what the definition's create has made */
 }
@@ -154,8 +153,7 @@ static tw_status outside_coded_walk(tw_scheme *scheme, tw_walk *visitor)
 
 const tw_scheme_ops tw_outside_coded = {
     .struct_size = sizeof(coded),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    TW_OPTIONS(options),
     .create = outside_coded_create,
     .next = tw_quantised_next,
     .revert = outside_coded_revert,

@@ -27,7 +27,8 @@ tw_status tw_regrouping_check_call(const char *spec, tw_state_source source, con
     return tw_need(state, "state");
 }
 
-int64_t tw_regrouping_common(const tw_regrouping *to, int old)
+/* What it has in common with an old rank; an old one is `size` long, the new one `old_size`. */
+static int64_t common_with(const tw_regrouping *to, int old)
 {
     int64_t begin = (int64_t)to->rank * to->old_size, end = begin + to->old_size;
     int64_t old_begin = (int64_t)old * to->size, old_end = old_begin + to->size;
@@ -35,7 +36,8 @@ int64_t tw_regrouping_common(const tw_regrouping *to, int old)
     return last > first ? last - first : 0;
 }
 
-int tw_regrouping_origin(const tw_regrouping *to)
+/* The first old rank that it has something in common with: whose place it takes. */
+static int origin_of(const tw_regrouping *to)
 {
     return (int)((int64_t)to->rank * to->old_size / to->size);
 }
@@ -50,7 +52,7 @@ static int64_t common_so_far(const tw_regrouping *to, int old)
 
 void tw_regrouping_average(const tw_regrouping *to, int old, const float *values, size_t count, float *dst)
 {
-    int64_t common = tw_regrouping_common(to, old);
+    int64_t common = common_with(to, old);
     double part = common ? (double)common / (double)common_so_far(to, old) : 0;
     if (part == 1) memcpy(dst, values, count * sizeof *dst);
     for (size_t i = 0; part > 0 && part < 1 && i < count; i++)
@@ -163,7 +165,7 @@ static void add_halves(const tw_remembered *entry, double part, uint16_t *dst)
 
 static tw_status regroup_add(const taker *self, const tw_remembered *entry)
 {
-    double part = (double)tw_regrouping_common(self->to, self->old) / self->to->size;
+    double part = (double)common_with(self->to, self->old) / self->to->size;
     tw_remembered place;
     if (part == 0 || is_nothing(entry)) return TW_OK;
     if (!find_place(self, entry, &place)) return entry->is_rounding ? TW_OK : regroup_refuse(entry, self);
@@ -196,7 +198,7 @@ static tw_status regroup_take(tw_walk *walk, const tw_remembered *entry)
     case TW_STATE_SAME:
         return self->old == self->first ? copy_over(self, entry) : compare(self, entry);
     case TW_STATE_OWN:
-        return self->old == tw_regrouping_origin(self->to) ? copy_over(self, entry) : TW_OK;
+        return self->old == origin_of(self->to) ? copy_over(self, entry) : TW_OK;
     case TW_STATE_AVERAGES:
         return regroup_average(self, entry);
     }
@@ -227,7 +229,7 @@ static tw_status take_from(const tw_regrouping *to, int old, int stride, tw_stat
 static int matters(const tw_regrouping *to, size_t count, int old)
 {
     int any = 0;
-    for (size_t i = 0; i < count; i++) any |= tw_regrouping_common(&to[i], old) > 0;
+    for (size_t i = 0; i < count; i++) any |= common_with(&to[i], old) > 0;
     return any;
 }
 

@@ -18,10 +18,6 @@ typedef struct tw_regrouping {
 tw_status tw_regrouping_check(const tw_regrouping *to);
 /* TW_ERROR_ARGUMENT for what a public call that regroups needs and has not. */
 tw_status tw_regrouping_check_call(const char *spec, tw_state_source source, const char *prefix, const tw_state *state);
-/* What it has in common with an old rank; an old one is `size` long, the new one `old_size`. */
-int64_t tw_regrouping_common(const tw_regrouping *to, int old);
-/* The first old rank that it has something in common with: whose place it takes. */
-int tw_regrouping_origin(const tw_regrouping *to);
 /* dst is the average of what came before; what an old rank had enters it, by its part. Equal values stay as they are,
  * to the bit. */
 void tw_regrouping_average(const tw_regrouping *to, int old, const float *values, size_t count, float *dst);

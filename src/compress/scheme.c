@@ -13,6 +13,10 @@
 #include <math.h>
 #include <string.h>
 
+/* What gradients may come multiplied by. */
+#define LEAST_SCALE 1e-6
+#define MOST_SCALE 1e30
+
 static tw_status scheme_build(tw_scheme *scheme, const char *spec, const tw_tensor *tensors)
 {
     TW_TRY(tw_scheme_options_parse(scheme->ops, spec, scheme));
@@ -299,17 +303,12 @@ tw_status tw_scheme_set_rates(tw_scheme *scheme, const float *rates)
     return TW_OK;
 }
 
-tw_status tw_gradient_scale_check(double scale)
-{
-    if (scale >= TW_LEAST_SCALE && scale <= TW_MOST_SCALE) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT, "gradients multiplied by %g; it can be %g to %g", scale, TW_LEAST_SCALE,
-                   TW_MOST_SCALE);
-}
-
 tw_status tw_scheme_set_gradient_scale(tw_scheme *scheme, double scale)
 {
     TW_TRY(check_between(scheme, "gradients' scale"));
-    TW_TRY(tw_gradient_scale_check(scale));
+    if (!(scale >= LEAST_SCALE && scale <= MOST_SCALE))
+        return tw_fail(TW_ERROR_ARGUMENT, "gradients multiplied by %g; it can be %g to %g", scale, LEAST_SCALE,
+                       MOST_SCALE);
     scheme->gradient_scale = (double)(float)scale; /* out it goes as it came in */
     return TW_OK;
 }

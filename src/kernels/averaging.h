@@ -4,7 +4,6 @@
 #define TW_KERNELS_AVERAGING_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 /* An averaging under way: c = share * ((theirs[0] - sent) + (theirs[1] - sent) + ...), the terms in order. */
 typedef struct tw_average {

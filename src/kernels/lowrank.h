@@ -4,7 +4,6 @@
 #define TW_KERNELS_LOWRANK_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 /* Of vectors of n floats: `rows` at dst, each dst_stride behind the one before, and `count` at x, each `stride` behind
  * it. x_k in row r has the coefficient c[r * c_row + k * c_step]. */

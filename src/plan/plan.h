@@ -4,7 +4,6 @@
 
 #include "candidates.h"
 
-#include <stdint.h>
 #include <thinwire/thinwire_plan.h>
 
 enum { TW_PLAN_ROWS = 32 };

@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
 
 enum { MOST_WORKERS = 16384 };
 #define DEFAULT_STACK ((size_t)1 << 20)

@@ -75,17 +75,21 @@ static tw_status check_tensor(const char *name, tw_dtype dtype, size_t dims, con
     return TW_OK;
 }
 
+/* A copy of what the entry `at` is to be called, by which it is found from now on. */
+static tw_status add_name(tw_names *names, const char *name, size_t at, char **copy)
+{
+    TW_TRY(tw_copy_string(name, copy));
+    tw_status status = tw_names_add(names, *copy, at);
+    if (status != TW_OK) tw_free(*copy);
+    return status;
+}
+
 /* Appends an entry that owns a copy of the name and nothing else yet. */
 static tw_status append_tensor(tw_state *state, const char *name)
 {
     char *copy;
     TW_TRY(tw_grow(&state->tensors, state->tensor_count, &state->tensor_capacity, sizeof *state->tensors));
-    TW_TRY(tw_copy_string(name, &copy));
-    tw_status status = tw_names_add(&state->tensor_names, copy, state->tensor_count);
-    if (status != TW_OK) {
-        tw_free(copy);
-        return status;
-    }
+    TW_TRY(add_name(&state->tensor_names, name, state->tensor_count, &copy));
     state->tensors[state->tensor_count++] = (tw_state_tensor){.name = copy};
     return TW_OK;
 }
@@ -175,12 +179,7 @@ static tw_status append_line(tw_state *state, const char *key, char *value)
 {
     char *copy;
     TW_TRY(tw_grow(&state->lines, state->line_count, &state->line_capacity, sizeof *state->lines));
-    TW_TRY(tw_copy_string(key, &copy));
-    tw_status status = tw_names_add(&state->line_names, copy, state->line_count);
-    if (status != TW_OK) {
-        tw_free(copy);
-        return status;
-    }
+    TW_TRY(add_name(&state->line_names, key, state->line_count, &copy));
     state->lines[state->line_count++] = (tw_state_line){copy, value};
     return TW_OK;
 }

@@ -65,8 +65,7 @@ TEST_IN_FOLDER(refuses_manifests)
     refuses_a_line("{\"audio_filepath\": \"a\", \"channel\": \"left\"}", "\"channel\" is not");
     refuses_a_line("caf\xe9", "is not UTF-8");
     write_text("bad.json", "\n\n");
-    assert_int_equal(speech_corpus_load(in_folder("bad.json"), NULL, &corpus), TW_ERROR_FORMAT);
-    assert_said("no utterance in it");
+    assert_fails(speech_corpus_load(in_folder("bad.json"), NULL, &corpus), TW_ERROR_FORMAT, "no utterance in it");
 }
 
 /* Any byte of a manifest may be wrong: it is read all the same or refused with a line, and nothing else happens. */
@@ -107,8 +106,7 @@ TEST_IN_FOLDER(splits_every_tenth)
     speech_corpus_release(&corpus);
 
     write_text("one.json", "{\"audio_filepath\": \"a.wav\"}\n");
-    assert_int_equal(speech_corpus_load(in_folder("one.json"), NULL, &corpus), TW_ERROR_FORMAT);
-    assert_said("name a test set");
+    assert_fails(speech_corpus_load(in_folder("one.json"), NULL, &corpus), TW_ERROR_FORMAT, "name a test set");
 }
 
 static size_t find(const speech_list *list, const char *id)

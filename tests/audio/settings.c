@@ -34,8 +34,7 @@ TEST(has_one_form)
 static void refuses(const char *text, const char *words)
 {
     feature_settings settings;
-    assert_int_equal(feature_settings_parse(text, &settings), TW_ERROR_ARGUMENT);
-    assert_said(words);
+    assert_fails(feature_settings_parse(text, &settings), TW_ERROR_ARGUMENT, words);
 }
 
 TEST(refuses_what_makes_no_sense)

@@ -127,9 +127,8 @@ class ChangingTest(CommandLineTest):
         for number, (size, _) in enumerate(spans):
             until = spans[number + 1][1] if number + 1 < len(spans) else steps
             resumes = ("--resume",) if number else ()
-            done = self.run_program(*self.train_words("--quiet", "--json", "-", *BATCH, *shared, "--steps", until, "--workers", size,
-                                                      "--out", out, *resumes))
-            self.assertEqual(done.returncode, 0, done.stderr)
+            done = self.complete(*self.train_words("--quiet", "--json", "-", *BATCH, *shared, "--steps", until, "--workers", size,
+                                                   "--out", out, *resumes))
         self.assertEqual(json.loads(done.stdout)["weights_crc32c"], weights)
 
     def test_some_may_keep_nothing(self):
@@ -246,8 +245,7 @@ class ChangingTest(CommandLineTest):
         first.ask()
         first.finish(130)
         last = self.checkpoint(first)
-        done = self.run_program("train", "--resume", begun, "--out", alone, "--workers", 1, "--steps", int(last.name[5:]), "--quiet")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.complete("train", "--resume", begun, "--out", alone, "--workers", 1, "--steps", int(last.name[5:]), "--quiet")
         with_it, without = self.there_to_come(last), self.there_to_come(alone / "checkpoints" / last.name)
         for name, held in self.held_back(left).items():
             for one, other, difference in zip(without[name], with_it[name], held):

@@ -65,9 +65,8 @@ class ResumeTest(CommandLineTest):
                              "--data", data, "--steps", 4, "--out", out, "--resume")
 
     def go_on(self, out, sync, steps, workers=2, told="the moments of AdamW go on with", others=()):
-        job = self.run_program(*self.train_words("--quiet", "--json", "-", "--out", out, "--resume", "--sync", sync, "--steps", steps,
-                                                 "--workers", workers, *others))
-        self.assertEqual(job.returncode, 0, job.stderr)
+        job = self.complete(*self.train_words("--quiet", "--json", "-", "--out", out, "--resume", "--sync", sync, "--steps", steps,
+                                              "--workers", workers, *others))
         self.assertIn(told, job.stderr)
         return json.loads(job.stdout)
 
@@ -196,8 +195,7 @@ class OtherWorkersTest(CommandLineTest):
     def test_what_was_tried_on_one_worker_ends_with_the_start(self):
         handicap = ("--slow", "1:2", "--pause", "1:2:0.01")
         self.train("--workers", 2, "--steps", 2, *handicap, "--out", self.folder / "run")
-        done = self.run_program(*self.train_words("--quiet", "--workers", 1, "--steps", 4, "--resume", self.folder / "run"))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.complete(*self.train_words("--quiet", "--workers", 1, "--steps", 4, "--resume", self.folder / "run"))
 
     def test_fewer_and_more_go_on(self):
         """Half as many workers take twice as many steps for an epoch. What is told is one line."""
@@ -206,8 +204,7 @@ class OtherWorkersTest(CommandLineTest):
         self.train("--workers", 4, "--epochs", 1, *options[3:])
         self.assertEqual([path.name for path in out.glob("checkpoints/*")], ["step-00000006"])
         for workers, epochs, begun, ended in ((2, 2, 12, 24), (8, 3, 6, 9)):
-            done = self.run_program(*self.train_words("--workers", workers, "--epochs", epochs, "--resume", *options))
-            self.assertEqual(done.returncode, 0, done.stderr)
+            done = self.complete(*self.train_words("--workers", workers, "--epochs", epochs, "--resume", *options))
             told, = done.stderr.splitlines()
             self.assertIn(f"this run has {workers}: what they held back is shared out, and it goes on at step {begun}, "
                           f"epoch {epochs - 1}", told)
@@ -292,9 +289,8 @@ class IncompleteTest(CommandLineTest):
             out = self.folder / name
             self.train(*self.OPTIONS, "--steps", 4, "--checkpoint-every", 2, "--out", out)
             (out / "checkpoints/step-00000004" / f"{name}.safetensors").unlink()
-            done = self.run_program(*self.train_words(*self.OPTIONS, "--quiet", "--json", "-", "--steps", 5, "--out", out,
-                                                      "--resume"))
-            self.assertEqual(done.returncode, 0, done.stderr)
+            done = self.complete(*self.train_words(*self.OPTIONS, "--quiet", "--json", "-", "--steps", 5, "--out", out,
+                                                   "--resume"))
             self.assertEqual(json.loads(done.stdout)["weights_crc32c"], whole)
             self.assertEqual(len(done.stderr.splitlines()), 1)
             self.assertIn(f"step-00000004/{name}.safetensors is missing", done.stderr)

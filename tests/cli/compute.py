@@ -34,9 +34,7 @@ class ComputeTest(CommandLineTest):
         """The summaries of the same run in both precisions."""
         summaries = []
         for compute in ("fp32", "bf16"):
-            done = self.run_program(*words, "--quiet", "--json", "-", "--compute", compute)
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            summaries.append(json.loads(done.stdout))
+            summaries.append(json.loads(self.succeed(*words, "--quiet", "--json", "-", "--compute", compute)))
         fp32, bf16 = summaries
         self.assertNotEqual(bf16["weights_crc32c"], fp32["weights_crc32c"])
         return fp32, bf16

@@ -32,9 +32,7 @@ class EmulatedTest(CommandLineTest):
 
     def checksum(self, words, launcher=(), **env):
         """Of the weights. On standard error the emulator says what it lacks."""
-        done = self.run_program(*words, launcher=launcher, env=env)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)["weights_crc32c"]
+        return json.loads(self.complete(*words, launcher=launcher, env=env).stdout)["weights_crc32c"]
 
     def compare(self, cpu, instructions):
         for words in (self.image_words(), self.text_words):

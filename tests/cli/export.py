@@ -11,7 +11,7 @@ import subprocess
 import sys
 import unittest
 
-from checkpoint_file import spoil_tensor
+from checkpoint_file import spoil_tensor, split_file
 from support import CommandLineTest, find_torch, run_tests, write_cifar
 from pictures import png
 
@@ -36,21 +36,19 @@ def fill_disk():
 def read_safetensors(path):
     """By the format's own rules: header, then tensors one behind the other without a gap, all aligned. What gives a tensor's
     values by its name; the shapes, and the texts."""
-    data = path.read_bytes()
-    length = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + length])
+    header, data = split_file(path)
     texts = header.pop("__metadata__")
-    assert length % 8 == 0, length
+    assert (path.stat().st_size - len(data)) % 8 == 0
     end = 0
     for entry in sorted(header.values(), key=lambda entry: entry["data_offsets"]):
         first, last = entry["data_offsets"]
         assert (first, last - first) == (end, 4 * math.prod(entry["shape"])) and entry["dtype"] == "F32", entry
         end = last
-    assert 8 + length + end == len(data)
+    assert end == len(data)
 
     def values(name):
         first, last = header[name]["data_offsets"]
-        return struct.unpack(f"<{(last - first) // 4}f", data[8 + length + first:8 + length + last])
+        return struct.unpack(f"<{(last - first) // 4}f", data[first:last])
 
     return values, {name: entry["shape"] for name, entry in header.items()}, texts
 

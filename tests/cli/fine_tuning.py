@@ -26,11 +26,10 @@ class FineTuningTest(CommandLineTest):
         pass
 
     def pretrain(self, out, *options):
-        done = self.run_program("train", "w2v-bert", "--data", self.speech.parent, "--features", FEATURES,
-                                "--contrastive-blocks", 1, "--masked-blocks", 1, "--width", 16, "--heads", 2, "--kernel", 3,
-                                "--codes", 8, "--crop", 0.4, "--mask-span", 2, "--mask-probability", 0.2, "--steps", 2,
-                                "--batch", 2, "--quiet", "--out", out, *options)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.complete("train", "w2v-bert", "--data", self.speech.parent, "--features", FEATURES,
+                      "--contrastive-blocks", 1, "--masked-blocks", 1, "--width", 16, "--heads", 2, "--kernel", 3,
+                      "--codes", 8, "--crop", 0.4, "--mask-span", 2, "--mask-probability", 0.2, "--steps", 2,
+                      "--batch", 2, "--quiet", "--out", out, *options)
 
     def train_words(self, *options):
         return ["train", "asr", "--data", self.speech, "--test", self.speech, "--init", self.run_folder, "--batch", 2,
@@ -45,8 +44,7 @@ class FineTuningTest(CommandLineTest):
 
 class TakingTest(FineTuningTest):
     def test_what_was_taken_left_and_new_is_told(self):
-        done = self.run_program(*self.train_words("--steps", 1))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete(*self.train_words("--steps", 1))
         taken = len(self.tensors(self.run_folder, ENCODER))
         left = sorted(name for name in self.tensors(self.run_folder) if not name.startswith(ENCODER))
         self.assertIn(f"{taken} tensors are taken; {len(left)} are left (", done.stderr)
@@ -85,8 +83,7 @@ class TakingTest(FineTuningTest):
         done = self.run_program("transcribe", out, file)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, f"{file}\t{TEXTS[2]}\n", ""))
         exported = self.folder / "network"
-        done = self.run_program("export", out, exported)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.complete("export", out, exported)
 
     def test_letters_come_from_another_corpus(self):
         some = write_manifest(self.speech.parent / "some.json", [("0.wav", "ab"), ("5.wav", "bb ac")])
@@ -162,8 +159,7 @@ class FreezingTest(FineTuningTest):
             self.train(*options, "--out", whole)
             self.train(*options, "--checkpoint-every", 2, "--out", parts)
             shutil.rmtree(sorted((parts / "checkpoints").iterdir())[-1])
-            done = self.run_program("train", "--resume", parts, "--quiet")
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.succeed("train", "--resume", parts, "--quiet")
             self.assertEqual(self.tensors(whole), self.tensors(parts))
             for run in (whole, parts):
                 shutil.rmtree(run)
@@ -182,8 +178,7 @@ class RefusalTest(FineTuningTest):
         image, lstm = self.folder / "image", self.folder / "lstm"
         for words in (("image", "--data", self.data, "--batch", 8, "--out", image),
                       ("asr", "--data", self.speech, "--test", self.speech, "--hidden", 4, "--out", lstm)):
-            done = self.run_program("train", *words, "--steps", 1, "--quiet")
-            self.assertEqual(done.returncode, 0, done.stderr)
+            self.complete("train", *words, "--steps", 1, "--quiet")
         wrong = [(("--init", "nowhere"), ["nowhere"]),
                  (("--init", self.speech), ["manifest.json", "safetensors"]),
                  (("--init", foreign), ["foreign.safetensors", "thinwire checkpoint"]),

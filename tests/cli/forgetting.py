@@ -29,8 +29,7 @@ class DisksTest(Joining):
 
     def go_on(self, disk, *options, **keywords):
         """Alone, as a person would: whatever is not said is in the folder. The summary, and what was told."""
-        done = self.run_program("train", "--resume", disk, "--workers", 1, "--quiet", "--json", "-", *options, **keywords)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete("train", "--resume", disk, "--workers", 1, "--quiet", "--json", "-", *options, **keywords)
         return json.loads(done.stdout), done.stderr.splitlines()
 
     def whole(self, sync, workers, steps=8):
@@ -112,8 +111,7 @@ class LostTest(DisksTest):
     def run_on_new(self, sync, steps):
         jobs = [self.start_joined(*self.words(sync, steps), "--resume", "--forget-lost", "--rank", rank, "--out", disk, workers=2)
                 for rank, disk in enumerate(self.disks[1:])]
-        done = [self.finish(job) for job in jobs]
-        self.assertEqual([one.returncode for one in done], [0, 0], [one.stderr for one in done])
+        done = self.complete_all(jobs)
         self.assertIn("the files of worker 0 are lost, so what it held back is dropped", done[0].stderr)
         return json.loads(done[0].stdout)
 
@@ -165,8 +163,7 @@ class RanksTest(DisksTest):
         out = self.folder / "run"
         self.train(*self.words(DGC, 4), "--out", out, **under_mpi(3))
         (out / "checkpoints/step-00000004/worker-1.safetensors").unlink()
-        done = self.run_program("train", "--resume", out, "--forget-lost", "--steps", 6, "--quiet", "--json", "-", **under_mpi(2))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete("train", "--resume", out, "--forget-lost", "--steps", 6, "--quiet", "--json", "-", **under_mpi(2))
         self.assertIn("the files of worker 1 are lost", done.stderr)
 
 

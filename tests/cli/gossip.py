@@ -180,8 +180,7 @@ class EndingTest(CommandLineTest):
 
 class ResumeTest(CommandLineTest):
     def resume(self, *options):
-        done = self.run_program(*self.train_words("--quiet", "--json", "-", "--schedule", "constant", *options))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete(*self.train_words("--quiet", "--json", "-", "--schedule", "constant", *options))
         told = done.stderr.splitlines()
         self.assertEqual(len(told), 1, done.stderr)
         return json.loads(done.stdout), told[0]
@@ -247,9 +246,8 @@ class LostTest(CommandLineTest):
         self.assertNotEqual(code, 0, stderr)
         newest = self.checkpoints(self.folder / "run")[-1]
         step = int(newest.name.removeprefix("step-"))
-        done = self.run_program(*self.train_words("--quiet", "--json", "-", "--workers", 3, "--sync", "adpsgd-random",
-                                                  "--schedule", "constant", "--steps", step + 5, "--resume", newest))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete(*self.train_words("--quiet", "--json", "-", "--workers", 3, "--sync", "adpsgd-random",
+                                               "--schedule", "constant", "--steps", step + 5, "--resume", newest))
         self.assertIn("of 4 workers, this run has 3", done.stderr)
         self.assertEqual(json.loads(done.stdout)["steps"], step + 5)
 

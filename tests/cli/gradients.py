@@ -4,19 +4,18 @@ import math
 import struct
 import unittest
 
+from checkpoint_file import split_file
 from support import CommandLineTest
 
 
 def read_tensors(path):
     """The F32 tensors of a safetensors file, by name: (shape, values)."""
-    content = path.read_bytes()
-    length, = struct.unpack_from("<Q", content)
-    header = json.loads(content[8:8 + length])
+    header, data = split_file(path)
     header.pop("__metadata__", None)
     tensors = {}
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
-        tensors[name] = entry["shape"], struct.unpack_from(f"<{(end - begin) // 4}f", content, 8 + length + begin)
+        tensors[name] = entry["shape"], struct.unpack_from(f"<{(end - begin) // 4}f", data, begin)
     return tensors
 
 
@@ -68,9 +67,7 @@ class DumpTest(CommandLineTest):
 
 class BenchTest(CommandLineTest):
     def bench(self, *words):
-        done = self.run_program("bench", "codec", *words, "--json")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return json.loads(self.complete("bench", "codec", *words, "--json").stdout)
 
     def test_what_a_run_kept_is_what_is_compressed(self):
         topk = "topk:density=0.01,leftovers=fp32,indices=rice"

@@ -26,10 +26,8 @@ class Joining(CommandLineTest):
 
     def finish_all(self, jobs):
         """Their ends, and the summary, which one of them has."""
-        done = [self.finish(job) for job in jobs]
-        said = [one.stdout for one in done if one.stdout]
-        self.assertEqual(([one.returncode for one in done], len(said)), ([0] * len(jobs), 1), [one.stderr for one in done])
-        return json.loads(said[0])
+        said, = [one.stdout for one in self.complete_all(jobs) if one.stdout]
+        return json.loads(said)
 
 
 class JoinTest(Joining):
@@ -123,8 +121,7 @@ class JoinTest(Joining):
     def test_every_terminal_tells_how_it_went(self):
         words = ["train", "image", "--data", self.data, "--steps", 2, "--json", "-", "--join", self.meeting, "--workers", 2]
         jobs = [self.start_program(*words, "--rank", rank) for rank in (0, 1)]
-        done = [self.finish(job) for job in jobs]
-        self.assertEqual([one.returncode for one in done], [0, 0], [one.stderr for one in done])
+        done = self.complete_all(jobs)
         self.assertEqual(json.loads(done[0].stdout)["workers"], 2)
         self.assertEqual(done[1].stdout, "")
         self.assertEqual(without_notes(done[1].stderr), [
@@ -146,24 +143,21 @@ class JoinTest(Joining):
     def test_nobody_joins_alone(self):
         self.refuse_training(2, ["--workers 1", "nobody to meet", "all machines"], "--join", self.meeting, "--workers", 1)
 
-    def test_data_that_are_others_are_named(self):
-        """As many images, and one of them of another class: nothing else would have told."""
+    def assert_data_differ(self, file, what):
+        """Rank 1's last byte of the file is another: as many images, and nothing else would have told."""
         other = self.folder / "other"
         shutil.copytree(self.data, other)
-        labels = other / "train-labels-idx1-ubyte"
-        labels.write_bytes(labels.read_bytes()[:-1] + bytes([labels.read_bytes()[-1] ^ 1]))
+        *same, last = (other / file).read_bytes()
+        (other / file).write_bytes(bytes([*same, last ^ 1]))
         jobs = [self.start_joined("--rank", rank, "--data", data, "--out", "none", workers=2)
                 for rank, data in enumerate((self.data, other))]
-        self.assert_refused(jobs, 2, "rank 1 has read other data than rank 0", "192 training", "labels")
+        self.assert_refused(jobs, 2, "rank 1 has read other data than rank 0", "192 training", what)
+
+    def test_data_that_are_others_are_named(self):
+        self.assert_data_differ("train-labels-idx1-ubyte", "labels")
 
     def test_other_pixels_are_other_data(self):
-        other = self.folder / "other"
-        shutil.copytree(self.data, other)
-        pixels = other / "train-images-idx3-ubyte"
-        pixels.write_bytes(pixels.read_bytes()[:-1] + bytes([pixels.read_bytes()[-1] ^ 1]))
-        jobs = [self.start_joined("--rank", rank, "--data", data, "--out", "none", workers=2)
-                for rank, data in enumerate((self.data, other))]
-        self.assert_refused(jobs, 2, "rank 1 has read other data than rank 0", "192 training", "pixels")
+        self.assert_data_differ("train-images-idx3-ubyte", "pixels")
 
     def test_the_banner_says_who_can_reach_the_links(self):
         key = self.folder / "key"
@@ -172,8 +166,7 @@ class JoinTest(Joining):
                               (("--key-file", key), "over tcp, not encrypted, open to those who know the key,")):
             words = ["train", "image", "--data", self.data, "--steps", 1, "--out", "none", "--join", self.meeting,
                      "--workers", 2, *options]
-            done = [self.finish(job) for job in [self.start_program(*words, "--rank", rank) for rank in (0, 1)]]
-            self.assertEqual([one.returncode for one in done], [0, 0], [one.stderr for one in done])
+            done = self.complete_all([self.start_program(*words, "--rank", rank) for rank in (0, 1)])
             self.assertIn(said, done[0].stdout + done[0].stderr)
         self.meeting = free_place()
         self.assert_refused([self.start_joined("--rank", 1, workers=2, THINWIRE_JOIN_SECONDS="5")], 3, "Connection refused")

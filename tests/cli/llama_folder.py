@@ -7,6 +7,7 @@ import random
 import shutil
 import struct
 
+from checkpoint_file import join_file, split_file
 from lm import LanguageTest, write_source
 from support import run_tests, unless_kept
 
@@ -23,10 +24,8 @@ SIZES = ("--layers", 2, "--hidden", 16, "--heads", 4, "--kv-heads", 2, "--bptt",
 
 def read_tensors(path):
     """Name to type, shape and bytes."""
-    whole = pathlib.Path(path).read_bytes()
-    begin = 8 + int.from_bytes(whole[:8], "little")
-    header = json.loads(whole[8:begin])
-    return {name: (entry["dtype"], entry["shape"], whole[begin + entry["data_offsets"][0]:begin + entry["data_offsets"][1]])
+    header, data = split_file(pathlib.Path(path))
+    return {name: (entry["dtype"], entry["shape"], bytes(data[slice(*entry["data_offsets"])]))
             for name, entry in header.items() if name != "__metadata__"}
 
 
@@ -35,8 +34,7 @@ def write_tensors(path, tensors):
     for name, (dtype, shape, values) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
         data += values
-    text = json.dumps(header).encode()
-    pathlib.Path(path).write_bytes(len(text).to_bytes(8, "little") + text + data)
+    join_file(pathlib.Path(path), header, data)
 
 
 def halved(values, dtype):
@@ -57,14 +55,8 @@ class LlamaFolderTest(LanguageTest):
     def train_words(self, *options):
         return ["train", "lm", "--data", self.texts, "--batch", 4, *options, *unless_kept(options)]
 
-    def succeed(self, *words):
-        done = self.run_program(*words)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), words)
-
     def summary_of(self, *words):
-        done = self.run_program(*words, "--quiet", "--json")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return json.loads(self.complete(*words, "--quiet", "--json").stdout)
 
     def make_folder(self, *options):
         self.train("--model", "transformer", *SIZES, "--lr", 0.01, "--steps", 5, "--out", self.run_folder, *options)

@@ -5,9 +5,9 @@ import os
 import random
 import resource
 import shutil
-import struct
 import subprocess
 
+from checkpoint_file import join_file, split_file
 from support import PROGRAM, CommandLineTest, run_tests, seconds_left, unless_kept
 
 import parts
@@ -49,8 +49,7 @@ class LanguageTest(CommandLineTest):
                 "--bptt", 10, "--lr", 2, "--schedule", "constant", *options, *unless_kept(options)]
 
     def metadata(self, out):
-        with open(sorted((out / "checkpoints").iterdir())[-1] / "model.safetensors", "rb") as file:
-            return json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))["__metadata__"]
+        return split_file(sorted((out / "checkpoints").iterdir())[-1] / "model.safetensors")[0]["__metadata__"]
 
 
 class TrainingTest(LanguageTest):
@@ -87,8 +86,7 @@ class TrainingTest(LanguageTest):
         words = ("--data", texts, "--out", out)
         self.train("--epochs", 1, *words)
         hard.write_text("w1 " * 600 + "\n")
-        done = self.run_program(*self.train_words("--quiet", "--resume", "--epochs", 2, *words))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete(*self.train_words("--quiet", "--resume", "--epochs", 2, *words))
         self.assertRegex(done.stderr, "^thinwire: .*model.safetensors was written with other validation data, by which step "
                          "100 was the best; the best is chosen anew\n$")
         summary = json.loads((out / "summary.json").read_text())
@@ -175,9 +173,8 @@ class TrainingTest(LanguageTest):
         for sync in ("allreduce", "dgc", "dgc:momentum=0.5"):
             out, again = self.folder / sync, self.folder / f"{sync} again.json"
             first = self.train("--workers", 2, "--batch", 2, "--steps", 30, "--sync", sync, "--out", out)
-            done = self.run_program("train", "lm", "--config", out / "config.yaml", "--out", self.folder / f"{sync} again",
-                                    "--json", again, "--quiet")
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.succeed("train", "lm", "--config", out / "config.yaml", "--out", self.folder / f"{sync} again",
+                         "--json", again, "--quiet")
             self.assertEqual(json.loads(again.read_text())["weights_crc32c"], first["weights_crc32c"])
 
     def test_characters_of_a_single_file(self):
@@ -193,9 +190,7 @@ class TrainingTest(LanguageTest):
     def configuration(self, name, *options):
         """What a run of one step recorded of its options."""
         out = self.folder / name
-        done = self.run_program("train", "lm", "--data", self.texts, "--hidden", 16, *options, "--steps", 1, "--quiet",
-                                "--out", out)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.complete("train", "lm", "--data", self.texts, "--hidden", 16, *options, "--steps", 1, "--quiet", "--out", out)
         return json.loads((out / "metrics.jsonl").read_text().splitlines()[0])["configuration"]
 
     def test_defaults_follow_the_model(self):
@@ -271,8 +266,7 @@ class WrongTextTest(LanguageTest):
         (self.folder / "train.txt").write_text("a b c <unk>\n" * 40)
         (self.folder / "valid.txt").write_text("a zebra b\n")
         (self.folder / "test.txt").write_text("a b\n")
-        done = self.run_program(*self.train_words("--data", self.folder, "--steps", 1))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete(*self.train_words("--data", self.folder, "--steps", 1))
         self.assertIn("1 unknown", done.stdout)
 
     def test_wrong_options(self):
@@ -296,9 +290,7 @@ class GeneratingTest(LanguageTest):
         pass
 
     def generate(self, *options, path=None):
-        done = self.run_program("generate", path or self.run_folder, *options)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        return done.stdout
+        return self.succeed("generate", path or self.run_folder, *options)
 
     def test_the_seed_decides(self):
         first = self.generate("--seed", 4)
@@ -329,13 +321,10 @@ class GeneratingTest(LanguageTest):
         self.refuse(2, ["nowhere"], "generate", self.folder / "nowhere")
         self.refuse(2, ["damaged"], "generate", self.folder / "damaged")
         self.refuse(2, ["damaged"], "generate", self.folder / "damaged", "--prompt", "x")
-        whole = newest.read_bytes()
-        begin = 8 + int.from_bytes(whole[:8], "little")
-        header = json.loads(whole[8:begin])
+        header, data = split_file(newest)
         header["__metadata__"]["vocabulary.txt"] = "words\na\na\n"
         for culprit in ("texts", "line 3 repeats"):
-            text = json.dumps(header).encode()
-            (self.folder / "spoilt").write_bytes(len(text).to_bytes(8, "little") + text + whole[begin:])
+            join_file(self.folder / "spoilt", header, data)
             self.refuse(2, ["spoilt", culprit], "generate", self.folder / "spoilt")
             header["__metadata__"].pop("checksum of texts", None)  # as in the first checkpoints
         self.refuse(2, ["zebra", "vocabulary"], "generate", self.run_folder, "--prompt", "w1 zebra")
@@ -343,8 +332,7 @@ class GeneratingTest(LanguageTest):
         self.refuse(2, ["CHECKPOINT"], "generate")
         self.refuse(2, ["--temperature"], "generate", self.run_folder, "--temperature", -1)
         image = self.folder / "image"
-        done = self.run_program("train", "image", "--data", self.data, "--steps", 1, "--quiet", "--out", image)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.complete("train", "image", "--data", self.data, "--steps", 1, "--quiet", "--out", image)
         self.refuse(2, [image, "train image", "thinwire predict"], "generate", image)
 
     def test_predict_goes_on_with_files(self):

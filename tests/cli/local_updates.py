@@ -160,8 +160,7 @@ class LocalUpdatesTest(CommandLineTest):
             shutil.rmtree(out / "checkpoints/step-00000024")
             there = self.folder / f"of{workers}"
             shutil.copytree(out, there)
-            done = self.run_program(*self.train_words("--workers", workers, "--resume", there, "--json", "-"))
-            self.assertEqual(done.returncode, 0, done.stderr)
+            done = self.complete(*self.train_words("--workers", workers, "--resume", there, "--json", "-"))
             self.assertIn(f"of 4 workers, this run has {workers}", done.stderr)
 
     def test_rounds_are_of_all_workers_at_each_epoch(self):

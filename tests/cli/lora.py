@@ -56,11 +56,10 @@ class PlanTest(AdapterTest):
         words = ("plan", "lm", "--data", self.texts, "--batch", 4, "--lora", "rank=2", "--workers", 2, "--steps", 2, "--link",
                  "1Mbit,1ms", "--step-time", 0.01, "--quiet")
         self.refuse(2, ["adapters", "--init-from RUN"], *words, "--model", "transformer", *SIZES)
-        done = self.run_program(*words, "--init-from", self.base)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertIn(f" {adapter_elements(2)} parameters", done.stdout)
+        told = self.succeed(*words, "--init-from", self.base)
+        self.assertIn(f" {adapter_elements(2)} parameters", told)
         self.assertIn("adapters", self.run_program(*words, "--init-from", self.base, "--steps", 300).stdout)
-        program, *rest = shlex.split(done.stdout.splitlines()[-1])
+        program, *rest = shlex.split(told.splitlines()[-1])
         self.assertEqual((program, self.run_program(*rest, "--quiet", "--out", "none").returncode), ("thinwire", 0))
 
 
@@ -123,9 +122,8 @@ class TrainingTest(AdapterTest):
         texts = self.folder / "texts"
         shutil.copytree(self.texts, texts)
         write_other_source(texts / "source.train.txt", 4000)
-        done = self.run_program(*self.train_words(*self.begin("--data", texts, "--epochs", 3, "--batch", 20, "--lr", 0.02)))
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertIn("(weights of step 20)", done.stdout)
+        told = self.succeed(*self.train_words(*self.begin("--data", texts, "--epochs", 3, "--batch", 20, "--lr", 0.02)))
+        self.assertIn("(weights of step 20)", told)
 
 
 class CheckpointTest(AdapterTest):
@@ -144,9 +142,7 @@ class CheckpointTest(AdapterTest):
                     shutil.rmtree(out)
 
     def summary_of(self, *words):
-        done = self.run_program(*words, "--quiet", "--json")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        return json.loads(done.stdout)
+        return json.loads(self.succeed(*words, "--quiet", "--json"))
 
     def test_a_checkpoint_holds_adapters_and_says_what_they_are_beside(self):
         self.train(*self.begin("--steps", 3))

@@ -1,13 +1,14 @@
 """--memory-budget: every task at a half, a quarter and a tenth of the model and its state has the bits of a run in memory,
 and no more of them is in memory, by its own count and by the system's; clipping, Adam, NaN, resuming in both directions,
 and what is refused."""
-import hashlib
 import os
 import unittest
+import zlib
 from unittest import mock
 
 import asr
 import w2v_bert
+from checkpoint_file import split_file
 from support import CommandLineTest, run_tests, take_library, unless_kept, write_cifar, write_letters
 
 import parts
@@ -135,9 +136,8 @@ class RunTest(BudgetTest):
         kept = {}
         for name, options in (("paged", ("--memory-budget", "2MB")), ("resident", ())):
             kept[name] = self.run_to(12, "--out", self.folder / name, "--checkpoint-every", 4, "--lr", 0.05, *options)
-            file = (self.folder / name / "checkpoints" / "step-00000012" / "model.safetensors").read_bytes()
-            header = int.from_bytes(file[:8], "little")
-            kept[name]["tensors"] = hashlib.sha256(file[8 + header:]).hexdigest()
+            _, tensors = split_file(self.folder / name / "checkpoints" / "step-00000012" / "model.safetensors")
+            kept[name]["tensors"] = zlib.crc32(tensors)
         self.assertEqual({key: kept["paged"][key] for key in (*SAME, "tensors", "chosen_step")},
                          {key: kept["resident"][key] for key in (*SAME, "tensors", "chosen_step")})
 

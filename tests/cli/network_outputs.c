@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { STEPS = 9, BATCH = 2 };
 static const size_t rows = (size_t)STEPS * BATCH;

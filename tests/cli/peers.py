@@ -40,8 +40,7 @@ def measure_known_rate(test, path, ways, *command):
 class PeersTest(CommandLineTest):
     def measure(self, *words, **where):
         path = self.folder / "lines.json"
-        done = self.run_program("doctor", "--peers", "--json", path, *words, **where)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete("doctor", "--peers", "--json", path, *words, **where)
         return json.loads(path.read_text()), done.stdout
 
     def check(self, found, table, transport, ranks):
@@ -77,8 +76,7 @@ class PeersTest(CommandLineTest):
     def check_joined(self, ranks, *sealed):
         path = self.folder / "lines.json"
         words = ("doctor", "--peers", "--workers", ranks, "--json", path, *sealed, "--join", free_place())
-        done = [self.finish(job) for job in [self.start_program(*words) for _ in range(ranks)]]
-        self.assertEqual([one.returncode for one in done], [0] * ranks, [one.stderr for one in done])
+        done = self.complete_all([self.start_program(*words) for _ in range(ranks)])
         table, = [one.stdout for one in done if one.stdout]
         self.check(json.loads(path.read_text()), table, "tcp", ranks)
 

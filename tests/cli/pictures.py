@@ -77,8 +77,7 @@ class RunTest(PicturesTest):
         os.rename(others / "red", others / "pink")
         words = self.train_words("--steps", 1, "--lr", 0, "--init-from", run, "--out", "none")
         self.assertEqual(self.run_program(*words).stderr, "")
-        done = self.run_program(*words, "--data", others)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete(*words, "--data", others)
         self.assertIn(f"warning: the last layer of {run} (", done.stderr)
         self.assertIn('where it had "red" this run has "pink"\n', done.stderr)
 
@@ -189,9 +188,8 @@ class RunTest(PicturesTest):
     def test_what_predict_refuses(self):
         text = self.folder / "text.txt"
         text.write_text("a b c d\n" * 200)
-        done = self.run_program("train", "lm", "--data", text, "--layers", 1, "--hidden", 4, "--steps", 2, "--batch", 2,
-                                "--quiet", "--out", self.folder / "lm")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.complete("train", "lm", "--data", text, "--layers", 1, "--hidden", 4, "--steps", 2, "--batch", 2,
+                      "--quiet", "--out", self.folder / "lm")
         self.refuse(2, [self.new[0], "UTF-8"], "predict", self.folder / "lm", self.new[0])
         self.refuse(2, ["--top", "train image", self.folder / "lm"], "predict", self.folder / "lm", "--top", 2)
         self.refuse(2, [self.folder / "lm", "train lm", "thinwire predict"], "transcribe", self.folder / "lm", text)
@@ -206,8 +204,7 @@ class RunTest(PicturesTest):
     def test_other_data_make_classifiers_too(self):
         """Of IDX files the classes are numbers, and a picture becomes grey and 28 x 28."""
         run = self.folder / "run"
-        done = self.run_program("train", "image", "--data", self.data, "--batch", 8, "--steps", 2, "--quiet", "--out", run)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.complete("train", "image", "--data", self.data, "--batch", 8, "--steps", 2, "--quiet", "--out", run)
         found = json.loads(self.predict(run, self.new[0], "--json", "--top", 20)[0][0])
         self.assertEqual({entry["class"] for entry in found["classes"]}, {str(i) for i in range(10)})
 

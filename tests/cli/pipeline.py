@@ -82,9 +82,8 @@ class ImagesTest(CommandLineTest):
                  "--workers", 2)
         self.train(*words, "--pipeline", "stages=2,accumulate=4", "--checkpoint-every", 6, "--out", run)
         for each in numbers:
-            done = self.run_program(*self.train_words(*words, "--pipeline", f"stages=2,accumulate={each}", "--resume",
-                                                      run / "checkpoints/step-00000012", "--out", "none"))
-            self.assertEqual(done.returncode, 0, done.stderr)
+            done = self.complete(*self.train_words(*words, "--pipeline", f"stages=2,accumulate={each}", "--resume",
+                                                   run / "checkpoints/step-00000012", "--out", "none"))
             self.assertIn(f"{64 // each} steps of {each} x 2 images, {32 // each} an epoch; resumed after step {48 // each}\n",
                           done.stdout)
             self.assertIn(f" after {64 // each} steps;", done.stdout)
@@ -102,8 +101,7 @@ class StagesTest(PipelineTest):
     def test_threads_and_processes_have_the_same_bits(self):
         threads = self.figures(*THREE)
         self.assertEqual(self.figures(*THREE), threads)
-        done = [self.finish(job) for job in self.start_three()]
-        self.assertEqual([one.returncode for one in done], [0, 0, 0], [one.stderr for one in done])
+        done = self.complete_all(self.start_three())
         summary = json.loads(done[0].stdout)
         self.assertEqual({key: summary[key] for key in SAME}, threads)
 
@@ -158,11 +156,9 @@ class StagesTest(PipelineTest):
                                                                   "--quiet", "--json", "-", "--out", "none")))
         self.assertEqual(json.loads(single.stdout)["loss"], whole["loss"])
         (middle / "worker-1.safetensors").unlink()
-        told = self.finish(self.start_program(*self.train_words("--resume", middle, "--forget-lost", *THREE, "--out", "none")))
-        self.assertEqual(told.returncode, 0, told.stderr)
+        told = self.complete(*self.train_words("--resume", middle, "--forget-lost", *THREE, "--out", "none"))
         self.assertIn("of worker 1 are lost, so what it remembered of the run's figures is dropped", told.stderr)
-        written = self.run_program("generate", run, "--tokens", 5)
-        self.assertEqual((written.returncode, written.stderr), (0, ""))
+        self.succeed("generate", run, "--tokens", 5)
         self.assertEqual(self.run_program("export", run, self.folder / "net.safetensors").returncode, 0)
 
     def test_a_stop_drains(self):

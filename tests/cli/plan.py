@@ -13,9 +13,7 @@ ADAM = ("--optimizer", "adamw", "--batch", 4, "--warmup", 4, "--schedule", "cons
 class PlanTest(CommandLineTest):
     def plan(self, task, *options):
         words = ["plan", task, "--quiet", "--json", "-", *options]
-        done = self.run_program(*words, *(() if task == "none" else ("--data", self.data)))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return json.loads(self.complete(*words, *(() if task == "none" else ("--data", self.data))).stdout)
 
     def by_scheme(self, plan):
         return {row["sync"]: row for row in plan["candidates"]}
@@ -52,9 +50,7 @@ class PlanTest(CommandLineTest):
 
     def test_its_last_line_is_a_command_that_runs(self):
         words = ("plan", "image", "--data", self.data, "--workers", 2, "--steps", 3, "--lr", 0.01, "--link", SLOW)
-        done = self.run_program(*words, "--quiet")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        command = done.stdout.splitlines()[-1]
+        command = self.complete(*words, "--quiet").stdout.splitlines()[-1]
         self.assertNotIn("--link", command)
         first, *rest = shlex.split(command)
         self.assertEqual(first, "thinwire")
@@ -64,8 +60,7 @@ class PlanTest(CommandLineTest):
     def test_members_measure_their_line(self):
         """Rank 0 alone has the plan; and a member that never comes is missed."""
         words = ("plan", "image", "--data", self.data, "--step-time", 0.01, "--steps", 3, "--workers", 2, "--join", free_place())
-        done = [self.finish(job) for job in [self.start_program(*words) for _ in range(2)]]
-        self.assertEqual([one.returncode for one in done], [0, 0], [one.stderr for one in done])
+        done = self.complete_all([self.start_program(*words) for _ in range(2)])
         first, = [one for one in done if one.stdout]
         line = re.search(r"the line is (\S+bit,\S+ms)", first.stderr)[1]
         self.assertIn(f"the line {line}", first.stdout)
@@ -146,8 +141,7 @@ class AutomaticTest(CommandLineTest):
         self.refuse_training(2, ["dgc has moments of its own"], "--workers", 2, "--steps", 2, "--config", config)
 
     def test_threads_have_no_line(self):
-        done = self.run_program(*self.train_words("--workers", 2, "--steps", 2, "--sync", "auto"))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete(*self.train_words("--workers", 2, "--steps", 2, "--sync", "auto"))
         self.assertIn("--sync auto takes allreduce, as the workers are threads", done.stderr)
 
     @unittest.skipUnless((PROGRAM.parent / "libthinwire_tcp.so").exists(), "needs libthinwire_tcp")
@@ -169,8 +163,7 @@ class AutomaticTest(CommandLineTest):
         config = out / "config.yaml"
         config.write_text(config.read_text().replace(link, '"1kbit,1ms"'))
         words = self.train_words("--batch", 4, "--steps", 6, "--out", out, "--resume")
-        done = self.run_program(*words, **under_mpi(2))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete(*words, **under_mpi(2))
         told = [line for line in done.stderr.splitlines() if "--sync auto" in line]
         self.assertEqual(len(told), 1, done.stderr)
         self.assertIn(f"chose {sync} for 1kbit,1ms. The run keeps it", told[0])

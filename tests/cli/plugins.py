@@ -127,16 +127,14 @@ class PluginTest(CommandLineTest):
         result, = json.loads(codec.stdout)["results"]
         self.assertEqual((result["codec"], result["floor_bytes_per_element"]), (SPEC, 12))
         self.assertIn("hard", self.run_program("doctor", "--data", self.data, "--plugin", self.plugin).stdout)
-        done = self.run_program("simulate", "image", "--data", self.data, "--plugin", self.plugin, "--sync", SPEC,
-                                "--workers", 4, "--steps", 4, "--step-time", 0.01, "--json", "-", "--quiet")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete("simulate", "image", "--data", self.data, "--plugin", self.plugin, "--sync", SPEC,
+                             "--workers", 4, "--steps", 4, "--step-time", 0.01, "--json", "-", "--quiet")
         self.assertIn(SPEC, done.stdout)
 
     def test_a_recorded_run_is_predicted_with_its_plugin(self):
         self.train("--plugin", self.plugin, "--sync", SPEC, "--workers", 2, "--steps", 6, "--out", self.folder)
-        done = self.run_program("simulate", "image", "--data", self.data, "--trace", self.folder, "--sync", "allreduce",
-                                "--workers", 2, "--steps", 4, "--json", "-", "--quiet")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete("simulate", "image", "--data", self.data, "--trace", self.folder, "--sync", "allreduce",
+                             "--workers", 2, "--steps", 4, "--json", "-", "--quiet")
         self.assertIn(SPEC, done.stdout)
 
     def check(self, code, *words):

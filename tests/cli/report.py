@@ -67,8 +67,7 @@ class ReportTest(CommandLineTest):
 
     def page(self, *runs):
         out = self.folder / "page.html"
-        done = self.run_program("report", *runs, "--out", out)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.succeed("report", *runs, "--out", out)
         return Page(out.read_text())
 
     def test_what_is_on_the_page_is_what_the_runs_wrote(self):

@@ -14,9 +14,7 @@ SAME = ("steps", "weights_crc32c", "metric", "loss", "train_loss", "sync", "work
 
 class RunsTest(CommandLineTest):
     def summary(self, *words, **keywords):
-        done = self.run_program("train", *words, "--quiet", "--json", "-", **keywords)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        return json.loads(done.stdout)
+        return json.loads(self.succeed("train", *words, "--quiet", "--json", "-", **keywords))
 
 
 class AloneTest(RunsTest):
@@ -240,8 +238,7 @@ class KeptTest(RunsTest):
 
     @needs_mpi
     def test_ranks_share_one(self):
-        done = self.run_program(*self.words(), cwd=self.folder, **under_mpi(2))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete(*self.words(), cwd=self.folder, **under_mpi(2))
         self.assertEqual(done.stderr.count("this run is kept in runs/image-1"), 1)
         self.assertEqual(self.runs(), ["image-1"])
         self.assertEqual(len(list(self.folder.glob("runs/image-1/checkpoints/*/worker-*"))), 2)
@@ -281,9 +278,8 @@ class KeptTest(RunsTest):
     def test_density_and_warm_up_follow_from_the_length_of_the_run(self):
         """The rule and its numbers are in tests/compress/test_for_run.c."""
         def planned(steps, sync, *options):
-            done = self.run_program(*self.words("--steps", steps, "--sync", sync, "--warmup", 0, "--out", "none", *options))
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            line, = (line for line in done.stdout.splitlines() if f"{steps} steps of" in line)
+            told = self.succeed(*self.words("--steps", steps, "--sync", sync, "--warmup", 0, "--out", "none", *options))
+            line, = (line for line in told.splitlines() if f"{steps} steps of" in line)
             return line
         self.assertIn(", with --sync dgc:density=0.25,warmup_steps=1", planned(39, "dgc"))
         self.assertIn(", with --sync sdagc:density=0.5,warmup_steps=0", planned(3, "sdagc:density=0.5"))
@@ -292,9 +288,8 @@ class KeptTest(RunsTest):
 
     def test_a_run_shorter_than_its_warm_ups_says_so(self):
         def said(*options):
-            done = self.run_program(*self.words(*options, "--out", "none"))
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            return [line for line in done.stdout.splitlines() if "warm-up is" in line]
+            told = self.succeed(*self.words(*options, "--out", "none"))
+            return [line for line in told.splitlines() if "warm-up is" in line]
         line, = said("--sync", "dgc-bold")
         self.assertIn("400 steps of the learning rate (--warmup), and 400 of dgc-bold (warmup_steps)", line)
         line, = said("--sync", "allreduce", "--warmup", 5)
@@ -356,8 +351,7 @@ class InitialTest(RunsTest):
             path.write_bytes(labels[:8] + bytes(label % 4 for label in labels[8:]))
         words = ("image", "--data", few, "--batch", 8, *self.STILL)
         self.summary(*words, "--out", self.folder / "fresh")
-        done = self.run_program("train", *words, "--init-from", self.folder / "old", "--out", self.folder / "new")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete("train", *words, "--init-from", self.folder / "old", "--out", self.folder / "new")
         line, = done.stderr.splitlines()
         self.assertIn("a new last layer", line)
         old, fresh, new = (read_tensors(self.folder / name) for name in ("old", "fresh", "new"))

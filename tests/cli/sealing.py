@@ -24,8 +24,7 @@ class SealingTest(CommandLineTest):
     def test_sealed_processes_equal_threads(self):
         words = self.train_words("--quiet", "--json", "-", "--steps", 4, "--workers", 2, "--join", free_place(), "--seal",
                                  "--key-file", self.make_key("key"))
-        done = [self.finish(job) for job in [self.start_program(*words) for _ in range(2)]]
-        self.assertEqual([one.returncode for one in done], [0, 0], [one.stderr for one in done])
+        done = self.complete_all([self.start_program(*words) for _ in range(2)])
         said = [json.loads(one.stdout) for one in done if one.stdout]
         self.assertEqual(said[0]["weights_crc32c"], self.train("--steps", 4, "--workers", 2)["weights_crc32c"])
 
@@ -44,8 +43,7 @@ class SealingTest(CommandLineTest):
             self.assertEqual((other.returncode, len(told)), (3, 1), other.stderr)
             self.assertIn(sentence, told[0])
             self.assertIn(sentence, next(line for line in first.stderr if without_notes(line)))
-            done = [self.finish(job) for job in (first, self.start_program(*words, *seals))]
-            self.assertEqual([one.returncode for one in done], [0, 0], [one.stderr for one in done])
+            self.complete_all((first, self.start_program(*words, *seals)))
 
     @needs_mpi
     def test_sealed_ranks_equal_threads(self):

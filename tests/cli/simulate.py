@@ -20,9 +20,7 @@ class SimulateTest(CommandLineTest):
         words = ["simulate", task, "--quiet", "--json", "-", *options]
         if task != "none":
             words += ["--data", self.data, "--batch", 4, "--warmup", 4]
-        done = self.run_program(*words)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return json.loads(self.complete(*words).stdout)
 
     def by_scheme(self, *options, task="none"):
         """{scheme: {workers: run}}"""

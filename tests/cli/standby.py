@@ -72,9 +72,8 @@ class StandbyTest(CommandLineTest):
 
     def whole(self, *options):
         """What a run has that loses nobody."""
-        done = self.run_program(*self.train_words("--quiet", "--json", "-", "--workers", 3, "--pipeline", CUT, "--out",
-                                                  self.folder / "whole", *options))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.complete(*self.train_words("--quiet", "--json", "-", "--workers", 3, "--pipeline", CUT, "--out",
+                                               self.folder / "whole", *options))
         return self.figures(json.loads(done.stdout))
 
     @staticmethod

@@ -278,9 +278,22 @@ class CommandLineTest(unittest.TestCase):
     def run_program(self, *words, **keywords):
         return self.finish(self.start_program(*words, **keywords))
 
-    def succeed(self, *words):
-        done = self.run_program(*words)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), words)
+    def complete(self, *words, **keywords):
+        """Runs the program, which must succeed."""
+        done = self.run_program(*words, **keywords)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def complete_all(self, jobs):
+        """Waits for the end of several, which must succeed."""
+        done = [self.finish(job) for job in jobs]
+        self.assertEqual([one.returncode for one in done], [0] * len(done), [one.stderr for one in done])
+        return done
+
+    def succeed(self, *words, **keywords):
+        """Without a word on stderr; its output."""
+        done = self.complete(*words, **keywords)
+        self.assertEqual(done.stderr, "", words)
         return done.stdout
 
     def assert_one_listens(self, process, least):

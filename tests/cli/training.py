@@ -71,8 +71,7 @@ class TrainingTest(CommandLineTest):
                                       ("adamw", "dgc-adam", ""), ("adamw", "demo", ""), ("adamw", "qsgd", ""), ("sgd", "topk", ""),
                                       ("adamw", "choco", ""), ("adamw", "topk:density=1", ""), ("adam", "scalecom:rate=1", "")):
             with self.subTest(optimiser=optimiser, sync=sync):
-                done = self.run_program(*self.train_words("--steps", 1, "--workers", 2, "--optimizer", optimiser, "--sync", sync))
-                self.assertEqual(done.returncode, 0, done.stderr)
+                done = self.complete(*self.train_words("--steps", 1, "--workers", 2, "--optimizer", optimiser, "--sync", sync))
                 self.assertEqual([line for line in done.stdout.splitlines() if "late" in line], [told] if told else [])
 
     def test_dgc_that_sends_everything_is_momentum_sgd_bit_for_bit(self):
@@ -139,8 +138,7 @@ class TrainingTest(CommandLineTest):
         out, whole = self.folder / "run", self.folder / "whole"
         options = ("--validation", 0.2, "--sync", "dgc", "--epochs")
         self.train(*options, 1, "--workers", 2, "--out", out)
-        resumed = self.run_program("train", "--resume", out, "--epochs", 2, "--quiet")
-        self.assertEqual((resumed.returncode, resumed.stderr), (0, ""))
+        self.succeed("train", "--resume", out, "--epochs", 2, "--quiet")
         summary = json.loads((out / "summary.json").read_text())
         self.assertEqual(self.train(*options, 2, "--workers", 2, "--out", whole)["weights_crc32c"],
                          summary["weights_crc32c"])
@@ -177,11 +175,10 @@ class TrainingTest(CommandLineTest):
                 self.assertTrue(line.endswith("250  " + plan), line)
 
     def test_a_pipe_gets_plain_lines(self):
-        done = self.run_program(*self.train_words("--epochs", 1))
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertNotIn("\r", done.stdout)
-        self.assertIn("conv1.weight", done.stdout)
-        self.assertIn("epoch 1", done.stdout)
+        told = self.succeed(*self.train_words("--epochs", 1))
+        self.assertNotIn("\r", told)
+        self.assertIn("conv1.weight", told)
+        self.assertIn("epoch 1", told)
 
 
 if __name__ == "__main__":

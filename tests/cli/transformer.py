@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import unittest
 
+from checkpoint_file import rewrite_texts, split_file
 from lm import CHOICES, LanguageTest, followers
 from support import find_torch, run_tests, unless_kept
 
@@ -46,9 +47,8 @@ class TrainingTest(TransformerTest):
 
     def test_heads_share_no_keys_unless_they_are_told_to(self):
         out = self.folder / "run"
-        done = self.run_program("train", "lm", "--model", "transformer", "--data", self.texts, "--layers", 1, "--hidden", 24,
-                                "--heads", 6, "--steps", 1, "--quiet", "--out", out)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.succeed("train", "lm", "--model", "transformer", "--data", self.texts, "--layers", 1, "--hidden", 24,
+                     "--heads", 6, "--steps", 1, "--quiet", "--out", out)
         self.assertEqual(self.metadata(out)["transformer"], "heads=6,kv_heads=6,context=128")
 
     def test_sizes_follow_the_options(self):
@@ -115,17 +115,12 @@ class WritingTest(TransformerTest):
         self.train("--steps", 2, "--out", out)
         self.assertEqual(self.metadata(out)["transformer"], f"heads=4,kv_heads=2,context={STEPS}")
         newest = sorted((out / "checkpoints").iterdir())[-1] / "model.safetensors"
-        whole = newest.read_bytes()
-        begin = 8 + int.from_bytes(whole[:8], "little")
         for text in ("heads=4,kv_heads=2,context=10,rope=", "heads=4,kv_heads=2,context=10,rope=llama3:8,1,4,8x",
                      "heads=4,kv_heads=2,context=10,rope=linear:0.5", "heads=4,kv_heads=2,context=10,theta=5",
                      "heads=0,kv_heads=2,context=10", "heads=4,kv_heads=3,context=10", "heads=4,kv_heads=2", "heads=3,"
                      "kv_heads=1,context=10", "heads=4,kv_heads=2,context=99999999999", "heads=4,kv_heads=2,context=10,"):
-            header = json.loads(whole[8:begin])
-            header["__metadata__"]["transformer"] = text
-            header["__metadata__"].pop("checksum of texts", None)
-            made = json.dumps(header).encode()
-            (self.folder / "spoilt").write_bytes(len(made).to_bytes(8, "little") + made + whole[begin:])
+            shutil.copy(newest, self.folder / "spoilt")
+            rewrite_texts(self.folder / "spoilt", lambda texts: texts.update(transformer=text))
             self.refuse(2, ["spoilt"], "generate", self.folder / "spoilt")
 
     def test_greedy_text_heeds_what_stands_before_the_last_token(self):
@@ -163,8 +158,7 @@ class FolderTest(TransformerTest):
         self.assertEqual(tokenizer["model"]["vocab"], {token: number for number, token in enumerate(vocabulary)})
         self.assertEqual(config["vocab_size"], len(vocabulary))
         self.assertEqual(vocabulary[config["bos_token_id"]], "<eos>")
-        whole = (folder / "model.safetensors").read_bytes()
-        header = json.loads(whole[8:8 + int.from_bytes(whole[:8], "little")])
+        header, _ = split_file(folder / "model.safetensors")
         self.assertEqual(header["model.layers.1.self_attn.k_proj.weight"]["shape"], [8, 16])
         self.assertNotIn("lm_head.weight", header)
 
@@ -172,8 +166,7 @@ class FolderTest(TransformerTest):
         run, lstm, image, new = (self.folder / name for name in ("run", "lstm", "image", "new"))
         self.train("--steps", 2, "--out", run)
         for task, out, options in (("lm", lstm, ("--data", self.texts, "--hidden", 4)), ("image", image, ("--data", self.data))):
-            done = self.run_program("train", task, *options, "--steps", 1, "--quiet", "--out", out)
-            self.assertEqual(done.returncode, 0, done.stderr)
+            self.complete("train", task, *options, "--steps", 1, "--quiet", "--out", out)
         self.refuse(2, ["LSTM", "--transformers"], "export", lstm, new, "--transformers")
         self.refuse(2, ["train image", "--transformers"], "export", image, new, "--transformers")
         self.refuse(2, ["--loader"], "export", run, new, "--transformers", "--loader", self.folder / "x.py")
@@ -208,8 +201,7 @@ class TorchTest(TransformerTest):
         for number, form in enumerate(self.FORMS):
             run, file, told = (self.folder / f"{kind}-{number}" for kind in ("first", "network.safetensors", "told.json"))
             self.train(*self.options(form), "--steps", 1, "--lr", 0, "--out", run)  # its weights are those that all begin with
-            done = self.run_program("export", run, file, "--loader", loader)
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.succeed("export", run, file, "--loader", loader)
             vocabulary = self.metadata(run)["vocabulary.txt"].splitlines()[1:]
             told.write_text(json.dumps({**self.TOLD, "optimizer": "muon" if "muon" in form else "adamw",
                                         "batches": self.batches(vocabulary)}))

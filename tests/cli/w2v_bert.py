@@ -82,10 +82,9 @@ class LearningTest(PretrainingTest):
         options = ("--workers", 2, "--batch", 3, "--steps", 9, "--dropout", 0.2, "--mask-fill", "learned",
                    "--checkpoint-every", 5, "--sync", "topk:density=0.2,min_elements=64")
         whole = self.train(*options, "--out", out)
-        done = self.run_program("train", "--resume", out / "checkpoints" / "step-00000005", "--out", again, "--quiet",
-                                "--json", "-")  # all else is in the run's config.yaml
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        resumed = json.loads(done.stdout)
+        told = self.succeed("train", "--resume", out / "checkpoints" / "step-00000005", "--out", again, "--quiet",
+                            "--json", "-")  # all else is in the run's config.yaml
+        resumed = json.loads(told)
         for key in ("weights_crc32c", "metrics", "loss", "train_loss"):
             self.assertEqual(resumed[key], whole[key], key)
         cache = self.folder / "cache"
@@ -187,9 +186,8 @@ class InputTest(PretrainingTest):
     def test_sizes_are_shown_without_memory(self):
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
         for size, least, most, blocks in (("xl", 0.58e9, 0.62e9, 24), ("xxl", 1.0e9, 1.08e9, 42)):
-            shown = self.run_program("train", "w2v-bert", "--size", size, "--describe")
-            self.assertEqual((shown.returncode, shown.stderr), (0, ""))
-            lines = [line.split() for line in shown.stdout.splitlines()]
+            told = self.succeed("train", "w2v-bert", "--size", size, "--describe")
+            lines = [line.split() for line in told.splitlines()]
             in_blocks = sum(int(line[-1]) for line in lines if line[0].startswith("encoder.layers."))
             width, kernel = 1024, 5
             self.assertEqual(in_blocks, blocks * (23 * width**2 + (30 + kernel) * width))
@@ -232,11 +230,10 @@ class InputTest(PretrainingTest):
         folder = write_speakers(self.folder / "corpus", 4, 1)
         write_sound(folder / "short" / "0.wav", murmur("short", 0.3))
         write_sound(folder / "s0" / "long.wav", [5] * 11 * RATE)
-        done = self.run_program(*self.train_words("--data", folder, "--test", folder, "--batch", 1, "--steps", 1,
-                                                  "--max-seconds", 10))
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertIn("training: 1 of 5 speakers have no whole crop and are left out", done.stdout)
-        self.assertIn("longer than 10 s", done.stdout)
+        told = self.succeed(*self.train_words("--data", folder, "--test", folder, "--batch", 1, "--steps", 1,
+                                              "--max-seconds", 10))
+        self.assertIn("training: 1 of 5 speakers have no whole crop and are left out", told)
+        self.assertIn("longer than 10 s", told)
 
     def finite_metrics(self, *options):
         """Of a run in which no figure at all is NaN or infinite."""

@@ -1,5 +1,4 @@
 /* The order of an epoch, and the batches drawn in it. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "dataset.h"

@@ -5,7 +5,6 @@
 #include "language_model.h"
 #include "model.h"
 
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

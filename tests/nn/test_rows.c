@@ -29,7 +29,7 @@ struct subject {
     void (*forward)(subject *s, const float *values, const float *x, float *y);
     void (*backward)(subject *s, const float *values, const float *x, const float *dy, float *gradients, float *dx);
     nn_rows rows;
-    int relative;
+    int relative, swish;
     nn_engine *engine;
     nn_layer_norm norm;
     nn_rms_norm rms_norm;
@@ -244,59 +244,34 @@ TEST(test_swish)
     check(&s);
 }
 
-static void glu_expect(const subject *s, const double *values, const double *x, double *y)
+/* Half of a row opens or shuts the other: by its sigmoid, or by itself times that. */
+static void gated_expect(const subject *s, const double *values, const double *x, double *y)
 {
-    (void)s, (void)values;
-    for (size_t r = 0; r < ROWS; r++)
+    (void)values;
+    for (size_t r = 0; r < ROWS; r++, x += 2 * WIDTH, y += WIDTH)
         for (size_t i = 0; i < WIDTH; i++)
-            y[r * WIDTH + i] = x[r * 2 * WIDTH + i] * sigmoid(x[r * 2 * WIDTH + WIDTH + i]);
+            y[i] = x[i] * (s->swish ? sigmoid(x[i]) * x[WIDTH + i] : sigmoid(x[WIDTH + i]));
 }
 
-static void glu_forward(subject *s, const float *values, const float *x, float *y)
+static void gated_forward(subject *s, const float *values, const float *x, float *y)
 {
-    (void)s, (void)values;
-    nn_glu_forward(x, ROWS, WIDTH, y);
+    (void)values;
+    (s->swish ? nn_swiglu_forward : nn_glu_forward)(x, ROWS, WIDTH, y);
 }
 
-static void glu_backward(subject *s, const float *values, const float *x, const float *dy, float *gradients, float *dx)
+static void gated_backward(subject *s, const float *values, const float *x, const float *dy, float *gradients,
+                           float *dx)
 {
-    (void)s, (void)values, (void)gradients;
-    nn_glu_backward(x, dy, ROWS, WIDTH, dx);
+    (void)values, (void)gradients;
+    (s->swish ? nn_swiglu_backward : nn_glu_backward)(x, dy, ROWS, WIDTH, dx);
 }
 
-TEST(test_glu)
+TEST(test_glu_and_swiglu)
 {
-    subject s = {.inputs = 2 * ROWS * WIDTH, .outputs = ROWS * WIDTH, COMPUTES(glu)};
-    check(&s);
-}
-
-static void swiglu_expect(const subject *s, const double *values, const double *x, double *y)
-{
-    (void)s, (void)values;
-    for (size_t r = 0; r < ROWS; r++)
-        for (size_t i = 0; i < WIDTH; i++) {
-            const double gate = x[r * 2 * WIDTH + i];
-            y[r * WIDTH + i] = gate * sigmoid(gate) * x[r * 2 * WIDTH + WIDTH + i];
-        }
-}
-
-static void swiglu_forward(subject *s, const float *values, const float *x, float *y)
-{
-    (void)s, (void)values;
-    nn_swiglu_forward(x, ROWS, WIDTH, y);
-}
-
-static void swiglu_backward(subject *s, const float *values, const float *x, const float *dy, float *gradients,
-                            float *dx)
-{
-    (void)s, (void)values, (void)gradients;
-    nn_swiglu_backward(x, dy, ROWS, WIDTH, dx);
-}
-
-TEST(test_swiglu)
-{
-    subject s = {.inputs = 2 * ROWS * WIDTH, .outputs = ROWS * WIDTH, COMPUTES(swiglu)};
-    check(&s);
+    for (int swish = 0; swish < 2; swish++) {
+        subject s = {.inputs = 2 * ROWS * WIDTH, .outputs = ROWS * WIDTH, COMPUTES(gated), .swish = swish};
+        check(&s);
+    }
 }
 
 /* ---- depthwise convolution ---- */

@@ -116,8 +116,7 @@ TEST(mistakes_name_file_line_and_key)
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
         line l;
         assert_parses(&l, "");
-        assert_int_equal(read_text(&l, mistakes[i].text), TW_ERROR_FORMAT);
-        assert_said(mistakes[i].words);
+        assert_fails(read_text(&l, mistakes[i].text), TW_ERROR_FORMAT, mistakes[i].words);
         options_release(&l.set);
     }
 }
@@ -254,8 +253,7 @@ TEST(a_text_that_is_no_utf8_is_not_written)
     line l;
     FILE *file = tmpfile();
     assert_parses(&l, "--out \xff");
-    assert_int_equal(options_write(&l.set, "run.yaml", file), TW_ERROR_ARGUMENT);
-    assert_said("--out");
+    assert_fails(options_write(&l.set, "run.yaml", file), TW_ERROR_ARGUMENT, "--out");
     fclose(file);
     options_release(&l.set);
 }
@@ -266,8 +264,7 @@ TEST(a_full_disk_is_noticed)
     FILE *file = fopen("/dev/full", "w");
     if (!file) skip();
     assert_parses(&l, "");
-    assert_int_equal(options_write(&l.set, "run.yaml", file), TW_ERROR_IO);
-    assert_said("run.yaml");
+    assert_fails(options_write(&l.set, "run.yaml", file), TW_ERROR_IO, "run.yaml");
     fclose(file);
     options_release(&l.set);
 }
@@ -284,10 +281,8 @@ TEST_IN_FOLDER(files_are_read_and_named)
     assert_int_equal(options_read_file(&l.set, path), TW_OK);
     assert_int_equal(l.values.epochs, 8);
     unlink(path);
-    assert_int_equal(options_read_file(&l.set, path), TW_ERROR_IO);
-    assert_said(path);
-    assert_int_equal(options_read_file(&l.set, "/"), TW_ERROR_IO);
-    assert_said("not a regular file");
+    assert_fails(options_read_file(&l.set, path), TW_ERROR_IO, path);
+    assert_fails(options_read_file(&l.set, "/"), TW_ERROR_IO, "not a regular file");
     options_release(&l.set);
 }
 

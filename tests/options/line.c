@@ -119,11 +119,9 @@ TEST(arguments_are_counted)
     settings values = {0};
     options set;
     strict.least_arguments = 1;
-    assert_int_equal(options_parse(&strict, 0, NULL, &values, &set), TW_ERROR_ARGUMENT);
-    assert_said("thinwire train TASK [options]");
+    assert_fails(options_parse(&strict, 0, NULL, &values, &set), TW_ERROR_ARGUMENT, "thinwire train TASK [options]");
     line l;
-    assert_int_equal(parse(&l, "image lm asr"), TW_ERROR_ARGUMENT);
-    assert_said("\"asr\"");
+    assert_fails(parse(&l, "image lm asr"), TW_ERROR_ARGUMENT, "\"asr\"");
 }
 
 TEST(mistakes_are_explained)
@@ -161,8 +159,7 @@ TEST(mistakes_are_explained)
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
         line l;
-        assert_int_equal(parse(&l, mistakes[i].text), TW_ERROR_ARGUMENT);
-        assert_said(mistakes[i].words);
+        assert_fails(parse(&l, mistakes[i].text), TW_ERROR_ARGUMENT, mistakes[i].words);
         assert_null(l.values.sync);
     }
 }
@@ -176,8 +173,7 @@ TEST(a_value_may_be_empty_or_hold_blanks)
     assert_string_equal(values.out, "");
     assert_string_equal(values.sync, "two words");
     options_release(&set);
-    assert_int_equal(options_parse(&page, 5, words, &values, &set), TW_ERROR_ARGUMENT);
-    assert_said("\" 1\" is not a number");
+    assert_fails(options_parse(&page, 5, words, &values, &set), TW_ERROR_ARGUMENT, "\" 1\" is not a number");
 }
 
 TEST(long_words_are_refused_whole)
@@ -187,8 +183,7 @@ TEST(long_words_are_refused_whole)
     settings values = {0};
     options set;
     memset(word + 2, 'e', sizeof word - 3);
-    assert_int_equal(options_parse(&page, 1, words, &values, &set), TW_ERROR_ARGUMENT);
-    assert_said("unknown option --eee");
+    assert_fails(options_parse(&page, 1, words, &values, &set), TW_ERROR_ARGUMENT, "unknown option --eee");
 }
 
 TEST(help_is_heard_before_mistakes)

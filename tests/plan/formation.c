@@ -3,8 +3,6 @@
 #include "support/assert.h"
 #include "support/random.h"
 
-#include <string.h>
-
 static void draw_machines(uint64_t stream, machine *machines, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -7,7 +7,6 @@
 #include "support/random.h"
 #include "task.h"
 
-#include <math.h>
 #include <thinwire/thinwire_plugin.h>
 
 enum { IMAGES = 40, TEST_IMAGES = 23, SIDE = 12, UTTERANCES = 9, FRAMES = 48, PHOTOS = 12 };

@@ -78,8 +78,7 @@ TEST_BETWEEN(a_batch_is_at_most_what_there_is, write_all, remove_folder)
         assert_int_equal(l->steps_per_epoch, 1);
         bench_step(l, 0);
         task_learner_destroy(l);
-        assert_int_equal(bench_try_learner(&b, 1, 2, most[t] + 1, 3, &l), TW_ERROR_ARGUMENT);
-        assert_said("--batch");
+        assert_fails(bench_try_learner(&b, 1, 2, most[t] + 1, 3, &l), TW_ERROR_ARGUMENT, "--batch");
         bench_close(&b);
     }
 }

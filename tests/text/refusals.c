@@ -1,8 +1,6 @@
 /* Texts that cannot be read, and what is said about them: the file, and where in it. */
 #include "support.h"
 
-#include <sys/stat.h>
-
 static const corpus_options words = {.unit = TEXT_WORDS};
 
 static void assert_refused_so(const char *path, corpus_options options, tw_status status, const char *name,

@@ -106,7 +106,6 @@ static tw_status chain_step(learner *base, uint64_t step, learner_gradient_ready
 
 static const task_ops chain_task = {.name = "toy",
                                     .summary = "a chain of numbers",
-                                    .settings_bytes = sizeof(toy *),
                                     .load = toy_load,
                                     .release = toy_release,
                                     .fits = toy_fits,
@@ -637,6 +636,15 @@ static void play_parcel(void *context, int rank, tw_comm *comm)
     ((parcel *)context)->status[rank] = pass_on(context, rank, comm);
 }
 
+static tw_world *send_parcel(parcel *p)
+{
+    tw_world *world;
+    assert_ok(tw_world_create(&(tw_world_options){.struct_size = sizeof(tw_world_options), .workers = 2}, &world));
+    assert_ok(tw_world_run(world, play_parcel, p));
+    assert_ok(p->status[0]);
+    return world;
+}
+
 /* Counted by the stages and in the transport: a value of fp8 has one byte, and 1,024 share another. */
 TEST(test_values_have_their_bytes)
 {
@@ -644,11 +652,8 @@ TEST(test_values_have_their_bytes)
     const float off[] = {0, 0x1p-11f, 0x1p-4f}; /* of itself, by its last bit */
     for (stage_values values = STAGE_FP32; values < STAGE_VALUES; values++) {
         static parcel p;
-        tw_world *world;
         p = (parcel){.values = values};
-        assert_ok(tw_world_create(&(tw_world_options){.struct_size = sizeof(tw_world_options), .workers = 2}, &world));
-        assert_ok(tw_world_run(world, play_parcel, &p));
-        assert_ok(p.status[0]);
+        tw_world *world = send_parcel(&p);
         assert_ok(p.status[1]);
         assert_int_equal(tw_world_bytes(world, 0), bytes[values] + sizeof(stage_note));
         assert_int_equal((uint64_t)p.counted[0], bytes[values] + sizeof(stage_note));
@@ -680,11 +685,8 @@ TEST(test_what_is_damaged_is_refused)
     const start_send ways[] = {send_altered, send_cut};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         static parcel p;
-        tw_world *world;
         p = (parcel){.values = STAGE_FP16, .send = ways[i]};
-        assert_ok(tw_world_create(&(tw_world_options){.struct_size = sizeof(tw_world_options), .workers = 2}, &world));
-        assert_ok(tw_world_run(world, play_parcel, &p));
-        assert_ok(p.status[0]);
+        tw_world *world = send_parcel(&p);
         assert_int_equal(p.status[1], TW_ERROR_PACKET);
         tw_world_destroy(world);
     }

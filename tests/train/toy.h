@@ -175,9 +175,9 @@ static inline tw_status toy_fits(const task *t, const learner_place *place)
 }
 
 #define TOY_TASK                                                                                                       \
-    .name = "toy", .summary = "what a test writes down", .settings_bytes = sizeof(toy *), .load = toy_load,            \
-    .release = toy_release, .fits = toy_fits, .learner_bytes = sizeof(toy_learner), .open = toy_open,                  \
-    .close = toy_close, .step = toy_step, .evaluate = toy_evaluate, .save = toy_save, .restore = toy_restore
+    .name = "toy", .summary = "what a test writes down", .load = toy_load, .release = toy_release, .fits = toy_fits,   \
+    .learner_bytes = sizeof(toy_learner), .open = toy_open, .close = toy_close, .step = toy_step,                      \
+    .evaluate = toy_evaluate, .save = toy_save, .restore = toy_restore
 static const task_ops toy_task = {TOY_TASK};
 
 static inline double toy_share(const task_score *score)

@@ -136,9 +136,7 @@ static tw_status load_foreign(const char *folder, tw_state **state)
 
 static tw_status load_unmerged(const char *file, tw_state **state)
 {
-    struct stat about;
-    const bool is_folder = stat(file, &about) == 0 && S_ISDIR(about.st_mode);
-    return is_folder ? load_foreign(file, state) : checksum_load(file, state);
+    return path_is_folder(file) ? load_foreign(file, state) : checksum_load(file, state);
 }
 
 /* Adapters may be beside the merged weights of others, but not for ever. */

@@ -4,7 +4,6 @@
 #include "exchange.h"
 #include "folder.h"
 #include "worker_file.h"
-#include <stdio.h>
 #include <stdlib.h>
 
 static int is_lost(const regrouping *from, int old)

@@ -6,13 +6,13 @@
 #include "exit.h"
 #include "folder.h"
 #include "launcher.h"
+#include "regular_file.h"
 #include "trained.h"
 #include <cJSON.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 typedef struct predict_settings {
     const task_ops *only; /* NULL: any task */
@@ -140,8 +140,7 @@ static const void *use_of(const predict_settings *s, const task_ops *ops)
 
 static tw_status refuse_folder(const predict_settings *s, const options *set, const char *path)
 {
-    struct stat about;
-    if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode)) return TW_OK;
+    if (!path_is_folder(path)) return TW_OK;
     return tw_fail(TW_ERROR_IO, "%s is a folder; name the files in it: thinwire %s %s %s/*", path,
                    s->only ? s->only->used_by : "predict", set->arguments[0], path);
 }
@@ -171,9 +170,7 @@ static int answer_all(const trained *t, const predict_settings *s, const options
 
 static int is_run(const char *path)
 {
-    struct stat about;
-    if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode)) return 0;
-    return folder_names_checkpoint(path) || folder_has_checkpoint(path);
+    return path_is_folder(path) && (folder_names_checkpoint(path) || folder_has_checkpoint(path));
 }
 
 /* What was trained may have been named behind the files. */

@@ -4,7 +4,6 @@
 #include "regular_file.h"
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,9 +136,8 @@ enum { ENTRY_PATH = FOLDER_PATH + NAME_MAX + 16 };
 static int is_folder(const char *root, const struct dirent *entry)
 {
     char path[ENTRY_PATH];
-    struct stat about;
     snprintf(path, sizeof path, "%s/%s", root, entry->d_name);
-    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    return path_is_folder(path);
 }
 
 /* A file of such a name is none of ours. */

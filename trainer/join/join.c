@@ -1,6 +1,5 @@
 #include "join.h"
 #include "error.h"
-#include "exit.h"
 #include "mpi_start.h"
 #include "seal.h"
 #include <stdio.h>
@@ -191,5 +190,5 @@ tw_status join_group(const train_settings *s, tw_comm **comm)
     const char *name;
     if (join_is_wished(s)) return join_open(s, comm);
     TW_TRY(seal_choose(s, "mpi", &name));
-    return mpi_start_within(name, s->timeout, EXIT_PEER_LOST, comm);
+    return mpi_start_within(name, s->timeout, comm);
 }

@@ -1,11 +1,11 @@
 #include "mpi_start.h"
 #include "error.h"
+#include "exit.h"
 #include "launcher.h"
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,7 +13,6 @@
 
 typedef struct watch {
     double seconds;
-    int code;
     pthread_mutex_t mutex; /* guards the next two */
     pthread_cond_t changed;
     int opened;
@@ -42,7 +41,7 @@ static void *end_when_late(void *argument)
             stderr,
             "thinwire: MPI_Init did not end within %g seconds: a rank may have died while starting; see --timeout\n",
             self->seconds);
-        _exit(self->code);
+        _exit(EXIT_PEER_LOST);
     }
     pthread_mutex_unlock(&self->mutex);
     return NULL;
@@ -67,11 +66,11 @@ static void end_watch(watch *self, pthread_t thread)
     pthread_join(thread, NULL);
 }
 
-tw_status mpi_start_within(const char *transport, double seconds, int code, tw_comm **comm)
+tw_status mpi_start_within(const char *transport, double seconds, tw_comm **comm)
 {
     seconds = fmax(seconds, LEAST_SECONDS);
     TW_TRY(launcher_read_seconds(&seconds));
-    watch self = {.seconds = seconds, .code = code};
+    watch self = {.seconds = seconds};
     pthread_t thread;
     create_watch(&self);
     int started = pthread_create(&thread, NULL, end_when_late, &self) == 0;

@@ -9,8 +9,6 @@
 #include "softmax.h"
 #include "wide.h"
 
-#include <stdio.h>
-
 /* ---- making ---- */
 
 static tw_status declare_positions(const char *name, nn_table *table, nn_attention *a)

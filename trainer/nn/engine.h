@@ -87,9 +87,7 @@ void nn_memory_place(nn_memory *memory, nn_region region, size_t offset);
 void nn_memory_append(nn_memory *memory, nn_region region);
 
 int nn_memory_same_layout(const nn_memory *a, const nn_memory *b);
-/* Bytes, with the padding of the layout. */
-size_t nn_memory_bytes(const nn_memory *memory);
-/* The same in floats. */
+/* With the padding of the layout. */
 size_t nn_memory_floats(const nn_memory *memory);
 /* Valid once its region is bound. */
 float *nn_memory_data(const nn_memory *memory);

@@ -95,6 +95,12 @@ static void engine_dnnl_grow(size_t *bytes, size_t wanted)
     if (*bytes < wanted) *bytes = wanted;
 }
 
+/* With the padding of the layout. */
+static size_t nn_memory_bytes(const nn_memory *m)
+{
+    return dnnl_memory_desc_get_size(m->layout);
+}
+
 void nn_memory_place(nn_memory *m, nn_region region, size_t offset)
 {
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): no op is asked for a temporary copy of what it lacks */
@@ -112,11 +118,6 @@ void nn_memory_append(nn_memory *m, nn_region region)
 int nn_memory_same_layout(const nn_memory *a, const nn_memory *b)
 {
     return dnnl_memory_desc_equal(a->layout, b->layout);
-}
-
-size_t nn_memory_bytes(const nn_memory *m)
-{
-    return dnnl_memory_desc_get_size(m->layout);
 }
 
 size_t nn_memory_floats(const nn_memory *m)

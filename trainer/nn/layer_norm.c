@@ -14,16 +14,6 @@ tw_status nn_layer_norm_declare(const char *name, size_t width, nn_table *table,
     return nn_table_declare(table, &bias);
 }
 
-static inline float mean_of(const float *x, size_t width)
-{
-    float lanes[NN_LANES] = {0};
-    size_t i = 0;
-    for (; i + NN_LANES <= width; i += NN_LANES)
-        for (size_t k = 0; k < NN_LANES; k++) lanes[k] += x[i + k];
-    for (; i < width; i++) lanes[0] += x[i];
-    return nn_sum_lanes(lanes) / (float)width;
-}
-
 static inline float variance_of(const float *x, size_t width, float mean)
 {
     float lanes[NN_LANES] = {0};
@@ -38,7 +28,8 @@ NN_WIDE static void forward_rows(size_t rows, size_t width, const float *weight,
                                  float *y, float *moments)
 {
     for (size_t r = 0; r < rows; r++, x += width, y += width, moments += 2) {
-        const float mean = mean_of(x, width), inverse = 1.0f / sqrtf(variance_of(x, width, mean) + epsilon);
+        const float mean = nn_sum(x, width) / (float)width,
+                    inverse = 1.0f / sqrtf(variance_of(x, width, mean) + epsilon);
         for (size_t i = 0; i < width; i++) y[i] = (x[i] - mean) * inverse * weight[i] + bias[i];
         moments[0] = mean;
         moments[1] = inverse;

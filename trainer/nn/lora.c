@@ -6,7 +6,6 @@
 #include "product.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* The places of dropout that adapters have begin here, above those of any network. */

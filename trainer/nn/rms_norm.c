@@ -10,21 +10,11 @@ tw_status nn_rms_norm_declare(const char *name, size_t width, float epsilon, nn_
     return nn_table_declare(table, &weight);
 }
 
-static inline float scale_of(const float *x, size_t width, float epsilon)
-{
-    float lanes[NN_LANES] = {0};
-    size_t i = 0;
-    for (; i + NN_LANES <= width; i += NN_LANES)
-        for (size_t k = 0; k < NN_LANES; k++) lanes[k] += x[i + k] * x[i + k];
-    for (; i < width; i++) lanes[0] += x[i] * x[i];
-    return 1.0f / sqrtf(nn_sum_lanes(lanes) / (float)width + epsilon);
-}
-
 NN_WIDE static void forward_rows(size_t rows, size_t width, float epsilon, const float *weight, const float *x,
                                  float *y, float *scales)
 {
     for (size_t r = 0; r < rows; r++, x += width, y += width) {
-        const float scale = scales[r] = scale_of(x, width, epsilon);
+        const float scale = scales[r] = 1.0f / sqrtf(nn_dot(x, x, width) / (float)width + epsilon);
         for (size_t i = 0; i < width; i++) y[i] = x[i] * scale * weight[i];
     }
 }

@@ -3,39 +3,15 @@
 
 #include "wide.h"
 
-enum { LANES = 16 }; /* running values side by side: the order of a sum is fixed, and a vector unit can follow it */
-
 static inline float softmax_largest(const float *row, size_t count)
 {
-    float lanes[LANES];
+    float lanes[NN_LANES];
     size_t i = 0;
-    for (size_t k = 0; k < LANES; k++) lanes[k] = row[0];
-    for (; i + LANES <= count; i += LANES)
-        for (size_t k = 0; k < LANES; k++) lanes[k] = row[i + k] > lanes[k] ? row[i + k] : lanes[k];
+    for (size_t k = 0; k < NN_LANES; k++) lanes[k] = row[0];
+    for (; i + NN_LANES <= count; i += NN_LANES)
+        for (size_t k = 0; k < NN_LANES; k++) lanes[k] = row[i + k] > lanes[k] ? row[i + k] : lanes[k];
     for (; i < count; i++) lanes[0] = row[i] > lanes[0] ? row[i] : lanes[0];
-    for (size_t k = 1; k < LANES; k++) lanes[0] = lanes[k] > lanes[0] ? lanes[k] : lanes[0];
-    return lanes[0];
-}
-
-static inline float dot(const float *a, const float *b, size_t count)
-{
-    float lanes[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= count; i += LANES)
-        for (size_t k = 0; k < LANES; k++) lanes[k] += a[i + k] * b[i + k];
-    for (; i < count; i++) lanes[0] += a[i] * b[i];
-    for (size_t k = 1; k < LANES; k++) lanes[0] += lanes[k];
-    return lanes[0];
-}
-
-static inline float sum(const float *row, size_t count)
-{
-    float lanes[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= count; i += LANES)
-        for (size_t k = 0; k < LANES; k++) lanes[k] += row[i + k];
-    for (; i < count; i++) lanes[0] += row[i];
-    for (size_t k = 1; k < LANES; k++) lanes[0] += lanes[k];
+    for (size_t k = 1; k < NN_LANES; k++) lanes[0] = lanes[k] > lanes[0] ? lanes[k] : lanes[0];
     return lanes[0];
 }
 
@@ -43,7 +19,7 @@ static inline void softmax_row(float *row, size_t count)
 {
     const float maximum = softmax_largest(row, count);
     for (size_t i = 0; i < count; i++) row[i] = nn_exp(row[i] - maximum);
-    const float scale = 1.0f / sum(row, count);
+    const float scale = 1.0f / nn_sum(row, count);
     for (size_t i = 0; i < count; i++) row[i] *= scale;
 }
 
@@ -63,7 +39,7 @@ NN_WIDE void nn_softmax_causal(float *scores, size_t rows, size_t step, size_t s
 NN_WIDE void nn_softmax_gradient(const float *probabilities, size_t rows, size_t columns, size_t step, float *gradient)
 {
     for (size_t r = 0; r < rows; r++, probabilities += step, gradient += step) {
-        const float mean = dot(probabilities, gradient, columns);
+        const float mean = nn_dot(probabilities, gradient, columns);
         for (size_t i = 0; i < columns; i++) gradient[i] = probabilities[i] * (gradient[i] - mean);
     }
 }

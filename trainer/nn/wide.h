@@ -27,6 +27,26 @@ static inline float nn_sum_lanes(const float lanes[NN_LANES])
     return sum;
 }
 
+static inline float nn_sum(const float *row, size_t count)
+{
+    float lanes[NN_LANES] = {0};
+    size_t i = 0;
+    for (; i + NN_LANES <= count; i += NN_LANES)
+        for (size_t k = 0; k < NN_LANES; k++) lanes[k] += row[i + k];
+    for (; i < count; i++) lanes[0] += row[i];
+    return nn_sum_lanes(lanes);
+}
+
+static inline float nn_dot(const float *a, const float *b, size_t count)
+{
+    float lanes[NN_LANES] = {0};
+    size_t i = 0;
+    for (; i + NN_LANES <= count; i += NN_LANES)
+        for (size_t k = 0; k < NN_LANES; k++) lanes[k] += a[i + k] * b[i + k];
+    for (; i < count; i++) lanes[0] += a[i] * b[i];
+    return nn_sum_lanes(lanes);
+}
+
 /* Comparisons are written so that NaN comes through. */
 static inline float nn_clamp(float x, float low, float high)
 {

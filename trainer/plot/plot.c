@@ -4,7 +4,6 @@
 #include "regular_file.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* In pixels, but for the margins, which have gnuplot's own unit. A character of a name takes less than that. */
 enum {

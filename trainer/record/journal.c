@@ -5,7 +5,6 @@
 #include "json_file.h"
 #include "regular_file.h"
 #include "summary.h"
-#include <sys/stat.h>
 #include <time.h>
 
 /* Steps between lines of metrics.jsonl; epochs have lines of their own. */
@@ -30,8 +29,7 @@ static tw_status lock_folder(journal *j, const char *out)
 tw_status journal_lock(journal *j, const worker *w)
 {
     const char *out = w->settings.out;
-    struct stat about;
-    return out && stat(out, &about) == 0 && S_ISDIR(about.st_mode) ? lock_folder(j, out) : TW_OK;
+    return out && path_is_folder(out) ? lock_folder(j, out) : TW_OK;
 }
 
 /* The folder may have been moved or removed, lock and all, and another run's may be in its place. */

@@ -189,7 +189,7 @@ static tw_status open_mpi(const train_settings *settings, tw_comm **comm)
     const char *name;
     TW_TRY(seal_choose(settings, "mpi", &name));
     if (launcher_rank() == 0) warn_of_exposed_key(settings);
-    return mpi_start_within(name, settings->timeout, EXIT_PEER_LOST, comm);
+    return mpi_start_within(name, settings->timeout, comm);
 }
 
 /* Of what one rank may know alone, such as a key that is missing on its machine; and the launcher ends the others when

@@ -6,7 +6,6 @@
 #include "run_state.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static char empty[] = ""; /* of --resume: what is in --out */
 

@@ -2,8 +2,6 @@
 #include "error.h"
 #include "exchange.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <thinwire/thinwire_by_hand.h>
 #include <time.h>
 

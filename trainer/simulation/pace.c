@@ -31,7 +31,8 @@ static double pace_draw(const pace_model *model, const uint32_t words[4])
     return exp(sqrt(variance) * normal - variance / 2);
 }
 
-double pace_seconds(const pace *p, uint64_t number)
+/* Of pass `number`, counted from 0; drawn by (seed, rank, number) alone. */
+static double pace_seconds(const pace *p, uint64_t number)
 {
     uint32_t words[4];
     double seconds = p->slowdown.factor * p->model->step_seconds;

@@ -30,9 +30,6 @@ typedef struct pace {
 /* TW_ERROR_ARGUMENT, the same on every rank, for what slowdown_parse refuses and for a pass that is too long. */
 tw_status pace_begin(const pace_model *model, int rank, int size, uint64_t steps, size_t tensors, pace *p);
 
-/* Seconds of pass `number`, counted from 0; drawn by (seed, rank, number) alone. */
-double pace_seconds(const pace *p, uint64_t number);
-
 /* Called as each tensor's gradient becomes ready, lets the world's time pass (tw_phantom_pass). A `pace` is the
  * context, so that a worker can be given this function. */
 void pace_gradient_ready(void *p);

@@ -6,7 +6,6 @@
 #include "front_end.h"
 #include "share.h"
 #include "sound.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -437,7 +436,6 @@ const task_ops asr_task = {
         "  thinwire transcribe runs/digits recording.wav\n",
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,
-    .settings_bytes = sizeof(asr_settings),
     .fallback = asr_fallback,
     .begins_with = "w2v-bert",
     .take_sizes = asr_take_sizes,
@@ -457,7 +455,6 @@ const task_ops asr_task = {
     .describe_network = asr_describe_network,
     .use_rows = use_rows,
     .use_row_count = sizeof use_rows / sizeof *use_rows,
-    .use_bytes = sizeof(asr_use),
     .used_by = "transcribe",
     .use_summary = "Of a recogniser of speech, FILE is a sound file, and the answer what is said in it.",
     .use_examples = "  thinwire transcribe runs/digits recordings/*.wav\n"

@@ -383,7 +383,6 @@ const task_ops image_task = {
                 "      --lr 0.1 --weight-decay 1e-4 --epochs 164 --sync dgc --out runs/resnet20\n",
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,
-    .settings_bytes = sizeof(image_settings),
     .fallback = image_fallback,
     .load = image_load,
     .release = image_release,
@@ -401,7 +400,6 @@ const task_ops image_task = {
     .describe_network = image_describe_network,
     .use_rows = use_rows,
     .use_row_count = sizeof use_rows / sizeof *use_rows,
-    .use_bytes = sizeof(image_use),
     .use_summary =
         "Of a classifier of images, FILE is a JPEG or a PNG of any size, and the answer its likeliest classes "
         "with their probabilities.",

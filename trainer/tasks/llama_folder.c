@@ -62,8 +62,10 @@ static tw_status check_text(const llama_folder *f, const char *key, const char *
     return refuse_value(key, value, own);
 }
 
-static tw_status check_one(const cJSON *object, const char *key)
+/* Positions turn all of a head's values, or it is another network. */
+static tw_status check_all_turn(const cJSON *object)
 {
+    static const char key[] = "partial_rotary_factor";
     const cJSON *value = find_value(object, key);
     return !value || cJSON_GetNumberValue(value) == 1.0 ? TW_OK : refuse_value(key, value, "1");
 }
@@ -127,7 +129,7 @@ static tw_status read_scaling(const cJSON *rope, const char *key, nn_rotary_scal
     *s = (nn_rotary_scaling){0};
     if (!cJSON_IsObject(rope) || !name) return refuse_value(key, rope, "an object with a rope_type");
     cJSON_ArrayForEach(part, rope) if (cJSON_IsObject(part)) return refuse_value(key, rope, "one for all layers");
-    TW_TRY(check_one(rope, "partial_rotary_factor"));
+    TW_TRY(check_all_turn(rope));
     if (strcmp(name, "default") == 0) return TW_OK;
     if (strcmp(name, "llama3") == 0) return read_llama3(rope, s);
     s->high = 1.0;
@@ -148,7 +150,7 @@ static tw_status read_positions(llama_folder *f)
     const cJSON *older = find_value(f->config, "rope_scaling"), *rope = find_value(f->config, "rope_parameters");
     nn_rotary_scaling other = {0}, *scaling = &f->sizes.scaling;
     double theta = 0;
-    TW_TRY(check_one(f->config, "partial_rotary_factor"));
+    TW_TRY(check_all_turn(f->config));
     TW_TRY(take_theta(f->config, "", &theta));
     TW_TRY(take_theta(older, "rope_scaling.", &theta));
     TW_TRY(take_theta(rope, "rope_parameters.", &theta));

@@ -586,7 +586,6 @@ const task_ops lm_task = {
                 "  thinwire generate runs/shakespeare\n",
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,
-    .settings_bytes = sizeof(lm_settings),
     .fallback = lm_fallback,
     .take_sizes = lm_take_sizes,
     .load = lm_load,
@@ -608,7 +607,6 @@ const task_ops lm_task = {
     .read_folder = lm_read_folder,
     .use_rows = use_rows,
     .use_row_count = sizeof use_rows / sizeof *use_rows,
-    .use_bytes = sizeof(lm_use),
     .used_by = "generate",
     .use_summary = "Of a language model, FILE is a text, and the answer the text as the model goes on with it. Without "
                    "a FILE it goes on with --prompt.",

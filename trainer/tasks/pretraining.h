@@ -25,10 +25,6 @@ typedef struct pretraining_settings {
 typedef struct falling_temperature {
     double from, to, share;
 } falling_temperature;
-tw_status temperature_parse(const char *text, falling_temperature *t);
-
-/* What the settings ask for, of features so many values wide, checked. */
-tw_status pretraining_config(const pretraining_settings *s, nn_precision precision, w2v_bert_config *config);
 
 typedef struct pretraining_data {
     task base;

@@ -171,9 +171,8 @@ struct task_ops {
     const char *name;       /* "image" */
     const char *summary;    /* one line */
     const char *examples;   /* for the help page, every line ending in \n */
-    const option_row *rows; /* the task's own options, offsets into its settings */
+    const option_row *rows; /* the task's own options, offsets into its settings of TASK_SETTINGS_MOST bytes at most */
     size_t row_count;
-    size_t settings_bytes; /* at most TASK_SETTINGS_MOST */
 
     /* The default of one of the shared options (the optimiser's, the schedule's), given the task's own settings, or,
      * for the help page, NULL. NULL leaves it as it is. May be NULL. */
@@ -239,9 +238,8 @@ struct task_ops {
     /* The other way: such a folder, of which nothing is trusted, as the task's checkpoint. NULL where there is none. */
     tw_status (*read_folder)(const char *folder, tw_state **state);
 
-    const option_row *use_rows; /* of using a network, offsets into structs of their own */
+    const option_row *use_rows; /* of using a network, offsets into structs of their own of TASK_USE_MOST at most */
     size_t use_row_count;
-    size_t use_bytes;        /* at most TASK_USE_MOST */
     const char *used_by;     /* the command that is predict for this task alone; NULL: there is none */
     const char *use_summary; /* "FILE is ...": a sentence for the help */
     const char *use_examples;

@@ -3,10 +3,10 @@
 #include "code_point.h"
 #include "error.h"
 #include "file.h"
+#include "regular_file.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { JSON_MOST = 64 << 20 }; /* bytes, of which cJSON makes twenty times as much */
 
@@ -239,10 +239,8 @@ static tw_status read_folder(const char *path, vocabulary **out)
 
 tw_status tokenizer_file_read(const char *path, vocabulary **out)
 {
-    struct stat about;
     const char *ending = strrchr(path, '.');
-    const bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
-    if (folder) return read_folder(path, out);
+    if (path_is_folder(path)) return read_folder(path, out);
     if (ending && strcmp(ending, ".model") == 0) return read_pieces(path, out);
     return ending && strcmp(ending, ".json") == 0 ? read_json(path, out) : read_model(path, out);
 }

@@ -15,8 +15,6 @@ tw_status tokenizer_json_describe(const vocabulary *v, cJSON *tokenizer);
 /* In tokenizer_pieces.c: the same of pieces alone; and the names of its special ones, for tokenizer_config.json. */
 tw_status tokenizer_pieces_describe(const vocabulary *v, cJSON *tokenizer);
 void tokenizer_pieces_describe_use(const vocabulary *v, cJSON *config);
-/* Whether the tokens of such a model are those that LlamaTokenizer makes: TW_ERROR_UNSUPPORTED says why not. */
-tw_status tokenizer_pieces_check(const vocabulary *v);
 
 /* The JSON in a file of such a folder, to be deleted. TW_ERROR_FORMAT: it is none, or larger than any of them. */
 tw_status tokenizer_json_parse(const char *path, cJSON **json);

@@ -26,8 +26,9 @@ static const char *find_other_kind(const piece_table *t)
     return NULL;
 }
 
-/* What a text would lose or come by on its way to pieces is another tokenizer's. */
-tw_status tokenizer_pieces_check(const vocabulary *v)
+/* Whether the tokens of such a model are those that LlamaTokenizer makes. What a text would lose or come by on its way
+ * to pieces is another tokenizer's. */
+static tw_status tokenizer_pieces_check(const vocabulary *v)
 {
     const piece_table *t = pieces_table(vocabulary_pieces(v));
     const char *other = t->way != PIECES_MERGED ? "another way to cut a text than merged pairs (model_type bpe)"

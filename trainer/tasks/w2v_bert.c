@@ -100,7 +100,7 @@ static const char *w2v_bert_fallback(const void *settings, const char *option)
 
 /* ---- what is asked for ---- */
 
-tw_status temperature_parse(const char *text, falling_temperature *t)
+static tw_status temperature_parse(const char *text, falling_temperature *t)
 {
     char end;
     if (sscanf(text, "%lf,%lf,%lf%c", &t->from, &t->to, &t->share, &end) == 3 && t->to >= 1e-3 && t->from >= t->to &&
@@ -141,7 +141,8 @@ static tw_status take_sizes(const pretraining_settings *s, w2v_bert_config *c)
     return w2v_bert_check(c);
 }
 
-tw_status pretraining_config(const pretraining_settings *s, nn_precision precision, w2v_bert_config *config)
+/* What the settings ask for, checked; each worker says in which precision. */
+static tw_status pretraining_config(const pretraining_settings *s, w2v_bert_config *config)
 {
     feature_settings features;
     TW_TRY(feature_settings_parse(s->features, &features));
@@ -154,8 +155,7 @@ tw_status pretraining_config(const pretraining_settings *s, nn_precision precisi
         .fill = (w2v_bert_fill)s->fill,
         .distractors = (size_t)s->distractors,
         .diversity_weight = (float)s->diversity,
-        .similarity = 0.1f,
-        .precision = precision};
+        .similarity = 0.1f};
     return take_sizes(s, config);
 }
 
@@ -176,7 +176,7 @@ static tw_status w2v_bert_show(const void *settings, bool *shown)
     nn_table table = {0};
     *shown = s->describe;
     if (!s->describe) return TW_OK;
-    TW_TRY(pretraining_config(s, NN_FP32, &config));
+    TW_TRY(pretraining_config(s, &config));
     tw_status status = w2v_bert_describe(&config, &table);
     for (size_t i = 0; status == TW_OK && i < table.count; i++) print_tensor(&table.tensors[i]);
     if (status == TW_OK)
@@ -302,7 +302,7 @@ static tw_status fill(const pretraining_settings *s, pretraining_data *d)
         return tw_fail(TW_ERROR_ARGUMENT,
                        "--data is missing: a folder of speech, or a manifest; --help lists the kinds");
     TW_TRY(temperature_parse(s->temperature, &d->temperature));
-    TW_TRY(pretraining_config(s, NN_FP32, &d->config));
+    TW_TRY(pretraining_config(s, &d->config));
     TW_TRY(check_memory(&d->config));
     TW_TRY(load_sounds(s, d));
     snprintf(d->base.path, sizeof d->base.path, "%s", s->data);
@@ -376,7 +376,6 @@ const task_ops w2v_bert_task = {
                 "  thinwire train w2v-bert --size xl --describe\n",
     .rows = rows,
     .row_count = sizeof rows / sizeof *rows,
-    .settings_bytes = sizeof(pretraining_settings),
     .fallback = w2v_bert_fallback,
     .show = w2v_bert_show,
     .load = w2v_bert_load,

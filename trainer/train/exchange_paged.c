@@ -8,7 +8,8 @@
 
 /* ---- the budget ---- */
 
-tw_status paged_parse(const char *text, size_t *bytes)
+/* "200MB" as bytes. */
+static tw_status paged_parse(const char *text, size_t *bytes)
 {
     static const struct {
         const char *name;

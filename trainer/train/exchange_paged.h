@@ -15,9 +15,6 @@ tw_status paged_choose(worker *w);
 /* The optimiser is made, and its arrays are paged, too. */
 tw_status paged_attach(worker *w);
 
-/* "200MB" as bytes. */
-tw_status paged_parse(const char *text, size_t *bytes);
-
 /* ---- exchange_paged_steps.c: what both ways have, first in what they keep ---- */
 
 typedef struct paged_way {

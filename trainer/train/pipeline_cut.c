@@ -1,6 +1,5 @@
 #include "pipeline_cut.h"
 #include <math.h>
-#include <string.h>
 
 /* Of each version that a micro-batch under way has gone through; and the current one, while another is in its place. */
 static size_t stashed(size_t stage, size_t stages)

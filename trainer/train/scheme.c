@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t scheme_find(const char *spec)
+/* The scheme for gradients that a spec, "dgc:density=0.001", begins with; tw_schemes_count() when there is none of that
+ * name. */
+static size_t scheme_find(const char *spec)
 {
     size_t scheme;
     const exchange *way = exchange_find(spec, &scheme);

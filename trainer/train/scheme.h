@@ -5,9 +5,6 @@
 
 #include <thinwire/thinwire.h>
 
-/* The scheme for gradients that a spec, "dgc:density=0.001", begins with; tw_schemes_count() when there is none of that
- * name. */
-size_t scheme_find(const char *spec);
 /* True of a scheme for gradients that compresses none of them differently from the others and so holds nothing back:
  * what comes out is the mean of what went in, but for rounding. */
 int scheme_is_exact(const char *spec);

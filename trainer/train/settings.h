@@ -35,7 +35,7 @@ typedef struct train_settings {
     char *config;
     char *dump_gradients; /* a folder; NULL keeps none */
     char *dump_steps;     /* see dump_parse */
-    char *memory_budget;  /* see paged_parse; NULL: none */
+    char *memory_budget;  /* "200MB"; NULL: none */
     char *pipeline;       /* see exchange_pipeline.h; NULL: none */
     char *json;           /* a file for summary.json's content too; "-" is standard output */
     long workers;         /* 0: one thread, or as many as the launcher started */

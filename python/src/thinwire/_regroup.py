@@ -1,7 +1,7 @@
 """States of another number of ranks."""
 
 import contextlib
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, List, Sequence
 
 from . import table
 from ._library import Source
@@ -9,8 +9,8 @@ from .errors import Error
 from .spec import bytes_of
 
 
-def regrouped(regroup: Callable, spec: str, tensors: Sequence[table.Named], old: Callable[[int], Optional[Dict[str, table.Entry]]],
-              old_size: int, rank: int, size: int) -> Dict[str, table.Entry]:
+def regrouped(regroup: Callable, spec: str, tensors: Sequence[table.Named], old: table.OfRank, old_size: int, rank: int,
+              size: int) -> table.Entries:
     """What the C function `regroup` makes for rank `rank` of `size` of the states old(0) to old(old_size - 1), of which
     some may be lost: None."""
     with table.State() as new:
@@ -19,7 +19,7 @@ def regrouped(regroup: Callable, spec: str, tensors: Sequence[table.Named], old:
         return new.entries()
 
 
-def asking(old: Callable[[int], Optional[Dict[str, table.Entry]]], call: Callable[[Any], Any]) -> None:
+def asking(old: table.OfRank, call: Callable[[Any], Any]) -> None:
     """Has call(source) ask for what old(rank) gives."""
     failures: List[BaseException] = []
     with contextlib.ExitStack() as states:

@@ -15,9 +15,8 @@ from .comm import Comm
 from .errors import Error, PeerError, SpecError
 from .members import Due, Members, Place, Wish
 from .spec import number, settings_of
-from .table import BYTES, Entry
+from .table import BYTES, Entries, Entry
 
-Entries = Dict[str, Entry]
 NUMBERS = "outer/numbers"  # of a state: the round, the steps since it began, and three that are a rank's own
 SHARED = ("theta/", "outer_momentum/")
 EXCHANGE = "exchange"  # what the names of what it keeps begin with

@@ -1,6 +1,6 @@
 """Agreement on weights, in which nobody waits for a slower one."""
 
-from typing import Callable, Dict, Sequence
+from typing import Dict, Sequence
 
 from . import _regroup, table
 from ._library import GossipCounts, library
@@ -38,17 +38,17 @@ class Gossip(Owned):
         """Steps, rounds, bytes and seconds since the gossip was made: the fields of tw_gossip_counts in thinwire.h."""
         return table.counts_of(library.tw_gossip_stats, self, GossipCounts)
 
-    def state(self) -> Dict[str, table.Entry]:
+    def state(self) -> table.Entries:
         """This rank's weights, and what its scheme holds back."""
         return table.saved(library.tw_gossip_save_state, self)
 
-    def load_state(self, entries: Dict[str, table.Entry]) -> None:
+    def load_state(self, entries: table.Entries) -> None:
         """Takes what state() gave, before the first read, step or finish."""
         table.loaded(library.tw_gossip_load_state, self, entries)
 
 
-def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Dict[str, table.Entry]], old_size: int,
-              rank: int, size: int) -> Dict[str, table.Entry]:
+def regrouped(spec: str, tensors: Sequence[table.Named], old: table.OfRank, old_size: int, rank: int,
+              size: int) -> table.Entries:
     """What rank `rank` of `size` goes on with where `old_size` ranks have saved their state(): old(r) is rank r's, and
     asked for those alone whose part this rank takes over. The mean over the ranks of their weights is kept."""
     return _regroup.regrouped(library.tw_gossip_regroup_state, spec, tensors, old, old_size, rank, size)

@@ -100,20 +100,20 @@ class OuterLoop(Owned):
         """Steps, rounds, bytes and seconds since the loop was made: the fields of tw_outer_counts in thinwire.h."""
         return table.counts_of(library.tw_outer_stats, self, OuterCounts)
 
-    def state(self) -> Dict[str, table.Entry]:
+    def state(self) -> table.Entries:
         """All that the loop remembers but the weights. A round that is under way is waited for, as a collective."""
         return self._saved(library.tw_outer_save_state)
 
-    def state_apart(self) -> Dict[str, table.Entry]:
+    def state_apart(self) -> table.Entries:
         """The same, with a place among any number of ranks, of which each keeps its own."""
         return self._saved(library.tw_outer_save_apart)
 
-    def _saved(self, save: Callable) -> Dict[str, table.Entry]:
+    def _saved(self, save: Callable) -> table.Entries:
         entries = self._comm.waited(lambda: table.saved(save, self))
         self._goes_on = False
         return entries
 
-    def load_state(self, entries: Dict[str, table.Entry]) -> None:
+    def load_state(self, entries: table.Entries) -> None:
         """Takes what state() gave, before begin."""
         table.loaded(library.tw_outer_load_state, self, entries)
 
@@ -133,15 +133,15 @@ def counted_after(past: Dict[str, float], now: Dict[str, float]) -> Dict[str, fl
             **{name: now.get(name, 0.0) for name in ("cosine", "gain", "energy")}}
 
 
-def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Optional[Dict[str, table.Entry]]],
-              old_size: int, rank: int, size: int) -> Dict[str, table.Entry]:
+def regrouped(spec: str, tensors: Sequence[table.Named], old: table.OfRank, old_size: int, rank: int,
+              size: int) -> table.Entries:
     """What rank `rank` of `size` goes on with where `old_size` ranks have saved their state(): old(r) is rank r's, or
     None where it is lost. Its weights begin at theta, which the caller sees to."""
     return _regroup.regrouped(library.tw_outer_regroup_state, spec, tensors, old, old_size, rank, size)
 
 
-def rebased(spec: str, tensors: Sequence[table.Named], left: Dict[str, table.Entry], entered: Dict[str, table.Entry],
-            weights: Sequence[int]) -> Dict[str, table.Entry]:
+def rebased(spec: str, tensors: Sequence[table.Named], left: table.Entries, entered: table.Entries,
+            weights: Sequence[int]) -> table.Entries:
     """`entered`, another's state, with what the exchange of this rank held back in `left`. The weights, which are some way from
     the theta in `left`, are taken as far from the one in there."""
     with table.State() as before, table.State() as now:

@@ -2,7 +2,7 @@
 
 import ctypes
 import functools
-from typing import Callable, Container, Dict, Optional, Sequence, Set, Tuple
+from typing import Container, Dict, Optional, Sequence, Set, Tuple
 
 from . import _regroup, table
 from ._library import Gradient, ReducerCounts, library
@@ -88,17 +88,17 @@ class Reducer(Owned):
         gradients. By whatever scheme it then goes out in a step of its own: see thinwire_plan.h."""
         self._call(library.tw_reducer_hand_over, table.addresses(addresses, len(self.tensors)))
 
-    def state(self) -> Dict[str, table.Entry]:
+    def state(self) -> table.Entries:
         """All that the scheme remembers on this rank."""
         return table.saved(library.tw_reducer_save_state, self)
 
-    def load_state(self, entries: Dict[str, table.Entry]) -> None:
+    def load_state(self, entries: table.Entries) -> None:
         """Takes what state() gave. Where an entry does not fit, the text names it and nothing has changed."""
         table.loaded(library.tw_reducer_load_state, self, entries)
 
 
-def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Optional[Dict[str, table.Entry]]],
-              old_size: int, rank: int, size: int) -> Dict[str, table.Entry]:
+def regrouped(spec: str, tensors: Sequence[table.Named], old: table.OfRank, old_size: int, rank: int,
+              size: int) -> table.Entries:
     """What rank `rank` of `size` goes on with where `old_size` ranks have saved their state(): old(r) is rank r's, and
     asked for those alone whose part this rank takes over. The sum over the ranks of what they held back is kept. None
     stands for a state that is lost, whose part is dropped."""
@@ -106,7 +106,7 @@ def regrouped(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Op
 
 
 def state_of_moments(spec: str, tensors: Sequence[table.Named], steps: int, first: Sequence[int], second: Sequence[int],
-                     rank: int, size: int) -> Dict[str, table.Entry]:
+                     rank: int, size: int) -> table.Entries:
     """What rank `rank` of `size` goes on with, as load_state() takes it, where an AdamW stands after `steps` steps. Its two
     moments of each tensor, in fp32, lie at the addresses `first` and `second`."""
     with table.State() as new:
@@ -116,8 +116,8 @@ def state_of_moments(spec: str, tensors: Sequence[table.Named], steps: int, firs
         return new.entries()
 
 
-def moments_of_state(spec: str, tensors: Sequence[table.Named], old: Callable[[int], Optional[Dict[str, table.Entry]]],
-                     old_size: int, first: Sequence[int], second: Sequence[int]) -> int:
+def moments_of_state(spec: str, tensors: Sequence[table.Named], old: table.OfRank, old_size: int,
+                     first: Sequence[int], second: Sequence[int]) -> int:
     """The other way: where an AdamW stands that goes on from what `old_size` ranks have saved, whose state() old(r) is.
     What they held back is in the first moments, from which it is paid out. Gives the number of steps."""
     steps = ctypes.c_uint64()
@@ -131,7 +131,7 @@ NOTHING_TO_KEEP, ONE_NUMBER = "allreduce", [("w", (1,))]
 
 
 @functools.lru_cache(None)
-def state_of_nothing() -> Dict[str, table.Entry]:
+def state_of_nothing() -> table.Entries:
     with Comm.threads(1)[0] as comm, Reducer(comm, NOTHING_TO_KEEP, ONE_NUMBER) as reducer:
         return reducer.state()
 
@@ -141,7 +141,7 @@ def asked_for(spec: str, old_size: int, rank: int, size: int, lost: Container[in
     in which there is next to nothing."""
     asked: Set[int] = set()
 
-    def old(old_rank: int) -> Optional[Dict[str, table.Entry]]:
+    def old(old_rank: int) -> Optional[table.Entries]:
         asked.add(old_rank)
         return None if old_rank in lost else state_of_nothing()
 

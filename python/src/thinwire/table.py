@@ -2,7 +2,7 @@
 
 import ctypes
 import math
-from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple, Type
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from . import errors
 from ._library import MAX_DIMS, StateEntry, Tensor, library
@@ -21,6 +21,10 @@ class Entry(NamedTuple):
     dtype: str
     shape: Tuple[int, ...]
     data: bytes
+
+
+Entries = Dict[str, Entry]
+OfRank = Callable[[int], Optional[Entries]]  # what each of several ranks has saved; None: it is lost
 
 
 def table_of(tensors: Sequence[Named]) -> ctypes.Array:
@@ -62,11 +66,11 @@ class State:
         shape = (ctypes.c_size_t * max(1, len(entry.shape)))(*entry.shape)
         library.tw_state_put(self.handle, name.encode(), DTYPES.index(entry.dtype), len(entry.shape), shape, entry.data)
 
-    def put_all(self, entries: Dict[str, Entry]) -> None:
+    def put_all(self, entries: Entries) -> None:
         for name, entry in entries.items():
             self.put(name, entry)
 
-    def entries(self) -> Dict[str, Entry]:
+    def entries(self) -> Entries:
         return dict(map(self._at, range(library.tw_state_count(self.handle))))
 
     def _at(self, index: int) -> Tuple[str, Entry]:
@@ -76,14 +80,14 @@ class State:
         return at.name.decode(), Entry(DTYPES[at.dtype], shape, ctypes.string_at(at.data, at.bytes) if at.bytes else b"")
 
 
-def saved(save: Callable, of: Owned) -> Dict[str, Entry]:
+def saved(save: Callable, of: Owned) -> Entries:
     """What the C function `save` puts into a state."""
     with State() as state:
         of._call(save, b"", state.handle)
         return state.entries()
 
 
-def loaded(load: Callable, of: Owned, entries: Dict[str, Entry]) -> None:
+def loaded(load: Callable, of: Owned, entries: Entries) -> None:
     """Has the C function `load` take `entries`."""
     with State() as state:
         state.put_all(entries)

@@ -43,7 +43,8 @@ int council_find(const council_list *list, const char *name)
     return -1;
 }
 
-int council_is_quorum(const council_list *list, uint64_t present, int quorum)
+/* Whether those whose bits are set may decide for the list. */
+static int is_quorum(const council_list *list, uint64_t present, int quorum)
 {
     int there = count_bits(present);
     if (quorum > 0) return there >= (quorum < list->count ? quorum : list->count);
@@ -337,7 +338,7 @@ static void hear_promise(council *me, const council_message *message, int from)
         me->best = message->accepted;
         me->value = message->list;
     }
-    if (council_is_quorum(&me->list, me->promises, me->settings.quorum)) propose(me);
+    if (is_quorum(&me->list, me->promises, me->settings.quorum)) propose(me);
 }
 
 /* The new members hear of it, and those of the old ones that leave. Who does not will ask. */
@@ -358,7 +359,7 @@ static void hear_accepted(council *me, const council_message *message, int from)
 {
     if (!me->accepting || message->ballot != me->ballot) return;
     me->acceptances |= bit(from);
-    if (council_is_quorum(&me->list, me->acceptances, me->settings.quorum)) decide(me);
+    if (is_quorum(&me->list, me->acceptances, me->settings.quorum)) decide(me);
 }
 
 /* It takes two round trips, and nobody knows how long one is: words of a ballot come too late once there is another. */
@@ -383,7 +384,7 @@ static int may_be_heard_again(const council *me)
     uint64_t there = 0;
     for (int i = 0; i < me->list.count; i++)
         if (!me->peers[i].gone) there |= bit(i);
-    return me->now - me->met < me->settings.patience && council_is_quorum(&me->list, there, me->settings.quorum);
+    return me->now - me->met < me->settings.patience && is_quorum(&me->list, there, me->settings.quorum);
 }
 
 /* Nobody waits for a busy member for ever: then it counts as one that does not answer. Nor for a decision, which may
@@ -394,7 +395,7 @@ static void look_around(council *me)
     const double waited = me->now - me->met;
     if (waited >= me->settings.patience) there &= ~those_in(me, there, COUNCIL_BUSY);
     if (waited >= UNDECIDED * (me->settings.patience + me->settings.grace)) there = 0;
-    if (!council_is_quorum(&me->list, there, me->settings.quorum)) {
+    if (!is_quorum(&me->list, there, me->settings.quorum)) {
         if (!me->unable) me->unable = me->now;
         me->lasts = 0; /* ballots have failed for want of members, and not of time */
         if (me->now - me->unable <= me->settings.grace) return;

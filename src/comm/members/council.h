@@ -161,8 +161,6 @@ void council_turn_away(council *me);
 /* Whether somebody waits to be let in, for long enough that whoever proposes the next generation has heard of it,
  * too; and where it was passed over all the same, for as long again as it had waited. */
 int council_has_visitors(council *me, double now);
-/* Whether those whose bits are set may decide for the list. */
-int council_is_quorum(const council_list *list, uint64_t present, int quorum);
 /* Whether it comes to its generation late: as a newcomer that was in an earlier one, behind which nobody went on from
  * more rounds than it had. So what it has done since then is in no theta but its own. */
 int council_is_late(const council *me);

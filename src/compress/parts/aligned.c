@@ -1,6 +1,5 @@
 #include "aligned.h"
 
-#include "error.h"
 #include "kernels.h"
 #include "memory.h"
 

@@ -55,19 +55,13 @@ tw_status tw_corrected_create(tw_scheme *scheme, double most_times, int follows_
     tw_corrected *corrected = (tw_corrected *)scheme;
     corrected->most_times = most_times;
     double highest = tw_warmup_most(&corrected->warmup, corrected->density);
-    tw_sparse_settings settings = {
-        .density = corrected->density,
-        .most_density = most_density(corrected, highest),
-        .least = corrected->min_sent,
-        .feedback = 1,
-        .state = corrected->state,
-        .seed = corrected->seed,
-        .scatter = corrected->exchange,
-        .coding = {(tw_value_code)corrected->values, (tw_index_choice)corrected->indices, corrected->link},
-        .take = take,
-        .complete = corrected_complete};
+    tw_sparse_settings settings = {.density = corrected->density,
+                                   .most_density = most_density(corrected, highest),
+                                   .take = take,
+                                   .complete = corrected_complete};
+    corrected->sparse.feedback = 1;
     TW_TRY(tw_sparse_create(scheme, &settings));
-    TW_TRY(tw_kept_create(&corrected->momentum_buffer, corrected->state, corrected->sparse.count));
+    TW_TRY(tw_kept_create(&corrected->momentum_buffer, corrected->sparse.state, corrected->sparse.count));
     if (corrected->masking) TW_TRY(create_masked(corrected));
     if (follows_rate) TW_TRY(create_rates(corrected));
     corrected->adam.beta1 = corrected->momentum;
@@ -235,7 +229,7 @@ static int is_masked(const tw_corrected *corrected, size_t tensor)
 {
     const double LASTING = 10;
     size_t count = corrected->sparse.scheme.tensors[tensor].count;
-    size_t sent = tw_sparse_wanted(count, corrected->sparse.density, (size_t)corrected->min_sent);
+    size_t sent = tw_sparse_wanted(count, corrected->sparse.density, (size_t)corrected->sparse.min_sent);
     return corrected->masking && (double)count * (1 - corrected->momentum) > LASTING * (double)sent;
 }
 
@@ -266,7 +260,7 @@ static void unmask(tw_corrected *corrected, size_t tensor)
 unsigned tw_corrected_floor(const tw_scheme *scheme)
 {
     const tw_corrected *corrected = (const tw_corrected *)scheme;
-    return tw_kept_floor(corrected->state, 2) + (corrected->adam.beta2 > 0 ? 2 * sizeof(float) : 0);
+    return tw_kept_floor(corrected->sparse.state, 2) + (corrected->adam.beta2 > 0 ? 2 * sizeof(float) : 0);
 }
 
 tw_status tw_corrected_next(tw_scheme *scheme, tw_round *round)

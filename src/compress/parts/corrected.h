@@ -17,10 +17,9 @@
 /* The head of such a scheme's struct. */
 typedef struct tw_corrected {
     tw_sparse sparse; /* v, and what is sent of it */
-    double density, momentum, clip, link;
+    double density, momentum, clip;
     tw_warmup warmup;
-    int64_t min_sent, seed;
-    int nesterov, masking, values, indices, state, exchange;
+    int nesterov, masking;
     double most_times; /* of what is wanted of a tensor, the most that is sent */
     float *rate;       /* under which each tensor's residual was collected, 0: unknown; NULL: that does not matter */
     float *revision;   /* by which each tensor's residual is scaled in the step under way; NULL: by nothing */
@@ -50,10 +49,9 @@ typedef struct tw_corrected {
               "clip the global gradient norm here, before it enters the residual; 0: do not")
 /* The head's options but for the density: how every list of them ends. `called` is the method's word for it. */
 #define TW_OPTIONS_CORRECTED(called, masking_initially)                                                                \
-    TW_OPTION_MIN_SENT(tw_corrected), TW_OPTION_MOMENTUM(called), TW_OPTION_NESTEROV,                                  \
+    TW_OPTION_MIN_SENT(tw_sparse), TW_OPTION_MOMENTUM(called), TW_OPTION_NESTEROV,                                     \
         TW_OPTION_MASKING(masking_initially), TW_OPTION_CLIP, TW_OPTIONS_WARMUP(tw_corrected, "400"),                  \
-        TW_OPTION_VALUES(tw_corrected, "log8"), TW_OPTIONS_INDICES(tw_corrected), TW_OPTIONS_STATE(tw_corrected),      \
-        TW_OPTION_SCATTER(tw_corrected)
+        TW_OPTION_VALUES("log8"), TW_OPTIONS_INDICES, TW_OPTIONS_STATE, TW_OPTION_SCATTER
 
 /* The defaults are as accurate as dense training in a run of 10,000 steps, where nobody says how long it is
  * (tw_spec_for_run). These are bold: one bit a value of a thousandth of everything, for the smallest message. */

@@ -166,7 +166,8 @@ static void tell_presence(const tw_dense *dense)
     }
 }
 
-int tw_dense_is_nobodys(const tw_dense *dense, size_t tensor)
+/* Whether a tensor whose sum is in the gradient is absent on every rank, if the dense tells. */
+static int is_nobodys(const tw_dense *dense, size_t tensor)
 {
     float first = dense->scheme->gradients[tensor][0];
     return dense->tells && first == 0 && signbit(first);
@@ -360,7 +361,7 @@ static void velocity_step(const tw_velocity *velocity, const velocity_rule *rule
     for (size_t i = 0, at = 0; i < scheme->count; i++) {
         size_t count = scheme->tensors[i].count;
         if (!takes(velocity->dense, i)) continue;
-        if (tw_dense_is_nobodys(velocity->dense, i))
+        if (is_nobodys(velocity->dense, i))
             memset(scheme->gradients[i], 0, count * sizeof(float));
         else
             velocity_advance(velocity, rule, at, scheme->gradients[i], count);

@@ -22,7 +22,7 @@ typedef struct tw_dense {
     float *residual; /* with feedback: what rounding has lost so far; else NULL */
     uint16_t *own;   /* with feedback: what this rank sent last, for revert: values soon holds the sum */
     uint64_t packed; /* the step that packed last, by scheme->begun */
-    int tells;       /* a sum that nobody has a share of is told from one of zeros: see tw_dense_is_nobodys */
+    int tells;       /* a sum that nobody has a share of is told from one of zeros: see is_nobodys */
     float largest;   /* with feedback: the most a rank sends, so that no sum of N leaves the format */
 } tw_dense;
 
@@ -44,8 +44,6 @@ int tw_dense_unpack(const tw_dense *dense);
 int tw_dense_add(const tw_dense *dense);
 /* Rounds what stands in the gradients once, as an all-reduce rounds its sum. 0 if it is not finite then. */
 int tw_dense_round(const tw_dense *dense);
-/* Whether a tensor whose sum is in the gradient is absent on every rank, if the dense tells. */
-int tw_dense_is_nobodys(const tw_dense *dense, size_t tensor);
 /* Takes the step back: what it sent, if it came to that, returns to the residual, if there is one. */
 void tw_dense_revert(tw_dense *dense);
 /* The residual, if there is one, as "rounding/NAME". */

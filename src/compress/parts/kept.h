@@ -17,12 +17,6 @@ typedef struct tw_kept {
 
 enum { TW_KEPT_FP32, TW_KEPT_BF16 };
 
-#define TW_OPTIONS_STATE(type)                                                                                         \
-    TW_OPTION("state", TW_OPTION_CHOICE, offsetof(type, state), "fp32", 0, 0, "fp32|bf16",                             \
-              "what is remembered of an element; bf16: half the memory, rounded at random"),                           \
-        TW_OPTION("seed", TW_OPTION_INTEGER, offsetof(type, seed), "1", 0, 1e15, NULL,                                 \
-                  "of the rounding with state=bf16")
-
 /* Of the scheme's ops->floor: the gradient is read, and so many arrays are read and written. */
 static inline unsigned tw_kept_floor(int format, unsigned arrays)
 {

@@ -294,7 +294,7 @@ static tw_status create_gather(tw_quantised *quantised)
     return tw_gather_create_scattered(&quantised->gather, scheme, &sections, &pieces);
 }
 
-tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops, int feedback)
+tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops)
 {
     tw_quantised *quantised = (tw_quantised *)scheme;
     quantised->ops = ops;
@@ -302,8 +302,8 @@ tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops, in
     TW_TRY(tw_allocate(scheme->count, sizeof *quantised->offset, &quantised->offset));
     TW_TRY(tw_allocate(tw_quantised_parts(quantised), sizeof *quantised->own, &quantised->own));
     TW_TRY(tw_allocate((size_t)scheme->size, sizeof *quantised->delivered, &quantised->delivered));
-    if (feedback) TW_TRY(create_residual(quantised));
-    if (!feedback || !is_scattered(quantised)) return TW_OK;
+    if (quantised->feedback) TW_TRY(create_residual(quantised));
+    if (!quantised->feedback || !is_scattered(quantised)) return TW_OK;
     return tw_sums_create(&quantised->sums, &quantised->gather.scatter, TW_KEPT_FP32);
 }
 

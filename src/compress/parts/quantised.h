@@ -63,6 +63,7 @@ struct tw_quantised {
     const tw_quantised_ops *ops;
     int exchange;                    /* an option: a tw_quantised_exchange */
     int64_t seed;                    /* an option of those that round at random */
+    int feedback;                    /* an option: there is a residual */
     float *residual;                 /* with feedback, of the compressed tensors, one after the other; else NULL */
     size_t *offset;                  /* of each tensor in it */
     tw_sums sums;                    /* the same of this rank's pieces */
@@ -83,7 +84,7 @@ typedef enum tw_quantised_exchange { TW_EXCHANGE_AUTO, TW_EXCHANGE_GATHER, TW_EX
 enum { TW_QUANTISED_BLOCK = 1024 };
 
 /* Of a scheme whose struct begins with a tw_quantised; for its ops->create. */
-tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops, int feedback);
+tw_status tw_quantised_create(tw_scheme *scheme, const tw_quantised_ops *ops);
 
 #define TW_OPTION_SEED                                                                                                 \
     TW_OPTION("seed", TW_OPTION_INTEGER, offsetof(tw_quantised, seed), "1", 0, 2147483647, NULL,                       \

@@ -16,7 +16,9 @@ int tw_sound_squares(const tw_scheme *scheme, double squares)
     return squares <= most * most; /* false for NaN */
 }
 
-int tw_sound_block(tw_scheme *scheme, const float *gradient, size_t n)
+/* Whether a block of a compressed tensor's gradient may be taken in: no element is NaN or infinite, and their norm is
+ * not above the bound. If it may not, or all blocks so far are above the bound together, the step will be skipped. */
+static int is_sound(tw_scheme *scheme, const float *gradient, size_t n)
 {
     double squares = tw_kernels_best()->sum_squares(gradient, n);
     scheme->squares += squares;
@@ -30,7 +32,7 @@ size_t tw_sound_silence(tw_scheme *scheme, float *gradient, size_t n, size_t loo
     if (tw_kernels_best()->all_below(gradient + looked, end - looked, TW_LOUD)) return end;
     for (size_t i = looked; i < end; i += TW_GROUP) {
         size_t length = end - i < TW_GROUP ? end - i : TW_GROUP;
-        if (!tw_sound_block(scheme, gradient + i, length)) memset(gradient + i, 0, length * sizeof *gradient);
+        if (!is_sound(scheme, gradient + i, length)) memset(gradient + i, 0, length * sizeof *gradient);
     }
     return end;
 }
@@ -48,7 +50,7 @@ size_t tw_sound_pass(tw_scheme *scheme, const float *gradient, size_t n, tw_soun
         listed += row(context, at, n - at, listed, &done);
         if (done > 0) continue;
         done = n - at < TW_GROUP ? n - at : TW_GROUP;
-        if (tw_sound_block(scheme, gradient + at, done)) listed += row(context, at, done, listed, NULL);
+        if (is_sound(scheme, gradient + at, done)) listed += row(context, at, done, listed, NULL);
     }
     return listed;
 }

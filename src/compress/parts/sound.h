@@ -10,10 +10,6 @@ double tw_sound_most(const tw_scheme *scheme);
 /* Whether a norm is finite and no larger, by the sum of squares. */
 int tw_sound_squares(const tw_scheme *scheme, double squares);
 
-/* Whether a block of a compressed tensor's gradient may be taken in: no element is NaN or infinite, and their norm is
- * not above the bound. If it may not, or all blocks so far are above the bound together, the step will be skipped. */
-int tw_sound_block(tw_scheme *scheme, const float *gradient, size_t n);
-
 /* Looks at a compressed tensor's gradient of n elements from `looked` on, up to the end of the group of TW_GROUP in
  * which element `wanted`-1 stands. Groups that may not be taken in become zeros, and the step will be skipped. Returns
  * up to where it has looked. */

@@ -21,7 +21,7 @@ size_t tw_sparse_wanted(size_t n, double density, size_t least)
 static size_t wanted_of(const tw_sparse *sparse, size_t tensor, double density)
 {
     if (sparse->settings.wanted) return sparse->settings.wanted(sparse, tensor);
-    return tw_sparse_wanted(sparse->scheme.tensors[tensor].count, density, (size_t)sparse->settings.least);
+    return tw_sparse_wanted(sparse->scheme.tensors[tensor].count, density, (size_t)sparse->min_sent);
 }
 
 static int is_scattered(const tw_sparse *sparse)
@@ -66,7 +66,7 @@ static double section_bits(const tw_scheme *scheme, size_t tensor)
     int exponent;
     if (sparse->scheme.by_senders) return 0; /* an all-reduce would not say who sent what */
     double half_mantissa = frexp((double)n / (double)wanted, &exponent);
-    return 8 * (double)tw_values_bytes(wanted, sparse->settings.coding.values) +
+    return 8 * (double)tw_values_bytes(wanted, sparse->coding.values) +
            (double)wanted * (exponent + 2 * half_mantissa - 0.5);
 }
 
@@ -74,7 +74,7 @@ static size_t section_bound(const tw_scheme *scheme, size_t tensor)
 {
     const tw_sparse *sparse = (const tw_sparse *)scheme;
     return tw_packet_bound_sparse(sparse->scheme.tensors[tensor].count, wanted_of(sparse, tensor, sparse->most_density),
-                                  sparse->settings.coding);
+                                  sparse->coding);
 }
 
 static tw_status write_section(tw_scheme *scheme, size_t tensor, tw_packet_writer *writer)
@@ -83,7 +83,7 @@ static tw_status write_section(tw_scheme *scheme, size_t tensor, tw_packet_write
     const tw_support *support = &sparse->support[tensor];
     sparse->scheme.account.elements_sent += support->count;
     return tw_packet_put_sparse(writer, sparse->scheme.tensors[tensor].count, support->count, support->index,
-                                support->value, sparse->settings.coding);
+                                support->value, sparse->coding);
 }
 
 /* What a rank's part counts: as much as another's, or as its workers' do on the mean. */
@@ -160,7 +160,7 @@ static tw_noise sums_rounding(const tw_sparse *sparse, size_t tensor, tw_roundin
 {
     const tw_scheme *scheme = &sparse->scheme;
     if (!sparse->sums.kept.bf16) return (tw_noise){{0}, 0};
-    return tw_rounding_make(scheme, tensor, scheme->size + scheme->rank, sparse->settings.seed, use);
+    return tw_rounding_make(scheme, tensor, scheme->size + scheme->rank, sparse->seed, use);
 }
 
 void tw_sparse_scale_sums(tw_sparse *sparse, size_t tensor, float factor)
@@ -203,7 +203,7 @@ void tw_sparse_settle(tw_scheme *scheme)
 static void sparse_take(tw_scheme *scheme)
 {
     tw_sparse *sparse = (tw_sparse *)scheme;
-    if (!sparse->settings.feedback) {
+    if (!sparse->feedback) {
         tw_kept_clear(sparse->residual, sparse->count);
         if (is_scattered(sparse)) tw_kept_clear(sparse->sums.kept, sparse->sums.count);
     }
@@ -248,7 +248,7 @@ float *tw_sparse_residual(const tw_sparse *sparse, size_t tensor)
 tw_noise tw_sparse_rounding(const tw_sparse *sparse, size_t tensor, tw_rounding_use use)
 {
     if (!sparse->residual.bf16) return (tw_noise){{0}, 0};
-    return tw_rounding_make(&sparse->scheme, tensor, sparse->scheme.rank, sparse->settings.seed, use);
+    return tw_rounding_make(&sparse->scheme, tensor, sparse->scheme.rank, sparse->seed, use);
 }
 
 /* A block of a tensor under way, and where what stands out is listed. */
@@ -309,11 +309,11 @@ tw_select_source tw_sparse_accumulate(tw_sparse *sparse, size_t tensor, tw_accum
 static void round_values(tw_sparse *sparse, size_t tensor)
 {
     const tw_support *support = &sparse->support[tensor];
-    if (!is_scattered(sparse)) tw_values_round(support->value, support->count, sparse->settings.coding.values);
+    if (!is_scattered(sparse)) tw_values_round(support->value, support->count, sparse->coding.values);
     for (int owner = 0; is_scattered(sparse) && owner < sparse->scheme.size; owner++) {
         tw_piece piece = tw_scatter_piece(&sparse->gather.scatter, tensor, owner);
         run part = run_of(sparse, &piece);
-        tw_values_round(support->value + part.first, part.count, sparse->settings.coding.values);
+        tw_values_round(support->value + part.first, part.count, sparse->coding.values);
     }
 }
 
@@ -340,6 +340,11 @@ static size_t accumulate_sum(void *context, size_t first, size_t n, float thresh
 {
     accumulated block = {context, first, threshold, index, value};
     return accumulate_row(&block, 0, n, 0, NULL);
+}
+
+unsigned tw_sparse_floor(const tw_scheme *scheme)
+{
+    return tw_kept_floor(((const tw_sparse *)scheme)->state, 1);
 }
 
 tw_status tw_sparse_next(tw_scheme *scheme, tw_round *round)
@@ -389,7 +394,7 @@ static size_t wanted_of_piece(const tw_sparse *sparse, const tw_piece *piece, do
 static size_t piece_bound(const tw_scheme *scheme, const tw_piece *piece)
 {
     const tw_sparse *sparse = (const tw_sparse *)scheme;
-    return tw_packet_bound_sparse(piece->count, most_of_piece(sparse, piece), sparse->settings.coding);
+    return tw_packet_bound_sparse(piece->count, most_of_piece(sparse, piece), sparse->coding);
 }
 
 static tw_status write_piece(tw_scheme *scheme, const tw_piece *piece, tw_packet_writer *writer)
@@ -400,7 +405,7 @@ static tw_status write_piece(tw_scheme *scheme, const tw_piece *piece, tw_packet
     for (size_t j = 0; j < part.count; j++) sparse->index[j] = support->index[part.first + j] - (uint32_t)piece->first;
     sparse->scheme.account.elements_sent += part.count;
     return tw_packet_put_sparse(writer, piece->count, part.count, sparse->index, support->value + part.first,
-                                sparse->settings.coding);
+                                sparse->coding);
 }
 
 /* What all ranks sent of a piece may become a residual, whose bound is narrower than that of a gradient. */
@@ -432,7 +437,7 @@ static void send_sum(tw_sparse *sparse, const tw_piece *piece, float *sum)
     sent->count = tw_select_top(&sparse->selector, &source, piece->count,
                                 wanted_of_piece(sparse, piece, sparse->density), sent->index, sent->value);
     sparse->selector.hint = NULL; /* the scheme's own selection may go without */
-    tw_values_round(sent->value, sent->count, sparse->settings.coding.values);
+    tw_values_round(sent->value, sent->count, sparse->coding.values);
     take_out(sent, residual, sums_rounding(sparse, tensor, TW_ROUNDING_SENT));
 }
 
@@ -445,7 +450,7 @@ static tw_status write_sum(tw_scheme *scheme, const tw_piece *piece, tw_packet_w
     tw_sums_change(&sparse->sums, piece->tensor);
     sent->count = 0;
     if (tw_kernels_best()->quantise->peak(sum, piece->count) > 0) send_sum(sparse, piece, sum);
-    return tw_packet_put_sparse(writer, piece->count, sent->count, sent->index, sent->value, sparse->settings.coding);
+    return tw_packet_put_sparse(writer, piece->count, sent->count, sent->index, sent->value, sparse->coding);
 }
 
 static const tw_scatter_ops pieces = {
@@ -483,7 +488,7 @@ static tw_status create_supports(tw_sparse *sparse, size_t *largest, size_t *mos
 static tw_status create_sums(tw_sparse *sparse)
 {
     const tw_scheme *scheme = &sparse->scheme;
-    TW_TRY(tw_sums_create(&sparse->sums, &sparse->gather.scatter, sparse->settings.state));
+    TW_TRY(tw_sums_create(&sparse->sums, &sparse->gather.scatter, sparse->state));
     TW_TRY(tw_allocate(scheme->count, sizeof *sparse->sums_sent, &sparse->sums_sent));
     for (size_t i = 0; i < scheme->count; i++) {
         if (!scheme->tensors[i].compressed) continue;
@@ -496,7 +501,7 @@ static tw_status create_sums(tw_sparse *sparse)
 static tw_status create_road(tw_sparse *sparse)
 {
     tw_scheme *scheme = &sparse->scheme;
-    if (!sparse->settings.scatter || scheme->size == 1) return tw_gather_create(&sparse->gather, scheme, &sections);
+    if (!sparse->exchange || scheme->size == 1) return tw_gather_create(&sparse->gather, scheme, &sections);
     TW_TRY(tw_gather_create_scattered(&sparse->gather, scheme, &sections, &pieces));
     return create_sums(sparse);
 }
@@ -506,11 +511,12 @@ tw_status tw_sparse_create(tw_scheme *scheme, const tw_sparse_settings *settings
     tw_sparse *sparse = (tw_sparse *)scheme;
     size_t largest = 0, most = 0;
     sparse->settings = *settings;
+    sparse->coding = (tw_coding){(tw_value_code)sparse->values, (tw_index_choice)sparse->indices, sparse->link};
     sparse->density = sparse->most_density = settings->most_density; /* room is made for the heaviest step */
     TW_TRY(tw_allocate(scheme->count, sizeof *sparse->offset, &sparse->offset));
     TW_TRY(tw_allocate(scheme->count, sizeof *sparse->support, &sparse->support));
     TW_TRY(create_supports(sparse, &largest, &most));
-    TW_TRY(tw_kept_create(&sparse->residual, settings->state, sparse->count));
+    TW_TRY(tw_kept_create(&sparse->residual, sparse->state, sparse->count));
     TW_TRY(tw_selector_create(&sparse->selector, largest, most));
     TW_TRY(tw_allocate_unset(most * sizeof *sparse->index, &sparse->index));
     TW_TRY(tw_allocate_unset(most * sizeof *sparse->value, &sparse->value));
@@ -570,7 +576,7 @@ tw_status tw_sparse_walk_like(const tw_sparse *sparse, tw_walk *walk, const char
 tw_status tw_sparse_walk(tw_scheme *scheme, tw_walk *walk)
 {
     tw_sparse *sparse = (tw_sparse *)scheme;
-    if (sparse->settings.feedback) {
+    if (sparse->feedback) {
         const char *called = sparse->settings.called ? sparse->settings.called : "residual";
         TW_TRY(tw_sparse_walk_like(sparse, walk, called, sparse->residual));
         TW_TRY(tw_sums_walk(&sparse->sums, walk));

@@ -26,15 +26,9 @@ typedef struct tw_support {
 typedef struct tw_sparse_settings {
     double density;                                           /* what is expected to be sent, after any warm-up */
     double most_density;                                      /* the highest a step will ask for */
-    int64_t least;                                            /* elements sent of a tensor, however low the density */
     size_t (*wanted)(const tw_sparse *sparse, size_t tensor); /* (optional) in the place of these: how many, always */
-    int feedback;       /* keep what is not sent for the next step; else drop it */
     const char *called; /* (optional) the residual's name in a state; it is not in units of the gradient's elements */
-    int state;          /* of the residual: TW_KEPT_FP32 or _BF16 */
-    int64_t seed;       /* of its rounding */
-    int scatter;        /* in pieces, where there are several ranks; the scheme must have one_pass */
     int spread;         /* though the scheme has one_pass, it leaves no zeros behind; without scatter */
-    tw_coding coding;
     void (*take)(tw_sparse *sparse, size_t tensor); /* updates a tensor's residual and takes what is sent of it */
     void (*complete)(tw_sparse *sparse);            /* (optional) see tw_gather_ops */
 } tw_sparse_settings;
@@ -42,7 +36,16 @@ typedef struct tw_sparse_settings {
 /* The head of such a scheme's struct. */
 struct tw_sparse {
     tw_scheme scheme; /* first, as in every scheme's struct */
+    /* Options, or set before tw_sparse_create by a scheme that does not offer them. */
+    int64_t min_sent; /* elements of a tensor, however low the density */
+    int feedback;     /* keep what is not sent for the next step; else drop it */
+    int values, indices;
+    double link;
+    int state;    /* of the residual: TW_KEPT_FP32 or _BF16 */
+    int64_t seed; /* of its rounding */
+    int exchange; /* 1: in pieces, where there are several ranks; the scheme must have one_pass */
     tw_sparse_settings settings;
+    tw_coding coding;    /* of values, indices and link */
     double density;      /* of the step under way: what is expected to be sent */
     double most_density; /* of the step under way: what may be sent at most */
     size_t count;        /* elements of compressed tensors */
@@ -66,20 +69,25 @@ tw_status tw_sparse_create(tw_scheme *scheme, const tw_sparse_settings *settings
 #define TW_OPTION_MIN_SENT(type)                                                                                       \
     TW_OPTION("min_sent", TW_OPTION_INTEGER, offsetof(type, min_sent), "16", 1, 1e9, NULL,                             \
               "elements sent of each tensor at least, however low the density")
-#define TW_OPTION_VALUES(type, initially)                                                                              \
-    TW_OPTION("values", TW_OPTION_CHOICE, offsetof(type, values), initially, 0, 0, TW_VALUE_CHOICES,                   \
+#define TW_OPTION_VALUES(initially)                                                                                    \
+    TW_OPTION("values", TW_OPTION_CHOICE, offsetof(tw_sparse, values), initially, 0, 0, TW_VALUE_CHOICES,              \
               "how a value travels; what rounding loses stays in the residual")
-#define TW_OPTIONS_INDICES(type)                                                                                       \
-    TW_OPTION("indices", TW_OPTION_CHOICE, offsetof(type, indices), "auto", 0, 0, TW_INDEX_CHOICES,                    \
+#define TW_OPTIONS_INDICES                                                                                             \
+    TW_OPTION("indices", TW_OPTION_CHOICE, offsetof(tw_sparse, indices), "auto", 0, 0, TW_INDEX_CHOICES,               \
               "how the positions travel; auto: as they are there and read the soonest, by link"),                      \
-        TW_OPTION("link", TW_OPTION_REAL, offsetof(type, link), "1000", 0, 1e6, NULL,                                  \
+        TW_OPTION("link", TW_OPTION_REAL, offsetof(tw_sparse, link), "1000", 0, 1e6, NULL,                             \
                   "what the line carries, in Mbit/s; 0: so little that only bytes count")
 #define TW_OPTION_FEEDBACK(type, initially)                                                                            \
     TW_OPTION("feedback", TW_OPTION_SWITCH, offsetof(type, feedback), initially, 0, 0, NULL,                           \
               "error feedback: what is not sent is added to the next step's gradient")
 
-#define TW_OPTION_SCATTER(type)                                                                                        \
-    TW_OPTION("exchange", TW_OPTION_CHOICE, offsetof(type, exchange), "gather", 0, 0, "gather|scatter",                \
+#define TW_OPTIONS_STATE                                                                                               \
+    TW_OPTION("state", TW_OPTION_CHOICE, offsetof(tw_sparse, state), "fp32", 0, 0, "fp32|bf16",                        \
+              "what is remembered of an element; bf16: half the memory, rounded at random"),                           \
+        TW_OPTION("seed", TW_OPTION_INTEGER, offsetof(tw_sparse, seed), "1", 0, 1e15, NULL,                            \
+                  "of the rounding with state=bf16")
+#define TW_OPTION_SCATTER                                                                                              \
+    TW_OPTION("exchange", TW_OPTION_CHOICE, offsetof(tw_sparse, exchange), "gather", 0, 0, "gather|scatter",           \
               "gather: to all ranks; scatter: in pieces, of whose sums the largest are sent on")
 
 /* How many of n elements are sent: ceil(n * density), at least `least`, at most all. */
@@ -111,8 +119,9 @@ void tw_sparse_send(tw_sparse *sparse, size_t tensor);
 /* Runs `source` over tensor i, whose new values are its residual, and sends the k largest. */
 void tw_sparse_send_top(tw_sparse *sparse, size_t tensor, const tw_select_source *source);
 
-/* The scheme's ops->next, settle, revert, walk, plan and destroy. Before next, a scheme whose density changes sets
- * density and most_density, alike on all ranks. */
+/* The scheme's ops->floor, of one that remembers the residual alone; and its next, settle, revert, walk, plan and
+ * destroy. Before next, a scheme whose density changes sets density and most_density, alike on all ranks. */
+unsigned tw_sparse_floor(const tw_scheme *scheme);
 tw_status tw_sparse_next(tw_scheme *scheme, tw_round *round);
 /* Takes what was sent out of the residuals where that was left open. */
 void tw_sparse_settle(tw_scheme *scheme);
@@ -124,6 +133,8 @@ tw_status tw_sparse_walk(tw_scheme *scheme, tw_walk *walk);
 /* "dgc: 577 of 576000 elements" */
 void tw_sparse_plan(const tw_scheme *scheme, size_t tensor, char *text, size_t capacity);
 void tw_sparse_destroy(tw_scheme *scheme);
+#define TW_SPARSE_STEPS                                                                                                \
+    .next = tw_sparse_next, .revert = tw_sparse_revert, .walk = tw_sparse_walk, .destroy = tw_sparse_destroy
 
 /* Visits what adds over the ranks and is laid out like the residual. */
 tw_status tw_sparse_walk_like(const tw_sparse *sparse, tw_walk *walk, const char *what, tw_kept array);

@@ -3,8 +3,6 @@
 #include "error.h"
 #include "memory.h"
 
-#include <string.h>
-
 static tw_piece piece_of(const tw_sums *sums, size_t tensor)
 {
     return tw_scatter_piece(sums->scatter, tensor, sums->scatter->scheme->rank);

@@ -25,8 +25,7 @@ _Static_assert((int)TW_RISING_MOST <= (int)TW_SELECT_ROOM, "no run is longer tha
 typedef struct adacomp {
     tw_sparse sparse;
     int64_t bin;
-    double most_density, link;
-    int indices;
+    double most_density;
 } adacomp;
 
 static const tw_option options[] = {
@@ -34,7 +33,7 @@ static const tw_option options[] = {
      "elements of a bin; 0: 50 in tensors of 4 dimensions (convolutions), 500 in others"},
     {"most_density", TW_OPTION_REAL, offsetof(adacomp, most_density), "0.05", 1e-7, 1, NULL,
      "fraction of each tensor that is sent at most"},
-    TW_OPTIONS_INDICES(adacomp),
+    TW_OPTIONS_INDICES,
 };
 
 static size_t bin_of(const adacomp *self, size_t tensor)
@@ -112,13 +111,11 @@ static double expected_density(const adacomp *self)
 static tw_status adacomp_create(tw_scheme *scheme)
 {
     adacomp *self = (adacomp *)scheme;
-    tw_sparse_settings settings = {.density = expected_density(self),
-                                   .most_density = self->most_density,
-                                   .least = LEAST_ROOM,
-                                   .feedback = 1,
-                                   .spread = 1,
-                                   .coding = {TW_VALUES_SIGN, (tw_index_choice)self->indices, self->link},
-                                   .take = adacomp_take};
+    tw_sparse_settings settings = {
+        .density = expected_density(self), .most_density = self->most_density, .spread = 1, .take = adacomp_take};
+    self->sparse.min_sent = LEAST_ROOM;
+    self->sparse.feedback = 1;
+    self->sparse.values = TW_VALUES_SIGN;
     return tw_sparse_create(scheme, &settings);
 }
 
@@ -137,13 +134,9 @@ const tw_scheme_ops tw_scheme_adacomp = {
     .summary = "what stands out in each bin, as a sign and one magnitude; the rest kept for later",
     .floor_bytes = 12,
     .struct_size = sizeof(adacomp),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    TW_OPTIONS(options),
     .create = adacomp_create,
-    .next = tw_sparse_next,
-    .revert = tw_sparse_revert,
     .settle = tw_sparse_settle,
-    .walk = tw_sparse_walk,
     .plan = adacomp_plan,
-    .destroy = tw_sparse_destroy,
+    TW_SPARSE_STEPS,
 };

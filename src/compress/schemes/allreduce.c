@@ -1,7 +1,6 @@
 /* allreduce - no compression: the mean of the gradients, in fp32, summed in rank order. What the others are compared
  * with. */
 #include "dense.h"
-#include "error.h"
 
 typedef struct allreduce {
     tw_scheme scheme;

@@ -30,8 +30,8 @@
 typedef struct chunktopk {
     tw_sparse sparse;
     int64_t chunk, k;
-    double decay, link;
-    int values, indices, agg, map;
+    double decay;
+    int agg, map;
     int even;         /* a tensor is cut into chunks of one size */
     int transforms;   /* v is of the chunks' cosine transforms */
     tw_cosine cosine; /* if it is */
@@ -46,7 +46,7 @@ enum { MAP_SIGN, MAP_NONE };
     TW_OPTION("k", TW_OPTION_INTEGER, offsetof(chunktopk, k), "64", 1, 1 << 20, NULL,                                  \
               "elements sent of each whole chunk; of a smaller one in proportion, and one at least")
 #define OPTIONS_SENT                                                                                                   \
-    TW_OPTION_VALUES(chunktopk, "lm2"), TW_OPTIONS_INDICES(chunktopk),                                                 \
+    TW_OPTION_VALUES("lm2"), TW_OPTIONS_INDICES,                                                                       \
         TW_OPTION("agg", TW_OPTION_CHOICE, offsetof(chunktopk, agg), "mean", 0, 0, "mean|senders",                     \
                   "mean: over all ranks; senders: over those that sent the element, as public releases do")
 
@@ -243,11 +243,10 @@ static tw_status create_chunks(tw_scheme *scheme, void (*complete)(tw_sparse *sp
     tw_sparse_settings settings = {.density = (double)self->k / (double)self->chunk,
                                    .most_density = (double)self->k / (double)self->chunk,
                                    .wanted = chunktopk_wanted,
-                                   .feedback = self->decay > 0,
                                    .called = self->transforms ? self->called : NULL,
-                                   .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices, self->link},
                                    .take = chunktopk_take,
                                    .complete = complete};
+    self->sparse.feedback = self->decay > 0;
     return tw_sparse_create(scheme, &settings);
 }
 
@@ -286,9 +285,9 @@ static void chunktopk_destroy(tw_scheme *scheme)
 }
 
 #define CHUNKS(its_options, its_presets)                                                                               \
-    .floor_bytes = 12, .struct_size = sizeof(chunktopk), .options = (its_options),                                     \
-    .option_count = sizeof(its_options) / sizeof *(its_options), .preset = (its_presets), .next = tw_sparse_next,      \
-    .revert = tw_sparse_revert, .walk = tw_sparse_walk, .plan = tw_sparse_plan, .destroy = chunktopk_destroy
+    .floor_bytes = 12, .struct_size = sizeof(chunktopk), TW_OPTIONS(its_options), .preset = (its_presets),             \
+    .next = tw_sparse_next, .revert = tw_sparse_revert, .walk = tw_sparse_walk, .plan = tw_sparse_plan,                \
+    .destroy = chunktopk_destroy
 
 const tw_scheme_ops tw_scheme_chunktopk = {
     .name = "chunktopk",

@@ -49,11 +49,10 @@ static tw_status dgc_create(tw_scheme *scheme)
 }
 
 #define DGC                                                                                                            \
-    .one_pass = 1, .floor = tw_corrected_floor, .struct_size = sizeof(dgc), .options = options,                        \
-    .option_count = sizeof options / sizeof *options, .create = dgc_create, .next = tw_corrected_next,                 \
-    .revert = tw_corrected_revert, .walk = tw_corrected_walk, .momentum = tw_corrected_momentum,                       \
-    .give_moments = tw_corrected_give_moments, .clip = tw_corrected_clip, .plan = tw_sparse_plan,                      \
-    .destroy = tw_corrected_destroy
+    .one_pass = 1, .floor = tw_corrected_floor, .struct_size = sizeof(dgc), TW_OPTIONS(options), .create = dgc_create, \
+    .next = tw_corrected_next, .revert = tw_corrected_revert, .walk = tw_corrected_walk,                               \
+    .momentum = tw_corrected_momentum, .give_moments = tw_corrected_give_moments, .clip = tw_corrected_clip,           \
+    .plan = tw_sparse_plan, .destroy = tw_corrected_destroy
 
 const tw_scheme_ops tw_scheme_dgc = {
     .name = "dgc",

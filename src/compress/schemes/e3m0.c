@@ -8,13 +8,8 @@
 
 #include <math.h>
 
-typedef struct e3m0 {
-    tw_quantised quantised;
-    int feedback;
-} e3m0;
-
 static const tw_option options[] = {
-    {"feedback", TW_OPTION_SWITCH, offsetof(e3m0, feedback), "off", 0, 0, NULL,
+    {"feedback", TW_OPTION_SWITCH, offsetof(tw_quantised, feedback), "off", 0, 0, NULL,
      "add what rounding lost to the next step's gradient; the paper does without"},
     TW_OPTION_EXCHANGE,
 };
@@ -95,8 +90,7 @@ static const tw_quantised_ops sections = {
 
 static tw_status e3m0_create(tw_scheme *scheme)
 {
-    e3m0 *self = (e3m0 *)scheme;
-    return tw_quantised_create(scheme, &sections, self->feedback);
+    return tw_quantised_create(scheme, &sections);
 }
 
 const tw_scheme_ops tw_scheme_e3m0 = {
@@ -104,9 +98,8 @@ const tw_scheme_ops tw_scheme_e3m0 = {
     .summary = "four-bit floats without a mantissa: a sign and a power of two, a scale shared by 256 of them",
     .one_pass = 1,
     .floor_bytes = 5, /* the gradient, and half a byte */
-    .struct_size = sizeof(e3m0),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    .struct_size = sizeof(tw_quantised),
+    TW_OPTIONS(options),
     .create = e3m0_create,
     TW_QUANTISED_STEPS,
 };

@@ -13,13 +13,8 @@
 #include <string.h>
 #include <thinwire/thinwire_plugin.h>
 
-typedef struct fp8 {
-    tw_quantised quantised;
-    int feedback;
-} fp8;
-
 static const tw_option options[] = {
-    {"feedback", TW_OPTION_SWITCH, offsetof(fp8, feedback), "on", 0, 0, NULL,
+    {"feedback", TW_OPTION_SWITCH, offsetof(tw_quantised, feedback), "on", 0, 0, NULL,
      "add what rounding lost to the next step's gradient"},
     TW_OPTION_EXCHANGE,
 };
@@ -83,8 +78,7 @@ static const tw_quantised_ops sections = {
 
 static tw_status fp8_create(tw_scheme *scheme)
 {
-    fp8 *self = (fp8 *)scheme;
-    return tw_quantised_create(scheme, &sections, self->feedback);
+    return tw_quantised_create(scheme, &sections);
 }
 
 const tw_scheme_ops tw_scheme_fp8 = {
@@ -92,9 +86,8 @@ const tw_scheme_ops tw_scheme_fp8 = {
     .summary = "eight-bit floats: each element in E4M3, a power of two shared by 1,024 of them, with error feedback",
     .one_pass = 1,
     .floor_bytes = 13, /* gradient, residual read and written, and one byte */
-    .struct_size = sizeof(fp8),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    .struct_size = sizeof(tw_quantised),
+    TW_OPTIONS(options),
     .create = fp8_create,
     TW_QUANTISED_STEPS,
 };

@@ -75,9 +75,8 @@ static void half_destroy(tw_scheme *scheme)
 enum { FLOOR_BYTES = sizeof(float) + sizeof(uint16_t) };
 
 #define HALF                                                                                                           \
-    .every_tensor = 1, .floor_bytes = FLOOR_BYTES, .struct_size = sizeof(half), .options = options,                    \
-    .option_count = sizeof options / sizeof *options, .next = half_next, .revert = half_revert, .walk = half_walk,     \
-    .plan = half_plan, .destroy = half_destroy
+    .every_tensor = 1, .floor_bytes = FLOOR_BYTES, .struct_size = sizeof(half), TW_OPTIONS(options),                   \
+    .next = half_next, .revert = half_revert, .walk = half_walk, .plan = half_plan, .destroy = half_destroy
 
 const tw_scheme_ops tw_scheme_fp16 = {
     .name = "fp16",

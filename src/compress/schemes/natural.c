@@ -7,16 +7,10 @@
  * become 0 or that, at random, right on average too. */
 #include "quantised.h"
 
-#include "error.h"
 #include "half.h"
 
-typedef struct natural {
-    tw_quantised quantised;
-    int feedback;
-} natural;
-
 static const tw_option options[] = {
-    {"feedback", TW_OPTION_SWITCH, offsetof(natural, feedback), "off", 0, 0, NULL,
+    {"feedback", TW_OPTION_SWITCH, offsetof(tw_quantised, feedback), "off", 0, 0, NULL,
      "add what rounding lost to the next step's gradient"},
     TW_OPTION_SEED,
     TW_OPTION_EXCHANGE,
@@ -72,8 +66,7 @@ static const tw_quantised_ops sections = {
 
 static tw_status natural_create(tw_scheme *scheme)
 {
-    natural *self = (natural *)scheme;
-    return tw_quantised_create(scheme, &sections, self->feedback);
+    return tw_quantised_create(scheme, &sections);
 }
 
 const tw_scheme_ops tw_scheme_natural = {
@@ -81,9 +74,8 @@ const tw_scheme_ops tw_scheme_natural = {
     .summary = "natural compression: each element at random to a power of two beside it, right on average",
     .one_pass = 1,
     .floor_bytes = 5, /* the gradient, and one byte */
-    .struct_size = sizeof(natural),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    .struct_size = sizeof(tw_quantised),
+    TW_OPTIONS(options),
     .create = natural_create,
     TW_QUANTISED_STEPS,
 };

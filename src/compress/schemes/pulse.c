@@ -10,15 +10,14 @@
 
 typedef struct pulse {
     tw_sparse sparse;
-    double density, link;
-    int values, indices;
+    double density;
 } pulse;
 
 static const tw_option options[] = {
     {"density", TW_OPTION_REAL, offsetof(pulse, density), "0.05", 1e-7, 1, NULL,
      "fraction that is expected to be sent: where packets of so many would outweigh an all-reduce, that is taken"},
-    TW_OPTION_VALUES(pulse, "fp32"),
-    TW_OPTIONS_INDICES(pulse),
+    TW_OPTION_VALUES("fp32"),
+    TW_OPTIONS_INDICES,
 };
 
 static const tw_preset presets[] = {{"min_dims", "1"}, {NULL, NULL}};
@@ -48,13 +47,9 @@ static void pulse_take(tw_sparse *sparse, size_t tensor)
 /* All of it, if need be. */
 static tw_status pulse_create(tw_scheme *scheme)
 {
-    const pulse *self = (const pulse *)scheme;
-    tw_sparse_settings settings = {.density = self->density,
-                                   .most_density = 1,
-                                   .least = 1,
-                                   .feedback = 1,
-                                   .coding = {(tw_value_code)self->values, (tw_index_choice)self->indices, self->link},
-                                   .take = pulse_take};
+    pulse *self = (pulse *)scheme;
+    tw_sparse_settings settings = {.density = self->density, .most_density = 1, .take = pulse_take};
+    self->sparse.min_sent = self->sparse.feedback = 1;
     return tw_sparse_create(scheme, &settings);
 }
 
@@ -69,13 +64,9 @@ const tw_scheme_ops tw_scheme_pulse = {
     .summary = "what would change the weights in bf16, the rest kept for later",
     .floor_bytes = 16,
     .struct_size = sizeof(pulse),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    TW_OPTIONS(options),
     .preset = presets,
     .create = pulse_create,
-    .next = tw_sparse_next,
-    .revert = tw_sparse_revert,
-    .walk = tw_sparse_walk,
     .plan = pulse_plan,
-    .destroy = tw_sparse_destroy,
+    TW_SPARSE_STEPS,
 };

@@ -18,7 +18,7 @@
 typedef struct qsgd {
     tw_quantised quantised;
     int64_t bits;
-    int bucket, norm, feedback;
+    int bucket, norm;
 } qsgd;
 
 enum { NORM_MAX, NORM_L2, MOST_BUCKETS = TW_QUANTISED_BLOCK / TW_LEAST_BUCKET /* of a block */ };
@@ -31,7 +31,7 @@ static const tw_option options[] = {
     {"bucket", TW_OPTION_CHOICE, offsetof(qsgd, bucket), "512", 0, 0, "128|256|512|1024", "elements that share a norm"},
     {"norm", TW_OPTION_CHOICE, offsetof(qsgd, norm), "max", 0, 0, "max|l2",
      "what a bucket is divided by; l2, the paper's, needs more bits"},
-    {"feedback", TW_OPTION_SWITCH, offsetof(qsgd, feedback), "off", 0, 0, NULL,
+    {"feedback", TW_OPTION_SWITCH, offsetof(tw_quantised, feedback), "off", 0, 0, NULL,
      "add what rounding lost to the next step's gradient; with norm=l2 that takes bits enough for the bucket"},
     TW_OPTION_SEED,
     TW_OPTION_EXCHANGE,
@@ -128,7 +128,7 @@ static const tw_quantised_ops sections = {
 static tw_status check_feedback(const qsgd *self)
 {
     size_t bucket = bucket_of(&self->quantised.scheme), levels = levels_of(&self->quantised.scheme);
-    if (!self->feedback || self->norm != NORM_L2 || bucket < 4 * levels * levels) return TW_OK;
+    if (!self->quantised.feedback || self->norm != NORM_L2 || bucket < 4 * levels * levels) return TW_OK;
     return tw_fail(TW_ERROR_SPEC,
                    "feedback=on with norm=l2, bits=%" PRId64
                    " and bucket=%zu: the residual would grow without end; take more "
@@ -138,9 +138,8 @@ static tw_status check_feedback(const qsgd *self)
 
 static tw_status qsgd_create(tw_scheme *scheme)
 {
-    qsgd *self = (qsgd *)scheme;
-    TW_TRY(check_feedback(self));
-    return tw_quantised_create(scheme, &sections, self->feedback);
+    TW_TRY(check_feedback((const qsgd *)scheme));
+    return tw_quantised_create(scheme, &sections);
 }
 
 const tw_scheme_ops tw_scheme_qsgd = {
@@ -149,8 +148,7 @@ const tw_scheme_ops tw_scheme_qsgd = {
     .one_pass = 1,
     .floor_bytes = 5, /* the gradient, and half a byte */
     .struct_size = sizeof(qsgd),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    TW_OPTIONS(options),
     .create = qsgd_create,
     TW_QUANTISED_STEPS,
 };

@@ -243,7 +243,7 @@ static void sdagc_take(tw_sparse *sparse, size_t tensor)
     sdagc *self = (sdagc *)sparse;
     layer *l = &self->layer[tensor];
     tw_support *support = &sparse->support[tensor];
-    size_t n = sparse->scheme.tensors[tensor].count, least = tw_sparse_wanted(n, 0, (size_t)sparse->settings.least);
+    size_t n = sparse->scheme.tensors[tensor].count, least = tw_sparse_wanted(n, 0, (size_t)sparse->min_sent);
     size_t wanted = tw_sparse_wanted(n, sparse->density, least);
     tw_passage passage = {.density = sparse->density, .wanted = (double)wanted};
     l->correction_before = l->threshold.correction;
@@ -323,10 +323,9 @@ static void sdagc_destroy(tw_scheme *scheme)
 }
 
 #define SDAGC                                                                                                          \
-    .one_pass = 1, .floor = tw_corrected_floor, .struct_size = sizeof(sdagc), .options = options,                      \
-    .option_count = sizeof options / sizeof *options, .create = sdagc_create, .next = tw_corrected_next,               \
-    .revert = sdagc_revert, .walk = sdagc_walk, .momentum = tw_corrected_momentum, .clip = tw_corrected_clip,          \
-    .plan = tw_sparse_plan, .destroy = sdagc_destroy
+    .one_pass = 1, .floor = tw_corrected_floor, .struct_size = sizeof(sdagc), TW_OPTIONS(options),                     \
+    .create = sdagc_create, .next = tw_corrected_next, .revert = sdagc_revert, .walk = sdagc_walk,                     \
+    .momentum = tw_corrected_momentum, .clip = tw_corrected_clip, .plan = tw_sparse_plan, .destroy = sdagc_destroy
 
 const tw_scheme_ops tw_scheme_sdagc = {
     .name = "sdagc",

@@ -168,7 +168,8 @@ static tw_status create_signs(tw_scheme *scheme, const tw_quantised_ops *ops, in
 {
     signs *self = (signs *)scheme;
     self->means = means;
-    TW_TRY(tw_quantised_create(scheme, ops, 1));
+    self->quantised.feedback = 1;
+    TW_TRY(tw_quantised_create(scheme, ops));
     return tw_allocate(tw_quantised_parts(&self->quantised), sizeof *self->sent, &self->sent);
 }
 
@@ -470,9 +471,9 @@ static void onebit_adam_destroy(tw_scheme *scheme)
 }
 
 #define SIGNS                                                                                                          \
-    .one_pass = 1, .floor_bytes = 12, .struct_size = sizeof(signs), .options = options,                                \
-    .option_count = sizeof options / sizeof *options, .next = tw_quantised_next, .revert = signs_revert,               \
-    .settle = signs_settle, .walk = tw_quantised_walk, .plan = tw_quantised_plan, .destroy = signs_destroy
+    .one_pass = 1, .floor_bytes = 12, .struct_size = sizeof(signs), TW_OPTIONS(options), .next = tw_quantised_next,    \
+    .revert = signs_revert, .settle = signs_settle, .walk = tw_quantised_walk, .plan = tw_quantised_plan,              \
+    .destroy = signs_destroy
 
 const tw_scheme_ops tw_scheme_sign = {
     .name = "sign",
@@ -494,8 +495,7 @@ const tw_scheme_ops tw_scheme_onebit_adam = {
         "1-bit Adam: after a beginning of Adam its squares stand still, and one bit an element tells the momentum",
     .floor_bytes = 20,
     .struct_size = sizeof(onebit_adam),
-    .options = adam_options,
-    .option_count = sizeof adam_options / sizeof *adam_options,
+    TW_OPTIONS(adam_options),
     .preset = adam_presets,
     .of_run = onebit_adam_of_run,
     .create = onebit_adam_create,

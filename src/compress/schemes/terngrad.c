@@ -9,7 +9,6 @@
  * the gradient are needed: s must be known before the first element is rounded. */
 #include "quantised.h"
 
-#include "error.h"
 #include "smaller.h"
 
 #include <float.h>
@@ -103,7 +102,7 @@ static const tw_quantised_ops sections = {
 
 static tw_status terngrad_create(tw_scheme *scheme)
 {
-    return tw_quantised_create(scheme, &sections, 0);
+    return tw_quantised_create(scheme, &sections);
 }
 
 const tw_scheme_ops tw_scheme_terngrad = {
@@ -112,8 +111,7 @@ const tw_scheme_ops tw_scheme_terngrad = {
     .one_pass = 1,
     .floor_bytes = 8, /* the gradient twice */
     .struct_size = sizeof(terngrad),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    TW_OPTIONS(options),
     .create = terngrad_create,
     TW_QUANTISED_STEPS,
 };

@@ -15,9 +15,7 @@
 
 typedef struct threshold {
     tw_sparse sparse;
-    double tau, most_density, link;
-    int64_t seed;
-    int indices, state;
+    double tau, most_density;
 } threshold;
 
 static const tw_option options[] = {
@@ -25,8 +23,8 @@ static const tw_option options[] = {
      "threshold, and what is sent of an element above it, in units of the mean gradient"},
     {"most_density", TW_OPTION_REAL, offsetof(threshold, most_density), "0.1", 1e-7, 1, NULL,
      "fraction of each tensor that is sent at most: the largest"},
-    TW_OPTIONS_INDICES(threshold),
-    TW_OPTIONS_STATE(threshold),
+    TW_OPTIONS_INDICES,
+    TW_OPTIONS_STATE,
 };
 
 static void threshold_take(tw_sparse *sparse, size_t tensor)
@@ -45,15 +43,11 @@ static void threshold_take(tw_sparse *sparse, size_t tensor)
 
 static tw_status threshold_create(tw_scheme *scheme)
 {
-    const threshold *self = (const threshold *)scheme;
-    tw_sparse_settings settings = {.density = self->most_density,
-                                   .most_density = self->most_density,
-                                   .least = 1,
-                                   .feedback = 1,
-                                   .state = self->state,
-                                   .seed = self->seed,
-                                   .coding = {TW_VALUES_SIGN, (tw_index_choice)self->indices, self->link},
-                                   .take = threshold_take};
+    threshold *self = (threshold *)scheme;
+    tw_sparse_settings settings = {
+        .density = self->most_density, .most_density = self->most_density, .take = threshold_take};
+    self->sparse.min_sent = self->sparse.feedback = 1;
+    self->sparse.values = TW_VALUES_SIGN;
     return tw_sparse_create(scheme, &settings);
 }
 
@@ -64,23 +58,14 @@ static void threshold_plan(const tw_scheme *scheme, size_t tensor, char *text, s
              self->sparse.support[tensor].most, scheme->tensors[tensor].count, tw_gather_road(&self->sparse.gather));
 }
 
-static unsigned threshold_floor(const tw_scheme *scheme)
-{
-    return tw_kept_floor(((const threshold *)scheme)->state, 1);
-}
-
 const tw_scheme_ops tw_scheme_threshold = {
     .name = "threshold",
     .summary = "the sign of every element above a fixed threshold, the rest kept for later",
     .one_pass = 1,
-    .floor = threshold_floor,
+    .floor = tw_sparse_floor,
     .struct_size = sizeof(threshold),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    TW_OPTIONS(options),
     .create = threshold_create,
-    .next = tw_sparse_next,
-    .revert = tw_sparse_revert,
-    .walk = tw_sparse_walk,
     .plan = threshold_plan,
-    .destroy = tw_sparse_destroy,
+    TW_SPARSE_STEPS,
 };

@@ -72,7 +72,6 @@ static tw_status gossip_create_describe(tw_gossip *gossip, const char *spec, con
     return TW_OK;
 }
 
-/* What is remembered. */
 static tw_status create_memories(tw_gossip *gossip)
 {
     TW_TRY(tw_gossip_remember(gossip, "weights", &gossip->weights));

@@ -133,7 +133,6 @@ static void read_exchange(const char *spec, const tw_outer_method *method, char 
             snprintf(exchange, room, "%.*s", (int)(next.length - head), next.at + head);
 }
 
-/* To a spec. */
 static void outer_registry_append(char *spec, size_t room, const part *option)
 {
     size_t used = strlen(spec);

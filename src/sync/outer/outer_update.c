@@ -4,8 +4,6 @@
 
 #include "kernels.h"
 
-#include <math.h>
-
 enum { BLOCK = 2048 /* elements whose sums stay in fp32, and which stay in the cache */ };
 
 static size_t block_at(size_t i, size_t count)

@@ -11,9 +11,6 @@
 #include "patterns.h"
 #include "reducer_host.h"
 #include "sized.h"
-#include "thread.h"
-
-#include <string.h>
 
 /* What message_kb=0 comes to: bytes, and messages. */
 enum { LEAST_MESSAGE = 4 << 20, MOST_MESSAGE = 32 << 20, SPARSE_MESSAGES = 4 };

@@ -1,5 +1,6 @@
 #include "codec_source.h"
 #include "error.h"
+#include "regular_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* ---- made up ---- */
 
@@ -170,8 +170,7 @@ static tw_status load_folder(codec_source *source, const char *folder)
 
 tw_status codec_source_load(const char *path, codec_source *source)
 {
-    struct stat info;
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return load_folder(source, path);
+    if (path_is_folder(path)) return load_folder(source, path);
     source->captured = calloc(1, sizeof(tw_state *));
     if (!source->captured) return tw_fail(TW_ERROR_MEMORY, "no memory for a step");
     return load_step(source, path);

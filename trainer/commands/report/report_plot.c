@@ -4,7 +4,6 @@
 #include "report.h"
 #include "run_curves.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

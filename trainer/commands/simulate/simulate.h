@@ -3,7 +3,6 @@
 #define TRAINER_SIMULATE_H
 
 #include "experiment.h"
-#include <stdbool.h>
 
 typedef struct simulate_settings {
     train_settings train; /* the first member: simulate takes many options of train's */

@@ -6,7 +6,6 @@
 
 #include <cJSON.h>
 #include <math.h>
-#include <string.h>
 
 enum { MOST_STEPS = 200 }; /* of the prediction: one step is like another, but for one with a pause */
 

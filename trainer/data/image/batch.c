@@ -92,7 +92,8 @@ image_treatment image_treatment_of(const dataset *data, const image_set *set, co
     return t;
 }
 
-void image_treat(const image_treatment *t, const uint8_t *src, uint32_t chance, float *dst)
+/* An image whose pixels are `src`, cropped, mirrored and normalised. */
+static void image_treat(const image_treatment *t, const uint8_t *src, uint32_t chance, float *dst)
 {
     size_t plane = t->set->height * t->set->width;
     crop_place crop = t->varied ? draw_crop(&t->augment, t->seed, t->epoch, chance) : (crop_place){0};

@@ -20,12 +20,9 @@ typedef struct image_treatment {
 image_treatment image_treatment_of(const dataset *data, const image_set *set, const augmentation *augment,
                                    uint64_t seed, uint64_t epoch);
 
-/* Image `index`, whose pixels are `src`, cropped, mirrored and normalised. `chance` is what is drawn for: mostly the
- * index, too. */
-void image_treat(const image_treatment *treatment, const uint8_t *src, uint32_t chance, float *dst);
-
-/* Reads a file: a part of it is brought to the set's size, to grey where the set has one channel, then treated.
- * TW_ERROR_IO and TW_ERROR_FORMAT come with a line that names the file. */
+/* Reads a file: a part of it is brought to the set's size, to grey where the set has one channel, then cropped,
+ * mirrored and normalised. `chance` is what is drawn for. TW_ERROR_IO and TW_ERROR_FORMAT come with a line that names
+ * the file. */
 tw_status image_treat_path(const image_treatment *treatment, picture_desk *desk, const char *path, uint32_t chance,
                            float *dst);
 

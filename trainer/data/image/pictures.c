@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 #include "code_point.h"
 #include "error.h"
@@ -16,6 +15,7 @@
 #include "hold_out.h"
 #include "image_loader.h"
 #include "picture_files.h"
+#include "regular_file.h"
 #include "room.h"
 #include "shuffle.h"
 
@@ -57,12 +57,6 @@ static void forget_entries(entries *e)
     for (int i = 0; i < e->count; i++) free(e->all[i]);
     free(e->all);
     *e = (entries){0};
-}
-
-static bool is_folder(const char *path)
-{
-    struct stat about;
-    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
 }
 
 static const char *pictures_join(char path[PICTURE_PATH_MOST], const char *folder, const char *name)
@@ -163,7 +157,7 @@ static tw_status pictures_take_classes(const char *root, const entries *e, datas
     if (!data->class_names) return no_memory();
     for (int i = 0; i < e->count; i++) {
         const char *name = e->all[i]->d_name;
-        if (!is_folder(pictures_join(path, root, name))) continue;
+        if (!path_is_folder(pictures_join(path, root, name))) continue;
         TW_TRY(check_class_name(root, name));
         data->class_names[data->train.classes] = strdup(name);
         if (!data->class_names[data->train.classes]) return no_memory();
@@ -273,7 +267,7 @@ static tw_status read_held_entries(sorting *s, const char *root, const entries *
     char path[PICTURE_PATH_MOST], text[1024];
     for (int i = 0; i < e->count; i++) {
         const char *name = e->all[i]->d_name;
-        if (!is_folder(pictures_join(path, root, name))) continue;
+        if (!path_is_folder(pictures_join(path, root, name))) continue;
         size_t label = find_class(data, name);
         if (label == data->train.classes)
             return tw_fail(TW_ERROR_FORMAT, "%s/%s: a class that is not in %s", root, shown(name, text),
@@ -349,7 +343,7 @@ static tw_status pictures_measure(dataset *data)
 static bool find_folder(const char *folder, const char *const names[], char path[PICTURE_PATH_MOST])
 {
     for (; *names; names++)
-        if (is_folder(pictures_join(path, folder, *names))) return true;
+        if (path_is_folder(pictures_join(path, folder, *names))) return true;
     *path = '\0';
     return false;
 }
@@ -363,7 +357,7 @@ static tw_status find_places(const char *folder, double share, places *p)
 {
     static const char *const valid[] = {"val", "valid", "validation", NULL}, *const test[] = {"test", NULL};
     *p = (places){0};
-    bool divided = is_folder(pictures_join(p->train, folder, "train"));
+    bool divided = path_is_folder(pictures_join(p->train, folder, "train"));
     if (!divided) snprintf(p->train, sizeof p->train, "%s", folder);
     if (divided) find_folder(folder, valid, p->valid);
     if (divided) find_folder(folder, test, p->test);
@@ -460,7 +454,7 @@ static bool holds_classes(const char *path)
 static bool found_pictures(const char *folder)
 {
     char path[PICTURE_PATH_MOST];
-    return is_folder(pictures_join(path, folder, "train")) || holds_classes(folder);
+    return path_is_folder(pictures_join(path, folder, "train")) || holds_classes(folder);
 }
 
 const data_format pictures_format = {"pictures", "CLASS/*.jpg or train/CLASS/*.jpg (also .jpeg, .png)", found_pictures,

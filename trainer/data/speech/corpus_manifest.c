@@ -2,7 +2,6 @@
 #include <cJSON.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "corpus_format.h"

@@ -1,6 +1,5 @@
 #include "speech_crops.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,6 +6,7 @@
 
 #include "error.h"
 #include "file.h"
+#include "regular_file.h"
 #include "text_folder.h"
 #include "token_ids.h"
 
@@ -365,8 +366,7 @@ static tw_status load_text(const char *path, bool folder, bool stays, const corp
 
 tw_status corpus_load(const char *path, const corpus_options *options, corpus *out)
 {
-    struct stat about;
-    bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    bool folder = path_is_folder(path);
     bool stays = is_long(path, folder, options);
     *out = (corpus){.vocabulary = options->vocabulary};
     tw_status status = load_text(path, folder, stays, options, out);

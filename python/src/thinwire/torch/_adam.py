@@ -2,14 +2,14 @@
 
 import contextlib
 import io
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Iterator, List, NamedTuple, Optional
 
 import torch
 
 from ..comm import Comm
 from ..errors import Error
 from ..reducer import Reducer, moments_of_state, state_of_moments
-from ..table import Entry
+from ..table import Entries
 from . import _state, _transport
 from ._parameters import Row, laid, local
 
@@ -72,7 +72,7 @@ def moments_of(reducer: Reducer, group: Any) -> Moments:
     mine = packed.getvalue()
     sizes = _transport.gathered(group, len(mine))
 
-    def of_rank(rank: int) -> Dict[str, Entry]:
+    def of_rank(rank: int) -> Entries:
         data = mine if rank == _transport.rank_of(group) else bytes(sizes[rank])
         whole = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(_transport.device_of(group))
         _transport.broadcast_first(whole, group, rank)

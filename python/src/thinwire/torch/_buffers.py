@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from ..errors import Error
-from ..table import Entry
+from ..table import Entries
 from . import _state, _transport
 from ._transport import device_of
 
@@ -56,11 +56,11 @@ def average(module: nn.Module, group: Any) -> None:
         put(buffer, mean)
 
 
-def entries(module: nn.Module) -> Dict[str, Entry]:
+def entries(module: nn.Module) -> Entries:
     return {name: _state.from_tensor(one, str(one.dtype).split(".")[1]) for name, one in floating(module).items()}
 
 
-def take(module: nn.Module, given: Dict[str, Entry]) -> None:
+def take(module: nn.Module, given: Entries) -> None:
     """What entries() has made of another's."""
     for name, buffer in floating(module).items():
         if name not in given or given[name].shape != tuple(buffer.shape):

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Tuple
 import torch
 import torch.distributed as dist
 
-from ..table import Entry
+from ..table import Entries
 from . import _state
 from ._bucket import Bucket
 from ._parameters import Row
@@ -62,11 +62,11 @@ class Fallback:
             self._velocity[name] = torch.zeros(like.numel(), dtype=torch.float32, device=like.device)
         return self._velocity[name]
 
-    def state(self) -> Dict[str, Entry]:
+    def state(self) -> Entries:
         """The same on all ranks."""
         return {f"velocity/{name}": _state.from_tensor(v, "float32") for name, v in self._velocity.items()}
 
-    def load_state(self, entries: Dict[str, Entry], rows: List[Row]) -> None:
+    def load_state(self, entries: Entries, rows: List[Row]) -> None:
         """`rows` are those of the module. A parameter that no step has used yet has no velocity."""
         velocity = {}
         for row in rows:

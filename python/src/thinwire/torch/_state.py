@@ -9,7 +9,7 @@ import torch
 
 from ..errors import Error
 from ..spec import name_of
-from ..table import Entry
+from ..table import Entries, Entry
 
 # Unsigned integers are kept in the signed type of their size, since torch has had them only from 2.3 on.
 KEPT_AS = {"uint32": torch.int32, "uint64": torch.int64}
@@ -29,14 +29,14 @@ def from_tensor(tensor: torch.Tensor, dtype: str) -> Entry:
     return Entry(dtype, tuple(whole.shape), data)
 
 
-def to_dict(entries: Dict[str, Entry], about: Dict[str, Any]) -> Dict[str, Any]:
+def to_dict(entries: Entries, about: Dict[str, Any]) -> Dict[str, Any]:
     """`about` is what else there is to know: numbers, texts, and lists of them."""
     tensors = {name: to_tensor(entry) for name, entry in entries.items()}
     unsigned = {name: entry.dtype for name, entry in entries.items() if entry.dtype in KEPT_AS}
     return {**{ABOUT + key: value for key, value in {**about, "unsigned": unsigned}.items()}, **tensors}
 
 
-def from_dict(state: Dict[str, Any]) -> Dict[str, Entry]:
+def from_dict(state: Dict[str, Any]) -> Entries:
     unsigned = state.get(ABOUT + "unsigned", {})
     tensors = {name: value for name, value in state.items() if not name.startswith(ABOUT)}
     for name, value in tensors.items():

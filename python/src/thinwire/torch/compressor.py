@@ -13,7 +13,7 @@ from ..errors import Error, SpecError
 from ..planning import DOORS, GRADIENTS, UPDATES, WEIGHTS, can_switch
 from ..reducer import Reducer, regrouped
 from ..spec import adapts, defaults_of, gives_signs, minds_rates, name_of, number, options_of
-from ..table import Entry
+from ..table import Entries
 from . import _adam, _auto, _claims, _costs, _counts, _optimiser, _state, _transport
 from ._accumulated import Accumulated
 from ._bucket import spans
@@ -38,7 +38,7 @@ class Loaded(NamedTuple):
     """What a state holds, and whether torch did the exchange when it was saved."""
 
     of_fallback: bool
-    entries: Dict[str, Entry]
+    entries: Entries
 
 
 def refuse_options(spec: str, optimizer: Optional[torch.optim.Optimizer], nonfinite: Optional[str] = None,
@@ -545,7 +545,7 @@ class Compressor(Stepping):
                 raise Error(f"the state of rank {rank} of {len(states)} is lost; forget_lost=True goes on without it")
             return state
 
-        def old(rank: int) -> Optional[Dict[str, Entry]]:
+        def old(rank: int) -> Optional[Entries]:
             state = whole(rank)
             return None if state is None else _state.from_dict(state)
 
@@ -613,12 +613,12 @@ class Compressor(Stepping):
             self._load_scheme(mine[0].entries)
         self.replanner = None
 
-    def load_into(self, reducer: Reducer, entries: Dict[str, Entry]) -> None:
+    def load_into(self, reducer: Reducer, entries: Entries) -> None:
         """The rates are in them, which may not be the optimiser's: those are told anew."""
         reducer.load_state(entries)
         self._rates = []
 
-    def _load_fallback(self, entries: Dict[str, Entry]) -> None:
+    def _load_fallback(self, entries: Entries) -> None:
         """What did not compress goes on without, and has the velocity of the means."""
         fallback = self._made_fallback()
         _transport.gathered_by_all(self._group, lambda: fallback.load_state(entries, self._rows))
@@ -627,7 +627,7 @@ class Compressor(Stepping):
             self._reducer.close()
             self._reducer = None
 
-    def _load_scheme(self, entries: Dict[str, Entry]) -> None:
+    def _load_scheme(self, entries: Entries) -> None:
         """What compressed has something to send."""
         with contextlib.ExitStack() as unless_all_do:
             reducer = self._live() if self._fallback is None else self._made(self.spec)

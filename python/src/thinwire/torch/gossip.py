@@ -10,7 +10,7 @@ from .._warned import warn
 from ..comm import Comm
 from ..errors import Error
 from ..gossip import Gossip, regrouped
-from ..table import Entry
+from ..table import Entries
 from ..tcp import Tcp
 from . import _auto, _buffers, _claims, _optimiser, _parameters, _passes, _state, _transport
 from ._moments import forget_unfinite
@@ -154,7 +154,7 @@ class GossipDataParallel(torch.nn.Module):
         gossip_state_dict() gave on rank r of as many as there are. The mean over all ranks of their weights is kept."""
         about = self._about()
 
-        def old(rank: int) -> Dict[str, Entry]:
+        def old(rank: int) -> Entries:
             _state.check(states[rank], {**about, "rank": rank, "size": len(states)}, "a GossipDataParallel")
             return _state.from_dict(states[rank])
 

@@ -155,12 +155,13 @@ tw_status tw_gossip_remember_other(tw_gossip *gossip, const char *what, const ch
 tw_status tw_gossip_get(const tw_state *state, const char *prefix, const char *what, const char *whose, tw_dtype dtype,
                         size_t count, void *values);
 
-/* gossip_message.c: one round with the partners of the schedule, from the weights and back into them; of a synchronous
- * scheme not back: *correction receives what has to be added to them, or NULL if nothing has. */
-tw_status tw_gossip_create_messages(tw_gossip *gossip);
+/* gossip_message.c: makes the schedule (schedule.h), and room for the messages of a round with its partners. */
+tw_status tw_gossip_create_rounds(tw_gossip *gossip, int group, int shuffled, int64_t seed);
+/* One such round, from the weights and back into them; of a synchronous scheme not back: *correction receives what has
+ * to be added to them, or NULL if nothing has. */
+tw_status tw_gossip_meet(tw_gossip *gossip, uint64_t round, const float **correction);
 void tw_gossip_release_messages(tw_gossip *gossip);
 float *tw_gossip_payload(const tw_gossip *gossip, unsigned char *message);
-tw_status tw_gossip_meet(tw_gossip *gossip, uint64_t round, const float **correction);
 
 /* gossip_rounds.c and gossip_steps.c: what the communication thread runs, for asynchronous and synchronous schemes. */
 void *tw_gossip_run_rounds(void *gossip);

@@ -57,8 +57,9 @@ float *tw_gossip_payload(const tw_gossip *gossip, unsigned char *message)
     return (float *)(void *)(message + bare_bytes(gossip));
 }
 
-tw_status tw_gossip_create_messages(tw_gossip *gossip)
+tw_status tw_gossip_create_rounds(tw_gossip *gossip, int group, int shuffled, int64_t seed)
 {
+    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, group, shuffled, (uint64_t)seed));
     size_t most = (size_t)tw_schedule_most(&gossip->schedule);
     gossip->most_partners = (int)most;
     TW_TRY(tw_allocate(mask_bytes(gossip), 1, &gossip->rumour.finished));

@@ -11,20 +11,19 @@
 
 static size_t sent_of(const tw_innovation *innovation, size_t tensor)
 {
-    size_t n = tw_tensor_count(&innovation->gossip->tensors[tensor]);
-    size_t k = (size_t)llround(innovation->options.density * (double)n);
+    size_t n = tw_tensor_count(&innovation->gossip.tensors[tensor]);
+    size_t k = (size_t)llround(innovation->density * (double)n);
     return k < 1 ? 1 : k < n ? k : n;
 }
 
 static tw_coding coding_of(const tw_innovation *innovation)
 {
-    const tw_innovation_options *options = &innovation->options;
-    return (tw_coding){(tw_value_code)options->values, (tw_index_choice)options->indices, options->link};
+    return (tw_coding){(tw_value_code)innovation->values, (tw_index_choice)innovation->indices, innovation->link};
 }
 
 static tw_status create_buffers(tw_innovation *innovation)
 {
-    const tw_gossip *gossip = innovation->gossip;
+    const tw_gossip *gossip = &innovation->gossip;
     size_t most_n = 0, most_k = 0;
     innovation->capacity = tw_packet_bound_header() + tw_packet_bound_block(sizeof(uint32_t));
     for (size_t i = 0; i < gossip->count; i++) {
@@ -42,12 +41,11 @@ static tw_status create_buffers(tw_innovation *innovation)
     return TW_OK;
 }
 
-tw_status tw_innovation_create(tw_innovation *innovation, tw_gossip *gossip)
+tw_status tw_innovation_create(tw_gossip *gossip)
 {
     static const char *const names[TW_RING_PARTNERS] = {"estimate_of_left", "estimate_of_right"};
-    tw_innovation_options *options = &innovation->options;
-    innovation->gossip = gossip;
-    if (options->gamma == 0) options->gamma = options->density;
+    tw_innovation *innovation = (tw_innovation *)gossip;
+    if (innovation->gamma == 0) innovation->gamma = innovation->density;
     TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, 0, 0, 0));
     innovation->partners = tw_schedule_partners(&gossip->schedule, 0, gossip->rank, innovation->ranks);
     TW_TRY(tw_gossip_remember(gossip, "estimate", &innovation->own));
@@ -57,8 +55,9 @@ tw_status tw_innovation_create(tw_innovation *innovation, tw_gossip *gossip)
     return create_buffers(innovation);
 }
 
-void tw_innovation_destroy(tw_innovation *innovation)
+void tw_innovation_destroy(tw_gossip *gossip)
 {
+    tw_innovation *innovation = (tw_innovation *)gossip;
     tw_selector_destroy(&innovation->selector);
     tw_free(innovation->index);
     tw_free(innovation->value);
@@ -66,9 +65,9 @@ void tw_innovation_destroy(tw_innovation *innovation)
     for (int i = 0; i < TW_RING_PARTNERS; i++) tw_free(innovation->incoming[i]);
 }
 
-void tw_innovation_start(tw_innovation *innovation)
+void tw_innovation_start(tw_gossip *gossip)
 {
-    const tw_gossip *gossip = innovation->gossip;
+    tw_innovation *innovation = (tw_innovation *)gossip;
     size_t bytes = gossip->elements * sizeof *gossip->weights;
     memcpy(innovation->own, gossip->weights, bytes);
     for (int i = 0; i < innovation->partners; i++) memcpy(innovation->theirs[i], gossip->weights, bytes);
@@ -78,12 +77,12 @@ void tw_innovation_start(tw_innovation *innovation)
 
 static int is_check(const tw_innovation *innovation)
 {
-    return (innovation->step + 1) % (uint64_t)innovation->options.check == 0;
+    return (innovation->step + 1) % (uint64_t)innovation->check == 0;
 }
 
 static uint32_t innovation_checksum(const tw_innovation *innovation, const float *estimate)
 {
-    return tw_crc32c(0, estimate, innovation->gossip->elements * sizeof *estimate);
+    return tw_crc32c(0, estimate, innovation->gossip.elements * sizeof *estimate);
 }
 
 static void add_sparse(float *dst, const uint32_t *index, const float *value, size_t k)
@@ -94,7 +93,7 @@ static void add_sparse(float *dst, const uint32_t *index, const float *value, si
 /* Sends the largest of one tensor's difference and adds them to the own estimate, as the receivers will see them. */
 static tw_status put_tensor(tw_innovation *innovation, tw_packet_writer *writer, size_t tensor, size_t first)
 {
-    size_t n = tw_tensor_count(&innovation->gossip->tensors[tensor]);
+    size_t n = tw_tensor_count(&innovation->gossip.tensors[tensor]);
     tw_select_source source = tw_select_from(innovation->pull + first);
     size_t k = tw_select_top(&innovation->selector, &source, n, sent_of(innovation, tensor), innovation->index,
                              innovation->value);
@@ -114,7 +113,7 @@ static tw_status put_checksum(tw_innovation *innovation, tw_packet_writer *write
 
 static tw_status innovation_write_packet(tw_innovation *innovation, size_t *size)
 {
-    const tw_gossip *gossip = innovation->gossip;
+    const tw_gossip *gossip = &innovation->gossip;
     tw_packet_writer writer;
     tw_packet_begin(&writer, innovation->outgoing, innovation->capacity, innovation->step, 0, 1);
     for (size_t tensor = 0, first = 0; tensor < gossip->count; tensor++) {
@@ -129,7 +128,7 @@ static tw_status innovation_write_packet(tw_innovation *innovation, size_t *size
 /* The difference between the weights and the own estimate, in pull, which is free until the exchange is over. */
 static tw_status find_innovation(tw_innovation *innovation)
 {
-    const tw_gossip *gossip = innovation->gossip;
+    const tw_gossip *gossip = &innovation->gossip;
     const tw_averaging_rows *rows = tw_kernels_best()->averaging;
     if (rows->difference(innovation->pull, gossip->weights, innovation->own, gossip->elements, FLT_MAX, 0))
         return TW_OK;
@@ -150,7 +149,7 @@ static tw_status get_checksum(const tw_innovation *innovation, tw_packet_reader 
 
 static tw_status read_packet(tw_innovation *innovation, int partner)
 {
-    const tw_gossip *gossip = innovation->gossip;
+    const tw_gossip *gossip = &innovation->gossip;
     tw_packet_reader reader;
     float *estimate = innovation->theirs[partner];
     TW_TRY(tw_packet_open(&reader, innovation->incoming[partner], innovation->received[partner], 1));
@@ -171,7 +170,7 @@ static tw_status read_packet(tw_innovation *innovation, int partner)
 
 static tw_status swap_packets(tw_innovation *innovation, size_t size)
 {
-    tw_channel *channel = innovation->gossip->channel;
+    tw_channel *channel = innovation->gossip.channel;
     for (int i = 0; i < innovation->partners; i++)
         tw_channel_start_receive(channel, innovation->ranks[i], innovation->incoming[i], innovation->capacity,
                                  &innovation->received[i]);
@@ -182,7 +181,7 @@ static tw_status swap_packets(tw_innovation *innovation, size_t size)
 
 static void find_pull(tw_innovation *innovation)
 {
-    size_t elements = innovation->gossip->elements;
+    size_t elements = innovation->gossip.elements;
     const float *estimates[TW_RING_PARTNERS] = {innovation->theirs[0], innovation->theirs[1]};
     tw_average average = {.theirs = estimates,
                           .partners = (size_t)innovation->partners,
@@ -192,11 +191,12 @@ static void find_pull(tw_innovation *innovation)
         memset(innovation->pull, 0, elements * sizeof *innovation->pull);
     else
         tw_kernels_best()->averaging->draw(&average, innovation->pull, 0, elements, 0);
-    tw_kernels_best()->scale(innovation->pull, (float)innovation->options.gamma, elements);
+    tw_kernels_best()->scale(innovation->pull, (float)innovation->gamma, elements);
 }
 
-tw_status tw_innovation_exchange(tw_innovation *innovation)
+tw_status tw_innovation_exchange(tw_gossip *gossip)
 {
+    tw_innovation *innovation = (tw_innovation *)gossip;
     size_t size;
     TW_TRY(find_innovation(innovation));
     TW_TRY(innovation_write_packet(innovation, &size));

@@ -14,15 +14,12 @@
 
 enum { TW_RING_PARTNERS = 2 };
 
-typedef struct tw_innovation_options {
-    double density, gamma, link;
-    int values, indices;
-    int64_t check;
-} tw_innovation_options;
-
+/* The head of such a scheme's struct. */
 typedef struct tw_innovation {
-    tw_gossip *gossip;
-    tw_innovation_options options;
+    tw_gossip gossip;            /* first, as in every scheme's struct */
+    double density, gamma, link; /* options, */
+    int values, indices;
+    int64_t check; /* and these */
     int partners;
     int ranks[TW_RING_PARTNERS];
     float *own, *theirs[TW_RING_PARTNERS]; /* the estimates; these and pull are memories of the gossip */
@@ -36,28 +33,26 @@ typedef struct tw_innovation {
     size_t received[TW_RING_PARTNERS];
 } tw_innovation;
 
-/* The options of a scheme whose struct `type` has a tw_innovation called `innovation`. */
-#define TW_INNOVATION_PLACE(type, member) offsetof(type, innovation) + offsetof(tw_innovation, options.member)
-#define TW_INNOVATION_OPTIONS(type)                                                                                    \
-    TW_OPTION("density", TW_OPTION_REAL, TW_INNOVATION_PLACE(type, density), "0.1", 1e-7, 1, NULL,                     \
+#define TW_INNOVATION_OPTIONS                                                                                          \
+    TW_OPTION("density", TW_OPTION_REAL, offsetof(tw_innovation, density), "0.1", 1e-7, 1, NULL,                       \
               "fraction of each tensor's innovation that is sent, the largest"),                                       \
-        TW_OPTION("gamma", TW_OPTION_REAL, TW_INNOVATION_PLACE(type, gamma), "0", 0, 1, NULL,                          \
+        TW_OPTION("gamma", TW_OPTION_REAL, offsetof(tw_innovation, gamma), "0", 0, 1, NULL,                            \
                   "how far the weights follow the neighbours'; 0: as far as the density bears"),                       \
-        TW_OPTION("values", TW_OPTION_CHOICE, TW_INNOVATION_PLACE(type, values), "fp32", 0, 0, TW_VALUE_CHOICES,       \
+        TW_OPTION("values", TW_OPTION_CHOICE, offsetof(tw_innovation, values), "fp32", 0, 0, TW_VALUE_CHOICES,         \
                   "how values travel"),                                                                                \
-        TW_OPTION("indices", TW_OPTION_CHOICE, TW_INNOVATION_PLACE(type, indices), "auto", 0, 0, TW_INDEX_CHOICES,     \
+        TW_OPTION("indices", TW_OPTION_CHOICE, offsetof(tw_innovation, indices), "auto", 0, 0, TW_INDEX_CHOICES,       \
                   "how their places travel"),                                                                          \
-        TW_OPTION("link", TW_OPTION_REAL, TW_INNOVATION_PLACE(type, link), "1000", 0, 1e6, NULL,                       \
+        TW_OPTION("link", TW_OPTION_REAL, offsetof(tw_innovation, link), "1000", 0, 1e6, NULL,                         \
                   "what the line carries, in Mbit/s, for indices=auto"),                                               \
-        TW_OPTION("check", TW_OPTION_INTEGER, TW_INNOVATION_PLACE(type, check), "64", 1, 1e9, NULL,                    \
+        TW_OPTION("check", TW_OPTION_INTEGER, offsetof(tw_innovation, check), "64", 1, 1e9, NULL,                      \
                   "compare the estimates' checksums every so many steps")
 
-/* A gamma of 0 becomes the density. */
-tw_status tw_innovation_create(tw_innovation *innovation, tw_gossip *gossip);
-void tw_innovation_destroy(tw_innovation *innovation);
-/* All ranks have the same weights: every estimate begins with them. */
-void tw_innovation_start(tw_innovation *innovation);
-/* Sends and receives one innovation, and fills pull. */
-tw_status tw_innovation_exchange(tw_innovation *innovation);
+/* The scheme's ops->create, destroy, start and exchange. A gamma of 0 becomes the density. All ranks
+ * have the same weights at the start: every estimate begins with them. An exchange sends and receives one innovation,
+ * and fills pull. */
+tw_status tw_innovation_create(tw_gossip *gossip);
+void tw_innovation_destroy(tw_gossip *gossip);
+void tw_innovation_start(tw_gossip *gossip);
+tw_status tw_innovation_exchange(tw_gossip *gossip);
 
 #endif

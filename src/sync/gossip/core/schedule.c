@@ -1,6 +1,5 @@
 #include "schedule.h"
 
-#include "error.h"
 #include "memory.h"
 
 #include <string.h>

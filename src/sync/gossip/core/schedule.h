@@ -3,7 +3,6 @@
 #ifndef TW_SYNC_SCHEDULE_H
 #define TW_SYNC_SCHEDULE_H
 
-#include <stddef.h>
 #include <stdint.h>
 #include <thinwire/thinwire.h>
 

@@ -1,7 +1,6 @@
 /* adpsgd-fixed - asynchronous decentralised SGD on the ring of ranks (Lian et al. 2018; Zhang et al. 2019). In a round
  * each averages with one neighbour, with the other in the next: half the traffic of averaging with both, and two such
  * rounds mix better than two of the others. */
-#include "error.h"
 #include "gossip.h"
 
 typedef struct adpsgd_fixed {
@@ -16,16 +15,13 @@ static const tw_option options[] = {
 
 static tw_status adpsgd_fixed_create(tw_gossip *gossip)
 {
-    int group = ((adpsgd_fixed *)gossip)->mixing == 0 ? 2 : 0;
-    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, group, 0, 0));
-    return tw_gossip_create_messages(gossip);
+    return tw_gossip_create_rounds(gossip, ((adpsgd_fixed *)gossip)->mixing == 0 ? 2 : 0, 0, 0);
 }
 
 const tw_gossip_ops tw_gossip_adpsgd_fixed = {
     .name = "adpsgd-fixed",
     .summary = "asynchronous; averages with the neighbours on a fixed ring",
     .struct_size = sizeof(adpsgd_fixed),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    TW_OPTIONS(options),
     .create = adpsgd_fixed_create,
 };

@@ -1,6 +1,5 @@
 /* adpsgd-random - asynchronous decentralised SGD on a ring that is shuffled for every round (Zhang et al. 2020), so
  * that news cross the group in a number of rounds that grows with the logarithm of its size. */
-#include "error.h"
 #include "gossip.h"
 
 typedef struct adpsgd_random {
@@ -18,16 +17,13 @@ static const tw_option options[] = {
 static tw_status adpsgd_random_create(tw_gossip *gossip)
 {
     const adpsgd_random *self = (const adpsgd_random *)gossip;
-    int group = self->mixing == 0 ? 2 : 0;
-    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, group, 1, (uint64_t)self->seed));
-    return tw_gossip_create_messages(gossip);
+    return tw_gossip_create_rounds(gossip, self->mixing == 0 ? 2 : 0, 1, self->seed);
 }
 
 const tw_gossip_ops tw_gossip_adpsgd_random = {
     .name = "adpsgd-random",
     .summary = "asynchronous; averages with the neighbours on a ring shuffled anew each round",
     .struct_size = sizeof(adpsgd_random),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    TW_OPTIONS(options),
     .create = adpsgd_random_create,
 };

@@ -6,50 +6,24 @@
 #include "innovation.h"
 #include "kernels.h"
 
-typedef struct choco {
-    tw_gossip gossip;
-    tw_innovation innovation;
-} choco;
-
 static const tw_option options[] = {
-    TW_INNOVATION_OPTIONS(choco),
+    TW_INNOVATION_OPTIONS,
 };
-
-static tw_status choco_create(tw_gossip *gossip)
-{
-    return tw_innovation_create(&((choco *)gossip)->innovation, gossip);
-}
-
-static void choco_start(tw_gossip *gossip)
-{
-    tw_innovation_start(&((choco *)gossip)->innovation);
-}
-
-static void choco_destroy(tw_gossip *gossip)
-{
-    tw_innovation_destroy(&((choco *)gossip)->innovation);
-}
-
-static tw_status choco_exchange(tw_gossip *gossip)
-{
-    return tw_innovation_exchange(&((choco *)gossip)->innovation);
-}
 
 static void choco_apply(tw_gossip *gossip)
 {
-    tw_kernels_best()->add(gossip->weights, ((choco *)gossip)->innovation.pull, gossip->elements);
+    tw_kernels_best()->add(gossip->weights, ((tw_innovation *)gossip)->pull, gossip->elements);
 }
 
 const tw_gossip_ops tw_gossip_choco = {
     .name = "choco",
     .summary = "synchronous; neighbours on a fixed ring exchange compressed differences (CHOCO-SGD)",
-    .struct_size = sizeof(choco),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
-    .create = choco_create,
-    .start = choco_start,
-    .destroy = choco_destroy,
+    .struct_size = sizeof(tw_innovation),
+    TW_OPTIONS(options),
+    .create = tw_innovation_create,
+    .start = tw_innovation_start,
+    .destroy = tw_innovation_destroy,
     .remembers_exchange = 1,
-    .exchange = choco_exchange,
+    .exchange = tw_innovation_exchange,
     .apply = choco_apply,
 };

@@ -18,14 +18,13 @@
 #include <math.h>
 
 typedef struct cold {
-    tw_gossip gossip;
     tw_innovation innovation;
     double dual; /* option */
     float *duals;
 } cold;
 
 static const tw_option options[] = {
-    TW_INNOVATION_OPTIONS(cold),
+    TW_INNOVATION_OPTIONS,
     {"dual", TW_OPTION_REAL, offsetof(cold, dual), "0", 0, 1, NULL,
      "share of each pull that the duals learn from; 0: half the density"},
 };
@@ -33,28 +32,13 @@ static const tw_option options[] = {
 static tw_status cold_create(tw_gossip *gossip)
 {
     cold *self = (cold *)gossip;
-    tw_innovation_options *chosen = &self->innovation.options;
+    tw_innovation *chosen = &self->innovation;
     gossip->adapt_first = 1;
     if (chosen->gamma == 0) chosen->gamma = fmin(1, 2 * chosen->density);
     chosen->gamma /= 2;
     if (self->dual == 0) self->dual = chosen->density / 2;
     TW_TRY(tw_gossip_remember(gossip, "dual", &self->duals));
-    return tw_innovation_create(&self->innovation, gossip);
-}
-
-static void cold_start(tw_gossip *gossip)
-{
-    tw_innovation_start(&((cold *)gossip)->innovation);
-}
-
-static void cold_destroy(tw_gossip *gossip)
-{
-    tw_innovation_destroy(&((cold *)gossip)->innovation);
-}
-
-static tw_status cold_exchange(tw_gossip *gossip)
-{
-    return tw_innovation_exchange(&((cold *)gossip)->innovation);
+    return tw_innovation_create(gossip);
 }
 
 static void cold_absorb(tw_gossip *gossip, const float *const *steps)
@@ -77,12 +61,11 @@ const tw_gossip_ops tw_gossip_cold = {
     .name = "cold",
     .summary = "synchronous; compressed differences and duals: exact also when the data differ (COLD; reconstruction)",
     .struct_size = sizeof(cold),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    TW_OPTIONS(options),
     .create = cold_create,
-    .start = cold_start,
-    .destroy = cold_destroy,
-    .exchange = cold_exchange,
+    .start = tw_innovation_start,
+    .destroy = tw_innovation_destroy,
+    .exchange = tw_innovation_exchange,
     .apply = cold_apply,
     .absorb = cold_absorb,
 };

@@ -3,7 +3,6 @@
  * adapt with combine); it is stable up to a curvature times learning rate of 1 + the mixing's least eigenvalue, 2/3 on
  * an even ring. order=atc, adapt then combine, averages w_i with the step in it: stable up to 2, and nothing overlaps.
  */
-#include "error.h"
 #include "gossip.h"
 #include "kernels.h"
 
@@ -22,8 +21,7 @@ static const tw_option options[] = {
 static tw_status dpsgd_create(tw_gossip *gossip)
 {
     gossip->adapt_first = ((dpsgd *)gossip)->order == 1;
-    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, 0, 0, 0));
-    return tw_gossip_create_messages(gossip);
+    return tw_gossip_create_rounds(gossip, 0, 0, 0);
 }
 
 static tw_status dpsgd_exchange(tw_gossip *gossip)
@@ -42,8 +40,7 @@ const tw_gossip_ops tw_gossip_dpsgd = {
     .name = "dpsgd",
     .summary = "synchronous; averages with both neighbours on a fixed ring",
     .struct_size = sizeof(dpsgd),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    TW_OPTIONS(options),
     .create = dpsgd_create,
     .exchange = dpsgd_exchange,
     .apply = dpsgd_apply,

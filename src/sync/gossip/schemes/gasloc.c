@@ -38,8 +38,7 @@ static tw_status gasloc_create(tw_gossip *gossip)
     gossip->counter = &self->steps;
     TW_TRY(tw_gossip_remember(gossip, "start", &self->start));
     TW_TRY(tw_gossip_remember(gossip, "last", &self->last));
-    TW_TRY(tw_schedule_create(&gossip->schedule, gossip->size, 2, 1, (uint64_t)self->seed));
-    return tw_gossip_create_messages(gossip);
+    return tw_gossip_create_rounds(gossip, 2, 1, self->seed);
 }
 
 static void gasloc_start(tw_gossip *gossip)
@@ -86,8 +85,7 @@ const tw_gossip_ops tw_gossip_gasloc = {
     .name = "gasloc",
     .summary = "synchronous; local steps, then one neighbour on a shuffled ring, with momentum (reconstruction)",
     .struct_size = sizeof(gasloc),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    TW_OPTIONS(options),
     .create = gasloc_create,
     .start = gasloc_start,
     .exchange = gasloc_exchange,

@@ -1,7 +1,6 @@
 /* prague - asynchronous partial all-reduce (Luo et al. 2020): in a round the workers of a group average among
  * themselves. The static schedule: groups that follow from the round alone, so that none conflict and nobody has to
  * hand them out. */
-#include "error.h"
 #include "gossip.h"
 
 typedef struct prague {
@@ -21,16 +20,13 @@ static const tw_option options[] = {
 static tw_status prague_create(tw_gossip *gossip)
 {
     const prague *self = (const prague *)gossip;
-    TW_TRY(
-        tw_schedule_create(&gossip->schedule, gossip->size, (int)self->group, self->order == 1, (uint64_t)self->seed));
-    return tw_gossip_create_messages(gossip);
+    return tw_gossip_create_rounds(gossip, (int)self->group, self->order == 1, self->seed);
 }
 
 const tw_gossip_ops tw_gossip_prague = {
     .name = "prague",
     .summary = "asynchronous; averages within small groups that change every round",
     .struct_size = sizeof(prague),
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
+    TW_OPTIONS(options),
     .create = prague_create,
 };

@@ -2,7 +2,6 @@
  * triangles, as wide as a pixel of the result or of the source, whichever is wider. They are rounded to whole numbers,
  * so that sums come out alike whatever the order and the instructions. */
 #include <math.h>
-#include <string.h>
 
 #include "error.h"
 #include "picture.h"
