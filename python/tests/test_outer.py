@@ -833,6 +833,59 @@ def bf16_masters(rank, size, rate, hurt):
     return ends
 
 
+class Averaged(torch.optim.Optimizer):
+    """SGD with an average of the weights in its state, which begins as a copy, and the same once more where nobody looks."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.0})
+        self.beside = {}
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for p in self.param_groups[0]["params"]:
+            p.sub_(p.grad, alpha=self.param_groups[0]["lr"])
+            for kept in (self.state[p], self.beside.setdefault(p, {})):
+                kept.setdefault("average", p.float().clone()).lerp_(p.float(), 0.25)
+
+
+class Gained(nn.Linear):
+    """It is multiplied by a number that is trained, too."""
+
+    def __init__(self, gain):
+        super().__init__(4, 4)
+        self.gain = nn.Parameter(torch.tensor(gain))
+
+    def forward(self, x):
+        return super().forward(x) * self.gain
+
+
+def no_masters(rank, size):
+    """What an optimizer keeps of parameters in bf16 is at times what these are: its count of steps beside a number, and an average
+    as long as the rate is 0. Both stay what they are: the counts, and whether the averages do."""
+    counts, stay = [], []
+    for door in ("outer", "gossip"):
+        for kind in (torch.optim.AdamW, Averaged):
+            torch.manual_seed(5)
+            model = Gained(4.0).to(torch.bfloat16)
+            optimiser = kind(model.parameters())
+            loop = looped(model, optimiser, "local:every=2") if door == "outer" else thinwire.torch.GossipDataParallel(
+                model, "dpsgd", optimizer=optimiser, timeout=ranks.SECONDS)
+            for step in range(8):
+                optimiser.param_groups[0]["lr"] = 0.0 if step < 4 or kind is torch.optim.AdamW else 0.1
+                optimiser.zero_grad()
+                (loop if door == "gossip" else model)(torch.full((1, 4), rank + 1.0, dtype=torch.bfloat16)).sum().backward()
+                loop.step() if door == "gossip" else optimiser.step()
+                if door == "outer":
+                    count(loop)
+            kept = [optimiser.state[p] for p in model.parameters()]
+            loop.finish()
+            if kind is torch.optim.AdamW:
+                counts += [float(one["step"]) for one in kept]
+            else:
+                stay += [torch.equal(one["average"], optimiser.beside[p]["average"]) for one, p in zip(kept, model.parameters())]
+    return counts, stay
+
+
 def in_the_pass(rank, size):
     """Optimizers of a parameter each, which step inside of the backward pass, beside one that steps behind it: whether all
     weights have the same bits in each step."""
@@ -1456,6 +1509,11 @@ class OuterTest(unittest.TestCase):
             for way in ("outer", "gossip"):
                 self.assertTrue(torch.isfinite(ends[way]).all())
                 self.assertLess((ends[way] - ends["torch"]).abs().max(), 0.2)
+
+    def test_what_is_no_fp32_copy_of_the_weights_is_left_alone(self):
+        for counts, stay in ranks.on_ranks(2, no_masters):
+            self.assertEqual(counts, [8.0] * 6)
+            self.assertEqual(stay, [True] * 6)
 
     @unittest.skipUnless(hasattr(torch.Tensor, "register_post_accumulate_grad_hook"), "this torch has no hooks after accumulation")
     def test_optimizers_that_step_inside_of_the_pass_do_what_one_behind_it_does(self):

@@ -33,6 +33,11 @@ def innermost(optimiser: Any) -> Any:
     return optimiser
 
 
+def kept_of(optimiser: Any, parameter: torch.Tensor) -> Dict[str, Any]:
+    """What it remembers of a parameter; of one that is not torch's nothing may be known."""
+    return getattr(optimiser, "state", {}).get(parameter) or {}
+
+
 class Modes:
     """Those of optimizers, such as schedulefree's, that have other weights in the model for training than for evaluation, and
     swap them in train() and eval(). Which ones the model has they do not see: who puts others there tells them before."""

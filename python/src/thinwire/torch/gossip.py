@@ -48,10 +48,11 @@ class GossipDataParallel(torch.nn.Module):
         self._optimiser, self._group = optimizer, group
         rows = rows_of(module, "GossipDataParallel")
         refuse_others(module, rows, optimizer)
-        _parameters.start_alike(module, group)
         self._orders = _parameters.orders_of(rows)
         self._tensors = [(row.name, row.shape) for row in rows]
         self._working = Working(rows, [optimizer])
+        self._working.look()
+        _parameters.start_alike(module, group)
         self._working.begin()
 
         def made(comm: Comm) -> Gossip:

@@ -284,6 +284,7 @@ class OuterLoop(Closes):
         if self._begun or self._finished:
             return
         _parameters.reshard(self._sharded)
+        self._working.look()
         self._working.begin()
         if self._changes:
             self._come_in()
@@ -295,8 +296,8 @@ class OuterLoop(Closes):
         if self._saved is not None:
             self._resume(self._saved)
         elif self._regrouped:
-            self._put_shared(self._shared())
-            self._working.begin()
+            self._loop.read(self._working.addresses())
+            self._working.give()
         else:
             self._working.give()
             _buffers.spread(self._module, self._group)
@@ -575,10 +576,6 @@ class OuterLoop(Closes):
         shared = [torch.empty(row.shape, device="cpu") for row in self._rows]
         self._loop.read([one.data_ptr() for one in shared])
         return shared
-
-    def _put_shared(self, shared: List[torch.Tensor]) -> None:
-        for row, values in zip(self._rows, shared):
-            laid(row).copy_(values)
 
     def _refuse_inside(self, what: str) -> None:
         if self._inside:
