@@ -309,17 +309,44 @@ def trained_later(rank, size):
     return texts
 
 
-def replaced_beside(rank, size):
-    """The end of a gossip, of whose module a layer was replaced and is trained by another optimizer."""
+def trained_rightly(rank, size):
+    """What looks like a parameter that is trained later, or steps in the pass, and is none that attach() takes."""
+    def train(net, optimiser):
+        for _ in range(2):
+            optimiser.zero_grad()
+            net(torch.ones(1, 8)).sum().backward()
+            optimiser.step()
+
+    def of(module):
+        return torch.optim.SGD(module.parameters(), lr=0.1)
+
+    for closes in (False, True):
+        module = layers()
+        module[0].requires_grad_(False)
+        first, held = models.attached(module, "topk")
+        train(first, of(module))
+        if closes:
+            held.close()
+        module[0].requires_grad_(True)
+        if closes:
+            train(module, of(module))
+        train(models.attached(module, "topk")[0], of(module))
+        del first
+    for specs in (("allreduce",), ("topk", "allreduce")):
+        module = layers()
+        ddp, _ = models.attached(module, specs[0])
+        for spec in specs[1:]:
+            thinwire.torch.attach(ddp, spec, banner=False)
+        module.add_module("later", torch.nn.Linear(8, 8))
+        train(module, of(module))
     module = layers()
-    with contextlib.closing(thinwire.torch.GossipDataParallel(module, "dpsgd", optimizer=torch.optim.SGD(module.parameters(), lr=0.1))) as one:
-        one(torch.ones(1, 8)).sum().backward()
-        one.step()
-        module[1] = torch.nn.Linear(8, 8)
-        one(torch.ones(1, 8)).sum().backward()
-        torch.optim.SGD(module[1].parameters(), lr=0.1).step()
-        one.step()
-        return ranks.refused(one.finish)
+    torch.nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, ["0.weight", "0.bias"])
+    for parameter in module[0].parameters():
+        parameter.register_post_accumulate_grad_hook(lambda one: torch.optim.SGD([one], lr=0.1).step())
+    before = models.weights(module)
+    ddp, _ = models.attached(module, "topk")
+    train(ddp, of(module[1]))
+    return [bool((p != before[name]).any()) for name, p in module.named_parameters()]
 
 
 def stepped_in_the_pass(rank, size):
@@ -1031,7 +1058,10 @@ class ModulesTest(unittest.TestCase):
             for (kind, change), said in texts.items():
                 for text in said:
                     self.assertIn(f"{names[change]} is trained now and was not when the {whose[kind]} was made", text)
-        self.assertIn("1.weight is trained now and was not when the GossipDataParallel was made", ranks.on_ranks(1, replaced_beside)[0])
+
+    @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
+    def test_who_closes_attaches_anew_or_leaves_it_to_torch_may_train_what_he_likes(self):
+        self.assertEqual(ranks.on_ranks(1, trained_rightly), [[True] * 4])
 
     @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
     def test_a_step_inside_of_the_backward_pass_is_refused(self):

@@ -3,7 +3,7 @@
 import os
 import warnings
 import weakref
-from typing import Any, List, Optional, Set, Union
+from typing import Any, Iterable, List, Optional, Set, Union
 
 import torch
 import torch.distributed as dist
@@ -41,7 +41,6 @@ class _Bridge:
         self._arrivals: Arrivals[Bucket] = Arrivals()
         self._pinned = Pinned()
         self._used = self._watch(parameters) if may_be_unused else None
-        self._unfit: Optional[Unfit] = None
 
     @staticmethod
     def _watch(parameters: List[torch.Tensor]) -> Set[int]:
@@ -51,11 +50,8 @@ class _Bridge:
             parameter.register_hook(lambda gradient, key=id(parameter): used.add(key))
         return used
 
-    def serve(self, compressor: Compressor, unfit: Unfit) -> None:
+    def serve(self, compressor: Compressor) -> None:
         """From now on, and no more the one before."""
-        if self._unfit is not None:
-            self._unfit.close()
-        self._unfit = unfit
         before = getattr(self, "compressor", None)
         self.compressor, self._pending, self._arrivals = compressor, [], Arrivals()
         if before is not None:
@@ -195,10 +191,14 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     _optimiser.warn_of_unknown_rates(optimizer, spec)
     if not dense and all(_transport.gathered(group, _wanted(fallback, expect_ratio))):
         compressor.weigh()
+    for bridge in [bridge for there, bridge in _bridges.items() if there.module is ddp.module]:
+        bridge.compressor.end_unfit()
+    if not dense:
+        compressor.unfit = _unfit(ddp, rows, left_out)
     if ddp not in _bridges and not dense:  # a DDP without a hook is plain DDP
         _bridges[ddp] = _registered(ddp, compressor, [row.parameter for row in rows])
     if ddp in _bridges:
-        _bridges[ddp].serve(compressor, Unfit(ddp.module, rows + _left_to_torch(ddp), "DistributedDataParallel"))
+        _bridges[ddp].serve(compressor)
         _claims.claim(compressor, _claims.ATTACHED, rows)
     compressor.alone = dist.get_world_size(group) == 1
     if _auto.is_auto(asked):
@@ -208,10 +208,13 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     return compressor
 
 
-def _left_to_torch(ddp: DistributedDataParallel) -> List[_parameters.Row]:
-    """What the scheme does not take, and what nobody exchanges because the user said so."""
-    return [_parameters.row_of(name, one) for name, one in ddp.module.named_parameters()
-            if name in ddp.parameters_to_ignore or _parameters.why_left_out(one, _parameters.with_sparse_gradients(ddp.module))]
+def _unfit(ddp: DistributedDataParallel, rows: List[_parameters.Row], left_out: Iterable[str]) -> Unfit:
+    """DDP itself exchanges what the scheme leaves out, and nobody what DDP was told to ignore."""
+    named = dict(ddp.module.named_parameters())
+    exchanged = [row.parameter for row in rows] + [named[name] for name in left_out]
+    return Unfit(ddp.module, exchanged, "DistributedDataParallel",
+                 "close() what attach() gave, or attach() to another DistributedDataParallel",
+                 [named[name] for name in ddp.parameters_to_ignore if name in named])
 
 
 def attach_alone(module: torch.nn.Module, spec: str, *, banner: bool = True, **more: Any) -> Compressor:

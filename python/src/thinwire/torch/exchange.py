@@ -81,8 +81,7 @@ class Exchange(Closes):
         self._memory, self._one_at_a_time = Pinned(), threading.Lock()
         self._pass: Callable[[], Any] = lambda: None  # what its end calls, as long as it lasts
         self._ends = [row.parameter.register_post_accumulate_grad_hook(ready_of(weakref.ref(self))).remove for row in rows]
-        self._unfit = Unfit(module, rows, "Exchange")
-        self._ends.append(self._unfit.close)
+        self.compressor.unfit = Unfit(module, [row.parameter for row in rows], "Exchange")
         _exchanges[module] = self
         _claims.claim(self.compressor, _claims.EXCHANGE, rows)
         if banner:

@@ -49,6 +49,7 @@ class GossipDataParallel(torch.nn.Module):
         rows = rows_of(module, "GossipDataParallel")
         refuse_others(module, rows, optimizer)
         self._orders = _parameters.orders_of(rows)
+        self._known = {id(row.parameter) for row in rows}
         self._tensors = [(row.name, row.shape) for row in rows]
         self._working = Working(rows, [optimizer])
         self._working.look()
@@ -89,7 +90,7 @@ class GossipDataParallel(torch.nn.Module):
         """The optimiser's step, and an exchange. False: it was not finite, and the weights are as if it had not been; what the
         optimiser keeps of a parameter begins anew where it is not finite."""
         self._read_first()
-        _parameters.refuse_newly_stepped(self._optimiser, self.module, self._working.rows, "GossipDataParallel")
+        _parameters.refuse_newly_stepped(self._optimiser, self.module, self._known, "GossipDataParallel")
         self._optimiser.step(closure) if closure else self._optimiser.step()
         self._begun_with = {}
         self._strays.counted()
@@ -125,7 +126,7 @@ class GossipDataParallel(torch.nn.Module):
 
     def _refuse_uncounted(self) -> None:
         """What the optimiser has done alone is in the module, and not in the gossip, which is about to be told of or given."""
-        _parameters.refuse_newly_trained(self.module, self._working.rows, "GossipDataParallel")
+        _parameters.refuse_newly_stepped(self._optimiser, self.module, self._known, "GossipDataParallel")
         name = self._first_changed()
         if name:
             self._strays.refuse_changed(name, OF_A_GOSSIP)
