@@ -744,12 +744,20 @@ class Averaging(torch.optim.Optimizer):
     def _swap(self, trains, weight):
         for group in self.param_groups:
             for p in group["params"] if group["train_mode"] != trains else ():
-                p.lerp_(self.state[p]["z"], weight)
+                p.lerp_(self.state[p].get("z", p), weight)
             group["train_mode"] = trains
 
 
 def flat(model):
     return nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+
+
+def broken_off(optimiser):
+    """Ctrl-C while train() swaps weights, when it is called for the first time."""
+    del optimiser.train
+    with torch.no_grad():
+        next(iter(optimiser.state)).fill_(7)
+    raise KeyboardInterrupt
 
 
 def averaging(rank, size, spec):
@@ -773,6 +781,10 @@ def averaging(rank, size, spec):
         z = torch.cat([optimiser.state[p]["z"].reshape(-1) for p in model.parameters()])
         off.append(float((flat(model) - shared.lerp(z, 1 - 1 / optimiser.BETA)).abs().max()))
     off.append(float((flat(model) - x).abs().max()))
+    optimiser.train = lambda: broken_off(optimiser)
+    with contextlib.suppress(KeyboardInterrupt), outer.averaged():
+        raise AssertionError("it was not broken off")
+    off.append(float((flat(model) - x).abs().max()) + float(optimiser.param_groups[0]["train_mode"]))
     optimiser.train()
     go_on(model, optimiser, outer, rank, range(6, 10))
     optimiser.eval()
@@ -784,7 +796,29 @@ def averaging(rank, size, spec):
     ended = flat(model)
     optimiser.eval()
     assert torch.equal(flat(model), ended)
-    return off, ended, [text for text, _ in said]
+    with warned() as beside:
+        thinwire.torch.GossipDataParallel(model, "dpsgd", optimizer=optimiser, timeout=ranks.SECONDS).close()
+    return off, ended, [text for text, _ in said], [text for text, _ in beside]
+
+
+def averaging_from_nan(rank, size):
+    """Whether what is evaluated with behind a round that undid NaN of rank 1 is what the round gave."""
+    model = text_model()
+    optimiser = Averaging(model.parameters(), 0.05)
+    outer = looped(model, optimiser, "local:every=4")
+    go_on(model, optimiser, outer, rank, range(3))
+    optimiser.zero_grad()
+    backward(model, rank, 3)
+    for p in model.parameters() if rank else ():
+        p.grad.fill_(math.nan)
+    optimiser.step()
+    count(outer)
+    given = flat(model)
+    optimiser.eval()
+    kept = torch.equal(flat(model), given)
+    optimiser.train()
+    outer.finish()
+    return kept
 
 
 class Master(torch.optim.Optimizer):
@@ -906,6 +940,18 @@ def in_the_pass(rank, size):
         outer.finish()
         runs.append([*seen, flat(model)])
     return [bool(torch.equal(one, other)) for one, other in zip(*runs, strict=True)]
+
+
+def in_a_checkpoint(rank, size):
+    """What is said where the last optimizer steps in a pass inside of the pass."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    own = {p: torch.optim.SGD([p], lr=0.1) for p in [*model[0].parameters(), *model[1].parameters()]}
+    with contextlib.closing(looped(model, list(own.values()), "local:every=3")) as outer:
+        outer.begin()
+        for parameter in own:
+            parameter.register_post_accumulate_grad_hook(lambda one: own[one].step())
+        inside = torch.utils.checkpoint.checkpoint(model[1], model[0](torch.ones(1, 4)), use_reentrant=True)
+        return ranks.refused(lambda: inside.sum().backward())
 
 
 def adapters(rank, size):
@@ -1492,8 +1538,9 @@ class OuterTest(unittest.TestCase):
     def test_an_optimizer_that_swaps_weights_has_its_own_back_behind_averaged(self):
         for spec in ("local:every=4", "local:every=4,first_moment=1"):
             results = ranks.on_ranks(2, averaging, spec)
-            for off, ended, said in results:
-                self.assertEqual(off[:2], [0, 0])
+            for off, ended, said, beside in results:
+                self.assertEqual([*off[:2], *off[3:5]], [0] * 4)
+                self.assertIn("Averaging evaluates with an average that each rank takes for itself, also behind finish()", beside[0])
                 self.assertLess(max(off), 1e-6)
                 self.assertTrue(torch.equal(ended, results[0][1]))
                 self.assertEqual(["Averaging evaluates with an average that each worker takes" in text for text in said],
@@ -1510,6 +1557,9 @@ class OuterTest(unittest.TestCase):
                 self.assertTrue(torch.isfinite(ends[way]).all())
                 self.assertLess((ends[way] - ends["torch"]).abs().max(), 0.2)
 
+    def test_an_optimizer_that_swaps_weights_begins_anew_where_it_keeps_nan(self):
+        self.assertEqual(ranks.on_ranks(2, averaging_from_nan), [False, True])  # rank 0 has an average of its own
+
     def test_what_is_no_fp32_copy_of_the_weights_is_left_alone(self):
         for counts, stay in ranks.on_ranks(2, no_masters):
             self.assertEqual(counts, [8.0] * 6)
@@ -1519,6 +1569,8 @@ class OuterTest(unittest.TestCase):
     def test_optimizers_that_step_inside_of_the_pass_do_what_one_behind_it_does(self):
         for same in ranks.on_ranks(2, in_the_pass):
             self.assertEqual(same, [True] * 8)
+        self.assertRegex(ranks.on_ranks(1, in_a_checkpoint)[0],
+                         r"the optimizer steps in a checkpoint with use_reentrant=True.*, or step behind backward\(\)")
 
     def test_only_what_is_trained_travels(self):
         results = ranks.on_ranks(2, adapters)

@@ -20,9 +20,12 @@ def forget_unfinite(optimisers: List[Any], rows: List[Row]) -> None:
         for row in rows:
             state = kept_of(optimiser, row.parameter)
             there = [local(one) for one in state.values() if isinstance(one, torch.Tensor) and one.is_floating_point()]
-            if not all(torch.isfinite(one).all() for one in there):
-                for one in there:
-                    one.zero_()
+            if all(torch.isfinite(one).all() for one in there):
+                continue
+            if "z" in state:  # weights, and no moment: schedulefree's optimizers make them anew
+                state.clear()
+            for one in there:
+                one.zero_()
 
 
 def lacking(moment: int, optimiser: Any, row: Row) -> Error:

@@ -46,6 +46,9 @@ class Modes:
         self._all = [one for one in map(innermost, optimisers) if trains(one) is not None]
         self._evaluated = [one for one in self._all if not trains(one)]
 
+    def __len__(self) -> int:
+        return len(self._all)
+
     def train(self) -> None:
         for one in self._all:
             one.train()

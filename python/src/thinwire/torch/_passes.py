@@ -22,12 +22,13 @@ def is_under_way() -> bool:
     return this_pass() >= 0
 
 
-def at_the_end(finish: Callable[[], Any]) -> None:
+def at_the_end(finish: Callable[[], Any], what: str = "the first gradients of a backward pass came from",
+               otherwise: str = "attach()") -> None:
     """Has finish() called when the pass under way has computed all its gradients. What it raises, backward() raises."""
     def at_the_end_of_all() -> None:
         if torch._C._current_autograd_node() is not None:  # a pass inside of another one, which goes on
-            raise Error("the first gradients of a backward pass came from a checkpoint with use_reentrant=True, whose end "
-                        "would be taken for the end of the pass; use checkpoint(..., use_reentrant=False), or attach()")
+            raise Error(f"{what} a checkpoint with use_reentrant=True, whose end would be taken for the end of the pass; use "
+                        f"checkpoint(..., use_reentrant=False), or {otherwise}")
         finish()
 
     torch.autograd.Variable._execution_engine.queue_callback(at_the_end_of_all)

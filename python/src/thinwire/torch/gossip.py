@@ -68,6 +68,9 @@ class GossipDataParallel(torch.nn.Module):
                               "step itself")
         self._stop_watching = _optimiser.at_each_step(self._strays.notice)
         _claims.claim(self, _claims.GOSSIP, rows)
+        if _optimiser.trains(_optimiser.innermost(optimizer)) is not None:
+            warn(f"{type(optimizer).__name__} evaluates with an average that each rank takes for itself, also behind finish(): take an "
+                 "OuterLoop, whose finish() gives all ranks the mean of these averages")
 
     @_passes.never_compiled
     def _read_first(self) -> None:
@@ -82,7 +85,7 @@ class GossipDataParallel(torch.nn.Module):
             self._has_read = True
 
     def forward(self, *inputs: Any, **more: Any) -> Any:
-        if not self._finished:
+        if not (self._finished or self._has_read):  # what is compiled has no break then
             self._read_first()
         return self.module(*inputs, **more)
 
@@ -106,7 +109,6 @@ class GossipDataParallel(torch.nn.Module):
         """Ends the gossip, as a collective: all ranks have the mean of their weights and of their buffers. Where a rank was lost,
         the others have the mean of their weights, and each keeps its own buffers."""
         self._refuse_uncounted()
-        _optimiser.Modes([self._optimiser]).train()  # the weights that the gossip knows
         self._gossip.finish(self._working.addresses())
         self._working.give()
         self._finished = True

@@ -312,7 +312,7 @@ class OuterLoop(Closes):
         """Of a step that was taken. An optimizer that steps inside of a backward pass has that pass go on with the weights that it
         began with: a round would change them all."""
         if _passes.is_under_way():
-            _passes.at_the_end(self._count)
+            _passes.at_the_end(self._count, "the optimizer steps in", "step behind backward()")
         else:
             self._count()
 
@@ -548,9 +548,10 @@ class OuterLoop(Closes):
         try:
             try:
                 self._inside = True
+                own += [laid(row).clone() for row in self._rows] if modes else []  # Ctrl-C may come while they swap weights
                 modes.train()
                 for row in self._rows:  # one copy of the weights at a time: the other's room goes
-                    own.append(laid(row).clone())
+                    own += [] if modes else [laid(row).clone()]
                     laid(row).copy_(shared.pop(0))
                 modes.back()
                 for buffer, mean in zip(there, means):
@@ -565,9 +566,9 @@ class OuterLoop(Closes):
     def _put_own(self, own: List[torch.Tensor], buffers: List[torch.Tensor], values: List[torch.Tensor], modes: _optimiser.Modes) -> None:
         _parameters.reshard(self._sharded)
         modes.train()  # wherever they were left inside
+        modes.back()
         for row, weights in zip(self._rows, own):
             laid(row).copy_(weights)
-        modes.back()
         for buffer, value in zip(buffers, values):
             _buffers.put(buffer, value)
         self._inside = False
