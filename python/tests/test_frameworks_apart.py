@@ -121,7 +121,7 @@ def best(folder, machine, port):
             "losses": [row["eval_loss"] for row in one.state.log_history if "eval_loss" in row]}
 
 
-def lightning(model, machine, out, resume, more):
+def lightning(model, machine, out, resume, more, before=(), behind=()):
     from lightning.pytorch import LightningModule, Trainer
     from lightning.pytorch.callbacks import ModelCheckpoint
     from thinwire.torch.lightning import LocalUpdates
@@ -144,10 +144,11 @@ def lightning(model, machine, out, resume, more):
     saves = ModelCheckpoint(out, filename="{step}", every_n_train_steps=SAVED, save_top_k=-1)
     one = Trainer(accelerator="cpu", devices=1, max_steps=STEPS, max_epochs=-1, check_val_every_n_epoch=SAVED, logger=False,
                   num_sanity_val_steps=0, enable_progress_bar=False, enable_model_summary=False,
-                  callbacks=[saves, LocalUpdates(**more)])
+                  callbacks=[*before, saves, LocalUpdates(**more), *behind])
     one.fit(Module(), *(torch.utils.data.DataLoader(rows(machine), batch_size=8) for _ in range(2)),
             ckpt_path=path if resume else None)
-    saved = torch.load(path, weights_only=False)["state_dict"]
+    saved = torch.load(path, weights_only=False)
+    saved = saved.get("current_model_state", saved["state_dict"])
     return [saved[f"model.{name}"] for name, _ in model.named_parameters()]
 
 
@@ -331,6 +332,17 @@ def plan(name, folder, machine, port):
     return "nothing"
 
 
+def average(name, folder, machine, port):
+    """Beside a callback that has an average of this machine's own, in either order."""
+    from lightning.pytorch.callbacks import EMAWeightAveraging
+    def with_average(where):
+        model, out = model_of([]), folder / f"machine{machine}"
+        trained = lightning(model, machine, out, False, settings(port), **{where: [EMAWeightAveraging(decay=0.5)]})
+        averaged = torch.load(out / f"step={SAVED}.ckpt", weights_only=False)["state_dict"]
+        return [torch.cat([x.reshape(-1) for x in some]).tolist() for some in (model.parameters(), trained, averaged.values())]
+    return ranks.refused(lambda: with_average("behind")), *with_average("before")
+
+
 def choose(name, folder, machine, port):
     return best(folder, machine, port)
 
@@ -431,6 +443,15 @@ class ApartTest(unittest.TestCase):
         one.train()
         self.assertEqual(loops, SAVED * loops[:1] + STEPS * loops[-1:])
         self.assertEqual([loop._finished for loop in (loops[0], loops[-1])], [False, True])
+
+    @unittest.skipUnless(sys.argv[1] == "lightning", "the others have no such callback")
+    def test_averages_of_a_callback_become_their_mean_at_the_end(self):
+        (text, end, trained, averaged), (_, other_end, other_trained, other_averaged) = self.played("average")
+        self.assertIn("write LocalUpdates behind EMAWeightAveraging in the list of callbacks", text)
+        self.assertEqual(end, other_end)
+        self.assertEqual(trained, other_trained)
+        self.close(trained, by_hand()[SAVED // EVERY].tolist())
+        self.assertGreater(max(abs(a - b) for a, b in zip(averaged, other_averaged)), 1e-4)  # each has its own
 
     @unittest.skipUnless(sys.argv[1] == "trainer", "the others choose no model themselves")
     def test_the_best_model_is_chosen_among_shared_weights(self):

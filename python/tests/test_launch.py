@@ -62,6 +62,14 @@ for step in range(1, {STEPS} + 1):
             signal.raise_signal(signal.SIGINT)
         if mishap == "second": torch.optim.SGD(model.parameters(), 1.0).step()
 """
+AROUND = PLAIN.replace("for step in range(1", """class Around(torch.optim.Optimizer):
+    def __init__(self, inside):
+        super().__init__(inside.param_groups, {})
+        self.inside = inside
+    def step(self, closure=None):
+        self.inside.step(closure)
+optimiser = Around(optimiser)
+for step in range(1""")
 IN_PARTS = COMMON + f"""
 first, last = model[:3], model[3:]
 del model[:]
@@ -239,6 +247,10 @@ class LaunchTest(unittest.TestCase):
         self.assertIn("rank 1 has had the first batch of rank 0, and", "".join(said))
         self.assertNotIn("went to nobody", "".join(said))
         self.assertEqual("".join(said).count("has had the first batch"), 1, said)
+
+    def test_an_optimizer_around_another_one(self):
+        ended = self.launched(AROUND)
+        self.check(*ended, by_hand(self.left("begin"))[-1])
 
     def test_a_model_in_parts(self):
         """What it saves of each in the middle of a round are the shared weights. Where it saves nothing, nothing is said of it."""

@@ -282,14 +282,18 @@ def trained_later(rank, size):
         optimiser.add_param_group({"params": list(module[1].parameters())})
 
     for change in (unfreeze, replace):
-        for kind in ("exchange", "gossip"):
+        for kind in ("exchange", "gossip", "attach"):
             module = layers()
             module[0].requires_grad_(False)
             optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
-            if kind == "exchange" and not has_hooks():
+            if kind != "gossip" and not has_hooks():
                 continue
-            one = exchange_of(module) if kind == "exchange" else thinwire.torch.GossipDataParallel(module, "dpsgd", optimizer=optimiser)
-            step = optimiser.step if kind == "exchange" else one.step
+            if kind == "attach":
+                ddp, one = models.attached(module, "topk", {"find_unused_parameters": True})
+                assert ddp.module is module
+            else:
+                one = exchange_of(module) if kind == "exchange" else thinwire.torch.GossipDataParallel(module, "dpsgd", optimizer=optimiser)
+            step = one.step if kind == "gossip" else optimiser.step
             module(torch.ones(1, 8)).sum().backward()
             step()
             change(module, optimiser)
@@ -303,6 +307,80 @@ def trained_later(rank, size):
                     module(torch.ones(1, 8)).sum().backward()
                     optimiser.step()
     return texts
+
+
+def trained_rightly(rank, size):
+    """What looks like a parameter that is trained later, or steps in the pass, and is none that attach() takes."""
+    def train(net, optimiser):
+        for _ in range(2):
+            optimiser.zero_grad()
+            net(torch.ones(1, 8)).sum().backward()
+            optimiser.step()
+
+    def of(module):
+        return torch.optim.SGD(module.parameters(), lr=0.1)
+
+    for closes in (False, True):
+        module = layers()
+        module[0].requires_grad_(False)
+        first, held = models.attached(module, "topk")
+        train(first, of(module))
+        if closes:
+            held.close()
+        module[0].requires_grad_(True)
+        if closes:
+            train(module, of(module))
+        train(models.attached(module, "topk")[0], of(module))
+        del first
+    for specs in (("allreduce",), ("topk", "allreduce")):
+        module = layers()
+        ddp, _ = models.attached(module, specs[0])
+        for spec in specs[1:]:
+            thinwire.torch.attach(ddp, spec, banner=False)
+        module.add_module("later", torch.nn.Linear(8, 8))
+        train(module, of(module))
+    module = layers()
+    torch.nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, ["0.weight", "0.bias"])
+    for parameter in module[0].parameters():
+        parameter.register_post_accumulate_grad_hook(lambda one: torch.optim.SGD([one], lr=0.1).step())
+    before = models.weights(module)
+    ddp, _ = models.attached(module, "topk")
+    train(ddp, of(module[1]))
+    return [bool((p != before[name]).any()) for name, p in module.named_parameters()]
+
+
+def stepped_in_the_pass(rank, size):
+    """What is said where an optimizer steps as soon as its parameter has a gradient, and whether it has stepped."""
+    texts = []
+    for kind in ("exchange", "attach"):
+        module = layers()
+        before = models.weights(module)
+        for parameter in module.parameters():
+            parameter.register_post_accumulate_grad_hook(lambda one: torch.optim.SGD([one], lr=0.1).step())
+        net, held = (module, exchange_of(module)) if kind == "exchange" else models.attached(module, "topk")
+        texts.append(ranks.refused(lambda net=net: net(torch.ones(1, 8)).sum().backward()))
+        assert all(torch.equal(p, before[name]) for name, p in module.named_parameters())
+        held.close()
+    return texts
+
+
+def compiled_gossip(rank, size):
+    """The same weights as without torch.compile, which takes forward() with all that it calls: and behind the first pass, which reads
+    what all begin with, in one graph."""
+    ends = []
+    for compiles in ({}, {0: {}}, {1: {"fullgraph": True}}):
+        torch._dynamo.reset()
+        module = layers()
+        optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
+        net = gossip = thinwire.torch.GossipDataParallel(module, "dpsgd", optimizer=optimiser, timeout=ranks.SECONDS)
+        for step in range(3):
+            net = torch.compile(gossip, backend="eager", **compiles[step]) if step in compiles else net
+            optimiser.zero_grad()
+            net(torch.full((1, 8), step + rank + 1.0)).sum().backward()
+            gossip.step()
+        gossip.finish()
+        ends.append(models.weights(module))
+    return [bool(torch.equal(one, other[name])) for other in ends[1:] for name, one in ends[0].items()]
 
 
 def without_values(rank, size):
@@ -976,12 +1054,26 @@ class ModulesTest(unittest.TestCase):
 
     def test_what_is_trained_later_is_not_left_out_in_silence(self):
         names = {"unfreeze": "0.weight", "replace": "1.weight"}
-        whose = {"exchange": "Exchange", "gossip": "GossipDataParallel"}
+        whose = {"exchange": "Exchange", "gossip": "GossipDataParallel", "attach": "DistributedDataParallel"}
         for texts in ranks.on_ranks(1, trained_later):
-            self.assertEqual(len(texts), 4 if has_hooks() else 2)
+            self.assertEqual(len(texts), 6 if has_hooks() else 2)
             for (kind, change), said in texts.items():
                 for text in said:
                     self.assertIn(f"{names[change]} is trained now and was not when the {whose[kind]} was made", text)
+
+    @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
+    def test_who_closes_attaches_anew_or_leaves_it_to_torch_may_train_what_he_likes(self):
+        self.assertEqual(ranks.on_ranks(1, trained_rightly), [[True] * 4])
+
+    @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
+    def test_a_step_inside_of_the_backward_pass_is_refused(self):
+        for text in ranks.on_ranks(1, stepped_in_the_pass)[0]:
+            self.assertIn("SGD steps inside of the backward pass, where gradients are a rank's own and not yet the mean", text)
+
+    @unittest.skipUnless(hasattr(torch, "_disable_dynamo"), "torch.compile of this torch is no such")
+    def test_a_gossip_may_be_compiled(self):
+        for same in ranks.on_ranks(2, compiled_gossip):
+            self.assertEqual(same, [True] * 8)
 
     def test_the_mean_of_buffers_that_are_on_several_devices(self):
         """Of which some have no fp64: they meet where the group is."""

@@ -716,6 +716,244 @@ def shown(rank, size):
     return own, shared, back, alone, after, ended, texts, begun
 
 
+class Averaging(torch.optim.Optimizer):
+    """SGD on z, as schedulefree's optimizers: the model has y, between z and the mean x of all z, and with eval() it has x."""
+    BETA = 0.75
+
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, {"lr": lr, "train_mode": True, "k": 1})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            assert group["train_mode"]
+            group["k"] += 1
+            for p in group["params"]:
+                z = self.state[p].setdefault("z", p.clone())
+                x = p.lerp(z, 1 - 1 / self.BETA)
+                z.sub_(p.grad, alpha=group["lr"])
+                p.copy_(x.lerp_(z, 1 / group["k"]).lerp_(z, 1 - self.BETA))
+
+    def eval(self):
+        self._swap(False, 1 - 1 / self.BETA)
+
+    def train(self):
+        self._swap(True, 1 - self.BETA)
+
+    @torch.no_grad()
+    def _swap(self, trains, weight):
+        for group in self.param_groups:
+            for p in group["params"] if group["train_mode"] != trains else ():
+                p.lerp_(self.state[p].get("z", p), weight)
+            group["train_mode"] = trains
+
+
+def flat(model):
+    return nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+
+
+def broken_off(optimiser):
+    """Ctrl-C while train() swaps weights, when it is called for the first time."""
+    del optimiser.train
+    with torch.no_grad():
+        next(iter(optimiser.state)).fill_(7)
+    raise KeyboardInterrupt
+
+
+def averaging(rank, size, spec):
+    """What averaged() shows of an optimizer that swaps weights, and how far off the weights and the mode are behind it; and
+    how far those at the end are from the mean of what all evaluate with. A warning that was given."""
+    model = text_model()
+    optimiser = Averaging(model.parameters(), 0.05)
+    with warned() as said:
+        outer = looped(model, optimiser, spec)
+    go_on(model, optimiser, outer, rank, range(6))
+    y, off = flat(model), []
+    with outer.averaged():
+        shared = flat(model)
+        optimiser.eval()  # as a framework does that evaluates, which calls train() with the next step
+    off.append(float((flat(model) - y).abs().max()))
+    optimiser.train()
+    off.append(float((flat(model) - y).abs().max()))
+    optimiser.eval()
+    x = flat(model)
+    with outer.averaged():
+        z = torch.cat([optimiser.state[p]["z"].reshape(-1) for p in model.parameters()])
+        off.append(float((flat(model) - shared.lerp(z, 1 - 1 / optimiser.BETA)).abs().max()))
+    off.append(float((flat(model) - x).abs().max()))
+    optimiser.train = lambda: broken_off(optimiser)
+    with contextlib.suppress(KeyboardInterrupt), outer.averaged():
+        raise AssertionError("it was not broken off")
+    off.append(float((flat(model) - x).abs().max()) + float(optimiser.param_groups[0]["train_mode"]))
+    optimiser.train()
+    go_on(model, optimiser, outer, rank, range(6, 10))
+    optimiser.eval()
+    x = [torch.zeros_like(x) for _ in range(size)]
+    dist.all_gather(x, flat(model))
+    optimiser.train()
+    outer.finish()
+    off.append(float((flat(model) - sum(x) / size).abs().max()))
+    ended = flat(model)
+    optimiser.eval()
+    assert torch.equal(flat(model), ended)
+    with warned() as beside:
+        thinwire.torch.GossipDataParallel(model, "dpsgd", optimizer=optimiser, timeout=ranks.SECONDS).close()
+    return off, ended, [text for text, _ in said], [text for text, _ in beside]
+
+
+def averaging_from_nan(rank, size):
+    """Whether what is evaluated with behind a round that undid NaN of rank 1 is what the round gave."""
+    model = text_model()
+    optimiser = Averaging(model.parameters(), 0.05)
+    outer = looped(model, optimiser, "local:every=4")
+    go_on(model, optimiser, outer, rank, range(3))
+    optimiser.zero_grad()
+    backward(model, rank, 3)
+    for p in model.parameters() if rank else ():
+        p.grad.fill_(math.nan)
+    optimiser.step()
+    count(outer)
+    given = flat(model)
+    optimiser.eval()
+    kept = torch.equal(flat(model), given)
+    optimiser.train()
+    outer.finish()
+    return kept
+
+
+class Master(torch.optim.Optimizer):
+    """SGD on fp32 copies of the parameters, which it rounds into these."""
+
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                kept = self.state[p]
+                if not kept:
+                    kept.update(moment=torch.zeros(p.shape), master=p.detach().float().clone())
+                kept["moment"].mul_(0.5).add_(p.grad)
+                p.copy_(kept["master"].sub_(kept["moment"], alpha=group["lr"]))
+
+    def masters(self):
+        return [self.state[p]["master"] for group in self.param_groups for p in group["params"]]
+
+
+def bf16_masters(rank, size, rate, hurt):
+    """Between rounds the optimizer's copies are the mean of all workers' copies: how far those of an OuterLoop, and of a
+    gossip of two, are off from those of plain torch. With `hurt` a gradient of rank 1 is NaN: what they are then."""
+    ends = {}
+    for way in ("torch", "outer", "gossip"):
+        model = text_model().to(torch.bfloat16)
+        optimiser = Master(model.parameters(), rate)
+        outer = looped(model, optimiser, "local:every=1") if way == "outer" else None
+        net = thinwire.torch.GossipDataParallel(model, "dpsgd", optimizer=optimiser, timeout=ranks.SECONDS) if way == "gossip" else model
+        for step in range(8):
+            optimiser.zero_grad()
+            backward(net, rank, step)
+            if hurt and rank == 1 and step == 3 and way != "torch":
+                model.out.bias.grad.fill_(math.nan)
+            net.step() if way == "gossip" else optimiser.step()
+            if way == "outer":
+                count(outer)
+            for p, master in zip(model.parameters(), optimiser.masters() if way == "torch" else ()):
+                dist.all_reduce(master)
+                p.data.copy_(master.div_(size))
+        net.finish() if way == "gossip" else outer and outer.finish()
+        ends[way] = torch.cat([one.reshape(-1) for one in optimiser.masters()])
+        assert torch.equal(ends[way].to(torch.bfloat16), flat(model)) or way == "gossip"
+    return ends
+
+
+class Averaged(torch.optim.Optimizer):
+    """SGD with an average of the weights in its state, which begins as a copy, and the same once more where nobody looks."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.0})
+        self.beside = {}
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for p in self.param_groups[0]["params"]:
+            p.sub_(p.grad, alpha=self.param_groups[0]["lr"])
+            for kept in (self.state[p], self.beside.setdefault(p, {})):
+                kept.setdefault("average", p.float().clone()).lerp_(p.float(), 0.25)
+
+
+class Gained(nn.Linear):
+    """It is multiplied by a number that is trained, too."""
+
+    def __init__(self, gain):
+        super().__init__(4, 4)
+        self.gain = nn.Parameter(torch.tensor(gain))
+
+    def forward(self, x):
+        return super().forward(x) * self.gain
+
+
+def no_masters(rank, size):
+    """What an optimizer keeps of parameters in bf16 is at times what these are: its count of steps beside a number, here 257 beside
+    256, and an average as long as a rank's rate is 0. Whether the counts and the averages are as if nobody else were there."""
+    stay = []
+    for door in ("outer", "gossip"):
+        for kind in (torch.optim.AdamW, Averaged):
+            torch.manual_seed(5)
+            model = Gained(256.0).to(torch.bfloat16)
+            optimiser = kind(model.parameters())
+            loop = looped(model, optimiser, "local:every=3") if door == "outer" else thinwire.torch.GossipDataParallel(
+                model, "dpsgd", optimizer=optimiser, timeout=ranks.SECONDS)
+            for step in range(8):
+                optimiser.param_groups[0]["lr"] = 0.0 if rank and step < 4 or kind is torch.optim.AdamW else 0.1
+                optimiser.zero_grad()
+                (loop if door == "gossip" else model)(torch.full((1, 4), rank + 1.0, dtype=torch.bfloat16)).sum().backward()
+                loop.step() if door == "gossip" else optimiser.step()
+                if door == "outer":
+                    count(loop)
+                for one in optimiser.state.values() if step == 0 and kind is torch.optim.AdamW else ():
+                    one["step"].fill_(255.0 * rank)
+            kept = [(optimiser.state[p], optimiser.beside[p]["average"] if kind is Averaged else 0) for p in model.parameters()]
+            loop.finish()
+            stay += [bool(torch.equal(one["average"], beside)) if kind is Averaged else float(one["step"]) == 255 * rank + 7
+                     for one, beside in kept]
+    return stay
+
+
+def in_the_pass(rank, size):
+    """Optimizers of a parameter each, which step inside of the backward pass, beside one that steps behind it: whether all
+    weights have the same bits in each step."""
+    runs = []
+    for inside in (False, True):
+        model, seen = text_model(), []
+        own = {p: torch.optim.SGD([p], lr=0.1, momentum=0.9) for p in model.parameters()}  # the last layer's, which step first, are the last
+        optimiser = list(own.values()) if inside else torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        outer = looped(model, optimiser, "local:every=3")
+        for parameter in model.parameters() if inside else ():
+            parameter.register_post_accumulate_grad_hook(lambda one: own[one].step() or own[one].zero_grad())
+        for step in range(7):
+            backward(model, rank, step)
+            if not inside:
+                optimiser.step()
+                optimiser.zero_grad()
+            seen.append(flat(model))
+        outer.finish()
+        runs.append([*seen, flat(model)])
+    return [bool(torch.equal(one, other)) for one, other in zip(*runs, strict=True)]
+
+
+def in_a_checkpoint(rank, size):
+    """What is said where the last optimizer steps in a pass inside of the pass."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    own = {p: torch.optim.SGD([p], lr=0.1) for p in [*model[0].parameters(), *model[1].parameters()]}
+    with contextlib.closing(looped(model, list(own.values()), "local:every=3")) as outer:
+        outer.begin()
+        for parameter in own:
+            parameter.register_post_accumulate_grad_hook(lambda one: own[one].step())
+        inside = torch.utils.checkpoint.checkpoint(model[1], model[0](torch.ones(1, 4)), use_reentrant=True)
+        return ranks.refused(lambda: inside.sum().backward())
+
+
 def adapters(rank, size):
     """Only an adapter is trained; the rest is another one's on each rank, and stays."""
     model = text_model()
@@ -1296,6 +1534,42 @@ class OuterTest(unittest.TestCase):
                 self.assertTrue(torch.equal(alone["0.weight"], shared["0.weight"]))
                 self.assertTrue(torch.equal(alone["1.running_mean"], own["1.running_mean"]))
             self.assertTrue(torch.equal(after["1.running_mean"], own["1.running_mean"]))
+
+    def test_an_optimizer_that_swaps_weights_has_its_own_back_behind_averaged(self):
+        for spec in ("local:every=4", "local:every=4,first_moment=1"):
+            results = ranks.on_ranks(2, averaging, spec)
+            for off, ended, said, beside in results:
+                self.assertEqual([*off[:2], *off[3:5]], [0] * 4)
+                self.assertIn("Averaging evaluates with an average that each rank takes for itself, also behind finish()", beside[0])
+                self.assertLess(max(off), 1e-6)
+                self.assertTrue(torch.equal(ended, results[0][1]))
+                self.assertEqual(["Averaging evaluates with an average that each worker takes" in text for text in said],
+                                 [True] * ("first_moment" not in spec))
+
+    def test_fp32_copies_of_the_weights_in_the_optimizer_follow_a_round(self):
+        exact = {0.1: {"outer": 1e-7}, 1e-6: {"outer": 3e-8, "gossip": 3e-8}}  # with the second no weight in bf16 notices a step, and
+        for rate, most in exact.items():  # gradients are the same before a gossip's mean and behind it
+            for ends in ranks.on_ranks(2, bf16_masters, rate, False):
+                for way, off in most.items():
+                    self.assertLess((ends[way] - ends["torch"]).abs().max(), off)
+        for ends in ranks.on_ranks(2, bf16_masters, 0.1, True):
+            for way in ("outer", "gossip"):
+                self.assertTrue(torch.isfinite(ends[way]).all())
+                self.assertLess((ends[way] - ends["torch"]).abs().max(), 0.2)
+
+    def test_an_optimizer_that_swaps_weights_begins_anew_where_it_keeps_nan(self):
+        self.assertEqual(ranks.on_ranks(2, averaging_from_nan), [False, True])  # rank 0 has an average of its own
+
+    def test_what_is_no_fp32_copy_of_the_weights_is_left_alone(self):
+        for stay in ranks.on_ranks(2, no_masters):
+            self.assertEqual(stay, [True] * 12)
+
+    @unittest.skipUnless(hasattr(torch.Tensor, "register_post_accumulate_grad_hook"), "this torch has no hooks after accumulation")
+    def test_optimizers_that_step_inside_of_the_pass_do_what_one_behind_it_does(self):
+        for same in ranks.on_ranks(2, in_the_pass):
+            self.assertEqual(same, [True] * 8)
+        self.assertRegex(ranks.on_ranks(1, in_a_checkpoint)[0],
+                         r"the optimizer steps in a checkpoint with use_reentrant=True.*, or step behind backward\(\)")
 
     def test_only_what_is_trained_travels(self):
         results = ranks.on_ranks(2, adapters)

@@ -6,23 +6,26 @@ import torch
 
 from ..errors import Error
 from ..spec import number, settings_of
-from ._optimiser import innermost
+from ._optimiser import innermost, kept_of
 from ._parameters import Row, laid, local
 from ._pinned import Pinned
 
 MOMENTS = ("first_moment", "second_moment")
-NAMES = (("exp_avg", "momentum_buffer"), ("exp_avg_sq",))  # as torch's optimisers call them
+NAMES = (("exp_avg", "momentum_buffer", "z"), ("exp_avg_sq",))  # as torch's optimisers call them; schedulefree's have z
 
 
 def forget_unfinite(optimisers: List[Any], rows: List[Row]) -> None:
     """The moments of a parameter begin anew, its count of steps among them, where one of them holds NaN or infinity."""
     for optimiser in map(innermost, optimisers):
         for row in rows:
-            state = optimiser.state.get(row.parameter) or {}
+            state = kept_of(optimiser, row.parameter)
             there = [local(one) for one in state.values() if isinstance(one, torch.Tensor) and one.is_floating_point()]
-            if not all(torch.isfinite(one).all() for one in there):
-                for one in there:
-                    one.zero_()
+            if all(torch.isfinite(one).all() for one in there):
+                continue
+            if "z" in state:  # weights, and no moment: schedulefree's optimizers make them anew
+                state.clear()
+            for one in there:
+                one.zero_()
 
 
 def lacking(moment: int, optimiser: Any, row: Row) -> Error:
@@ -72,9 +75,9 @@ class Moments:
     def _of(self, moment: int, row: Row) -> Optional[torch.Tensor]:
         """In the order of memory. None: the optimizer has not stepped yet, which is as if it were zeros."""
         for optimiser in self._optimisers:
-            state = optimiser.state.get(row.parameter)
+            state = kept_of(optimiser, row.parameter)
             for name in NAMES[moment]:
-                if state and isinstance(state.get(name), torch.Tensor):
+                if isinstance(state.get(name), torch.Tensor):
                     return laid(row, state[name])
             if state:
                 raise lacking(moment, optimiser, row)

@@ -3,7 +3,7 @@
 import warnings
 import weakref
 from importlib import import_module  # torch.optim takes the name of its module away
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional
 
 import torch
 
@@ -31,6 +31,43 @@ def innermost(optimiser: Any) -> Any:
     while isinstance(getattr(optimiser, "optimizer", None), torch.optim.Optimizer):
         optimiser = optimiser.optimizer
     return optimiser
+
+
+def kept_of(optimiser: Any, parameter: torch.Tensor) -> Dict[str, Any]:
+    """What it remembers of a parameter; of one that is not torch's nothing may be known."""
+    return getattr(optimiser, "state", {}).get(parameter) or {}
+
+
+class Modes:
+    """Those of optimizers, such as schedulefree's, that have other weights in the model for training than for evaluation, and
+    swap them in train() and eval(). Which ones the model has they do not see: who puts others there tells them before."""
+
+    def __init__(self, optimisers: Iterable[Any]):
+        self._all = [one for one in map(innermost, optimisers) if trains(one) is not None]
+        self._evaluated = [one for one in self._all if not trains(one)]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def train(self) -> None:
+        for one in self._all:
+            one.train()
+
+    def evaluate(self) -> None:
+        for one in self._all:
+            one.eval()
+
+    def back(self) -> None:
+        """To what they were when this was made."""
+        for one in self._evaluated:
+            one.eval()
+
+
+def trains(optimiser: Any) -> Optional[bool]:
+    """Whether the model has the weights to train; None of an optimizer that has no others."""
+    said = [getattr(optimiser, "train_mode", None), *(group.get("train_mode") for group in optimiser.param_groups)]
+    known = [bool(one) for one in said if one is not None]
+    return all(known) if known and callable(getattr(optimiser, "train", None)) else None
 
 
 def with_its_momentum(optimiser: Optional[torch.optim.Optimizer], spec: str) -> str:

@@ -120,7 +120,7 @@ def orders_of(rows: List[Row]) -> Dict[str, List[int]]:
     return {row.name: list(row.order) for row in rows if list(row.order) != sorted(row.order)}
 
 
-def refuse_newly_trained(module: nn.Module, rows: Iterable[Row], whose: str, among: Optional[Set[int]] = None) -> None:
+def refuse_newly_trained(module: nn.Module, rows: Iterable[Row], whose: str, among: Optional[Set[int]] = None, remedy: str = "") -> None:
     """What was frozen, or no part of the module, when the rows were listed: nobody exchanges it."""
     known = {id(row.parameter) for row in rows}
     for name, parameter in module.named_parameters():
@@ -128,15 +128,16 @@ def refuse_newly_trained(module: nn.Module, rows: Iterable[Row], whose: str, amo
             continue
         if parameter.requires_grad and id(parameter) not in known and local(parameter).numel():
             raise Error(f"{name} is trained now and was not when the {whose} was made, so the ranks would have it differently; "
-                        f"close() it and make another {whose} for the model as it is")
+                        f"{remedy or f'close() it and make another {whose}'} for the model as it is")
 
 
-def refuse_newly_stepped(optimiser: torch.optim.Optimizer, module: nn.Module, rows: Iterable[Row], whose: str) -> None:
-    """Before each step. What the optimiser has is listed in a tenth of the time that a module's parameters take."""
-    known = {id(row.parameter) for row in rows}
+def refuse_newly_stepped(optimiser: torch.optim.Optimizer, module: nn.Module, known: Set[int], whose: str, remedy: str = "") -> None:
+    """Before each step. What the optimiser has is listed in a tenth of the time that a module's parameters take: those are not listed
+    again for what is found to be another module's, which then is known, too."""
     others = {id(p) for group in optimiser.param_groups for p in group["params"] if p.grad is not None and id(p) not in known}
     if others:
-        refuse_newly_trained(module, rows, whose, others)
+        refuse_newly_trained(module, (), whose, others, remedy)
+        known |= others
 
 
 def start_alike(module: nn.Module, group: Any) -> None:

@@ -3,12 +3,13 @@ another device or scattered in memory."""
 
 import ctypes
 import zlib
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 from torch import nn
 
 from ..errors import Error
+from ._optimiser import innermost, kept_of
 from ._parameters import Row, is_shard, laid, refuse_without_memory, table_of
 from ._pinned import Pair, Pinned, is_on_host
 from ._state import ABOUT
@@ -83,6 +84,20 @@ class Copy:
             self.seen.copy_(self._taken[1])
             self._taken = None
 
+    def take_from(self, master: torch.Tensor) -> None:
+        """In place of take(): it has all digits of what the steps did."""
+        if self.seen is not None:
+            self._taken = laid(self.row, master).to("cpu", copy=True), self._now.clone()
+            self.end_take()
+
+    def is_rounded(self, master: torch.Tensor) -> bool:
+        """Whether the parameter is what that one is, in fewer digits."""
+        there = laid(self.row)
+        return torch.allclose(laid(self.row, master).to(there.dtype), there, rtol=0, atol=0, equal_nan=True)
+
+    def is_all_of(self, master: torch.Tensor) -> bool:
+        return torch.equal(laid(self.row, master), laid(self.row).to(master.dtype))
+
     def goes(self) -> Pair:
         """What is to be given after the library has changed the values."""
         if self.seen is not None:
@@ -91,8 +106,11 @@ class Copy:
 
 
 class Working:
-    def __init__(self, rows: List[Row]):
-        self.rows, self._memory = rows, Pinned()
+    """`optimisers` may keep fp32 copies of the parameters in their states, and write these over the parameters in each step."""
+
+    def __init__(self, rows: List[Row], optimisers: Iterable[Any] = ()):
+        self.rows, self._memory, self._optimisers = rows, Pinned(), [innermost(one) for one in optimisers]
+        self._masters: List[Tuple[int, str]] = []  # of which optimiser, and under which name: at the last look
         self._copies: List[Optional[Copy]] = [Copy(row, self._memory) if reached(row) is None else None for row in rows]
 
     @property
@@ -122,8 +140,38 @@ class Working:
         for copy in self.copies:
             copy.end_take()
         self._fetch()
+        self.look(stepped=True)
+        masters = dict(self._kept(self._masters))
         for copy in self.copies:
-            copy.take()
+            if copy in masters:
+                copy.take_from(masters[copy])
+            else:
+                copy.take()
+
+    def _kept(self, names: Iterable[Tuple[int, str]]) -> Iterator[Tuple[Copy, torch.Tensor]]:
+        """What the optimisers have under these names, of parameters that have fewer digits."""
+        for number, name in names:
+            for copy in self.copies:
+                one = kept_of(self._optimisers[number], copy.row.parameter).get(name) if copy.seen is not None else None
+                if isinstance(one, torch.Tensor) and one.dtype == torch.float32 and one.shape == copy.row.parameter.shape:
+                    yield copy, one
+
+    def look(self, stepped: bool = False) -> None:
+        """Before the weights become others: a name is that of such copies if all parameters of which the optimiser has something are
+        what it has there, in fewer digits. What begins as a copy, such as an average, is that, too, until a step has changed it."""
+        self._masters = []
+        rounded = [copy.row.parameter for copy in self.copies if copy.seen is not None]
+        for number, optimiser in enumerate(self._optimisers):
+            states = [state for state in (kept_of(optimiser, one) for one in rounded) if state]
+            for name in states[0] if states else ():
+                kept = list(self._kept([(number, name)]))
+                if len(kept) == len(states) and all(copy.is_rounded(one) for copy, one in kept) and not (
+                        stepped and all(copy.is_all_of(one) for copy, one in kept)):
+                    self._masters.append((number, name))
+
+    def _give_masters(self) -> None:
+        for copy, master in self._kept(self._masters):
+            laid(copy.row, master).copy_(copy.values)
 
     def _fetch(self) -> None:
         """All of them, and then one wait."""
@@ -133,6 +181,7 @@ class Working:
     def give(self) -> None:
         """After the library has changed them all."""
         self._memory.give([copy.goes() for copy in self.copies])
+        self._give_masters()
 
     def before(self) -> List[torch.Tensor]:
         return [copy.values.clone() for copy in self.copies]
@@ -140,6 +189,7 @@ class Working:
     def give_changed(self, before: List[torch.Tensor]) -> None:
         """After the library has changed some."""
         self._memory.give([copy.goes() for copy, was in zip(self.copies, before) if not torch.equal(copy.values, was)])
+        self._give_masters()
 
     # ---- what a checkpoint of the model lacks ----
 

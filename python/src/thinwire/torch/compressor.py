@@ -22,6 +22,7 @@ from ._fallback import Fallback
 from ._parameters import Row, orders_of
 from ._replan import Replanner
 from ._steps import FILLED_WITH, Stepping, nonfinite_of
+from ._unfit import Unfit
 
 RATIO_IS_KNOWN = 10  # steps after the warm-up
 NOWHERE = "this state is of a scheme, and the exchange is dense: there is nowhere to put it"
@@ -103,6 +104,7 @@ class Compressor(Stepping):
         self.spec = spec = _optimiser.with_its_momentum(optimizer, spec)  # a dense exchange torch does itself: at its own speed, and right on any backend
         self._reducer = None if comm is None else self._made(spec)
         self._accumulated = Accumulated([] if comm is None else rows)
+        self.unfit: Optional[Unfit] = None  # until close()
         self._stop_watching = [_optimiser.at_each_step(self._notice), _optimiser.at_each_step(self._look_at_step, "post")]
 
     # The scheme
@@ -645,6 +647,7 @@ class Compressor(Stepping):
         """Ends the scheme, and leaves the group. A backward pass after it is an error."""
         for stop in self._stop_watching:
             stop()
+        self.end_unfit()
         self._accumulated.close()
         _optimiser.take_back(self._optimiser, self._keeper)
         self._take_back(self._others)
@@ -652,6 +655,11 @@ class Compressor(Stepping):
         for owned in [self._comm if self._owns_comm else None, self._reducer]:  # a step under way is given up with the group
             if owned is not None:
                 owned.close()
+
+    def end_unfit(self) -> None:
+        """From now on another one may train what this one does not know."""
+        if self.unfit is not None:
+            self.unfit.close()
 
 
 def announce(compressor: Any, rank: int) -> None:

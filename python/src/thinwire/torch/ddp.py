@@ -3,7 +3,7 @@
 import os
 import warnings
 import weakref
-from typing import Any, List, Optional, Set, Union
+from typing import Any, Iterable, List, Optional, Set, Union
 
 import torch
 import torch.distributed as dist
@@ -17,6 +17,7 @@ from ..tcp import Tcp
 from . import _auto, _claims, _optimiser, _parameters, _transport
 from ._bucket import Bucket, for_the_scheme
 from ._pinned import Arrivals, Pinned
+from ._unfit import Unfit
 from .compressor import Compressor, announce, dtype_of, refuse_options
 
 # DDP takes a hook once. The next attach() to the same module gives the hook that is there another compressor.
@@ -190,6 +191,10 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     _optimiser.warn_of_unknown_rates(optimizer, spec)
     if not dense and all(_transport.gathered(group, _wanted(fallback, expect_ratio))):
         compressor.weigh()
+    for bridge in [bridge for there, bridge in _bridges.items() if there.module is ddp.module]:
+        bridge.compressor.end_unfit()
+    if not dense:
+        compressor.unfit = _unfit(ddp, rows, left_out)
     if ddp not in _bridges and not dense:  # a DDP without a hook is plain DDP
         _bridges[ddp] = _registered(ddp, compressor, [row.parameter for row in rows])
     if ddp in _bridges:
@@ -201,6 +206,15 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     if banner:
         announce(compressor, dist.get_rank(group))
     return compressor
+
+
+def _unfit(ddp: DistributedDataParallel, rows: List[_parameters.Row], left_out: Iterable[str]) -> Unfit:
+    """DDP itself exchanges what the scheme leaves out, and nobody what DDP was told to ignore."""
+    named = dict(ddp.module.named_parameters())
+    exchanged = [row.parameter for row in rows] + [named[name] for name in left_out]
+    return Unfit(ddp.module, exchanged, "DistributedDataParallel",
+                 "close() what attach() gave, or attach() to another DistributedDataParallel",
+                 [named[name] for name in ddp.parameters_to_ignore if name in named])
 
 
 def attach_alone(module: torch.nn.Module, spec: str, *, banner: bool = True, **more: Any) -> Compressor:

@@ -14,10 +14,11 @@ from ..comm import Comm
 from ..errors import Error
 from ..planning import GRADIENTS
 from ..tcp import Tcp
-from . import _auto, _claims, _optimiser, _parameters, _transport
+from . import _auto, _claims, _parameters, _transport
 from ._parameters import Row, is_shard, laid
 from ._passes import at_the_end
 from ._pinned import Arrivals, Pinned, Seen
+from ._unfit import Unfit
 from .compressor import Compressor, announce, refuse_options
 
 
@@ -79,9 +80,8 @@ class Exchange(Closes):
         self._arrivals: Arrivals[Gradient] = Arrivals()
         self._memory, self._one_at_a_time = Pinned(), threading.Lock()
         self._pass: Callable[[], Any] = lambda: None  # what its end calls, as long as it lasts
-        self._module = weakref.ref(module)
         self._ends = [row.parameter.register_post_accumulate_grad_hook(ready_of(weakref.ref(self))).remove for row in rows]
-        self._ends.append(_optimiser.at_each_step(self._refuse_newly_trained))
+        self.compressor.unfit = Unfit(module, [row.parameter for row in rows], "Exchange")
         _exchanges[module] = self
         _claims.claim(self.compressor, _claims.EXCHANGE, rows)
         if banner:
@@ -182,12 +182,6 @@ class Exchange(Closes):
                 parameter.grad.fill_(self.compressor._fill)
         if self.compressor.raises_skipped:
             self.compressor._raise_skipped()
-
-    def _refuse_newly_trained(self, optimiser: torch.optim.Optimizer) -> None:
-        """It is about to step. A pass may call no hook, where all that has one is frozen by now: so this is asked here."""
-        module = self._module()
-        if module is not None:
-            _parameters.refuse_newly_stepped(optimiser, module, self._rows.values(), "Exchange")
 
     def close(self) -> None:
         """Ends the exchange: from now on a backward pass is the module's own."""

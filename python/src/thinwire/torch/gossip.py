@@ -12,7 +12,7 @@ from ..errors import Error
 from ..gossip import Gossip, regrouped
 from ..table import Entries
 from ..tcp import Tcp
-from . import _auto, _buffers, _claims, _optimiser, _parameters, _state, _transport
+from . import _auto, _buffers, _claims, _optimiser, _parameters, _passes, _state, _transport
 from ._moments import forget_unfinite
 from ._parameters import Row
 from ._strays import Strays
@@ -48,10 +48,12 @@ class GossipDataParallel(torch.nn.Module):
         self._optimiser, self._group = optimizer, group
         rows = rows_of(module, "GossipDataParallel")
         refuse_others(module, rows, optimizer)
-        _parameters.start_alike(module, group)
         self._orders = _parameters.orders_of(rows)
+        self._known = {id(row.parameter) for row in rows}
         self._tensors = [(row.name, row.shape) for row in rows]
-        self._working = Working(rows)
+        self._working = Working(rows, [optimizer])
+        self._working.look()
+        _parameters.start_alike(module, group)
         self._working.begin()
 
         def made(comm: Comm) -> Gossip:
@@ -66,7 +68,11 @@ class GossipDataParallel(torch.nn.Module):
                               "step itself")
         self._stop_watching = _optimiser.at_each_step(self._strays.notice)
         _claims.claim(self, _claims.GOSSIP, rows)
+        if _optimiser.trains(_optimiser.innermost(optimizer)) is not None:
+            warn(f"{type(optimizer).__name__} evaluates with an average that each rank takes for itself, also behind finish(): take an "
+                 "OuterLoop, whose finish() gives all ranks the mean of these averages")
 
+    @_passes.never_compiled
     def _read_first(self) -> None:
         """Nothing of the gossip runs before this, so that a state can be loaded."""
         if not self._has_read:
@@ -79,7 +85,7 @@ class GossipDataParallel(torch.nn.Module):
             self._has_read = True
 
     def forward(self, *inputs: Any, **more: Any) -> Any:
-        if not self._finished:
+        if not (self._finished or self._has_read):  # what is compiled has no break then
             self._read_first()
         return self.module(*inputs, **more)
 
@@ -87,7 +93,7 @@ class GossipDataParallel(torch.nn.Module):
         """The optimiser's step, and an exchange. False: it was not finite, and the weights are as if it had not been; what the
         optimiser keeps of a parameter begins anew where it is not finite."""
         self._read_first()
-        _parameters.refuse_newly_stepped(self._optimiser, self.module, self._working.rows, "GossipDataParallel")
+        _parameters.refuse_newly_stepped(self._optimiser, self.module, self._known, "GossipDataParallel")
         self._optimiser.step(closure) if closure else self._optimiser.step()
         self._begun_with = {}
         self._strays.counted()
@@ -96,6 +102,7 @@ class GossipDataParallel(torch.nn.Module):
         self._working.give()
         if not good:  # moments that hold NaN would spoil every step to come
             forget_unfinite([self._optimiser], self._working.rows)
+            self._working.give()  # where it forgot a copy of the weights
         return good
 
     def finish(self) -> None:
@@ -121,7 +128,7 @@ class GossipDataParallel(torch.nn.Module):
 
     def _refuse_uncounted(self) -> None:
         """What the optimiser has done alone is in the module, and not in the gossip, which is about to be told of or given."""
-        _parameters.refuse_newly_stepped(self._optimiser, self.module, self._working.rows, "GossipDataParallel")
+        _parameters.refuse_newly_stepped(self._optimiser, self.module, self._known, "GossipDataParallel")
         name = self._first_changed()
         if name:
             self._strays.refuse_changed(name, OF_A_GOSSIP)

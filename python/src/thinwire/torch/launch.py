@@ -129,7 +129,8 @@ class Launched:
         self._spec, self._meeting, self._process = spec, meeting, os.getpid()
         self._loop: Optional[OuterLoop] = None
         self._optimiser: Any = None
-        self._unhook = _optimiser.at_each_step(self._before_step)
+        self._is_stepping = False  # one may step another that is inside of it, as SAM does
+        self._unhook = [_optimiser.at_each_step(self._before_step), _optimiser.at_each_step(self._behind_step, "post")]
         self._has_saved = False
 
     @property
@@ -175,16 +176,21 @@ class Launched:
         return self
 
     def __exit__(self, kind: object, end: Optional[BaseException], *where: object) -> None:
-        self._unhook()
+        for unhook in self._unhook:
+            unhook()
         if self._loop is not None:
             self._loop.close_after(end)
 
     def _before_step(self, optimiser: torch.optim.Optimizer) -> None:
         if self._loop is None:
             self._begin(optimiser)
-        elif optimiser is not self._optimiser:
+        elif optimiser is not self._optimiser and not self._is_stepping:
             raise Error(f"a second optimizer steps, {type(optimiser).__name__} beside {type(self._optimiser).__name__}, and "
                         "launch knows one: write OuterLoop(model, [the optimizers], ...) into the script")
+        self._is_stepping = True
+
+    def _behind_step(self, optimiser: torch.optim.Optimizer) -> None:
+        self._is_stepping = self._is_stepping and optimiser is not self._optimiser
 
     def _begin(self, optimiser: torch.optim.Optimizer) -> None:
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:

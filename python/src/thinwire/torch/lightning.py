@@ -8,9 +8,9 @@ A DDPStrategy takes a communication hook, too, but leaves it out on CPUs without
 LocalUpdates is for programs that train on a machine each, and exchange once in many steps."""
 
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
-from lightning.pytorch import Callback
+from lightning.pytorch import Callback, callbacks
 
 from .._lines import show
 from ..errors import Error
@@ -19,6 +19,8 @@ from ._checkpoints import Checkpoints, Record, beside, tell_dropped
 from .compressor import Compressor
 from .ddp import attach, attach_alone
 
+BESIDE_AVERAGE = "current_model_state"  # where WeightAveraging has the weights that are trained, in a checkpoint
+AVERAGES = tuple(getattr(callbacks, name) for name in ("StochasticWeightAveraging", "WeightAveraging") if hasattr(callbacks, name))
 KEY, KEY_OF_ROUNDS = "thinwire_checkpoint", "thinwire_local_updates"  # in Lightning's own
 
 
@@ -122,10 +124,18 @@ class LocalUpdates(_Told):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if len(trainer.optimizers) != 1:
             raise Error(f"thinwire works beside one optimiser, and this module has {len(trainer.optimizers)}")
+        self._refuse_later_averages(trainer.callbacks)
         self._local = _local.Local(trainer.strategy.model, trainer.optimizers[0], self.spec, self._saved,
                                    trainer.estimated_stepping_batches, **self._more)
         self._saved = None
         self._local.loop.begin()  # training_step is no forward pass of the module's
+
+    def _refuse_later_averages(self, all_of_them: List[Callback]) -> None:
+        for one in all_of_them[all_of_them.index(self) + 1:]:
+            if isinstance(one, AVERAGES):
+                name = type(one).__name__
+                raise Error(f"{name} puts an average of this machine's own into the model when the training ends: write LocalUpdates behind "
+                            f"{name} in the list of callbacks, and all machines have the mean of these averages then")
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         if self._local is not None:
@@ -142,7 +152,7 @@ class LocalUpdates(_Told):
         self._local.show()
         shared = {name: value.detach().clone() for name, value in pl_module.state_dict().items()}
         self._local.hide()
-        checkpoint["state_dict"].update(shared)
+        checkpoint.get(BESIDE_AVERAGE, checkpoint["state_dict"]).update(shared)
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Dict[str, Any]) -> None:
         self._saved = checkpoint.get(KEY_OF_ROUNDS)

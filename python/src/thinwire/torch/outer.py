@@ -26,7 +26,7 @@ from ..planning import UPDATES, bytes_sent, can_switch
 from ..spec import adapts, name_of, number, number_of, options_of, settings_of
 from ..table import Entry
 from ..tcp import Tcp
-from . import _alike, _auto, _buffers, _claims, _interrupted, _optimiser, _parameters, _state, _transport
+from . import _alike, _auto, _buffers, _claims, _interrupted, _optimiser, _parameters, _passes, _state, _transport
 from ._counts import Pace, amount, at_rate, milliseconds, with_ratios
 from ._interface import reached_by
 from ._members import Part, Place
@@ -148,7 +148,8 @@ class OuterLoop(Closes):
             _transport.gathered_by_all(group, check)
             refuse_unlike(self._subject(spec), group)
         self._shares_gradients = shares_gradients(model)
-        self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows)
+        self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows, self._optimisers)
+        warn_of_own_averages(self._optimisers, spec, self._changes)
 
         tensors = [(row.name, row.shape) for row in self._rows]
 
@@ -188,7 +189,7 @@ class OuterLoop(Closes):
         self._ends.append(_optimiser.at_each_step(self._notice))
         if self._hooks:
             self._ends.append(_optimiser.innermost(self._optimisers[-1]).register_step_post_hook(
-                lambda *what: self._count()).remove)
+                lambda *what: self._hear()).remove)
         _claims.claim(self, _claims.OUTER, self._rows)
         self._unshared = Unshared()
         self._at_the_end = weakref.finalize(self, self._unshared.tell)
@@ -276,12 +277,14 @@ class OuterLoop(Closes):
         """Whether begin() is over: where members come and go, this program was let in."""
         return self._begun
 
+    @_passes.never_compiled
     def begin(self) -> None:
         """A collective, which the first forward pass makes unless you do: all ranks have the weights and buffers of
         rank 0. After load_state_dict each rank keeps its own. Where members come and go, it waits to be let in."""
         if self._begun or self._finished:
             return
         _parameters.reshard(self._sharded)
+        self._working.look()
         self._working.begin()
         if self._changes:
             self._come_in()
@@ -293,8 +296,8 @@ class OuterLoop(Closes):
         if self._saved is not None:
             self._resume(self._saved)
         elif self._regrouped:
-            self._put_shared(self._shared())
-            self._working.begin()
+            self._loop.read(self._working.addresses())
+            self._working.give()
         else:
             self._working.give()
             _buffers.spread(self._module, self._group)
@@ -304,6 +307,14 @@ class OuterLoop(Closes):
         if self._hooks:
             raise Error("the optimizer's own hook counts its steps; make the OuterLoop with hook=False to call step()")
         return self._count()
+
+    def _hear(self) -> None:
+        """Of a step that was taken. An optimizer that steps inside of a backward pass has that pass go on with the weights that it
+        began with: a round would change them all."""
+        if _passes.is_under_way():
+            _passes.at_the_end(self._count, "the optimizer steps in", "step behind backward()")
+        else:
+            self._count()
 
     def _notice(self, optimiser: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
@@ -421,6 +432,7 @@ class OuterLoop(Closes):
         dropped, self._dropped = self._dropped, int(self.stats()["offers_dropped"])
         if self._dropped > dropped:
             forget_unfinite(self._optimisers, self._rows)
+            self._working.give()  # where it forgot a copy of the weights
 
     def set_weight(self, weight: float) -> None:
         """How much this rank's part counts beside the others' in the rounds to come, such as its share of the tokens.
@@ -439,6 +451,7 @@ class OuterLoop(Closes):
         self.begin()
         self._refuse_uncounted()
         self._compare_gradients()
+        _optimiser.Modes(self._optimisers).evaluate()  # what they evaluate with becomes the mean, and not what each would make of it
         self._tell_serving()
         good = self._give_last()
         self._keep_place()
@@ -474,6 +487,7 @@ class OuterLoop(Closes):
     def _leave(self, loop: ChangingLoop) -> None:
         self._at_the_end.detach()
         if not loop.is_over:
+            _optimiser.Modes(self._optimisers).evaluate()
             self._working.take()
             with self._giving_rounds():
                 loop.leave(self._working.addresses())
@@ -530,23 +544,29 @@ class OuterLoop(Closes):
         there = list(_buffers.floating(self._module).values()) if buffers else []
         means = _buffers.means(self._module, self._group) if buffers else []
         shared, own, own_buffers = self._shared(), [], [buffer.detach().clone() for buffer in there]
+        modes = _optimiser.Modes(self._optimisers)
         try:
             try:
                 self._inside = True
+                own += [laid(row).clone() for row in self._rows] if modes else []  # Ctrl-C may come while they swap weights
+                modes.train()
                 for row in self._rows:  # one copy of the weights at a time: the other's room goes
-                    own.append(laid(row).clone())
+                    own += [] if modes else [laid(row).clone()]
                     laid(row).copy_(shared.pop(0))
+                modes.back()
                 for buffer, mean in zip(there, means):
                     _buffers.put(buffer, mean)
                 yield self._module
             finally:
-                self._put_own(own, there, own_buffers)
+                self._put_own(own, there, own_buffers, modes)
         finally:
             if self._inside:  # Ctrl-C came in there
-                self._put_own(own, there, own_buffers)
+                self._put_own(own, there, own_buffers, modes)
 
-    def _put_own(self, own: List[torch.Tensor], buffers: List[torch.Tensor], values: List[torch.Tensor]) -> None:
+    def _put_own(self, own: List[torch.Tensor], buffers: List[torch.Tensor], values: List[torch.Tensor], modes: _optimiser.Modes) -> None:
         _parameters.reshard(self._sharded)
+        modes.train()  # wherever they were left inside
+        modes.back()
         for row, weights in zip(self._rows, own):
             laid(row).copy_(weights)
         for buffer, value in zip(buffers, values):
@@ -557,10 +577,6 @@ class OuterLoop(Closes):
         shared = [torch.empty(row.shape, device="cpu") for row in self._rows]
         self._loop.read([one.data_ptr() for one in shared])
         return shared
-
-    def _put_shared(self, shared: List[torch.Tensor]) -> None:
-        for row, values in zip(self._rows, shared):
-            laid(row).copy_(values)
 
     def _refuse_inside(self, what: str) -> None:
         if self._inside:
@@ -990,6 +1006,14 @@ def refuse_unknown(optimisers: List[Any], rows: List[_parameters.Row]) -> None:
         if id(row.parameter) not in known:
             raise Error(f"the optimizer does not have {row.name}, which requires a gradient; give it to the optimizer, "
                         "or freeze it with requires_grad_(False)")
+
+
+def warn_of_own_averages(optimisers: List[Any], spec: str, changes: bool) -> None:
+    """What such an optimizer evaluates with is made from the model's weights and from what it keeps of each of its own steps."""
+    for one in map(_optimiser.innermost, optimisers):
+        if _optimiser.trains(one) is not None and number(settings_of(spec).get("first_moment", "0")) == 0:
+            right = "" if changes else ": write first_moment=1 into the spec, and the workers share it in each round"
+            warn(f"{type(one).__name__} evaluates with an average that each worker takes for itself, until finish(){right}")
 
 
 def wants_hook(optimisers: List[Any], hook: Optional[bool]) -> bool:
