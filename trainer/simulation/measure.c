@@ -48,7 +48,10 @@ tw_status sim_measure(const train_settings *settings, const task *work, double *
     alone.slow = alone.pause = NULL;
     TW_TRY(tw_comm_create_threads(1, &comm));
     tw_status status = worker_create(&alone, work, comm, &w);
-    if (status == TW_OK) status = time_steps(&w, pass, other);
+    if (status == TW_OK) {
+        w.schedule.rate = 0; /* however many steps they are, they do not diverge */
+        status = time_steps(&w, pass, other);
+    }
     worker_release(&w);
     tw_comm_destroy(comm);
     return status;
