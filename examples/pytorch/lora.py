@@ -107,6 +107,7 @@ def main(words: Optional[List[str]] = None) -> Tuple[nn.Module, List[float]]:
               f"{compressor.summary() if compressor else 'DDP alone'}", flush=True)
     if compressor:
         compressor.close()
+    del ddp  # before its group: as the last to hold that, it may wait for ever for a thread of Gloo's, which waits for Python
     dist.destroy_process_group()
     return model, losses
 

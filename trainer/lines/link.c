@@ -10,6 +10,7 @@
  * transport may announce first: those words would wait in that queue, too. */
 #include "link.h"
 #include "error.h"
+#include "median.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -82,15 +83,9 @@ static tw_status swap_values(const link_end *end, double given, double *taken)
 
 /* ---- there and back ---- */
 
-static int link_compare(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 void link_order_times(double *times, size_t count, double *median, double *worst)
 {
-    qsort(times, count, sizeof *times, link_compare);
+    qsort(times, count, sizeof *times, median_order);
     *median = times[count / 2];
     *worst = times[count - 1];
 }
