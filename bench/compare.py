@@ -54,6 +54,8 @@ TASKS = {
     "cnn": {"words": ["image", "--validation", "0.1", "--batch", "32"], "lr": 0.05, "own": "dgc"},
     "transformer": {"words": [*TRANSFORMER, "--unit", "char"], "lr": 0.012, "own": "dgc-adam"},
     "pieces": {"words": [*TRANSFORMER, "--unit", "piece", "--vocabulary", "512"], "lr": 0.012, "own": "dgc-adam"},
+    "small": {"words": ["lm", "--model", "transformer", "--hidden", "64", "--layers", "2", "--bptt", "64", "--batch", "8", "--unit", "char"],
+              "lr": 0.003, "own": "dgc-adam"},
     # nanoGPT's for a processor
     "gpt": {"words": ["lm", "--model", "transformer", "--hidden", "128", "--layers", "4", "--bptt", "64", "--batch", "12", "--unit", "char"],
             "lr": 0.003, "own": "dgc-adam"},
@@ -383,7 +385,7 @@ def show(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", help="a text file, for the transformers")
-    parser.add_argument("--tasks", help="of cnn, transformer (of characters), pieces (a transformer of SentencePiece's), gpt (a larger one of characters), with commas "
+    parser.add_argument("--tasks", help="of cnn, transformer (of characters), pieces (a transformer of SentencePiece's), small and gpt (larger ones of characters), with commas "
                         "(default: transformer with --text, else cnn)")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--steps", type=int, help="(default: 600; with --quick 60)")
