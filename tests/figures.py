@@ -171,6 +171,18 @@ class FiguresTest(unittest.TestCase):
         done = self.figures(self.page)
         self.assertEqual((done.returncode, "Traceback" in done.stderr), (1, False), done.stderr)
 
+    def test_a_figure_may_be_anothers(self):
+        other = self.page.with_name("other.json")
+        other.write_text(json.dumps({"arms": [{"name": "dense", "loss": 3}, {"name": "dgc:density=0.1", "loss": 4.5}]}))
+        self.rows[0]["half"] = {"in": str(other), "at": ["arms", "dgc:density=0.1", "loss"]}
+        self.write()
+        self.figures(self.page)
+        self.assertIn("| `one` | 1.50 | +4.5 |", self.page.read_text())
+        self.rows[0]["half"]["at"][1] = "dgc"
+        self.write()
+        done = self.figures(self.page)
+        self.assertEqual((done.returncode, "Traceback" in done.stderr), (1, False), done.stderr)
+
     def test_what_cannot_be_made(self):
         right = self.page.read_text()
         for wrong, words in ((right.replace(" | -->", " |"), "marker"), (right.replace("|---|---:|---:|\n", ""), "head"),

@@ -164,6 +164,9 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
                   that is faster than the scheme: yes, unless THINWIRE_FALLBACK=off or expect_ratio says otherwise
     banner        rank 0 says in a line on stderr what is going to happen
 
+    `dgc`, `sdagc`, `dgc-adam` and `onebit-adam` take the defaults of a run of 10,000 steps, unless `spec` comes from
+    `thinwire.for_run`, which is told how many there will be.
+
     The spec "auto:steps=20000,pass_ms=120" has rank 0 plan (docs/planning.md): what it chooses for the optimizer, for so many
     steps whose passes take so long, and for the line that the ranks measure, all take. `rate=100Mbit,latency=1ms` says the
     line, and `keep=FILE` has a run that goes on take what it took.
