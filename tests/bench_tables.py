@@ -127,7 +127,7 @@ class TablesTest(unittest.TestCase):
         self.assertIn("bench/accuracy.py", found["made"]["command"])
 
     def test_a_row_of_figures_is_a_line(self):
-        """What is too long for one is not, however deep it lies. Of a number seven digits are written."""
+        """What is too long for one is not, however deep it lies, unless it is numbers alone. Of a number seven digits are written."""
         self.assertEqual(made.as_json([{"loss": 1 / 3, "bytes": 123456789, "losses": (2e9 / 3, 2.5, True)}]),
                          '[{"loss": 0.3333333, "bytes": 123456789, "losses": [666666700.0, 2.5, true]}]')
         rows = [{"name": f'"{i}"', "loss": i / 4, "gap": None, "losses": []} for i in range(20)]
@@ -136,6 +136,7 @@ class TablesTest(unittest.TestCase):
         self.assertEqual(json.loads(text), value)
         self.assertEqual([json.loads(line.rstrip(",")) for line in text.splitlines() if "loss" in line], rows)
         self.assertEqual(len(text.splitlines()), 20 + len("{") + len(["made {", "command", "}"]) + len(["at {", "[", "]", "}"]) + len(["steps", "}"]))
+        self.assertEqual([len(made.as_json(one).splitlines()) for one in (list(range(500)), 99 * ["text"])], [1, 101])
 
 
 if __name__ == "__main__":
