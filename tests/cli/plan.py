@@ -20,7 +20,7 @@ class PlanTest(CommandLineTest):
 
     def test_of_a_table_of_tensors(self):
         """The answer is a line of PyTorch. Dense and compressed steps are the simulator's own."""
-        options = ("--workers", 4, "--link", "1Mbit,10ms", "--step-time", 0.05, "--codec-rate", 5)
+        options = ("--workers", 4, "--link", "4Mbit/1Mbit,10ms", "--step-time", 0.05, "--codec-rate", 5)
         plan = self.plan("none", "--parameters", "100k", "--steps", 2000, "--optimizer", "adamw", *options)
         rows = self.by_scheme(plan)
         self.assertIn("applies momentum", rows["dgc"]["left_out"])
