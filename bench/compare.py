@@ -36,6 +36,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 from typing import NamedTuple, Optional
 
 import chart
@@ -163,10 +164,24 @@ def tune(options, task, arm):
     return best["lr"], [{**one, "loss": one["loss"] if math.isfinite(one["loss"]) else None} for one in tried]
 
 
+def told_by(folder, kind):
+    """What the run told of that kind."""
+    rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [row for row in rows if row.get("kind") == kind]
+
+
 def curve_of(folder):
     """(step, training loss), as the run told them."""
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [(row["step"], row["loss"]) for row in rows if row.get("kind") == "step" and row.get("loss") is not None]
+    return [(row["step"], row["loss"]) for row in told_by(folder, "step") if row.get("loss") is not None]
+
+
+def data_of(folder):
+    """What the run learned: a file, or a folder, which has the hash of what `sha256sum *` prints in it."""
+    path = pathlib.Path(told_by(folder, "start")[0]["data"])
+    if not path.is_dir():
+        return {"path": str(path), "sha256": bytes_in(path)}
+    listed = "".join(f"{bytes_in(one)}  {one.name}\n" for one in sorted(path.glob("[!.]*")) if one.is_file())
+    return {"path": str(path), "sha256": hashlib.sha256(listed.encode()).hexdigest()}
 
 
 def finish(options, arm, lr, seed, words):
@@ -184,7 +199,8 @@ def measure(options, task, arm, progress):
         words = words_of(options, task, arm, lr, seed, options.steps)
         summary, folder, command = finish(options, arm, lr, seed, words)
         runs.append({"seed": seed, "loss": summary["loss"], "metric": summary["metric"], "sent": summary["bytes"]["sent"],
-                     "weights": summary["weights_crc32c"], "seconds": summary["seconds"], "pass": summary["pass"]["seconds"]})
+                     "weights": summary["weights_crc32c"], "seconds": summary["seconds"], "pass": summary["pass"]["seconds"],
+                     "curve": dict(zip(("steps", "losses"), zip(*curve_of(folder))))})
         of_all = of_all or {"ratio_message": summary["ratio"]["message"], "ratio_traffic": summary["ratio"]["traffic"], "command": command}
         folders.append(folder)
     reached = ", ".join(format(one["loss"], ".4f") for one in runs)
@@ -348,7 +364,7 @@ def compare(options):
             first.append(folders[0])
             table = table or table_of(folders[0], row["parameters"])
         add_means(arms)
-        results["tasks"][task] = {"step_seconds": add_times(options, arms, table), "fastest": add_in_time(arms, curves[task]), "arms": arms}
+        results["tasks"][task] = {"data": data_of(folders[0]), "step_seconds": add_times(options, arms, table), "fastest": add_in_time(arms, curves[task]), "arms": arms}
         if reads_text(task) and not options.only and shards.has_blocks(options.text):
             results["tasks"][task]["shards"] = add_shards(measure_shards(options, task, chosen, arms, progress))
     if options.failures:
@@ -424,7 +440,9 @@ def main():
         parser.error(f"--grid {options.grid}: want numbers with commas between them")
     options.for_run = for_run_of(options.program)
     options.out.mkdir(parents=True, exist_ok=True)
+    begun = time.monotonic()
     results, curves, first = compare(options)
+    results["wall_seconds"] = time.monotonic() - begun
     for path in [options.out / "compare.json", *([options.json] if options.json else [])]:
         pathlib.Path(path).write_text(as_json(results, allow_nan=False) + "\n")
     show(results)

@@ -101,15 +101,20 @@ def at_rate(arguments, rate, folder):
             "median_error": statistics.median(errors), "largest_error": max(errors), **plan, "candidates": rows}
 
 
+def percent(share):
+    return None if math.isnan(share) else 100 * share
+
+
 def row_of(result, name, by):
     """A row of the page's table. Shares are in per cent. A candidate's step has its seconds as predicted, as measured, and those of
-    the pass in the measured run."""
-    rate, behind = result["rate"], result["behind"]
+    the pass in the measured run. With `pass_seconds`, which were predicted with, and `extra_steps` all else follows from them."""
+    rate, rows = result["rate"], result["candidates"]
     return {"task": name, "ranks": result["ranks"], "rate": f"{rate[:-4]} {rate[-4].upper()}bit/s", "link": result["link"],
-            "chosen": result["choice"], "best": result["best_measured"], "behind": None if math.isnan(behind) else 100 * behind,
-            "median": 100 * result["median_error"], "largest": 100 * result["largest_error"],
-            "steps": {row["sync"]: [row[f"{key}_seconds"] for key in ("step", "measured_step", "measured_pass")] for row in result["candidates"]},
-            "made": by}
+            "chosen": result["choice"], "best": result["best_measured"], "behind": percent(result["behind"]),
+            "behind_with_passes_alike": percent(result["behind_with_passes_alike"]),
+            "median": 100 * result["median_error"], "largest": 100 * result["largest_error"], "pass_seconds": result["pass_seconds"],
+            "steps": {row["sync"]: [row[f"{key}_seconds"] for key in ("step", "measured_step", "measured_pass")] for row in rows},
+            "extra_steps": {row["sync"]: row["extra_steps"] for row in rows}, "made": by}
 
 
 def place_of(row):

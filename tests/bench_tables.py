@@ -4,6 +4,7 @@ their text."""
 import contextlib
 import io
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import planned  # noqa: E402
 PASS = 0.01
 PREDICTED = {"allreduce": (0.2, 0), "bf16": (0.1, 0.1), "diloco:every=50": (0.02, None), "dgc": (0.01, 0)}  # seconds, and steps more
 MEASURED = {"allreduce": 0.2, "bf16": 0.25, "diloco:every=50": 0.025}
+PASSES = dict.fromkeys(MEASURED, PASS)  # measured
 
 
 def run(arguments, rate, folder, command, *words):
@@ -31,7 +33,7 @@ def run(arguments, rate, folder, command, *words):
         return {"pass_seconds": PASS, "link": f"a line of {rate}", "choice": "bf16", "candidates": [*rows, {"sync": "sign", "left_out": "why"}]}
     said = dict(zip(words, words[1:]))
     steps = int(said["--steps"])
-    return {"seconds": {"training": MEASURED[said["--sync"]] * steps}, "steps": steps, "pass": {"seconds": PASS}}
+    return {"seconds": {"training": MEASURED[said["--sync"]] * steps}, "steps": steps, "pass": {"seconds": PASSES[said["--sync"]]}}
 
 
 class TablesTest(unittest.TestCase):
@@ -56,9 +58,10 @@ class TablesTest(unittest.TestCase):
         row, = self.plan("--rates", "10mbit", "--name", "`cnn`, SGD", "image", "--batch", "64")
         self.assertEqual({key: row[key] for key in ("task", "ranks", "rate", "link", "chosen", "best")},
                          {"task": "`cnn`, SGD", "ranks": 2, "rate": "10 Mbit/s", "link": "a line of 10mbit", "chosen": "bf16", "best": "allreduce"})
-        for key, wanted in (("behind", 37.5), ("median", 20), ("largest", 60)):
+        for key, wanted in (("behind", 37.5), ("behind_with_passes_alike", 37.5), ("median", 20), ("largest", 60), ("pass_seconds", PASS)):
             self.assertAlmostEqual(row[key], wanted, msg=key)
         self.assertEqual(list(row["steps"]), list(MEASURED))
+        self.assertEqual(row["extra_steps"], {spec: PREDICTED[spec][1] for spec in MEASURED})
         for spec, seconds in MEASURED.items():
             for found, wanted in zip(row["steps"][spec], (PREDICTED[spec][0], seconds, PASS)):
                 self.assertAlmostEqual(found, wanted, msg=spec)
@@ -95,7 +98,25 @@ class TablesTest(unittest.TestCase):
 
     def test_a_choice_of_unknown_cost_is_behind_nothing(self):
         with mock.patch.dict(PREDICTED, {"bf16": (0.1, None)}):
-            self.assertIsNone(self.plan("image")[0]["behind"])
+            row = self.plan("image")[0]
+        self.assertEqual((row["behind"], row["behind_with_passes_alike"]), (None, None))
+
+    def test_who_is_the_best_is_told_by_time_and_steps(self):
+        """A quick one that takes half as many steps more is before a slow one; whose steps are unknown is no judge of others."""
+        rows = [{"sync": "slow", "extra_steps": 0, "took": 10}, {"sync": "quick", "extra_steps": 0.5, "took": 6},
+                {"sync": "unknown", "extra_steps": None, "took": 1}]
+        for chosen, behind in (("slow", 10 / 9 - 1), ("quick", 0), ("unknown", math.nan)):
+            best, found = planned.judge(rows, chosen, lambda row: row["took"])
+            self.assertEqual(best, "quick")
+            self.assertEqual(f"{found:.9f}", f"{behind:.9f}", chosen)
+
+    def test_a_run_whose_pass_took_longer_is_not_judged_by_it(self):
+        """The passes were 0.05, 0.12 and 0.01 s. With the middle one bf16 takes 0.18 s, a tenth more often, and dense 0.2 s."""
+        with mock.patch.dict(PASSES, {"allreduce": 0.05, "bf16": 0.12}):
+            row, = self.plan("--rates", "10mbit", "image")
+        self.assertEqual(row["best"], "allreduce")
+        self.assertAlmostEqual(row["behind"], 37.5)
+        self.assertAlmostEqual(row["behind_with_passes_alike"], 0)
 
     def test_a_file_of_another_form_is_told_before_anything_is_measured(self):
         for text in ("", "[]", '{"rows": 1}', '{"rows": [{}]}'):
@@ -127,7 +148,7 @@ class TablesTest(unittest.TestCase):
         self.assertIn("bench/accuracy.py", found["made"]["command"])
 
     def test_a_row_of_figures_is_a_line(self):
-        """What is too long for one is not, however deep it lies. Of a number seven digits are written."""
+        """What is too long for one is not, however deep it lies, unless it is numbers alone. Of a number seven digits are written."""
         self.assertEqual(made.as_json([{"loss": 1 / 3, "bytes": 123456789, "losses": (2e9 / 3, 2.5, True)}]),
                          '[{"loss": 0.3333333, "bytes": 123456789, "losses": [666666700.0, 2.5, true]}]')
         rows = [{"name": f'"{i}"', "loss": i / 4, "gap": None, "losses": []} for i in range(20)]
@@ -136,6 +157,7 @@ class TablesTest(unittest.TestCase):
         self.assertEqual(json.loads(text), value)
         self.assertEqual([json.loads(line.rstrip(",")) for line in text.splitlines() if "loss" in line], rows)
         self.assertEqual(len(text.splitlines()), 20 + len("{") + len(["made {", "command", "}"]) + len(["at {", "[", "]", "}"]) + len(["steps", "}"]))
+        self.assertEqual([len(made.as_json(one).splitlines()) for one in (list(range(500)), 99 * ["text"])], [1, 101])
 
 
 if __name__ == "__main__":

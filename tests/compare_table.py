@@ -3,6 +3,7 @@
 of them, and what it makes of that. `compare_table.py LIBTHINWIRE`"""
 import argparse
 import contextlib
+import hashlib
 import io
 import json
 import math
@@ -53,7 +54,8 @@ os.makedirs(model)
 header = as_json({"__metadata__": {}, "fc.weight": {"dtype": "F32", "shape": [3, 2]}, "step": {"dtype": "U64", "shape": []},
                      "optimiser.momentum.fc.weight": {"dtype": "F32", "shape": [3, 2]}}).encode()
 write(model + "/model.safetensors", len(header).to_bytes(8, "little") + header, "wb")
-write(folder + "/metrics.jsonl", "".join(as_json({"kind": "step", "step": i, "loss": loss / i}) + "\\n" for i in (1, 2)))
+write(folder + "/metrics.jsonl", as_json({"kind": "start", "data": said.get("--data", os.environ["PICTURES"])}) + "\\n" + "".join(
+    as_json({"kind": "step", "step": i, "loss": loss / i}) + "\\n" for i in (1, 2)))
 write(folder + "/summary.json", as_json({
     "sync": sync, "loss": loss, "validation": {"loss": loss}, "metric": {"name": "accuracy", "value": 0.5}, "parameters": 6,
     "bytes": {"sent": 4e6}, "weights_crc32c": "0", "ratio": {"message": 8, "traffic": 4}, "seconds": {}, "pass": {"seconds": 0.5}}))
@@ -68,12 +70,16 @@ class CompareTable(unittest.TestCase):
         self.program, self.calls = self.work / "thinwire", self.work / "calls"
         self.program.write_text(PROGRAM)
         self.program.chmod(0o755)
+        self.pictures = self.work / "pictures"
+        self.pictures.mkdir()
+        for name in ("train-images", "test-images"):
+            (self.pictures / name).write_text(name)
 
     def command(self, *words):
         return [str(SCRIPT), "--program", str(self.program), "--out", str(self.work / "out"), "--steps", "60", *words]
 
     def environment(self):
-        return {"CALLS": str(self.calls), "THINWIRE_LIBRARY": LIBRARY}
+        return {"CALLS": str(self.calls), "THINWIRE_LIBRARY": LIBRARY, "PICTURES": str(self.pictures)}
 
     def compare(self, *words, code=0, task="cnn"):
         """In this process, runs of the program included: some hundreds of starts would take longer than all else."""
@@ -90,6 +96,7 @@ class CompareTable(unittest.TestCase):
 
     def found(self, task):
         found = json.loads((self.work / "out" / "compare.json").read_text())
+        self.assertGreater(found["wall_seconds"], 0)
         self.assertEqual(sorted(found["made"]), ["command", "commit", "date", "machine", "program"])
         return found["tasks"][task]
 
@@ -187,7 +194,7 @@ class CompareTable(unittest.TestCase):
 
         def runs():
             compare.bytes_in.cache_clear()
-            with mock.patch.dict(os.environ, {"CALLS": str(self.calls)}):
+            with mock.patch.dict(os.environ, self.environment()):
                 compare.run(options, words)
                 compare.run(options, words)
             return len(self.calls.read_text().splitlines())
@@ -214,6 +221,10 @@ class CompareTable(unittest.TestCase):
         self.assertEqual((arms["dense"]["ratio_message"], arms["dense"]["ratio_traffic"]), (8, 4))
         self.assertIn("--lr 0.1 --seed 1 --sync allreduce", arms["dense"]["command"])
         self.assertEqual(found["step_seconds"], 0.5)
+        self.assertEqual([one["curve"]["steps"] for one in arms["bf16"]["runs"]], [[1, 2]] * 2)
+        self.assertEqual([one["curve"]["losses"] for one in arms["bf16"]["runs"]], [[one["loss"], one["loss"] / 2] for one in arms["bf16"]["runs"]])
+        summed = START(["sha256sum", "test-images", "train-images"], cwd=self.pictures, capture_output=True, check=True).stdout
+        self.assertEqual(found["data"], {"path": str(self.pictures), "sha256": hashlib.sha256(summed).hexdigest()})
         self.assertEqual(arms["one worker"]["seconds"], {"gigabit": 30, "fast": 30, "slow": 30, "slow_worker": 30})
         self.assertEqual(arms["one worker, 4 times the steps"]["seconds"]["slow"], 120)
         self.assertEqual(arms["dense"]["seconds"], {"gigabit": 60, "fast": 120, "slow": 180, "slow_worker": 240})

@@ -529,11 +529,11 @@ def refuses_a_state(rank, size, first, states):
         return seen
 
 
-def changes_of_line(fall, rise, steps=1000, each=1, **more):
+def changes_of_line(fall, rise, steps=1000, each=1, banner=False, **more):
     """At which steps a run goes on with what, over a line that is ten times slower in between. An exchange comes `each` so many."""
     spec, counts, seen = "fast", {"bytes_sent": 0.0, "seconds_exchange": 0.0}, []
     comm, = thinwire.Comm.threads(1)
-    replanner = _replan.Replanner((1e6, 1e6, 0.001), lambda line: ("slow" if line[0] < 5e5 else "fast", ""), 0, False, **more)
+    replanner = _replan.Replanner((4e6, 1e6, 0.001), lambda line: ("slow" if line[1] < 5e5 else "fast", "It is faster."), 0, banner, **more)
     for step in range(0, steps, each):
         sent = 1e5 if spec == "fast" else 1e4
         counts = {"bytes_sent": counts["bytes_sent"] + sent,
@@ -554,6 +554,16 @@ class ChangeTest(unittest.TestCase):
         self.assertEqual(changes_of_line(1000, 1000), [])
         slow_at, fast_at = (step for step, _ in changes_of_line(640, 1600, 4000, each=20, window=8))  # of rounds
         self.assertEqual((slow_at, fast_at), (20 * 47, 20 * 95))
+
+    def test_a_change_is_told_in_a_line(self):
+        """Of a line whose ways differ, what the slower one has."""
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            changes_of_line(160, 300, banner=True)
+        slow, fast = "0.8 Mbit/s with 1 ms", "8 Mbit/s with 1 ms"
+        self.assertEqual(said.getvalue(), "".join(
+            f"thinwire: auto goes on with {spec} in place of {before}, as the line has {now} now, and had {was}. It is faster.\n"
+            for spec, before, now, was in (("slow", "fast", slow, fast), ("fast", "slow", fast, slow))))
 
     def test_a_state_that_does_not_fit_changes_nothing(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -3,6 +3,7 @@
 #include "error.h"
 #include "sized.h"
 
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,92 @@ static _Thread_local long fail_countdown;
 void tw_fail_allocation(long n)
 {
     fail_countdown = n;
+}
+
+/* ---- how much of it is in use, while somebody asks --------------------------------------------------------------- */
+
+typedef struct known_block {
+    const void *at;
+    size_t bytes;
+} known_block;
+
+static pthread_mutex_t knowing = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Atomic int watchers;
+static known_block *known; /* the C library's: the blocks of an own allocator are counted in it */
+static size_t known_count, known_room, watched;
+
+static void knowing_hold(void)
+{
+    pthread_mutex_lock(&knowing);
+}
+
+static void knowing_let_go(void)
+{
+    pthread_mutex_unlock(&knowing);
+}
+
+/* A thread that took a block while another one forked is not in the child, which would wait for it for ever. */
+static void knowing_watch_forks(void)
+{
+    pthread_atfork(knowing_hold, knowing_let_go, knowing_let_go);
+}
+
+/* One for which the list has no room is not counted. */
+static void know_block(const void *block, size_t bytes)
+{
+    if (!watchers) return;
+    knowing_hold();
+    if (known_count == known_room) {
+        size_t room = 2 * known_room + 64;
+        known_block *larger = realloc(known, room * sizeof *known);
+        if (larger) known = larger;
+        if (larger) known_room = room;
+    }
+    if (known_count < known_room) {
+        known[known_count++] = (known_block){block, bytes};
+        watched += bytes;
+    }
+    knowing_let_go();
+}
+
+/* From the newest on, which are given back first. */
+static void forget_block(const void *block)
+{
+    if (!watchers || !block) return;
+    knowing_hold();
+    for (size_t i = known_count; i-- > 0;)
+        if (known[i].at == block) {
+            watched -= known[i].bytes;
+            known[i] = known[--known_count];
+            break;
+        }
+    knowing_let_go();
+}
+
+void tw_memory_watch(void)
+{
+    pthread_once(&once, knowing_watch_forks);
+    watchers++;
+}
+
+size_t tw_memory_watched(void)
+{
+    knowing_hold();
+    size_t bytes = watched;
+    knowing_let_go();
+    return bytes;
+}
+
+void tw_memory_unwatch(void)
+{
+    knowing_hold();
+    if (--watchers == 0) {
+        free(known);
+        known = NULL;
+        known_count = known_room = watched = 0;
+    }
+    knowing_let_go();
 }
 
 /* ---- whose memory it is ------------------------------------------------------------------------------------------ */
@@ -45,6 +132,7 @@ static void *obtain(size_t alignment, size_t bytes)
 
 void tw_free(void *block)
 {
+    forget_block(block);
     if (custom.release && block)
         custom.release(custom.context, block);
     else
@@ -58,7 +146,9 @@ static tw_status allocate(size_t bytes, size_t alignment, void **block)
     int refused = fail_countdown > 0 && --fail_countdown == 0;
     size_t rounded = bytes > MOST_BYTES ? 0 : (bytes + alignment - 1) / alignment * alignment;
     *block = refused || bytes > MOST_BYTES ? NULL : obtain(alignment, rounded ? rounded : alignment);
-    return *block ? TW_OK : tw_fail(TW_ERROR_MEMORY, "no memory for %zu bytes", bytes);
+    if (!*block) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu bytes", bytes);
+    know_block(*block, bytes);
+    return TW_OK;
 }
 
 /* The advice is a hint: refusal costs only speed. */

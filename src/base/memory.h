@@ -28,6 +28,13 @@ void tw_free(void *block);
 /* A copy of a string, in a block of its own. */
 tw_status tw_copy_string(const char *string, char **copy);
 
+/* Between the two, tw_memory_watched is how many bytes were asked for in blocks that were taken since the first of them
+ * and are still there, on any thread. That is exact, where the C library counts what it rounds and aligns as well. Each
+ * tw_memory_watch has a tw_memory_unwatch; what several watch together is counted from the first on. */
+void tw_memory_watch(void);
+size_t tw_memory_watched(void);
+void tw_memory_unwatch(void);
+
 /* For tests: the n-th allocation from now fails (0: none does). Per thread. */
 void tw_fail_allocation(long n);
 

@@ -1,24 +1,11 @@
 /* One rank without peers: what is left of an exchange is what the scheme makes its caller pay. */
 #include "error.h"
+#include "memory.h"
 #include "plan.h"
 
 #include <math.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 enum { TURNS = 3 }; /* timed; the least counts, as a busy neighbour makes none shorter */
-
-/* That the process has from the C library; NAN where that cannot be asked. */
-static double memory_in_use(void)
-{
-#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
-    struct mallinfo2 now = mallinfo2();
-    return (double)(now.uordblks + now.hblkhd);
-#else
-    return (double)NAN;
-#endif
-}
 
 static tw_status take_turns(tw_phantom *phantom, uint64_t steps, uint64_t turns, double *least)
 {
@@ -35,11 +22,12 @@ static tw_status trial_measure(const tw_thin *thin, tw_comm *comm, const float *
                                tw_trial *trial)
 {
     tw_phantom *phantom;
-    double every = tw_spec_number(spec, "every"), before = memory_in_use();
+    double every = tw_spec_number(spec, "every");
+    size_t before = tw_memory_watched(),
+           own = thin->elements * sizeof(float); /* the gradients that a worker has anyway */
     TW_TRY(tw_phantom_create(comm, spec, thin->tensors, thin->count, noise, 1, &phantom));
     tw_status status = take_turns(phantom, every >= 1 ? (uint64_t)every : 1, once ? 1 : TURNS, &trial->seconds);
-    double own = (double)thin->elements * sizeof(float); /* the phantom's gradients, which a worker has anyway */
-    trial->memory_bytes = fmax(0, memory_in_use() - before - own);
+    trial->memory_bytes = fmax(0, (double)tw_memory_watched() - (double)before - (double)own);
     tw_phantom_destroy(phantom);
     return status;
 }
@@ -48,7 +36,9 @@ tw_status tw_trial_take(const tw_thin *thin, const float *noise, const char *spe
 {
     tw_comm *comm;
     TW_TRY(tw_comm_create_threads(1, &comm));
+    tw_memory_watch();
     tw_status status = trial_measure(thin, comm, noise, spec, once, trial);
+    tw_memory_unwatch();
     tw_comm_destroy(comm);
     trial->seconds *= thin->times;
     trial->memory_bytes *= thin->times;

@@ -109,4 +109,33 @@ TEST(strings_are_copied)
     assert_int_equal(tw_copy_string(text, &copy), TW_ERROR_MEMORY);
 }
 
+/* As many bytes as were asked for, whoever takes them and whatever they are aligned to. */
+TEST(what_is_taken_meanwhile_is_counted)
+{
+    enum { MANY = 200 };
+    unsigned char *before, *large, *small, *many[MANY];
+    pthread_t thread;
+    tw_status status;
+    assert_int_equal(tw_allocate(1000, 1, &before), TW_OK);
+    tw_memory_watch();
+    assert_int_equal(tw_allocate(5 * HUGE_PAGE + 1, 1, &large), TW_OK);
+    tw_memory_watch();
+    assert_int_equal(tw_allocate(100, 3, &small), TW_OK);
+    assert_int_equal(tw_memory_watched(), 5 * HUGE_PAGE + 1 + 300);
+    tw_free(before); /* which is none of them */
+    assert_int_equal(tw_resize(&small, 300, 20), TW_OK);
+    assert_int_equal(pthread_create(&thread, NULL, allocate_once, &status), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(tw_memory_watched(), 5 * HUGE_PAGE + 1 + 20);
+    for (size_t i = 0; i < MANY; i++) assert_int_equal(tw_allocate(i, 1, &many[i]), TW_OK);
+    assert_int_equal(tw_memory_watched(), 5 * HUGE_PAGE + 1 + 20 + MANY * (MANY - 1) / 2);
+    for (size_t i = 0; i < MANY; i++) tw_free(many[i]);
+    tw_memory_unwatch();
+    tw_free(large);
+    assert_int_equal(tw_memory_watched(), 20);
+    tw_memory_unwatch();
+    assert_int_equal(tw_memory_watched(), 0);
+    tw_free(small);
+}
+
 RUN_TESTS(NULL, NULL)

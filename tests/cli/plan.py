@@ -20,7 +20,7 @@ class PlanTest(CommandLineTest):
 
     def test_of_a_table_of_tensors(self):
         """The answer is a line of PyTorch. Dense and compressed steps are the simulator's own."""
-        options = ("--workers", 4, "--link", "1Mbit,10ms", "--step-time", 0.05, "--codec-rate", 5)
+        options = ("--workers", 4, "--link", "4Mbit/1Mbit,10ms", "--step-time", 0.05, "--codec-rate", 5)
         plan = self.plan("none", "--parameters", "100k", "--steps", 2000, "--optimizer", "adamw", *options)
         rows = self.by_scheme(plan)
         self.assertIn("applies momentum", rows["dgc"]["left_out"])
@@ -102,8 +102,9 @@ class AutomaticTest(CommandLineTest):
     def test_a_run_takes_the_choice_bit_for_bit(self):
         """And goes on with it: --resume chooses nothing anew, whatever the plan would be by then."""
         out, options = self.folder / "run", ("--workers", 2, *ADAM)
-        self.train(*options, "--steps", 600, "--sync", "auto", "--link", SLOW, "--out", out)
+        done = self.complete(*self.train_words(*options, "--steps", 600, "--sync", "auto", "--link", SLOW, "--out", out))
         sync, link = self.settled(out)
+        self.assertIn(f"thinwire: --sync auto takes {sync} for a line of 0.1Mbit,1ms. It is predicted to reach the same loss ", done.stderr)
         self.assertNotIn(sync, ("auto", "allreduce"))
         self.assertEqual(json.loads(link), "0.1Mbit,1ms")
         named = self.folder / "named"

@@ -4,9 +4,9 @@
 #include "folder.h"
 #include "interrupt.h"
 #include "support.h"
+#include "support/listen.h"
 #include "toy.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
@@ -65,21 +65,14 @@ static float spoil(const toy_learner *l, uint64_t step, size_t element)
     return NAN;
 }
 
-/* Launches with standard error in a file; how many lines of ours are there, and whether one has `word`. */
-static int launch_and_listen(toy_run *r, const char *folder, int *lines, const char *word)
+/* Launches, and listens: how many lines of ours are said, and whether one has `word`. */
+static int launch_and_listen(toy_run *r, int *lines, const char *word)
 {
-    char path[FILENAME_MAX], line[1024];
-    int heard = 0, own = dup(STDERR_FILENO);
-    snprintf(path, sizeof path, "%s/stderr", folder);
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    assert_true(file >= 0 && own >= 0);
-    dup2(file, STDERR_FILENO);
+    char line[1024];
+    int heard = 0;
+    listening l = listen_begin();
     int code = launch(&r->settings);
-    dup2(own, STDERR_FILENO);
-    close(own);
-    close(file);
-    FILE *told = fopen(path, "r");
-    assert_non_null(told);
+    FILE *told = listen_end(l);
     for (*lines = 0; fgets(line, sizeof line, told); ++*lines) heard |= strstr(line, word) != NULL;
     fclose(told);
     if (!heard && *word) fail_msg("nobody said '%s'", word);
@@ -92,7 +85,7 @@ static void check_with(toy_run *r, void **state, const char *out, const char *wo
     char line[400];
     snprintf(line, sizeof line, "--workers 2 --transport threads %s", words);
     toy_begin(r, &toy_task, out, line);
-    assert_int_equal(launch_and_listen(r, *state, &lines, word), code);
+    assert_int_equal(launch_and_listen(r, &lines, word), code);
     assert_int_equal(lines, code != EXIT_DONE && code != EXIT_INTERRUPTED);
     toy_end(r);
 }

@@ -5,6 +5,7 @@
 #include "checkpoint.h"
 #include "exchange.h"
 #include "run.h"
+#include "support/listen.h"
 #include "toy.h"
 #include "world.h"
 
@@ -282,6 +283,7 @@ typedef struct journey {
     float final[2][TOY_PARAMETERS];
     tw_status status[RANKS];
     char text[RANKS][512];
+    const char *why;        /* of each choice, which is then told */
     int calls;              /* plans made, on rank 0 */
     int lopsided;           /* of a line whose ways were not alike */
     double timeouts[RANKS]; /* at the end */
@@ -296,6 +298,7 @@ static tw_status choose_by_rate(worker *w, const tw_world_options *line, replan_
     travelled->calls++;
     travelled->lopsided |= line->bandwidth_down != line->bandwidth;
     snprintf(choice->sync, sizeof choice->sync, "%s", line->bandwidth < RATE / 2 ? SLOW_SPEC : "allreduce");
+    snprintf(choice->why, sizeof choice->why, "%s", travelled->why ? travelled->why : "");
     return TW_OK;
 }
 
@@ -377,6 +380,7 @@ static void go(journey *j, char *out)
     j->run.toy.before = no_step;
     toy_begin(&j->run, &toy_task, NULL, "--sync allreduce --steps 900 --lr 0.01");
     j->run.settings.planned_link = planned;
+    j->run.settings.quiet = !j->why;
     j->run.settings.out = out;
     assert_ok(tw_world_create(&line, &j->world));
     assert_ok(tw_world_run(j->world, travel, j));
@@ -387,12 +391,32 @@ static void go(journey *j, char *out)
     toy_end(&j->run);
 }
 
-/* Once each way, within four windows, for passes that differ by 40 % to either side; by hand it has the same bits. */
+/* Whichever line is read next. */
+static void assert_told(FILE *told, uint64_t step, const char *lines, const char *rest)
+{
+    char line[512], begin[64];
+    if (!fgets(line, sizeof line, told)) fail_msg("nobody said \"%s\"", rest);
+    snprintf(begin, sizeof begin, "thinwire: step %llu: the line is ", (unsigned long long)step);
+    if (strncmp(line, begin, strlen(begin)) != 0 || !strstr(line, lines) || !strstr(line, rest))
+        fail_msg("said: %s", line);
+}
+
+/* Once each way, within four windows, for passes that differ by 40 % to either side; by hand it has the same bits. Rank
+ * 0 says so, once each. */
 TEST(test_it_goes_on_by_what_suits_the_line)
 {
-    journey j = {.noise = 0.4};
+    char line[8];
+    journey j = {.noise = 0.4, .why = "It is faster."};
     toy_run hand = {.toy.before = no_step};
+    listening l = listen_begin();
     go(&j, NULL);
+    FILE *told = listen_end(l);
+    assert_told(told, j.changes.all[0].step, "ms now, and was 0.008Mbit,1ms. ",
+                "--sync auto goes on with " SLOW_SPEC " in place of allreduce. It is faster.\n");
+    assert_told(told, j.changes.all[1].step, "ms now, and was 0.000",
+                "--sync auto goes on with allreduce in place of " SLOW_SPEC ". It is faster.\n");
+    assert_null(fgets(line, sizeof line, told));
+    fclose(told);
     assert_int_equal(j.changes.count, 2);
     assert_string_equal(j.changes.all[0].spec, SLOW_SPEC);
     assert_string_equal(j.changes.all[1].spec, "allreduce");

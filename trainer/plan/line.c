@@ -1,6 +1,5 @@
 #include "line.h"
 #include "error.h"
-#include "peers.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -30,7 +29,7 @@ static double middle_latency(const peers_report *found)
     return median;
 }
 
-static void line_conclude(const peers_report *found, tw_world_options *world)
+void line_conclude(const peers_report *found, tw_world_options *world)
 {
     double up = (double)INFINITY, down = (double)INFINITY, latency = middle_latency(found);
     for (int rank = 0; rank < found->size; rank++) {
