@@ -32,6 +32,7 @@ static tw_status evaluate_together(worker *w, task_split split, task_score *scor
 {
     worker_let_sum(w, 1);
     tw_status status = evaluate_part(w, split, score);
+    if (status == TW_OK && w->exchange->looked) status = w->exchange->looked(w);
     worker_let_sum(w, w->exchange->replicas);
     return status;
 }
