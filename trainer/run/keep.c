@@ -66,9 +66,18 @@ tw_status keep_alone(run *r)
     worker *w = &r->worker;
     if (!w->settings.out) return TW_OK;
     TW_TRY(keep_folder(r));
+    TW_TRY(worker_show_own(w)); /* in an evaluation they are shown already */
     TW_TRY(worker_show_shared(w));
     TW_TRY(keep_by_itself(r, checkpoint_write));
     return worker_show_own(w);
+}
+
+tw_status keep_to_leave(run *r)
+{
+    r->worker.unseen = 1;
+    TW_TRY(keep_alone(r));
+    r->leaves = 1;
+    return TW_OK;
 }
 
 tw_status keep_look(run *r)
@@ -76,7 +85,7 @@ tw_status keep_look(run *r)
     worker *w = &r->worker;
     int asked = interrupt_asked(), changes;
     if (w->spoilt) return worker_spoilt(w);
-    if (asked || w->stops) TW_TRY(keep_alone(r));
+    if ((asked && !r->leaves) || w->stops) TW_TRY(keep_alone(r));
     TW_TRY(keep_tell_unwritten(r));
     r->leaves = asked;
     TW_TRY(group_look(r->group, w->comm, r->leaves, &changes));

@@ -1,0 +1,153 @@
+"""SIGTERM in an evaluation: it ends at its next batch, is not told, and the run that goes on has the bits of one that nobody
+asked to stop. Threads, stages of a pipeline, and workers that come and go."""
+import json
+import os
+import signal
+import unittest
+
+from gradients import read_tensors
+from support import CommandLineTest, Talker, free_place, killing, run_tests, saved_steps, take_library, wait_until, write_letters
+
+KILLER = take_library("kill_in_file")
+SAME = ("weights_crc32c", "loss", "train_loss", "metric", "steps")
+EPOCH = 20  # steps of one worker
+STAGES = ("--model", "transformer", "--layers", 4, "--heads", 2, "--workers", 2, "--pipeline", "stages=2,cut=3+4")
+PLAIN = ("--schedule", "constant", "--warmup", 0)
+
+
+@unittest.skipUnless(KILLER, "needs what sends a signal from within")
+class StoppingTest(CommandLineTest):
+    @classmethod
+    def setUpClass(cls):
+        """So many letters are read from their file. The training text's are few, so what is read behind them is of an evaluation."""
+        super().setUpClass()
+        cls.texts = cls.shared / "texts"
+        cls.texts.mkdir()
+        for part, count in (("train", 1000), ("valid", 220000), ("test", 480)):
+            write_letters(cls.texts / f"text.{part}.txt", count)
+
+    def setUp(self):
+        super().setUp()
+        self.out = self.folder / "run"
+
+    def train_words(self, *options):
+        return ["train", "lm", "--data", self.texts, "--unit", "char", "--memory", 1, "--hidden", 16, "--batch", 3, "--bptt", 16,
+                *options]
+
+    @staticmethod
+    def asked(out):
+        """The environment of one that is asked to stop as it reads the first batch of an evaluation."""
+        return killing(KILLER, "pread 1 2000", out / "metrics.jsonl", os.devnull, int(signal.SIGTERM))
+
+    def looks(self, out):
+        journal = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        return [(line["step"], line["validation_loss"]) for line in journal if "validation_loss" in line]
+
+    def figures(self, summary):
+        return {key: summary[key] for key in SAME}
+
+    def assert_stopped(self, step):
+        self.assertEqual((self.looks(self.out), saved_steps(self.out)), ([], [step]))
+
+    def assert_goes_on(self, step, *options):
+        other = self.out.with_suffix(".whole")
+        whole, again = (self.train(*options, "--out", out, *resume) for out, resume in ((other, ()), (self.out, ("--resume",))))
+        self.assertEqual(self.figures(again), self.figures(whole))
+        looks = self.looks(other)
+        self.assertEqual(looks, self.looks(self.out))
+        self.assertEqual([at for at, _ in looks], [step, 2 * step])
+
+    def assert_stops(self, step, *options):
+        """In the evaluation after the first epoch."""
+        options = (*options, "--epochs", 2)
+        done = self.run_program(*self.train_words(*options, "--out", self.out, "--quiet"), env=self.asked(self.out))
+        self.assertEqual((done.returncode, done.stderr), (130, ""))
+        self.assert_stopped(step)
+        self.assert_goes_on(step, *options)
+
+    def test_workers(self):
+        self.assert_stops(EPOCH // 2, "--workers", 2, "--sync", "dgc")
+
+    def test_stages(self):
+        self.assert_stops(EPOCH, *STAGES)
+
+    def test_one_stage(self):
+        self.assert_stops(EPOCH, *STAGES, "--workers", 1, "--pipeline", "stages=1")
+
+    def test_one_stage_of_several(self):
+        """Each is a process, and the last alone is asked."""
+        meeting = free_place()
+        jobs = [self.start_program(*self.train_words(*STAGES, "--epochs", 2, "--out", self.out, "--join", meeting, "--rank", rank,
+                                                     "--quiet"), env=self.asked(self.out) if rank else {}) for rank in range(2)]
+        self.assertEqual([self.finish(job).returncode for job in jobs], [130, 130])
+        self.assert_stopped(EPOCH)
+        self.assert_goes_on(EPOCH, *STAGES, "--epochs", 2)
+
+    # ---- workers that come and go ----
+
+    def test_one_that_is_a_group(self):
+        for sync in ("diloco:every=4", "adpsgd-random"):
+            with self.subTest(sync):
+                self.out = self.folder / sync
+                self.assert_stops(EPOCH, "--join", free_place(), "--sync", sync, *PLAIN)
+
+    def test_who_is_asked_before_an_evaluation_does_not_begin_it(self):
+        """In its first step. Its steps are in a round when it leaves, though none was due."""
+        options = (*PLAIN, "--sync", "diloco:every=1000000")
+        done = self.run_program(*self.train_words(*options, "--epochs", 2, "--join", free_place(), "--out", self.out, "--quiet"),
+                                env=killing(KILLER, "pread 1 0", self.out / "metrics.jsonl", os.devnull, int(signal.SIGTERM)))
+        self.assertEqual((done.returncode, done.stderr), (130, ""))
+        self.assert_stopped(EPOCH)
+        whole = self.folder / "whole"
+        self.train(*options, "--epochs", 1, "--workers", 1, "--out", whole)
+        kept, other = (read_tensors(out / f"checkpoints/step-{EPOCH:08}/model.safetensors") for out in (self.out, whole))
+        names = [name for name in kept if "weight" in name]
+        self.assertTrue([kept[name] for name in names] == [other[name] for name in names])  # what differs is told for minutes
+        self.assertGreater(len(names), 3)
+
+    def come(self, number, meeting, every, **keywords):
+        words = self.train_words(*PLAIN, "--steps", 10 ** 7, "--join", meeting, "--sync", f"diloco:every={every}",
+                                 "--out", self.folder / f"run-{number}")
+        return Talker(self, number, words, **keywords)
+
+    def replay(self, spans, every):
+        """What threads see after so many steps of so many workers."""
+        out = self.folder / "threads"
+        for workers, steps in spans:
+            resumes = ("--resume",) if out.exists() else ()
+            self.complete(*self.train_words(*PLAIN, "--evaluate-every", 10 ** 6, "--sync", f"diloco:every={every}", "--workers",
+                                            workers, "--steps", steps, "--quiet", "--out", out, *resumes))
+        return self.looks(out)[-1]
+
+    def test_one_of_two_leaves_and_the_other_looks_at_all(self):
+        for every in (5, 8):  # an epoch of two workers ends with a round, and in the midst of one
+            with self.subTest(every):
+                self.check_leaving(every)
+
+    def check_leaving(self, every):
+        self.folder = self.folder / str(every)
+        self.folder.mkdir()
+        meeting, there = free_place(), self.folder / "there"
+        first = self.come(1, meeting, every)
+        first.await_word("opens a group")
+        other = self.come(2, meeting, every, env=killing(KILLER, "pread 1 2000", there, os.devnull, int(signal.SIGTERM)))
+        first.await_word("2 workers from step")
+        there.touch()
+        step = int(other.await_word(r"left the group after step (\d+)"))
+        self.finish(other.job)
+        self.assertEqual((other.job.returncode, saved_steps(self.folder / "run-2")), (130, [step]))
+        wait_until(lambda: self.looks(self.folder / "run-1")[-1][0] > step, "the next evaluation", first.job)
+        first.job.send_signal(signal.SIGTERM)
+        self.finish(first.job)
+        self.assertEqual(first.job.returncode, 130)
+        spans = [(int(size), int(at)) for size, at in first.said(r"(\d) workers? from step (\d+) on")]
+        self.assertEqual((len(spans), spans[-1]), (3, (1, step)))
+        looks = self.looks(self.folder / "run-1")
+        self.assertEqual(len({at for at, _ in looks}), len(looks), looks)
+        at, loss = self.replay([(size, until) for (size, _), (_, until) in zip(spans, spans[1:])], every)
+        self.assertEqual(at, step)
+        self.assertAlmostEqual(dict(looks)[step], loss, delta=1e-6)
+
+
+if __name__ == "__main__":
+    run_tests()
