@@ -2,17 +2,20 @@
 asked to stop. Threads, stages of a pipeline, and workers that come and go."""
 import json
 import os
+import shutil
 import signal
 import unittest
 
 from gradients import read_tensors
-from support import CommandLineTest, Talker, free_place, killing, run_tests, saved_steps, take_library, wait_until, write_letters
+from support import (CommandLineTest, Talker, await_stop, free_place, killing, run_tests, saved_steps, take_library, wait_until,
+                     write_letters)
 
 KILLER = take_library("kill_in_file")
 SAME = ("weights_crc32c", "loss", "train_loss", "metric", "steps")
 EPOCH = 20  # steps of one worker
 STAGES = ("--model", "transformer", "--layers", 4, "--heads", 2, "--workers", 2, "--pipeline", "stages=2,cut=3+4")
 PLAIN = ("--schedule", "constant", "--warmup", 0)
+STATELESS = ("--model", "transformer", "--layers", 1, "--heads", 2)
 
 
 @unittest.skipUnless(KILLER, "needs what sends a signal from within")
@@ -105,19 +108,43 @@ class StoppingTest(CommandLineTest):
         self.assertTrue([kept[name] for name in names] == [other[name] for name in names])  # what differs is told for minutes
         self.assertGreater(len(names), 3)
 
-    def come(self, number, meeting, every, **keywords):
-        words = self.train_words(*PLAIN, "--steps", 10 ** 7, "--join", meeting, "--sync", f"diloco:every={every}",
-                                 "--out", self.folder / f"run-{number}")
-        return Talker(self, number, words, **keywords)
+    def come(self, number, meeting, every, there, signal_number):
+        """It gets that signal in the first evaluation that begins when `there` is."""
+        words = self.train_words(*STATELESS, *PLAIN, "--steps", 10 ** 7, "--join", meeting, "--sync", f"diloco:every={every}",
+                                 "--timeout", 600, "--out", self.folder / f"run-{number}")
+        return Talker(self, number, words, env=killing(KILLER, "pread 1 2000", there, os.devnull, int(signal_number)))
+
+    def await_training(self, first):
+        """The first of the group stands still, and no evaluation is under way, which none begins without it: the newest line of its
+        journal is that of the last one."""
+        def is_training():
+            return json.loads((self.folder / "run-1/metrics.jsonl").read_text().splitlines()[-1])["kind"] == "epoch"
+        while True:
+            wait_until(is_training, "the end of an evaluation", first.job)
+            first.job.send_signal(signal.SIGSTOP)
+            await_stop(first.job)
+            if is_training():
+                return
+            first.job.send_signal(signal.SIGCONT)
 
     def replay(self, spans, every):
         """What threads see after so many steps of so many workers."""
         out = self.folder / "threads"
         for workers, steps in spans:
             resumes = ("--resume",) if out.exists() else ()
-            self.complete(*self.train_words(*PLAIN, "--evaluate-every", 10 ** 6, "--sync", f"diloco:every={every}", "--workers",
+            self.complete(*self.train_words(*STATELESS, *PLAIN, "--evaluate-every", 10 ** 6, "--sync", f"diloco:every={every}", "--workers",
                                             workers, "--steps", steps, "--quiet", "--out", out, *resumes))
         return self.looks(out)[-1]
+
+    def test_a_group_comes_to_its_end_all_the_same(self):
+        """In the evaluation of the test data, when the last checkpoint is there."""
+        texts = self.folder / "texts"
+        texts.mkdir()
+        for part, other in (("train", "train"), ("valid", "test"), ("test", "valid")):
+            shutil.copy(self.texts / f"text.{other}.txt", texts / f"text.{part}.txt")
+        options = ("--data", texts, "--sync", "diloco:every=4", "--epochs", 1)
+        summary = self.train(*options, "--join", free_place(), "--out", self.out, env=self.asked(self.out))
+        self.assertEqual(self.figures(summary), self.figures(self.train(*options, "--workers", 1)))
 
     def test_one_of_two_leaves_and_the_other_looks_at_all(self):
         for every in (5, 8):  # an epoch of two workers ends with a round, and in the midst of one
@@ -128,11 +155,16 @@ class StoppingTest(CommandLineTest):
         self.folder = self.folder / str(every)
         self.folder.mkdir()
         meeting, there = free_place(), self.folder / "there"
-        first = self.come(1, meeting, every)
+        first = self.come(1, meeting, every, there, signal.SIGSTOP)
         first.await_word("opens a group")
-        other = self.come(2, meeting, every, env=killing(KILLER, "pread 1 2000", there, os.devnull, int(signal.SIGTERM)))
+        other = self.come(2, meeting, every, there, signal.SIGTERM)
         first.await_word("2 workers from step")
+        self.await_training(first)
         there.touch()
+        first.job.send_signal(signal.SIGCONT)
+        wait_until(lambda: saved_steps(self.folder / "run-2"), "what the other has is kept while it waits for the first", other.job)
+        await_stop(first.job)
+        first.job.send_signal(signal.SIGCONT)
         step = int(other.await_word(r"left the group after step (\d+)"))
         self.finish(other.job)
         self.assertEqual((other.job.returncode, saved_steps(self.folder / "run-2")), (130, [step]))

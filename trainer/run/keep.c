@@ -72,20 +72,12 @@ tw_status keep_alone(run *r)
     return worker_show_own(w);
 }
 
-tw_status keep_to_leave(run *r)
-{
-    r->worker.unseen = 1;
-    TW_TRY(keep_alone(r));
-    r->leaves = 1;
-    return TW_OK;
-}
-
 tw_status keep_look(run *r)
 {
     worker *w = &r->worker;
     int asked = interrupt_asked(), changes;
     if (w->spoilt) return worker_spoilt(w);
-    if ((asked && !r->leaves) || w->stops) TW_TRY(keep_alone(r));
+    if (asked || w->stops) TW_TRY(keep_alone(r));
     TW_TRY(keep_tell_unwritten(r));
     r->leaves = asked;
     TW_TRY(group_look(r->group, w->comm, r->leaves, &changes));

@@ -42,7 +42,8 @@ static tw_status look(run *r, task_split split, evaluation *seen)
     TW_TRY(agree_any(w->comm, &seen->is_cut));
     if (seen->is_cut) return TW_OK;
     TW_TRY(worker_look(w, split, &own));
-    if (own.stops > 0) TW_TRY(keep_to_leave(r));
+    w->unseen = own.stops > 0;
+    if (w->unseen) TW_TRY(keep_alone(r));
     return worker_gather_looks(w, split, &own, seen);
 }
 

@@ -60,8 +60,6 @@ tw_status keep_by_itself(run *r, tw_status (*act)(worker *w));
 /* The folder of this worker's own, where it has something to keep; and a checkpoint of what it has. */
 tw_status keep_folder(run *r);
 tw_status keep_alone(run *r);
-/* The same of one that leaves, in an evaluation. */
-tw_status keep_to_leave(run *r);
 /* Between two rounds. Whoever was asked to stop keeps what there is, and leaves; TW_ERROR_PEER: there is a change. */
 tw_status keep_look(run *r);
 
