@@ -6,7 +6,6 @@ import shutil
 import signal
 import unittest
 
-from gradients import read_tensors
 from support import (CommandLineTest, Talker, await_stop, free_place, killing, run_tests, saved_steps, take_library, wait_until,
                      write_letters)
 
@@ -94,25 +93,17 @@ class StoppingTest(CommandLineTest):
                 self.out = self.folder / sync
                 self.assert_stops(EPOCH, "--join", free_place(), "--sync", sync, *PLAIN)
 
-    def test_who_is_asked_before_an_evaluation_does_not_begin_it(self):
-        """In its first step. Its steps are in a round when it leaves, though none was due."""
-        options = (*PLAIN, "--sync", "diloco:every=1000000")
-        done = self.run_program(*self.train_words(*options, "--epochs", 2, "--join", free_place(), "--out", self.out, "--quiet"),
-                                env=killing(KILLER, "pread 1 0", self.out / "metrics.jsonl", os.devnull, int(signal.SIGTERM)))
-        self.assertEqual((done.returncode, done.stderr), (130, ""))
-        self.assert_stopped(EPOCH)
-        whole = self.folder / "whole"
-        self.train(*options, "--epochs", 1, "--workers", 1, "--out", whole)
-        kept, other = (read_tensors(out / f"checkpoints/step-{EPOCH:08}/model.safetensors") for out in (self.out, whole))
-        names = [name for name in kept if "weight" in name]
-        self.assertTrue([kept[name] for name in names] == [other[name] for name in names])  # what differs is told for minutes
-        self.assertGreater(len(names), 3)
-
-    def come(self, number, meeting, every, there, signal_number):
-        """It gets that signal in the first evaluation that begins when `there` is."""
+    def come(self, number, meeting, every, *kill):
         words = self.train_words(*STATELESS, *PLAIN, "--steps", 10 ** 7, "--join", meeting, "--sync", f"diloco:every={every}",
                                  "--timeout", 600, "--out", self.folder / f"run-{number}")
-        return Talker(self, number, words, env=killing(KILLER, "pread 1 2000", there, os.devnull, int(signal_number)))
+        return Talker(self, number, words, env=killing(KILLER, *kill))
+
+    def open_group(self, every, *kills):
+        """Of two, who get signals, each as killing() has it."""
+        meeting = free_place()
+        first = self.come(1, meeting, every, *kills[0])
+        first.await_word("opens a group")
+        return first, self.come(2, meeting, every, *kills[1])
 
     def await_training(self, first):
         """The first of the group stands still, and no evaluation is under way, which none begins without it: the newest line of its
@@ -136,6 +127,15 @@ class StoppingTest(CommandLineTest):
                                             workers, "--steps", steps, "--quiet", "--out", out, *resumes))
         return self.looks(out)[-1]
 
+    def test_who_is_asked_before_an_evaluation_leaves_before_it(self):
+        """In its first step with the other, and long before a round is due. The other stands still as soon as it looks at anything."""
+        there, config = self.folder / "there", self.folder / "run-2/config.yaml"
+        first, other = self.open_group(37, ("pread 1 2000", there, os.devnull, int(signal.SIGSTOP)),
+                                       ("pread 1 0", config, there, int(signal.SIGTERM)))
+        self.finish(other.job)
+        self.assertEqual((other.job.returncode, len(saved_steps(self.folder / "run-2"))), (130, 1), other.path.read_text())
+        await_stop(first.job)
+
     def test_a_group_comes_to_its_end_all_the_same(self):
         """In the evaluation of the test data, when the last checkpoint is there."""
         texts = self.folder / "texts"
@@ -147,17 +147,16 @@ class StoppingTest(CommandLineTest):
         self.assertEqual(self.figures(summary), self.figures(self.train(*options, "--workers", 1)))
 
     def test_one_of_two_leaves_and_the_other_looks_at_all(self):
-        for every in (5, 8):  # an epoch of two workers ends with a round, and in the midst of one
+        for every in (5, 37):  # an epoch of two workers ends with a round, and in the midst of one
             with self.subTest(every):
                 self.check_leaving(every)
 
     def check_leaving(self, every):
         self.folder = self.folder / str(every)
         self.folder.mkdir()
-        meeting, there = free_place(), self.folder / "there"
-        first = self.come(1, meeting, every, there, signal.SIGSTOP)
-        first.await_word("opens a group")
-        other = self.come(2, meeting, every, there, signal.SIGTERM)
+        there = self.folder / "there"
+        first, other = self.open_group(every, *(("pread 1 2000", there, os.devnull, int(number))
+                                                for number in (signal.SIGSTOP, signal.SIGTERM)))
         first.await_word("2 workers from step")
         self.await_training(first)
         there.touch()
