@@ -123,8 +123,8 @@ class StoppingTest(CommandLineTest):
         out = self.folder / "threads"
         for workers, steps in spans:
             resumes = ("--resume",) if out.exists() else ()
-            self.complete(*self.train_words(*STATELESS, *PLAIN, "--evaluate-every", 10 ** 6, "--sync", f"diloco:every={every}", "--workers",
-                                            workers, "--steps", steps, "--quiet", "--out", out, *resumes))
+            self.complete(*self.train_words(*STATELESS, *PLAIN, "--evaluate-every", 10 ** 6, "--sync", f"diloco:every={every}",
+                                            "--workers", workers, "--steps", steps, "--quiet", "--out", out, *resumes))
         return self.looks(out)[-1]
 
     def test_who_is_asked_before_an_evaluation_leaves_before_it(self):
