@@ -104,6 +104,26 @@ static tw_status chain_step(learner *base, uint64_t step, learner_gradient_ready
     return stage->first > 0 ? stage->send_back(stage->context, &l->dx, 1) : TW_OK;
 }
 
+enum { LOOKS = 40, ASKED = 5 };
+static int asker = -1; /* the stage that is asked to stop as it comes to batch ASKED of an evaluation; -1: none is */
+
+static tw_status chain_evaluate(learner *base, task_split split, size_t part, size_t parts, task_score *score)
+{
+    chain_learner *l = (chain_learner *)base;
+    const nn_stage *stage = base->place.stage;
+    worker *w = stage->context;
+    (void)split, (void)part, (void)parts;
+    for (size_t i = 0; i < LOOKS && !learner_stops(base); i++) {
+        float x = input_of(i);
+        w->stops |= w->rank == asker && i == ASKED;
+        if (stage->first > 0) TW_TRY(stage->receive(stage->context, &x, 1));
+        for (size_t u = stage->first; u < stage->end; u++) x = l->weights[place_of(u)] * x;
+        if (stage->end < UNITS) TW_TRY(stage->send(stage->context, &x, 1, NULL, NULL));
+        task_score_add(score, &(task_score){.loss = stage->end < UNITS ? 0 : (double)x, .count = 1});
+    }
+    return TW_OK;
+}
+
 static const task_ops chain_task = {.name = "toy",
                                     .summary = "a chain of numbers",
                                     .load = toy_load,
@@ -112,7 +132,8 @@ static const task_ops chain_task = {.name = "toy",
                                     .learner_bytes = sizeof(chain_learner),
                                     .open = chain_open,
                                     .close = chain_close,
-                                    .step = chain_step};
+                                    .step = chain_step,
+                                    .evaluate = chain_evaluate};
 
 /* ---- the page of arithmetic ---- */
 
@@ -420,6 +441,37 @@ TEST(test_what_one_stage_is_asked_all_do)
     assert_in_range(all.met[0][0], 2, 4); /* what was on its way, and one more */
     assert_int_equal(all.met[0][1], all.met[0][0]);
     assert_int_equal(all.met[0][2], all.met[0][0]);
+}
+
+static tw_status play_looks(crew_member *self)
+{
+    worker *w = &self->worker;
+    seen *all = self->context;
+    evaluation result;
+    TW_TRY(crew_create_worker(self));
+    TW_TRY(worker_begin(w));
+    for (int look = 0; look < 2; look++) { /* the lines are clear again after the first */
+        TW_TRY(worker_evaluate(w, TASK_TEST, &result));
+        all->met[look][self->rank] = (int)result.score.count;
+        all->met[look + 2][self->rank] = result.is_cut;
+    }
+    return TW_OK;
+}
+
+/* By all of its stages with the same batch: the next, or as many later as the word takes to the first stage. */
+TEST(test_what_one_stage_is_asked_ends_an_evaluation)
+{
+    static seen all;
+    static const int last[] = {ASKED + 1, ASKED + 2, ASKED + 4};
+    for (asker = -1; asker < 3; asker++) {
+        play_course(&(course){"1+2+2", 3, {1, 3, 5}, 1, 0, 0}, play_looks, &all);
+        for (int rank = 0; rank < 3; rank++) {
+            assert_int_equal(all.met[0][rank], 3 * (asker < 0 ? LOOKS : last[asker]));
+            assert_int_equal(all.met[2][rank], asker >= 0);
+        }
+        assert_int_equal(all.met[1][0], asker < 0 ? 3 * LOOKS : 0);
+    }
+    asker = -1;
 }
 
 /* ---- a slow stage ---- */

@@ -66,6 +66,7 @@ tw_status keep_alone(run *r)
     worker *w = &r->worker;
     if (!w->settings.out) return TW_OK;
     TW_TRY(keep_folder(r));
+    TW_TRY(worker_show_own(w)); /* in an evaluation they are shown already */
     TW_TRY(worker_show_shared(w));
     TW_TRY(keep_by_itself(r, checkpoint_write));
     return worker_show_own(w);

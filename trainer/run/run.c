@@ -31,15 +31,40 @@ static tw_status refuse_unread(run *r, task_split split)
                    task_split_name(split), (unsigned long long)r->worker.step, r->worker.task->path);
 }
 
-/* Once after a step. Where the run is asked to stop meanwhile, what was seen is not told: the resumed run looks again.
- */
+/* In a group nobody begins where one was asked to stop already. Who is asked on its way keeps what there is before it
+ * waits for the others. */
+static tw_status look(run *r, task_split split, evaluation *seen)
+{
+    evaluation_share own;
+    worker *w = &r->worker;
+    if (!r->group || !w->learner->stops) return worker_evaluate(w, split, seen);
+    seen->is_cut = interrupt_asked();
+    TW_TRY(agree_any(w->comm, &seen->is_cut));
+    if (seen->is_cut) return TW_OK;
+    TW_TRY(worker_look(w, split, &own));
+    w->unseen = own.stops > 0;
+    if (w->unseen) TW_TRY(keep_alone(r));
+    return worker_gather_looks(w, split, &own, seen);
+}
+
+/* Whoever was asked to stop leaves the group, when its steps since the last round are in one, too. */
+static tw_status let_go(run *r)
+{
+    worker *w = &r->worker;
+    TW_TRY(worker_show_own(w));
+    if (w->taken > 0) TW_TRY(worker_end(w));
+    return keep_look(r);
+}
+
+/* Once after a step. Where the run is asked to stop meanwhile, what was seen is not told: the resumed run looks again,
+ * or those who stay in a group. */
 static tw_status run_evaluate(run *r, task_split split)
 {
     if (r->looked[split] == r->worker.step) return TW_OK;
     evaluation *seen = &r->looks[split];
-    TW_TRY(worker_evaluate(&r->worker, split, seen));
+    TW_TRY(look(r, split, seen));
     r->worker.unseen = seen->is_cut;
-    if (seen->is_cut) return TW_OK;
+    if (seen->is_cut) return r->group ? let_go(r) : TW_OK;
     if (seen->score.count == 0) return refuse_unread(r, split);
     r->looked[split] = r->worker.step;
     best_observe(&r->worker, seen);
@@ -90,7 +115,8 @@ static duties find_duties(const worker *w)
     const train_settings *s = &w->settings;
     int last = w->step == w->steps, epoch_ended = has_epoch(w);
     int save = s->checkpoint_every > 0 ? is_due(w->step, s->checkpoint_every) : epoch_ended;
-    return (duties){is_due(w->step, s->check_every) || last, epoch_ended || last, epoch_ended, save || last};
+    int evaluate = epoch_ended || last || w->unseen; /* another number of workers may have other epochs */
+    return (duties){is_due(w->step, s->check_every) || last, evaluate, epoch_ended, save || last};
 }
 
 /* The next step after which there are some. Replicas' checks are not counted: where it matters, there are none. */
@@ -159,6 +185,7 @@ static tw_status judge(run *r)
         validation->score = *best;
         validation->loss = best->loss / best->count;
     }
+    if (r->group) w->learner->stops = NULL; /* all is kept: who is asked to stop ends with the others */
     return w->task->has_test ? run_evaluate(r, TASK_TEST) : TW_OK;
 }
 
@@ -340,10 +367,7 @@ static tw_status look_for_standby(const run_trace *trace)
 static tw_status train_together(run *r, int *interrupted)
 {
     worker *w = &r->worker;
-    if (w->unseen) { /* of the run that goes on */
-        w->unseen = 0;
-        TW_TRY(after_step(r));
-    }
+    if (w->unseen) TW_TRY(after_step(r)); /* of the run that goes on */
     if (!r->group) TW_TRY(replan_begin(&r->replan, w));
     while (w->step < w->steps && !w->unseen) {
         const int meets = !w->exchange->meets || w->exchange->meets(w);

@@ -68,7 +68,7 @@ const char *task_counts_text(size_t train, const size_t held[TASK_SPLITS], char 
 
 bool learner_stops(const learner *l)
 {
-    return l->stops && l->stops();
+    return l->left || (l->stops && l->stops());
 }
 
 void task_score_add(task_score *sum, const task_score *score)

@@ -114,6 +114,7 @@ typedef struct learner {
     tw_status (*sum)(void *context, float *values, size_t count);
     void *sum_context;
     int (*stops)(void); /* whether the run is asked to stop; NULL: it cannot be */
+    bool left;          /* of a stage: all of them leave the evaluation under way with this batch */
 } learner;
 
 /* Asked between the batches of an evaluation, which then leaves out the rest. */

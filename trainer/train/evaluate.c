@@ -4,12 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one worker saw: of the split, and of the epoch's training data. */
-typedef struct share {
-    task_score split, train;
-    double stops; /* whether this worker is asked to stop */
-} share;
-
 /* Evaluates this worker's part with the averaged statistics in place of its own, which return afterwards. */
 static tw_status evaluate_part(worker *w, task_split split, task_score *score)
 {
@@ -32,11 +26,12 @@ static tw_status evaluate_together(worker *w, task_split split, task_score *scor
 {
     worker_let_sum(w, 1);
     tw_status status = evaluate_part(w, split, score);
+    if (status == TW_OK && w->exchange->looked) status = w->exchange->looked(w);
     worker_let_sum(w, w->exchange->replicas);
     return status;
 }
 
-static evaluation evaluate_conclude(const worker *w, task_split split, const share *sum, int own)
+static evaluation evaluate_conclude(const worker *w, task_split split, const evaluation_share *sum, int own)
 {
     return (evaluation){.split = split,
                         .score = sum->split,
@@ -49,22 +44,28 @@ static evaluation evaluate_conclude(const worker *w, task_split split, const sha
 
 tw_status worker_evaluate_own(worker *w, task_split split, evaluation *result)
 {
-    share own = {.train = w->epoch_score};
+    evaluation_share own = {.train = w->epoch_score};
     TW_TRY(w->task->ops->evaluate(w->learner, split, 0, 1, &own.split));
     own.stops = learner_stops(w->learner);
     *result = evaluate_conclude(w, split, &own, 1);
     return TW_OK;
 }
 
-tw_status worker_evaluate(worker *w, task_split split, evaluation *result)
+tw_status worker_look(worker *w, task_split split, evaluation_share *own)
 {
+    *own = (evaluation_share){.train = w->epoch_score};
     TW_TRY(worker_average_buffers(w));
-    share mine = {.train = w->epoch_score}, sum = {0};
-    TW_TRY(evaluate_together(w, split, &mine.split));
-    mine.stops = learner_stops(w->learner);
-    share *all = calloc((size_t)w->size, sizeof *all);
+    TW_TRY(evaluate_together(w, split, &own->split));
+    own->stops = learner_stops(w->learner);
+    return TW_OK;
+}
+
+tw_status worker_gather_looks(worker *w, task_split split, const evaluation_share *own, evaluation *result)
+{
+    evaluation_share sum = {0};
+    evaluation_share *all = calloc((size_t)w->size, sizeof *all);
     if (!all) return tw_fail(TW_ERROR_MEMORY, "no memory to hear %d workers", w->size);
-    tw_status status = tw_comm_allgather(w->comm, &mine, sizeof mine, all);
+    tw_status status = tw_comm_allgather(w->comm, own, sizeof *own, all);
     for (int r = 0; r < w->size; r++) {
         task_score_add(&sum.split, &all[r].split);
         task_score_add(&sum.train, &all[r].train);
@@ -74,4 +75,11 @@ tw_status worker_evaluate(worker *w, task_split split, evaluation *result)
     TW_TRY(status);
     *result = evaluate_conclude(w, split, &sum, 0);
     return TW_OK;
+}
+
+tw_status worker_evaluate(worker *w, task_split split, evaluation *result)
+{
+    evaluation_share own;
+    TW_TRY(worker_look(w, split, &own));
+    return worker_gather_looks(w, split, &own, result);
 }

@@ -72,6 +72,8 @@ typedef struct exchange {
     tw_status (*share)(worker *w);
     /* The running statistics that are a stage's own. */
     void (*statistics)(const worker *w, size_t *begin, size_t *end);
+    /* An evaluation by all of them has come to its last batch: what they still have to hear of each other about it. */
+    tw_status (*looked)(worker *w);
     /* Whether all meet in the step to come: only then is there talk of anything else. */
     int (*meets)(const worker *w);
 

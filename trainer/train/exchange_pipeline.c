@@ -47,6 +47,7 @@ typedef struct pipeline_way {
     int knows_steps;    /* the optimiser's count of them is this stage's own, as a checkpoint had it */
     int ended;          /* none more of this stretch does */
     uint64_t stops;     /* a stage behind wants the run to stop */
+    uint64_t looks;     /* batches of an evaluation that went to it */
     pipeline_turn turn;
     uint64_t batch;  /* that the call is of */
     stage_note back; /* of the last gradient that came, or of this stage's own */
@@ -163,7 +164,7 @@ static tw_status pipeline_create(worker *w)
     way->forth_out = line_to(way, w->rank + 1, FORTH);
     way->back_in = line_to(way, w->rank + 1, BACK);
     way->back_out = line_to(way, w->rank - 1, BACK);
-    w->learner->stops = NULL; /* the stages look at all of a split together */
+    if (w->size > 1) w->learner->stops = NULL; /* the first stage asks, and they leave an evaluation together */
     return make_stash(way);
 }
 
@@ -196,12 +197,55 @@ static tw_status keep_input(pipeline_way *way, const float *x, size_t count)
     return TW_OK;
 }
 
-/* The figures of an evaluation are those of the whole network: nothing is rounded. */
+static int wants_stop(const worker *w)
+{
+    return interrupt_asked() || w->stops || way_of(w)->stops;
+}
+
+/* The figures of an evaluation are those of the whole network: nothing is rounded. The note says whether all leave it
+ * with this batch. What goes back is whether a stage wants that. */
+static tw_status receive_look(worker *w, float *x, size_t count)
+{
+    pipeline_way *way = way_of(w);
+    stage_note note;
+    TW_TRY(stage_line_receive(&way->forth_in, STAGE_FP32, x, count, &note));
+    w->learner->left = note.ends != 0;
+    return stage_line_send(&way->back_out, STAGE_FP32, x, 0, &(stage_note){.ends = (uint64_t)wants_stop(w)});
+}
+
+static tw_status hear_behind(pipeline_way *way)
+{
+    float nothing;
+    stage_note note;
+    TW_TRY(stage_line_receive(&way->back_in, STAGE_FP32, &nothing, 0, &note));
+    way->stops |= note.ends;
+    return TW_OK;
+}
+
+/* The word about the batch before is heard first, so that nobody waits for the way there and back. */
+static tw_status send_look(worker *w, const float *y, size_t count)
+{
+    pipeline_way *way = way_of(w);
+    if (way->looks++ > 0) TW_TRY(hear_behind(way));
+    if (w->rank == 0) w->learner->left = wants_stop(w);
+    TW_TRY(stage_line_send(&way->forth_out, STAGE_FP32, y, count, &(stage_note){.ends = w->learner->left}));
+    return stage_line_flush(&way->forth_out);
+}
+
+/* The word about the last batch; collectives may follow. */
+static tw_status pipeline_looked(worker *w)
+{
+    pipeline_way *way = way_of(w);
+    if (way->looks > 0) TW_TRY(hear_behind(way));
+    way->looks = 0;
+    return stage_line_flush(&way->back_out);
+}
+
 static tw_status on_receive(void *context, float *x, size_t count)
 {
     pipeline_way *way = way_of(context);
     stage_note note = {.ends = 0};
-    if (way->turn == LOOK) return stage_line_receive(&way->forth_in, STAGE_FP32, x, count, NULL);
+    if (way->turn == LOOK) return receive_look(context, x, count);
     if (way->turn == AGAIN) {
         memcpy(x, slot_of(way, way->inputs, count), count * sizeof *x);
         return TW_OK;
@@ -220,10 +264,7 @@ static void pass_part(const worker *w, double part)
 static tw_status on_send(void *context, const float *y, size_t count, float *dy, int *back)
 {
     pipeline_way *way = way_of(context);
-    if (way->turn == LOOK) {
-        TW_TRY(stage_line_send(&way->forth_out, STAGE_FP32, y, count, NULL));
-        return stage_line_flush(&way->forth_out);
-    }
+    if (way->turn == LOOK) return send_look(context, y, count);
     pass_part(context, FORWARD_PART);
     *back = way->turn == AGAIN;
     if (!*back)
@@ -231,11 +272,6 @@ static tw_status on_send(void *context, const float *y, size_t count, float *dy,
                                &(stage_note){.ends = (uint64_t)way->ended});
     TW_TRY(stage_line_receive(&way->back_in, way->plan.values, dy, count, &way->back));
     return way->batch + 1 < way->forwarded ? stage_line_ask(&way->back_in, way->plan.values, count) : TW_OK;
-}
-
-static int wants_stop(const worker *w)
-{
-    return interrupt_asked() || w->stops || way_of(w)->stops;
 }
 
 /* The last stage's score is not known before the call ends; the gradient stays where it is until the next. */
@@ -578,6 +614,7 @@ const exchange pipeline_exchange = {
     .settle = pipeline_settle,
     .share = pipeline_share,
     .statistics = pipeline_statistics,
+    .looked = pipeline_looked,
     .meets = pipeline_meets,
     .pass = pipeline_pass,
     .apply = pipeline_apply,

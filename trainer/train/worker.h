@@ -198,7 +198,16 @@ tw_status worker_spec(const worker *w, const char *sync, char **spec);
 /* This worker's sums up to now. */
 tw_status worker_totals(const worker *w, totals *sums);
 
-/* A split's loss and metrics, each worker over its part, counts summed exactly; the same on every rank. */
+/* What one worker saw: of its part of a split, and of the epoch's training data. */
+typedef struct evaluation_share {
+    task_score split, train;
+    double stops; /* whether this worker is asked to stop */
+} evaluation_share;
+
+/* A split's loss and metrics, each worker over its part, counts summed exactly; the same on every rank. It is the other
+ * two, one after the other. */
+tw_status worker_look(worker *w, task_split split, evaluation_share *own);
+tw_status worker_gather_looks(worker *w, task_split split, const evaluation_share *own, evaluation *result);
 tw_status worker_evaluate(worker *w, task_split split, evaluation *result);
 /* The same of this worker's own weights and statistics, over the whole split, with nobody's help. */
 tw_status worker_evaluate_own(worker *w, task_split split, evaluation *result);

@@ -130,7 +130,7 @@ static void tell_learner(worker *w)
 {
     w->learner->steps = w->steps;
     w->learner->warmup = w->schedule.warmup;
-    w->learner->stops = w->settings.changing ? NULL : interrupt_asked; /* one that leaves does not stop the others */
+    w->learner->stops = interrupt_asked;
     worker_let_sum(w, w->exchange->replicas);
 }
 
