@@ -10,7 +10,7 @@
 
 enum { STEPS = 5000, BLOCKS = 4096, ELEMENTS = 125000 };
 
-/* ---- the library's blocks, as large as it asked for them ----------------------------------------------------------- */
+/* ---- the library's blocks, as large as it asked for them ------------------------------------------------------ */
 
 static struct {
     pthread_mutex_t lock;
@@ -64,7 +64,7 @@ static void count_blocks(void)
     if (!counts++) assert_ok(tw_set_allocator(&mine));
 }
 
-/* ---- an exchange of one worker --------------------------------------------------------------------------------------- */
+/* ---- an exchange of one worker ---------------------------------------------------------------------------------- */
 
 typedef struct worker {
     const tw_tensor *table;
