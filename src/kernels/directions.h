@@ -1,6 +1,7 @@
 /* directions.h - Adam's direction (Kingma and Ba, ICLR 2015), element by element, of a gradient g:
  *     m = beta1*m + (1 - beta1)*g;  v = beta2*v + (1 - beta2)*g^2
  *     direction = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)
+ * And of one whose v stands still while the ranks share m (1-bit Adam): m over a divisor, the root of v or 1.
  * A part of the table in kernels.h; its rules hold. */
 #ifndef TW_KERNELS_DIRECTIONS_H
 #define TW_KERNELS_DIRECTIONS_H
@@ -39,13 +40,38 @@ static inline float tw_adam_take(const tw_adam_step *s, float gradient, float *f
     return tw_adam_direction(s, ahead, *second);
 }
 
+/* What all elements have in common of a step in which m is shared, and v stands still. */
+typedef struct tw_shared_step {
+    tw_adam_step adam; /* its direction alone: that of m as the ranks have shared it */
+    int divides;       /* m is shared over what the direction divides it by */
+    float kept, fresh; /* of m, and of a gradient, in what a rank would have for m */
+    float most;        /* that a gradient over its divisor is taken for */
+} tw_shared_step;
+
+/* What the m of element i is divided by where it is shared; 0 of an element that never had a gradient, and does not
+ * move. `second` is NULL where there is no v. */
+static inline float tw_adam_divisor(const tw_shared_step *s, const float *second, size_t i)
+{
+    if (!second) return 1;
+    if (second[i] <= 0) return 0;
+    return s->divides ? s->adam.correct_root * sqrtf(second[i]) + s->adam.epsilon : 1;
+}
+
 typedef struct tw_directions_rows {
     /* g becomes its direction. */
     void (*adapt)(const tw_adam_step *step, float *first, float *second, float *g, size_t n);
     /* momentum_select of kernels.h, with the direction of a*g for what is added to v. */
     size_t (*adapt_select)(const tw_adam_step *step, float *first, float *second, float *v, float *g, size_t n, float a,
                            float threshold, uint32_t number, uint32_t *index, float *value, size_t *done);
+    /* share = (kept*m + fresh*g) / divisor, term by term; 0 where that is 0. `second` may be NULL, as it may below. */
+    void (*share)(const tw_shared_step *step, const float *first, const float *second, const float *g, float *share,
+                  size_t n);
+    /* g * divisor becomes m, which is written past the cache if that is asked (as by tw_addition), and g its direction;
+     * without v that is m. */
+    void (*adopt)(const tw_shared_step *step, float *first, const float *second, float *g, size_t n, int past);
 } tw_directions_rows;
+/* As TW_KERNEL_LOOPS. */
+#define TW_DIRECTIONS_LOOPS .adapt = adapt, .adapt_select = adapt_select, .share = share, .adopt = adopt
 
 /* The reference. */
 extern const tw_directions_rows tw_directions_scalar;

@@ -160,6 +160,30 @@ static void send_signs(float *v, const float *g, size_t n, float a, const float 
     tw_quantise_scalar.send_signs(v + whole, g + whole, n - whole, a, sent, bits + whole / 8, sums);
 }
 
+static void take_signs(float *v, size_t n, const float sent[2])
+{
+    size_t whole = n / WIDTH * WIDTH;
+    const vector positive = broadcast(sent[0]), negative = broadcast(sent[1]);
+    for (size_t i = 0; i < whole; i += WIDTH) {
+        vector x = load(v + i);
+        store(v + i, x - blend((word_vector)(x < 0.0f), negative, positive));
+    }
+    tw_quantise_scalar.take_signs(v + whole, n - whole, sent);
+}
+
+static size_t fill_still(float *v, const float *alive, size_t n, float value)
+{
+    size_t whole = n / WIDTH * WIDTH, count = 0;
+    for (size_t i = 0; i < whole; i += WIDTH) {
+        word_vector moves = (word_vector)(load(alive + i) > 0.0f);
+        uint64_t still = above((vector)(~moves & 0x40000000u), 1); /* one that is still as 2, others as 0 */
+        if (!still) continue;
+        store(v + i, blend(moves, load(v + i), broadcast(value)));
+        count += (size_t)__builtin_popcountll(still);
+    }
+    return count + tw_quantise_scalar.fill_still(v + whole, alive + whole, n - whole, value);
+}
+
 TW_INLINE vector decode_signs(const coded *from, size_t group, size_t row, size_t part)
 {
     word_vector is_negative = -(word_of(from->codes + group / 8, 0, part) >> (uint32_t)row & 1u);

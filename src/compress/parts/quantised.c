@@ -233,16 +233,20 @@ static tw_status add_piece(tw_scheme *scheme, const tw_piece *piece, tw_packet_r
 /* Where no rank had anything to say, the tensor may be absent on all, and nobody waits for what stayed behind. */
 static int is_empty(const tw_quantised_part *sum)
 {
-    return sum->residual && tw_kernels_best()->quantise->peak(sum->values, sum->n) == 0;
+    return sum->residual && tw_dense_is_zero(sum->values, sum->n);
 }
 
 static tw_status write_sum(tw_scheme *scheme, const tw_piece *piece, tw_packet_writer *writer)
 {
     tw_quantised *quantised = (tw_quantised *)scheme;
     tw_quantised_part part = sum_of(quantised, piece);
-    if (part.residual && quantised->ops->close) quantised->ops->close(quantised, &part);
-    if (part.residual) tw_sums_change(&quantised->sums, piece->tensor);
-    return is_empty(&part) ? write_nothing(quantised, &part, writer) : write_part(quantised, &part, writer);
+    if (!is_empty(&part)) {
+        if (part.residual) part.before = tw_sums_begin(&quantised->sums, piece->tensor);
+        return write_part(quantised, &part, writer);
+    }
+    if (quantised->ops->close) quantised->ops->close(quantised, &part);
+    tw_sums_change(&quantised->sums, piece->tensor);
+    return write_nothing(quantised, &part, writer);
 }
 
 static const tw_scatter_ops pieces = {
@@ -355,6 +359,7 @@ static void encode_with_feedback(tw_quantised *quantised, const tw_quantised_par
     const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     float sent[TW_QUANTISED_BLOCK], *residual = part->residual + block->first;
     tw_quantised_look(quantised, part, block->first, block->count);
+    if (part->before) memcpy(part->before + block->first, residual, block->count * sizeof *residual);
     rows->accumulate(residual, block->values, block->count, block->scale);
     block->values = residual;
     block->scale = 1;

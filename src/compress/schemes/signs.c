@@ -47,6 +47,8 @@ typedef struct signs {
     int is_root; /* the one mean is that of squares, of which it is the root */
     const float *alive; /* of the compressed tensors: an element with 0 does not count in it; NULL: all do */
     float (*sent)[2];   /* a part's elements that were not negative, and that were, when it was encoded last */
+    /* (optional) What elements first .. first+n of this rank's share become before they are encoded. */
+    void (*turn)(const struct signs *self, const tw_quantised_part *part, size_t first, size_t n, float *turned);
 } signs;
 
 static const tw_option options[] = {TW_OPTION_EXCHANGE};
@@ -75,67 +77,87 @@ static float signs_mean_of(double sum, size_t count)
     return count ? (float)fmax(fmin(sum / (double)count, FLT_MAX), -FLT_MAX) : 0;
 }
 
-/* Sets those elements of the residual that do not count. Returns their number. */
-static size_t fill_still(const signs *self, const tw_quantised_part *part, float value)
+/* Sets those of elements first .. first+n of the residual that do not count. Returns their number. */
+static size_t fill_still(const signs *self, const tw_quantised_part *part, size_t first, size_t n, float value)
 {
-    const float *alive = self->alive ? self->alive + self->quantised.offset[part->tensor] + part->first : NULL;
-    size_t count = 0;
-    for (size_t i = 0; alive && i < part->n; i++) {
-        if (alive[i] > 0) continue;
-        part->residual[i] = value;
-        count++;
-    }
-    return count;
+    if (!self->alive) return 0;
+    const float *alive = self->alive + self->quantised.offset[part->tensor] + part->first + first;
+    return tw_kernels_best()->quantise->fill_still(part->residual + first, alive, n, value);
 }
+
+/* What a part's elements add up to. */
+typedef struct part_sums {
+    tw_sign_sums signs;
+    double squares[16]; /* for a root; of those that count */
+    size_t still;       /* do not */
+} part_sums;
 
 /* Of an element that does not count the signs say something all the same. Nobody listens, and what the next step finds
  * of it is zero. */
-static float signs_root_mean_square(const signs *self, const tw_quantised_part *part)
+static float signs_root_mean_square(const signs *self, const tw_quantised_part *part, part_sums *sums)
 {
-    size_t count = part->n - fill_still(self, part, 0);
+    size_t count = part->n - sums->still;
     if (!count) return 0;
-    double squares = tw_kernels_best()->sum_squares(part->residual, part->n);
-    float mean = signs_mean_of(sqrt(squares / (double)count), 1);
-    if (count < part->n) fill_still(self, part, mean);
+    float mean = signs_mean_of(sqrt(tw_kernels_fold(sums->squares) / (double)count), 1);
+    if (sums->still) fill_still(self, part, 0, part->n, mean);
     return mean;
 }
 
-static void write_means(const signs *self, const tw_quantised_part *part, tw_sign_sums *sums, unsigned char *section)
+static void write_means(const signs *self, const tw_quantised_part *part, part_sums *sums, unsigned char *section)
 {
-    size_t n = part->n;
-    double positive = tw_kernels_fold(sums->positive), negative = tw_kernels_fold(sums->negative);
+    size_t n = part->n, negatives = sums->signs.negatives;
+    double positive = tw_kernels_fold(sums->signs.positive), negative = tw_kernels_fold(sums->signs.negative);
     if (self->means == 2) {
-        tw_quantised_put_float(section, signs_mean_of(positive, n - sums->negatives));
-        tw_quantised_put_float(section + sizeof(float), signs_mean_of(negative, sums->negatives));
+        tw_quantised_put_float(section, signs_mean_of(positive, n - negatives));
+        tw_quantised_put_float(section + sizeof(float), signs_mean_of(negative, negatives));
     } else if (self->is_root) {
-        tw_quantised_put_float(section, signs_root_mean_square(self, part));
+        tw_quantised_put_float(section, signs_root_mean_square(self, part, sums));
     } else {
         tw_quantised_put_float(section, signs_mean_of(positive - negative, n));
     }
+}
+
+static void encode_block(signs *self, const tw_quantised_part *part, size_t first, size_t n, unsigned char *bits,
+                         part_sums *sums)
+{
+    static const float nothing[2];
+    const tw_quantise_rows *rows = tw_kernels_best()->quantise;
+    const float *values = part->values + first, *sent = self->sent[part->index];
+    float turned[TW_QUANTISED_BLOCK], *residual = part->residual + first;
+    tw_quantised_look(&self->quantised, part, first, n);
+    if (part->before) {
+        rows->take_signs(residual, n, sent);
+        memcpy(part->before + first, residual, n * sizeof *residual);
+        sent = nothing;
+    } else if (self->turn) {
+        self->turn(self, part, first, n, turned);
+        values = turned;
+    }
+    rows->send_signs(residual, values, n, part->scale, sent, bits, &sums->signs);
+    if (!self->is_root) return;
+    sums->still += fill_still(self, part, first, n, 0);
+    tw_kernels_best()->add_squares(sums->squares, residual, n);
 }
 
 static void signs_encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
 {
     const tw_scheme *scheme = &quantised->scheme;
     signs *self = (signs *)quantised;
-    float *sent = self->sent[part->index];
     unsigned char *bits = section + signs_head_bytes(scheme);
-    tw_sign_sums sums = {0};
+    part_sums sums = {0};
     for (size_t first = 0, count; first < part->n; first += count) {
         count = tw_smaller(part->n - first, TW_QUANTISED_BLOCK);
-        tw_quantised_look(quantised, part, first, count);
-        tw_kernels_best()->quantise->send_signs(part->residual + first, part->values + first, count, part->scale, sent,
-                                                bits + first / 8, &sums);
+        encode_block(self, part, first, count, bits + first / 8, &sums);
     }
     write_means(self, part, &sums, section);
-    read_means(scheme, section, sent);
+    read_means(scheme, section, self->sent[part->index]);
 }
 
 /* Leaves in the residual what the next step would find. */
 static void subtract_sent(tw_quantised *quantised, const tw_quantised_part *part)
 {
     float *sent = ((signs *)quantised)->sent[part->index];
-    for (size_t i = 0; i < part->n; i++) part->residual[i] -= sent[part->residual[i] < 0];
+    tw_kernels_best()->quantise->take_signs(part->residual, part->n, sent);
     memset(sent, 0, 2 * sizeof *sent);
 }
 
@@ -183,7 +205,7 @@ static void signs_destroy(tw_scheme *scheme)
 /* What was sent of elements that do not count was made up, and so is what is kept of them. */
 static void forget_sent(tw_quantised *quantised, const tw_quantised_part *part)
 {
-    fill_still((signs *)quantised, part, 0);
+    fill_still((signs *)quantised, part, 0, part->n, 0);
     memset(((signs *)quantised)->sent[part->index], 0, 2 * sizeof(float));
 }
 
@@ -219,6 +241,7 @@ typedef struct onebit_adam {
     int64_t warmup_steps, refresh;
     int divide;                        /* DIVIDE_BEFORE or _AFTER */
     tw_velocity compressed, leftovers; /* m and v, alike on all ranks */
+    tw_shared_step now;                /* the step under way, if it shares m */
 } onebit_adam;
 
 enum { DIVIDE_BEFORE, DIVIDE_AFTER };
@@ -276,37 +299,26 @@ static tw_adam_step step_of_frozen(const onebit_adam *self)
     return step_with_squares(self, whole_among(self, self->signs.quantised.scheme.step) - 1);
 }
 
-/* What the momentum of compressed element i is divided by before the signs are taken; 0 of one that never had a
- * gradient and does not move. */
-static float divisor(const onebit_adam *self, const tw_adam_step *frozen, size_t i)
+/* What a rank would have for m, in units of its gradient. */
+static tw_shared_step step_of_shared(const onebit_adam *self)
 {
-    const float *squares = self->compressed.squares_now;
-    if (!squares) return 1;
-    if (squares[i] <= 0) return 0;
-    return self->divide == DIVIDE_BEFORE ? frozen->correct_root * sqrtf(squares[i]) + frozen->epsilon : 1;
+    const tw_scheme *scheme = &self->signs.quantised.scheme;
+    tw_shared_step step = {.adam = step_of_frozen(self), .divides = self->divide == DIVIDE_BEFORE};
+    int adapts = self->adam.beta2 > 0;
+    float unit = 1 / ((float)scheme->size * scheme->scale);
+    step.kept = (float)self->adam.beta1 * unit;
+    step.fresh = (float)(adapts ? 1 - self->adam.beta1 : 1);
+    step.most = step.divides && adapts ? unit / sqrtf(step.adam.fresh_square) : FLT_MAX;
+    return step;
 }
 
-/* What a rank would have for m, in units of its gradient. */
-static void blend(onebit_adam *self)
+static void blend(const signs *head, const tw_quantised_part *part, size_t first, size_t n, float *blended)
 {
-    tw_scheme *scheme = &self->signs.quantised.scheme;
-    tw_adam_step frozen = step_of_frozen(self);
-    float fresh = (float)(self->adam.beta2 > 0 ? 1 - self->adam.beta1 : 1),
-          unit = 1 / ((float)scheme->size * scheme->scale);
-    float kept = (float)self->adam.beta1 * unit;
-    float most = self->divide == DIVIDE_BEFORE && self->adam.beta2 > 0 ? unit / sqrtf(frozen.fresh_square) : FLT_MAX;
-    size_t at = 0;
-    for (size_t t = 0; t < scheme->count; t++) {
-        float *g = scheme->gradients[t];
-        size_t count = scheme->tensors[t].count;
-        if (!scheme->tensors[t].compressed) continue;
-        for (size_t i = 0; !scheme->absent[t] && i < count; i++) {
-            float by = divisor(self, &frozen, at + i);
-            float ahead = by > 0 ? fmaxf(fminf(g[i] / by, most), -most) : 0;
-            g[i] = by > 0 ? kept * self->compressed.now[at + i] / by + fresh * ahead : 0;
-        }
-        at += count;
-    }
+    const onebit_adam *self = (const onebit_adam *)head;
+    size_t at = head->quantised.offset[part->tensor] + part->first + first;
+    const float *squares = self->compressed.squares_now;
+    tw_kernels_best()->directions->share(&self->now, self->compressed.now + at, squares ? squares + at : NULL,
+                                         part->values + first, blended, n);
 }
 
 /* A rank without a gradient has its share of m all the same. Whoever sums adds that, since it alone knows whether
@@ -314,28 +326,14 @@ static void blend(onebit_adam *self)
 static void add_shares_of_absent(const tw_quantised *quantised, const tw_piece *piece, float *sum)
 {
     const onebit_adam *self = (const onebit_adam *)quantised;
-    tw_adam_step frozen = step_of_frozen(self);
+    tw_shared_step shared = step_of_shared(self);
     size_t first = quantised->offset[piece->tensor] + piece->first;
     int size = quantised->scheme.size, absent = 0;
     for (int r = 0; r < size; r++) absent += tw_quantised_get_float(quantised->delivered[r]) == 0;
     float kept = (float)(self->adam.beta1 * absent / size), most = (float)TW_LARGEST_KEPT;
     for (size_t i = 0; absent > 0 && absent < size && i < piece->count; i++) {
-        float by = divisor(self, &frozen, first + i);
+        float by = tw_adam_divisor(&shared, self->compressed.squares_now, first + i);
         if (by > 0) sum[i] = fmaxf(fminf(sum[i] + kept * self->compressed.now[first + i] / by, most), -most);
-    }
-}
-
-/* Turns what arrived into m. */
-static void multiply_back(onebit_adam *self, const tw_adam_step *frozen)
-{
-    const tw_scheme *scheme = &self->signs.quantised.scheme;
-    for (size_t t = 0, at = 0; t < scheme->count; t++) {
-        if (!scheme->tensors[t].compressed) continue;
-        for (size_t i = 0; i < scheme->tensors[t].count; i++) {
-            float m = scheme->gradients[t][i] * divisor(self, frozen, at + i);
-            scheme->gradients[t][i] = fmaxf(fminf(m, TW_ADAM_LARGEST), -TW_ADAM_LARGEST);
-        }
-        at += scheme->tensors[t].count;
     }
 }
 
@@ -344,18 +342,16 @@ static void direct(onebit_adam *self)
 {
     const tw_quantised *quantised = &self->signs.quantised;
     uint64_t step = quantised->scheme.step;
-    tw_adam_step now = tw_adam_begin(&self->adam, 0, step, 1), frozen = step_of_frozen(self),
+    tw_adam_step now = tw_adam_begin(&self->adam, 0, step, 1),
                  renewed = step_with_squares(self, whole_among(self, step));
     if (self->adam.beta2 > 0)
         tw_velocity_adapt(&self->leftovers, &now);
     else
         tw_velocity_apply(&self->leftovers, (float)self->adam.beta1, 0);
-    if (quantised->gather.is_whole) {
+    if (quantised->gather.is_whole)
         tw_velocity_adapt(&self->compressed, &renewed);
-        return;
-    }
-    multiply_back(self, &frozen);
-    tw_velocity_replace(&self->compressed, &frozen);
+    else
+        tw_velocity_replace(&self->compressed, &self->now);
 }
 
 static tw_status onebit_adam_next(tw_scheme *scheme, tw_round *round)
@@ -367,7 +363,7 @@ static tw_status onebit_adam_next(tw_scheme *scheme, tw_round *round)
         self->signs.quantised.gather.is_whole = is_whole;
         tw_velocity_mark(&self->compressed);
         tw_velocity_mark(&self->leftovers);
-        if (!is_whole && scheme->finite) blend(self);
+        if (!is_whole) self->now = step_of_shared(self);
     }
     TW_TRY(tw_quantised_next(scheme, round));
     if (round->kind == TW_ROUND_DONE && !scheme->skipped) direct(self);
@@ -379,10 +375,10 @@ static void take_momentum_back(tw_quantised *quantised, const tw_quantised_part 
 {
     const onebit_adam *self = (const onebit_adam *)quantised;
     size_t first = (size_t)(part->residual - quantised->residual);
-    tw_adam_step frozen = step_of_frozen(self);
+    tw_shared_step shared = step_of_shared(self);
     float kept = (float)(self->adam.beta1 / quantised->scheme.size);
     for (size_t i = 0; !quantised->scheme.absent[part->tensor] && i < part->n; i++) {
-        float by = divisor(self, &frozen, first + i);
+        float by = tw_adam_divisor(&shared, self->compressed.squares_now, first + i);
         if (by > 0) part->residual[i] -= kept * self->compressed.now[first + i] / by;
     }
 }
@@ -429,10 +425,11 @@ static void onebit_adam_give_moments(tw_scheme *scheme)
 {
     onebit_adam *self = (onebit_adam *)scheme;
     tw_quantised *quantised = &self->signs.quantised;
-    tw_adam_step frozen = step_of_frozen(self);
+    tw_shared_step shared = step_of_shared(self);
     float beta1 = (float)self->adam.beta1;
     for (size_t i = 0; beta1 > 0 && i < self->compressed.dense->count; i++) {
-        self->compressed.now[i] += tw_adam_bounded(quantised->residual[i] * divisor(self, &frozen, i) / beta1);
+        float by = tw_adam_divisor(&shared, self->compressed.squares_now, i);
+        self->compressed.now[i] += tw_adam_bounded(quantised->residual[i] * by / beta1);
         quantised->residual[i] = 0;
     }
     rescale_squares(self, 1);
@@ -449,6 +446,7 @@ static tw_status onebit_adam_create(tw_scheme *scheme)
         return tw_fail(TW_ERROR_SPEC, "refresh=%" PRId64 " with beta2=0, which has no squares to renew; leave it out",
                        self->refresh);
     self->signs.is_root = 1;
+    self->signs.turn = blend;
     TW_TRY(create_signs(scheme, &momentum, 1));
     TW_TRY(tw_gather_create_whole(gather));
     TW_TRY(tw_velocity_create(&self->compressed, &gather->wide, adapts));
