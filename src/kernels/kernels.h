@@ -83,9 +83,8 @@ typedef struct tw_kernels {
 } tw_kernels;
 /* The rows of a level whose file has a function for each, by its name. */
 #define TW_KERNEL_LOOPS                                                                                                \
-    .all_finite = all_finite, .all_below = all_below, .sum_squares = sum_squares,                                      \
-    .add_squares = add_squares, .add = add, .scale = scale, .divide = divide, .velocity = velocity,                    \
-    .momentum_select = momentum_select,                                                                                \
+    .all_finite = all_finite, .all_below = all_below, .sum_squares = sum_squares, .add_squares = add_squares,          \
+    .add = add, .scale = scale, .divide = divide, .velocity = velocity, .momentum_select = momentum_select,            \
     .accumulate_select = accumulate_select, .select = select_only, .to_fp16 = to_fp16, .from_fp16 = from_fp16,         \
     .to_bf16 = to_bf16, .from_bf16 = from_bf16, .drain = drain
 

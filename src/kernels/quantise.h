@@ -95,8 +95,9 @@ typedef struct tw_quantise_rows {
 /* As TW_KERNEL_LOOPS. */
 #define TW_QUANTISE_LOOPS                                                                                              \
     .accumulate = accumulate, .peak = peak, .send_signs = send_signs, .take_signs = take_signs,                        \
-    .fill_still = fill_still, .add_signs = add_signs, .send_levels = send_levels, .add_levels = add_levels, .send_trits = send_trits, .add_trits = add_trits,            \
-    .send_powers = send_powers, .add_powers = add_powers, .send_e4m3 = send_e4m3, .add_e4m3 = add_e4m3
+    .fill_still = fill_still, .add_signs = add_signs, .send_levels = send_levels, .add_levels = add_levels,            \
+    .send_trits = send_trits, .add_trits = add_trits, .send_powers = send_powers, .add_powers = add_powers,            \
+    .send_e4m3 = send_e4m3, .add_e4m3 = add_e4m3
 
 /* The reference. */
 extern const tw_quantise_rows tw_quantise_scalar;

@@ -53,15 +53,6 @@ static float peak(const float *x, size_t n)
     return tw_float_bits(rest) > tw_float_bits(most) ? rest : most;
 }
 
-/* Quantising schemes look at a block before they take it in, and so read it twice: the second time, here, memory would
- * idle. What comes is fetched into the second-level cache, which can wait for more lines at a time than the first. */
-TW_INLINE void fetch_early(const float *x, size_t n)
-{
-    enum { LINE = 64, EARLY = 8192 };       /* two of their blocks, in bytes */
-    uintptr_t later = (uintptr_t)x + EARLY; /* a number: it may lie behind the array */
-    for (size_t at = 0; at < n * sizeof *x; at += LINE) __builtin_prefetch((const void *)(later + at), 0, 2);
-}
-
 /* ---- what is added ----------------------------------------------------------------------------------------------- */
 
 /* What the codes of a call say, for all rows: each knows which members it needs. */

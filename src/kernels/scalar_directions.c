@@ -17,22 +17,34 @@ static size_t adapt_select(const tw_adam_step *step, float *first, float *second
     return select_only(v, n, threshold, number, index, value);
 }
 
-static void share(const tw_shared_step *step, const float *first, const float *second, const float *g, float *share,
+static float divisor_of(const float *divisor, size_t i)
+{
+    return divisor ? divisor[i] : 1;
+}
+
+/* What m is divided by where it is shared. */
+static float shared_over(const tw_shared_step *step, float divisor)
+{
+    if (!(divisor > 0)) return 0;
+    return step->divides ? divisor : 1;
+}
+
+static void share(const tw_shared_step *step, const float *first, const float *divisor, const float *g, float *share,
                   size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        float by = tw_adam_divisor(step, second, i), fresh = fmaxf(fminf(g[i] / by, step->most), -step->most);
+        float by = shared_over(step, divisor_of(divisor, i)), fresh = tw_adam_within(g[i] / by, step->most);
         share[i] = by > 0 ? step->kept * first[i] / by + step->fresh * fresh : 0;
     }
 }
 
-static void adopt(const tw_shared_step *step, float *first, const float *second, float *g, size_t n, int past)
+static void adopt(const tw_shared_step *step, float *first, const float *divisor, float *g, size_t n, int past)
 {
     (void)past;
     for (size_t i = 0; i < n; i++) {
-        float m = g[i] * tw_adam_divisor(step, second, i);
-        first[i] = fmaxf(fminf(m, TW_ADAM_LARGEST), -TW_ADAM_LARGEST);
-        g[i] = second ? tw_adam_direction(&step->adam, first[i], second[i]) : first[i];
+        float by = divisor_of(divisor, i), m = tw_adam_bounded(g[i] * shared_over(step, by));
+        first[i] = m;
+        g[i] = by > 0 ? tw_adam_bounded(step->correction * m / by) : m;
     }
 }
 

@@ -274,16 +274,42 @@ static void step_of(loopback *group, gradients *g, int step)
     assert_false(skipped);
 }
 
-/* Signs say something of every element. One that had no gradient in the beginning has no squares, and does not move. */
-TEST(what_has_no_squares_stays)
+static void check_that_one_moves(size_t one)
 {
     loopback group;
     gradients g;
     group_create(&group, &g, "onebit-adam:warmup_steps=1", table, 1, RANKS);
-    for (int r = 0; r < RANKS; r++) g.rank[r][0][3] = 1;
+    for (int r = 0; r < RANKS; r++) g.rank[r][0][one] = 1;
     assert_false(group_step(&group, &g));
     step_of(&group, &g, 1);
-    for (size_t i = 0; i < MATRIX; i++) assert_int_equal(g.rank[0][0][i] != 0, i == 3);
+    for (size_t i = 0; i < MATRIX; i++) assert_int_equal(g.rank[0][0][i] != 0, i == one);
+    group_destroy(&group, &g);
+}
+
+/* Signs say something of every element. One that had no gradient in the beginning has no squares, and does not move. */
+TEST(what_has_no_squares_stays)
+{
+    check_that_one_moves(3);
+    check_that_one_moves(MATRIX - 1);
+}
+
+/* What squares are divided by is found once and stands, but not beside the squares of another state. */
+TEST(other_squares_may_be_loaded)
+{
+    loopback group, other;
+    gradients g, g_other;
+    group_create(&group, &g, "onebit-adam:warmup_steps=2", table, TENSORS, RANKS);
+    group_create(&other, &g_other, "onebit-adam:warmup_steps=2", table, TENSORS, RANKS);
+    for (int step = 1; step <= 4; step++) {
+        step_of(&group, &g, step);
+        step_of(&other, &g_other, step + 10);
+    }
+    assert_ok(loopback_move(&other, &group));
+    step_of(&group, &g, 20);
+    step_of(&other, &g_other, 20);
+    for (size_t k = 0; k < TENSORS; k++)
+        assert_memory_equal(g.rank[0][k], g_other.rank[0][k], count_of(k) * sizeof(float));
+    group_destroy(&other, &g_other);
     group_destroy(&group, &g);
 }
 

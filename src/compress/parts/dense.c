@@ -409,13 +409,12 @@ int tw_dense_is_zero(const float *x, size_t n)
 
 /* The new velocity goes where that of the step before last is. Of a tensor that is absent everywhere it is the old one.
  */
-static void replace_velocity(const tw_velocity *velocity, const tw_shared_step *step, size_t at, float *gradient,
-                             size_t n)
+static void replace_velocity(const tw_velocity *velocity, const tw_shared_step *step, const float *divisor, size_t at,
+                             float *gradient, size_t n)
 {
-    const float *squares = velocity->squares_now ? velocity->squares_now + at : NULL;
     float *next = velocity->before + at;
     int is_past = velocity->dense->count >= TW_PAST_CACHE;
-    tw_kernels_best()->directions->adopt(step, next, squares, gradient, n, is_past);
+    tw_kernels_best()->directions->adopt(step, next, divisor, gradient, n, is_past);
     if (!tw_dense_is_zero(next, n)) return;
     memcpy(gradient, next, n * sizeof *gradient);
     memcpy(next, velocity->now + at, n * sizeof *next);
@@ -428,12 +427,13 @@ static void exchange_places(tw_velocity *velocity)
     velocity->now = next;
 }
 
-void tw_velocity_replace(tw_velocity *velocity, const tw_shared_step *step)
+void tw_velocity_replace(tw_velocity *velocity, const tw_shared_step *step, const float *divisor)
 {
     const tw_scheme *scheme = velocity->dense->scheme;
     for (size_t i = 0, at = 0; i < scheme->count; i++) {
         if (!takes(velocity->dense, i)) continue;
-        replace_velocity(velocity, step, at, scheme->gradients[i], scheme->tensors[i].count);
+        replace_velocity(velocity, step, divisor ? divisor + at : NULL, at, scheme->gradients[i],
+                         scheme->tensors[i].count);
         at += scheme->tensors[i].count;
     }
     tw_kernels_best()->drain();

@@ -71,7 +71,8 @@ float tw_dense_largest_share(tw_dtype dtype, int size);
 typedef struct tw_velocity {
     tw_dense *dense;
     float *now, *before;                 /* Adam's m */
-    float *squares_now, *squares_before; /* Adam's v; NULL: it does not adapt */
+    float *squares_now, *squares_before; /* Adam's v; NULL: it does not adapt. The latter is the owner's meanwhile
+                                            whose steps let squares stand still */
     enum {
         TW_VELOCITY_NO_STEP,
         TW_VELOCITY_IN_PLACE, /* before has what now had */
@@ -88,7 +89,7 @@ void tw_velocity_apply(tw_velocity *velocity, float momentum, int nesterov);
 void tw_velocity_adapt(tw_velocity *velocity, const tw_adam_step *step);
 /* The same, where what is in the gradients is the velocity itself as ranks share it, which comes in its place; squares
  * stay as they are. A tensor of zeros is absent on every rank. */
-void tw_velocity_replace(tw_velocity *velocity, const tw_shared_step *step);
+void tw_velocity_replace(tw_velocity *velocity, const tw_shared_step *step, const float *divisor);
 void tw_velocity_revert(tw_velocity *velocity);
 /* The velocity, as "momentum/NAME", and Adam's squares as "second_moment/NAME". */
 tw_status tw_velocity_walk(tw_velocity *velocity, tw_walk *walk);

@@ -240,13 +240,14 @@ static tw_status write_sum(tw_scheme *scheme, const tw_piece *piece, tw_packet_w
 {
     tw_quantised *quantised = (tw_quantised *)scheme;
     tw_quantised_part part = sum_of(quantised, piece);
-    if (!is_empty(&part)) {
-        if (part.residual) part.before = tw_sums_begin(&quantised->sums, piece->tensor);
+    int is_nothing = is_empty(&part), is_open = part.residual && quantised->ops->close;
+    if (is_open && !is_nothing) {
+        part.before = tw_sums_begin(&quantised->sums, piece->tensor);
         return write_part(quantised, &part, writer);
     }
-    if (quantised->ops->close) quantised->ops->close(quantised, &part);
-    tw_sums_change(&quantised->sums, piece->tensor);
-    return write_nothing(quantised, &part, writer);
+    if (is_open) quantised->ops->close(quantised, &part);
+    if (part.residual) tw_sums_change(&quantised->sums, piece->tensor);
+    return is_nothing ? write_nothing(quantised, &part, writer) : write_part(quantised, &part, writer);
 }
 
 static const tw_scatter_ops pieces = {
@@ -359,7 +360,6 @@ static void encode_with_feedback(tw_quantised *quantised, const tw_quantised_par
     const tw_quantise_rows *rows = tw_kernels_best()->quantise;
     float sent[TW_QUANTISED_BLOCK], *residual = part->residual + block->first;
     tw_quantised_look(quantised, part, block->first, block->count);
-    if (part->before) memcpy(part->before + block->first, residual, block->count * sizeof *residual);
     rows->accumulate(residual, block->values, block->count, block->scale);
     block->values = residual;
     block->scale = 1;

@@ -46,6 +46,7 @@ typedef struct signs {
     int means;   /* that travel: 1, of the magnitudes; or 2, of the elements that are not negative and of the others */
     int is_root; /* the one mean is that of squares, of which it is the root */
     const float *alive; /* of the compressed tensors: an element with 0 does not count in it; NULL: all do */
+    char *has_still;    /* with `alive`: whether a tensor has elements that do not */
     float (*sent)[2];   /* a part's elements that were not negative, and that were, when it was encoded last */
     /* (optional) What elements first .. first+n of this rank's share become before they are encoded. */
     void (*turn)(const struct signs *self, const tw_quantised_part *part, size_t first, size_t n, float *turned);
@@ -80,7 +81,7 @@ static float signs_mean_of(double sum, size_t count)
 /* Sets those of elements first .. first+n of the residual that do not count. Returns their number. */
 static size_t fill_still(const signs *self, const tw_quantised_part *part, size_t first, size_t n, float value)
 {
-    if (!self->alive) return 0;
+    if (!self->alive || !self->has_still[part->tensor]) return 0;
     const float *alive = self->alive + self->quantised.offset[part->tensor] + part->first + first;
     return tw_kernels_best()->quantise->fill_still(part->residual + first, alive, n, value);
 }
@@ -199,6 +200,7 @@ static void signs_destroy(tw_scheme *scheme)
 {
     signs *self = (signs *)scheme;
     tw_free(self->sent);
+    tw_free(self->has_still);
     tw_quantised_destroy(scheme);
 }
 
@@ -242,6 +244,7 @@ typedef struct onebit_adam {
     int divide;                        /* DIVIDE_BEFORE or _AFTER */
     tw_velocity compressed, leftovers; /* m and v, alike on all ranks */
     tw_shared_step now;                /* the step under way, if it shares m */
+    int divisors_stand;                /* as v does: they are in its squares_before, which no revert needs meanwhile */
 } onebit_adam;
 
 enum { DIVIDE_BEFORE, DIVIDE_AFTER };
@@ -299,25 +302,67 @@ static tw_adam_step step_of_frozen(const onebit_adam *self)
     return step_with_squares(self, whole_among(self, self->signs.quantised.scheme.step) - 1);
 }
 
+/* What compressed element i's direction is its m over; 0 of one that never had a gradient and does not move. */
+static float divisor_of_squares(const onebit_adam *self, const tw_adam_step *frozen, size_t i)
+{
+    const float *squares = self->compressed.squares_now;
+    if (squares[i] <= 0) return 0;
+    return frozen->correct_root * sqrtf(squares[i]) + frozen->epsilon;
+}
+
+/* What its m is divided by before the signs are taken. */
+static float divisor(const onebit_adam *self, const tw_adam_step *frozen, size_t i)
+{
+    float by = self->compressed.squares_now ? divisor_of_squares(self, frozen, i) : 1;
+    return by > 0 && self->divide == DIVIDE_AFTER ? 1 : by;
+}
+
+/* Whether some do not move. */
+static int find_divisors_of(onebit_adam *self, const tw_adam_step *frozen, size_t first, size_t n)
+{
+    float *divisors = self->compressed.squares_before;
+    int has_still = 0;
+    for (size_t i = first; i < first + n; i++) {
+        divisors[i] = divisor_of_squares(self, frozen, i);
+        has_still |= divisors[i] == 0;
+    }
+    return has_still;
+}
+
+/* Roots take as long as memory does, so that each is taken once. */
+static void find_divisors(onebit_adam *self, const tw_adam_step *frozen)
+{
+    signs *head = &self->signs;
+    const tw_scheme *scheme = &head->quantised.scheme;
+    const size_t *offset = head->quantised.offset;
+    for (size_t t = 0; head->alive && !self->divisors_stand && t < scheme->count; t++) {
+        if (!scheme->tensors[t].compressed) continue;
+        head->has_still[t] = (char)find_divisors_of(self, frozen, offset[t], scheme->tensors[t].count);
+    }
+    self->divisors_stand = 1;
+}
+
 /* What a rank would have for m, in units of its gradient. */
-static tw_shared_step step_of_shared(const onebit_adam *self)
+static void begin_shared(onebit_adam *self)
 {
     const tw_scheme *scheme = &self->signs.quantised.scheme;
-    tw_shared_step step = {.adam = step_of_frozen(self), .divides = self->divide == DIVIDE_BEFORE};
-    int adapts = self->adam.beta2 > 0;
+    tw_adam_step frozen = step_of_frozen(self);
+    int adapts = self->adam.beta2 > 0, divides = adapts && self->divide == DIVIDE_BEFORE;
     float unit = 1 / ((float)scheme->size * scheme->scale);
-    step.kept = (float)self->adam.beta1 * unit;
-    step.fresh = (float)(adapts ? 1 - self->adam.beta1 : 1);
-    step.most = step.divides && adapts ? unit / sqrtf(step.adam.fresh_square) : FLT_MAX;
-    return step;
+    find_divisors(self, &frozen);
+    self->now = (tw_shared_step){.kept = (float)self->adam.beta1 * unit,
+                                 .fresh = (float)(adapts ? 1 - self->adam.beta1 : 1),
+                                 .most = divides ? unit / sqrtf(frozen.fresh_square) : FLT_MAX,
+                                 .correction = adapts ? frozen.correction : 1,
+                                 .divides = divides};
 }
 
 static void blend(const signs *head, const tw_quantised_part *part, size_t first, size_t n, float *blended)
 {
     const onebit_adam *self = (const onebit_adam *)head;
     size_t at = head->quantised.offset[part->tensor] + part->first + first;
-    const float *squares = self->compressed.squares_now;
-    tw_kernels_best()->directions->share(&self->now, self->compressed.now + at, squares ? squares + at : NULL,
+    const float *divisors = self->compressed.squares_before;
+    tw_kernels_best()->directions->share(&self->now, self->compressed.now + at, divisors ? divisors + at : NULL,
                                          part->values + first, blended, n);
 }
 
@@ -326,13 +371,13 @@ static void blend(const signs *head, const tw_quantised_part *part, size_t first
 static void add_shares_of_absent(const tw_quantised *quantised, const tw_piece *piece, float *sum)
 {
     const onebit_adam *self = (const onebit_adam *)quantised;
-    tw_shared_step shared = step_of_shared(self);
+    tw_adam_step frozen = step_of_frozen(self);
     size_t first = quantised->offset[piece->tensor] + piece->first;
     int size = quantised->scheme.size, absent = 0;
     for (int r = 0; r < size; r++) absent += tw_quantised_get_float(quantised->delivered[r]) == 0;
     float kept = (float)(self->adam.beta1 * absent / size), most = (float)TW_LARGEST_KEPT;
     for (size_t i = 0; absent > 0 && absent < size && i < piece->count; i++) {
-        float by = tw_adam_divisor(&shared, self->compressed.squares_now, first + i);
+        float by = divisor(self, &frozen, first + i);
         if (by > 0) sum[i] = fmaxf(fminf(sum[i] + kept * self->compressed.now[first + i] / by, most), -most);
     }
 }
@@ -351,7 +396,7 @@ static void direct(onebit_adam *self)
     if (quantised->gather.is_whole)
         tw_velocity_adapt(&self->compressed, &renewed);
     else
-        tw_velocity_replace(&self->compressed, &self->now);
+        tw_velocity_replace(&self->compressed, &self->now, self->compressed.squares_before);
 }
 
 static tw_status onebit_adam_next(tw_scheme *scheme, tw_round *round)
@@ -363,7 +408,10 @@ static tw_status onebit_adam_next(tw_scheme *scheme, tw_round *round)
         self->signs.quantised.gather.is_whole = is_whole;
         tw_velocity_mark(&self->compressed);
         tw_velocity_mark(&self->leftovers);
-        if (!is_whole) self->now = step_of_shared(self);
+        if (is_whole)
+            self->divisors_stand = 0;
+        else
+            begin_shared(self);
     }
     TW_TRY(tw_quantised_next(scheme, round));
     if (round->kind == TW_ROUND_DONE && !scheme->skipped) direct(self);
@@ -375,10 +423,10 @@ static void take_momentum_back(tw_quantised *quantised, const tw_quantised_part 
 {
     const onebit_adam *self = (const onebit_adam *)quantised;
     size_t first = (size_t)(part->residual - quantised->residual);
-    tw_shared_step shared = step_of_shared(self);
+    tw_adam_step frozen = step_of_frozen(self);
     float kept = (float)(self->adam.beta1 / quantised->scheme.size);
     for (size_t i = 0; !quantised->scheme.absent[part->tensor] && i < part->n; i++) {
-        float by = tw_adam_divisor(&shared, self->compressed.squares_now, first + i);
+        float by = divisor(self, &frozen, first + i);
         if (by > 0) part->residual[i] -= kept * self->compressed.now[first + i] / by;
     }
 }
@@ -395,6 +443,13 @@ static void onebit_adam_revert(tw_scheme *scheme)
     }
     signs_revert(scheme);
     if (scheme->finite) tw_quantised_each_share(quantised, take_momentum_back);
+}
+
+/* Other squares may be loaded. */
+static void onebit_adam_settle(tw_scheme *scheme)
+{
+    ((onebit_adam *)scheme)->divisors_stand = 0;
+    signs_settle(scheme);
 }
 
 static tw_status onebit_adam_walk(tw_scheme *scheme, tw_walk *walk)
@@ -425,11 +480,10 @@ static void onebit_adam_give_moments(tw_scheme *scheme)
 {
     onebit_adam *self = (onebit_adam *)scheme;
     tw_quantised *quantised = &self->signs.quantised;
-    tw_shared_step shared = step_of_shared(self);
+    tw_adam_step frozen = step_of_frozen(self);
     float beta1 = (float)self->adam.beta1;
     for (size_t i = 0; beta1 > 0 && i < self->compressed.dense->count; i++) {
-        float by = tw_adam_divisor(&shared, self->compressed.squares_now, i);
-        self->compressed.now[i] += tw_adam_bounded(quantised->residual[i] * by / beta1);
+        self->compressed.now[i] += tw_adam_bounded(quantised->residual[i] * divisor(self, &frozen, i) / beta1);
         quantised->residual[i] = 0;
     }
     rescale_squares(self, 1);
@@ -450,7 +504,8 @@ static tw_status onebit_adam_create(tw_scheme *scheme)
     TW_TRY(create_signs(scheme, &momentum, 1));
     TW_TRY(tw_gather_create_whole(gather));
     TW_TRY(tw_velocity_create(&self->compressed, &gather->wide, adapts));
-    self->signs.alive = self->compressed.squares_now;
+    self->signs.alive = self->compressed.squares_before; /* the divisors */
+    TW_TRY(tw_allocate(scheme->count, 1, &self->signs.has_still));
     return tw_velocity_create(&self->leftovers, &gather->leftovers, adapts);
 }
 
@@ -487,11 +542,18 @@ const tw_scheme_ops tw_scheme_onebit = {
     SIGNS,
 };
 
+/* The gradient, the residual and m, which are written as well, and of v what is read. What is kept of sums is of one
+ * element in N, and does not count. */
+static unsigned onebit_adam_floor(const tw_scheme *scheme)
+{
+    return ((const onebit_adam *)scheme)->adam.beta2 > 0 ? 24 : 20;
+}
+
 const tw_scheme_ops tw_scheme_onebit_adam = {
     .name = "onebit-adam",
     .summary =
         "1-bit Adam: after a beginning of Adam its squares stand still, and one bit an element tells the momentum",
-    .floor_bytes = 20,
+    .floor = onebit_adam_floor,
     .struct_size = sizeof(onebit_adam),
     TW_OPTIONS(adam_options),
     .preset = adam_presets,
@@ -499,7 +561,7 @@ const tw_scheme_ops tw_scheme_onebit_adam = {
     .create = onebit_adam_create,
     .next = onebit_adam_next,
     .revert = onebit_adam_revert,
-    .settle = signs_settle,
+    .settle = onebit_adam_settle,
     .walk = onebit_adam_walk,
     .momentum = onebit_adam_momentum,
     .take_moments = onebit_adam_take_moments,
