@@ -7,9 +7,3 @@ double tw_kernels_fold(double partial[16])
         for (int k = 0; k < half; k++) partial[k] += partial[k + half];
     return partial[0];
 }
-
-double tw_finish_squares(double partial[16], const float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++) partial[i % 16] += (double)x[i] * x[i];
-    return tw_kernels_fold(partial);
-}

@@ -34,6 +34,9 @@ typedef struct tw_kernels {
     int (*all_below)(const float *x, size_t n, float limit);
     /* Sum of squares in double: sixteen partial sums over i mod 16, then folded by halves (8, 4, 2, 1). */
     double (*sum_squares)(const float *x, size_t n);
+    /* Adds the squares of x to such partial sums, x[0]'s to the first: of an array, part by part, each but the last a
+     * multiple of 16 long. */
+    void (*add_squares)(double partial[16], const float *x, size_t n);
     /* dst += src */
     void (*add)(float *dst, const float *src, size_t n);
     /* x *= a */
@@ -80,8 +83,8 @@ typedef struct tw_kernels {
 } tw_kernels;
 /* The rows of a level whose file has a function for each, by its name. */
 #define TW_KERNEL_LOOPS                                                                                                \
-    .all_finite = all_finite, .all_below = all_below, .sum_squares = sum_squares, .add = add, .scale = scale,          \
-    .divide = divide, .velocity = velocity, .momentum_select = momentum_select,                                        \
+    .all_finite = all_finite, .all_below = all_below, .sum_squares = sum_squares, .add_squares = add_squares,          \
+    .add = add, .scale = scale, .divide = divide, .velocity = velocity, .momentum_select = momentum_select,            \
     .accumulate_select = accumulate_select, .select = select_only, .to_fp16 = to_fp16, .from_fp16 = from_fp16,         \
     .to_bf16 = to_bf16, .from_bf16 = from_bf16, .drain = drain
 

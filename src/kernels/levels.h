@@ -20,9 +20,6 @@ extern const tw_kernels tw_kernels_neon, tw_kernels_avx2, tw_kernels_avx512;
 /* By level; NULL for those that are not of this build. */
 extern const tw_kernels *const tw_kernels_tables[TW_ISA_LEVELS];
 
-/* Ends sum_squares: adds the squares of x to the sixteen partial sums, x[0] to the first, and folds them. */
-double tw_finish_squares(double partial[16], const float *x, size_t n);
-
 /* Lists, one by one, the elements of a block whose bit in `hits` is 1; block[0] has the number `first`. */
 TW_INLINE size_t tw_append_each(uint64_t hits, const float *block, uint32_t first, uint32_t *index, float *value)
 {

@@ -61,6 +61,10 @@ typedef struct tw_quantise_rows {
     /* v = (v - (v < 0 ? sent[1] : sent[0])) + a*g; then packs a bit an element, 1 where v < 0, and adds v to *sums. */
     void (*send_signs)(float *v, const float *g, size_t n, float a, const float sent[2], unsigned char *bits,
                        tw_sign_sums *sums);
+    /* v -= v < 0 ? sent[1] : sent[0] */
+    void (*take_signs)(float *v, size_t n, const float sent[2]);
+    /* Sets v to `value` where `alive` is not above 0. Returns how often. */
+    size_t (*fill_still)(float *v, const float *alive, size_t n, float value);
     /* Adds bit ? value[1] : value[0]. */
     void (*add_signs)(const tw_addition *to, const unsigned char *bits, const float value[2]);
 
@@ -90,9 +94,10 @@ typedef struct tw_quantise_rows {
 } tw_quantise_rows;
 /* As TW_KERNEL_LOOPS. */
 #define TW_QUANTISE_LOOPS                                                                                              \
-    .accumulate = accumulate, .peak = peak, .send_signs = send_signs, .add_signs = add_signs,                          \
-    .send_levels = send_levels, .add_levels = add_levels, .send_trits = send_trits, .add_trits = add_trits,            \
-    .send_powers = send_powers, .add_powers = add_powers, .send_e4m3 = send_e4m3, .add_e4m3 = add_e4m3
+    .accumulate = accumulate, .peak = peak, .send_signs = send_signs, .take_signs = take_signs,                        \
+    .fill_still = fill_still, .add_signs = add_signs, .send_levels = send_levels, .add_levels = add_levels,            \
+    .send_trits = send_trits, .add_trits = add_trits, .send_powers = send_powers, .add_powers = add_powers,            \
+    .send_e4m3 = send_e4m3, .add_e4m3 = add_e4m3
 
 /* The reference. */
 extern const tw_quantise_rows tw_quantise_scalar;

@@ -124,13 +124,22 @@ TW_INLINE double_vector plus_squares(double_vector sum, const float *x)
     return sum + wide * wide;
 }
 
-static double sum_squares(const float *x, size_t n)
+static void add_squares(double partial[16], const float *x, size_t n)
 {
     size_t whole = n / 16 * 16;
-    double_vector sums[SUMS] = {0};
+    double_vector sums[SUMS];
+    memcpy(sums, partial, sizeof sums);
     for (size_t i = 0; i < whole; i += 16)
         for (size_t k = 0; k < SUMS; k++) sums[k] = plus_squares(sums[k], x + i + k * (WIDTH / 2));
-    return tw_finish_squares((double *)sums, x + whole, n - whole);
+    memcpy(partial, sums, sizeof sums);
+    tw_kernels_scalar.add_squares(partial, x + whole, n - whole);
+}
+
+static double sum_squares(const float *x, size_t n)
+{
+    double partial[16] = {0};
+    add_squares(partial, x, n);
+    return tw_kernels_fold(partial);
 }
 
 TW_INLINE void write_vector(float *dst, vector x, int past_cache)
@@ -226,6 +235,15 @@ TW_INLINE void fetch_later(const void *block, size_t bytes)
 TW_INLINE void fetch_soon(const float *line)
 {
     __builtin_prefetch(line + SOON, 1);
+}
+
+/* Quantising schemes take blocks in the cache from step to step, in each of which memory would idle. What comes is
+ * fetched into the second-level cache, which can wait for more lines at a time than the first. */
+TW_INLINE void fetch_early(const float *x, size_t n)
+{
+    enum { LINE = 64, EARLY = 8192 };       /* two of their blocks, in bytes */
+    uintptr_t later = (uintptr_t)x + EARLY; /* a number: it may lie behind the array */
+    for (size_t at = 0; at < n * sizeof *x; at += LINE) __builtin_prefetch((const void *)(later + at), 0, 2);
 }
 
 /* The streams of an update. */

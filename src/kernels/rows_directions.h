@@ -1,5 +1,10 @@
 /* rows_directions.h - the rows of directions.h for a vector level; see rows.h, which includes it. */
 
+TW_INLINE vector within(vector x, float most)
+{
+    return larger(smaller(x, broadcast(most)), broadcast(-most));
+}
+
 TW_INLINE vector taken(const tw_adam_step *step, int nesterov, vector gradient, vector *first, float *second)
 {
     vector fresh = step->fresh * gradient, m = step->beta1 * *first + fresh;
@@ -8,8 +13,7 @@ TW_INLINE vector taken(const tw_adam_step *step, int nesterov, vector gradient, 
     *first = m;
     store(second, v);
     vector ahead = nesterov ? step->beta1 * m + fresh : m;
-    vector direction = step->correction * ahead / (step->correct_root * (vector)roots(v) + step->epsilon);
-    return larger(smaller(direction, broadcast(TW_ADAM_LARGEST)), broadcast(-TW_ADAM_LARGEST));
+    return within(step->correction * ahead / (step->correct_root * (vector)roots(v) + step->epsilon), TW_ADAM_LARGEST);
 }
 
 TW_INLINE vector taken_there(const tw_adam_step *step, int nesterov, vector gradient, float *first, float *second)
@@ -79,4 +83,59 @@ static size_t adapt_select(const tw_adam_step *step, float *first, float *second
     return count;
 }
 
-static const tw_directions_rows directions_rows = {.adapt = adapt, .adapt_select = adapt_select};
+/* A divisor, what of it m is shared over, and all ones where an element moves. */
+typedef struct divisors {
+    vector whole, shared;
+    word_vector moves;
+} divisors;
+
+TW_INLINE divisors divisors_at(const tw_shared_step *step, const float *divisor, size_t i)
+{
+    vector whole = divisor ? load(divisor + i) : broadcast(1), shared = step->divides ? whole : broadcast(1);
+    word_vector moves = (word_vector)(whole > 0.0f);
+    return (divisors){whole, (vector)(moves & (word_vector)shared), moves};
+}
+
+static void share(const tw_shared_step *step, const float *first, const float *divisor, const float *g, float *share,
+                  size_t n)
+{
+    const tw_shared_step s = *step;
+    size_t whole = n / WIDTH * WIDTH;
+    for (size_t i = 0; i < whole; i += WIDTH) {
+        fetch_early(first + i, WIDTH);
+        fetch_early(divisor + i, WIDTH);
+        fetch_early(g + i, WIDTH);
+        divisors by = divisors_at(&s, divisor, i);
+        vector fresh = within(load(g + i) / by.shared, s.most);
+        vector sum = s.kept * load(first + i) / by.shared + s.fresh * fresh;
+        store(share + i, (vector)(by.moves & (word_vector)sum));
+    }
+    tw_directions_scalar.share(step, first + whole, divisor ? divisor + whole : NULL, g + whole, share + whole,
+                               n - whole);
+}
+
+TW_INLINE void adopt_whole(const tw_shared_step *step, float *first, const float *divisor, float *g, size_t n, int past)
+{
+    for (size_t i = 0; i < n; i += WIDTH) {
+        fetch_early(divisor + i, WIDTH);
+        fetch_early(g + i, WIDTH);
+        divisors by = divisors_at(step, divisor, i);
+        vector m = within(load(g + i) * by.shared, TW_ADAM_LARGEST);
+        vector direction = within(step->correction * m / by.whole, TW_ADAM_LARGEST);
+        write_vector(first + i, m, past);
+        store(g + i, (vector)choose(by.moves, (word_vector)direction, (word_vector)m));
+    }
+}
+
+static void adopt(const tw_shared_step *step, float *first, const float *divisor, float *g, size_t n, int past)
+{
+    const tw_shared_step s = *step;
+    size_t whole = n / WIDTH * WIDTH;
+    if (past && (uintptr_t)first % sizeof(vector) == 0)
+        adopt_whole(&s, first, divisor, g, whole, 1);
+    else
+        adopt_whole(&s, first, divisor, g, whole, 0);
+    tw_directions_scalar.adopt(step, first + whole, divisor ? divisor + whole : NULL, g + whole, n - whole, 0);
+}
+
+static const tw_directions_rows directions_rows = {TW_DIRECTIONS_LOOPS};

@@ -53,15 +53,6 @@ static float peak(const float *x, size_t n)
     return tw_float_bits(rest) > tw_float_bits(most) ? rest : most;
 }
 
-/* Quantising schemes look at a block before they take it in, and so read it twice: the second time, here, memory would
- * idle. What comes is fetched into the second-level cache, which can wait for more lines at a time than the first. */
-TW_INLINE void fetch_early(const float *x, size_t n)
-{
-    enum { LINE = 64, EARLY = 8192 };       /* two of their blocks, in bytes */
-    uintptr_t later = (uintptr_t)x + EARLY; /* a number: it may lie behind the array */
-    for (size_t at = 0; at < n * sizeof *x; at += LINE) __builtin_prefetch((const void *)(later + at), 0, 2);
-}
-
 /* ---- what is added ----------------------------------------------------------------------------------------------- */
 
 /* What the codes of a call say, for all rows: each knows which members it needs. */
@@ -158,6 +149,30 @@ static void send_signs(float *v, const float *g, size_t n, float a, const float 
         }
     }
     tw_quantise_scalar.send_signs(v + whole, g + whole, n - whole, a, sent, bits + whole / 8, sums);
+}
+
+static void take_signs(float *v, size_t n, const float sent[2])
+{
+    size_t whole = n / WIDTH * WIDTH;
+    const vector positive = broadcast(sent[0]), negative = broadcast(sent[1]);
+    for (size_t i = 0; i < whole; i += WIDTH) {
+        vector x = load(v + i);
+        store(v + i, x - blend((word_vector)(x < 0.0f), negative, positive));
+    }
+    tw_quantise_scalar.take_signs(v + whole, n - whole, sent);
+}
+
+static size_t fill_still(float *v, const float *alive, size_t n, float value)
+{
+    size_t whole = n / WIDTH * WIDTH, count = 0;
+    for (size_t i = 0; i < whole; i += WIDTH) {
+        word_vector moves = (word_vector)(load(alive + i) > 0.0f);
+        uint64_t still = above((vector)(~moves & 0x40000000u), 1); /* one that is still as 2, others as 0 */
+        if (!still) continue;
+        store(v + i, blend(moves, load(v + i), broadcast(value)));
+        count += (size_t)__builtin_popcountll(still);
+    }
+    return count + tw_quantise_scalar.fill_still(v + whole, alive + whole, n - whole, value);
 }
 
 TW_INLINE vector decode_signs(const coded *from, size_t group, size_t row, size_t part)

@@ -9,10 +9,16 @@ static int all_finite(const float *x, size_t n)
     return finite;
 }
 
+static void add_squares(double partial[16], const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) partial[i % 16] += (double)x[i] * x[i];
+}
+
 static double sum_squares(const float *x, size_t n)
 {
     double partial[16] = {0};
-    return tw_finish_squares(partial, x, n);
+    add_squares(partial, x, n);
+    return tw_kernels_fold(partial);
 }
 
 static void add(float *dst, const float *src, size_t n)

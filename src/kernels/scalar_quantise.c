@@ -116,6 +116,22 @@ static void send_signs(float *v, const float *g, size_t n, float a, const float 
     for (size_t i = whole; i < n; i++) (v[i] < 0 ? sums->negative : sums->positive)[i % 16] += v[i];
 }
 
+static void take_signs(float *v, size_t n, const float sent[2])
+{
+    for (size_t i = 0; i < n; i++) v[i] -= sent[v[i] < 0];
+}
+
+static size_t fill_still(float *v, const float *alive, size_t n, float value)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (alive[i] > 0) continue;
+        v[i] = value;
+        count++;
+    }
+    return count;
+}
+
 static void add_signs(const tw_addition *to, const unsigned char *bits, const float value[2])
 {
     for (size_t i = 0; i < to->n; i++) to->dst[i] = to->sum[i] + value[get_code(bits, i, to->n, 1)];

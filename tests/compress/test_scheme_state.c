@@ -205,6 +205,13 @@ TEST(test_what_is_remembered_is_the_floor)
     }
 }
 
+/* Whose squares stand still only reads them. */
+TEST(test_squares_that_stand_still_are_read)
+{
+    assert_int_equal(tw_spec_floor_bytes("onebit-adam"), 4 + 2 * (4 + 4) + 4);
+    assert_int_equal(tw_spec_floor_bytes("onebit-adam:beta2=0"), 4 + 2 * (4 + 4));
+}
+
 static uint64_t bytes_written(void)
 {
     struct rusage use;

@@ -62,6 +62,13 @@ static const tw_adam_step steps[] = {
 };
 enum { STEPS = sizeof steps / sizeof *steps };
 
+/* Steps that share m: one divides it before, one after. */
+static const tw_shared_step shared_steps[] = {
+    {.kept = 2.7F, .fresh = 0.1F, .most = 1.25F, .correction = 1.5F, .divides = 1},
+    {.kept = 0.75F, .fresh = 0.25F, .most = FLT_MAX, .correction = 1.125F},
+};
+enum { SHARED_STEPS = sizeof shared_steps / sizeof *shared_steps };
+
 typedef enum content { ORDINARY, SPECIAL, ANY_BITS, CONTENTS } content;
 
 /* 0.5 is also a threshold: it must not pass. */

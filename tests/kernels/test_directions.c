@@ -58,4 +58,49 @@ TEST(what_cannot_be_stays_finite)
     }
 }
 
+static double within(double x, double most)
+{
+    return fmax(fmin(x, most), -most);
+}
+
+/* Every fifth element never had a gradient. Without divisors each is 1. */
+TEST(what_is_shared_is_divided_before_or_after)
+{
+    const tw_directions_rows *rows = tw_kernels_at(TW_ISA_SCALAR)->directions;
+    for (size_t k = 0; k < (size_t)4 * MOST; k++) {
+        const tw_shared_step *s = &shared_steps[k % 2];
+        float m = tw_bits_float(pattern(ORDINARY, k)), g = tw_bits_float(pattern(ORDINARY, k + 4 * MOST)), shared,
+              next = 7, divisor = k % 5 ? fabsf(tw_bits_float(pattern(ORDINARY, k + 8 * MOST))) : 0, turned = g;
+        const float *divisors = k % 4 < 2 ? &divisor : NULL;
+        double by = divisors ? (double)divisor : 1, over = s->divides ? by : 1;
+        rows->share(s, &m, divisors, &g, &shared, 1);
+        rows->adopt(s, &next, divisors, &turned, 1, 0);
+        if (by == 0) {
+            assert_true(shared == 0 && next == 0 && turned == 0);
+            continue;
+        }
+        double terms[] = {(double)s->kept * (double)m / over,
+                          (double)s->fresh * within((double)g / over, (double)s->most)};
+        assert_true(fabs(terms[0] + terms[1] - (double)shared) <= 4e-7 * (fabs(terms[0]) + fabs(terms[1])));
+        assert_near((double)g * over, next);
+        assert_near((double)s->correction * (double)g * over / by, turned);
+    }
+}
+
+/* What arrived may be as large as a float is, and a divisor as small. */
+TEST(what_is_adopted_stays_finite)
+{
+    for (int level = 0; level < TW_ISA_LEVELS; level++) {
+        const tw_kernels *kernels = tw_kernels_at((tw_isa_level)level);
+        float m[TW_GROUP], g[TW_GROUP], divisor[TW_GROUP];
+        for (size_t i = 0; i < TW_GROUP; i++) {
+            g[i] = i % 2 ? FLT_MAX : -FLT_MAX;
+            divisor[i] = i % 3 ? 1e-30F : 1e30F;
+        }
+        if (kernels) kernels->directions->adopt(&shared_steps[1], m, divisor, g, TW_GROUP, 0);
+        for (size_t i = 0; kernels && i < TW_GROUP; i++)
+            assert_true(fabsf(m[i]) <= TW_ADAM_LARGEST && fabsf(g[i]) <= TW_ADAM_LARGEST);
+    }
+}
+
 RUN_TESTS(NULL, NULL)

@@ -28,6 +28,15 @@ static double sum_squares(const tw_kernels *kernels, const problem *p, const arr
     return kernels->sum_squares(x->g, p->n);
 }
 
+/* To sums that are there. */
+static double add_squares(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    double partial[16];
+    for (size_t k = 0; k < 16; k++) partial[k] = (double)k / 3;
+    kernels->add_squares(partial, x->g, p->n);
+    return tw_kernels_fold(partial);
+}
+
 static double add(const tw_kernels *kernels, const problem *p, const arrays *x)
 {
     kernels->add(x->v, x->g, p->n);
@@ -187,6 +196,38 @@ static double looking_adapt_select(const tw_kernels *kernels, const problem *p, 
     return settled(count, p, x) + 1000 * (double)done;
 }
 
+/* m: u; the divisor: w. */
+static double share(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->directions->share(&shared_steps[p->nesterov], x->u, x->w, x->g, x->value, p->n);
+    return 0;
+}
+
+static double share_of_momentum(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->directions->share(&shared_steps[p->nesterov], x->u, NULL, x->g, x->value, p->n);
+    return 0;
+}
+
+static double adopt(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->directions->adopt(&shared_steps[p->nesterov], x->u, x->w, x->g, p->n, 0);
+    return 0;
+}
+
+static double adopt_past_the_cache(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->directions->adopt(&shared_steps[p->nesterov], x->u, x->w, x->g, p->n, 1);
+    kernels->drain();
+    return 0;
+}
+
+static double adopt_momentum(const tw_kernels *kernels, const problem *p, const arrays *x)
+{
+    kernels->directions->adopt(&shared_steps[p->nesterov], x->u, NULL, x->g, p->n, 0);
+    return 0;
+}
+
 static double select_only(const tw_kernels *kernels, const problem *p, const arrays *x)
 {
     return settled(kernels->select(x->v, p->n, p->threshold, FIRST, x->index, x->value), p, x);
@@ -250,6 +291,7 @@ static const row rows[] = {
     {"all_finite", all_finite, 0},
     {"all_below", all_below, 0},
     {"sum_squares", sum_squares, 1},
+    {"add_squares", add_squares, 1},
     {"add", add, 1},
     {"scale", scale, 1},
     {"draw and add", draw_and_add, 1},
@@ -269,6 +311,11 @@ static const row rows[] = {
     {"adapt", adapt, 1},
     {"adapt_select", adapt_select, 1},
     {"adapt_select that looks", looking_adapt_select, 1},
+    {"share", share, 1},
+    {"share of momentum", share_of_momentum, 1},
+    {"adopt", adopt, 1},
+    {"adopt past the cache", adopt_past_the_cache, 1},
+    {"adopt momentum", adopt_momentum, 1},
     {"select", select_only, 0},
     {"to_fp16", to_fp16, 0},
     {"from_fp16", from_fp16, 0},

@@ -34,6 +34,17 @@ static double peak(const tw_quantise_rows *rows, const question *q, arrays *x)
     return rows->peak(x->g + q->shift, q->n);
 }
 
+static double take_signs(const tw_quantise_rows *rows, const question *q, arrays *x)
+{
+    rows->take_signs(x->v + q->shift, q->n, q->sent);
+    return 0;
+}
+
+static double fill_still(const tw_quantise_rows *rows, const question *q, arrays *x)
+{
+    return (double)rows->fill_still(x->v + q->shift, x->g + q->shift, q->n, q->a);
+}
+
 static double send_signs(const tw_quantise_rows *rows, const question *q, arrays *x)
 {
     rows->send_signs(x->v + q->shift, x->g + q->shift, q->n, q->a, q->sent, x->bytes + q->shift, &x->sums);
@@ -131,6 +142,7 @@ typedef struct row {
 
 static const row rows[] = {
     {"accumulate", accumulate, 256, 0, 1},   {"peak", peak, 256, 0, 1},
+    {"take_signs", take_signs, 256, 0, 1},   {"fill_still", fill_still, 256, 0, 1},
     {"send_signs", send_signs, 256, 1, 8},   {"add_signs", add_signs, 256, 0, 1},
     {"send_levels", send_levels, 256, 0, 0}, {"add_levels", add_levels, 256, 0, 1},
     {"send_trits", send_trits, 256, 1, 5},   {"add_trits", add_trits, 243, 0, 1},
@@ -315,6 +327,18 @@ TEST(signs_are_packed_and_summed)
     assert_true(sums.positive[0] == positive && sums.negative[0] == negative && sums.negatives == negatives);
     reference->add_signs(&(tw_addition){sum, sum, MOST, 0}, bits, values);
     for (size_t i = 0; i < MOST; i++) assert_true(sum[i] == v[i] + values[v[i] < 0]);
+    memcpy(sum, v, sizeof v);
+    reference->take_signs(sum, MOST, values);
+    for (size_t i = 0; i < MOST; i++) assert_true(sum[i] == v[i] - values[v[i] < 0]);
+}
+
+/* What is not above 0: zeros, what is below, and NaN. */
+TEST(what_is_still_is_filled_and_counted)
+{
+    static const float alive[] = {1, 0, -0.0f, -1, NAN, 1e-45f};
+    float v[] = {1, 2, 3, 4, 5, 6};
+    assert_int_equal(tw_kernels_at(TW_ISA_SCALAR)->quantise->fill_still(v, alive, 6, 7), 4);
+    for (size_t i = 0; i < 6; i++) assert_true(v[i] == (i % 5 ? 7 : (float)(i + 1)));
 }
 
 /* ---- the random rows --------------------------------------------------------------------------------------------- */

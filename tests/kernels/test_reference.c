@@ -247,6 +247,19 @@ TEST(sum_squares_folds_sixteen_sums)
         assert_same_number(folded(x, n, 0, 1), tw_kernels_at(TW_ISA_SCALAR)->sum_squares(x, n), "sum_squares");
 }
 
+TEST(squares_are_added_part_by_part)
+{
+    const tw_kernels *kernels = tw_kernels_at(TW_ISA_SCALAR);
+    float x[SAMPLE];
+    fill(x, ORDINARY, 0);
+    for (size_t first = 0; first <= SAMPLE; first += 16) {
+        double partial[16] = {0};
+        kernels->add_squares(partial, x, first);
+        kernels->add_squares(partial, x + first, SAMPLE - first);
+        assert_same_number(kernels->sum_squares(x, SAMPLE), tw_kernels_fold(partial), "add_squares");
+    }
+}
+
 /* The format that a row of halves.h rounds to. */
 typedef struct format {
     const tw_half_rows *rows;

@@ -25,11 +25,6 @@ tw_adam_step tw_adam_begin(const tw_adam *adam, int nesterov, uint64_t before, i
  * 4... steps (0/1 Adam; Lu et al., ICLR 2023). How many of the first `steps` steps do; kappa of 0: none. */
 uint64_t tw_adam_refreshes(uint64_t kappa, uint64_t steps);
 
-static inline float tw_adam_bounded(float moment)
-{
-    return fmaxf(fminf(moment, TW_ADAM_LARGEST), -TW_ADAM_LARGEST);
-}
-
 /* What has to be added to the momentum for a direction to be gone in the steps to come, of which each keeps beta1 of
  * the momentum: fresh / beta1 of it is the inverse of beta1 + beta1^2 + ... */
 static inline float tw_adam_owed(const tw_adam_step *s, float direction, float second)

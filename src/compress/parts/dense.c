@@ -335,8 +335,13 @@ void tw_velocity_destroy(tw_velocity *velocity)
 
 void tw_velocity_mark(tw_velocity *velocity)
 {
-    memcpy(velocity->before, velocity->now, velocity_bytes(velocity));
-    if (velocity->squares_now) memcpy(velocity->squares_before, velocity->squares_now, velocity_bytes(velocity));
+    velocity->taken = TW_VELOCITY_NO_STEP;
+}
+
+static void velocity_note(const tw_velocity *velocity, size_t at, size_t n)
+{
+    memcpy(velocity->before + at, velocity->now + at, n * sizeof(float));
+    if (velocity->squares_now) memcpy(velocity->squares_before + at, velocity->squares_now + at, n * sizeof(float));
 }
 
 typedef struct velocity_rule {
@@ -349,22 +354,38 @@ static void velocity_advance(const tw_velocity *velocity, const velocity_rule *r
                              size_t n)
 {
     float *now = velocity->now + at;
+    velocity_note(velocity, at, n);
     if (rule->adam)
         tw_kernels_best()->directions->adapt(rule->adam, now, velocity->squares_now + at, gradient, n);
     else
         tw_kernels_best()->velocity(now, gradient, n, rule->momentum, rule->nesterov);
 }
 
-static void velocity_step(const tw_velocity *velocity, const velocity_rule *rule)
+/* Moments are noted block by block, while they are in the cache. */
+static void velocity_advance_all(const tw_velocity *velocity, const velocity_rule *rule, size_t at, float *gradient,
+                                 size_t count)
 {
+    for (size_t first = 0; first < count; first += BLOCK)
+        velocity_advance(velocity, rule, at + first, gradient + first, count - first < BLOCK ? count - first : BLOCK);
+}
+
+static void velocity_stay(const tw_velocity *velocity, size_t at, float *gradient, size_t count)
+{
+    velocity_note(velocity, at, count);
+    memset(gradient, 0, count * sizeof *gradient);
+}
+
+static void velocity_step(tw_velocity *velocity, const velocity_rule *rule)
+{
+    velocity->taken = TW_VELOCITY_IN_PLACE;
     const tw_scheme *scheme = velocity->dense->scheme;
     for (size_t i = 0, at = 0; i < scheme->count; i++) {
         size_t count = scheme->tensors[i].count;
         if (!takes(velocity->dense, i)) continue;
         if (is_nobodys(velocity->dense, i))
-            memset(scheme->gradients[i], 0, count * sizeof(float));
+            velocity_stay(velocity, at, scheme->gradients[i], count);
         else
-            velocity_advance(velocity, rule, at, scheme->gradients[i], count);
+            velocity_advance_all(velocity, rule, at, scheme->gradients[i], count);
         at += count;
     }
 }
@@ -379,29 +400,55 @@ void tw_velocity_adapt(tw_velocity *velocity, const tw_adam_step *step)
     velocity_step(velocity, &(velocity_rule){.adam = step});
 }
 
-static void replace_velocity(const tw_velocity *velocity, const tw_adam_step *step, size_t at, float *gradient,
-                             size_t n)
+int tw_dense_is_zero(const float *x, size_t n)
 {
-    const float *squares = velocity->squares_now ? velocity->squares_now + at : NULL;
-    if (tw_kernels_best()->quantise->peak(gradient, n) == 0) return;
-    memcpy(velocity->now + at, gradient, n * sizeof *gradient);
-    for (size_t i = 0; squares && i < n; i++) gradient[i] = tw_adam_direction(step, gradient[i], squares[i]);
+    size_t at = 0;
+    while (at < n && tw_kernels_best()->quantise->peak(x + at, n - at < BLOCK ? n - at : BLOCK) == 0) at += BLOCK;
+    return at >= n;
 }
 
-void tw_velocity_replace(tw_velocity *velocity, const tw_adam_step *step)
+/* The new velocity goes where that of the step before last is. Of a tensor that is absent everywhere it is the old one.
+ */
+static void replace_velocity(const tw_velocity *velocity, const tw_shared_step *step, const float *divisor, size_t at,
+                             float *gradient, size_t n)
+{
+    float *next = velocity->before + at;
+    int is_past = velocity->dense->count >= TW_PAST_CACHE;
+    tw_kernels_best()->directions->adopt(step, next, divisor, gradient, n, is_past);
+    if (!tw_dense_is_zero(next, n)) return;
+    memcpy(gradient, next, n * sizeof *gradient);
+    memcpy(next, velocity->now + at, n * sizeof *next);
+}
+
+static void exchange_places(tw_velocity *velocity)
+{
+    float *next = velocity->before;
+    velocity->before = velocity->now;
+    velocity->now = next;
+}
+
+void tw_velocity_replace(tw_velocity *velocity, const tw_shared_step *step, const float *divisor)
 {
     const tw_scheme *scheme = velocity->dense->scheme;
     for (size_t i = 0, at = 0; i < scheme->count; i++) {
         if (!takes(velocity->dense, i)) continue;
-        replace_velocity(velocity, step, at, scheme->gradients[i], scheme->tensors[i].count);
+        replace_velocity(velocity, step, divisor ? divisor + at : NULL, at, scheme->gradients[i],
+                         scheme->tensors[i].count);
         at += scheme->tensors[i].count;
     }
+    tw_kernels_best()->drain();
+    exchange_places(velocity);
+    velocity->taken = TW_VELOCITY_ELSEWHERE;
 }
 
 void tw_velocity_revert(tw_velocity *velocity)
 {
-    memcpy(velocity->now, velocity->before, velocity_bytes(velocity));
-    if (velocity->squares_now) memcpy(velocity->squares_now, velocity->squares_before, velocity_bytes(velocity));
+    if (velocity->taken == TW_VELOCITY_ELSEWHERE) exchange_places(velocity);
+    if (velocity->taken == TW_VELOCITY_IN_PLACE) {
+        memcpy(velocity->now, velocity->before, velocity_bytes(velocity));
+        if (velocity->squares_now) memcpy(velocity->squares_now, velocity->squares_before, velocity_bytes(velocity));
+    }
+    velocity->taken = TW_VELOCITY_NO_STEP;
 }
 
 tw_status tw_velocity_walk(tw_velocity *velocity, tw_walk *walk)

@@ -58,6 +58,9 @@ size_t tw_dense_width(tw_dtype dtype);
 void tw_dense_put(tw_dtype dtype, void *values, size_t at, const float *src, size_t n);
 void tw_dense_get(tw_dtype dtype, const void *values, size_t at, float *dst, size_t n);
 
+/* Whether all are zero; the first that is not ends the search. */
+int tw_dense_is_zero(const float *x, size_t n);
+
 /* The largest value a rank may send for the sum of N to stay in the format: for fp16 the largest of which N add up to
  * no more than 65,504; for others infinity, since they reach as far as fp32. */
 float tw_dense_largest_share(tw_dtype dtype, int size);
@@ -68,19 +71,25 @@ float tw_dense_largest_share(tw_dtype dtype, int size);
 typedef struct tw_velocity {
     tw_dense *dense;
     float *now, *before;                 /* Adam's m */
-    float *squares_now, *squares_before; /* Adam's v; NULL: it does not adapt */
+    float *squares_now, *squares_before; /* Adam's v; NULL: it does not adapt. The latter is the owner's meanwhile
+                                            whose steps let squares stand still */
+    enum {
+        TW_VELOCITY_NO_STEP,
+        TW_VELOCITY_IN_PLACE, /* before has what now had */
+        TW_VELOCITY_ELSEWHERE /* before is what now was, and squares have stayed */
+    } taken;                  /* since the mark */
 } tw_velocity;
 
 tw_status tw_velocity_create(tw_velocity *velocity, tw_dense *dense, int adapts);
 void tw_velocity_destroy(tw_velocity *velocity);
-/* Remembers the velocity as it is: what revert returns to. */
+/* Before a step: revert returns to the velocity as it is. */
 void tw_velocity_mark(tw_velocity *velocity);
 /* Turns the sums in the gradients into steps; where a tensor is absent on every rank, nothing moves. */
 void tw_velocity_apply(tw_velocity *velocity, float momentum, int nesterov);
 void tw_velocity_adapt(tw_velocity *velocity, const tw_adam_step *step);
-/* The same, where what is in the gradients is the velocity itself, which comes in its place; squares stay as they are.
- * A tensor of zeros is absent on every rank. */
-void tw_velocity_replace(tw_velocity *velocity, const tw_adam_step *step);
+/* The same, where what is in the gradients is the velocity itself as ranks share it, which comes in its place; squares
+ * stay as they are. A tensor of zeros is absent on every rank. */
+void tw_velocity_replace(tw_velocity *velocity, const tw_shared_step *step, const float *divisor);
 void tw_velocity_revert(tw_velocity *velocity);
 /* The velocity, as "momentum/NAME", and Adam's squares as "second_moment/NAME". */
 tw_status tw_velocity_walk(tw_velocity *velocity, tw_walk *walk);

@@ -233,16 +233,21 @@ static tw_status add_piece(tw_scheme *scheme, const tw_piece *piece, tw_packet_r
 /* Where no rank had anything to say, the tensor may be absent on all, and nobody waits for what stayed behind. */
 static int is_empty(const tw_quantised_part *sum)
 {
-    return sum->residual && tw_kernels_best()->quantise->peak(sum->values, sum->n) == 0;
+    return sum->residual && tw_dense_is_zero(sum->values, sum->n);
 }
 
 static tw_status write_sum(tw_scheme *scheme, const tw_piece *piece, tw_packet_writer *writer)
 {
     tw_quantised *quantised = (tw_quantised *)scheme;
     tw_quantised_part part = sum_of(quantised, piece);
-    if (part.residual && quantised->ops->close) quantised->ops->close(quantised, &part);
+    int is_nothing = is_empty(&part), is_open = part.residual && quantised->ops->close;
+    if (is_open && !is_nothing) {
+        part.before = tw_sums_begin(&quantised->sums, piece->tensor);
+        return write_part(quantised, &part, writer);
+    }
+    if (is_open) quantised->ops->close(quantised, &part);
     if (part.residual) tw_sums_change(&quantised->sums, piece->tensor);
-    return is_empty(&part) ? write_nothing(quantised, &part, writer) : write_part(quantised, &part, writer);
+    return is_nothing ? write_nothing(quantised, &part, writer) : write_part(quantised, &part, writer);
 }
 
 static const tw_scatter_ops pieces = {

@@ -23,6 +23,7 @@ typedef struct tw_quantised_part {
     float *residual;
     uint64_t stream; /* of the noise, and the number that its first element has in it */
     size_t first;
+    float *before; /* of a sum that is open: where encode notes what it has, once it is closed, for revert; else NULL */
 } tw_quantised_part;
 
 /* A block to encode: `count` values * scale, of which the first has the number `first` in a section of n. */
@@ -43,7 +44,8 @@ typedef struct tw_quantised_ops {
     /* Writes a block's part of the section, for tw_quantised_encode_blocks. It encodes no value before it has asked
      * tw_quantised_peak for its peak. */
     void (*encode_block)(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section);
-    /* Writes a part's section, and leaves in the residual what it does not say. */
+    /* Writes a part's section, and leaves in the residual what it does not say. Of a scheme that has a close it also
+     * closes sums, and notes them in the part's `before`. */
     void (*encode)(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section);
     /* (optional) Closes in a part's residual what the scheme leaves open until it is encoded again. */
     void (*close)(tw_quantised *quantised, const tw_quantised_part *part);

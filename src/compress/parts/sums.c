@@ -34,9 +34,15 @@ tw_kept tw_sums_of(const tw_sums *sums, size_t tensor)
     return tw_kept_from(sums->kept, sums->offset[tensor]);
 }
 
-void tw_sums_change(tw_sums *sums, size_t tensor)
+float *tw_sums_begin(tw_sums *sums, size_t tensor)
 {
     sums->changed = sums->scatter->scheme->begun;
+    return tw_kept_from(sums->before, sums->offset[tensor]).fp32;
+}
+
+void tw_sums_change(tw_sums *sums, size_t tensor)
+{
+    tw_sums_begin(sums, tensor);
     tw_kept_copy(tw_kept_from(sums->before, sums->offset[tensor]), tw_sums_of(sums, tensor),
                  piece_of(sums, tensor).count);
 }

@@ -22,6 +22,8 @@ void tw_sums_destroy(tw_sums *sums);
 tw_kept tw_sums_of(const tw_sums *sums, size_t tensor);
 /* Before the step under way changes it: notes it for revert. */
 void tw_sums_change(tw_sums *sums, size_t tensor);
+/* The same for a caller who notes it block by block, as fp32: where. */
+float *tw_sums_begin(tw_sums *sums, size_t tensor);
 /* As it was before the step; 1 if that had changed any. */
 int tw_sums_revert(tw_sums *sums);
 /* Each as "section/NAME", of as many elements as the piece has. */

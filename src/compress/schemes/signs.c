@@ -46,7 +46,10 @@ typedef struct signs {
     int means;   /* that travel: 1, of the magnitudes; or 2, of the elements that are not negative and of the others */
     int is_root; /* the one mean is that of squares, of which it is the root */
     const float *alive; /* of the compressed tensors: an element with 0 does not count in it; NULL: all do */
+    char *has_still;    /* with `alive`: whether a tensor has elements that do not */
     float (*sent)[2];   /* a part's elements that were not negative, and that were, when it was encoded last */
+    /* (optional) What elements first .. first+n of this rank's share become before they are encoded. */
+    void (*turn)(const struct signs *self, const tw_quantised_part *part, size_t first, size_t n, float *turned);
 } signs;
 
 static const tw_option options[] = {TW_OPTION_EXCHANGE};
@@ -75,67 +78,87 @@ static float signs_mean_of(double sum, size_t count)
     return count ? (float)fmax(fmin(sum / (double)count, FLT_MAX), -FLT_MAX) : 0;
 }
 
-/* Sets those elements of the residual that do not count. Returns their number. */
-static size_t fill_still(const signs *self, const tw_quantised_part *part, float value)
+/* Sets those of elements first .. first+n of the residual that do not count. Returns their number. */
+static size_t fill_still(const signs *self, const tw_quantised_part *part, size_t first, size_t n, float value)
 {
-    const float *alive = self->alive ? self->alive + self->quantised.offset[part->tensor] + part->first : NULL;
-    size_t count = 0;
-    for (size_t i = 0; alive && i < part->n; i++) {
-        if (alive[i] > 0) continue;
-        part->residual[i] = value;
-        count++;
-    }
-    return count;
+    if (!self->alive || !self->has_still[part->tensor]) return 0;
+    const float *alive = self->alive + self->quantised.offset[part->tensor] + part->first + first;
+    return tw_kernels_best()->quantise->fill_still(part->residual + first, alive, n, value);
 }
+
+/* What a part's elements add up to. */
+typedef struct part_sums {
+    tw_sign_sums signs;
+    double squares[16]; /* for a root; of those that count */
+    size_t still;       /* do not */
+} part_sums;
 
 /* Of an element that does not count the signs say something all the same. Nobody listens, and what the next step finds
  * of it is zero. */
-static float signs_root_mean_square(const signs *self, const tw_quantised_part *part)
+static float signs_root_mean_square(const signs *self, const tw_quantised_part *part, part_sums *sums)
 {
-    size_t count = part->n - fill_still(self, part, 0);
+    size_t count = part->n - sums->still;
     if (!count) return 0;
-    double squares = tw_kernels_best()->sum_squares(part->residual, part->n);
-    float mean = signs_mean_of(sqrt(squares / (double)count), 1);
-    if (count < part->n) fill_still(self, part, mean);
+    float mean = signs_mean_of(sqrt(tw_kernels_fold(sums->squares) / (double)count), 1);
+    if (sums->still) fill_still(self, part, 0, part->n, mean);
     return mean;
 }
 
-static void write_means(const signs *self, const tw_quantised_part *part, tw_sign_sums *sums, unsigned char *section)
+static void write_means(const signs *self, const tw_quantised_part *part, part_sums *sums, unsigned char *section)
 {
-    size_t n = part->n;
-    double positive = tw_kernels_fold(sums->positive), negative = tw_kernels_fold(sums->negative);
+    size_t n = part->n, negatives = sums->signs.negatives;
+    double positive = tw_kernels_fold(sums->signs.positive), negative = tw_kernels_fold(sums->signs.negative);
     if (self->means == 2) {
-        tw_quantised_put_float(section, signs_mean_of(positive, n - sums->negatives));
-        tw_quantised_put_float(section + sizeof(float), signs_mean_of(negative, sums->negatives));
+        tw_quantised_put_float(section, signs_mean_of(positive, n - negatives));
+        tw_quantised_put_float(section + sizeof(float), signs_mean_of(negative, negatives));
     } else if (self->is_root) {
-        tw_quantised_put_float(section, signs_root_mean_square(self, part));
+        tw_quantised_put_float(section, signs_root_mean_square(self, part, sums));
     } else {
         tw_quantised_put_float(section, signs_mean_of(positive - negative, n));
     }
+}
+
+static void encode_block(signs *self, const tw_quantised_part *part, size_t first, size_t n, unsigned char *bits,
+                         part_sums *sums)
+{
+    static const float nothing[2];
+    const tw_quantise_rows *rows = tw_kernels_best()->quantise;
+    const float *values = part->values + first, *sent = self->sent[part->index];
+    float turned[TW_QUANTISED_BLOCK], *residual = part->residual + first;
+    tw_quantised_look(&self->quantised, part, first, n);
+    if (part->before) {
+        rows->take_signs(residual, n, sent);
+        memcpy(part->before + first, residual, n * sizeof *residual);
+        sent = nothing;
+    } else if (self->turn) {
+        self->turn(self, part, first, n, turned);
+        values = turned;
+    }
+    rows->send_signs(residual, values, n, part->scale, sent, bits, &sums->signs);
+    if (!self->is_root) return;
+    sums->still += fill_still(self, part, first, n, 0);
+    tw_kernels_best()->add_squares(sums->squares, residual, n);
 }
 
 static void signs_encode(tw_quantised *quantised, const tw_quantised_part *part, unsigned char *section)
 {
     const tw_scheme *scheme = &quantised->scheme;
     signs *self = (signs *)quantised;
-    float *sent = self->sent[part->index];
     unsigned char *bits = section + signs_head_bytes(scheme);
-    tw_sign_sums sums = {0};
+    part_sums sums = {0};
     for (size_t first = 0, count; first < part->n; first += count) {
         count = tw_smaller(part->n - first, TW_QUANTISED_BLOCK);
-        tw_quantised_look(quantised, part, first, count);
-        tw_kernels_best()->quantise->send_signs(part->residual + first, part->values + first, count, part->scale, sent,
-                                                bits + first / 8, &sums);
+        encode_block(self, part, first, count, bits + first / 8, &sums);
     }
     write_means(self, part, &sums, section);
-    read_means(scheme, section, sent);
+    read_means(scheme, section, self->sent[part->index]);
 }
 
 /* Leaves in the residual what the next step would find. */
 static void subtract_sent(tw_quantised *quantised, const tw_quantised_part *part)
 {
     float *sent = ((signs *)quantised)->sent[part->index];
-    for (size_t i = 0; i < part->n; i++) part->residual[i] -= sent[part->residual[i] < 0];
+    tw_kernels_best()->quantise->take_signs(part->residual, part->n, sent);
     memset(sent, 0, 2 * sizeof *sent);
 }
 
@@ -177,13 +200,14 @@ static void signs_destroy(tw_scheme *scheme)
 {
     signs *self = (signs *)scheme;
     tw_free(self->sent);
+    tw_free(self->has_still);
     tw_quantised_destroy(scheme);
 }
 
 /* What was sent of elements that do not count was made up, and so is what is kept of them. */
 static void forget_sent(tw_quantised *quantised, const tw_quantised_part *part)
 {
-    fill_still((signs *)quantised, part, 0);
+    fill_still((signs *)quantised, part, 0, part->n, 0);
     memset(((signs *)quantised)->sent[part->index], 0, 2 * sizeof(float));
 }
 
@@ -219,6 +243,8 @@ typedef struct onebit_adam {
     int64_t warmup_steps, refresh;
     int divide;                        /* DIVIDE_BEFORE or _AFTER */
     tw_velocity compressed, leftovers; /* m and v, alike on all ranks */
+    tw_shared_step now;                /* the step under way, if it shares m */
+    int divisors_stand;                /* as v does: they are in its squares_before, which no revert needs meanwhile */
 } onebit_adam;
 
 enum { DIVIDE_BEFORE, DIVIDE_AFTER };
@@ -276,37 +302,68 @@ static tw_adam_step step_of_frozen(const onebit_adam *self)
     return step_with_squares(self, whole_among(self, self->signs.quantised.scheme.step) - 1);
 }
 
-/* What the momentum of compressed element i is divided by before the signs are taken; 0 of one that never had a
- * gradient and does not move. */
-static float divisor(const onebit_adam *self, const tw_adam_step *frozen, size_t i)
+/* What compressed element i's direction is its m over; 0 of one that never had a gradient and does not move. */
+static float divisor_of_squares(const onebit_adam *self, const tw_adam_step *frozen, size_t i)
 {
     const float *squares = self->compressed.squares_now;
-    if (!squares) return 1;
     if (squares[i] <= 0) return 0;
-    return self->divide == DIVIDE_BEFORE ? frozen->correct_root * sqrtf(squares[i]) + frozen->epsilon : 1;
+    return frozen->correct_root * sqrtf(squares[i]) + frozen->epsilon;
+}
+
+/* What its m is divided by before the signs are taken. */
+static float divisor(const onebit_adam *self, const tw_adam_step *frozen, size_t i)
+{
+    float by = self->compressed.squares_now ? divisor_of_squares(self, frozen, i) : 1;
+    return by > 0 && self->divide == DIVIDE_AFTER ? 1 : by;
+}
+
+/* Whether some do not move. */
+static int find_divisors_of(onebit_adam *self, const tw_adam_step *frozen, size_t first, size_t n)
+{
+    float *divisors = self->compressed.squares_before;
+    int has_still = 0;
+    for (size_t i = first; i < first + n; i++) {
+        divisors[i] = divisor_of_squares(self, frozen, i);
+        has_still |= divisors[i] == 0;
+    }
+    return has_still;
+}
+
+/* Roots take as long as memory does, so that each is taken once. */
+static void find_divisors(onebit_adam *self, const tw_adam_step *frozen)
+{
+    signs *head = &self->signs;
+    const tw_scheme *scheme = &head->quantised.scheme;
+    const size_t *offset = head->quantised.offset;
+    for (size_t t = 0; head->alive && !self->divisors_stand && t < scheme->count; t++) {
+        if (!scheme->tensors[t].compressed) continue;
+        head->has_still[t] = (char)find_divisors_of(self, frozen, offset[t], scheme->tensors[t].count);
+    }
+    self->divisors_stand = 1;
 }
 
 /* What a rank would have for m, in units of its gradient. */
-static void blend(onebit_adam *self)
+static void begin_shared(onebit_adam *self)
 {
-    tw_scheme *scheme = &self->signs.quantised.scheme;
+    const tw_scheme *scheme = &self->signs.quantised.scheme;
     tw_adam_step frozen = step_of_frozen(self);
-    float fresh = (float)(self->adam.beta2 > 0 ? 1 - self->adam.beta1 : 1),
-          unit = 1 / ((float)scheme->size * scheme->scale);
-    float kept = (float)self->adam.beta1 * unit;
-    float most = self->divide == DIVIDE_BEFORE && self->adam.beta2 > 0 ? unit / sqrtf(frozen.fresh_square) : FLT_MAX;
-    size_t at = 0;
-    for (size_t t = 0; t < scheme->count; t++) {
-        float *g = scheme->gradients[t];
-        size_t count = scheme->tensors[t].count;
-        if (!scheme->tensors[t].compressed) continue;
-        for (size_t i = 0; !scheme->absent[t] && i < count; i++) {
-            float by = divisor(self, &frozen, at + i);
-            float ahead = by > 0 ? fmaxf(fminf(g[i] / by, most), -most) : 0;
-            g[i] = by > 0 ? kept * self->compressed.now[at + i] / by + fresh * ahead : 0;
-        }
-        at += count;
-    }
+    int adapts = self->adam.beta2 > 0, divides = adapts && self->divide == DIVIDE_BEFORE;
+    float unit = 1 / ((float)scheme->size * scheme->scale);
+    find_divisors(self, &frozen);
+    self->now = (tw_shared_step){.kept = (float)self->adam.beta1 * unit,
+                                 .fresh = (float)(adapts ? 1 - self->adam.beta1 : 1),
+                                 .most = divides ? unit / sqrtf(frozen.fresh_square) : FLT_MAX,
+                                 .correction = adapts ? frozen.correction : 1,
+                                 .divides = divides};
+}
+
+static void blend(const signs *head, const tw_quantised_part *part, size_t first, size_t n, float *blended)
+{
+    const onebit_adam *self = (const onebit_adam *)head;
+    size_t at = head->quantised.offset[part->tensor] + part->first + first;
+    const float *divisors = self->compressed.squares_before;
+    tw_kernels_best()->directions->share(&self->now, self->compressed.now + at, divisors ? divisors + at : NULL,
+                                         part->values + first, blended, n);
 }
 
 /* A rank without a gradient has its share of m all the same. Whoever sums adds that, since it alone knows whether
@@ -325,37 +382,21 @@ static void add_shares_of_absent(const tw_quantised *quantised, const tw_piece *
     }
 }
 
-/* Turns what arrived into m. */
-static void multiply_back(onebit_adam *self, const tw_adam_step *frozen)
-{
-    const tw_scheme *scheme = &self->signs.quantised.scheme;
-    for (size_t t = 0, at = 0; t < scheme->count; t++) {
-        if (!scheme->tensors[t].compressed) continue;
-        for (size_t i = 0; i < scheme->tensors[t].count; i++) {
-            float m = scheme->gradients[t][i] * divisor(self, frozen, at + i);
-            scheme->gradients[t][i] = fmaxf(fminf(m, TW_ADAM_LARGEST), -TW_ADAM_LARGEST);
-        }
-        at += scheme->tensors[t].count;
-    }
-}
-
 /* Turns what arrived into steps. */
 static void direct(onebit_adam *self)
 {
     const tw_quantised *quantised = &self->signs.quantised;
     uint64_t step = quantised->scheme.step;
-    tw_adam_step now = tw_adam_begin(&self->adam, 0, step, 1), frozen = step_of_frozen(self),
+    tw_adam_step now = tw_adam_begin(&self->adam, 0, step, 1),
                  renewed = step_with_squares(self, whole_among(self, step));
     if (self->adam.beta2 > 0)
         tw_velocity_adapt(&self->leftovers, &now);
     else
         tw_velocity_apply(&self->leftovers, (float)self->adam.beta1, 0);
-    if (quantised->gather.is_whole) {
+    if (quantised->gather.is_whole)
         tw_velocity_adapt(&self->compressed, &renewed);
-        return;
-    }
-    multiply_back(self, &frozen);
-    tw_velocity_replace(&self->compressed, &frozen);
+    else
+        tw_velocity_replace(&self->compressed, &self->now, self->compressed.squares_before);
 }
 
 static tw_status onebit_adam_next(tw_scheme *scheme, tw_round *round)
@@ -367,7 +408,10 @@ static tw_status onebit_adam_next(tw_scheme *scheme, tw_round *round)
         self->signs.quantised.gather.is_whole = is_whole;
         tw_velocity_mark(&self->compressed);
         tw_velocity_mark(&self->leftovers);
-        if (!is_whole && scheme->finite) blend(self);
+        if (is_whole)
+            self->divisors_stand = 0;
+        else
+            begin_shared(self);
     }
     TW_TRY(tw_quantised_next(scheme, round));
     if (round->kind == TW_ROUND_DONE && !scheme->skipped) direct(self);
@@ -399,6 +443,13 @@ static void onebit_adam_revert(tw_scheme *scheme)
     }
     signs_revert(scheme);
     if (scheme->finite) tw_quantised_each_share(quantised, take_momentum_back);
+}
+
+/* Other squares may be loaded. */
+static void onebit_adam_settle(tw_scheme *scheme)
+{
+    ((onebit_adam *)scheme)->divisors_stand = 0;
+    signs_settle(scheme);
 }
 
 static tw_status onebit_adam_walk(tw_scheme *scheme, tw_walk *walk)
@@ -449,10 +500,12 @@ static tw_status onebit_adam_create(tw_scheme *scheme)
         return tw_fail(TW_ERROR_SPEC, "refresh=%" PRId64 " with beta2=0, which has no squares to renew; leave it out",
                        self->refresh);
     self->signs.is_root = 1;
+    self->signs.turn = blend;
     TW_TRY(create_signs(scheme, &momentum, 1));
     TW_TRY(tw_gather_create_whole(gather));
     TW_TRY(tw_velocity_create(&self->compressed, &gather->wide, adapts));
-    self->signs.alive = self->compressed.squares_now;
+    self->signs.alive = self->compressed.squares_before; /* the divisors */
+    TW_TRY(tw_allocate(scheme->count, 1, &self->signs.has_still));
     return tw_velocity_create(&self->leftovers, &gather->leftovers, adapts);
 }
 
@@ -489,11 +542,18 @@ const tw_scheme_ops tw_scheme_onebit = {
     SIGNS,
 };
 
+/* The gradient, the residual and m, which are written as well, and of v what is read. What is kept of sums is of one
+ * element in N, and does not count. */
+static unsigned onebit_adam_floor(const tw_scheme *scheme)
+{
+    return ((const onebit_adam *)scheme)->adam.beta2 > 0 ? 24 : 20;
+}
+
 const tw_scheme_ops tw_scheme_onebit_adam = {
     .name = "onebit-adam",
     .summary =
         "1-bit Adam: after a beginning of Adam its squares stand still, and one bit an element tells the momentum",
-    .floor_bytes = 20,
+    .floor = onebit_adam_floor,
     .struct_size = sizeof(onebit_adam),
     TW_OPTIONS(adam_options),
     .preset = adam_presets,
@@ -501,7 +561,7 @@ const tw_scheme_ops tw_scheme_onebit_adam = {
     .create = onebit_adam_create,
     .next = onebit_adam_next,
     .revert = onebit_adam_revert,
-    .settle = signs_settle,
+    .settle = onebit_adam_settle,
     .walk = onebit_adam_walk,
     .momentum = onebit_adam_momentum,
     .take_moments = onebit_adam_take_moments,
