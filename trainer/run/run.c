@@ -63,6 +63,7 @@ static tw_status run_evaluate(run *r, task_split split)
     if (r->looked[split] == r->worker.step) return TW_OK;
     evaluation *seen = &r->looks[split];
     TW_TRY(look(r, split, seen));
+    if (r->worker.unseen) r->saved_step = NEVER; /* the checkpoint says that it stands to be done */
     r->worker.unseen = seen->is_cut;
     if (seen->is_cut) return r->group ? let_go(r) : TW_OK;
     if (seen->score.count == 0) return refuse_unread(r, split);
