@@ -49,12 +49,12 @@ static void knowing_watch_forks(void)
     pthread_atfork(knowing_hold, knowing_let_go, knowing_let_go);
 }
 
-/* One for which the list has no room is not counted. */
+/* One for which the list has no room is not counted, nor is one that comes here when nobody watches any more. */
 static void know_block(const void *block, size_t bytes)
 {
     if (!watchers) return;
     knowing_hold();
-    if (known_count == known_room) {
+    if (watchers && known_count == known_room) {
         size_t room = 2 * known_room + 64;
         known_block *larger = realloc(known, room * sizeof *known);
         if (larger) known = larger;

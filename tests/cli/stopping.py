@@ -85,6 +85,22 @@ class StoppingTest(CommandLineTest):
         self.assert_stopped(EPOCH)
         self.assert_goes_on(EPOCH, *STAGES, "--epochs", 2)
 
+    def train_with_standby(self, *options, env):
+        meeting = free_place()
+        words = self.train_words(*STAGES, "--workers", 3, "--pipeline", "stages=2,cut=3+4,standby=1", "--epochs", 1, "--join", meeting,
+                                 "--quiet", *options)
+        jobs = [self.start_program(*words, env=env) for _ in range(3)]
+        return [self.finish(job).returncode for job in jobs]
+
+    def test_what_was_made_up_for_is_kept_in_another_folder(self):
+        """The run begins with a checkpoint in it, after which the evaluation is still to be made."""
+        other = self.folder / "other"
+        self.assertEqual(self.train_with_standby("--out", self.out, env=self.asked(self.out)), [130] * 3)
+        self.assertEqual(self.looks(self.out), [])
+        self.assertEqual(self.train_with_standby("--resume", self.out, "--out", other, env={}), [0] * 3)
+        model, = (path for path in (other / "checkpoints").glob("*/model*"))
+        self.assertNotIn(b"unseen", model.read_bytes())
+
     # ---- workers that come and go ----
 
     def test_one_that_is_a_group(self):

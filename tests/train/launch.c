@@ -164,6 +164,23 @@ TEST_IN_FOLDER(a_signal_in_an_evaluation_cuts_it_short)
     assert_string_equal(found, expected);
 }
 
+/* The loss is 5 more after epoch 2. Of the epochs that the resumed run looks at that is the first, and the rate would
+ * not fall if it did not know the loss of epoch 1. */
+TEST_IN_FOLDER(what_was_cut_short_counts_for_the_rate_where_other_epochs_are_looked_at)
+{
+    static const char words[] = "--workers 2 --transport threads --steps 16 --lr 0.5 --schedule plateau:0.5";
+    task_ops ops = toy_task;
+    ops.evaluate = look_and_hear;
+    char cut[FILENAME_MAX], found[64], again[sizeof words + 32];
+    snprintf(cut, sizeof cut, "%s/cut", (char *)*state);
+    assert_int_equal(launch_apart(&ops, cut, words), EXIT_INTERRUPTED);
+    snprintf(again, sizeof again, "%s --resume --evaluate-every 2", words);
+    assert_int_equal(launch_apart(&toy_task, cut, again), EXIT_DONE);
+    assert_int_equal(count_lines(cut, "metrics.jsonl", "\"validation_loss\":", found), 3);
+    count_lines(cut, "metrics.jsonl", "\"lr\":", found);
+    assert_string_equal(found, "0.25}\n");
+}
+
 #define GOSSIP "--workers 2 --transport threads --sync dpsgd --checkpoint-every 4 "
 
 /* What is looked at where workers with weights of their own meet. */

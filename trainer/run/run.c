@@ -63,6 +63,7 @@ static tw_status run_evaluate(run *r, task_split split)
     if (r->looked[split] == r->worker.step) return TW_OK;
     evaluation *seen = &r->looks[split];
     TW_TRY(look(r, split, seen));
+    if (r->worker.unseen) r->saved_step = NEVER; /* the checkpoint says that it stands to be done */
     r->worker.unseen = seen->is_cut;
     if (seen->is_cut) return r->group ? let_go(r) : TW_OK;
     if (seen->score.count == 0) return refuse_unread(r, split);
@@ -113,10 +114,10 @@ typedef struct duties {
 static duties find_duties(const worker *w)
 {
     const train_settings *s = &w->settings;
-    int last = w->step == w->steps, epoch_ended = has_epoch(w);
+    const int last = w->step == w->steps, is_made_up_for = w->unseen && !last; /* epochs may be others by now */
+    const int epoch_ended = has_epoch(w) || is_made_up_for;
     int save = s->checkpoint_every > 0 ? is_due(w->step, s->checkpoint_every) : epoch_ended;
-    int evaluate = epoch_ended || last || w->unseen; /* another number of workers may have other epochs */
-    return (duties){is_due(w->step, s->check_every) || last, evaluate, epoch_ended, save || last};
+    return (duties){is_due(w->step, s->check_every) || last, epoch_ended || last, epoch_ended, save || last};
 }
 
 /* The next step after which there are some. Replicas' checks are not counted: where it matters, there are none. */
