@@ -103,7 +103,7 @@ static void share(const tw_shared_step *step, const float *first, const float *d
     size_t whole = n / WIDTH * WIDTH;
     for (size_t i = 0; i < whole; i += WIDTH) {
         fetch_early(first + i, WIDTH);
-        fetch_early(divisor + i, WIDTH);
+        if (divisor) fetch_early(divisor + i, WIDTH);
         fetch_early(g + i, WIDTH);
         divisors by = divisors_at(&s, divisor, i);
         vector fresh = within(load(g + i) / by.shared, s.most);
@@ -117,7 +117,7 @@ static void share(const tw_shared_step *step, const float *first, const float *d
 TW_INLINE void adopt_whole(const tw_shared_step *step, float *first, const float *divisor, float *g, size_t n, int past)
 {
     for (size_t i = 0; i < n; i += WIDTH) {
-        fetch_early(divisor + i, WIDTH);
+        if (divisor) fetch_early(divisor + i, WIDTH);
         fetch_early(g + i, WIDTH);
         divisors by = divisors_at(step, divisor, i);
         vector m = within(load(g + i) * by.shared, TW_ADAM_LARGEST);
