@@ -1,4 +1,5 @@
 /* e3m0: golden values, its error on normal values, what it weighs and what it refuses. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -17,6 +18,52 @@ TEST(golden_values)
     memcpy(g.rank[0][0], given, sizeof given);
     assert_false(group_step(&group, &g));
     assert_memory_equal(g.rank[0][0], golden, sizeof golden);
+    group_destroy(&group, &g);
+}
+
+enum { LEVELS = 8, AROUND = 2 * LEVELS };
+
+static double level(float scale, int i)
+{
+    return i ? (double)scale / (double)(1 << (LEVELS - 1 - i)) : 0;
+}
+
+/* By its distance from each, which is exact; of two as near the smaller. */
+static float nearest_level(float scale, float x)
+{
+    int nearest = 0;
+    for (int i = 1; i < LEVELS; i++)
+        if (fabs((double)x - level(scale, i)) < fabs((double)x - level(scale, nearest))) nearest = i;
+    return (float)level(scale, nearest);
+}
+
+/* The scale, and the two floats around each middle, which is none itself of most scales. */
+static void put_around(float scale, float x[AROUND])
+{
+    for (int i = 0; i < LEVELS - 1; i++) {
+        double middle = (level(scale, i) + level(scale, i + 1)) / 2;
+        float below = (float)middle;
+        if ((double)below > middle) below = nextafterf(below, 0);
+        x[2 * i] = below;
+        x[2 * i + 1] = nextafterf(below, INFINITY);
+    }
+    x[AROUND - 2] = scale;
+    x[AROUND - 1] = 0;
+}
+
+TEST(the_nearest_level_is_taken)
+{
+    static const tw_tensor table[] = {{"w", 1, {AROUND}}};
+    loopback group;
+    gradients g;
+    group_create(&group, &g, "e3m0:min_elements=1,min_dims=1", table, 1, 1);
+    for (float scale = 1; scale < 1 + 64 * FLT_EPSILON; scale += FLT_EPSILON) {
+        float x[AROUND];
+        put_around(scale, x);
+        memcpy(g.rank[0][0], x, sizeof x);
+        assert_false(group_step(&group, &g));
+        for (int i = 0; i < AROUND; i++) assert_true(g.rank[0][0][i] == nearest_level(scale, x[i]));
+    }
     group_destroy(&group, &g);
 }
 

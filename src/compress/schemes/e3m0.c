@@ -34,27 +34,42 @@ static float level_of(unsigned code, float scale)
     return code & MINUS ? -level : level;
 }
 
-/* How many middles between two levels lie below it; in double, where they are exact. Nothing is negative zero. */
-static unsigned code_of(float x, const double middles[LEVELS])
+/* A float is above the middle of two levels if it is above the largest float that is not. */
+static float largest_not_above(double middle)
 {
-    double magnitude = fabs((double)x);
-    unsigned code = 0;
-    for (int i = 0; i < LEVELS; i++) code += magnitude > middles[i];
-    return code && x < 0 ? code | MINUS : code;
+    float nearest = (float)middle;
+    return (double)nearest > middle ? nextafterf(nearest, 0) : nearest;
+}
+
+static void find_middles(float scale, float middles[LEVELS])
+{
+    middles[0] = largest_not_above((double)scale / 128);
+    for (int i = 1; i < LEVELS; i++)
+        middles[i] = largest_not_above(0.75 * (double)scale / (double)(1 << (LEVELS - 1 - i)));
+}
+
+/* How many middles between two levels lie below each. Nothing is negative zero. A loop that compilers make vectors of. */
+static void find_codes(const tw_quantised_block *block, const float middles[LEVELS], uint32_t code[BLOCK])
+{
+    for (size_t i = 0; i < block->count; i++) {
+        float x = block->scale * block->values[i], magnitude = fabsf(x);
+        uint32_t above = 0;
+        for (int k = 0; k < LEVELS; k++) above += magnitude > middles[k];
+        code[i] = above | (above > 0 && x < 0 ? MINUS : 0);
+    }
 }
 
 static void e3m0_encode_block(const tw_scheme *scheme, const tw_quantised_block *block, unsigned char *section)
 {
-    float scale = block->scale * tw_quantised_peak(block, 0, block->count);
+    float scale = block->scale * tw_quantised_peak(block, 0, block->count), middles[LEVELS];
     unsigned char *codes = section + e3m0_head(block->n) + block->first / 2;
-    double middles[LEVELS] = {(double)scale / 128};
+    uint32_t code[BLOCK + 1];
     (void)scheme;
-    for (int i = 1; i < LEVELS; i++) middles[i] = 0.75 * (double)scale / (double)(1 << (LEVELS - 1 - i));
+    find_middles(scale, middles);
     tw_quantised_put_float(section + block->first / BLOCK * SCALE_BYTES, scale);
-    for (size_t i = 0; i < block->count; i++) {
-        unsigned code = code_of(block->scale * block->values[i], middles);
-        codes[i / 2] = (unsigned char)(i % 2 ? codes[i / 2] | code << 4 : code);
-    }
+    find_codes(block, middles, code);
+    code[block->count] = 0; /* beside the last of an odd number */
+    for (size_t i = 0; i < block->count; i += 2) codes[i / 2] = (unsigned char)(code[i] | code[i + 1] << 4);
 }
 
 static const char *e3m0_check(const tw_scheme *scheme, const unsigned char *section, size_t n, float *largest)
