@@ -222,7 +222,7 @@ static tw_status hear_behind(pipeline_way *way)
     return TW_OK;
 }
 
-/* The word about the batch before is heard first, so that nobody waits for the way there and back. */
+/* The word about the batch before is heard first. It has the time of a batch for its way there and back. */
 static tw_status send_look(worker *w, const float *y, size_t count)
 {
     pipeline_way *way = way_of(w);
