@@ -50,16 +50,18 @@ STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228
            2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)  # 97.5 %, of freedom 1, 2, ...
 TUNING_SEED = 1000
 GRID = (0.5, 1, 2, 4)  # times the learning rate of the task
-TRANSFORMER = ["lm", "--model", "transformer", "--hidden", "48", "--layers", "1", "--bptt", "48", "--batch", "8"]
+
+
+def transformer(hidden, layers, bptt, batch, *unit):
+    return ["lm", "--model", "transformer", "--hidden", hidden, "--layers", layers, "--bptt", bptt, "--batch", batch, "--unit", *unit]
+
+
 TASKS = {
     "cnn": {"words": ["image", "--validation", "0.1", "--batch", "32"], "lr": 0.05, "own": "dgc"},
-    "transformer": {"words": [*TRANSFORMER, "--unit", "char"], "lr": 0.012, "own": "dgc-adam"},
-    "pieces": {"words": [*TRANSFORMER, "--unit", "piece", "--vocabulary", "512"], "lr": 0.012, "own": "dgc-adam"},
-    "small": {"words": ["lm", "--model", "transformer", "--hidden", "64", "--layers", "2", "--bptt", "64", "--batch", "8", "--unit", "char"],
-              "lr": 0.003, "own": "dgc-adam"},
-    # nanoGPT's for a processor
-    "gpt": {"words": ["lm", "--model", "transformer", "--hidden", "128", "--layers", "4", "--bptt", "64", "--batch", "12", "--unit", "char"],
-            "lr": 0.003, "own": "dgc-adam"},
+    "transformer": {"words": transformer(48, 1, 48, 8, "char"), "lr": 0.012, "own": "dgc-adam"},
+    "pieces": {"words": transformer(48, 1, 48, 8, "piece", "--vocabulary", 512), "lr": 0.012, "own": "dgc-adam"},
+    "small": {"words": transformer(64, 2, 64, 8, "char"), "lr": 0.003, "own": "dgc-adam"},
+    "gpt": {"words": transformer(128, 4, 64, 12, "char"), "lr": 0.003, "own": "dgc-adam"},  # nanoGPT's for a processor
 }
 DENSE = "allreduce"
 LOCAL = ["diloco:every=20", "diloco:every=50"]  # with the outer momentum that is theirs, which is one of these

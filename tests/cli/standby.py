@@ -6,7 +6,7 @@ import tempfile
 import time
 
 from support import (CommandLineTest, Ended, Talker, await_stop, free_place, has_saved, killing, run_tests, take_library, wait_until,
-                     write_letters)
+                     write_texts)
 
 KILLER = take_library("kill_in_file")
 SAME = ("weights_crc32c", "loss", "train_loss", "metric", "steps", "steps_skipped")
@@ -36,9 +36,7 @@ class StandbyTest(CommandLineTest):
         """An epoch of 20 steps, and an evaluation of 41 batches."""
         super().setUpClass()
         cls.texts = cls.shared / "texts"
-        cls.texts.mkdir()
-        for part, count in (("train", 1000), ("valid", 2000), ("test", 480)):
-            write_letters(cls.texts / f"text.{part}.txt", count)
+        write_texts(cls.texts, train=1000, valid=2000, test=480)
 
     def setUp(self):
         super().setUp()

@@ -2,12 +2,11 @@
 asked to stop. Threads, stages of a pipeline, and workers that come and go."""
 import json
 import os
-import shutil
 import signal
 import unittest
 
 from support import (CommandLineTest, Talker, await_stop, free_place, killing, run_tests, saved_steps, take_library, wait_until,
-                     write_letters)
+                     write_texts)
 
 KILLER = take_library("kill_in_file")
 SAME = ("weights_crc32c", "loss", "train_loss", "metric", "steps")
@@ -24,9 +23,7 @@ class StoppingTest(CommandLineTest):
         """So many letters are read from their file. The training text's are few, so what is read behind them is of an evaluation."""
         super().setUpClass()
         cls.texts = cls.shared / "texts"
-        cls.texts.mkdir()
-        for part, count in (("train", 1000), ("valid", 220000), ("test", 480)):
-            write_letters(cls.texts / f"text.{part}.txt", count)
+        write_texts(cls.texts, train=1000, valid=220000, test=480)
 
     def setUp(self):
         super().setUp()
@@ -155,9 +152,7 @@ class StoppingTest(CommandLineTest):
     def test_a_group_comes_to_its_end_all_the_same(self):
         """In the evaluation of the test data, when the last checkpoint is there."""
         texts = self.folder / "texts"
-        texts.mkdir()
-        for part, other in (("train", "train"), ("valid", "test"), ("test", "valid")):
-            shutil.copy(self.texts / f"text.{other}.txt", texts / f"text.{part}.txt")
+        write_texts(texts, train=1000, valid=480, test=220000)
         options = ("--data", texts, "--sync", "diloco:every=4", "--epochs", 1)
         summary = self.train(*options, "--join", free_place(), "--out", self.out, env=self.asked(self.out))
         self.assertEqual(self.figures(summary), self.figures(self.train(*options, "--workers", 1)))

@@ -174,6 +174,13 @@ def write_letters(path, count):
     path.write_text("".join(generator.choice("abcdefg \n") for _ in range(count)))
 
 
+def write_texts(folder, **counts):
+    """A folder for --data, with so many letters for each part."""
+    folder.mkdir()
+    for part, count in counts.items():
+        write_letters(folder / f"text.{part}.txt", count)
+
+
 def write_idx(path, dimensions, values):
     path.write_bytes(struct.pack(f">I{len(dimensions)}I", 0x800 + len(dimensions), *dimensions) + bytes(values))
 

@@ -21,7 +21,7 @@ TEST(golden_values)
     group_destroy(&group, &g);
 }
 
-enum { LEVELS = 8, AROUND = 2 * LEVELS };
+enum { LEVELS = 8, AROUND = 3 * (LEVELS - 1) + 1 };
 
 static double level(float scale, int i)
 {
@@ -37,18 +37,16 @@ static float nearest_level(float scale, float x)
     return (float)level(scale, nearest);
 }
 
-/* The scale, and the two floats around each middle, which is none itself of most scales. */
+/* The scale, and of each middle, which is no float of most scales, the nearest float with those beside it. */
 static void put_around(float scale, float x[AROUND])
 {
     for (int i = 0; i < LEVELS - 1; i++) {
-        double middle = (level(scale, i) + level(scale, i + 1)) / 2;
-        float below = (float)middle;
-        if ((double)below > middle) below = nextafterf(below, 0);
-        x[2 * i] = below;
-        x[2 * i + 1] = nextafterf(below, INFINITY);
+        float nearest = (float)((level(scale, i) + level(scale, i + 1)) / 2), *around = x + 3 * (size_t)i;
+        around[0] = nextafterf(nearest, 0);
+        around[1] = nearest;
+        around[2] = nextafterf(nearest, INFINITY);
     }
-    x[AROUND - 2] = scale;
-    x[AROUND - 1] = 0;
+    x[AROUND - 1] = scale;
 }
 
 TEST(the_nearest_level_is_taken)

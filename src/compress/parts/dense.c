@@ -4,6 +4,7 @@
 #include "half.h"
 #include "kernels.h"
 #include "memory.h"
+#include "smaller.h"
 
 #include <math.h>
 #include <string.h>
@@ -137,7 +138,7 @@ static void pack_tensor(tw_dense *dense, size_t at, size_t tensor, float scale)
     const float *gradient = dense->scheme->gradients[tensor];
     size_t count = dense->scheme->tensors[tensor].count;
     for (size_t first = 0; first < count; first += BLOCK) {
-        size_t n = count - first < BLOCK ? count - first : BLOCK;
+        size_t n = tw_smaller(count - first, BLOCK);
         if (dense->scheme->absent[tensor])
             pack_nothing(dense, at + first, n);
         else
@@ -254,8 +255,7 @@ static int visit_blocks(const tw_dense *dense,
         size_t count = scheme->tensors[i].count;
         if (!takes(dense, i)) continue;
         for (size_t first = 0; first < count; first += BLOCK)
-            finite &=
-                visit(dense, at + first, scheme->gradients[i] + first, count - first < BLOCK ? count - first : BLOCK);
+            finite &= visit(dense, at + first, scheme->gradients[i] + first, tw_smaller(count - first, BLOCK));
         at += count;
     }
     return finite;
@@ -279,8 +279,7 @@ int tw_dense_round(const tw_dense *dense)
 void tw_dense_revert(tw_dense *dense)
 {
     if (!dense->residual || dense->packed != dense->scheme->begun) return;
-    for (size_t at = 0; at < dense->count; at += BLOCK)
-        dense_put_back(dense, at, dense->count - at < BLOCK ? dense->count - at : BLOCK);
+    for (size_t at = 0; at < dense->count; at += BLOCK) dense_put_back(dense, at, tw_smaller(dense->count - at, BLOCK));
 }
 
 /* Visits an array laid out like the values, a tensor at a time. */
@@ -366,7 +365,7 @@ static void velocity_advance_all(const tw_velocity *velocity, const velocity_rul
                                  size_t count)
 {
     for (size_t first = 0; first < count; first += BLOCK)
-        velocity_advance(velocity, rule, at + first, gradient + first, count - first < BLOCK ? count - first : BLOCK);
+        velocity_advance(velocity, rule, at + first, gradient + first, tw_smaller(count - first, BLOCK));
 }
 
 static void velocity_stay(const tw_velocity *velocity, size_t at, float *gradient, size_t count)
@@ -403,7 +402,7 @@ void tw_velocity_adapt(tw_velocity *velocity, const tw_adam_step *step)
 int tw_dense_is_zero(const float *x, size_t n)
 {
     size_t at = 0;
-    while (at < n && tw_kernels_best()->quantise->peak(x + at, n - at < BLOCK ? n - at : BLOCK) == 0) at += BLOCK;
+    while (at < n && tw_kernels_best()->quantise->peak(x + at, tw_smaller(n - at, BLOCK)) == 0) at += BLOCK;
     return at >= n;
 }
 
