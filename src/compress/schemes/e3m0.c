@@ -48,7 +48,7 @@ static void find_middles(float scale, float middles[LEVELS])
         middles[i] = largest_not_above(0.75 * (double)scale / (double)(1 << (LEVELS - 1 - i)));
 }
 
-/* How many middles between two levels lie below each. Nothing is negative zero. A loop that compilers make vectors of. */
+/* How many middles between two levels lie below each; nothing is negative zero. Compilers make vectors of this loop. */
 static void find_codes(const tw_quantised_block *block, const float middles[LEVELS], uint32_t code[BLOCK])
 {
     for (size_t i = 0; i < block->count; i++) {
