@@ -327,8 +327,8 @@ class LockTest(LongRunTest):
         job, _ = self.start_run(*self.OPTIONS, "--out", self.folder)
         kept = sorted(path.name for path in self.folder.iterdir() if path.name != "checkpoints")
         for resume in ((), ("--resume",)):
-            self.refuse_training(2, [self.folder, f"process {job.pid} on", "since 20"], "--workers", "2", "--sync",
-                                 "dgc", "--out", self.folder, *resume)
+            self.refuse_training(2, [self.folder, f"process {job.pid} on", "since 20"], *self.OPTIONS, "--out",
+                                 self.folder, *resume)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir() if path.name != "checkpoints"), kept)
         job.send_signal(signal.SIGINT)
         done = self.finish(job)
