@@ -71,9 +71,10 @@ def scaler_of(precision):
     return torch.amp.GradScaler("cpu", init_scale=LIMIT) if precision == "fp16" else None
 
 
-# A run of each framework: `steps` of them, with a checkpoint at the end; `resume` goes on from that of step so-and-so.
+# A run of each framework: `steps` of them, with a checkpoint at the end, and the last `kept` stay; `resume` goes on from
+# that of step so-and-so.
 
-def lightning(seen, out, spec, steps, rank, size, disks, resume, precision, more):
+def lightning(seen, out, spec, steps, rank, size, disks, resume, precision, kept, more):
     from lightning.pytorch import LightningModule, Trainer
     from lightning.pytorch.callbacks import ModelCheckpoint
     from lightning.pytorch.loggers import CSVLogger
@@ -98,7 +99,8 @@ def lightning(seen, out, spec, steps, rank, size, disks, resume, precision, more
             seen.logs.append(metrics)
 
     precisions = {"fp16": [MixedPrecision("16-mixed", "cpu", scaler)], "bf16": [MixedPrecision("bf16-mixed", "cpu")]}
-    saves = ModelCheckpoint(out, filename="{step}", every_n_train_steps=steps, save_top_k=-1)
+    saves = ModelCheckpoint(out, filename="{step}", every_n_train_steps=1 if kept else steps, save_top_k=kept or -1,
+                            monitor="step" if kept else None, mode="max")
     if disks:  # rank 0 tells the others where to save, and so the same name has to be another disk
         out.mkdir(exist_ok=True)
         os.chdir(out)
@@ -112,11 +114,13 @@ def lightning(seen, out, spec, steps, rank, size, disks, resume, precision, more
                 ckpt_path=out / f"step={resume}.ckpt" if resume else None)
 
 
-def accelerate(seen, out, spec, steps, rank, size, disks, resume, precision, more):
+def accelerate(seen, out, spec, steps, rank, size, disks, resume, precision, kept, more):
     from accelerate import Accelerator
+    from accelerate.utils import ProjectConfiguration
     import thinwire.torch.accelerate
 
-    accelerator = Accelerator(cpu=True, mixed_precision="bf16" if precision == "bf16" else "no")
+    accelerator = Accelerator(cpu=True, mixed_precision="bf16" if precision == "bf16" else "no",
+                              project_config=ProjectConfiguration(str(out), automatic_checkpoint_naming=bool(kept), total_limit=kept))
     accelerator.scaler = scaler_of(precision)  # of its own accord it has one on GPUs alone
     model = model_of(seen, rank, accelerator.scaler)
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), 1e-2))
@@ -129,12 +133,15 @@ def accelerate(seen, out, spec, steps, rank, size, disks, resume, precision, mor
         accelerator.backward(model(**batch)["loss"])
         optimizer.step()
         seen.logs.append(compressor.scalars() if compressor else {})
-    accelerator.save_state(str(out / f"step-{steps}"))
+        if kept:
+            accelerator.save_state()
+    if not kept:
+        accelerator.save_state(str(out / f"step-{steps}"))
     if compressor:
         compressor.close()
 
 
-def trainer(seen, out, spec, steps, rank, size, disks, resume, precision, more):
+def trainer(seen, out, spec, steps, rank, size, disks, resume, precision, kept, more):
     from transformers import Trainer, TrainerCallback, TrainingArguments
     from thinwire.torch.transformers import Thinwire
 
@@ -144,8 +151,8 @@ def trainer(seen, out, spec, steps, rank, size, disks, resume, precision, more):
 
     scaler = scaler_of(precision)
     arguments = TrainingArguments(
-        output_dir=str(out), max_steps=steps, per_device_train_batch_size=8, learning_rate=1e-2, save_steps=steps, logging_steps=1,
-        report_to=[], disable_tqdm=True, use_cpu=True, bf16=precision == "bf16", max_grad_norm=0.0)
+        output_dir=str(out), max_steps=steps, per_device_train_batch_size=8, learning_rate=1e-2, save_steps=1 if kept else steps,
+        save_total_limit=kept, logging_steps=1, report_to=[], disable_tqdm=True, use_cpu=True, bf16=precision == "bf16", max_grad_norm=0.0)
     one = Trainer(model_of(seen, rank, scaler), arguments, train_dataset=rows(), callbacks=[Logger()])
     one.accelerator.scaler = scaler
     if spec:
@@ -155,12 +162,13 @@ def trainer(seen, out, spec, steps, rank, size, disks, resume, precision, more):
 
 # Runs
 
-def run(name, folder, rank, size, to, job, spec=SPEC, steps=4, resume=None, precision=None, disks=False, **more):
+def run(name, folder, rank, size, to, job, spec=SPEC, steps=4, resume=None, precision=None, disks=False, kept=None, **more):
     seen, said, told = Seen(), io.StringIO(), ""
     os.environ["LOCAL_RANK"], os.environ["NODE_RANK"] = ("0", str(rank)) if disks else (str(rank), "0")
     with contextlib.redirect_stderr(said):
         try:
-            globals()[name](seen, folder / (f"{to}{rank}" if disks else to), spec, steps, rank, size, disks, resume, precision, more)
+            globals()[name](seen, folder / (f"{to}{rank}" if disks else to), spec, steps, rank, size, disks, resume, precision, kept,
+                            more)
         except thinwire.Error as error:
             told = str(error)
     about = [line for line in said.getvalue().splitlines() if line.startswith("thinwire")]
@@ -169,7 +177,8 @@ def run(name, folder, rank, size, to, job, spec=SPEC, steps=4, resume=None, prec
 
 LAUNCHES = {  # of how many processes, and what they do
     "begin": (2, [dict(to="fp16", steps=8, precision="fp16"), dict(to="bf16", steps=8, precision="bf16"), dict(to="shared"),
-                  dict(to="dense", spec=None), dict(to="disk", disks=True), dict(to="auto", spec=f"{AUTO},steps=3000")]),
+                  dict(to="dense", spec=None), dict(to="disk", disks=True), dict(to="few", kept=2, disks=True),
+                  dict(to="auto", spec=f"{AUTO},steps=3000")]),
     "alone": (1, [dict(to="shared", job="alone", steps=8, resume=4)]),
     "again": (2, [dict(to="shared", job="again", steps=12, resume=8), dict(to="dense", job="thin", steps=8, resume=4),
                   dict(to="disk", job="two disks", steps=8, resume=4, disks=True)]),
@@ -344,6 +353,20 @@ class FrameworkTest(unittest.TestCase):
         self.check_went_on("disk", 4)
         said = self.check_went_on("two disks", 4)
         self.assertEqual([line for line in said if "save_on_each_node" not in line], [])
+
+    def test_old_checkpoints_go_from_both_disks(self):
+        """Each disk has two whole ones, and what its own rank kept beside them."""
+        self.check_went_on("few", 4)
+        for rank in range(2):
+            kept = [path for path in (self.folder / f"few{rank}").rglob("*thinwire-*.pt")]
+            self.assertEqual(len(kept), 2, kept)
+            self.assertTrue(all(path.name.endswith(f"thinwire-{rank}.pt") for path in kept), kept)
+            self.assertEqual(len(self.whole_ones(self.folder / f"few{rank}")), 2)
+
+    @staticmethod
+    def whole_ones(folder):
+        """The files of weights below it."""
+        return [path for path in folder.rglob("*") if path.suffix == ".ckpt" or path.name == "model.safetensors"]
 
     def test_a_lost_disk(self):
         for one in self.saw("refused"):
