@@ -43,8 +43,8 @@ extern "C" {
  * tw_comm_traffic counts n, as ever.
  *
  * A send that is taken back, which takes tw_comm_lend, is the last of its channel to that peer: a later one is
- * TW_ERROR_PEER. Nobody knows whether the message has gone, and its number is given to no other one. Other channels and
- * other peers go on. */
+ * TW_ERROR_PEER. Nobody knows whether the message has gone, and its number is given to no other one. If it has not, the
+ * peer refuses what was started behind it already. Other channels and other peers go on. */
 TW_API tw_status tw_comm_create_sealed(tw_comm *inner, const void *key, size_t key_bytes, tw_comm **comm);
 
 /* Reads a key from a file: 32 bytes as they are (head -c 32 /dev/urandom), unless all of them are printable, or alike;
