@@ -34,13 +34,17 @@ extern "C" {
  *
  * inner is the sealed comm's from here on, and is destroyed with it, or in this call when it fails (except where inner
  * is NULL): TW_ERROR_PACKET when another rank does not know the key, or somebody stands in between: every rank gets it,
- * and the text says whose key is wrong; TW_ERROR_PEER when a rank does not answer within inner's timeout, because it is
+ * and the text says whose key is wrong, or whose line changes bytes; TW_ERROR_PEER when a rank does not answer within inner's timeout, because it is
  * gone or does not seal; TW_ERROR_ARGUMENT, TW_ERROR_MEMORY, TW_ERROR_SYSTEM. What ranks tell each other first are
  * public keys, fresh for each session, from which, with the key, all other keys come: nothing of another session
  * fits.
  *
  * A message of n bytes becomes one of n + 20: its checksum travels inside the seal, and the seal has 16.
- * tw_comm_traffic counts n, as ever. */
+ * tw_comm_traffic counts n, as ever.
+ *
+ * A send that is taken back, which takes tw_comm_lend, is the last of its channel to that peer: a later one is
+ * TW_ERROR_PEER. Nobody knows whether the message has gone, and its number is given to no other one. If it has not, the
+ * peer refuses what was started behind it already. Other channels and other peers go on. */
 TW_API tw_status tw_comm_create_sealed(tw_comm *inner, const void *key, size_t key_bytes, tw_comm **comm);
 
 /* Reads a key from a file: 32 bytes as they are (head -c 32 /dev/urandom), unless all of them are printable, or alike;

@@ -352,7 +352,14 @@ def alone(rank, size):
     for spec in ("topk", "allreduce:message_kb=4096", "allreduce,message_kb=4096"):
         texts.append(ranks.refused(lambda: thinwire.torch.attach(other, spec, banner=False)))
         other._use_python_reducer = False
-    return fits, broken, compressor._reducer.closed, texts, given_up(rank, size)
+    return fits, broken, compressor._reducer.closed, texts, given_up(rank, size), own_limits()
+
+
+def own_limits():
+    """How long the connections that attach() opens are told to wait, where nobody says it."""
+    with mock.patch.object(thinwire.Comm, "set_timeout") as timeout, mock.patch.object(thinwire.Comm, "set_patience") as patience:
+        thinwire.torch.attach(models.wrapped(models.small()), TOPK, banner=False)
+    return {call.args for call in timeout.mock_calls}, {call.args for call in patience.mock_calls}
 
 
 def given_up(rank, size):
@@ -665,13 +672,14 @@ class DdpTest(unittest.TestCase):
             self.assertEqual((in_plan, all_there), (False, True))
 
     def test_what_a_rank_alone_can_meet(self):
-        fits, broken, closed, texts, told = ranks.on_ranks(1, alone)[0]
+        fits, broken, closed, texts, told, limits = ranks.on_ranks(1, alone)[0]
         self.assertTrue(fits)
         self.assertIn("KeyboardInterrupt", broken)
         self.assertTrue(closed)
         for text, part in zip(texts, ["Python reducer", 'no option "message_kb"', 'no scheme "allreduce,message_kb=4096"']):
             self.assertIn(part, text)
         self.assertIn("given up in the midst of a backward pass", told)
+        self.assertEqual(limits, ({(60.0,)}, {(1800.0,)}))
 
     def test_modules_that_are_taken_compiled_or_copied(self):
         text, closed, steps, warned, broken, broken_off = ranks.on_ranks(1, odd_modules)[0]

@@ -3,8 +3,10 @@
  *
  * Sums are made in fp32. What is kept of one is rounded at random to one of the two values of bf16 around it, so that
  * the kept value's mean is the sum: rounded to nearest, a residual would lose whatever is small beside it, in each step
- * anew. The noise is that of quantise.h: an element's upper 16 bits are for v, its lower 16 for u. The gradient holds
- * no NaN. Elements are numbered from noise.first, also those that are listed. */
+ * anew. The noise is that of quantise.h: an element's upper 16 bits are for v, its lower 16 for u. So v's noise of an
+ * element is u's of the one 32 apart in its row of 64. That does no harm: each is uniform, so that the mean of what is
+ * kept is still the sum, and the roundings of v in a step do not depend on each other, nor do those of u. The gradient
+ * holds no NaN. Elements are numbered from noise.first, also those that are listed. */
 #ifndef TW_KERNELS_ROUNDED_H
 #define TW_KERNELS_ROUNDED_H
 

@@ -49,6 +49,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the tape */
 /* What is done to a message before it goes on; 0: it does not. */
 static int (*meddle)(letter *one); /* NULL: nothing */
 static int place;                  /* where, of a byte or of a bit */
+static int breaks_down;            /* beneath no send can be started, though its message is seen */
 
 typedef struct tapped {
     tw_transport_ops ops;
@@ -88,6 +89,10 @@ static tw_status tapped_send(void *self, int peer, unsigned channel, const void 
     if (record_and_meddle(out))
         status = me->ops.start_send(me->self, out->to, out->channel, out->bytes, out->size, check ^ 0xffffffff,
                                     &made->inner);
+    if (breaks_down) {
+        me->ops.wait(me->self, made->inner, 0, &size, &check);
+        status = tw_fail(TW_ERROR_IO, "the line broke down");
+    }
     *request = made;
     if (status != TW_OK) free(made);
     return status;
@@ -433,6 +438,39 @@ TEST(test_a_receive_that_is_taken_back_leaves_its_message_to_the_next)
     for (int number = 0; number < 3; number++) assert_int_equal(pass(0, 1, CHANNEL, number), TW_OK);
 }
 
+static tw_status send_and_take_back(int from, int to)
+{
+    unsigned char bytes[BYTES];
+    void *sending;
+    size_t size;
+    uint32_t check;
+    member *me = &members[from];
+    fill(bytes, 1);
+    tw_status status = me->ops.start_send(me->self, to, CHANNEL, bytes, BYTES, 0xabcd, &sending);
+    return status != TW_OK ? status : me->ops.wait(me->self, sending, 0, &size, &check);
+}
+
+/* Nobody knows whether it has gone. So no other bytes may have its number, and none can have the next. */
+TEST(test_a_send_that_is_taken_back_or_fails_is_the_last_of_its_channel)
+{
+    for (int fails = 0; fails < 2; fails++) {
+        open_sound_group(RANKS);
+        assert_int_equal(pass(0, 1, CHANNEL, 0), TW_OK);
+        breaks_down = fails;
+        assert_int_equal(send_and_take_back(0, 1), fails ? TW_ERROR_IO : TW_ERROR_PEER);
+        breaks_down = 0;
+        int seen = now.count;
+        for (int again = 0; again < 2; again++)
+            assert_fails(send_and_take_back(0, 1), TW_ERROR_PEER, "to rank 1 on channel 4 failed or was taken back");
+        assert_int_equal(now.count, seen);
+        for (int number = 0; number < 3; number++) {
+            assert_int_equal(pass(0, 1, CHANNEL + 1, number), TW_OK);
+            assert_int_equal(pass(0, 2, CHANNEL, number), TW_OK);
+            assert_int_equal(pass(1, 0, CHANNEL, number), TW_OK);
+        }
+    }
+}
+
 /* ---- what the line sees -------------------------------------------------------------------------------------- */
 
 static int contains(const letter *one, const unsigned char *bytes, size_t size)
@@ -517,7 +555,8 @@ TEST(test_the_key_alone_opens_nothing_that_was_recorded)
 
 /* ---- beginning a session ------------------------------------------------------------------------------------- */
 
-/* Nobody has a comm, and what each rank says holds the rank and what is wrong with it. */
+/* Nobody has a comm, and what each rank says holds the rank and what is wrong with it, or may be: of changed bytes
+ * nobody can tell that they are not those of another key. */
 TEST(test_a_rank_with_another_key_is_named_by_all)
 {
     for (int size = 2; size <= RANKS; size++) {
@@ -526,7 +565,8 @@ TEST(test_a_rank_with_another_key_is_named_by_all)
             const char *reason = members[r].reason;
             assert_null(members[r].comm);
             assert_int_equal(members[r].status, TW_ERROR_PACKET);
-            if (!strstr(reason, size == 2 ? "rank 1" : "rank 2") || !strstr(reason, "key"))
+            if (!strstr(reason, size == 2 ? "rank 1" : "rank 2") || !strstr(reason, "know the") ||
+                !strstr(reason, "changes bytes"))
                 fail_msg("rank %d says '%s'", r, reason);
         }
     }
@@ -546,10 +586,14 @@ TEST(test_a_changed_beginning_is_refused)
 {
     for (int at = 0; at < HELLO + PROOF; at++) {
         place = at;
-        open_group(RANKS, flip_beginning, key, 60);
-        assert_int_equal(members[0].status, TW_ERROR_PACKET);
-        assert_non_null(strstr(members[0].reason, "rank 1"));
-        if (at < MAGIC) assert_non_null(strstr(members[0].reason, "with the same version of thinwire?"));
+        for (int size = 2; size <= RANKS; size++) {
+            open_group(size, flip_beginning, key, 60);
+            assert_int_equal(members[0].status, TW_ERROR_PACKET);
+            assert_non_null(strstr(members[0].reason, "rank 1"));
+            assert_non_null(strstr(members[0].reason, at < MAGIC   ? "with the same version of thinwire?"
+                                                      : at < HELLO ? "changes bytes"
+                                                                   : "changed on its way"));
+        }
     }
 }
 

@@ -546,9 +546,10 @@ typedef struct meeting {
     tw_status status[3];
     char text[3][300];
     double at[3];
-    int answer; /* of the callback of one rank */
-    int sick;   /* that rank */
-    int stuck;  /* 1: the gradient of the message before is not there, either */
+    int answer;     /* of the callback of one rank */
+    int sick;       /* that rank */
+    int stuck;      /* 1: the gradient of the message before is not there, either */
+    double seconds; /* that its wait may last; 0: as long as it takes */
     const char *spec;
 } meeting;
 
@@ -565,6 +566,7 @@ static int never(void *context)
 
 static void meet(void *context, int rank, tw_comm *comm)
 {
+    int done;
     meeting *all = context;
     tw_reducer *reducer = NULL;
     static float values[3][ELEMENTS];
@@ -579,7 +581,8 @@ static void meet(void *context, int rank, tw_comm *comm)
         if (rank == all->sick && all->stuck && t == 3) gradient.ready = never;
         all->status[rank] = tw_reducer_submit_with(reducer, t, &gradient);
     }
-    if (all->status[rank] == TW_OK) all->status[rank] = tw_reducer_wait(reducer);
+    if (all->status[rank] == TW_OK)
+        all->status[rank] = tw_reducer_wait_for(reducer, all->seconds > 0 ? all->seconds : INFINITY, &done);
     snprintf(all->text[rank], sizeof all->text[rank], "%s", tw_last_error());
     all->at[rank] = tw_clock();
     tw_reducer_destroy(reducer);
@@ -608,11 +611,13 @@ TEST(test_a_gradient_that_never_comes)
 }
 
 /* One message waits for its gradient, and the next learns that its own will not come. Nobody waits for the first any
- * more, also where one rank is alone and no comm breaks. */
+ * more, also where one rank is alone and no comm breaks, and where the wait has an end of its own. */
 TEST(test_a_gradient_that_fails_beside_one_that_is_late)
 {
-    for (int ranks = 1; ranks <= 3; ranks++) {
+    for (int run = 0; run < 6; run++) {
+        int ranks = 1 + run / 2;
         meeting all = {.spec = "topk:message_kb=1", .sick = ranks - 1, .stuck = 1, .answer = -7};
+        all.seconds = run % 2 ? 0.1 : 0;
         run_world(ranks, meet, &all);
         assert_int_equal(all.status[all.sick], TW_ERROR_SYSTEM);
         assert_non_null(strstr(all.text[all.sick], "tensor 2 will never be ready"));

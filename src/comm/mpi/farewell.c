@@ -6,7 +6,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define LAST_BITS 0.25 /* seconds in which what a rank sent before its farewell, on another path, is there */
+/* Seconds, and a guess. MPI keeps the order of what goes under one tag, and a farewell has a tag of its own. So it may
+ * come before messages that were sent earlier, and nothing in MPI says by how much. A message that comes later than
+ * this is lost: whoever waits for it is told that its sender has left. That is an error too many, and never wrong
+ * bytes. */
+#define LAST_BITS 0.25
 
 enum { LEAVES, GIVES_UP };
 

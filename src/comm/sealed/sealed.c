@@ -3,7 +3,10 @@
  * A message becomes a block: its check word, its bytes, and 16 bytes that prove both. The key is of this sender, this
  * receiver and this session alone; the nonce is the channel and the number of the message on it, so that no pair of key
  * and nonce is used twice, and a message fits one place only. The number is not sent: the receiver knows which one it
- * waits for. It is used up when a message is started, whatever becomes of it. */
+ * waits for.
+ *
+ * Under one number no second plaintext is ever sealed. Nobody says whether a send that failed or was taken back has
+ * gone. So its number is used up, and its flow ends: what followed would come under a number that is not waited for. */
 #include "blocks.h"
 #include "bytes.h"
 #include "check.h"
@@ -30,6 +33,7 @@ typedef struct flow {
     int peer, outgoing;
     unsigned channel;
     _Atomic uint64_t started; /* messages so far; one thread at a time uses a channel */
+    _Atomic int ended;        /* the two ends may count differently: nothing more is sent */
 } flow;
 
 typedef struct transport {
@@ -97,6 +101,15 @@ static void give_request(transport *me, request *one)
     free(one);
 }
 
+static tw_status check_flow(const flow *one)
+{
+    if (!one->ended) return TW_OK;
+    return tw_fail(TW_ERROR_PEER,
+                   "a message to rank %d on channel %u failed or was taken back, and may have gone all the same: under "
+                   "a seal no other can follow it on this channel, because both ends count them",
+                   one->peer, one->channel);
+}
+
 /* A request with a flow, a number on it, and a block for a message of `size` bytes. */
 static tw_status sealed_prepare(transport *me, int outgoing, int peer, unsigned channel, size_t size, request **made)
 {
@@ -108,6 +121,11 @@ static tw_status sealed_prepare(transport *me, int outgoing, int peer, unsigned 
     if (!one->flow || !one->block) {
         give_request(me, one);
         return fail_memory(size);
+    }
+    tw_status status = check_flow(one->flow);
+    if (status != TW_OK) {
+        give_request(me, one);
+        return status;
     }
     one->number = one->flow->started++;
     *made = one;
@@ -165,6 +183,27 @@ static tw_status unseal(const transport *me, const request *one, size_t sealed, 
 
 /* ---- the transport ---- */
 
+/* The last receive of a channel leaves its message to the next one, and a send is the last of its channel. */
+static void note_taken_back(const request *one)
+{
+    if (one->flow->outgoing)
+        one->flow->ended = 1;
+    else if (one->number + 1 == one->flow->started)
+        one->flow->started--;
+}
+
+/* What is beneath has begun with a request, or has failed to. */
+static tw_status sealed_begun(transport *me, request *one, tw_status status, void **handle)
+{
+    if (status == TW_OK) {
+        *handle = one;
+        return TW_OK;
+    }
+    note_taken_back(one);
+    give_request(me, one);
+    return status;
+}
+
 static tw_status sealed_start_send(void *self, int peer, unsigned channel, const void *src, size_t size, uint32_t check,
                                    void **handle)
 {
@@ -174,11 +213,7 @@ static tw_status sealed_start_send(void *self, int peer, unsigned channel, const
     sealed_seal(me, one, src, check);
     tw_status status =
         me->beneath.ops.start_send(me->beneath.self, peer, channel, message_of(one), size + OVERHEAD, 0, &one->inner);
-    if (status == TW_OK)
-        *handle = one;
-    else
-        give_request(me, one);
-    return status;
+    return sealed_begun(me, one, status, handle);
 }
 
 static tw_status sealed_start_recv(void *self, int peer, unsigned channel, void *dst, size_t capacity, void **handle)
@@ -189,19 +224,7 @@ static tw_status sealed_start_recv(void *self, int peer, unsigned channel, void 
     one->dst = dst;
     tw_status status =
         me->beneath.ops.start_recv(me->beneath.self, peer, channel, message_of(one), capacity + OVERHEAD, &one->inner);
-    if (status == TW_OK) {
-        *handle = one;
-        return TW_OK;
-    }
-    one->flow->started--;
-    give_request(me, one);
-    return status;
-}
-
-/* The last receive of a channel that is taken back leaves its message to the next one. */
-static void take_number_back(const request *one)
-{
-    if (!one->flow->outgoing && one->number + 1 == one->flow->started) one->flow->started--;
+    return sealed_begun(me, one, status, handle);
 }
 
 static tw_status sealed_wait_request(void *self, void *handle, double timeout, size_t *size, uint32_t *check)
@@ -211,7 +234,7 @@ static tw_status sealed_wait_request(void *self, void *handle, double timeout, s
     size_t sealed = 0;
     uint32_t unused;
     tw_status status = me->beneath.ops.wait(me->beneath.self, one->inner, timeout, &sealed, &unused);
-    if (status == TW_ERROR_PEER) take_number_back(one);
+    if (status == TW_ERROR_PEER) note_taken_back(one);
     if (status == TW_OK && one->flow->outgoing) *size = one->size;
     if (status == TW_OK && !one->flow->outgoing) status = unseal(me, one, sealed, size, check);
     give_request(me, one);

@@ -132,7 +132,7 @@ static int is_right(const opening *all, int from, const unsigned char *hello)
 }
 
 /* All hellos have come, so that each rank can tell whose key is another: that of the few. One of another version may
- * know the key. */
+ * know the key. Bytes that were changed on their way look like those of another key. */
 static tw_status session_judge(const opening *all)
 {
     int size = all->beneath->size, rank = all->beneath->rank, wrong = 0, first = -1;
@@ -144,12 +144,20 @@ static tw_status session_judge(const opening *all)
     }
     if (wrong == 0) return TW_OK;
     if (size == 2)
-        return tw_fail(TW_ERROR_PACKET, "rank %d and rank %d do not know the same key: give it to both of them", rank,
-                       first);
+        return tw_fail(
+            TW_ERROR_PACKET,
+            "rank %d and rank %d do not know the same key, or the line between them changes bytes: give both "
+            "the same key",
+            rank, first);
     if (wrong == size - 1)
-        return tw_fail(TW_ERROR_PACKET, "rank %d, this one, does not know the key of the others: give all the same",
-                       rank);
-    return tw_fail(TW_ERROR_PACKET, "rank %d does not know the key of the others: give all the same", first);
+        return tw_fail(
+            TW_ERROR_PACKET,
+            "rank %d, this one, does not know the key of the others, or its line changes bytes: give all the "
+            "same key",
+            rank);
+    return tw_fail(
+        TW_ERROR_PACKET,
+        "rank %d does not know the key of the others, or the line from it changes bytes: give all the same key", first);
 }
 
 static tw_status say_hello(opening *all)
