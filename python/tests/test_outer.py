@@ -1774,7 +1774,7 @@ class OuterTest(unittest.TestCase):
             "unknown": "dilco is no method of local updates; there are local, diloco, streaming, sparseloco, pulseloco",
             "no spec": "the spec is None",
             "option": "no option \"evry\"",
-            "no module": "this is a AdamW",
+            "no module": "the module that is trained, and AdamW is none",
             "models": "rank 1 has the parameter bias of (3,) in float32 where rank 0 has the parameter bias of (2,) in float32",
             "types": "rank 1 has the parameter bias of (2,) in bfloat16 where rank 0 has the parameter bias of (2,) in float32",
             "lazy": "weight has no shape before the first forward pass, as in lazy modules: let a batch through the model first",
@@ -1961,6 +1961,30 @@ class OuterTest(unittest.TestCase):
                 with self.subTest(spec, workers=workers), self.assertRaisesRegex(thinwire.Error, text):
                     thinwire.torch.OuterLoop(model, torch.optim.SGD(model.parameters(), lr=0.1), spec, join="nowhere",
                                              workers=workers, banner=False)
+
+    def test_what_a_call_says_is_looked_at_before_a_meeting_is_told_of(self):
+        model, told = torch.nn.Linear(4, 3), io.StringIO()
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        for given, spec, join, text in (((model, None), "local:every=2", "127.0.0.1:1", "optimizer=None"),
+                                        ((model, [optimiser, None]), "local:every=2", "127.0.0.1:1", "optimizer=None"),
+                                        ((optimiser, model), "local:every=2", "127.0.0.1:1", "SGD is none"),
+                                        ((model, optimiser), "local:every=2", "nowhere", "want HOST:PORT"),
+                                        ((model, optimiser), "gasloc:every=2", "127.0.0.1:1", "GossipDataParallel.*gasloc:every=2")):
+            with self.subTest(text), contextlib.redirect_stderr(told), self.assertRaisesRegex(thinwire.Error, text):
+                thinwire.torch.OuterLoop(*given, spec, join=join, workers=2, patience=1)
+        self.assertEqual(told.getvalue(), "")
+        with contextlib.redirect_stderr(told):
+            thinwire.torch.OuterLoop(model, optimiser, "local:every=2", join=f"127.0.0.1:{ranks.free_port()}", workers=1).close()
+        self.assertIn("meeting 1 worker at", told.getvalue())
+
+    def test_a_banner_names_a_warm_up_that_the_length_of_a_run_would_change(self):
+        for spec, said in (("onebit-adam", "its first 2,000 steps are a warm-up, which thinwire.for_run(spec, steps=N) fits"),
+                           ("dgc-adam:density=0.04", "its first 6,666 steps"), ("dgc", "its first 400 steps"),
+                           ("dgc:warmup_steps=400", ""), ("qsgd", ""), ("allreduce", "")):
+            banner = _counts.what_happens(spec, {"weight": spec.split(":")[0] + ": what it does"}, 12, 0.0)
+            self.assertIn(said, banner)
+            self.assertEqual("warm-up" in banner, said != "")
+        self.assertNotIn("warm-up", _counts.what_happens("onebit-adam", {"bias": "allreduce"}, 12, 0.0))
 
     def test_a_number_may_be_written_as_the_library_reads_it(self):
         for text, wanted in (("1e1", 10.0), ("0x10", 16.0), ("4.0", 4.0), ("four", math.nan), ("0xg", math.nan)):

@@ -92,6 +92,16 @@ class JoinTest(Joining):
         self.assert_refused(refused, 3, "rank 1 is taken")
         self.finish_all([one, *(job for job in two if job not in refused), self.start_joined("--steps", 2)])
 
+    def test_who_was_let_in_hears_that_the_first_has_gone(self):
+        """A second rank 1 is turned away as soon as the first one is in."""
+        one = self.start_first("--rank", 0)
+        two = [self.start_joined("--rank", 1, THINWIRE_JOIN_SECONDS="8") for _ in range(2)]
+        wait_until(lambda: any(job.poll() is not None for job in two), "one is refused")
+        self.end(one)
+        kept = [job for job in two if job.poll() is None]
+        self.assert_refused(kept, 3, "let this one in, and went before the group was complete")
+        self.assertEqual(len(kept), 1)
+
     def start_first(self, *options, **more):
         job = self.start_joined(*options, **more)
         wait_until(self.is_listening, "somebody listens", job)

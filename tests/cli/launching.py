@@ -37,6 +37,18 @@ class SignalTest(CommandLineTest):
         self.assert_one_listens(int(pid.read_text()), 1 + 1 + 2)
 
 
+class CrowdTest(CommandLineTest):
+    def test_many_workers_on_a_core_are_told(self):
+        """The core is one that this process may use; the task has been taken by then, and the seats are refused for --slow."""
+        one_core = ("taskset", "-c", min(os.sched_getaffinity(0)))
+        told = "64 workers are threads of this program and share 1 core;"
+        for workers, options, count in ((64, (), 1), (63, (), 0), (64, ("--quiet",), 0)):
+            words = self.train_words("--batch", 1, "--workers", workers, "--slow", "99:2", *options)
+            done = self.run_program(*words, launcher=one_core)
+            self.assertIn("names no rank", done.stderr)
+            self.assertEqual(done.stderr.count(told), count, done.stderr)
+
+
 class SlurmTest(CommandLineTest):
     """Tasks of a plain srun have no way to find each other."""
     def test_tasks_that_do_not_know_each_other_are_refused(self):

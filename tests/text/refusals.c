@@ -50,8 +50,12 @@ TEST_IN_FOLDER(empty_texts)
     assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.test.txt", "empty");
     write_folder("  ", "a\n", "a\n");
     assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.train.txt: line 1, byte offset 0", "no text");
-    write_text("short.txt", "a");
-    assert_text_refused(in_folder("short.txt"), words, TW_ERROR_FORMAT, "short.txt", "no text");
+    static const char *const short_ones[] = {"a", "ten bytes\n", "\xEF\xBB\xBFten bytes\n"};
+    for (size_t i = 0; i < sizeof short_ones / sizeof *short_ones; i++) {
+        write_text("short.txt", short_ones[i]);
+        assert_text_refused(in_folder("short.txt"), (corpus_options){.unit = TEXT_CHARACTERS}, TW_ERROR_FORMAT,
+                            i < 1 ? "short.txt has 1 bytes" : "short.txt has 10 bytes, too few", "its first 90 %");
+    }
 }
 
 TEST_IN_FOLDER(too_many_different_words)
@@ -67,7 +71,7 @@ TEST_IN_FOLDER(unknown_tokens)
 {
     write_folder("a b\n", "a\nb a\nb zwei a\n", "a\n");
     assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "ptb.valid.txt: line 3",
-                        "\"zwei\" is not in the vocabulary");
+                        "\"zwei\" is not in the vocabulary, which is that of the training text");
     assert_text_refused(test_folder, words, TW_ERROR_FORMAT, "--vocabulary N",
                         "words, or take characters with --unit char");
     write_folder("a b\n", "a\n", "a\n\nb\x1b[m\xc2\x9bm\n"); /* what could steer a terminal is shown, not sent */

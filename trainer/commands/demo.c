@@ -1,5 +1,6 @@
 /* thinwire demo: the same network trained on real images, dense and compressed, side by side. */
 #include "commands.h"
+#include "cores.h"
 #include "demo_plot.h"
 #include "error.h"
 #include "exit.h"
@@ -11,7 +12,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <unistd.h>
 
 typedef struct demo_settings {
     char *data, *out;
@@ -75,7 +75,7 @@ static double demo_number(const cJSON *object, const char *group, const char *ke
 static void demo_predict(demo_figures *f, const cJSON *summary)
 {
     double steps = demo_number(summary, NULL, "steps"), workers = demo_number(summary, NULL, "workers");
-    double cores = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    double cores = core_count();
     double crowding = workers > cores ? workers / cores : 1; /* here they take turns: a clock counts the waiting too */
     double seconds = demo_number(summary, "seconds", "compute") + demo_number(summary, "seconds", "codec");
     f->compute_ms = 1e3 * seconds / crowding / steps;

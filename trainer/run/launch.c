@@ -1,6 +1,7 @@
 #include "launch.h"
 #include "agree.h"
 #include "automatic.h"
+#include "cores.h"
 #include "error.h"
 #include "exit.h"
 #include "group.h"
@@ -99,10 +100,23 @@ static tw_status make_seats(const train_settings *settings, const task *work, in
     return status;
 }
 
+/* So many hardly come to a step, and nobody is heard before it is over. */
+static void tell_crowd(const train_settings *settings, int count)
+{
+    enum { CROWD = 64 };
+    const int cores = core_count();
+    if (settings->quiet || count / cores < CROWD) return;
+    fprintf(stderr,
+            "thinwire: %d workers are threads of this program and share %d core%s; a step takes as long as all of "
+            "their batches one after the other, or longer, and a run that is asked to stop ends after a step\n",
+            count, cores, cores == 1 ? "" : "s");
+}
+
 static int seat_all(const train_settings *settings, const task *work, int count)
 {
     learner_place place = {.size = settings->pipeline ? 1 : count, .batch = (size_t)settings->batch};
     if (work->ops->fits(work, &place) != TW_OK) return launcher_refuse();
+    tell_crowd(settings, count);
     seat *seats = calloc((size_t)count, sizeof *seats);
     tw_status status = seats ? make_seats(settings, work, count, seats) : tw_fail(TW_ERROR_MEMORY, "no memory");
     int code = status == TW_OK ? run_seats(seats, count) : launcher_refuse();

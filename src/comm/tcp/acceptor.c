@@ -139,7 +139,9 @@ void tcp_acceptor_tell(const tcp_acceptor *acceptor, char text[TCP_TOLD])
     *text = 0;
     if (acceptor->refused)
         snprintf(text, TCP_TOLD,
-                 "; %llu attempts to connect were refused, of processes that try again and again; the last: %s",
+                 acceptor->refused == 1
+                     ? "; %llu attempt to connect was refused: %s"
+                     : "; %llu attempts to connect were refused, of processes that may try again; the last: %s",
                  (unsigned long long)acceptor->refused, acceptor->last);
 }
 

@@ -28,6 +28,7 @@ typedef struct client {
     int put_off;    /* and that is told */
     int told;       /* that nobody answers */
     int met;        /* somebody has */
+    int left;       /* who listened there has gone before it answered */
     int may_serve;  /* the meeting point is on this machine */
 } client;
 
@@ -36,11 +37,14 @@ static tw_status rendezvous_client_give_up(const client *me)
     const tcp_rendezvous *rendezvous = me->rendezvous;
     const char *why = me->dial.why ? me->dial.why : rendezvous->why;
     const int is_in_the_way = me->may_serve && !me->met;
-    return tw_fail(TW_ERROR_PEER, "nobody brought the group together at %s within %g seconds (%s): %s",
-                   rendezvous->meeting, rendezvous->seconds, why ? why : "it said nothing",
-                   is_in_the_way ? "this process would listen there, and another program has that port; choose another "
-                                   "port, on all sides"
-                                 : "start the process that listens there, on the machine with that address");
+    return tw_fail(
+        TW_ERROR_PEER, "nobody brought the group together at %s within %g seconds (%s): %s", rendezvous->meeting,
+        rendezvous->seconds, why ? why : "it said nothing",
+        me->left        ? "a process that listened there let this one in, and went before the group was complete; what "
+                          "it said tells why: start all of them again"
+        : is_in_the_way ? "this process would listen there, and another program has that port; choose another "
+                          "port, on all sides"
+                        : "start the process that listens there, on the machine with that address");
 }
 
 /* TW_OK: there is time left. */
@@ -233,6 +237,7 @@ static tw_status rendezvous_client_speak(client *me, int *over, tw_comm **comm)
     gone = !say_wish(me);
     if (!gone) TRY(hear_reply(me, &gone));
     if (!gone) return follow_reply(me, over, comm);
+    me->left = 1;
     hang_up(me, "what listened there has gone", 0);
     return TW_OK;
 }

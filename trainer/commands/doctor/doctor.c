@@ -1,5 +1,6 @@
 /* thinwire doctor: what this machine offers, as a table or as JSON. */
 #include "commands.h"
+#include "cores.h"
 #include "dataset.h"
 #include "doctor_line.h"
 #include "doctor_peers.h"
@@ -14,12 +15,10 @@
 #include "precision.h"
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <thinwire/thinwire_by_hand.h>
-#include <unistd.h>
 
 typedef struct doctor_settings {
     char *data, *plugin, *json;
@@ -139,12 +138,6 @@ static double measure_copy(int threads)
 }
 
 /* ---- facts ---- */
-
-static int core_count(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
-}
 
 /* Loads the transport's library as tw_comm_open would, without starting MPI. */
 static int mpi_is_there(void)

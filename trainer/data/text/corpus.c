@@ -241,12 +241,23 @@ static tw_status number_long(const part parts[3], const corpus_options *options,
     return number_stream(c->vocabulary, &c->test, &test_sum);
 }
 
+/* A file that is cut in three: [begin, valid), [valid, test), [test, end). */
+static tw_status check_parts(const char *path, uint64_t begin, uint64_t valid, uint64_t test, uint64_t end)
+{
+    if (begin < valid && valid < test && test < end) return TW_OK;
+    return tw_fail(TW_ERROR_FORMAT,
+                   "%s has %llu bytes, too few to train, validate and test with: its first 90 %% are the training "
+                   "text, and each of the others is 5 %%, to the end of a line where one is near",
+                   path, (unsigned long long)(end - begin));
+}
+
 static tw_status load_long_file(const char *path, const corpus_options *options, corpus *c)
 {
     uint64_t begin, valid, test, end;
     TW_TRY(long_text_bounds(path, &begin, &end));
     TW_TRY(long_text_cut(path, begin, end, 0.9, &valid));
     TW_TRY(long_text_cut(path, begin, end, 0.95, &test));
+    TW_TRY(check_parts(path, begin, valid, test, end));
     const part parts[3] = {{path, begin, valid}, {path, valid, test}, {path, test, end}};
     return number_long(parts, options, c);
 }
@@ -286,7 +297,9 @@ static tw_status load_file(const char *path, const corpus_options *options, corp
         piece pieces[3] = {whole, whole, whole};
         pieces[0].end = pieces[1].at = valid;
         pieces[1].end = pieces[2].at = test;
-        status = encode_pieces(pieces, options, c);
+        status = check_parts(path, 0, (uint64_t)(valid - whole.at), (uint64_t)(test - whole.at),
+                             (uint64_t)(whole.end - whole.at));
+        if (status == TW_OK) status = encode_pieces(pieces, options, c);
     }
     free(space);
     return status;

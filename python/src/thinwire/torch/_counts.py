@@ -2,7 +2,7 @@
 
 from typing import Dict, Optional, Tuple
 
-from ..spec import name_of
+from ..spec import for_run, name_of, number_of, options_of
 
 
 def with_ratios(counts: Dict[str, float]) -> Dict[str, float]:
@@ -69,4 +69,12 @@ def what_happens(spec: str, plan: Dict[str, str], elements: int, momentum: float
     compressed = [name for name, what in plan.items() if what.startswith(name_of(spec) + ":")]
     applies = f"; it applies momentum={momentum:g} itself" if momentum else ""
     return (f"thinwire {spec}: {elements:,} gradients in {len(plan)} tensors, of which {len(compressed)} are "
-            f"compressed{applies}")
+            f"compressed{applies}{warm_up(spec) if compressed else ''}")
+
+
+def warm_up(spec: str) -> str:
+    """Its default is that of a long run, and may be longer than this one. "": the spec says it, or no length changes it."""
+    steps = number_of(spec, "warmup_steps")
+    if not steps or "warmup_steps" in options_of(spec) or "warmup_steps" not in options_of(for_run(spec, 1)):
+        return ""
+    return f"; its first {steps:,g} steps are a warm-up, which thinwire.for_run(spec, steps=N) fits to a run of N steps"

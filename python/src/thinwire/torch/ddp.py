@@ -293,7 +293,7 @@ def _refuse_devices(rows: List[_parameters.Row]) -> None:
 
 def _unless_refused(ddp: Any) -> DistributedDataParallel:
     if not isinstance(ddp, DistributedDataParallel):
-        raise Error(f"attach() takes a DistributedDataParallel, and this is a {type(ddp).__name__}; wrap the module first")
+        raise Error(f"attach() takes a DistributedDataParallel, and {type(ddp).__name__} is none; wrap the module first")
     if getattr(ddp, "_use_python_reducer", False):
         raise Error("DDP's Python reducer gives its hooks no buckets; set torch._dynamo.config.optimize_ddp to True, or "
                     "to \"ddp_optimizer\"")

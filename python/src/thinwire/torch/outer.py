@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .. import outer as core
-from .. import outers, schemes
+from .. import gossip_schemes, outers, schemes
 from .._lines import show, tell
 from .._owned import Closes
 from .._warned import warn
@@ -22,7 +22,7 @@ from ..comm import Comm, refuse_no_numbers
 from ..errors import Error, NonFinite, SpecError
 from ..members import Members
 from ..seal import sealed
-from ..planning import UPDATES, bytes_sent, can_switch
+from ..planning import DOORS, UPDATES, WEIGHTS, bytes_sent, can_switch
 from ..spec import adapts, name_of, number, number_of, options_of, settings_of
 from ..table import Entry
 from ..tcp import Tcp
@@ -105,6 +105,9 @@ class OuterLoop(Closes):
             if join is not None:
                 refuse_other_specs(spec, self._changes)  # before anybody is waited for
             if join is not None and workers is not None:
+                refuse_no_module(model)
+                for one in optimisers_in(optimizer):
+                    refuse_no_optimiser(one)
                 if banner:
                     tell_meeting(join, workers, limits)
                 group = transport = joined_group(join, workers, rank, transport, limits)
@@ -127,7 +130,7 @@ class OuterLoop(Closes):
     def _make(self, model: nn.Module, optimizer: Any, spec: str, group: Any, transport: Union[str, Tcp, Comm],
               limits: _transport.Limits, hook: Optional[bool], join: Optional[str], quorum: int) -> None:
         self._group, self._module = group, unwrapped(model)
-        self._optimisers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+        self._optimisers = optimisers_in(optimizer)
 
         def check() -> None:
             refuse_other_specs(spec, self._changes)
@@ -808,7 +811,9 @@ def joined_members(join: str, subject: str, transport: Union[str, Tcp, Comm], qu
 
 def tell_meeting(join: str, workers: int, limits: _transport.Limits) -> None:
     limits.refuse_wrong()
-    tell(f"meeting {workers} workers at {without_secrets(join)}, for up to {limits.patience:g} seconds")
+    if not is_in_folder(join) and not re.search(r":\d+$", join):
+        raise Error(f"join={join!r} is no meeting point: want HOST:PORT, or [HOST]:PORT for IPv6")
+    tell(f"meeting {workers} worker{'s' * (workers != 1)} at {without_secrets(join)}, for up to {limits.patience:g} seconds")
 
 
 def joined_group(join: str, workers: int, rank: Optional[int], transport: Union[str, Tcp, Comm],
@@ -892,6 +897,8 @@ def refuse_other_specs(spec: str, changes: bool) -> None:
         if changes:
             refuse_unfit(spec)
         return
+    if name_of(spec) in dict(gossip_schemes()):
+        raise SpecError(f"{name_of(spec)} is no method of local updates; write {DOORS[WEIGHTS].format(spec)}", 2, "TW_ERROR_SPEC")
     text = f"{name_of(spec)} is no method of local updates; there are {', '.join(methods)}"
     if name_of(spec) in dict(schemes()) and not adapts(name_of(spec)):
         carried = f"diloco:exchange={name_of(spec)}" + (",momentum=0" if number_of(name_of(spec), "momentum") else "")
@@ -931,9 +938,13 @@ def is_in_shards(model: nn.Module) -> bool:
     return any(is_shard(parameter) and parameter.device_mesh.size() > 1 for parameter in model.parameters())
 
 
-def refuse_other_models(model: Any, group: Any) -> None:
+def refuse_no_module(model: Any) -> None:
     if not isinstance(model, nn.Module):
-        raise Error(f"OuterLoop takes the module that is trained, and this is a {type(model).__name__}")
+        raise Error(f"OuterLoop takes the module that is trained, and {type(model).__name__} is none")
+
+
+def refuse_other_models(model: Any, group: Any) -> None:
+    refuse_no_module(model)
     ddp = getattr(model, "_orig_mod", model)
     exchange = _exchanges.get(unwrapped(model))
     if isinstance(ddp, DistributedDataParallel) and averages_all(ddp.process_group, group):
@@ -992,6 +1003,10 @@ def refuse_unlike(parts: List[str], group: Any) -> None:
             if mine != first:
                 raise Error(f"rank {rank} has {mine} where rank 0 has {first}: give all ranks the same spec and the same model, "
                             "with the same parameters frozen")
+
+
+def optimisers_in(optimizer: Any) -> List[Any]:
+    return list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
 
 
 def refuse_no_optimiser(optimiser: Any) -> None:
