@@ -67,10 +67,9 @@ tw_status token_refuse_unknown(const char *path, unsigned long long line, const 
     char shown[TOKEN_SHOWN];
     return tw_fail(
         TW_ERROR_FORMAT,
-        "%s: line %llu: \"%s\" is not in the vocabulary, which is that of the training text (of a single file its "
-        "first "
-        "90 %%), and there is no <unk> to stand for it; train on a text that has it, leave it out, or make one of the "
-        "rarest where the vocabulary is made, by --vocabulary N, with N below the number of different %s%s",
+        "%s: line %llu: \"%s\" is not in the vocabulary, which is that of the training text (the first 90 %% of a "
+        "single file), and there is no <unk> to stand for it; train on a text that has it, leave it out, or make one "
+        "of the rarest where the vocabulary is made, by --vocabulary N, with N below the number of different %s%s",
         path, line, code_point_show(token, length, shown, TOKEN_SHOWN), text_unit_name(unit),
         unit == TEXT_WORDS ? ", or take characters with --unit char" : "");
 }
