@@ -1784,11 +1784,11 @@ TEST(test_a_restart_heals_as_well)
     for (int r = 0; r < 2; r++) assert_near(broken.actors[r].weights[3], 0.25, 0);
 }
 
-/* Rank 1 saves a step before rank 0 does: no round is between the two. */
-static tw_status load_of_two_moments(actor *self, int step)
+/* Rank 1 saves before a round, and rank 0 after it. */
+static tw_status load_of_two_rounds(actor *self, int step)
 {
     static tw_state *saved[2];
-    if (step == 4 - self->rank) return save_in(self, &saved[self->rank]);
+    if (step == 4 - 2 * self->rank) return save_in(self, &saved[self->rank]);
     return step == 5 ? go_on_from(self, TW_OK, saved[self->rank]) : TW_OK;
 }
 
@@ -1818,7 +1818,26 @@ static void check_moments_differ(const char *spec, tw_status (*load_apart)(actor
 TEST(test_states_must_be_of_one_moment)
 {
     check_moments_differ("diloco:every=4", load_other);
-    check_moments_differ("diloco:every=20", load_of_two_moments);
+    check_moments_differ("diloco:every=4", load_of_two_rounds);
+}
+
+/* Rank 1 has skipped a step, as a scaler does: since the last round it has taken one fewer. */
+static tw_status restart_at_unlike_steps(actor *self, int step)
+{
+    return step % 20 == 4 - self->rank ? restart(self, 1) : TW_OK;
+}
+
+TEST(test_ranks_that_have_taken_unlike_steps_restart_together)
+{
+    static const char *const specs[] = {"diloco:every=20", "diloco:every=20,eager=on", "streaming:every=20,fragments=2",
+                                        "sparseloco:every=20,chunk=64,k=3,min_elements=1"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        scene whole = walk_of(specs[i], 2, 42), broken = walk_of(specs[i], 2, 42);
+        broken.between = restart_at_unlike_steps;
+        play_both(&whole, &broken);
+        for (int r = 0; r < 2; r++)
+            assert_memory_equal(whole.actors[r].history, broken.actors[r].history, sizeof whole.actors[r].history);
+    }
 }
 
 /* Three ranks' states become two's: what is shared stays, and of what the exchange holds back the sum does. */
@@ -1940,6 +1959,17 @@ static tw_state *state_of(tw_outer *outer)
     return state;
 }
 
+/* One that has loaded, and not begun. */
+static tw_outer *loaded_loop(tw_comm *comm, const char *spec)
+{
+    tw_outer *run = loop_after(comm, spec, 1, 0.5f), *outer = loop_after(comm, spec, 0, 0);
+    tw_state *saved = state_of(run);
+    assert_ok(tw_outer_load_state(outer, "", saved));
+    tw_state_destroy(saved);
+    tw_outer_destroy(run);
+    return outer;
+}
+
 static void assert_same_states(const tw_state *a, const tw_state *b)
 {
     assert_int_equal(tw_state_count(a), tw_state_count(b));
@@ -1973,7 +2003,7 @@ TEST(test_a_refused_state_changes_nothing)
     uint64_t numbers[5];
     tw_comm *comm;
     assert_ok(tw_comm_create_threads(1, &comm));
-    tw_outer *run = loop_after(comm, held_spec, 7, 0.25f), *outer = loop_after(comm, held_spec, 0, 0);
+    tw_outer *run = loop_after(comm, held_spec, 7, 0.25f), *outer = loaded_loop(comm, held_spec);
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         tw_state *saved = state_of(run);
         assert_ok(tw_state_get(saved, arrays[i], TW_F32, HELD, values));
@@ -2012,7 +2042,7 @@ TEST(test_a_mean_is_loaded_where_a_step_still_takes_it)
     for (int delay = 0; delay <= 5; delay++) {
         snprintf(spec, sizeof spec, "streaming:every=6,fragments=1,delay=%d", delay);
         snprintf(says, sizeof says, "3 steps after its round began, and delay=%d", delay);
-        tw_outer *outer = loop_after(comm, spec, 0, 0);
+        tw_outer *outer = loaded_loop(comm, spec);
         if (delay > 3)
             assert_ok(tw_outer_load_state(outer, "", saved));
         else
@@ -2069,6 +2099,8 @@ TEST(test_what_is_shared_is_read_once_there_is_any)
     assert_ok(tw_outer_create(comm, "local:every=4", &one, 1, &second));
     assert_ok(tw_state_create(&saved));
     assert_fails(tw_outer_read(first, shared), TW_ERROR_ORDER, "tw_outer_begin");
+    assert_fails(tw_outer_save_state(first, "", saved), TW_ERROR_ORDER, "tw_outer_begin");
+    assert_int_equal(tw_state_count(saved), 0);
     assert_true(read[0] == 5 && read[1] == 6);
     assert_ok(tw_outer_begin(first, weights));
     assert_ok(tw_outer_read(first, shared));

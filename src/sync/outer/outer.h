@@ -107,6 +107,8 @@ struct tw_outer {
 
 /* What every call begins with: it is there, and this is the process that made it. */
 tw_status tw_outer_need(const tw_outer *outer);
+/* TW_ERROR_ORDER before there is a theta. */
+tw_status tw_outer_need_shared(const tw_outer *outer);
 /* The fragment of the round to come, or under way. */
 tw_fragment *tw_outer_current(const tw_outer *outer);
 /* What it waits for without its program is no news. */

@@ -11,6 +11,11 @@ tw_status tw_outer_need(const tw_outer *outer)
     return tw_comm_need(outer->channel->comm);
 }
 
+tw_status tw_outer_need_shared(const tw_outer *outer)
+{
+    return outer->is_shared ? TW_OK : tw_fail(TW_ERROR_ORDER, "nothing is shared before tw_outer_begin or a load");
+}
+
 tw_fragment *tw_outer_current(const tw_outer *outer)
 {
     return &outer->fragments[outer->round % outer->fragment_count];

@@ -378,13 +378,13 @@ static tw_status spread_start(tw_outer *outer, float *const *weights)
     return TW_OK;
 }
 
-/* Of all that is the same on all ranks at a moment. */
+/* Of all that is the same on all ranks at a moment. The steps since the last round are not: a rank may have skipped some. */
 static uint32_t digest_of_moment(const tw_outer *outer)
 {
     const tw_fragment *fragment = tw_outer_current(outer);
-    uint64_t moment[] = {(uint64_t)outer->since, (uint64_t)outer->phase};
+    const uint64_t phase = (uint64_t)outer->phase;
     uint32_t crc = tw_crc32c(0, outer->digests, 2 * outer->count * sizeof *outer->digests);
-    crc = tw_crc32c(crc, moment, sizeof moment);
+    crc = tw_crc32c(crc, &phase, sizeof phase);
     if (outer->phase != TW_OUTER_ARRIVED) return crc;
     return tw_crc32c(crc, outer->delta + fragment->start, fragment->elements * sizeof *outer->delta);
 }
@@ -402,8 +402,10 @@ static tw_status check_loaded(tw_outer *outer)
                            word->weight > 0 ? "" : " not", first->weight > 0 ? "" : " not");
         if (outer->loaded && (word->round != first->round || word->digest != first->digest))
             return tw_fail(TW_ERROR_STATE,
-                           "rank %d's state is of another run or moment than rank 0's: round %llu, and %llu", r,
-                           (unsigned long long)word->round, (unsigned long long)first->round);
+                           "rank %d's state is of another run or moment than rank 0's: %llu rounds have begun there, "
+                           "and %llu here%s",
+                           r, (unsigned long long)word->round, (unsigned long long)first->round,
+                           word->round == first->round ? ", but what all share differs" : "");
     }
     return TW_OK;
 }
@@ -506,7 +508,7 @@ tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *
 tw_status tw_outer_read(tw_outer *outer, float *const *shared)
 {
     TW_TRY(outer_round_check_call(outer, shared, "shared"));
-    if (!outer->is_shared) return tw_fail(TW_ERROR_ORDER, "nothing is shared before tw_outer_begin or a load");
+    TW_TRY(tw_outer_need_shared(outer));
     copy_out(outer, outer->theta, shared);
     return TW_OK;
 }

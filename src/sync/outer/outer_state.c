@@ -106,6 +106,7 @@ static tw_status save(tw_outer *outer, const char *prefix, tw_state *state,
 {
     char text[1024];
     TW_TRY(check_state_call(outer, prefix, state));
+    TW_TRY(tw_outer_need_shared(outer));
     TW_TRY(tw_outer_await(outer));
     TW_TRY(save_numbers(outer, prefix, state));
     TW_TRY(save_arrays(outer, prefix, state));
