@@ -34,7 +34,7 @@ static const option_row own_rows[] = {
      .stands_for = "never"},
     {"gradients", NULL, OPTION_CHOICE, AT(gradients_off), "on", .choices = "on|off",
      .help = "off takes noise in place of a model's gradients, where only bytes and time matter. The task none does "
-             "the same"},
+             "the same. Without --steps it takes 20 steps of a run whose length is unknown"},
     {"parameters", "N", OPTION_TEXT, AT(parameters), "250k", .help = LAYOUT_HELP},
 
     {.help = "The network"},
@@ -105,14 +105,30 @@ static void take_stages(sim_setup *setup, const simulate_row *row)
     setup->pace.other_seconds /= row->workers;
 }
 
-static tw_status run_row(const simulation *all, const sim_setup *common, simulate_row *row)
+static sim_setup setup_of(const simulation *all, const sim_setup *common, const simulate_row *row)
 {
     sim_setup setup = *common;
     sim_take_scheme(&setup, row->micro_batches ? "allreduce" : row->sync);
     if (row->micro_batches) take_stages(&setup, row);
     if (all->codec_rate > 0) sim_take_codec_rate(&setup, all->codec_rate);
     setup.settings.workers = row->workers;
+    return setup;
+}
+
+static tw_status run_row(const simulation *all, const sim_setup *common, simulate_row *row)
+{
+    const sim_setup setup = setup_of(all, common, row);
     return sim_run(&setup, &row->result);
+}
+
+/* A spec that cannot be is refused before anything is simulated. That of the first run is refused by that run. */
+static tw_status check_specs(const simulation *all)
+{
+    for (size_t i = all->settings->trace ? 0 : 1; i < all->row_count; i++) {
+        const sim_setup setup = setup_of(all, &all->setup, &all->rows[i]);
+        TW_TRY(sim_check(&setup));
+    }
+    return TW_OK;
 }
 
 static tw_status run_rows(simulation *all)
@@ -196,7 +212,8 @@ static void prepare_settings(const simulate_settings *s, sim_setup *setup)
     setup->settings = s->train;
     setup->settings.out = setup->settings.json = setup->settings.resume = NULL;
     setup->settings.slow = setup->settings.pause = NULL; /* the pace has them */
-    if (s->gradients_off && s->train.steps == 0) setup->settings.steps = PHANTOM_STEPS;
+    setup->sample = s->gradients_off && s->train.steps == 0;
+    if (setup->sample) setup->settings.steps = PHANTOM_STEPS;
     setup->kind = s->gradients_off ? &sim_phantom : &sim_trainee;
     setup->until_loss = s->until_loss;
     setup->progress = s->train.quiet ? NULL : stderr;
@@ -219,6 +236,7 @@ static tw_status write_results(const simulation *all)
 
 static tw_status simulate(simulation *all, const options *set)
 {
+    TW_TRY(check_specs(all));
     TW_TRY(find_pace(all, set));
     if (all->settings->trace) TW_TRY(run_record(all));
     TW_TRY(run_rows(all));
