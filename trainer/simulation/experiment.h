@@ -33,7 +33,7 @@ typedef struct sim_point {
     uint64_t gradients;
 } sim_point;
 
-enum { SIM_POINTS = 256, SIM_SPEC = 256 };
+enum { SIM_POINTS = 256, SIM_SPEC = 1024 };
 
 typedef struct sim_result {
     size_t parameters;

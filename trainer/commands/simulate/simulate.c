@@ -121,10 +121,11 @@ static tw_status run_row(const simulation *all, const sim_setup *common, simulat
     return sim_run(&setup, &row->result);
 }
 
-/* A spec that cannot be is refused before anything is simulated. That of the first run is refused by that run. */
+/* A spec that cannot be is refused before anything is simulated; that of a run alone, by the run. */
 static tw_status check_specs(const simulation *all)
 {
-    for (size_t i = all->settings->trace ? 0 : 1; i < all->row_count; i++) {
+    const int alone = all->row_count == 1 && !all->settings->trace;
+    for (size_t i = 0; !alone && i < all->row_count; i++) {
         const sim_setup setup = setup_of(all, &all->setup, &all->rows[i]);
         TW_TRY(sim_check(&setup));
     }
@@ -236,8 +237,8 @@ static tw_status write_results(const simulation *all)
 
 static tw_status simulate(simulation *all, const options *set)
 {
-    TW_TRY(check_specs(all));
     TW_TRY(find_pace(all, set));
+    TW_TRY(check_specs(all));
     if (all->settings->trace) TW_TRY(run_record(all));
     TW_TRY(run_rows(all));
     return write_results(all);
