@@ -6,7 +6,6 @@
 #include "folder.h"
 #include "json_file.h"
 #include "launcher.h"
-#include "pipeline_plan.h"
 #include "plugins.h"
 #include "schedule.h"
 #include "scheme.h"
@@ -255,7 +254,7 @@ static tw_status make_noise(simulation *all)
     return TW_OK;
 }
 
-/* A number of workers that is too great, and a cut of another network, are told before any run. */
+/* A number of workers that is too great is told before any worker is made. */
 static tw_status check_rows(const simulation *all, const task *work)
 {
     for (size_t i = 0; i < all->row_count; i++) {
@@ -263,7 +262,6 @@ static tw_status check_rows(const simulation *all, const task *work)
         learner_place place = {.size = row->micro_batches ? 1 : row->workers,
                                .batch = (size_t)all->settings->train.batch};
         TW_TRY(work->ops->fits(work, &place));
-        if (row->micro_batches) TW_TRY(pipeline_plan_fits(row->sync, &all->settings->train, work));
     }
     return TW_OK;
 }
