@@ -26,10 +26,8 @@ the JSON there, too; tools/figures makes tables of documents out of it."""
 import argparse
 import functools
 import hashlib
-import importlib
 import json
 import math
-import os
 import pathlib
 import shlex
 import shutil
@@ -308,19 +306,12 @@ def library_of(program):
     return str(pathlib.Path(program).resolve().with_name("libthinwire.so"))
 
 
-def for_run_of(program):
-    """What the library makes of a spec in a run of so many steps: a worker of thinwire train asks it, and the simulator's do not."""
-    os.environ.setdefault("THINWIRE_LIBRARY", library_of(program))
-    sys.path.insert(0, str(ROOT / "python" / "src"))
-    return importlib.import_module("thinwire").for_run
-
-
 def simulate(options, arm, table, step_time, link, slow):
     """Seconds of the whole run, predicted."""
     if arm["workers"] == 1:
         return step_time * arm["steps"]
     words = ["simulate", "none", "--parameters", table, "--workers", arm["workers"], "--steps", options.steps,
-             "--step-time", f"{step_time:.6g}", "--link", link, "--sync", options.for_run(arm["sync"], options.steps),
+             "--step-time", f"{step_time:.6g}", "--link", link, "--sync", arm["sync"],
              *(["--slow", "1:2"] if slow else []), *(["--plugin", arm["plugin"]] if arm["plugin"] else []), "--quiet", "--json", "-"]
     done = subprocess.run([options.program, *map(str, words)], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -440,7 +431,6 @@ def main():
         options.grid = [float(one) for one in options.grid.split(",")] if options.grid else [1.0] if options.quick else list(GRID)
     except ValueError:
         parser.error(f"--grid {options.grid}: want numbers with commas between them")
-    options.for_run = for_run_of(options.program)
     options.out.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     results, curves, first = compare(options)

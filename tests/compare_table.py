@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """bench/compare.py with a program that trains nothing, whose losses follow from rate and seed: which runs it makes, what it takes
-of them, and what it makes of that. `compare_table.py LIBTHINWIRE`"""
+of them, and what it makes of that."""
 import argparse
 import contextlib
 import hashlib
@@ -16,7 +16,7 @@ import unittest
 from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SCRIPT, LIBRARY = ROOT / "bench" / "compare.py", sys.argv.pop()
+SCRIPT = ROOT / "bench" / "compare.py"
 sys.path.insert(0, str(SCRIPT.parent))
 sys.dont_write_bytecode = True
 import adapters  # noqa: E402
@@ -79,7 +79,7 @@ class CompareTable(unittest.TestCase):
         return [str(SCRIPT), "--program", str(self.program), "--out", str(self.work / "out"), "--steps", "60", *words]
 
     def environment(self):
-        return {"CALLS": str(self.calls), "THINWIRE_LIBRARY": LIBRARY, "PICTURES": str(self.pictures)}
+        return {"CALLS": str(self.calls), "PICTURES": str(self.pictures)}
 
     def compare(self, *words, code=0, task="cnn"):
         """In this process, runs of the program included: some hundreds of starts would take longer than all else."""

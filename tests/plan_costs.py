@@ -70,8 +70,8 @@ def with_sgd():
     return costs_of(rows)
 
 
-def in_words(more, adapters):
-    return (f"{more} % more steps" if more else "as dense") + (" with adapters" if adapters else "")
+def in_words(more, where=""):
+    return (f"{more} % more steps" if more else "as dense") + where
 
 
 class CostsTest(unittest.TestCase):
@@ -83,7 +83,8 @@ class CostsTest(unittest.TestCase):
 
     def check(self, measured, optimizer, adapters=False, more=()):
         """In a run as long as the one that was measured it is known, and in one a step shorter it is not."""
-        wanted = {spec: (steps, (percent_more / 100, in_words(percent_more, adapters))) for spec, (steps, percent_more) in measured.items()}
+        where = " with adapters" if adapters else ""
+        wanted = {spec: (steps, (percent_more / 100, in_words(percent_more, where))) for spec, (steps, percent_more) in measured.items()}
         wanted.update(more, allreduce=(0, (0, "exact")))
         for length in {LONG, *(steps - shorter for steps, _ in wanted.values() for shorter in (0, 1) if steps)}:
             for spec, found in self.planned(optimizer, length, adapters).items():
@@ -91,7 +92,11 @@ class CostsTest(unittest.TestCase):
                 self.assertEqual(found, cost if length >= steps else UNKNOWN, (spec, length))
 
     def test_with_adam(self):
-        self.check(with_adam(), "adamw")
+        """The most that a candidate was seen to take more counts, and what it was seen on is told."""
+        spec, measured = "dgc-adam:density=0.01,warmup_density=0.1", with_adam()
+        steps, more = measured[spec]
+        self.assertEqual(more, figures("planning")["pictures"][0]["more"])
+        self.check(measured, "adamw", more={spec: (steps, (more / 100, in_words(more, " on pictures")))})
 
     def test_with_adapters(self):
         self.check(with_adapters(), "adamw", adapters=True)

@@ -219,7 +219,8 @@ static void explain(tw_plan *plan, const tw_plan_row *fastest, const tw_plan_row
         add_why(plan, "It is exact.");
     else
         add_why(plan, "It is predicted to reach the same loss %.3g times as fast as %s.", gain, dense->spec);
-    if (chosen != dense && chosen->seen) add_why(plan, " Measured in docs/%s: %s.", chosen->page, chosen->seen);
+    if (chosen != dense && chosen->seen)
+        add_why(plan, " Measured on small networks with few seeds, in docs/%s: %s.", chosen->page, chosen->seen);
     if (fastest != chosen) add_why(plan, " %s is less than %d %% faster, and not as simple.", fastest->spec, percent);
     if (of_all->target_seconds * NEARLY < fastest->target_seconds)
         add_why(plan, " %s is faster, but what it costs in such a run has not been measured.", of_all->spec);

@@ -76,9 +76,11 @@ class PlanTest(CommandLineTest):
             self.refuse(2, [f'"{workers}" is not a whole number from 1 to 128'], *image, "--link", SLOW, "--workers", workers)
         self.refuse(2, ["--parameters 1k", "image"], *image, "--parameters", "1k", "--link", SLOW)
         self.refuse(2, ["--parameters"], *none)
-        self.refuse(2, ["--step-time"], *none, "--parameters", "1k", "--steps", 9)
+        self.refuse(2, ["none: there is no step", "--step-time"], *none, "--parameters", "1k", "--steps", 9)
         self.refuse(2, ["--parameters 3.5", "whole"], *none, "--parameters", "3.5", "--step-time", 1, "--steps", 9)
-        self.refuse(2, ["--steps"], *none, "--parameters", "1k", "--step-time", 1)
+        self.refuse(2, ["none: a plan is for a run", "--steps"], *none, "--parameters", "1k", "--step-time", 1)
+        for words in (("--link", "100Mbps,1ms"), ("--parameters", "1X"), ("--codec-rate", "1e-300")):  # before what is missing
+            self.refuse(2, [f"{words[0]} {words[1]}: want"], *none, "--parameters", "1k", *words)
         self.refuse(2, ["--codec-rate 1e-300: want 0, or 1e-06 and more"], *none, "--parameters", "1k", "--step-time", 1, "--steps", 9,
                     "--codec-rate", "1e-300")
         self.refuse(2, ["no task \"imgae\"", "none"], "plan", "imgae")

@@ -171,6 +171,13 @@ class TrainingTest(SimulateTest):
         configuration.write_text(configuration.read_text().replace('sync: "dgc"', 'sync: "nonsense"'))
         self.refuse(2, ["--trace", out, "nonsense"], "simulate", "image", "--data", self.data, "--trace", out, "--quiet")
 
+    def test_a_spec_that_cannot_be_is_refused_before_a_recorded_run_is_predicted(self):
+        out = self.folder / "run"
+        self.train("--workers", 2, "--batch", 4, "--steps", 2, "--out", out)
+        done = self.refuse(2, ["fragments=3"], "simulate", "image", "--data", self.data, "--trace", out, "--quiet", "--sync",
+                           "streaming:every=20")
+        self.assertEqual(done.stdout, "")
+
     def test_a_record_that_cannot_be_is_refused_by_name(self):
         out = self.folder / "run"
         summary = self.train("--workers", 2, "--steps", 2, "--out", out)
@@ -313,6 +320,29 @@ class ExchangeTest(SimulateTest):
         self.assertAlmostEqual((shared["virtual_seconds"] - 0.02) / (alone["virtual_seconds"] - 0.02), 7 / 6,
                                delta=0.02)
 
+    def test_a_spec_suits_the_length_of_the_run(self):
+        """A fifth of it is onebit-adam's warm-up, as in a run that is trained. Of steps that nobody asked for the length is
+        unknown."""
+        words = ("--workers", 2, "--parameters", "10k", "--step-time", 0.01)
+        for length, warmup in ((("--steps", 40), 8), ((), 2000)):
+            own, said = self.simulate(*words, *length, "--sync", f"onebit-adam;onebit-adam:warmup_steps={warmup}", task="none")["runs"]
+            self.assertEqual(own["bytes_per_worker_step"], said["bytes_per_worker_step"])
+            self.assertEqual(own["spec"], said["spec"] if length else "onebit-adam")
+        self.assertEqual(own["steps"], 20)
+        options = ("--workers", 2, "--steps", 3, "--step-time", 0.01, "--sync", "dgc")
+        (trained,), (noise,) = (self.simulate(*options, "--gradients", gradients)["runs"] for gradients in ("on", "off"))
+        self.assertNotEqual(trained["spec"], "dgc")
+        self.assertEqual(trained["spec"], noise["spec"])
+        table = self.complete("simulate", "none", *words, "--steps", 40, "--sync", "onebit-adam;allreduce", "--quiet").stdout
+        self.assertIn("with --sync onebit-adam:warmup_steps=8\n", table)
+        self.assertEqual(table.count("--sync"), 1)
+
+    def test_a_run_without_an_exchange_says_so(self):
+        words = ("simulate", "none", "--parameters", "10k", "--step-time", 0.01, "--steps", 4, "--quiet", "--sync")
+        for sync, workers, told in (("diloco:every=5", 2, 1), ("diloco:every=4", 2, 0), ("allreduce", 1, 0)):
+            table = self.complete(*words, sync, "--workers", workers).stdout
+            self.assertEqual(table.count("not one exchange fell into these steps"), told, table)
+
     @parts.extra
     def test_resnet_50(self):
         run, = self.simulate("--workers", 2, "--parameters", "resnet50", "--steps", 1, "--step-time", 0.1, "--sync",
@@ -356,6 +386,9 @@ class RefusalTest(SimulateTest):
                 (["--workers", "16384"], ["--workers", "20000"]),
                 (["no scheme", "nonsense"], ["--sync", "allreduce;nonsense"]),
                 (["--sync"], ["--sync", ";"]),
+                (["fragments=3 do not divide every=20"], ["--workers", "2", "--steps", "1", "--sync", "allreduce;streaming:every=20"]),
+                (["fragments=3 do not divide every=20"], ["--gradients", "off", "--steps", "1", "--sync", "allreduce;streaming:every=20"]),
+                (["per_host=4 does not divide the 6"], ["--workers", "4,6", "--steps", "1", "--sync", "dgc:per_host=4"]),
                 (["option", "densty"], ["--sync", "dgc:densty=0.1", "--workers", "2", "--steps", "1", "--quiet"]),
                 (["--link", "1Gbit"], ["--link", "1Gbit"]),
                 (["--link", "0.1"], ["--link", "1Gbit,0.1"]),

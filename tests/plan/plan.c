@@ -204,7 +204,7 @@ TEST(test_adapters_have_costs_of_their_own)
     plan = make(&q);
     assert_string_not_equal(plan_chosen(plan).spec, "allreduce");
     assert_non_null(strstr(plan_chosen(plan).seen, "adapters"));
-    assert_non_null(strstr(tw_plan_why(plan), "Measured in docs/planning.md: "));
+    assert_non_null(strstr(tw_plan_why(plan), "Measured on small networks with few seeds, in docs/planning.md: "));
     tw_plan_destroy(plan);
     q.optimizer = TW_PLAN_SGD; /* with which nobody has measured adapters */
     q.steps = 1000;

@@ -57,10 +57,9 @@ tw_status plan_ask(const train_settings *s, const task *work, int workers, plan_
     return status;
 }
 
-tw_status plan_ask_of_table(const train_settings *s, const char *table, int workers, plan_inquiry *inquiry)
+void plan_ask_of_table(const train_settings *s, int workers, plan_inquiry *inquiry)
 {
     ask(s, workers, (uint64_t)s->steps, inquiry);
-    return layout_create(table, &inquiry->tensors);
 }
 
 void plan_ask_of_run(const worker *w, plan_inquiry *inquiry)

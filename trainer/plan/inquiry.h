@@ -18,8 +18,8 @@ typedef struct plan_inquiry {
 /* Asks for a network of a task, of which a run has so many workers: its tensors, its optimiser, its length. What else
  * the question says stays. */
 tw_status plan_ask(const train_settings *settings, const task *work, int workers, plan_inquiry *inquiry);
-/* And for one that is nothing but a table, which layout_create reads. */
-tw_status plan_ask_of_table(const train_settings *settings, const char *table, int workers, plan_inquiry *inquiry);
+/* And for one that is nothing but the table that `tensors` has. */
+void plan_ask_of_table(const train_settings *settings, int workers, plan_inquiry *inquiry);
 void plan_forget(plan_inquiry *inquiry);
 /* And for a run under way, with the passes that this worker has measured so far. The tensors stay the worker's:
  * plan_forget is not for them. What a run cannot go on with is left out. */

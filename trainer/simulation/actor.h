@@ -17,6 +17,7 @@ typedef struct actor_end {
 struct actor_kind {
     /* All are collectives but for step, by an asynchronous scheme. destroy takes what create left, failed or not. */
     tw_status (*create)(const sim_setup *setup, tw_comm *comm, void **self);
+    const char *(*spec)(void *self);   /* of --sync, as it suits the run */
     uint64_t (*steps)(void *self);     /* a rank's share */
     uint64_t (*gradients)(void *self); /* of a step, that count with this rank */
     uint64_t (*sent)(void *self);      /* bytes so far */

@@ -27,6 +27,7 @@ typedef struct run {
     uint64_t point_size, point_gradients; /* of the point that is being gathered */
     double point_loss;
     time_t told;
+    int only_checks;
     tw_status status;
     char text[512];
 } run;
@@ -99,6 +100,7 @@ static tw_status line_up(run *r, int rank, tw_comm *comm, void *self)
     r->together += r->setup->kind->gradients(self);
     TW_TRY(tw_comm_barrier(comm));
     if (rank == 0) {
+        snprintf(r->result->spec, sizeof r->result->spec, "%s", r->setup->kind->spec(self));
         r->start = r->ended = tw_clock() + 1 + 1e3 * (r->setup->world.latency + r->setup->world.overhead);
         r->limit = steps;
         r->total = steps * r->together;
@@ -171,6 +173,7 @@ static tw_status play_rank(run *r, int rank, tw_comm *comm, void **self)
     TW_TRY(tw_comm_set_timeout(comm, PATIENCE));
     TW_TRY(kind->create(r->setup, comm, self));
     TW_TRY(kind->begin(*self));
+    if (r->only_checks) return tw_comm_barrier(comm); /* whoever leaves earlier fails the others */
     TW_TRY(line_up(r, rank, comm, *self));
     TW_TRY(take_steps(r, *self));
     return experiment_finish(r, rank, *self);
@@ -246,6 +249,12 @@ tw_status sim_check_codec_rate(double rate)
 {
     if (rate == 0 || rate >= CODEC_RATE_LEAST) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT, "--codec-rate %g: want 0, or %g and more", rate, CODEC_RATE_LEAST);
+}
+
+tw_status sim_check(const sim_setup *setup)
+{
+    run r = {.setup = setup, .only_checks = 1};
+    return run_world(&r);
 }
 
 tw_status sim_run(const sim_setup *setup, sim_result *result)

@@ -1,14 +1,17 @@
 /* A rank played by nobody: the library's phantom, at the pace of a worker. */
 #include "actor.h"
 #include "error.h"
+#include "scheme.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <thinwire/thinwire_plan.h>
 
 typedef struct phantom {
     const sim_setup *setup;
     pace pace;
     tw_comm *comm;
+    char *spec;
     tw_phantom *worker;
 } phantom;
 
@@ -28,6 +31,11 @@ static tw_status phantom_create(const sim_setup *setup, tw_comm *comm, void **se
     *p = (phantom){.setup = setup, .comm = comm};
     return pace_begin(&setup->pace, tw_comm_rank(comm), tw_comm_size(comm), (uint64_t)setup->settings.steps,
                       setup->layout->count, &p->pace);
+}
+
+static const char *phantom_spec(void *self)
+{
+    return ((phantom *)self)->spec;
 }
 
 static uint64_t phantom_steps(void *self)
@@ -50,7 +58,9 @@ static tw_status phantom_begin(void *self)
 {
     phantom *p = self;
     const sim_setup *s = p->setup;
-    return tw_phantom_create(p->comm, s->settings.sync, s->layout->tensors, s->layout->count, s->noise,
+    p->spec = s->sample ? strdup(s->settings.sync) : scheme_for_run(s->settings.sync, (uint64_t)s->settings.steps);
+    if (!p->spec) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
+    return tw_phantom_create(p->comm, p->spec, s->layout->tensors, s->layout->count, s->noise,
                              (uint64_t)s->settings.seed, &p->worker);
 }
 
@@ -73,9 +83,11 @@ static tw_status phantom_end(void *self, actor_end *end)
 static void phantom_destroy(void *self)
 {
     phantom *p = self;
-    if (p) tw_phantom_destroy(p->worker);
+    if (!p) return;
+    tw_phantom_destroy(p->worker);
+    free(p->spec);
     free(p);
 }
 
-const actor_kind sim_phantom = {phantom_create, phantom_steps, phantom_gradients, phantom_sent,
-                                phantom_begin,  phantom_step,  phantom_end,       phantom_destroy};
+const actor_kind sim_phantom = {phantom_create, phantom_spec, phantom_steps, phantom_gradients, phantom_sent,
+                                phantom_begin,  phantom_step, phantom_end,   phantom_destroy};

@@ -28,6 +28,11 @@ static tw_status trainee_create(const sim_setup *setup, tw_comm *comm, void **se
                       &t->pace);
 }
 
+static const char *trainee_spec(void *self)
+{
+    return ((trainee *)self)->worker.spec;
+}
+
 static uint64_t trainee_steps(void *self)
 {
     return ((trainee *)self)->worker.steps;
@@ -109,5 +114,5 @@ static void trainee_destroy(void *self)
     free(self);
 }
 
-const actor_kind sim_trainee = {trainee_create, trainee_steps, trainee_gradients, trainee_sent,
-                                trainee_begin,  trainee_step,  trainee_end,       trainee_destroy};
+const actor_kind sim_trainee = {trainee_create, trainee_spec, trainee_steps, trainee_gradients, trainee_sent,
+                                trainee_begin,  trainee_step, trainee_end,   trainee_destroy};

@@ -207,13 +207,6 @@ static tw_status measure(const worker *w, pipeline_plan *plan)
     return TW_OK;
 }
 
-tw_status pipeline_plan_fits(const char *text, const train_settings *settings, const task *work)
-{
-    pipeline_plan plan = {0};
-    TW_TRY(pipeline_plan_parse(text, &plan));
-    return measure_unit(settings, work, 0, &plan);
-}
-
 /* ---- cutting ---- */
 
 static tw_status choose_cut(const worker *w, pipeline_plan *plan, const pipeline_machine *machines)

@@ -23,8 +23,6 @@ typedef struct pipeline_plan {
 tw_status pipeline_plan_parse(const char *text, pipeline_plan *plan);
 /* What --pipeline does not go with, as far as the options say it. What workers that stand by need is group_check's. */
 tw_status pipeline_plan_check(const train_settings *settings);
-/* Whether a spec with a cut is one of the task's network. */
-tw_status pipeline_plan_fits(const char *text, const train_settings *settings, const task *work);
 /* How many stand by; 0 without the option, and where it cannot be read. */
 size_t pipeline_standby(const char *text);
 /* Into a plan of zeros: TW_ERROR_ARGUMENT and TW_ERROR_UNSUPPORTED say what does not go with it. Unless --pipeline says

@@ -7,6 +7,7 @@
 #include "init_from.h"
 #include "json_file.h"
 #include "launcher.h"
+#include "network.h"
 #include "plugins.h"
 
 #include <string.h>
@@ -58,17 +59,18 @@ static tw_status plan_complete(planning *p, plan_settings *s, options *set)
     s->train.set = set;
     TW_TRY(init_from_shape(set, &s->train));
     TW_TRY(settings_complete(s->train.task, set));
+    TW_TRY(sim_check_codec_rate(s->codec_rate));
+    if (s->train.link) TW_TRY(network_read_link(s->train.link, &p->line));
     if (p->has_task && s->parameters)
         return tw_fail(TW_ERROR_ARGUMENT, "--parameters %s: task %s has a network of its own; leave one of them out",
                        s->parameters, s->train.task->name);
     if (!p->has_task && !s->parameters)
         return tw_fail(TW_ERROR_ARGUMENT, "none: there is no network to plan for; say --parameters N, or name a task");
+    if (!p->has_task) TW_TRY(layout_create(s->parameters, &p->inquiry.tensors));
     if (!p->has_task && s->step_time == 0)
-        return tw_fail(TW_ERROR_ARGUMENT, "--parameters %s: there is no step to measure; say --step-time SECONDS",
-                       s->parameters);
+        return tw_fail(TW_ERROR_ARGUMENT, "none: there is no step to measure; say --step-time SECONDS");
     if (!p->has_task && s->train.steps == 0)
-        return tw_fail(TW_ERROR_ARGUMENT, "--parameters %s: say how long the run is with --steps N", s->parameters);
-    TW_TRY(sim_check_codec_rate(s->codec_rate));
+        return tw_fail(TW_ERROR_ARGUMENT, "none: a plan is for a run of some length; say --steps N");
     if (s->train.json) TW_TRY(json_check(s->train.json));
     return plugins_load(s->train.plugin);
 }
@@ -96,7 +98,8 @@ static tw_status ask_with_data(planning *p)
 static tw_status ask_of_tensors(planning *p)
 {
     p->inquiry.question.pass_seconds = p->settings->step_time;
-    return plan_ask_of_table(&p->settings->train, p->settings->parameters, p->workers, &p->inquiry);
+    plan_ask_of_table(&p->settings->train, p->workers, &p->inquiry);
+    return TW_OK;
 }
 
 static void plan_progress(void *stream, const char *line)

@@ -29,5 +29,5 @@ tw_status plan_find_line(planning *p)
                        "with --join or mpirun, which measures the line");
     p->workers = s->workers > 0 ? (int)s->workers : 1;
     p->rank = launcher_has_ranks(s->transport) ? launcher_rank() : 0;
-    return network_read_link(s->link, &p->line);
+    return TW_OK;
 }

@@ -6,7 +6,6 @@
 #include "folder.h"
 #include "json_file.h"
 #include "launcher.h"
-#include "pipeline_plan.h"
 #include "plugins.h"
 #include "schedule.h"
 #include "scheme.h"
@@ -34,7 +33,7 @@ static const option_row own_rows[] = {
      .stands_for = "never"},
     {"gradients", NULL, OPTION_CHOICE, AT(gradients_off), "on", .choices = "on|off",
      .help = "off takes noise in place of a model's gradients, where only bytes and time matter. The task none does "
-             "the same"},
+             "the same. Without --steps it takes 20 steps of a run whose length is unknown"},
     {"parameters", "N", OPTION_TEXT, AT(parameters), "250k", .help = LAYOUT_HELP},
 
     {.help = "The network"},
@@ -105,14 +104,31 @@ static void take_stages(sim_setup *setup, const simulate_row *row)
     setup->pace.other_seconds /= row->workers;
 }
 
-static tw_status run_row(const simulation *all, const sim_setup *common, simulate_row *row)
+static sim_setup setup_of(const simulation *all, const sim_setup *common, const simulate_row *row)
 {
     sim_setup setup = *common;
     sim_take_scheme(&setup, row->micro_batches ? "allreduce" : row->sync);
     if (row->micro_batches) take_stages(&setup, row);
     if (all->codec_rate > 0) sim_take_codec_rate(&setup, all->codec_rate);
     setup.settings.workers = row->workers;
+    return setup;
+}
+
+static tw_status run_row(const simulation *all, const sim_setup *common, simulate_row *row)
+{
+    const sim_setup setup = setup_of(all, common, row);
     return sim_run(&setup, &row->result);
+}
+
+/* A spec that cannot be is refused before anything is simulated; that of a run alone, by the run. */
+static tw_status check_specs(const simulation *all)
+{
+    const int alone = all->row_count == 1 && !all->settings->trace;
+    for (size_t i = 0; !alone && i < all->row_count; i++) {
+        const sim_setup setup = setup_of(all, &all->setup, &all->rows[i]);
+        TW_TRY(sim_check(&setup));
+    }
+    return TW_OK;
 }
 
 static tw_status run_rows(simulation *all)
@@ -196,7 +212,8 @@ static void prepare_settings(const simulate_settings *s, sim_setup *setup)
     setup->settings = s->train;
     setup->settings.out = setup->settings.json = setup->settings.resume = NULL;
     setup->settings.slow = setup->settings.pause = NULL; /* the pace has them */
-    if (s->gradients_off && s->train.steps == 0) setup->settings.steps = PHANTOM_STEPS;
+    setup->sample = s->gradients_off && s->train.steps == 0;
+    if (setup->sample) setup->settings.steps = PHANTOM_STEPS;
     setup->kind = s->gradients_off ? &sim_phantom : &sim_trainee;
     setup->until_loss = s->until_loss;
     setup->progress = s->train.quiet ? NULL : stderr;
@@ -220,6 +237,7 @@ static tw_status write_results(const simulation *all)
 static tw_status simulate(simulation *all, const options *set)
 {
     TW_TRY(find_pace(all, set));
+    TW_TRY(check_specs(all));
     if (all->settings->trace) TW_TRY(run_record(all));
     TW_TRY(run_rows(all));
     return write_results(all);
@@ -236,7 +254,7 @@ static tw_status make_noise(simulation *all)
     return TW_OK;
 }
 
-/* A number of workers that is too great, and a cut of another network, are told before any run. */
+/* A number of workers that is too great is told before any worker is made. */
 static tw_status check_rows(const simulation *all, const task *work)
 {
     for (size_t i = 0; i < all->row_count; i++) {
@@ -244,7 +262,6 @@ static tw_status check_rows(const simulation *all, const task *work)
         learner_place place = {.size = row->micro_batches ? 1 : row->workers,
                                .batch = (size_t)all->settings->train.batch};
         TW_TRY(work->ops->fits(work, &place));
-        if (row->micro_batches) TW_TRY(pipeline_plan_fits(row->sync, &all->settings->train, work));
     }
     return TW_OK;
 }

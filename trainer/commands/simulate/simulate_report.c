@@ -5,6 +5,7 @@
 #include "simulate.h"
 
 #include <math.h>
+#include <string.h>
 
 /* A pipeline is as fast as a stage that goes forward twice, as all but the last do. */
 double simulate_ideal(const simulation *all, const simulate_row *row)
@@ -46,6 +47,9 @@ void simulate_print_row(FILE *stream, const simulation *all, const simulate_row 
         print_quality(stream, result);
     if (result->seconds_to_loss >= 0)
         fprintf(stream, "   loss %g after %.4g s", all->settings->until_loss, result->seconds_to_loss);
+    if (row->workers > 1 && result->bytes_per_worker_step == 0)
+        fprintf(stream, "   not one exchange fell into these steps");
+    if (strcmp(result->spec, row->sync) != 0 && !row->micro_batches) fprintf(stream, "   with --sync %s", result->spec);
     fputc('\n', stream);
     fflush(stream);
 }
@@ -103,6 +107,7 @@ static cJSON *row_json(const simulation *all, const simulate_row *row)
     const sim_result *result = &row->result;
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "sync", row->micro_batches ? "allreduce" : row->sync);
+    cJSON_AddStringToObject(object, "spec", result->spec);
     if (row->micro_batches) cJSON_AddStringToObject(object, "pipeline", row->sync);
     cJSON_AddNumberToObject(object, "workers", row->workers);
     cJSON_AddNumberToObject(object, "parameters", (double)result->parameters);
