@@ -38,9 +38,9 @@ typedef struct tw_transport_ops {
      * transport neither reads nor writes it any more: one that cannot take a message back from its network has to keep
      * a copy of its own. Of a receive, *size becomes the message's bytes and *check its word. TW_ERROR_PEER when
      * `timeout` seconds pass or the peer is known to be gone, TW_ERROR_PACKET when the message is larger than the
-     * capacity. With a timeout of 0 it takes a request back. Of a send that is taken back it is not told whether it goes
-     * all the same, whole. A failure concerns this request alone: messages from and to other peers go on. Over a sealed
-     * comm a send that fails is also the last of its channel to that peer (thinwire_sealed.h). */
+     * capacity. With a timeout of 0 it takes a request back. Of a send that is taken back it is not told whether
+     * it goes all the same, whole. A failure concerns this request alone: messages from and to other peers go on. Over
+     * a sealed comm a send that fails is also the last of its channel to that peer (thinwire_sealed.h). */
     tw_status (*wait)(void *self, void *request, double timeout, size_t *size, uint32_t *check);
     /* 1 as soon as wait would return at once, with success or not; 0 when `timeout` seconds pass first. The request
      * stays. */

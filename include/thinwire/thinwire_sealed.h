@@ -34,10 +34,10 @@ extern "C" {
  *
  * inner is the sealed comm's from here on, and is destroyed with it, or in this call when it fails (except where inner
  * is NULL): TW_ERROR_PACKET when another rank does not know the key, or somebody stands in between: every rank gets it,
- * and the text says whose key is wrong, or whose line changes bytes; TW_ERROR_PEER when a rank does not answer within inner's timeout, because it is
- * gone or does not seal; TW_ERROR_ARGUMENT, TW_ERROR_MEMORY, TW_ERROR_SYSTEM. What ranks tell each other first are
- * public keys, fresh for each session, from which, with the key, all other keys come: nothing of another session
- * fits.
+ * and the text says whose key is wrong, or whose line changes bytes; TW_ERROR_PEER when a rank does not answer within
+ * inner's timeout, because it is gone or does not seal; TW_ERROR_ARGUMENT, TW_ERROR_MEMORY, TW_ERROR_SYSTEM. What ranks
+ * tell each other first are public keys, fresh for each session, from which, with the key, all other keys come: nothing
+ * of another session fits.
  *
  * A message of n bytes becomes one of n + 20: its checksum travels inside the seal, and the seal has 16.
  * tw_comm_traffic counts n, as ever.

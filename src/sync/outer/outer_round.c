@@ -378,7 +378,7 @@ static tw_status spread_start(tw_outer *outer, float *const *weights)
     return TW_OK;
 }
 
-/* Of all that is the same on all ranks at a moment. The steps since the last round are not: a rank may have skipped some. */
+/* Of all that is the same on all ranks at a moment. Steps since the last round are not: a rank may have skipped some. */
 static uint32_t digest_of_moment(const tw_outer *outer)
 {
     const tw_fragment *fragment = tw_outer_current(outer);
