@@ -378,13 +378,11 @@ static tw_status spread_start(tw_outer *outer, float *const *weights)
     return TW_OK;
 }
 
-/* Of all that is the same on all ranks at a moment. Steps since the last round are not: a rank may have skipped some. */
+/* Of all that is the same on all ranks at a moment. The steps since the last round are not: a rank may skip some. */
 static uint32_t digest_of_moment(const tw_outer *outer)
 {
     const tw_fragment *fragment = tw_outer_current(outer);
-    const uint64_t phase = (uint64_t)outer->phase;
-    uint32_t crc = tw_crc32c(0, outer->digests, 2 * outer->count * sizeof *outer->digests);
-    crc = tw_crc32c(crc, &phase, sizeof phase);
+    const uint32_t crc = tw_crc32c(0, outer->digests, 2 * outer->count * sizeof *outer->digests);
     if (outer->phase != TW_OUTER_ARRIVED) return crc;
     return tw_crc32c(crc, outer->delta + fragment->start, fragment->elements * sizeof *outer->delta);
 }
