@@ -608,8 +608,17 @@ def all_resumed(rank, size, cuts):
     return [resumed(rank, size, spec, getattr(torch, dtype), first) for spec, dtype, first in cuts]
 
 
-def resumed(rank, size, spec, dtype, load_model_first):
+def resumed_after_a_skip(rank, size):
+    """Rank 1 has skipped a step, as a GradScaler does."""
+    specs = ("diloco:every=4", "streaming:every=8,fragments=2,delay=3", "diloco:every=4,eager=on")
+    return [resumed(rank, size, spec, torch.float32, False, skipped=[2] * rank) for spec in specs]
+
+
+def resumed(rank, size, spec, dtype, load_model_first, skipped=()):
     """A run of 11 steps, and one that is cut after 6 and goes on in new objects: shared weights, own weights."""
+    def steps(begin, end):
+        return [step for step in range(begin, end) if step not in skipped]
+
     def made():
         model = text_model().to(dtype)
         return model, adamw(model)
@@ -623,10 +632,10 @@ def resumed(rank, size, spec, dtype, load_model_first):
         return shared + own
 
     model, optimiser = made()
-    whole = ended(model, optimiser, looped(model, optimiser, spec), range(11))
+    whole = ended(model, optimiser, looped(model, optimiser, spec), steps(0, 11))
     model, optimiser = made()
     outer = looped(model, optimiser, spec)
-    go_on(model, optimiser, outer, rank, range(6))
+    go_on(model, optimiser, outer, rank, steps(0, 6))
     file = io.BytesIO()
     torch.save({"model": model.state_dict(), "optimizer": optimiser.state_dict(), "outer": outer.state_dict()}, file)
     outer.close()
@@ -639,7 +648,7 @@ def resumed(rank, size, spec, dtype, load_model_first):
     outer = looped(model, optimiser, spec)
     outer.load_state_dict(saved["outer"])
     model.load_state_dict(saved["model"])
-    return same(whole, ended(model, optimiser, outer, range(6, 11)))
+    return same(whole, ended(model, optimiser, outer, steps(6, 11)))
 
 
 def of_others(rank, size, old):
@@ -1484,6 +1493,9 @@ class OuterTest(unittest.TestCase):
     @parts.extra
     def test_resumed_in_other_ways_has_the_same_bits(self):
         self.check_resuming(CUTS)
+
+    def test_resumed_after_a_step_that_one_rank_skipped_has_the_same_bits(self):
+        self.assertEqual(ranks.on_ranks(2, resumed_after_a_skip), [[True] * 3] * 2)
 
     def check_resuming(self, cuts):
         for of_rank in ranks.on_ranks(2, all_resumed, cuts):
