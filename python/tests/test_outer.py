@@ -1978,6 +1978,7 @@ class OuterTest(unittest.TestCase):
         model, told = torch.nn.Linear(4, 3), io.StringIO()
         optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
         for given, spec, join, text in (((model, None), "local:every=2", "127.0.0.1:1", "optimizer=None"),
+                                        ((model, []), "local:every=2", "127.0.0.1:1", "optimizer=None"),
                                         ((model, [optimiser, None]), "local:every=2", "127.0.0.1:1", "optimizer=None"),
                                         ((optimiser, model), "local:every=2", "127.0.0.1:1", "SGD is none"),
                                         ((model, optimiser), "local:every=2", "nowhere", "want HOST:PORT"),

@@ -400,7 +400,7 @@ static tw_status check_loaded(tw_outer *outer)
                            word->weight > 0 ? "" : " not", first->weight > 0 ? "" : " not");
         if (outer->loaded && (word->round != first->round || word->digest != first->digest))
             return tw_fail(TW_ERROR_STATE,
-                           "rank %d's state is of another run or moment than rank 0's: %llu rounds have begun there, "
+                           "rank %d's state is of another run or moment than rank 0's: %llu rounds have ended there, "
                            "and %llu here%s",
                            r, (unsigned long long)word->round, (unsigned long long)first->round,
                            word->round == first->round ? ", but what all share differs" : "");

@@ -106,7 +106,7 @@ class OuterLoop(Closes):
                 refuse_other_specs(spec, self._changes)  # before anybody is waited for
             if join is not None and workers is not None:
                 refuse_no_module(model)
-                for one in optimisers_in(optimizer):
+                for one in optimisers_in(optimizer) or [None]:
                     refuse_no_optimiser(one)
                 if banner:
                     tell_meeting(join, workers, limits)
