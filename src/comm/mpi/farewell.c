@@ -6,12 +6,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Seconds, and a guess. MPI keeps the order of what goes under one tag, and a farewell has a tag of its own. So it may
- * come before messages that were sent earlier, and nothing in MPI says by how much. A message that comes later than
- * this is lost: whoever waits for it is told that its sender has left. That is an error too many, and never wrong
- * bytes. */
-#define LAST_BITS 0.25
-
 enum { LEAVES, GIVES_UP };
 
 static const int words[] = {LEAVES, GIVES_UP};
@@ -44,9 +38,9 @@ void tw_farewell_heed(tw_farewell *all)
     atomic_flag_clear(&all->heeded);
 }
 
-int tw_farewell_is_gone(const tw_farewell *all, int rank)
+double tw_farewell_age(const tw_farewell *all, int rank)
 {
-    return tw_clock() >= all->gone_at[rank] + LAST_BITS;
+    return tw_clock() - all->gone_at[rank];
 }
 
 /* --- saying -------------------------------------------------------------------------------------------------- */

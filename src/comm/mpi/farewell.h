@@ -35,7 +35,7 @@ int tw_farewell_await(tw_farewell *all, double seconds);
 
 /* Looks whether anybody has left. */
 void tw_farewell_heed(tw_farewell *all);
-/* Whether the rank has left so long ago that all it had sent should be there: see LAST_BITS. */
-int tw_farewell_is_gone(const tw_farewell *all, int rank);
+/* Seconds since the rank's farewell was heard; below 0: it is there. */
+double tw_farewell_age(const tw_farewell *all, int rank);
 
 #endif

@@ -27,6 +27,7 @@
 enum { SPINS = 50, SHORTEST_NAP = 20 * 1000, LONGEST_NAP = 200 * 1000 /* nanoseconds */ };
 #define PARTING 10.0   /* seconds for which destroy waits for others to leave, too */
 #define LAST_WORDS 1.0 /* and in which a rank that gives up tells them so */
+#define LAST_BITS 0.25 /* for which, behind a farewell, a send is waited for, or the bytes of a rank that gave up */
 
 typedef struct request request;
 
@@ -48,6 +49,7 @@ struct request {
     tw_block *block;
     void *dst;       /* a receive's */
     size_t size;     /* bytes to send, or room to receive */
+    int taken_back;  /* MPI was asked to end it without a message */
     int over, error; /* over: MPI is done with it, with this error and status */
     MPI_Status status;
 };
@@ -172,6 +174,32 @@ static int is_over(request *one)
     return one->over;
 }
 
+static void take_back(request *one)
+{
+    if (!one->over && !one->taken_back) MPI_Cancel(&one->mpi);
+    one->taken_back = 1;
+}
+
+/* Whether MPI ended a receive without a message, as it was asked to. */
+static int came_to_nothing(request *one)
+{
+    int cancelled = 0;
+    if (one->taken_back && is_over(one) && one->error == MPI_SUCCESS) MPI_Test_cancelled(&one->status, &cancelled);
+    return cancelled;
+}
+
+/* Whether the peer has left and the request comes to nothing. The farewell is the last that a rank sends, and MPI
+ * matches what comes from a rank in the order in which it was sent: a receive under any tag would see another one. So a
+ * receive that can be taken back now had no message on its way. One that cannot has its message, of which the bytes may
+ * still come: of a rank that gave up they may never. */
+static int peer_is_gone(const transport *mpi, request *one)
+{
+    double age = tw_farewell_age(&mpi->farewell, one->peer);
+    if (age < 0) return 0;
+    if (!one->is_send) take_back(one);
+    return came_to_nothing(one) || age >= (one->is_send || mpi->farewell.failed ? LAST_BITS : PARTING);
+}
+
 /* 1 when the request is over, or there is nothing to wait for any more. */
 static int mpi_poll_request(void *self, void *handle, double timeout)
 {
@@ -180,10 +208,10 @@ static int mpi_poll_request(void *self, void *handle, double timeout)
     double deadline = tw_clock() + timeout;
     long rest = SHORTEST_NAP;
     for (int polls = 1;; polls++) {
-        if (is_over(one) || mpi->has_left || tw_farewell_is_gone(&mpi->farewell, one->peer)) return 1;
+        if (is_over(one) || mpi->has_left || peer_is_gone(mpi, one)) return 1;
         int late = tw_clock() >= deadline;
         if (late || polls > SPINS) tw_farewell_heed(&mpi->farewell);
-        if (late) return tw_farewell_is_gone(&mpi->farewell, one->peer);
+        if (late) return peer_is_gone(mpi, one);
         if (polls <= SPINS) continue;
         mpi_nap(rest);
         rest = rest * 2 < LONGEST_NAP ? rest * 2 : LONGEST_NAP;
@@ -212,7 +240,7 @@ static int reap(transport *mpi)
  */
 static void abandon(transport *mpi, request *one)
 {
-    if (!one->is_send) MPI_Cancel(&one->mpi);
+    if (!one->is_send) take_back(one);
     pthread_mutex_lock(&mpi->lock);
     one->next = mpi->abandoned;
     mpi->abandoned = one;
@@ -226,7 +254,7 @@ static tw_status mpi_give_up(transport *mpi, request *one, double timeout)
     abandon(mpi, one);
     if (mpi->has_left)
         return tw_fail(TW_ERROR_PEER, "the exchange with rank %d ended because another one failed", peer);
-    if (tw_farewell_is_gone(&mpi->farewell, peer)) return tw_fail(TW_ERROR_PEER, "rank %d has left the group", peer);
+    if (tw_farewell_age(&mpi->farewell, peer) >= 0) return tw_fail(TW_ERROR_PEER, "rank %d has left the group", peer);
     return tw_fail(TW_ERROR_PEER, "rank %d did not answer within %g seconds", peer, timeout);
 }
 
@@ -259,7 +287,7 @@ static tw_status mpi_wait_request(void *self, void *handle, double timeout, size
     request *one = handle;
     mpi_poll_request(mpi, one, timeout);
     if (one->is_send) tw_blocks_forget(&mpi->blocks, one->block);
-    if (!one->over) return mpi_give_up(mpi, one, timeout);
+    if (!one->over || came_to_nothing(one)) return mpi_give_up(mpi, one, timeout);
     tw_status status = mpi_finish(one, size, check);
     mpi_release(mpi, one);
     return status;
