@@ -1,5 +1,5 @@
-/* MPI where it fails, or is slow: a comm that cannot be made leaves nothing behind, and a message is not lost that comes
- * behind its sender's farewell. Runs under mpirun. MPI's functions are replaced here. */
+/* MPI where it fails, or is slow: a comm that cannot be made leaves nothing behind, and a message that comes behind its
+ * sender's farewell is not lost. Runs under mpirun. MPI's functions are replaced here. */
 #include <mpi.h>
 
 #include "support/cmocka.h"
