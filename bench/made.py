@@ -41,13 +41,18 @@ def rounded(value):
     return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
+def are_numbers(value):
+    if isinstance(value, (dict, list)):
+        return all(are_numbers(one) for one in (value.values() if isinstance(value, dict) else value))
+    return isinstance(value, (int, float))
+
+
 def as_json(value, indent=0, **how):
     """As JSON, of which what is short enough stands on one line: so a row of figures is a line of a comparison. Numbers alone,
     as of a curve, are one however many. `how`: as json.dumps takes it."""
     value = rounded(value)
     line = json.dumps(value, **how)
-    are_numbers = isinstance(value, list) and all(isinstance(one, (int, float)) for one in value)
-    if len(line) + indent <= 320 or are_numbers or not isinstance(value, (dict, list)):
+    if len(line) + indent <= 320 or are_numbers(value) or not isinstance(value, (dict, list)):
         return line
     if isinstance(value, dict):
         parts = [f"{json.dumps(key)}: {as_json(one, indent + 1, **how)}" for key, one in value.items()]

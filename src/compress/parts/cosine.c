@@ -1,6 +1,7 @@
 #include "cosine.h"
 
 #include "error.h"
+#include "kernels.h"
 #include "memory.h"
 
 #include <math.h>
@@ -59,15 +60,26 @@ void tw_cosine_destroy(tw_cosine *cosine)
 
 /* ---- columns ----------------------------------------------------------------------------------------------------- */
 
-/* dst = the sum over j < n of weight[j * step] times row j * jump of src, which has `width` columns. */
-static void combine(float *restrict dst, const float *restrict src, size_t width, size_t jump, const float *weight,
-                    size_t step, size_t n)
+/* Of a matrix with `width` columns, every other row or each, and what is added up to make each of another's. */
+typedef struct rows_of {
+    float *at;
+    size_t jump, count; /* from one to the next, in rows */
+} rows_of;
+
+/* Row r of `made` becomes the sum over j of weight[r * across + j * along] times row j of x. */
+static void combine(rows_of made, rows_of x, size_t width, const float *weight, size_t across, size_t along)
 {
-    memset(dst, 0, width * sizeof *dst);
-    for (size_t j = 0; j < n; j++) {
-        const float w = weight[j * step], *row = src + j * jump * width;
-        for (size_t c = 0; c < width; c++) dst[c] += w * row[c];
-    }
+    tw_kernels_best()->lowrank->add_combinations(&(tw_combinations){.dst = made.at,
+                                                                    .dst_stride = made.jump * width,
+                                                                    .rows = made.count,
+                                                                    .x = x.at,
+                                                                    .stride = x.jump * width,
+                                                                    .count = x.count,
+                                                                    .c = weight,
+                                                                    .c_row = across,
+                                                                    .c_step = along,
+                                                                    .n = width,
+                                                                    .from_zero = 1});
 }
 
 /* Rows of D are alike from both ends, the odd ones but for the sign. So half of the products will do: of the sums of
@@ -75,37 +87,34 @@ static void combine(float *restrict dst, const float *restrict src, size_t width
 static void forward_columns(const tw_cosine *cosine, float *x, size_t height, size_t width)
 {
     const float *matrix = cosine->matrix[height];
-    size_t half = height / 2, middle = height % 2;
-    float *sums = cosine->folded, *differences = sums + (half + middle) * width;
+    size_t half = height / 2, evens = height - half;
+    float *sums = cosine->folded, *differences = sums + evens * width;
     for (size_t i = 0; i < half; i++)
         for (size_t c = 0; c < width; c++) {
             float top = x[i * width + c], bottom = x[(height - 1 - i) * width + c];
             sums[i * width + c] = top + bottom;
             differences[i * width + c] = top - bottom;
         }
-    if (middle) memcpy(sums + half * width, x + half * width, width * sizeof *x);
-    for (size_t k = 0; k < height; k++)
-        combine(x + k * width, k % 2 ? differences : sums, width, 1, matrix + k * height, 1,
-                k % 2 ? half : half + middle);
+    if (evens > half) memcpy(sums + half * width, x + half * width, width * sizeof *x);
+    combine((rows_of){x, 2, evens}, (rows_of){sums, 1, evens}, width, matrix, 2 * height, 1);
+    combine((rows_of){x + width, 2, half}, (rows_of){differences, 1, half}, width, matrix + height, 2 * height, 1);
 }
 
 /* c becomes D^T c. */
 static void inverse_columns(const tw_cosine *cosine, float *c, size_t height, size_t width)
 {
     const float *matrix = cosine->matrix[height];
-    size_t half = height / 2, middle = height % 2;
-    float *even = cosine->folded, *odd = even + (half + middle) * width;
-    for (size_t i = 0; i < half + middle; i++)
-        combine(even + i * width, c, width, 2, matrix + i, 2 * height, half + middle);
-    for (size_t i = 0; i < half; i++)
-        combine(odd + i * width, c + width, width, 2, matrix + height + i, 2 * height, half);
+    size_t half = height / 2, evens = height - half;
+    float *even = cosine->folded, *odd = even + evens * width;
+    combine((rows_of){even, 1, evens}, (rows_of){c, 2, evens}, width, matrix, 1, 2 * height);
+    combine((rows_of){odd, 1, half}, (rows_of){c + width, 2, half}, width, matrix + height, 1, 2 * height);
     for (size_t i = 0; i < half; i++)
         for (size_t j = 0; j < width; j++) {
             float a = even[i * width + j], b = odd[i * width + j];
             c[i * width + j] = a + b;
             c[(height - 1 - i) * width + j] = a - b;
         }
-    if (middle) memcpy(c + half * width, even + half * width, width * sizeof *c);
+    if (evens > half) memcpy(c + half * width, even + half * width, width * sizeof *c);
 }
 
 /* ---- both sides -------------------------------------------------------------------------------------------------- */
