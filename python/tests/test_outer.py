@@ -614,6 +614,30 @@ def resumed_after_a_skip(rank, size):
     return [resumed(rank, size, spec, torch.float32, False, skipped=[2] * rank) for spec in specs]
 
 
+def saved_apart(rank, size):
+    """Rank 1 has skipped its first step, as a GradScaler does, and all save after the same pass. What is told of that in the next round."""
+    lines = []
+    logging.getLogger("thinwire").addHandler(type("Kept", (logging.Handler,), {"emit": lambda self, one: lines.append(one)})())
+    model = text_model()
+    optimiser = adamw(model)
+    outer = looped(model, optimiser, "diloco:every=3")
+    go_on(model, optimiser, outer, rank, [0, 1, 2][rank:])
+    state, told_before = outer.state_dict(), len(lines)
+    go_on(model, optimiser, outer, rank, range(3, 6))
+    outer.finish()
+    return state, told_before, [line.getMessage() for line in lines if "cannot be loaded together" in line.getMessage()]
+
+
+def of_one_moment_or_not(rank, size, old):
+    model = text_model()
+    outer = looped(model, adamw(model), "diloco:every=3")
+    outer.load_state_dict(old[rank])
+    try:
+        return ranks.refused(outer.begin)
+    finally:
+        outer.close()
+
+
 def resumed(rank, size, spec, dtype, load_model_first, skipped=()):
     """A run of 11 steps, and one that is cut after 6 and goes on in new objects: shared weights, own weights."""
     def steps(begin, end):
@@ -1512,6 +1536,17 @@ class OuterTest(unittest.TestCase):
             self.assertFalse(same(ended, theta))
             self.assertEqual(rounds, 3)
             self.assertIn(": 3 steps, 2 rounds of the group's 3, ", summary)  # of the three, one was made before the state was saved
+
+    def test_states_with_a_round_in_between_are_told_of_and_one_of_them_is_enough(self):
+        (first, *told), (second, *other) = ranks.on_ranks(2, saved_apart)
+        self.assertEqual((told[0], len(told[1]), other), (0, 1, [0, []]))
+        self.assertIn("save when the count of rounds has changed", told[1][0])
+        for text in ranks.on_ranks(2, of_one_moment_or_not, [first, second]):
+            self.assertIn("of another run or moment than rank 0's: 0 rounds have ended there, and 1 here", text)
+        theta = [first[f"theta/{name}"] for name, _ in text_model().named_parameters()]
+        for begins, ended, *_ in ranks.on_ranks(2, of_others, [first, None]):
+            self.assertTrue(same(begins, theta))
+            self.assertFalse(same(ended, theta))
 
     def test_a_meeting_to_end_is_no_round(self):
         """Where all have given their last steps before. Else these are one."""
