@@ -2,6 +2,7 @@
 """The outer loop: thinwire.OuterLoop beside a twin in numpy, and thinwire.torch.OuterLoop beside one in plain torch."""
 
 import contextlib
+import copy
 import gc
 import io
 import itertools
@@ -1548,6 +1549,23 @@ class OuterTest(unittest.TestCase):
             self.assertTrue(same(begins, theta))
             self.assertFalse(same(ended, theta))
 
+    def test_what_was_loaded_last_is_what_a_run_goes_on_with(self):
+        """With load_state_dict() from a rank's own weights, and with load_state_dicts() from the shared ones."""
+        comm, = thinwire.Comm.threads(1)
+        shared, own = text_model(), text_model()
+        own.load_state_dict({name: 2 * one for name, one in own.state_dict().items()})
+        with looped(shared, adamw(shared), "diloco:every=3", group=comm, transport=comm) as outer:
+            outer.begin()
+            state = outer.state_dict()
+        for last, begins in (("load_state_dict", own), ("load_state_dicts", shared)):
+            model = copy.deepcopy(own)
+            with looped(model, adamw(model), "diloco:every=3", group=comm, transport=comm) as outer, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that the model is not the one that was saved
+                for load, what in sorted({"load_state_dict": state, "load_state_dicts": [state]}.items(), key=lambda one: one[0] == last):
+                    getattr(outer, load)(what)
+                outer.begin()
+                self.assertTrue(same(bits(model), bits(begins)), last)
+
     def test_a_meeting_to_end_is_no_round(self):
         """Where all have given their last steps before. Else these are one."""
         ends = {3: "1 round", 6: "2 rounds", 7: "3 rounds"}
@@ -1962,6 +1980,18 @@ class OuterTest(unittest.TestCase):
 
     def test_a_local_sgd_that_cannot_begin_leaves_ddp_as_it_was(self):
         self.assertEqual(ranks.on_ranks(2, local_sgd_that_fails), [True, True])
+
+    def test_a_local_sgd_that_cannot_end_leaves_the_others(self):
+        from thinwire.torch.accelerate import LocalSGD
+        model = nn.Linear(2, 2)
+        accelerator = types.SimpleNamespace(num_processes=1, _optimizers=[adamw(model)], gradient_accumulation_steps=1)
+        for ends, fails in ((thinwire.PeerError("lost"), True), (KeyboardInterrupt(), True), (None, False)):
+            with contextlib.redirect_stderr(io.StringIO()), self.subTest(ends), \
+                    self.assertRaises(type(ends)) if fails else contextlib.nullcontext():
+                with LocalSGD(accelerator, model, 4, join=f"127.0.0.1:{ranks.free_port()}", workers=1, banner=False) as local:
+                    if fails:
+                        local.loop.finish = mock.Mock(side_effect=ends)
+            self.assertTrue(local.loop._comm.closed)
 
     def test_a_local_sgd_says_what_its_steps_are(self):
         from thinwire.torch.accelerate import LocalSGD

@@ -130,7 +130,7 @@ class OuterLoop(Closes):
         self._group, self._module = group, unwrapped(model)
         self._optimisers = optimisers_in(optimizer)
 
-        def check() -> None:
+        def check() -> List[str]:
             refuse_other_specs(spec, self._changes)
             refuse_other_models(model, BETWEEN_PROGRAMS if self._changes else group)
             self._sharded = _parameters.sharded_in(self._module)
@@ -142,12 +142,12 @@ class OuterLoop(Closes):
             refuse_unknown(self._optimisers, self._rows)
             self._hooks = wants_hook(self._optimisers, hook)
             self._moments = Moments(self._rows, self._optimisers, spec)
+            return self._subject(spec)
 
         if self._changes:
-            check()
+            subject = check()
         else:
-            _transport.gathered_by_all(group, check)
-            refuse_unlike(self._subject(spec), group)
+            _parameters.refuse_unlike(_transport.gathered_by_all(group, check))
         self._shares_gradients = shares_gradients(model)
         self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows, self._optimisers)
         warn_of_own_averages(self._optimisers, spec, self._changes)
@@ -164,7 +164,7 @@ class OuterLoop(Closes):
             return core.OuterLoop(comm, spec, tensors)
 
         if self._changes:
-            members = joined_members(str(join), "\n".join(self._subject(spec)), transport, quorum, limits)
+            members = joined_members(str(join), "\n".join(subject), transport, quorum, limits)
             self._asked = f"{join}, for up to {limits.patience:g} seconds"
             self._loop = self._comm = ChangingLoop(members, spec, tensors, lambda: _buffers.entries(self._module),
                                                    lambda given: _buffers.take(self._module, given), self._compare_members)
@@ -619,7 +619,7 @@ class OuterLoop(Closes):
             saved = {key: state.get(_state.ABOUT + key) for key in ("working", "seen", "weights")}
             self._working.refuse_others(saved)
             self._loop.load_state(_state.from_dict(state))
-        self._saved = saved
+        self._saved, self._regrouped = saved, False
 
     def load_state_dicts(self, states: Sequence[Optional[Dict[str, Any]]]) -> None:
         """Takes what another number of ranks has saved, before the first forward pass: states[r] is rank r's, or None
@@ -639,7 +639,7 @@ class OuterLoop(Closes):
         with self._following(next((state for state in states if state is not None), None)):
             self._loop.load_state(core.regrouped(self._loop.spec, self._loop.tensors, old, len(states), self._comm.rank,
                                                  self._comm.size))
-        self._regrouped = True
+        self._saved, self._regrouped = None, True
 
     @contextlib.contextmanager
     def _following(self, state: Any) -> Iterator[None]:
@@ -991,16 +991,6 @@ def described(row: _parameters.Row) -> str:
         return whole
     mesh = row.parameter.device_mesh
     return f"{whole}, shard {mesh.get_local_rank()} of {mesh.size()}"
-
-
-def refuse_unlike(parts: List[str], group: Any) -> None:
-    """A collective. All ranks see the same lists, and so all refuse."""
-    lists: List[List[str]] = _transport.gathered(group, parts)
-    for rank, there in enumerate(lists):
-        for mine, first in zip([*there, "nothing more"], [*lists[0], "nothing more"]):
-            if mine != first:
-                raise Error(f"rank {rank} has {mine} where rank 0 has {first}: give all ranks the same spec and the same model, "
-                            "with the same parameters frozen")
 
 
 def optimisers_in(optimizer: Any) -> List[Any]:
