@@ -130,7 +130,7 @@ class OuterLoop(Closes):
         self._group, self._module = group, unwrapped(model)
         self._optimisers = optimisers_in(optimizer)
 
-        def check() -> List[str]:
+        def check() -> None:
             refuse_other_specs(spec, self._changes)
             refuse_other_models(model, BETWEEN_PROGRAMS if self._changes else group)
             self._sharded = _parameters.sharded_in(self._module)
@@ -142,12 +142,12 @@ class OuterLoop(Closes):
             refuse_unknown(self._optimisers, self._rows)
             self._hooks = wants_hook(self._optimisers, hook)
             self._moments = Moments(self._rows, self._optimisers, spec)
-            return self._subject(spec)
 
         if self._changes:
-            subject = check()
+            check()
         else:
-            _parameters.refuse_unlike(_transport.gathered_by_all(group, check))
+            _transport.gathered_by_all(group, check)
+            _parameters.refuse_unlike(_transport.gathered(group, self._subject(spec)))
         self._shares_gradients = shares_gradients(model)
         self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows, self._optimisers)
         warn_of_own_averages(self._optimisers, spec, self._changes)
@@ -164,7 +164,7 @@ class OuterLoop(Closes):
             return core.OuterLoop(comm, spec, tensors)
 
         if self._changes:
-            members = joined_members(str(join), "\n".join(subject), transport, quorum, limits)
+            members = joined_members(str(join), "\n".join(self._subject(spec)), transport, quorum, limits)
             self._asked = f"{join}, for up to {limits.patience:g} seconds"
             self._loop = self._comm = ChangingLoop(members, spec, tensors, lambda: _buffers.entries(self._module),
                                                    lambda given: _buffers.take(self._module, given), self._compare_members)
@@ -809,7 +809,7 @@ def joined_members(join: str, subject: str, transport: Union[str, Tcp, Comm], qu
 
 def joined_group(join: str, workers: int, rank: Optional[int], transport: Union[str, Tcp, Comm],
                  limits: _transport.Limits, banner: bool = True) -> Comm:
-    """`banner`: a line tells of the wait, when all that can be refused without the others was looked at."""
+    """`banner`: a line tells of the wait, when the call was looked at; of a folder it is the meeting that finds out whether it is there."""
     def waits() -> None:
         if banner:
             tell(f"meeting {workers} worker{'s' * (workers != 1)} at {without_secrets(join)}, for up to {limits.patience:g} seconds")
