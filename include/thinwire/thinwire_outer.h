@@ -142,8 +142,10 @@ TW_API size_t tw_outers_help(size_t index, char *text, size_t capacity);
 /* Copies all that the outer loop remembers on this rank but its weights, which are the caller's to save: theta, its
  * momentum, the count of rounds, what the exchange holds back. A round that is under way is waited for (a collective
  * then), and kept for its step: so a run that loads goes on with the bits of one that did not stop. That is so where
- * ranks have skipped unlike numbers of steps, too. There is nothing to save before begin or a load (TW_ERROR_ORDER).
- * load comes before begin (else TW_ERROR_ORDER), and changes nothing when it fails. */
+ * ranks have skipped unlike numbers of steps, too, unless one of them saves before a round and another behind it: then
+ * begin refuses their states (TW_ERROR_STATE), and the log is told so in the next round of the run that saves. States
+ * that are saved when `rounds` has changed are of one moment. There is nothing to save before begin or a load
+ * (TW_ERROR_ORDER). load comes before begin (else TW_ERROR_ORDER), and changes nothing when it fails. */
 TW_API tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *state);
 TW_API tw_status tw_outer_load_state(tw_outer *outer, const char *prefix, const tw_state *state);
 /* As save_state, where the number of ranks changes and each keeps its own (thinwire_members.h): what is saved has a

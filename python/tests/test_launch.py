@@ -451,12 +451,14 @@ class WordsTest(unittest.TestCase):
                     ("nowhere", ["--spec", "dgc"], __file__, "diloco:exchange=dgc"),
                     ("nowhere", ["--spec", "auto:steps=10"], __file__, "pass_ms="),
                     ("nowhere", [], "no/train.py", "there is no no/train.py"),
+                    *((place, [], __file__, "is no meeting point: want HOST:PORT") for place in ("nowhere", "127.0.0.1:0", "::1:7000")),
                     ("folder:here", [], __file__, "join='folder:here' needs workers= and rank="),
                     ("folder:here", ["--rank", "0", "--key-file", key.name], __file__, "Tcp(key=..., seal=True)"),
                     ("folder:no/where", ["--rank", "0"], __file__, "no/where cannot be opened")):
                 with self.subTest(wanted), contextlib.redirect_stderr(io.StringIO()) as said:
                     self.assertEqual(launch(["--join", join, "--workers", "2", *more, script]), 2)
                 self.assertIn(wanted, said.getvalue())
+                self.assertTrue("meeting 2 workers" not in said.getvalue() or join == "folder:no/where")  # which the meeting finds out
         for spec, wanted in (("auto:steps=10,pass_ms=1", "launch --workers N"), ("streaming:every=30", "delay=1 where members come and go")):
             with self.subTest(spec), contextlib.redirect_stderr(io.StringIO()) as said, tempfile.NamedTemporaryFile() as script:
                 self.assertEqual(launch(["--join", "nowhere:1", "--spec", spec, script.name]), 2)

@@ -533,6 +533,34 @@ def loaded_too_late(rank, size):
     return texts
 
 
+def refused_beside_a_load(rank, size):
+    """What is said of weights that have changed, where a load was refused meanwhile: before the first pass, and at the end."""
+    texts, states = [], []
+    for begins in (False, True):
+        model = layers()
+        with contextlib.closing(thinwire.torch.GossipDataParallel(
+                model, "dpsgd", optimizer=torch.optim.SGD(model.parameters(), lr=0.1))) as gossip:
+            states.append({name: one for name, one in gossip.gossip_state_dict().items() if name != "weights/0.weight"})
+            if begins:
+                gossip(torch.ones(1, 8))
+            loads = (lambda: gossip.load_gossip_state_dict(states[0]), lambda: gossip.load_gossip_state_dicts([states[0]]))
+            assert all(ranks.refused(load) for load in loads)
+            model.load_state_dict({name: 2 * one for name, one in model.state_dict().items()})
+            texts.append(ranks.refused(gossip.finish if begins else lambda: gossip(torch.ones(1, 8))))
+    return texts
+
+
+DOORS = {"gossip": lambda model: thinwire.torch.GossipDataParallel(model, "dpsgd", optimizer=torch.optim.SGD(model.parameters(), lr=0.1)),
+         **({"exchange": lambda model: thinwire.torch.Exchange(model, "topk", banner=False)} if has_hooks() else {})}
+
+
+def of_other_models(rank, size):
+    """What is said where one rank has a larger model, and where one has nothing that is trained."""
+    return {(door, case): ranks.refused(lambda: make(model))
+            for door, make in DOORS.items()
+            for case, model in (("larger", torch.nn.Linear(8 - rank, 4)), ("frozen", torch.nn.Linear(8, 4).requires_grad_(not rank)))}
+
+
 def told_of_lost_steps(rank, size):
     model = layers()
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -1122,6 +1150,20 @@ class ModulesTest(unittest.TestCase):
         for texts in ranks.on_ranks(1, loaded_too_late):
             self.assertEqual(texts, ["0.weight has changed since the GossipDataParallel was made, which would undo it: load weights "
                                      "before you make it"] * 2)
+
+    def test_a_load_that_is_refused_lets_nothing_be_undone(self):
+        for texts in ranks.on_ranks(1, refused_beside_a_load):
+            self.assertRegex(texts[0], "^0.weight has changed since the GossipDataParallel was made")
+            self.assertRegex(texts[1], "^0.weight has changed and no step was counted")
+
+    def test_ranks_with_other_models_are_told_so(self):
+        """Before any of them is sent what it has no room for."""
+        larger = "rank 1 has the tensor weight of (4, 7) in torch.float32 where rank 0 has the tensor weight of (4, 8) in torch.float32: "
+        frozen = "the module has no parameter to compress"
+        for texts, wanted in zip(ranks.on_ranks(2, of_other_models), ("rank 1: " + frozen, frozen), strict=True):
+            for (door, case), text in texts.items():
+                said = {"larger": larger, "frozen": wanted}[case]
+                self.assertEqual(text[:len(said)], said, door)
 
     @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")
     def test_what_a_ddp_averages_is_refused(self):

@@ -2,6 +2,7 @@
 """The outer loop: thinwire.OuterLoop beside a twin in numpy, and thinwire.torch.OuterLoop beside one in plain torch."""
 
 import contextlib
+import copy
 import gc
 import io
 import itertools
@@ -612,6 +613,30 @@ def resumed_after_a_skip(rank, size):
     """Rank 1 has skipped a step, as a GradScaler does."""
     specs = ("diloco:every=4", "streaming:every=8,fragments=2,delay=3", "diloco:every=4,eager=on")
     return [resumed(rank, size, spec, torch.float32, False, skipped=[2] * rank) for spec in specs]
+
+
+def saved_apart(rank, size):
+    """Rank 1 has skipped its first step, as a GradScaler does, and all save after the same pass. What is told of that in the next round."""
+    lines = []
+    logging.getLogger("thinwire").addHandler(type("Kept", (logging.Handler,), {"emit": lambda self, one: lines.append(one)})())
+    model = text_model()
+    optimiser = adamw(model)
+    outer = looped(model, optimiser, "diloco:every=3")
+    go_on(model, optimiser, outer, rank, [0, 1, 2][rank:])
+    state, told_before = outer.state_dict(), len(lines)
+    go_on(model, optimiser, outer, rank, range(3, 6))
+    outer.finish()
+    return state, told_before, [line.getMessage() for line in lines if "cannot be loaded together" in line.getMessage()]
+
+
+def of_one_moment_or_not(rank, size, old):
+    model = text_model()
+    outer = looped(model, adamw(model), "diloco:every=3")
+    outer.load_state_dict(old[rank])
+    try:
+        return ranks.refused(outer.begin)
+    finally:
+        outer.close()
 
 
 def resumed(rank, size, spec, dtype, load_model_first, skipped=()):
@@ -1513,6 +1538,34 @@ class OuterTest(unittest.TestCase):
             self.assertEqual(rounds, 3)
             self.assertIn(": 3 steps, 2 rounds of the group's 3, ", summary)  # of the three, one was made before the state was saved
 
+    def test_states_with_a_round_in_between_are_told_of_and_one_of_them_is_enough(self):
+        (first, *told), (second, *other) = ranks.on_ranks(2, saved_apart)
+        self.assertEqual((told[0], len(told[1]), other), (0, 1, [0, []]))
+        self.assertIn("save when the count of rounds has changed", told[1][0])
+        for text in ranks.on_ranks(2, of_one_moment_or_not, [first, second]):
+            self.assertIn("of another run or moment than rank 0's: 0 rounds have ended there, and 1 here", text)
+        theta = [first[f"theta/{name}"] for name, _ in text_model().named_parameters()]
+        for begins, ended, *_ in ranks.on_ranks(2, of_others, [first, None]):
+            self.assertTrue(same(begins, theta))
+            self.assertFalse(same(ended, theta))
+
+    def test_what_was_loaded_last_is_what_a_run_goes_on_with(self):
+        """With load_state_dict() from a rank's own weights, and with load_state_dicts() from the shared ones."""
+        comm, = thinwire.Comm.threads(1)
+        shared, own = text_model(), text_model()
+        own.load_state_dict({name: 2 * one for name, one in own.state_dict().items()})
+        with looped(shared, adamw(shared), "diloco:every=3", group=comm, transport=comm) as outer:
+            outer.begin()
+            state = outer.state_dict()
+        for last, begins in (("load_state_dict", own), ("load_state_dicts", shared)):
+            model = copy.deepcopy(own)
+            with looped(model, adamw(model), "diloco:every=3", group=comm, transport=comm) as outer, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that the model is not the one that was saved
+                for load, what in sorted({"load_state_dict": state, "load_state_dicts": [state]}.items(), key=lambda one: one[0] == last):
+                    getattr(outer, load)(what)
+                outer.begin()
+                self.assertTrue(same(bits(model), bits(begins)), last)
+
     def test_a_meeting_to_end_is_no_round(self):
         """Where all have given their last steps before. Else these are one."""
         ends = {3: "1 round", 6: "2 rounds", 7: "3 rounds"}
@@ -1928,6 +1981,18 @@ class OuterTest(unittest.TestCase):
     def test_a_local_sgd_that_cannot_begin_leaves_ddp_as_it_was(self):
         self.assertEqual(ranks.on_ranks(2, local_sgd_that_fails), [True, True])
 
+    def test_a_local_sgd_that_cannot_end_leaves_the_others(self):
+        from thinwire.torch.accelerate import LocalSGD
+        model = nn.Linear(2, 2)
+        accelerator = types.SimpleNamespace(num_processes=1, _optimizers=[adamw(model)], gradient_accumulation_steps=1)
+        for ends, fails in ((thinwire.PeerError("lost"), True), (KeyboardInterrupt(), True), (None, False)):
+            with contextlib.redirect_stderr(io.StringIO()), self.subTest(ends), \
+                    self.assertRaises(type(ends)) if fails else contextlib.nullcontext():
+                with LocalSGD(accelerator, model, 4, join=f"127.0.0.1:{ranks.free_port()}", workers=1, banner=False) as local:
+                    if fails:
+                        local.loop.finish = mock.Mock(side_effect=ends)
+            self.assertTrue(local.loop._comm.closed)
+
     def test_a_local_sgd_says_what_its_steps_are(self):
         from thinwire.torch.accelerate import LocalSGD
         model = nn.Linear(2, 2)
@@ -1981,14 +2046,17 @@ class OuterTest(unittest.TestCase):
                                         ((model, []), "local:every=2", "127.0.0.1:1", "optimizer=None"),
                                         ((model, [optimiser, None]), "local:every=2", "127.0.0.1:1", "optimizer=None"),
                                         ((optimiser, model), "local:every=2", "127.0.0.1:1", "SGD is none"),
-                                        ((model, optimiser), "local:every=2", "nowhere", "want HOST:PORT"),
+                                        *(((model, optimiser), "local:every=2", join, "is no meeting point: want HOST:PORT")
+                                          for join in ("nowhere", "127.0.0.1:0", "127.0.0.1:65536", "::1:7000", "tcp://127.0.0.1:7000")),
+                                        ((model, optimiser), "local:every=2", "folder:/", "needs workers= and rank="),
+                                        ((model, optimiser), "local:every=2", "no-such-host.invalid:7000", "cannot be resolved"),
                                         ((model, optimiser), "gasloc:every=2", "127.0.0.1:1", "GossipDataParallel.*gasloc:every=2")):
             with self.subTest(text), contextlib.redirect_stderr(told), self.assertRaisesRegex(thinwire.Error, text):
                 thinwire.torch.OuterLoop(*given, spec, join=join, workers=2, patience=1)
         self.assertEqual(told.getvalue(), "")
-        with contextlib.redirect_stderr(told):
-            thinwire.torch.OuterLoop(model, optimiser, "local:every=2", join=f"127.0.0.1:{ranks.free_port()}", workers=1).close()
-        self.assertIn("meeting 1 worker at", told.getvalue())
+        with contextlib.redirect_stderr(told), self.assertRaises(thinwire.PeerError):
+            thinwire.torch.OuterLoop(model, optimiser, "local:every=2", join=f"127.0.0.1:{ranks.free_port()}", workers=2, patience=0.1)
+        self.assertEqual(told.getvalue().count("meeting 2 workers at"), 1)
 
     def test_a_banner_names_a_warm_up_that_the_length_of_a_run_would_change(self):
         for spec, said in (("onebit-adam", "its first 2,000 steps are a warm-up, which thinwire.for_run(spec, steps=N) fits"),

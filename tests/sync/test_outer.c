@@ -825,18 +825,22 @@ static int warnings;
 
 static void count_warnings(void *context, tw_log_level level, const char *text)
 {
-    (void)context;
-    warnings += level == TW_LOG_WARNING && strstr(text, "a smaller outer_lr") != NULL;
+    warnings += level == TW_LOG_WARNING && strstr(text, context) != NULL;
+}
+
+static int warnings_of(scene *all, char *text)
+{
+    warnings = 0;
+    tw_set_log(count_warnings, text);
+    play_well(all);
+    tw_set_log(NULL, NULL);
+    return warnings;
 }
 
 static void check_told(const char *spec, double rate, int rounds, int times)
 {
     scene all = quadratic(spec, 10 * rounds, 1, rate, (double[]){0, 0});
-    warnings = 0;
-    tw_set_log(count_warnings, NULL);
-    play_well(&all);
-    tw_set_log(NULL, NULL);
-    assert_int_equal(warnings, times);
+    assert_int_equal(warnings_of(&all, "a smaller outer_lr"), times);
     for (int r = 0; r < 2; r++) assert_int_equal(all.actors[r].counts.rounds_unstable, times);
 }
 
@@ -1838,6 +1842,53 @@ TEST(test_ranks_that_have_taken_unlike_steps_restart_together)
         for (int r = 0; r < 2; r++)
             assert_memory_equal(whole.actors[r].history, broken.actors[r].history, sizeof whole.actors[r].history);
     }
+}
+
+static int saves_at; /* the last rank's step, which has skipped none */
+
+static tw_status save_once(actor *self, int step)
+{
+    tw_state *saved = NULL;
+    if (step != saves_at - (self->rank == 1)) return TW_OK;
+    tw_status status = save_in(self, &saved);
+    tw_state_destroy(saved);
+    return status;
+}
+
+static tw_status save_alone(actor *self, int step)
+{
+    return self->rank == 2 ? save_once(self, step) : TW_OK;
+}
+
+static tw_status save_and_load(actor *self, int step)
+{
+    if (step == saves_at - (self->rank == 1)) return save_in(self, &states[self->rank]);
+    if (step < self->all->steps - 1) return TW_OK;
+    return go_on_from(self, tw_outer_finish(self->outer, self->parts), states[self->rank]);
+}
+
+static void check_told_apart(const char *spec, int apart)
+{
+    scene all = walk_of(spec, 3, 17);
+    all.between = save_once;
+    if (warnings_of(&all, "of two moments with a round in between") != apart)
+        fail_msg("%s, saved at step %d: %d warnings", spec, saves_at, warnings);
+    all.between = save_alone;
+    assert_int_equal(warnings_of(&all, "of two moments"), 0);
+    all.between = save_and_load;
+    play(&all);
+    assert_int_equal(all.actors[1].status, apart ? TW_ERROR_STATE : TW_OK);
+}
+
+/* The others save at steps 2 to 7, and rank 1 at the one before: X, where a round is in between. */
+TEST(test_states_of_two_moments_are_told_in_the_next_round)
+{
+    static const char *const rows[][2] = {{"diloco:every=4", ".X...X"},
+                                          {"streaming:every=8,fragments=2,delay=2", ".X.X.X"},
+                                          {"diloco:every=4,eager=on", ".X...X"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (saves_at = 2; rows[i][1][saves_at - 2]; saves_at++)
+            check_told_apart(rows[i][0], rows[i][1][saves_at - 2] == 'X');
 }
 
 /* Three ranks' states become two's: what is shared stays, and of what the exchange holds back the sum does. */

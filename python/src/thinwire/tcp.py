@@ -46,18 +46,19 @@ class Tcp:
     def listen(self) -> "Listener":
         return Listener(self)
 
-    def join(self, meeting: str, workers: int, rank: int = -1, seconds: float = 300.0) -> Comm:
+    def join(self, meeting: str, workers: int, rank: int = -1, seconds: float = 300.0,
+             waits: Callable[[], object] = lambda: None) -> Comm:
         """A collective of `workers` processes that know nothing of each other but one HOST:PORT: the one that runs on
         HOST brings them together there. `rank` -1: any. With `seal` a key is needed, and without a key anybody who
-        reaches the port may take part. PeerError: the others did not come within `seconds`, or this process may not
-        take part."""
+        reaches the port may take part. `waits` is called once, when nothing of the call itself is left to refuse and this
+        process waits for the others. PeerError: they did not come within `seconds`, or this process may not take part."""
         if not isinstance(meeting, str):
             raise Error(f'{meeting!r} is no place to meet: want a text, "HOST:PORT"')
         if self.seal and not self.key:
             raise Error("seal=True wants key=..., where nobody but the key tells the members from others")
         refuse_no_numbers(workers=workers, rank=rank)
         handle = ctypes.c_void_p()
-        interrupt = Interrupt()
+        interrupt = Interrupt(waits)
         options = options_of(self, interrupt, sealed=int(self.seal), refused=tells_once())
         interrupt.heed(lambda: tcp_library().tw_tcp_join(meeting.encode(), rank, workers, ctypes.byref(options), seconds,
                                                          ctypes.byref(handle)))
@@ -66,12 +67,17 @@ class Tcp:
 
 
 class Interrupt:
-    """Ctrl-C while a call waits that asks now and then whether it is to stop. The answer takes no signal: one that comes up
-    in there would be lost, since C has nowhere to put it."""
+    """Ctrl-C while a call waits that asks now and then whether it is to stop. It first asks when it begins to wait, and then
+    `waits` is called. The answer takes no signal: one that comes up in there would be lost, since C has nowhere to put it."""
 
-    def __init__(self) -> None:
-        self._ends = False
-        self.stopped = Stopped(lambda context: self._ends)
+    def __init__(self, waits: Callable[[], object] = lambda: None) -> None:
+        self._ends, self._untold = False, [waits]
+        self.stopped = Stopped(self._answer)
+
+    def _answer(self, context: object) -> bool:
+        while self._untold:
+            self._untold.pop()()
+        return self._ends
 
     def heed(self, call: Callable[[], object]) -> None:
         self._ends = False

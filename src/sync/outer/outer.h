@@ -56,6 +56,7 @@ typedef struct tw_outer_word {
     uint16_t submitted; /* the exchange has begun here, or is to begin */
     uint16_t finishing; /* 1: this rank finishes, and gave its part before that; 2: its last part; 0: it steps */
     double weight;      /* of what this rank gives; 0: it has nothing */
+    uint64_t saved;     /* tw_outer_moment of the state that it saved last; 0: of none */
 } tw_outer_word;
 
 /* Where the round is that is under way. */
@@ -101,6 +102,8 @@ struct tw_outer {
     int met;        /* since the last step began all have told each other of a round, and none of them finishes */
     int heals;      /* this rank's weights are not finite: it takes theta whole */
     int against;    /* rounds in a row whose D pointed against the ones before */
+    uint64_t saved; /* of what moment its last state is; 0: there is none */
+    int apart;      /* in the last round those of two ranks were of two moments */
     tw_outer_counts stats;
     tw_traffic start; /* what beginning has cost, which is no round's */
 };
@@ -132,6 +135,9 @@ tw_status tw_outer_join_exchange(char *text, size_t room, const char *prefix, si
 /* outer_round.c: what all ranks give becomes D, and the phase ARRIVED; or the round ends, IDLE, when it comes to
  * nothing. Whatever the phase was. */
 tw_status tw_outer_await(tw_outer *outer);
+
+/* A number of what is the same on all ranks at a moment: states that have the same can be loaded together. */
+uint64_t tw_outer_moment(const tw_outer *outer);
 
 /* Whether there is an array for each tensor. */
 tw_status tw_outer_check_arrays(const tw_outer *outer, float *const *arrays, const char *argument);

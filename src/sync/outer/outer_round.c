@@ -14,6 +14,16 @@ enum { UNSTABLE_ROUNDS = 3 }; /* in a row, of which each undoes half of the ones
 
 /* ---- what the ranks tell each other ------------------------------------------------------------------------------ */
 
+/* The steps since the last round are not the same: a rank may skip some. */
+uint64_t tw_outer_moment(const tw_outer *outer)
+{
+    const tw_fragment *fragment = tw_outer_current(outer);
+    uint32_t crc = tw_crc32c(0, outer->digests, 2 * outer->count * sizeof *outer->digests);
+    if (outer->phase == TW_OUTER_ARRIVED)
+        crc = tw_crc32c(crc, outer->delta + fragment->start, fragment->elements * sizeof *outer->delta);
+    return outer->round << 32 | crc;
+}
+
 static uint32_t digest_of(const tw_outer *outer, const tw_fragment *fragment)
 {
     return tw_crc32c(0, outer->digests + 2 * fragment->first, 2 * fragment->count * sizeof *outer->digests);
@@ -25,7 +35,8 @@ static tw_status gather_words(tw_outer *outer)
                          .digest = digest_of(outer, tw_outer_current(outer)),
                          .submitted = (uint16_t)(outer->submitted || outer->given > 0),
                          .finishing = (uint16_t)(outer->finishing + outer->gives_last),
-                         .weight = outer->given};
+                         .weight = outer->given,
+                         .saved = outer->saved};
     return tw_channel_gather_into(outer->channel, &own, sizeof own, (unsigned char *)outer->words);
 }
 
@@ -84,6 +95,31 @@ static tw_status check_words(tw_outer *outer)
     for (int r = 1; r < outer->size; r++)
         if (outer->words[r].digest != outer->words[0].digest) return name_difference(outer, fragment, r);
     return TW_OK;
+}
+
+/* A rank that saves no states is not asked for one. */
+static int saved_apart(const tw_outer *outer)
+{
+    uint64_t first = 0;
+    for (int r = 0; r < outer->size; r++) {
+        const uint64_t saved = outer->words[r].saved;
+        if (first && saved && saved != first) return 1;
+        first = first ? first : saved;
+    }
+    return 0;
+}
+
+/* Each rank saves by itself, and so it is here that they learn of it, once, while there is time to save again. */
+static void watch_states(tw_outer *outer)
+{
+    const int before = outer->apart;
+    outer->apart = saved_apart(outer);
+    if (outer->rank == 0 && outer->apart && !before)
+        tw_log(
+            TW_LOG_WARNING,
+            "the last states that the ranks have saved of %s are of two moments with a round in between, and cannot be "
+            "loaded together: where ranks skip steps, save when the count of rounds has changed",
+            outer->method->name);
 }
 
 /* ---- giving ------------------------------------------------------------------------------------------------------ */
@@ -250,6 +286,7 @@ tw_status tw_outer_await(tw_outer *outer)
     double begun = tw_clock();
     TW_TRY(gather_words(outer));
     tw_status status = check_words(outer);
+    if (status == TW_OK) watch_states(outer);
     if (status == TW_OK) status = outer_round_exchange(outer);
     outer->stats.seconds_wait += tw_clock() - begun;
     return status == TW_OK ? TW_OK : tw_channel_give_up(outer->channel, status);
@@ -378,27 +415,18 @@ static tw_status spread_start(tw_outer *outer, float *const *weights)
     return TW_OK;
 }
 
-/* Of all that is the same on all ranks at a moment. The steps since the last round are not: a rank may skip some. */
-static uint32_t digest_of_moment(const tw_outer *outer)
-{
-    const tw_fragment *fragment = tw_outer_current(outer);
-    const uint32_t crc = tw_crc32c(0, outer->digests, 2 * outer->count * sizeof *outer->digests);
-    if (outer->phase != TW_OUTER_ARRIVED) return crc;
-    return tw_crc32c(crc, outer->delta + fragment->start, fragment->elements * sizeof *outer->delta);
-}
-
 /* Each rank has loaded a state, or none has; they are of one moment, and have the same shared bits. */
 static tw_status check_loaded(tw_outer *outer)
 {
-    tw_outer_word own = {.round = outer->round, .weight = outer->loaded, .submitted = 1};
-    own.digest = digest_of_moment(outer);
+    tw_outer_word own = {
+        .round = outer->round, .weight = outer->loaded, .submitted = 1, .saved = tw_outer_moment(outer)};
     TW_TRY(tw_channel_gather_into(outer->channel, &own, sizeof own, (unsigned char *)outer->words));
     for (int r = 0; r < outer->size; r++) {
         const tw_outer_word *word = &outer->words[r], *first = &outer->words[0];
         if (word->weight != first->weight)
             return tw_fail(TW_ERROR_STATE, "rank %d has%s loaded a state, and rank 0 has%s: all do, or none", r,
                            word->weight > 0 ? "" : " not", first->weight > 0 ? "" : " not");
-        if (outer->loaded && (word->round != first->round || word->digest != first->digest))
+        if (outer->loaded && word->saved != first->saved)
             return tw_fail(TW_ERROR_STATE,
                            "rank %d's state is of another run or moment than rank 0's: %llu rounds have ended there, "
                            "and %llu here%s",

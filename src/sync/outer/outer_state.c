@@ -119,7 +119,9 @@ static tw_status save(tw_outer *outer, const char *prefix, tw_state *state,
 
 tw_status tw_outer_save_state(tw_outer *outer, const char *prefix, tw_state *state)
 {
-    return save(outer, prefix, state, tw_reducer_save_state);
+    TW_TRY(save(outer, prefix, state, tw_reducer_save_state));
+    outer->saved = tw_outer_moment(outer);
+    return TW_OK;
 }
 
 /* ---- saving for any number of ranks ------------------------------------------------------------------------------ */

@@ -1,7 +1,7 @@
 """Which parameters a scheme takes, under which names and in which order of dimensions."""
 
 import math
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple, TypeVar
 
 import torch
 from torch import nn
@@ -10,6 +10,7 @@ from ..errors import Error
 from . import _transport
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # exchanged as fp32; others are left to torch
+Made = TypeVar("Made")
 
 
 class Row(NamedTuple):
@@ -140,8 +141,26 @@ def refuse_newly_stepped(optimiser: torch.optim.Optimizer, module: nn.Module, kn
         known |= others
 
 
-def start_alike(module: nn.Module, group: Any) -> None:
-    """Gives all ranks the parameters and buffers of rank 0."""
-    for tensor in [*module.parameters(), *module.buffers()]:
-        if tensor.numel():
-            _transport.spread(tensor, group)
+def start_alike(module: nn.Module, group: Any, look: Callable[[], Made]) -> Made:
+    """Gives all ranks the parameters and buffers of rank 0, where all have the same ones and look() refuses nothing on any. Gives
+    what it gave here."""
+    found: List[Made] = []
+
+    def described() -> List[str]:
+        found.append(look())
+        return [f"the tensor {name} of {tuple(one.shape)} in {one.dtype}" for name, one in named]
+
+    named = [(name, one) for name, one in [*module.named_parameters(), *module.named_buffers()] if one.numel()]
+    refuse_unlike(_transport.gathered_by_all(group, described))
+    for _, tensor in named:
+        _transport.spread(tensor, group)
+    return found[0]
+
+
+def refuse_unlike(lists: List[List[str]]) -> None:
+    """What each rank has. All see the same lists, and so all refuse."""
+    for rank, there in enumerate(lists):
+        for mine, first in zip([*there, "nothing more"], [*lists[0], "nothing more"]):
+            if mine != first:
+                raise Error(f"rank {rank} has {mine} where rank 0 has {first}: give all ranks the same spec and the same model, "
+                            "with the same parameters frozen")

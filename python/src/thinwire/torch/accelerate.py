@@ -98,12 +98,15 @@ class LocalSGD:
 
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
         self._without_sync.close()
-        if self.loop is not None:
-            if kind is None:
-                self.loop.finish()
-                if self._tells:
-                    show(self.loop.summary())
+        if self.loop is None:
+            return
+        if kind is not None:
             self.loop.close_after(value)
+            return
+        with self.loop:  # finish() waits for the others, and may fail or be interrupted
+            self.loop.finish()
+            if self._tells:
+                show(self.loop.summary())
 
 
 def _forget(place: Place) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import threading
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple, Union
 
 import torch
 import torch.distributed as dist
@@ -52,12 +52,15 @@ class Exchange(Closes):
                  nonfinite: Optional[str] = None, expect_ratio: Optional[float] = None, banner: bool = True):
         if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
             raise Error("Exchange needs torch 2.1 or later; attach() to a DistributedDataParallel works with all")
-        rows, left_out = _parameters.table_of(module)
-        _refuse(rows, left_out)
-        _parameters.refuse_without_memory(rows)
-        _claims.refuse_beside((_claims.EXCHANGE, _claims.ATTACHED, _claims.GOSSIP), rows)
-        _parameters.start_alike(module, group)
 
+        def look() -> Tuple[List[Row], Dict[str, str]]:
+            rows, left_out = _parameters.table_of(module)
+            _refuse(rows, left_out)
+            _parameters.refuse_without_memory(rows)
+            _claims.refuse_beside((_claims.EXCHANGE, _claims.ATTACHED, _claims.GOSSIP), rows)
+            return rows, left_out
+
+        rows, left_out = _parameters.start_alike(module, group, look)
         limits, asked = _transport.Limits(timeout, patience), spec
         settled = _auto.settled(spec, module, lambda: rows, optimizer, GRADIENTS, group=group, transport=transport, limits=limits,
                                 banner=banner)

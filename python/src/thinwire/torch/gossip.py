@@ -46,14 +46,18 @@ class GossipDataParallel(torch.nn.Module):
                                "thinwire.plan compares it with attach() and OuterLoop")
         self.module = module
         self._optimiser, self._group = optimizer, group
-        rows = rows_of(module, "GossipDataParallel")
-        refuse_others(module, rows, optimizer)
+
+        def look() -> List[Row]:
+            rows = rows_of(module, "GossipDataParallel")
+            refuse_others(module, rows, optimizer)
+            self._working = Working(rows, [optimizer])
+            self._working.look()
+            return rows
+
+        rows = _parameters.start_alike(module, group, look)
         self._orders = _parameters.orders_of(rows)
         self._known = {id(row.parameter) for row in rows}
         self._tensors = [(row.name, row.shape) for row in rows]
-        self._working = Working(rows, [optimizer])
-        self._working.look()
-        _parameters.start_alike(module, group)
         self._working.begin()
 
         def made(comm: Comm) -> Gossip:
@@ -150,8 +154,8 @@ class GossipDataParallel(torch.nn.Module):
     def load_gossip_state_dict(self, state: Dict[str, Any]) -> None:
         """Takes that, before the first forward pass."""
         _state.check(state, self._about(), "a GossipDataParallel")
-        self._begun_with = {}
         self._gossip.load_state(_state.from_dict(state))
+        self._begun_with = {}
 
     def load_gossip_state_dicts(self, states: Sequence[Dict[str, Any]]) -> None:
         """Takes what another number of ranks has saved, before the first forward pass: states[r] is what
@@ -162,9 +166,9 @@ class GossipDataParallel(torch.nn.Module):
             _state.check(states[rank], {**about, "rank": rank, "size": len(states)}, "a GossipDataParallel")
             return _state.from_dict(states[rank])
 
-        self._begun_with = {}
         self._gossip.load_state(regrouped(self._gossip.spec, self._tensors, old, len(states), about["rank"],
                                           about["size"]))
+        self._begun_with = {}
 
     def _about(self) -> Dict[str, Any]:
         return {"spec": self._gossip.spec, "rank": self._comm.rank, "size": self._comm.size, "order": self._orders,

@@ -27,7 +27,7 @@ from ..tcp import Tcp
 from . import _interrupted, _optimiser, _transport
 from ._alike import checksum
 from ._unshared import counted
-from .outer import OuterLoop, joined_group, refuse_half_joined, refuse_other_specs, tell_meeting
+from .outer import OuterLoop, joined_group, refuse_half_joined, refuse_other_specs
 
 USAGE, PEER_LOST, INTERRUPTED, TERMINATED = 2, 3, 130, 143  # exit codes, as the program thinwire has them
 BEGIN_AGAIN = "so many workers as --workers says go on together or not at all: start all of them again, or leave --workers out on all, and " \
@@ -117,7 +117,6 @@ def meeting_of(settings: argparse.Namespace) -> Iterator[Dict[str, Any]]:
     if settings.workers is None:
         yield {"join": settings.join, "quorum": settings.quorum, "transport": tcp}
         return
-    tell_meeting(settings.join, settings.workers, limits)
     with contextlib.closing(joined_group(settings.join, settings.workers, settings.rank, tcp, limits)) as comm:
         yield {"group": comm, "transport": comm}
 

@@ -5,7 +5,7 @@ import functools
 import re
 import time
 import weakref
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
 import torch.distributed as dist
@@ -108,9 +108,7 @@ class OuterLoop(Closes):
                 refuse_no_module(model)
                 for one in optimisers_in(optimizer) or [None]:
                     refuse_no_optimiser(one)
-                if banner:
-                    tell_meeting(join, workers, limits)
-                group = transport = joined_group(join, workers, rank, transport, limits)
+                group = transport = joined_group(join, workers, rank, transport, limits, banner)
                 unless_made.callback(group.close)
             last = optimizer[-1] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
             if not self._changes:
@@ -149,7 +147,7 @@ class OuterLoop(Closes):
             check()
         else:
             _transport.gathered_by_all(group, check)
-            refuse_unlike(self._subject(spec), group)
+            _parameters.refuse_unlike(_transport.gathered(group, self._subject(spec)))
         self._shares_gradients = shares_gradients(model)
         self._orders, self._working = _parameters.orders_of(self._rows), Working(self._rows, self._optimisers)
         warn_of_own_averages(self._optimisers, spec, self._changes)
@@ -621,7 +619,7 @@ class OuterLoop(Closes):
             saved = {key: state.get(_state.ABOUT + key) for key in ("working", "seen", "weights")}
             self._working.refuse_others(saved)
             self._loop.load_state(_state.from_dict(state))
-        self._saved = saved
+        self._saved, self._regrouped = saved, False
 
     def load_state_dicts(self, states: Sequence[Optional[Dict[str, Any]]]) -> None:
         """Takes what another number of ranks has saved, before the first forward pass: states[r] is rank r's, or None
@@ -641,7 +639,7 @@ class OuterLoop(Closes):
         with self._following(next((state for state in states if state is not None), None)):
             self._loop.load_state(core.regrouped(self._loop.spec, self._loop.tensors, old, len(states), self._comm.rank,
                                                  self._comm.size))
-        self._regrouped = True
+        self._saved, self._regrouped = None, True
 
     @contextlib.contextmanager
     def _following(self, state: Any) -> Iterator[None]:
@@ -809,21 +807,19 @@ def joined_members(join: str, subject: str, transport: Union[str, Tcp, Comm], qu
     return Members(join, subject, tcp, quorum, limits.timeout, limits.patience)
 
 
-def tell_meeting(join: str, workers: int, limits: _transport.Limits) -> None:
-    limits.refuse_wrong()
-    if not is_in_folder(join) and not re.search(r":\d+$", join):
-        raise Error(f"join={join!r} is no meeting point: want HOST:PORT, or [HOST]:PORT for IPv6")
-    tell(f"meeting {workers} worker{'s' * (workers != 1)} at {without_secrets(join)}, for up to {limits.patience:g} seconds")
-
-
 def joined_group(join: str, workers: int, rank: Optional[int], transport: Union[str, Tcp, Comm],
-                 limits: _transport.Limits) -> Comm:
+                 limits: _transport.Limits, banner: bool = True) -> Comm:
+    """`banner`: a line tells of the wait, when the call was looked at; of a folder it is the meeting that finds out whether it is there."""
+    def waits() -> None:
+        if banner:
+            tell(f"meeting {workers} worker{'s' * (workers != 1)} at {without_secrets(join)}, for up to {limits.patience:g} seconds")
+
     limits.refuse_wrong()
     tcp = transport if isinstance(transport, Tcp) else Tcp()
     if is_in_folder(join):
-        comm = joined_in_folder(join, workers, rank, tcp, limits)
+        comm = joined_in_folder(join, workers, rank, tcp, limits, waits)
     else:
-        comm = tcp.join(join, workers, -1 if rank is None else rank, limits.patience)
+        comm = tcp.join(join, workers, -1 if rank is None else rank, limits.patience, waits)
     limits.set_on(comm)
     comm.way = way_to(join)
     return comm
@@ -843,11 +839,13 @@ def without_secrets(join: str) -> str:
     return re.sub(r"[?].*", "", re.sub(r"://.*@", "://", join)) if "://" in join else join
 
 
-def joined_in_folder(join: str, workers: int, rank: Optional[int], tcp: Tcp, limits: _transport.Limits) -> Comm:
+def joined_in_folder(join: str, workers: int, rank: Optional[int], tcp: Tcp, limits: _transport.Limits,
+                     waits: Callable[[], object]) -> Comm:
     if rank is None:
         raise lacks_numbers(join)
     if tcp.seal != bool(tcp.key):
         raise Error("a folder lets everybody in who may write there: what keeps others out is Tcp(key=..., seal=True)")
+    waits()
     comm = Comm.folder(join[len(FOLDER):] if join.startswith(FOLDER) else join, workers, rank, limits.patience)
     return sealed(comm, tcp.key) if tcp.seal else comm
 
@@ -993,16 +991,6 @@ def described(row: _parameters.Row) -> str:
         return whole
     mesh = row.parameter.device_mesh
     return f"{whole}, shard {mesh.get_local_rank()} of {mesh.size()}"
-
-
-def refuse_unlike(parts: List[str], group: Any) -> None:
-    """A collective. All ranks see the same lists, and so all refuse."""
-    lists: List[List[str]] = _transport.gathered(group, parts)
-    for rank, there in enumerate(lists):
-        for mine, first in zip([*there, "nothing more"], [*lists[0], "nothing more"]):
-            if mine != first:
-                raise Error(f"rank {rank} has {mine} where rank 0 has {first}: give all ranks the same spec and the same model, "
-                            "with the same parameters frozen")
 
 
 def optimisers_in(optimizer: Any) -> List[Any]:
