@@ -3,6 +3,7 @@ import json
 import os
 import resource
 import shutil
+import sys
 
 from support import CommandLineTest, run_tests
 
@@ -337,6 +338,12 @@ class ExchangeTest(SimulateTest):
         self.assertIn("with --sync onebit-adam:warmup_steps=8\n", table)
         self.assertEqual(table.count("--sync"), 1)
 
+    def test_a_long_spec_is_told_as_it_is(self):
+        sync = "topk:dense=" + "|".join(["weight0"] * 200)
+        words = ("--workers", 2, "--parameters", "10k", "--step-time", 0.01, "--steps", 1, "--sync", sync)
+        self.assertEqual(self.simulate(*words, task="none")["runs"][0]["spec"], sync)
+        self.assertNotIn("with --sync", self.complete("simulate", "none", *words, "--quiet").stdout)
+
     def test_a_run_without_an_exchange_says_so(self):
         words = ("simulate", "none", "--parameters", "10k", "--step-time", 0.01, "--steps", 4, "--quiet", "--sync")
         for sync, workers, told in (("diloco:every=5", 2, 1), ("diloco:every=4", 2, 0), ("allreduce", 1, 0)):
@@ -379,7 +386,26 @@ class ThousandsTest(SimulateTest):
         self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 1.5e6)  # kB
 
 
+# Runs a program, tells on stdout the kilobytes that it took at most, and ends with its exit code.
+PEAK = ("import resource, subprocess, sys; code = subprocess.call(sys.argv[1:]); "
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss); sys.exit(code)")
+
+
 class RefusalTest(SimulateTest):
+    def refuse_at_once(self, culprits, *words):
+        """Of 200 workers with 4 MB each way no 200 are made."""
+        done = self.refuse(2, culprits, "simulate", "none", "--workers", 200, "--parameters", "1M", "--steps", 4, "--step-time",
+                           0.01, *words, launcher=(sys.executable, "-c", PEAK))
+        self.assertLess(int(done.stdout), 600e3)
+
+    def test_a_spec_is_refused_by_few_workers(self):
+        self.refuse_at_once(["fragments=3"], "--sync", "adpsgd-random;adpsgd-random:pace=free;streaming:every=20")
+        done = self.refuse(2, ["per_host=3 does not divide the 200"], "simulate", "none", "--workers", 200, "--parameters", "1k",
+                           "--step-time", 0.01, "--sync", "topk;topk:per_host=4;topk:per_host=3", "--quiet")
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(len(self.by_scheme("--workers", "8,16", "--parameters", "1k", "--steps", 4, "--step-time", 0.01, "--pause",
+                                            "7:4:1", "--slow", "7:2", "--sync", "topk")["topk"]), 2)
+
     def test_what_cannot_be_is_refused_by_name(self):
         for culprits, words in (
                 (["--workers", "16,x"], ["--workers", "16,x"]),

@@ -120,11 +120,10 @@ static tw_status run_row(const simulation *all, const sim_setup *common, simulat
     return sim_run(&setup, &row->result);
 }
 
-/* A spec that cannot be is refused before anything is simulated; that of a run alone, by the run. */
+/* A spec that cannot be is refused before anything is simulated; that of the first run, by the run. */
 static tw_status check_specs(const simulation *all)
 {
-    const int alone = all->row_count == 1 && !all->settings->trace;
-    for (size_t i = 0; !alone && i < all->row_count; i++) {
+    for (size_t i = all->settings->trace ? 0 : 1; i < all->row_count; i++) {
         const sim_setup setup = setup_of(all, &all->setup, &all->rows[i]);
         TW_TRY(sim_check(&setup));
     }
@@ -304,6 +303,8 @@ static int simulate_run(void *settings, options *set)
 {
     simulation all = {.settings = settings};
     tw_status status = run_all(settings, set, &all);
+    for (size_t i = 0; i < all.row_count; i++) free(all.rows[i].result.spec);
+    free(all.recorded.result.spec);
     free(all.rows);
     free(all.noise);
     layout_release(&all.layout);
