@@ -166,7 +166,8 @@ class StagesTest(PipelineTest):
         job = self.start_program(*self.train_words("--quiet", *THREE, "--steps", 100000, "--out", run))
         wait_until(lambda: has_stepped(run), "the first step", job)
         job.send_signal(signal.SIGINT)
-        self.assertEqual(self.finish(job).returncode, 130)
+        done = self.finish(job)
+        self.assertEqual((done.returncode, done.stderr), (130, ""))
         step = saved_steps(run)[-1]
         done = self.train("--resume", run, *THREE, "--steps", step + 5)
         self.assertEqual(done["steps"], step + 5)
