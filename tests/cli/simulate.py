@@ -437,7 +437,7 @@ class RefusalTest(SimulateTest):
                 (["--pipeline stages=2", "cut=A+B"], ["--pipeline", "stages=2"]),
                 (["--pipeline", "nobody stands by", "standby=1"], ["--pipeline", "stages=2,cut=2+3,standby=1"]),
                 (["--pipeline", "no such key"], ["--pipeline", "stages=2,cut=2+3;steps=3"]),
-                (["cut is of 6 layers", "has 5"], ["--pipeline", "stages=2,cut=2+3;stages=2,cut=3+3"]),
+                (["--pipeline stages=2,cut=3+3: the cut is of 6 layers", "has 5"], ["--pipeline", "stages=2,cut=2+3;stages=2,cut=3+3"]),
                 (["--pipeline", "--until-loss"], ["--pipeline", "stages=2,cut=2+3", "--until-loss", "1"]),
                 (["--until-loss 2", "no loss"], ["--until-loss", "2", "--gradients", "off"]),
                 (["--codec-rate 1e-300: want 0"], ["--codec-rate", "1e-300"]),
