@@ -1,6 +1,7 @@
 """Simulated runs: the same every time, stragglers, what the schemes send, runs that were recorded, and refusals."""
 import json
 import os
+import re
 import resource
 import shutil
 import sys
@@ -158,6 +159,30 @@ class TrainingTest(SimulateTest):
             predicted.append(self.simulate("--trace", out, "--jitter", 0, "--workers", 2, "--steps", 1, "--sync",
                                            "allreduce")["trace"]["predicted_step_seconds"])
         self.assertAlmostEqual(predicted[1] - predicted[0], 100 / 210, delta=0.01)
+
+    def test_the_spec_of_a_recorded_run_suits_its_own_length(self):
+        """Though few of its steps are taken: of these as large a share is warm-up."""
+        out = self.folder / "run"
+        summary = self.train("--workers", 2, "--batch", 4, "--steps", 2, "--sync", "dgc", "--out", out)
+        self.assertEqual(self.traced(out)["spec"], self.suited(2))
+        (out / "summary.json").write_text(json.dumps({**summary, "steps": 4685}))
+        trace = self.traced(out)
+        density, warmup = re.search("density=(.*),warmup_steps=(.*)", self.suited(4685)).groups()
+        self.assertEqual((trace["sync"], trace["spec"]), ("dgc", f"dgc:density={density},warmup_steps={round(int(warmup) * 200 / 4685)}"))
+        self.assertNotEqual(trace["spec"], self.suited(200))
+        told = self.complete("simulate", "image", "--data", self.data, "--batch", 4, "--quiet", *self.few(out)).stdout
+        self.assertIn(f"predicted: 200 steps for its 4685, with --sync {trace['spec']}\n", told)
+
+    def few(self, out):
+        return "--trace", out, "--workers", 2, "--steps", 1, "--sync", "allreduce"
+
+    def traced(self, out):
+        return self.simulate(*self.few(out))["trace"]
+
+    def suited(self, steps):
+        """dgc in a run of so many steps."""
+        return self.simulate("--workers", 1, "--steps", steps, "--step-time", 1, "--parameters", 10, "--sync", "dgc",
+                             task="none")["runs"][0]["spec"]
 
     def test_a_recorded_run_that_went_on_by_another_scheme_is_refused(self):
         out = self.folder / "run"

@@ -9,6 +9,7 @@
 #include "plugins.h"
 #include "schedule.h"
 #include "scheme.h"
+#include "scheme_text.h"
 
 #include <malloc.h>
 #include <stdlib.h>
@@ -155,7 +156,7 @@ static tw_status run_record(simulation *all)
     again.kind = &sim_trainee;
     again.shares = 1;
     again.until_loss = 0;
-    all->recorded = (simulate_row){.sync = recorded->sync, .workers = (int)recorded->workers};
+    all->recorded = (simulate_row){.sync = all->record.spec, .workers = (int)recorded->workers};
     tw_status status = recorded->task->load(recorded->own, &work);
     again.work = work;
     if (status == TW_OK) status = run_row(all, &again, &all->recorded);
@@ -277,12 +278,28 @@ static tw_status with_data(simulation *all, const options *set)
     return status;
 }
 
+/* That of the whole run, of whose warm-up the steps that are taken have their share: their mean is to be the run's. */
+static char *spec_of_replay(const simulate_record *record)
+{
+    const double share = (double)record->settings.steps / (double)record->steps;
+    char *spec = scheme_for_run(record->settings.sync, record->steps);
+    const double warmup = spec ? scheme_number(spec, "warmup_steps") : 0;
+    if (!(warmup > 0) || share == 1) return spec;
+    char text[32];
+    snprintf(text, sizeof text, "%.0f", share * warmup);
+    char *shorter = scheme_text_with(spec, "warmup_steps", text);
+    free(spec);
+    return shorter;
+}
+
 static tw_status read_record(const char *folder, simulate_record *record)
 {
     TW_TRY(simulate_read_record(folder, record));
     TW_TRY(plugins_load(record->settings.plugin));
     tw_status status = scheme_check(record->settings.sync);
-    return status == TW_OK ? TW_OK : tw_fail(status, "--trace %s: %s", folder, tw_last_error());
+    if (status != TW_OK) return tw_fail(status, "--trace %s: %s", folder, tw_last_error());
+    record->spec = spec_of_replay(record);
+    return record->spec ? TW_OK : tw_fail(TW_ERROR_MEMORY, "--trace %s: no memory for its spec", folder);
 }
 
 static tw_status run_all(simulate_settings *s, options *set, simulation *all)
