@@ -95,6 +95,13 @@ class TrainingTest(SimulateTest):
             self.assertEqual((run["loss"], run["metric"], run["parameters"]),
                              (real["loss"], real["metric"], real["parameters"]))
 
+    def test_what_is_simulated_suits_the_optimiser(self):
+        words = ("--workers", 2, "--steps", 2, "--step-time", 0.01, "--optimizer")
+        for optimiser, sync in (("sgd", "dgc"), ("adamw", "dgc-adam"), ("adam", "powersgd:rank=16"), ("muon", "powersgd:rank=16")):
+            for task in ("image", "none"):
+                runs = self.simulate(*words, optimiser, task=task)["runs"]
+                self.assertEqual([run["sync"] for run in runs], ["allreduce", sync, "adpsgd-random"])
+
     def test_a_straggler_delays_those_who_wait_for_it(self):
         """decentralised training, 16 workers, one ten times slower: 15.1 of 16 in theory, and 1.6 for who waits."""
         runs = self.by_scheme("--workers", 16, "--slow", "0:10", "--steps", 12, "--step-time", 0.1, "--parameters", "1k",

@@ -6,6 +6,7 @@
 #include "folder.h"
 #include "json_file.h"
 #include "launcher.h"
+#include "optimiser.h"
 #include "plugins.h"
 #include "schedule.h"
 #include "scheme.h"
@@ -23,8 +24,11 @@ enum { PHANTOM_STEPS = 20 };
 static const option_row own_rows[] = {
     {.help = "What to simulate"},
     {"workers", "LIST", OPTION_TEXT, AT(workers), "4", .help = "Numbers of workers, such as 16,64,1024"},
-    {"sync", "SPECS", OPTION_TEXT, AT(syncs), "allreduce;dgc;adpsgd-random",
-     .help = "Schemes, with semicolons between them. thinwire schemes lists them"},
+    {"sync", "SPECS", OPTION_TEXT, AT(syncs),
+     .help = "Schemes, with semicolons between them. thinwire schemes lists them",
+     .stands_for =
+         "allreduce;dgc;adpsgd-random, with dgc-adam for dgc beside adamw, and powersgd:rank=16 beside adam and "
+         "muon"},
     {"pipeline", "SPECS", OPTION_TEXT, AT(pipelines),
      .help = "Pipelines of stages, with semicolons between them, as in thinwire train: stages=P,cut=A+B+... Each stage "
              "takes a P-th of a pass. Without --sync there are no other runs",
@@ -81,11 +85,20 @@ static bool is_simulated(const option_row *row)
 
 /* --- reading the options -------------------------------------------------------------------------------------- */
 
+/* dgc has SGD's momentum in it. */
+static const char *syncs_beside(int optimizer)
+{
+    return optimizer == OPTIMISER_SGD     ? "allreduce;dgc;adpsgd-random"
+           : optimizer == OPTIMISER_ADAMW ? "allreduce;dgc-adam;adpsgd-random"
+                                          : "allreduce;powersgd:rank=16;adpsgd-random";
+}
+
 static tw_status simulate_complete(simulate_settings *s, options *set)
 {
     if (s->train.config) TW_TRY(options_read_file(set, s->train.config));
     s->train.set = set;
     TW_TRY(settings_complete(s->train.task, set));
+    if (!options_given(set, "sync")) TW_TRY(options_default(set, "sync", syncs_beside(s->train.optimizer)));
     if (s->form == PACE_EXPONENTIAL && s->jitter > 1)
         return tw_fail(TW_ERROR_ARGUMENT, "--jitter %g: an exponential one is at most 1", s->jitter);
     if (schedule_is_plateau(s->train.schedule))
