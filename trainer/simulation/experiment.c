@@ -255,13 +255,13 @@ tw_status sim_check_codec_rate(double rate)
     return tw_fail(TW_ERROR_ARGUMENT, "--codec-rate %g: want 0, or %g and more", rate, CODEC_RATE_LEAST);
 }
 
-/* Without a model the number of workers matters to per_host alone, which two hosts show as well as many. */
+/* What per_host refuses two hosts show as well as many. */
 static long enough_workers(const sim_setup *setup)
 {
     const long workers = setup->settings.workers;
     const double per_host = scheme_number(setup->settings.sync, "per_host"); /* NaN: it has none */
     const long host = per_host > 1 ? (long)per_host : 1;
-    return setup->kind == &sim_phantom && workers > 2 * host && workers % host == 0 ? 2 * host : workers;
+    return setup->kind->alike && workers > 2 * host && workers % host == 0 ? 2 * host : workers;
 }
 
 tw_status sim_check(const sim_setup *setup)
