@@ -174,7 +174,10 @@ static tw_status plan_predict(planner *p, tw_plan_row *row)
     TW_TRY(add_run(p, of_run, row));
     if (row->kind == TW_PLAN_WEIGHTS && row->bytes_per_step == 0 && p->q.workers > 1)
         return tw_fail(TW_ERROR_ARGUMENT, "over this line no exchange ended in the steps that were simulated");
-    if (row->kind == TW_PLAN_WEIGHTS && !averages_each_step(p, row)) row->seen = NULL;
+    if (row->kind == TW_PLAN_WEIGHTS && !averages_each_step(p, row)) {
+        p->plan->seen_from[row - p->plan->rows] = 0;
+        row->seen = NULL;
+    }
     row->step_seconds += row->end_seconds / (double)p->q.steps;
     row->bytes_per_step += p->end_bytes / (double)p->q.steps;
     row->utilisation = (p->q.pass_seconds + p->q.other_seconds) / row->step_seconds;
@@ -206,6 +209,15 @@ static void __attribute__((format(printf, 2, 3))) add_why(tw_plan *plan, const c
     va_end(values);
 }
 
+/* A candidate that is faster than any that may be chosen. */
+static void explain_unmeasured(tw_plan *plan, const tw_plan_row *row)
+{
+    const double from = plan->seen_from[row - plan->rows];
+    add_why(plan, " %s has faster steps, but what it costs in such a run has not been measured", row->spec);
+    if (from > 0) add_why(plan, ", only in runs of %g steps and more", from);
+    add_why(plan, ". thinwire plan --unmeasured takes it all the same.");
+}
+
 /* `fastest` and `of_all` may be the same. */
 static void explain(tw_plan *plan, const tw_plan_row *fastest, const tw_plan_row *of_all)
 {
@@ -217,13 +229,18 @@ static void explain(tw_plan *plan, const tw_plan_row *fastest, const tw_plan_row
         add_why(plan, "Nothing is faster, and it is exact: compression would only take time.");
     else if (chosen == dense)
         add_why(plan, "It is exact.");
-    else
+    else if (chosen->seen)
         add_why(plan, "It is predicted to reach the same loss %.3g times as fast as %s.", gain, dense->spec);
+    else
+        add_why(
+            plan,
+            "Its step is predicted to be %.3g times as fast as that of %s. How many steps it takes to the same loss "
+            "has not been measured.",
+            gain, dense->spec);
     if (chosen != dense && chosen->seen)
         add_why(plan, " Measured on small networks with few seeds, in docs/%s: %s.", chosen->page, chosen->seen);
     if (fastest != chosen) add_why(plan, " %s is less than %d %% faster, and not as simple.", fastest->spec, percent);
-    if (of_all->target_seconds * NEARLY < fastest->target_seconds)
-        add_why(plan, " %s is faster, but what it costs in such a run has not been measured.", of_all->spec);
+    if (of_all->target_seconds * NEARLY < fastest->target_seconds) explain_unmeasured(plan, of_all);
 }
 
 tw_status tw_plan_choose(tw_plan *plan, int kinds, int unmeasured)
@@ -260,6 +277,7 @@ static void add_row(planner *p, const tw_candidate *c)
     const tw_candidate_cost *with_adam = p->q.adapters ? &c->adapters : &c->adam;
     const tw_candidate_cost *cost = p->q.optimizer == TW_PLAN_SGD ? &c->sgd : with_adam;
     *row = (tw_plan_row){.struct_size = sizeof *row, .spec = c->spec, .extra = (double)NAN};
+    p->plan->seen_from[index] = cost->seen ? cost->steps : 0;
     if (tw_candidate_is_known(cost, (double)p->q.steps)) {
         row->extra = cost->extra;
         row->seen = cost->seen;

@@ -13,6 +13,7 @@ struct tw_plan {
     size_t elements;           /* of its whole table */
     tw_plan_row rows[TW_PLAN_ROWS];
     char left_out[TW_PLAN_ROWS][512]; /* of the rows */
+    double seen_from[TW_PLAN_ROWS]; /* of the rows: the steps of the shortest run that it was measured in; 0: of none */
     size_t count;
     const tw_plan_row *chosen, *dense; /* of rows */
     char why[512];                     /* chosen: a sentence */

@@ -40,7 +40,7 @@ static const char *bytes_text(double bytes, char text[FIGURE])
     return text;
 }
 
-static void add_candidate(page *p, const tw_plan_row *row)
+static void add_candidate(page *p, const tw_plan_row *row, double seen_from)
 {
     char step[FIGURE], bytes[FIGURE], memory[FIGURE] = "-";
     if (isfinite(row->memory_bytes)) bytes_text(row->memory_bytes, memory);
@@ -48,6 +48,8 @@ static void add_candidate(page *p, const tw_plan_row *row)
              100 * row->utilisation, bytes_text(row->bytes_per_step, bytes), memory);
     if (row->seen)
         page_add(p, "%s (%s)\n", row->seen, row->page);
+    else if (seen_from > 0)
+        page_add(p, "not measured in runs of fewer than %g steps\n", seen_from);
     else
         page_add(p, "not measured\n");
 }
@@ -64,7 +66,7 @@ static void add_all(page *p, const tw_plan *plan)
     page_add(p, "%-40s %10s %9s %10s %10s   %s\n", "candidate", "a step", "computes", "sent", "memory",
              "to the same loss");
     for (size_t i = 0; i < plan->count; i++)
-        if (!plan->rows[i].left_out) add_candidate(p, &plan->rows[i]);
+        if (!plan->rows[i].left_out) add_candidate(p, &plan->rows[i], plan->seen_from[i]);
     for (size_t i = 0; i < plan->count; i++)
         if (plan->rows[i].left_out) page_add(p, "%s is left out: %s\n", plan->rows[i].spec, plan->rows[i].left_out);
     page_add(p, "\n%s is chosen. %s\n", plan->chosen->spec, plan->why);

@@ -171,7 +171,7 @@ class EndingTest(CommandLineTest):
                 out = self.folder / sync
                 options = ("--workers", 3, "--sync", sync, "--schedule", "constant")
                 done = self.interrupt(out, *options)
-                self.assertEqual((done.returncode, done.stderr), (130, ""))
+                self.assert_interrupted(done)
                 self.assertIn("interrupted after step", done.stdout)
                 checkpoint, = out.glob("checkpoints/*")
                 step = int(checkpoint.name.removeprefix("step-"))

@@ -166,7 +166,8 @@ class StagesTest(PipelineTest):
         job = self.start_program(*self.train_words("--quiet", *THREE, "--steps", 100000, "--out", run))
         wait_until(lambda: has_stepped(run), "the first step", job)
         job.send_signal(signal.SIGINT)
-        self.assertEqual(self.finish(job).returncode, 130)
+        done = self.finish(job)
+        self.assertEqual((done.returncode, done.stderr), (130, ""))
         step = saved_steps(run)[-1]
         done = self.train("--resume", run, *THREE, "--steps", step + 5)
         self.assertEqual(done["steps"], step + 5)
@@ -209,17 +210,17 @@ class RefusalsTest(PipelineTest):
                                 (("--pipeline", "stages=1,values=int4"), ("fp32, fp16 or fp8",)),
                                 (("--pipeline", "stages=1,speed=2"), ("no such key",)),
                                 (("--pipeline", "stages=1,accumulate=0"), ("1 to 4096 micro-batches",)),
-                                (("--pipeline", "stages=1,accumulate=4096"), ("4096 micro-batches", "an epoch has")),
+                                (("--pipeline", "stages=1,accumulate=4096"), ("--pipeline stages=1,accumulate=4096", "takes 4096 micro-batches", "an epoch has")),
                                 (("--pipeline", "4"), ("needs its key", "stages=P")),
                                 (("--pipeline", "stages=1,cut=3+4"), ("another number",)),
-                                (("--pipeline", "stages=1,cut=6"), ("cut is of 6 layers", "has 7")),
+                                (("--pipeline", "stages=1,cut=6"), ("--pipeline stages=1,cut=6: the cut is of 6 layers", "has 7")),
                                 (("--pipeline", "stages=1,cut=3x4"), ("there is +",)),
                                 (("--pipeline", "stages=1,cut=-7"), ("one layer or more",)),
                                 (("--pipeline", "stages=1,cut="), ("one layer or more",)),
                                 (("--pipeline", "stages=1,cut=7+"), ("one layer or more",)),
                                 (("--pipeline", "stages= -18446744073709551615"), ("1 to 64 stages",)),
                                 (("--pipeline", "stages=2,stages=1"), ("twice",)),
-                                (("--workers", 8, "--pipeline", "stages=8"), ("7 layers", "8 stages")),
+                                (("--workers", 8, "--pipeline", "stages=8"), ("--pipeline stages=8: this network has 7 layers", "8 stages")),
                                 (("--pipeline", "stages=1", "--tied"), ("without --tied",)),
                                 (("--pipeline", "stages=1", "--model", "small"), ("--model transformer",)),
                                 (("--pipeline", "stages=1", "--sync", "dgc"), ("--sync allreduce", "dgc")),
@@ -233,7 +234,7 @@ class RefusalsTest(PipelineTest):
 
     def test_a_task_that_is_not_cut(self):
         speech = asr.write_speech(self.folder / "speech")
-        self.refuse(2, ("task asr", "cannot be cut"), "train", "asr", "--data", speech, "--test", speech, "--features",
+        self.refuse(2, ("--pipeline stages=1: task asr", "cannot be cut"), "train", "asr", "--data", speech, "--test", speech, "--features",
                     "rate=8000,bins=20", "--batch", 2, "--steps", 1, "--pipeline", "stages=1", "--quiet", "--out", "none")
 
 

@@ -48,6 +48,18 @@ class PlanTest(CommandLineTest):
             shapes.write_text("a 1\n" + line + "\n")
             self.refuse(2, [shapes, "line 2"], "plan", "none", "--parameters", shapes, *words)
 
+    def test_a_short_run_is_told_what_longer_ones_could_take(self):
+        words = ("plan", "none", "--parameters", "100k", "--workers", 4, "--link", "4Mbit,1ms", "--step-time", 0.05, "--codec-rate", 5,
+                 "--steps", 500, "--quiet")
+        told = self.complete(*words).stdout
+        self.assertRegex(told, r"(?m)^fp8 .* not measured in runs of fewer than 1000 steps$")
+        self.assertRegex(told, r"(?m)^adpsgd-random .* not measured$|^adpsgd-random is left out")
+        self.assertRegex(told, r"(?m)^streaming\S* .* not measured$")
+        self.assertIn("--unmeasured takes it all the same.", told)
+        told = self.complete(*words, "--unmeasured").stdout
+        self.assertNotIn("reach the same loss", told)
+        self.assertIn("How many steps it takes to the same loss has not been measured.", told)
+
     def test_its_last_line_is_a_command_that_runs(self):
         words = ("plan", "image", "--data", self.data, "--workers", 2, "--steps", 3, "--lr", 0.01, "--link", SLOW)
         command = self.complete(*words, "--quiet").stdout.splitlines()[-1]

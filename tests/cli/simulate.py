@@ -1,8 +1,10 @@
 """Simulated runs: the same every time, stragglers, what the schemes send, runs that were recorded, and refusals."""
 import json
 import os
+import re
 import resource
 import shutil
+import sys
 
 from support import CommandLineTest, run_tests
 
@@ -93,6 +95,13 @@ class TrainingTest(SimulateTest):
             self.assertEqual((run["loss"], run["metric"], run["parameters"]),
                              (real["loss"], real["metric"], real["parameters"]))
 
+    def test_what_is_simulated_suits_the_optimiser(self):
+        words = ("--workers", 2, "--steps", 2, "--step-time", 0.01, "--optimizer")
+        for optimiser, sync in (("sgd", "dgc"), ("adamw", "dgc-adam"), ("adam", "powersgd:rank=16"), ("muon", "powersgd:rank=16")):
+            for task in ("image", "none"):
+                runs = self.simulate(*words, optimiser, task=task)["runs"]
+                self.assertEqual([run["sync"] for run in runs], ["allreduce", sync, "adpsgd-random"])
+
     def test_a_straggler_delays_those_who_wait_for_it(self):
         """decentralised training, 16 workers, one ten times slower: 15.1 of 16 in theory, and 1.6 for who waits."""
         runs = self.by_scheme("--workers", 16, "--slow", "0:10", "--steps", 12, "--step-time", 0.1, "--parameters", "1k",
@@ -157,6 +166,30 @@ class TrainingTest(SimulateTest):
             predicted.append(self.simulate("--trace", out, "--jitter", 0, "--workers", 2, "--steps", 1, "--sync",
                                            "allreduce")["trace"]["predicted_step_seconds"])
         self.assertAlmostEqual(predicted[1] - predicted[0], 100 / 210, delta=0.01)
+
+    def test_the_spec_of_a_recorded_run_suits_its_own_length(self):
+        """Though few of its steps are taken: of these as large a share is warm-up."""
+        out = self.folder / "run"
+        summary = self.train("--workers", 2, "--batch", 4, "--steps", 2, "--sync", "dgc", "--out", out)
+        self.assertEqual(self.traced(out)["spec"], self.suited(2))
+        (out / "summary.json").write_text(json.dumps({**summary, "steps": 4685}))
+        trace = self.traced(out)
+        density, warmup = re.search("density=(.*),warmup_steps=(.*)", self.suited(4685)).groups()
+        self.assertEqual((trace["sync"], trace["spec"]), ("dgc", f"dgc:density={density},warmup_steps={round(int(warmup) * 200 / 4685)}"))
+        self.assertNotEqual(trace["spec"], self.suited(200))
+        told = self.complete("simulate", "image", "--data", self.data, "--batch", 4, "--quiet", *self.few(out)).stdout
+        self.assertIn(f"predicted: 200 steps for its 4685, with --sync {trace['spec']}\n", told)
+
+    def few(self, out):
+        return "--trace", out, "--workers", 2, "--steps", 1, "--sync", "allreduce"
+
+    def traced(self, out):
+        return self.simulate(*self.few(out))["trace"]
+
+    def suited(self, steps):
+        """dgc in a run of so many steps."""
+        return self.simulate("--workers", 1, "--steps", steps, "--step-time", 1, "--parameters", 10, "--sync", "dgc",
+                             task="none")["runs"][0]["spec"]
 
     def test_a_recorded_run_that_went_on_by_another_scheme_is_refused(self):
         out = self.folder / "run"
@@ -337,6 +370,12 @@ class ExchangeTest(SimulateTest):
         self.assertIn("with --sync onebit-adam:warmup_steps=8\n", table)
         self.assertEqual(table.count("--sync"), 1)
 
+    def test_a_long_spec_is_told_as_it_is(self):
+        sync = "topk:dense=" + "|".join(["weight0"] * 200)
+        words = ("--workers", 2, "--parameters", "10k", "--step-time", 0.01, "--steps", 1, "--sync", sync)
+        self.assertEqual(self.simulate(*words, task="none")["runs"][0]["spec"], sync)
+        self.assertNotIn("with --sync", self.complete("simulate", "none", *words, "--quiet").stdout)
+
     def test_a_run_without_an_exchange_says_so(self):
         words = ("simulate", "none", "--parameters", "10k", "--step-time", 0.01, "--steps", 4, "--quiet", "--sync")
         for sync, workers, told in (("diloco:every=5", 2, 1), ("diloco:every=4", 2, 0), ("allreduce", 1, 0)):
@@ -379,7 +418,26 @@ class ThousandsTest(SimulateTest):
         self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 1.5e6)  # kB
 
 
+# Runs a program, tells on stdout the kilobytes that it took at most, and ends with its exit code.
+PEAK = ("import resource, subprocess, sys; code = subprocess.call(sys.argv[1:]); "
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss); sys.exit(code)")
+
+
 class RefusalTest(SimulateTest):
+    def refuse_at_once(self, culprits, *words):
+        """Of 200 workers with 4 MB each way no 200 are made."""
+        done = self.refuse(2, culprits, "simulate", "none", "--workers", 200, "--parameters", "1M", "--steps", 4, "--step-time",
+                           0.01, *words, launcher=(sys.executable, "-c", PEAK))
+        self.assertLess(int(done.stdout), 600e3)
+
+    def test_a_spec_is_refused_by_few_workers(self):
+        self.refuse_at_once(["fragments=3"], "--sync", "adpsgd-random;adpsgd-random:pace=free;streaming:every=20")
+        done = self.refuse(2, ["per_host=3 does not divide the 200"], "simulate", "none", "--workers", 200, "--parameters", "1k",
+                           "--step-time", 0.01, "--sync", "topk;topk:per_host=4;topk:per_host=3", "--quiet")
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(len(self.by_scheme("--workers", "8,16", "--parameters", "1k", "--steps", 4, "--step-time", 0.01, "--pause",
+                                            "7:4:1", "--slow", "7:2", "--sync", "topk")["topk"]), 2)
+
     def test_what_cannot_be_is_refused_by_name(self):
         for culprits, words in (
                 (["--workers", "16,x"], ["--workers", "16,x"]),
@@ -411,7 +469,7 @@ class RefusalTest(SimulateTest):
                 (["--pipeline stages=2", "cut=A+B"], ["--pipeline", "stages=2"]),
                 (["--pipeline", "nobody stands by", "standby=1"], ["--pipeline", "stages=2,cut=2+3,standby=1"]),
                 (["--pipeline", "no such key"], ["--pipeline", "stages=2,cut=2+3;steps=3"]),
-                (["cut is of 6 layers", "has 5"], ["--pipeline", "stages=2,cut=2+3;stages=2,cut=3+3"]),
+                (["--pipeline stages=2,cut=3+3: the cut is of 6 layers", "has 5"], ["--pipeline", "stages=2,cut=2+3;stages=2,cut=3+3"]),
                 (["--pipeline", "--until-loss"], ["--pipeline", "stages=2,cut=2+3", "--until-loss", "1"]),
                 (["--until-loss 2", "no loss"], ["--until-loss", "2", "--gradients", "off"]),
                 (["--codec-rate 1e-300: want 0"], ["--codec-rate", "1e-300"]),

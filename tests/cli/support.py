@@ -100,6 +100,9 @@ def without_notes(stderr):
     return [line for line in stderr.splitlines() if not re.search(r"this process waits: |rank \d+ (cannot be called|carries what)", line)]
 
 
+ANSWER = "the run stops after this step, or round of local updates; a second Ctrl-C, two seconds from now or later, ends it at once"
+
+
 def kill_sessions(*sessions):
     """Kills every process of these sessions. (A process group is not enough: mpirun gives each rank one of its own.)"""
     # Not by glob: that asks of each whether it is there, and fails where a process ends at that moment.
@@ -318,6 +321,10 @@ class CommandLineTest(unittest.TestCase):
         told = [line for line in done.stderr.splitlines() if not line.startswith("LLVMSymbolizer:")]
         self.assertEqual((done.returncode, told), (0, []), done.stdout)
         return json.loads(done.stdout)
+
+    def assert_interrupted(self, done):
+        """It was asked to stop, said so in one line, and stopped."""
+        self.assertEqual((done.returncode, done.stderr), (130, f"thinwire: {ANSWER}\n"))
 
     def refuse(self, code, culprits, *words, **keywords):
         """Runs the program; it must end with `code` and one line on stderr that names every culprit."""

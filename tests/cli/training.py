@@ -53,9 +53,19 @@ class TrainingTest(CommandLineTest):
         """Those of the model, where nobody has set them."""
         for words, told in (((), "--lr 0.03 --schedule step:3 --warmup 400 --optimizer sgd --momentum 0.9"),
                             (("--optimizer", "adam", "--schedule", "cosine", "--warmup", 1),
-                             "--lr 0.001 --schedule cosine --warmup 1 --optimizer adam --momentum 0.9")):
+                             "--lr 0.001 --schedule cosine --warmup 1 --optimizer adam --momentum 0.9"),
+                            (("--weight-decay", 0.1, "--clip", 5),
+                             "--lr 0.03 --schedule step:3 --warmup 400 --optimizer sgd --momentum 0.9 --weight-decay 0.1 --clip 5"),
+                            (("--optimizer", "adamw", "--beta2", 0.98, "--epsilon", 1e-6),
+                             "--lr 0.001 --schedule step:3 --warmup 400 --optimizer adamw --momentum 0.9 --beta2 0.98 --epsilon 1e-06")):
             done = self.run_program(*self.train_words("--steps", 1, *words))
             self.assertIn(told, done.stdout.splitlines())
+        text = self.folder / "text"
+        text.write_text("one two three four\n" * 200)
+        decoder = ("train", "lm", "--model", "transformer", "--layers", 1, "--heads", 2, "--data", text, "--unit", "char",
+                   "--steps", 1)
+        for optimiser, told in (("adamw", " --momentum 0.9 --beta2 0.95 --weight-decay 0.1 --clip 1\n"), ("sgd", " --momentum 0.9 --weight-decay 0.1 --clip 1\n")):
+            self.assertIn(told, self.run_program(*decoder, "--optimizer", optimiser).stdout)
 
     def test_lines_say_whose_bytes_they_count(self):
         done = self.run_program(*self.train_words("--steps", 1, "--workers", 2))

@@ -148,4 +148,40 @@ TEST_IN_FOLDER(one_line_is_cut_too)
     corpus_release(&c);
 }
 
+static void repeat(const char *text, int times, char *all)
+{
+    while (times-- > 0) strcat(all, text);
+}
+
+/* Where no space is near: between tabs, and in a text whose fortieth is shorter than a word. */
+TEST_IN_FOLDER(no_word_is_cut)
+{
+    char text[1001] = "";
+    repeat("tab\u20ac\tors\t", 90, text); /* 11 bytes each: 891 begins one, and 940 lies in a letter */
+    write_text("tabs.txt", text);
+    corpus c = load(in_folder("tabs.txt"), words);
+    assert_int_equal(vocabulary_count(c.vocabulary), 2);
+    assert_int_equal(c.train.count, 162);
+    assert_int_equal(c.valid.count, 9);
+    assert_int_equal(c.test.count, 9);
+    corpus_release(&c);
+
+    for (int begins = 0; begins < 2; begins++) { /* 400 bytes: 360 lies in the word of 20, or begins it */
+        *text = 0;
+        repeat("a-word-of-20-letters ", 1, text);
+        repeat("aa ", begins, text);
+        repeat("a ", 167 + begins, text);
+        repeat("a-word-of-20-letters ", 1, text);
+        repeat("a ", begins ? 9 : 12, text);
+        repeat("a", begins, text);
+        assert_int_equal(strlen(text), 400);
+        write_text("few.txt", text);
+        c = load(in_folder("few.txt"), words);
+        assert_int_equal(c.train.count, 169 + begins);
+        assert_int_equal(c.valid.count, begins ? 1 : 3);
+        assert_int_equal(c.test.count, begins ? 10 : 9);
+        corpus_release(&c);
+    }
+}
+
 RUN_TESTS(NULL, NULL)

@@ -99,7 +99,7 @@ static void print_warmups(FILE *stream, const worker *w)
     if (scheme)
         fprintf(stream, "%s %g of %.*s (warmup_steps)", rate ? ", and" : "", falls, (int)strcspn(s->sync, ":"),
                 s->sync);
-    fprintf(stream, "; give more --epochs, or shorter warm-ups\n");
+    fprintf(stream, "; give more --%s, or shorter warm-ups\n", s->steps > 0 ? "steps" : "epochs");
 }
 
 /* Adam divides what comes late by what is usual then. docs/pytorch.md has what that costs. */
@@ -115,17 +115,26 @@ static void print_lateness(FILE *stream, const worker *w)
             (int)strcspn(s->sync, ":"), s->sync, is_adamw ? "dgc-adam, " : "");
 }
 
+/* What is as it is for nobody's wish, and what SGD does without. */
+static int goes_unsaid(const option_row *row, const char *value, const train_settings *s)
+{
+    return strcmp(value, row->fallback) == 0 || (row->beside && s->optimizer == OPTIMISER_SGD);
+}
+
 /* "--lr 0.03 --schedule step:3 ...": what tasks and models have defaults of their own for. */
 static void print_rates(FILE *stream, const train_settings *s)
 {
-    static const char *const names[] = {"lr", "schedule", "warmup", "optimizer", "momentum"};
+    static const char *const names[] = {"lr",    "schedule", "warmup",       "optimizer", "momentum",
+                                        "beta2", "epsilon",  "weight-decay", "clip"};
+    enum { ALWAYS = 5 };
     const option_page *page = s->set->page;
     char space[OPTION_TEXT_MOST];
     for (size_t n = 0; n < sizeof names / sizeof *names; n++)
         for (size_t i = 0; i < page->count; i++) {
             const option_row *row = &page->rows[i];
             const char *value = row->name && strcmp(row->name, names[n]) == 0 ? options_value(row, s, space) : NULL;
-            if (value) fprintf(stream, "%s--%s %s", n ? " " : "", names[n], value);
+            if (!value || (n >= ALWAYS && goes_unsaid(row, value, s))) continue;
+            fprintf(stream, "%s--%s %s", n ? " " : "", names[n], value);
         }
     fputc('\n', stream);
 }

@@ -388,8 +388,16 @@ static tw_status train_together(run *r, int *interrupted)
     return stop(r);
 }
 
+/* mpirun has one terminal for all. */
+static void answer_signals(const worker *w)
+{
+    const int alone = strcmp(tw_comm_transport(w->comm), "mpi") != 0;
+    if (!w->settings.quiet && (alone || w->rank == 0)) interrupt_answers();
+}
+
 tw_status run_on(run *r, int *interrupted)
 {
+    answer_signals(&r->worker);
     const exchange *way = r->worker.exchange;
     return way->replicas || way->side_by_side ? train_together(r, interrupted) : train_apart(r, interrupted);
 }

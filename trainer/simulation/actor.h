@@ -26,6 +26,7 @@ struct actor_kind {
     tw_status (*step)(void *self, uint64_t number, double *loss);
     tw_status (*end)(void *self, actor_end *end);
     void (*destroy)(void *self);
+    int alike; /* to its refusals the number of workers matters by per_host alone */
 };
 
 /* That its comm has counted. */

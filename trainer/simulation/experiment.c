@@ -1,7 +1,10 @@
 #include "actor.h"
 #include "error.h"
 #include "exchange.h"
+#include "scheme.h"
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 #include <thinwire/thinwire_by_hand.h>
 #include <time.h>
 
@@ -100,7 +103,8 @@ static tw_status line_up(run *r, int rank, tw_comm *comm, void *self)
     r->together += r->setup->kind->gradients(self);
     TW_TRY(tw_comm_barrier(comm));
     if (rank == 0) {
-        snprintf(r->result->spec, sizeof r->result->spec, "%s", r->setup->kind->spec(self));
+        r->result->spec = strdup(r->setup->kind->spec(self));
+        if (!r->result->spec) return tw_fail(TW_ERROR_MEMORY, "no memory for the spec of --sync");
         r->start = r->ended = tw_clock() + 1 + 1e3 * (r->setup->world.latency + r->setup->world.overhead);
         r->limit = steps;
         r->total = steps * r->together;
@@ -251,9 +255,22 @@ tw_status sim_check_codec_rate(double rate)
     return tw_fail(TW_ERROR_ARGUMENT, "--codec-rate %g: want 0, or %g and more", rate, CODEC_RATE_LEAST);
 }
 
+/* What per_host refuses two hosts show as well as many. */
+static long enough_workers(const sim_setup *setup)
+{
+    const long workers = setup->settings.workers;
+    const double per_host = scheme_number(setup->settings.sync, "per_host"); /* NaN: it has none */
+    const long host = per_host > 1 ? (long)per_host : 1;
+    return setup->kind->alike && workers > 2 * host && workers % host == 0 ? 2 * host : workers;
+}
+
 tw_status sim_check(const sim_setup *setup)
 {
-    run r = {.setup = setup, .only_checks = 1};
+    sim_setup few = *setup;
+    run r = {.setup = &few, .only_checks = 1};
+    few.settings.workers = enough_workers(setup);
+    if (few.settings.workers < setup->settings.workers)
+        few.pace.slow = few.pace.pause = NULL; /* of ranks there are not */
     return run_world(&r);
 }
 

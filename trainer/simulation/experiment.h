@@ -33,12 +33,12 @@ typedef struct sim_point {
     uint64_t gradients;
 } sim_point;
 
-enum { SIM_POINTS = 256, SIM_SPEC = 1024 };
+enum { SIM_POINTS = 256 };
 
 typedef struct sim_result {
     size_t parameters;
-    char spec[SIM_SPEC]; /* of --sync, as it suits the run */
-    double seconds;      /* virtual, from the first step to the last gradient that counts */
+    char *spec;         /* of --sync, as it suits the run; the caller frees it. NULL: the run did not begin */
+    double seconds;     /* virtual, from the first step to the last gradient that counts */
     uint64_t gradients; /* that came in that time; of an asynchronous scheme a few more are on their way at its end, and
                          * of a pipeline each micro-batch has one */
     double rate;  /* gradients a second; by an asynchronous scheme each worker's own steps over the time they took it,
@@ -66,7 +66,7 @@ tw_status sim_check_codec_rate(double rate);
 double sim_element_bytes(const char *sync);
 #define SIM_BYTE_TOUCHES 4 /* of each byte that came from others */
 
-/* Makes all its workers, and takes no step: what they would refuse is refused. */
+/* Makes workers, as many as show it, and takes no step: what those of a run would refuse is refused. */
 tw_status sim_check(const sim_setup *setup);
 /* Runs it. A run that diverges is a result, not a failure. */
 tw_status sim_run(const sim_setup *setup, sim_result *result);

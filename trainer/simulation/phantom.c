@@ -90,4 +90,4 @@ static void phantom_destroy(void *self)
 }
 
 const actor_kind sim_phantom = {phantom_create, phantom_spec, phantom_steps, phantom_gradients, phantom_sent,
-                                phantom_begin,  phantom_step, phantom_end,   phantom_destroy};
+                                phantom_begin,  phantom_step, phantom_end,   phantom_destroy,   1};

@@ -97,9 +97,10 @@ tw_status pipeline_count_steps(worker *w)
     const size_t each = is_piped(w) ? way_of(w)->plan.accumulate : 1;
     w->steps_per_epoch = l->steps_per_epoch / each;
     if (w->steps_per_epoch == 0)
-        return tw_fail(TW_ERROR_ARGUMENT,
-                       "--pipeline: a step takes %zu micro-batches, and an epoch has %llu; it may be accumulate=%llu",
-                       each, (unsigned long long)l->steps_per_epoch, (unsigned long long)l->steps_per_epoch);
+        return tw_fail(
+            TW_ERROR_ARGUMENT,
+            "--pipeline %s: a step takes %zu micro-batches, and an epoch has %llu; it may be accumulate=%llu",
+            w->settings.pipeline, each, (unsigned long long)l->steps_per_epoch, (unsigned long long)l->steps_per_epoch);
     l->steps_per_epoch = w->steps_per_epoch * each;
     return TW_OK;
 }

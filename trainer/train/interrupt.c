@@ -1,4 +1,5 @@
 #include "interrupt.h"
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@ static const int listened[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
 static volatile sig_atomic_t asked;     /* by the program itself */
 static volatile sig_atomic_t signalled; /* by a signal */
 static volatile sig_atomic_t ending;    /* the code that a signal ends the process with; 0: it goes on */
+static volatile sig_atomic_t answers;   /* the first signal, on stderr */
 static struct timespec signalled_at;    /* written and read by the handler alone, which nothing interrupts */
 
 static double seconds_since(const struct timespec *then)
@@ -19,6 +21,16 @@ static double seconds_since(const struct timespec *then)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)(now.tv_sec - then->tv_sec) + (double)(now.tv_nsec - then->tv_nsec) * 1e-9;
+}
+
+/* A step, or a round of local updates, may take long. A handler may write, and use nothing of stdio. */
+static void answer(void)
+{
+    static const char text[] =
+        "thinwire: the run stops after this step, or round of local updates; a second Ctrl-C, two "
+        "seconds from now or later, ends it at once\n";
+    const int before = errno;
+    if (answers && write(STDERR_FILENO, text, sizeof text - 1) < 0) errno = before;
 }
 
 /* The first signal asks; a later one means it. One that comes at once is the same wish told twice, as by a terminal and
@@ -30,8 +42,10 @@ static void ask(int signal_number)
         signal(signal_number, SIG_DFL);
         raise(signal_number);
     }
-    if (!signalled) clock_gettime(CLOCK_MONOTONIC, &signalled_at);
+    if (signalled) return;
+    clock_gettime(CLOCK_MONOTONIC, &signalled_at);
     signalled = 1;
+    answer();
 }
 
 static void *attend(void *signals)
@@ -78,6 +92,11 @@ void interrupt_listen(void)
     signal(SIGPIPE, SIG_IGN);
     /* A file that may not grow is then a write that fails, which is told, instead of a process that dies. */
     signal(SIGXFSZ, SIG_IGN);
+}
+
+void interrupt_answers(void)
+{
+    answers = 1;
 }
 
 void interrupt_ask(void)

@@ -7,6 +7,8 @@
  * at once. To be called before there are threads: those that this one starts afterwards never run a handler. */
 void interrupt_listen(void);
 int interrupt_asked(void);
+/* From here on the first signal is answered at once, in one line on stderr: what it leads to, and a second one. */
+void interrupt_answers(void);
 /* Where there is nothing to save yet: the first signal ends the process with this code. 0: it only asks, as above. */
 void interrupt_ends_with(int code);
 /* The same wish, from within. */

@@ -156,20 +156,21 @@ static tw_status time_steps(learner *l, double *seconds)
     return TW_OK;
 }
 
-static tw_status learn_units(const learner *l, pipeline_plan *plan)
+static tw_status learn_units(const char *text, const learner *l, pipeline_plan *plan)
 {
     if (l->unit_count == 0)
-        return tw_fail(TW_ERROR_UNSUPPORTED, "--pipeline: task %s has a network that cannot be cut into stages",
-                       l->task->ops->name);
+        return tw_fail(TW_ERROR_UNSUPPORTED, "--pipeline %s: task %s has a network that cannot be cut into stages",
+                       text, l->task->ops->name);
     if (l->unit_count > PIPELINE_UNITS)
-        return tw_fail(TW_ERROR_UNSUPPORTED, "--pipeline: a network of %zu layers is cut into stages; this one has %zu",
+        return tw_fail(TW_ERROR_UNSUPPORTED,
+                       "--pipeline %s: a network of %zu layers is cut into stages; this one has %zu", text,
                        (size_t)PIPELINE_UNITS, l->unit_count);
     if (l->unit_count < plan->stages)
-        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline: this network has %zu layers, too few for %zu stages",
+        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline %s: this network has %zu layers, too few for %zu stages", text,
                        l->unit_count, plan->stages);
     plan->units = l->unit_count;
     if (plan->cut > 0 && plan->ends[plan->cut - 1] != plan->units)
-        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline: the cut is of %zu layers, and this network has %zu",
+        return tw_fail(TW_ERROR_ARGUMENT, "--pipeline %s: the cut is of %zu layers, and this network has %zu", text,
                        plan->ends[plan->cut - 1], plan->units);
     return TW_OK;
 }
@@ -191,7 +192,7 @@ static tw_status measure_unit(const train_settings *s, const task *work, size_t 
                            .stage = &alone};
     learner *l = NULL;
     TW_TRY(task_learner_create(work, &place, &l));
-    tw_status status = learn_units(l, plan);
+    tw_status status = learn_units(s->pipeline, l, plan);
     if (status == TW_OK && plan->elements) count_elements(l, plan);
     if (status == TW_OK && plan->machine && plan->cut == 0) status = time_steps(l, &plan->machine->seconds[unit]);
     task_learner_destroy(l);
@@ -214,8 +215,9 @@ static tw_status choose_cut(const worker *w, pipeline_plan *plan, const pipeline
     const size_t states = (w->settings.optimizer == OPTIMISER_SGD ? 1 : 2) + (plan->accumulate > 1);
     const pipeline_problem problem = {plan->units, plan->stages, machines, plan->elements, states};
     if (isfinite(pipeline_cut(&problem, plan->ends))) return TW_OK;
-    return tw_fail(TW_ERROR_MEMORY, "--pipeline: the stages fit the memory of their machines in no cut of %zu layers",
-                   plan->units);
+    return tw_fail(TW_ERROR_MEMORY,
+                   "--pipeline %s: the stages fit the memory of their machines in no cut of %zu layers",
+                   w->settings.pipeline, plan->units);
 }
 
 /* It is another's word. */

@@ -6,9 +6,11 @@
 #include "folder.h"
 #include "json_file.h"
 #include "launcher.h"
+#include "optimiser.h"
 #include "plugins.h"
 #include "schedule.h"
 #include "scheme.h"
+#include "scheme_text.h"
 
 #include <malloc.h>
 #include <stdlib.h>
@@ -22,8 +24,11 @@ enum { PHANTOM_STEPS = 20 };
 static const option_row own_rows[] = {
     {.help = "What to simulate"},
     {"workers", "LIST", OPTION_TEXT, AT(workers), "4", .help = "Numbers of workers, such as 16,64,1024"},
-    {"sync", "SPECS", OPTION_TEXT, AT(syncs), "allreduce;dgc;adpsgd-random",
-     .help = "Schemes, with semicolons between them. thinwire schemes lists them"},
+    {"sync", "SPECS", OPTION_TEXT, AT(syncs),
+     .help = "Schemes, with semicolons between them. thinwire schemes lists them",
+     .stands_for =
+         "allreduce;dgc;adpsgd-random, with dgc-adam for dgc beside adamw, and powersgd:rank=16 beside adam and "
+         "muon"},
     {"pipeline", "SPECS", OPTION_TEXT, AT(pipelines),
      .help = "Pipelines of stages, with semicolons between them, as in thinwire train: stages=P,cut=A+B+... Each stage "
              "takes a P-th of a pass. Without --sync there are no other runs",
@@ -80,11 +85,20 @@ static bool is_simulated(const option_row *row)
 
 /* --- reading the options -------------------------------------------------------------------------------------- */
 
+/* dgc has SGD's momentum in it. */
+static const char *syncs_beside(int optimizer)
+{
+    return optimizer == OPTIMISER_SGD     ? "allreduce;dgc;adpsgd-random"
+           : optimizer == OPTIMISER_ADAMW ? "allreduce;dgc-adam;adpsgd-random"
+                                          : "allreduce;powersgd:rank=16;adpsgd-random";
+}
+
 static tw_status simulate_complete(simulate_settings *s, options *set)
 {
     if (s->train.config) TW_TRY(options_read_file(set, s->train.config));
     s->train.set = set;
     TW_TRY(settings_complete(s->train.task, set));
+    if (!options_given(set, "sync")) TW_TRY(options_default(set, "sync", syncs_beside(s->train.optimizer)));
     if (s->form == PACE_EXPONENTIAL && s->jitter > 1)
         return tw_fail(TW_ERROR_ARGUMENT, "--jitter %g: an exponential one is at most 1", s->jitter);
     if (schedule_is_plateau(s->train.schedule))
@@ -120,11 +134,10 @@ static tw_status run_row(const simulation *all, const sim_setup *common, simulat
     return sim_run(&setup, &row->result);
 }
 
-/* A spec that cannot be is refused before anything is simulated; that of a run alone, by the run. */
+/* A spec that cannot be is refused before anything is simulated; that of the first run, by the run. */
 static tw_status check_specs(const simulation *all)
 {
-    const int alone = all->row_count == 1 && !all->settings->trace;
-    for (size_t i = 0; !alone && i < all->row_count; i++) {
+    for (size_t i = all->settings->trace ? 0 : 1; i < all->row_count; i++) {
         const sim_setup setup = setup_of(all, &all->setup, &all->rows[i]);
         TW_TRY(sim_check(&setup));
     }
@@ -156,7 +169,7 @@ static tw_status run_record(simulation *all)
     again.kind = &sim_trainee;
     again.shares = 1;
     again.until_loss = 0;
-    all->recorded = (simulate_row){.sync = recorded->sync, .workers = (int)recorded->workers};
+    all->recorded = (simulate_row){.sync = all->record.spec, .workers = (int)recorded->workers};
     tw_status status = recorded->task->load(recorded->own, &work);
     again.work = work;
     if (status == TW_OK) status = run_row(all, &again, &all->recorded);
@@ -278,12 +291,28 @@ static tw_status with_data(simulation *all, const options *set)
     return status;
 }
 
+/* That of the whole run, of whose warm-up the steps that are taken have their share: their mean is to be the run's. */
+static char *spec_of_replay(const simulate_record *record)
+{
+    const double share = (double)record->settings.steps / (double)record->steps;
+    char *spec = scheme_for_run(record->settings.sync, record->steps);
+    const double warmup = spec ? scheme_number(spec, "warmup_steps") : 0;
+    if (!(warmup > 0) || share == 1) return spec;
+    char text[32];
+    snprintf(text, sizeof text, "%.0f", share * warmup);
+    char *shorter = scheme_text_with(spec, "warmup_steps", text);
+    free(spec);
+    return shorter;
+}
+
 static tw_status read_record(const char *folder, simulate_record *record)
 {
     TW_TRY(simulate_read_record(folder, record));
     TW_TRY(plugins_load(record->settings.plugin));
     tw_status status = scheme_check(record->settings.sync);
-    return status == TW_OK ? TW_OK : tw_fail(status, "--trace %s: %s", folder, tw_last_error());
+    if (status != TW_OK) return tw_fail(status, "--trace %s: %s", folder, tw_last_error());
+    record->spec = spec_of_replay(record);
+    return record->spec ? TW_OK : tw_fail(TW_ERROR_MEMORY, "--trace %s: no memory for its spec", folder);
 }
 
 static tw_status run_all(simulate_settings *s, options *set, simulation *all)
@@ -304,6 +333,8 @@ static int simulate_run(void *settings, options *set)
 {
     simulation all = {.settings = settings};
     tw_status status = run_all(settings, set, &all);
+    for (size_t i = 0; i < all.row_count; i++) free(all.rows[i].result.spec);
+    free(all.recorded.result.spec);
     free(all.rows);
     free(all.noise);
     layout_release(&all.layout);

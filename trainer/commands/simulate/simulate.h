@@ -25,6 +25,8 @@ typedef struct simulate_record {
     train_settings settings; /* the run's own */
     train_page page;
     options set;         /* that holds the texts */
+    uint64_t steps;      /* of the run, of which `settings` may have fewer */
+    char *spec;          /* --sync, as it suits so many, with as large a share of warm-up in fewer */
     double step_seconds; /* of each worker, exchange included; without evaluation and checkpoints */
     double pass_seconds, jitter, other_seconds;     /* of a worker that nobody slows */
     double codec_seconds, bytes_received, elements; /* a step */

@@ -60,8 +60,11 @@ void simulate_print_record(FILE *stream, const simulation *all)
     const simulate_row *row = &all->recorded;
     double predicted = row->result.step_seconds;
     fprintf(stream, "%s: %s on %d workers, a step of a worker took %.4g s; predicted %.4g s (%+.1f %%)\n",
-            all->settings->trace, row->sync, row->workers, record->step_seconds, predicted,
+            all->settings->trace, record->settings.sync, row->workers, record->step_seconds, predicted,
             100 * (predicted / record->step_seconds - 1));
+    if ((uint64_t)record->settings.steps < record->steps)
+        fprintf(stream, "predicted: %ld steps for its %llu, with --sync %s\n", record->settings.steps,
+                (unsigned long long)record->steps, row->result.spec);
     fprintf(stream, "from it: a pass of %.4g s (+- %.0f %%), %.4g s beside it, codec %.4g s (%.3g GB/s)\n\n",
             record->pass_seconds, 100 * record->jitter, record->other_seconds, record->codec_seconds,
             all->codec_rate / 1e9);
@@ -150,7 +153,8 @@ static cJSON *record_json(const simulation *all)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "run", all->settings->trace);
-    cJSON_AddStringToObject(object, "sync", all->recorded.sync);
+    cJSON_AddStringToObject(object, "sync", all->record.settings.sync);
+    cJSON_AddStringToObject(object, "spec", all->recorded.result.spec);
     cJSON_AddNumberToObject(object, "workers", all->recorded.workers);
     cJSON_AddNumberToObject(object, "measured_step_seconds", all->record.step_seconds);
     cJSON_AddNumberToObject(object, "predicted_step_seconds", all->recorded.result.step_seconds);

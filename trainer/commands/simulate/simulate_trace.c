@@ -6,6 +6,7 @@
 
 #include <cJSON.h>
 #include <math.h>
+#include <stdlib.h>
 
 enum { MOST_STEPS = 200 }; /* of the prediction: one step is like another, but for one with a pause */
 
@@ -52,6 +53,7 @@ static tw_status take_figures(const char *folder, const cJSON *summary, simulate
     for (size_t i = 0; i < FIGURES; i++) TW_TRY(read_figure(folder, summary, &figures[i], &v[i]));
     double steps = v[STEPS], other = v[TRAINING] - v[COMPUTE] - v[WAIT];
     record->settings.workers = (long)v[WORKERS];
+    record->steps = (uint64_t)steps;
     record->settings.steps = steps < MOST_STEPS || record->settings.pause ? (long)steps : MOST_STEPS;
     record->step_seconds = v[TRAINING] / steps;
     record->pass_seconds = v[PASS];
@@ -104,4 +106,5 @@ tw_status simulate_read_record(const char *folder, simulate_record *record)
 void simulate_release_record(simulate_record *record)
 {
     if (record->set.page) options_release(&record->set);
+    free(record->spec);
 }

@@ -162,9 +162,9 @@ static tw_status encode_training(const piece *p, const corpus_options *options, 
 
 /* ---- files ---- */
 
-/* Where a part of a file ends that should be about `share` of it: behind a line, where one ends soon; behind a word;
- * between two characters. */
-static const char *cut(const piece *p, double share)
+/* Where a part of a file ends that should be about `share` of it: behind a line, or else behind a word, where one ends
+ * soon; between two characters, but in the midst of no word where tokens are words. */
+static const char *cut(const piece *p, double share, text_unit unit)
 {
     size_t size = (size_t)(p->end - p->at), near = size / 40;
     const char *mark = p->at + (size_t)((double)size * share);
@@ -172,7 +172,9 @@ static const char *cut(const piece *p, double share)
     if (!behind) behind = memchr(mark, ' ', near);
     if (behind) return behind + 1;
     while (mark < p->end && ((unsigned char)*mark & 0xC0) == 0x80) mark++;
-    return mark;
+    const size_t rest = (size_t)(p->end - mark);
+    if (unit != TEXT_WORDS || mark == p->at) return mark;
+    return mark + token_word_rest(mark - 1, rest < TOKEN_WORD ? rest : TOKEN_WORD);
 }
 
 static void sum_up(corpus *c)
@@ -255,8 +257,8 @@ static tw_status load_long_file(const char *path, const corpus_options *options,
 {
     uint64_t begin, valid, test, end;
     TW_TRY(long_text_bounds(path, &begin, &end));
-    TW_TRY(long_text_cut(path, begin, end, 0.9, &valid));
-    TW_TRY(long_text_cut(path, begin, end, 0.95, &test));
+    TW_TRY(long_text_cut(path, begin, end, 0.9, options->unit, &valid));
+    TW_TRY(long_text_cut(path, begin, end, 0.95, options->unit, &test));
     TW_TRY(check_parts(path, begin, valid, test, end));
     const part parts[3] = {{path, begin, valid}, {path, valid, test}, {path, test, end}};
     return number_long(parts, options, c);
@@ -293,7 +295,7 @@ static tw_status load_file(const char *path, const corpus_options *options, corp
     char *space = NULL;
     tw_status status = corpus_read_text(path, &whole, &space);
     if (status == TW_OK) {
-        const char *valid = cut(&whole, 0.9), *test = cut(&whole, 0.95);
+        const char *valid = cut(&whole, 0.9, options->unit), *test = cut(&whole, 0.95, options->unit);
         piece pieces[3] = {whole, whole, whole};
         pieces[0].end = pieces[1].at = valid;
         pieces[1].end = pieces[2].at = test;

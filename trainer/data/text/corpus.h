@@ -28,7 +28,8 @@ typedef struct corpus_options {
 
 /* Reads a folder with one file each for training, validation and test (PTB's and WikiText's layout: in a part of the
  * name stands "train", "valid" or "test", and it ends in .txt or .tokens), or one file, cut by position: of its bytes
- * the first 90 % train, 5 % validate, 5 % test, and the cuts move to the end of a line. Texts are UTF-8.
+ * the first 90 % train, 5 % validate, 5 % test, and the cuts move to the end of a line, or of a word, where one is
+ * near. Where tokens are words, they move out of any of 4 KiB at most. Texts are UTF-8.
  *
  * Texts that would take more than `most_bytes` stay in their files (long_text.h); their tokens are the same. Such files
  * are not packed, no token has more than a MiB, and they must not change while they are in use.

@@ -112,7 +112,18 @@ static tw_status leave_character(const long_text *t, uint64_t *at, uint64_t end)
     return TW_OK;
 }
 
-static tw_status cut_at(const long_text *t, uint64_t mark, uint64_t near, uint64_t *at)
+/* Out of the midst of a word. */
+static tw_status leave_word(const long_text *t, uint64_t *at)
+{
+    char bytes[TOKEN_WORD];
+    size_t got, wanted = t->end - *at < sizeof bytes ? (size_t)(t->end - *at) : sizeof bytes;
+    if (*at == t->begin) return TW_OK;
+    TW_TRY(read_at(t, *at - 1, bytes, wanted, &got));
+    *at += token_word_rest(bytes, got);
+    return TW_OK;
+}
+
+static tw_status cut_at(const long_text *t, uint64_t mark, uint64_t near, text_unit unit, uint64_t *at)
 {
     static const char ends[] = {'\n', ' '};
     for (size_t i = 0; i < sizeof ends; i++) {
@@ -122,15 +133,16 @@ static tw_status cut_at(const long_text *t, uint64_t mark, uint64_t near, uint64
         return TW_OK;
     }
     *at = mark;
-    return leave_character(t, at, t->end);
+    TW_TRY(leave_character(t, at, t->end));
+    return unit == TEXT_WORDS ? leave_word(t, at) : TW_OK;
 }
 
-tw_status long_text_cut(const char *path, uint64_t begin, uint64_t end, double share, uint64_t *at)
+tw_status long_text_cut(const char *path, uint64_t begin, uint64_t end, double share, text_unit unit, uint64_t *at)
 {
     long_text *t;
     uint64_t size = end - begin;
     TW_TRY(long_text_open(path, begin, end, &t));
-    tw_status status = cut_at(t, begin + (uint64_t)((double)size * share), size / 40, at);
+    tw_status status = cut_at(t, begin + (uint64_t)((double)size * share), size / 40, unit, at);
     long_text_close(t);
     return status;
 }

@@ -39,7 +39,7 @@ void long_text_close(long_text *t); /* NULL is none */
 /* The bytes of a text without the mark that some editors put in front. */
 tw_status long_text_bounds(const char *path, uint64_t *begin, uint64_t *end);
 /* Where the part of it ends that should be about `share` of it: as corpus.h says of a text that is cut by position. */
-tw_status long_text_cut(const char *path, uint64_t begin, uint64_t end, double share, uint64_t *at);
+tw_status long_text_cut(const char *path, uint64_t begin, uint64_t end, double share, text_unit unit, uint64_t *at);
 
 /* Meets all tokens of a training text; `often` becomes how often each was there, for free(). */
 tw_status long_text_meet(long_text *t, size_t limit, vocabulary *met, uint64_t **often);

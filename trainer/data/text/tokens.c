@@ -13,9 +13,14 @@ const char *text_unit_name(text_unit unit)
     return names[unit];
 }
 
+static bool parts_words(char c)
+{
+    return c == '\n' || c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
+}
+
 static bool is_space(text_unit unit, char c)
 {
-    return (c == '\n' && unit == TEXT_IDS) || c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
+    return parts_words(c) && (c != '\n' || unit == TEXT_IDS);
 }
 
 static bool next_word(token_reader *r, const char **token, size_t *length)
@@ -29,7 +34,7 @@ static bool next_word(token_reader *r, const char **token, size_t *length)
         *length = strlen(TOKEN_END_OF_LINE);
         return true;
     }
-    while (r->at < r->end && !is_space(r->unit, *r->at) && *r->at != '\n') r->at++;
+    while (r->at < r->end && !parts_words(*r->at)) r->at++;
     *length = (size_t)(r->at - *token);
     return true;
 }
@@ -42,6 +47,13 @@ bool token_next(token_reader *r, const char **token, size_t *length)
     *length = utf8_length(r->at, (size_t)(r->end - r->at));
     r->at += *length;
     return true;
+}
+
+size_t token_word_rest(const char *text, size_t size)
+{
+    size_t at = 0;
+    while (at < size && !parts_words(text[at])) at++;
+    return at < size ? at : 0;
 }
 
 size_t utf8_length(const char *text, size_t size)

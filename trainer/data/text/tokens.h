@@ -26,6 +26,10 @@ typedef struct token_reader {
     text_unit unit;
 } token_reader;
 
+/* How many of `size` bytes stand before the first white space, the ends of lines among it; 0: there is none. */
+size_t token_word_rest(const char *text, size_t size);
+enum { TOKEN_WORD = 4096 }; /* bytes of the longest word that a text is not cut in */
+
 /* The next token, in the text or a constant, not terminated; false at the end. */
 bool token_next(token_reader *reader, const char **token, size_t *length);
 
