@@ -215,7 +215,7 @@ static void explain_unmeasured(tw_plan *plan, const tw_plan_row *row)
     const double from = plan->seen_from[row - plan->rows];
     add_why(plan, " %s has faster steps, but what it costs in such a run has not been measured", row->spec);
     if (from > 0) add_why(plan, ", only in runs of %g steps and more", from);
-    add_why(plan, ". thinwire plan --unmeasured takes it all the same.");
+    add_why(plan, ". --unmeasured (in Python unmeasured=True) takes it all the same.");
 }
 
 /* `fastest` and `of_all` may be the same. */

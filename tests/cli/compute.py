@@ -7,6 +7,7 @@ import unittest
 from support import PROGRAM, CommandLineTest
 
 NEVER_NATIVE = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+NEARLY_NATIVE = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"} # oneDNN 3 emulates it there, under a name with bf16 in it
 
 
 class ComputeTest(CommandLineTest):
@@ -69,9 +70,9 @@ class ComputeTest(CommandLineTest):
         self.refuse_training(2, ["compute", "fp16", "bf16"], "--compute", "fp16")
 
     def test_doctor_says_whether_it_is(self):
-        never = json.loads(self.run_program("doctor", "--data", self.data, "--json", env=NEVER_NATIVE).stdout)["bf16"]
-        self.assertFalse(never)
-        for env, native in (({}, self.is_native), (NEVER_NATIVE, never)):
+        for env in (NEVER_NATIVE, NEARLY_NATIVE):
+            self.assertFalse(json.loads(self.run_program("doctor", "--data", self.data, "--json", env=env).stdout)["bf16"])
+        for env, native in (({}, self.is_native), (NEVER_NATIVE, False)):
             done = self.run_program("doctor", "--data", self.data, env=env)
             line = next(line for line in done.stdout.splitlines() if "bf16" in line)
             self.assertEqual("not" not in line, native)

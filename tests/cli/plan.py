@@ -55,7 +55,7 @@ class PlanTest(CommandLineTest):
         self.assertRegex(told, r"(?m)^fp8 .* not measured in runs of fewer than 1000 steps$")
         self.assertRegex(told, r"(?m)^adpsgd-random .* not measured$|^adpsgd-random is left out")
         self.assertRegex(told, r"(?m)^streaming\S* .* not measured$")
-        self.assertIn("--unmeasured takes it all the same.", told)
+        self.assertIn("--unmeasured (in Python unmeasured=True) takes it all the same.", told)
         told = self.complete(*words, "--unmeasured").stdout
         self.assertNotIn("reach the same loss", told)
         self.assertIn("How many steps it takes to the same loss has not been measured.", told)

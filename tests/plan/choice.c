@@ -56,10 +56,10 @@ TEST(test_an_unknown_cost_does_not_win_unless_asked)
     assert_string_equal(choose(&answer, 0), "bf16");
     assert_non_null(strstr(answer.why,
                            "diloco has faster steps, but what it costs in such a run has not been measured. "
-                           "thinwire plan --unmeasured takes it all the same."));
+                           "--unmeasured (in Python unmeasured=True) takes it all the same."));
     answer.seen_from[2] = 600;
     assert_string_equal(choose(&answer, 0), "bf16");
-    assert_non_null(strstr(answer.why, "has not been measured, only in runs of 600 steps and more. thinwire"));
+    assert_non_null(strstr(answer.why, "has not been measured, only in runs of 600 steps and more. --unm"));
     assert_string_equal(choose(&answer, 1), "diloco");
     assert_string_equal(answer.why,
                         "Its step is predicted to be 4 times as fast as that of allreduce. How many steps it takes "

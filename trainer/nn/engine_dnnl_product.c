@@ -324,9 +324,18 @@ void nn_factor_free(nn_factor *factor)
 
 /* ---- whether it pays ---- */
 
+/* What oneDNN says of an architecture other than x86-64 is nothing, and there its name alone counts. */
+static int processor_has_bf16(void)
+{
+    const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa(), none = (dnnl_cpu_isa_t)0;
+    return isa == none || (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+}
+
+/* By its name: in oneDNN 3 that of an emulation, too, has the type in it. */
 int engine_is_native(const_dnnl_primitive_desc_t descriptor)
 {
     static const char *const instructions[] = {"bf16", "amx", "avx10"};
+    if (!processor_has_bf16()) return 0;
     const char *name = descriptor ? engine_implementation(descriptor) : "";
     for (size_t i = 0; i < sizeof instructions / sizeof *instructions; i++)
         if (strstr(name, instructions[i])) return 1;
