@@ -420,6 +420,26 @@ def looped(model, optimiser, spec, **more):
     return thinwire.torch.OuterLoop(model, optimiser, spec, **{"timeout": ranks.SECONDS, "banner": False, **more})
 
 
+def left_alone(rank, size):
+    """What a rank can save that has lost the other one behind a round, and what it was told."""
+    model = text_model()
+    optimiser = adamw(model)
+    outer, text, shared = looped(model, optimiser, "local:every=2", hook=False), "", []
+    outer.begin()
+    for step in range(4):
+        if (rank, step) == (1, 2):
+            outer.close()
+            return None
+        backward(model, rank, step)
+        optimiser.step()
+        text = text or ranks.refused(outer.step)
+        shared = shared or ([p.detach().clone() for p in model.parameters()] if step == 1 else [])
+    own = [p.detach().clone() for p in model.parameters()]
+    with outer.averaged(buffers=False):
+        saved = [p.detach().clone() for p in model.parameters()]
+    return text, [all(map(torch.equal, one, other)) for one, other in ((saved, shared), (own, shared), (own, model.parameters()))]
+
+
 class Interrupting:
     """A KeyboardInterrupt, or another exception, before the line of this number of those that make a round and move weights for it,
     or of `methods`."""
@@ -1926,6 +1946,11 @@ class OuterTest(unittest.TestCase):
         with warned() as said:
             left.tell()
         self.assertEqual(len(said), 1)
+
+    def test_who_has_lost_the_others_can_save_what_was_shared(self):
+        text, same = ranks.on_ranks(2, left_alone)[0]
+        self.assertRegex(text, "rank 1 .*; averaged.buffers=False. still has the shared weights of the last round, to save them$")
+        self.assertEqual(same, [True, False, True])
 
     @unittest.skipUnless(has_hooks(), "this torch does not tell of an optimizer's steps")
     def test_steps_behind_the_end_are_told_of_once(self):

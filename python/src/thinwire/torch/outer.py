@@ -19,7 +19,7 @@ from .._owned import Closes
 from .._warned import warn
 from ..changing import ChangingLoop, refuse_unfit
 from ..comm import Comm, refuse_no_numbers
-from ..errors import Error, NonFinite, SpecError
+from ..errors import Error, NonFinite, PeerError, SpecError
 from ..members import Members
 from ..seal import sealed
 from ..planning import DOORS, UPDATES, WEIGHTS, bytes_sent, can_switch
@@ -366,10 +366,12 @@ class OuterLoop(Closes):
         is then."""
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             if isinstance(self._loop, ChangingLoop) and self._loop.has_shared:
                 self._unshared.steps = 0
             self._working.give()  # whatever the library has
+            if isinstance(error, PeerError) and self._owns_comm and not self._changes:
+                raise error.saying(f"{error}; averaged(buffers=False) still has the shared weights of the last round, to save them") from None
             raise
 
     def _members(self) -> Tuple[int, int]:
@@ -534,7 +536,7 @@ class OuterLoop(Closes):
         """The model with the shared weights in it, to evaluate and to save; afterwards each rank has its own again.
 
         A collective if the model has floating-point buffers, of which it has the mean: no rank may be in finish() then.
-        With ``buffers=False`` they stay this rank's, and one rank may do it alone."""
+        With ``buffers=False`` they stay this rank's, and one rank may do it alone, also where it has lost the others."""
         if self._finished:
             yield self._module
             return
