@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import copy
 import ctypes
+import functools
 import gc
 import io
 import logging
@@ -966,6 +967,11 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual(said, [f"folder {rank} [b'A', b'B']\n" for rank in range(2)])
         with self.assertRaisesRegex(thinwire.Error, "nowhere cannot be opened: .*; want a folder that all machines share"):
             thinwire.Comm.folder("nowhere", 2, 0)
+
+    def test_ctrl_c_while_others_are_waited_for_in_a_folder_leaves_nothing_behind(self):
+        with tempfile.TemporaryDirectory() as folder, self.assertRaises(KeyboardInterrupt):
+            thinwire.Comm.folder(folder, 2, 0, 120, functools.partial(os.kill, os.getpid(), signal.SIGINT))
+        ranks.wait_until(lambda: not ranks.in_a_call(), "the call goes on", 60)
 
     def test_two_groups_in_folders_form_at_once(self):
         """Threads of one process, each a rank of one of two groups, that all join at the same time."""

@@ -2074,14 +2074,19 @@ class OuterTest(unittest.TestCase):
                                         *(((model, optimiser), "local:every=2", join, "is no meeting point: want HOST:PORT")
                                           for join in ("nowhere", "127.0.0.1:0", "127.0.0.1:65536", "::1:7000", "tcp://127.0.0.1:7000")),
                                         ((model, optimiser), "local:every=2", "folder:/", "needs workers= and rank="),
+                                        ((model, optimiser), "local:every=2", "folder:/no such folder", "want a folder"),
+                                        ((model, optimiser), "local:every=2", "https://no such host/", "(?i)url|libcurl"),
                                         ((model, optimiser), "local:every=2", "no-such-host.invalid:7000", "cannot be resolved"),
                                         ((model, optimiser), "gasloc:every=2", "127.0.0.1:1", "GossipDataParallel.*gasloc:every=2")):
             with self.subTest(text), contextlib.redirect_stderr(told), self.assertRaisesRegex(thinwire.Error, text):
-                thinwire.torch.OuterLoop(*given, spec, join=join, workers=2, patience=1)
+                thinwire.torch.OuterLoop(*given, spec, join=join, workers=2, patience=1,
+                                         rank=0 if "no such" in join else None)
         self.assertEqual(told.getvalue(), "")
-        with contextlib.redirect_stderr(told), self.assertRaises(thinwire.PeerError):
-            thinwire.torch.OuterLoop(model, optimiser, "local:every=2", join=f"127.0.0.1:{ranks.free_port()}", workers=2, patience=0.1)
-        self.assertEqual(told.getvalue().count("meeting 2 workers at"), 1)
+        with tempfile.TemporaryDirectory() as folder:
+            for join in (f"127.0.0.1:{ranks.free_port()}", f"folder:{folder}"):
+                with contextlib.redirect_stderr(told), self.assertRaises(thinwire.PeerError):
+                    thinwire.torch.OuterLoop(model, optimiser, "local:every=2", join=join, workers=2, rank=0, patience=0.1)
+                self.assertEqual(told.getvalue().count(f"meeting 2 workers at {join}"), 1)
 
     def test_a_banner_names_a_warm_up_that_the_length_of_a_run_would_change(self):
         for spec, said in (("onebit-adam", "its first 2,000 steps are a warm-up, which thinwire.for_run(spec, steps=N) fits"),

@@ -6,10 +6,10 @@ from typing import Callable, NamedTuple, Optional
 
 from ._library import Generation, MembersOptions
 from ._owned import Owned
-from .comm import Comm, refuse_no_numbers
+from .comm import Comm, Interrupt, refuse_no_numbers
 from .errors import Error
 from .seal import sealed
-from .tcp import Interrupt, Tcp, options_of, tcp_library, tells_once
+from .tcp import Tcp, options_of, tcp_library, tells_once
 
 
 class Wish(enum.IntEnum):

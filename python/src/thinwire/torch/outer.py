@@ -811,7 +811,7 @@ def joined_members(join: str, subject: str, transport: Union[str, Tcp, Comm], qu
 
 def joined_group(join: str, workers: int, rank: Optional[int], transport: Union[str, Tcp, Comm],
                  limits: _transport.Limits, banner: bool = True) -> Comm:
-    """`banner`: a line tells of the wait, when the call was looked at; of a folder it is the meeting that finds out whether it is there."""
+    """`banner`: a line tells of the wait, when the call was looked at."""
     def waits() -> None:
         if banner:
             tell(f"meeting {workers} worker{'s' * (workers != 1)} at {without_secrets(join)}, for up to {limits.patience:g} seconds")
@@ -847,8 +847,7 @@ def joined_in_folder(join: str, workers: int, rank: Optional[int], tcp: Tcp, lim
         raise lacks_numbers(join)
     if tcp.seal != bool(tcp.key):
         raise Error("a folder lets everybody in who may write there: what keeps others out is Tcp(key=..., seal=True)")
-    waits()
-    comm = Comm.folder(join[len(FOLDER):] if join.startswith(FOLDER) else join, workers, rank, limits.patience)
+    comm = Comm.folder(join[len(FOLDER):] if join.startswith(FOLDER) else join, workers, rank, limits.patience, waits)
     return sealed(comm, tcp.key) if tcp.seal else comm
 
 
