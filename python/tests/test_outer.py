@@ -1812,6 +1812,24 @@ class OuterTest(unittest.TestCase):
             self.assertEqual([signal.getsignal(one) for one in numbers], before)
         leave.assert_not_called()
 
+    def test_a_handler_that_is_not_pythons_lets_a_machine_leave(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.addCleanup(signal.signal, number, signal.getsignal(number))
+        leave = mock.Mock()
+        with mock.patch.object(signal, "getsignal", return_value=None), contextlib.redirect_stderr(io.StringIO()):
+            _interrupted.hand_over(leave)
+        leave.assert_called_once_with()
+
+    def test_a_step_behind_close_is_told_so_also_before_the_loop_has_begun(self):
+        for begins in (True, False):
+            model = nn.Linear(2, 2)
+            with alone(model, adamw(model), hook=False) as outer:
+                if begins:
+                    outer.begin()
+                    outer.step()
+                    self.assertIn(": 1 step, ", outer.summary())
+            self.assertIn("was closed", ranks.refused(outer.step))
+
     def test_averaged_takes_one_copy_of_the_weights_and_gives_them_back_after_a_ctrl_c(self):
         def copies():
             return sum(issubclass(type(one), torch.Tensor) and one.shape == (67, 61) for one in gc.get_objects())

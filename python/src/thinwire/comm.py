@@ -1,6 +1,7 @@
 """Who takes part: a group of ranks."""
 
 import _thread
+import contextlib
 import ctypes
 import functools
 import os
@@ -24,8 +25,10 @@ def refuse_no_numbers(**numbers: Any) -> None:
 
 
 def bytes_of_path(path: "Union[str, os.PathLike[str]]") -> bytes:
-    """C would end it at a zero byte."""
-    found = os.fsencode(path) if isinstance(path, (str, bytes, os.PathLike)) else b""
+    """C would end it at a zero byte; and a name has what os.fsdecode() gives for bytes that are no UTF-8, but no other surrogates."""
+    found = b""
+    with contextlib.suppress(UnicodeEncodeError):
+        found = os.fsencode(path) if isinstance(path, (str, bytes, os.PathLike)) else b""
     if not found or b"\0" in found:
         raise Error(f"{path!r} is no path: want that of a folder")
     return found

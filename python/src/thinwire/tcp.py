@@ -52,8 +52,7 @@ class Tcp:
         HOST brings them together there. `rank` -1: any. With `seal` a key is needed, and without a key anybody who
         reaches the port may take part. `waits` is called once, when nothing of the call itself is left to refuse and this
         process waits for the others. PeerError: they did not come within `seconds`, or this process may not take part."""
-        if not isinstance(meeting, str):
-            raise Error(f'{meeting!r} is no place to meet: want a text, "HOST:PORT"')
+        refuse_no_place(meeting)
         if self.seal and not self.key:
             raise Error("seal=True wants key=..., where nobody but the key tells the members from others")
         refuse_no_numbers(workers=workers, rank=rank)
@@ -64,6 +63,12 @@ class Tcp:
                                                          ctypes.byref(handle)))
         comm = Comm(handle)
         return sealed(comm, self.key) if self.seal else comm
+
+
+def refuse_no_place(meeting: str) -> None:
+    """Nor what C would end at a zero byte, or has no bytes in UTF-8."""
+    if not isinstance(meeting, str) or not meeting.isprintable():
+        raise Error(f'{meeting!r} is no place to meet: want a text, "HOST:PORT"')
 
 
 def tells_once() -> Callable[[object, bytes], None]:
