@@ -88,7 +88,7 @@ TW_API tw_status tw_outer_set_weight(tw_outer *outer, double weight);
 TW_API tw_status tw_outer_show_moments(tw_outer *outer, float *const *first, float *const *second);
 
 /* Copies theta out: the same bits on every rank. At any time after begin or a load (else TW_ERROR_ORDER), by one rank
- * alone, too. */
+ * alone, too, and where the others are lost: it is that of the last round. */
 TW_API tw_status tw_outer_read(tw_outer *outer, float *const *shared);
 /* Ends the loop, as a collective: what was done since the last round is given, the others' rounds are taken part in
  * until all ranks have called it, and `weights` become theta. TW_SKIPPED: it is over, but the last steps are lost,

@@ -260,6 +260,11 @@ def one_rank_refused(rank, size):
         options = {"spec": "dgc", "timeout": 1e6, "banner": False, **(odd if rank else {})}
         texts.append(ranks.refused(lambda: thinwire.torch.attach(ddp, options.pop("spec"), **options)))
         dist.barrier()
+    for odd in (lambda is_odd: setattr(ddp, "_use_python_reducer", is_odd), lambda is_odd: ddp.module.requires_grad_(not is_odd)):
+        odd(rank == 1)
+        texts.append(ranks.refused(lambda: thinwire.torch.attach(ddp, "allreduce", timeout=1e6, banner=False)))
+        odd(False)
+        dist.barrier()
     own = _transport.with_comm("tcp", None, _transport.Limits(1e6), lambda comm: comm)
     for more in ({"nonfinite": "never"} if rank else {}, {}):
         try:
@@ -608,7 +613,7 @@ class DdpTest(unittest.TestCase):
     def test_what_is_refused_on_one_rank_ends_the_others_too(self):
         first, second = ranks.on_ranks(2, one_rank_refused)
         parts = ["no transport 'pigeons'", "transport mpi", "transport a thinwire.Comm", "nowhere", "timeout=0", "applied twice",
-                 "nonfinite='never'", "", "", "nonfinite='never'", "False"]
+                 "nonfinite='never'", "", "", "Python reducer", "no parameter to compress", "nonfinite='never'", "False"]
         for told, own, part in zip(first, second, parts, strict=True):
             self.assertIn(part, own)
             self.assertIn(part, told)

@@ -330,6 +330,29 @@ def accumulated(rank, size):
     return texts
 
 
+def failing_alone(rank, size):
+    """One rank's exchange fails in the first module of a pass, and nobody ends before all have heard of it: of that pass and of
+    the next one, what backward() raises here."""
+    model, group = sharded(size // 2, 2)
+    compressor = thinwire.torch.attach_fsdp2(model, EXACT, group, timeout=ranks.SECONDS)
+    failures = [KeyboardInterrupt()] if rank == 1 else []
+    exchanged, ends = compressor._exchanged, []
+
+    def fail_once(*what):
+        if failures:
+            raise failures.pop()
+        return exchanged(*what)
+
+    compressor._exchanged = fail_once
+    for _ in range(2):
+        try:
+            model(inputs(rank, 0)).square().mean().backward()
+        except (thinwire.torch.Error, KeyboardInterrupt) as error:
+            ends.append((type(error).__name__, str(error)))
+    dist.barrier()
+    return ends
+
+
 def refusals(rank, size):
     texts = []
     for model, group in (sharded(size, 1, two_dimensions=True), (layers(), None)):
@@ -344,7 +367,7 @@ CALLS = {  # what each number of ranks does, in one start of theirs
     4: (("compare", 2, "allreduce"), ("compare", 2, "allreduce", "uneven"), ("compare", 2, EVERYTHING, "uneven"),
         ("by_hand", 2, POWERSGD), ("by_hand", 2, POWERSGD, "uneven"), *((("by_hand", 2, spec)) for spec in BY_HAND),
         *(("skipped", nonfinite) for nonfinite in ("skip", "scaler", "raise")), ("skipped_for_good",), ("told",), ("adamw",),
-        ("accumulated",),
+        ("accumulated",), ("failing_alone",),
         ("outer_loops", 2, "rooted", WITH_MOMENTS), ("outer_loops", 2, "uneven"), ("choices", 2), ("lost_lines", 2))}
 
 
@@ -574,6 +597,15 @@ class FsdpTest(unittest.TestCase):
         for *texts, refused in on_ranks(4, "accumulated"):
             self.assertEqual(texts, ["", ""])
             self.assertIn("set_requires_gradient_sync(False)", refused)
+
+    def test_a_rank_that_fails_alone_leaves_nobody_waiting(self):
+        (beside, own, *others) = on_ranks(4, "failing_alone")
+        self.assertEqual([kind for kind, _ in own], ["KeyboardInterrupt", "Error"])
+        self.assertIn("an earlier step was broken off", own[1][1])
+        self.assertEqual(beside, [("Error", "rank 1: a step was broken off: KeyboardInterrupt()")] * 2)
+        for ends in others:
+            self.assertEqual([kind for kind, _ in ends], ["PeerError"] * 2)
+            self.assertIn("rank 1", ends[0][1])
 
     def test_a_mesh_of_two_dimensions_is_refused_with_advice(self):
         for two, none in on_ranks(2, "refusals"):

@@ -19,7 +19,7 @@ HEADERS = [f"thinwire{part}.h" for part in ("", "_gossip", "_outer", "_clusters"
 PLAIN = {"int": c_int, "size_t": c_size_t, "uint64_t": c_uint64, "double": c_double, "float": c_float, "tw_dtype": c_int,
          "tw_status": c_int, "tw_memory_kind": c_int,
          "tw_option_kind": c_int, "int64_t": c_int64, "tw_members_wish": c_int, "tw_plan_optimizer": c_int, "tw_plan_kind": c_int,
-         "tw_state_source": _library.Source, "tw_world_worker": c_void_p, "tw_log_fn": _library.Log}
+         "tw_state_source": _library.Source, "tw_world_worker": c_void_p, "tw_log_fn": _library.Log, "tw_folder_stopped": _library.Stopped}
 TO_PLAIN = {"int": POINTER(c_int), "tw_outer_event": POINTER(c_int), "tw_members_outcome": POINTER(c_int),
             "size_t": POINTER(c_size_t), "char": c_char_p}
 

@@ -51,7 +51,10 @@ for step in range(1, {STEPS} + 1):
     if mishap == "none": break
     optimiser.zero_grad()
     nn.functional.cross_entropy(model(x), labels).backward()
-    optimiser.step()
+    try: optimiser.step()
+    except RuntimeError:
+        torch.save(model.state_dict(), f"{{out}}/lost{{machine}}.pt")
+        raise
     if step == {SAVED}:
         torch.save(nn.ModuleDict({{"within": model}}).state_dict(), f"{{out}}/saved{{machine}}.pt")
         if mishap == "raise": raise ValueError("a mishap")
@@ -408,6 +411,9 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(len(told), 1, said[1])
         self.assertRegex(told[0], r"^thinwire: rank \d has left the group; it was at 127\.0\.0\.1:\d+; so many workers as --workers says go on "
                                   r"together or not at all: start all of them again, or leave --workers out on all, and machines may come and go$")
+        lost = torch.load(self.folder / "lost1.pt")
+        saved = torch.cat([values.reshape(-1) for name, values in lost.items() if name.endswith(("weight", "bias"))])
+        self.assertLess(float((saved - by_hand(self.left("begin"))[SAVED // EVERY]).abs().max()), 1e-5)
         for text in said:
             self.assertEqual(text.count(" weights in 4 tensors on 2 ranks; "), 1, text)
             self.assertIn("from each rank, through lo, 127.0.0.1, which is", text)

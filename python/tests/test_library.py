@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import copy
 import ctypes
+import functools
 import gc
 import io
 import logging
@@ -967,6 +968,11 @@ class LibraryTest(unittest.TestCase):
         with self.assertRaisesRegex(thinwire.Error, "nowhere cannot be opened: .*; want a folder that all machines share"):
             thinwire.Comm.folder("nowhere", 2, 0)
 
+    def test_ctrl_c_while_others_are_waited_for_in_a_folder_leaves_nothing_behind(self):
+        with tempfile.TemporaryDirectory() as folder, self.assertRaises(KeyboardInterrupt):
+            thinwire.Comm.folder(folder, 2, 0, 120, functools.partial(os.kill, os.getpid(), signal.SIGINT))
+        ranks.wait_until(lambda: not ranks.in_a_call(), "the call goes on", 60)
+
     def test_two_groups_in_folders_form_at_once(self):
         """Threads of one process, each a rank of one of two groups, that all join at the same time."""
         def met(folder, rank):
@@ -983,11 +989,17 @@ class LibraryTest(unittest.TestCase):
     def test_what_is_wrong_with_a_folder_is_told(self):
         for arguments, words in ((("here", 2.0, 0), "workers=2.0: want a whole number"),
                                  (("here", 2, "0"), "rank='0': want a whole number"), ((None, 2, 0), "None is no path"),
-                                 (("a\0b", 2, 0), "'a.x00b' is no path"), (("here", 2, 5, 1.0), "rank 5 of 2 in a folder"),
+                                 (("a\0b", 2, 0), "'a.x00b' is no path"), (("a\ud800", 2, 0), "'a.ud800' is no path"), (("here", 2, 5, 1.0), "rank 5 of 2 in a folder"),
                                  (("here", 2, 0, "x"), "seconds='x': want a number"),
                                  (("here", 2, 0, float("nan")), "seconds=nan: want a number")):
             with self.subTest(arguments), self.assertRaisesRegex(thinwire.Error, words):
                 thinwire.Comm.folder(*arguments)
+
+    def test_a_meeting_that_has_no_bytes_is_told(self):
+        for meeting in ("host\ud800:7000", "host:7000\0", None):
+            for join in (lambda: thinwire.Tcp().join(meeting, 2), lambda: Members(meeting, "", thinwire.Tcp())):
+                with self.assertRaisesRegex(thinwire.Error, "is no place to meet"):
+                    join()
 
     def test_a_key_is_not_shown(self):
         self.assertNotIn("known to all ranks", repr(thinwire.Tcp(key=b"known to all ranks")))

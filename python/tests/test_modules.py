@@ -390,7 +390,7 @@ def without_values(rank, size):
     compressor = fsdp.ShardCompressor({}, "topk", thinwire.Comm.threads(1)[0], True, None, None)
     return [ranks.refused(lambda: exchange_of(meta)),
             ranks.refused(lambda: thinwire.torch.GossipDataParallel(meta, "dpsgd", optimizer=None)),
-            ranks.refused(lambda: compressor._exchange("model", torch.empty(3, dtype=torch.int32)))]
+            ranks.refused(lambda: compressor._refuse("model", torch.empty(3, dtype=torch.int32)))]
 
 
 def alone(rank, size):

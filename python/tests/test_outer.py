@@ -420,6 +420,26 @@ def looped(model, optimiser, spec, **more):
     return thinwire.torch.OuterLoop(model, optimiser, spec, **{"timeout": ranks.SECONDS, "banner": False, **more})
 
 
+def left_alone(rank, size):
+    """What a rank can save that has lost the other one behind a round, and what it was told."""
+    model = text_model()
+    optimiser = adamw(model)
+    outer, text, shared = looped(model, optimiser, "local:every=2", hook=False), "", []
+    outer.begin()
+    for step in range(4):
+        if (rank, step) == (1, 2):
+            outer.close()
+            return None
+        backward(model, rank, step)
+        optimiser.step()
+        text = text or ranks.refused(outer.step)
+        shared = shared or ([p.detach().clone() for p in model.parameters()] if step == 1 else [])
+    own = [p.detach().clone() for p in model.parameters()]
+    with outer.averaged(buffers=False):
+        saved = [p.detach().clone() for p in model.parameters()]
+    return text, [all(map(torch.equal, one, other)) for one, other in ((saved, shared), (own, shared), (own, model.parameters()))]
+
+
 class Interrupting:
     """A KeyboardInterrupt, or another exception, before the line of this number of those that make a round and move weights for it,
     or of `methods`."""
@@ -1792,6 +1812,24 @@ class OuterTest(unittest.TestCase):
             self.assertEqual([signal.getsignal(one) for one in numbers], before)
         leave.assert_not_called()
 
+    def test_a_handler_that_is_not_pythons_lets_a_machine_leave(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.addCleanup(signal.signal, number, signal.getsignal(number))
+        leave = mock.Mock()
+        with mock.patch.object(signal, "getsignal", return_value=None), contextlib.redirect_stderr(io.StringIO()):
+            _interrupted.hand_over(leave)
+        leave.assert_called_once_with()
+
+    def test_a_step_behind_close_is_told_so_also_before_the_loop_has_begun(self):
+        for begins in (True, False):
+            model = nn.Linear(2, 2)
+            with alone(model, adamw(model), hook=False) as outer:
+                if begins:
+                    outer.begin()
+                    outer.step()
+                    self.assertIn(": 1 step, ", outer.summary())
+            self.assertIn("was closed", ranks.refused(outer.step))
+
     def test_averaged_takes_one_copy_of_the_weights_and_gives_them_back_after_a_ctrl_c(self):
         def copies():
             return sum(issubclass(type(one), torch.Tensor) and one.shape == (67, 61) for one in gc.get_objects())
@@ -1927,6 +1965,11 @@ class OuterTest(unittest.TestCase):
             left.tell()
         self.assertEqual(len(said), 1)
 
+    def test_who_has_lost_the_others_can_save_what_was_shared(self):
+        text, same = ranks.on_ranks(2, left_alone)[0]
+        self.assertRegex(text, "rank 1 .*; averaged.buffers=False. still has the shared weights of the last round, to save them$")
+        self.assertEqual(same, [True, False, True])
+
     @unittest.skipUnless(has_hooks(), "this torch does not tell of an optimizer's steps")
     def test_steps_behind_the_end_are_told_of_once(self):
         for told in ranks.on_ranks(2, stepped_on):
@@ -2049,14 +2092,19 @@ class OuterTest(unittest.TestCase):
                                         *(((model, optimiser), "local:every=2", join, "is no meeting point: want HOST:PORT")
                                           for join in ("nowhere", "127.0.0.1:0", "127.0.0.1:65536", "::1:7000", "tcp://127.0.0.1:7000")),
                                         ((model, optimiser), "local:every=2", "folder:/", "needs workers= and rank="),
+                                        ((model, optimiser), "local:every=2", "folder:/no such folder", "want a folder"),
+                                        ((model, optimiser), "local:every=2", "https://no such host/", "(?i)url|libcurl"),
                                         ((model, optimiser), "local:every=2", "no-such-host.invalid:7000", "cannot be resolved"),
                                         ((model, optimiser), "gasloc:every=2", "127.0.0.1:1", "GossipDataParallel.*gasloc:every=2")):
             with self.subTest(text), contextlib.redirect_stderr(told), self.assertRaisesRegex(thinwire.Error, text):
-                thinwire.torch.OuterLoop(*given, spec, join=join, workers=2, patience=1)
+                thinwire.torch.OuterLoop(*given, spec, join=join, workers=2, patience=1,
+                                         rank=0 if "no such" in join else None)
         self.assertEqual(told.getvalue(), "")
-        with contextlib.redirect_stderr(told), self.assertRaises(thinwire.PeerError):
-            thinwire.torch.OuterLoop(model, optimiser, "local:every=2", join=f"127.0.0.1:{ranks.free_port()}", workers=2, patience=0.1)
-        self.assertEqual(told.getvalue().count("meeting 2 workers at"), 1)
+        with tempfile.TemporaryDirectory() as folder:
+            for join in (f"127.0.0.1:{ranks.free_port()}", f"folder:{folder}"):
+                with contextlib.redirect_stderr(told), self.assertRaises(thinwire.PeerError):
+                    thinwire.torch.OuterLoop(model, optimiser, "local:every=2", join=join, workers=2, rank=0, patience=0.1)
+                self.assertEqual(told.getvalue().count(f"meeting 2 workers at {join}"), 1)
 
     def test_a_banner_names_a_warm_up_that_the_length_of_a_run_would_change(self):
         for spec, said in (("onebit-adam", "its first 2,000 steps are a warm-up, which thinwire.for_run(spec, steps=N) fits"),

@@ -40,8 +40,8 @@ here = threading.local()
 SPARED = {("tw_fail", "format"), ("tw_spec_for_run", "text"), ("tw_reducer_momentum", "nesterov"), ("tw_state_text_at", "value"),
           ("tw_scheme_begin_without", "absent"), ("tw_scheme_shape", "shape"), ("tw_line_text", "text"), ("tw_plan_text", "text"),
           ("tw_watch_judge", "watch"), ("tw_watch_judge", "middles"), ("tw_phantom_step", "ready"), ("tw_tcp_listen", "options"),
-          ("tw_tcp_join", "options"), ("tw_members_join", "options"), ("tw_members_join", "tcp"), ("tw_seal_read_key", "exposed"),
-          ("tw_comm_create_sealed", "key"), ("tw_comm_create_sealed", "comm")}
+          ("tw_tcp_join", "options"), ("tw_members_join", "options"), ("tw_members_join", "tcp"), ("tw_folder_join", "stopped"),
+          ("tw_seal_read_key", "exposed"), ("tw_comm_create_sealed", "key"), ("tw_comm_create_sealed", "comm")}
 
 
 def nothings(name):
@@ -713,7 +713,8 @@ class SmokeTest(unittest.TestCase):
         comms = [None] * RANKS
         with tempfile.TemporaryDirectory() as folder:
             def join(rank):
-                comms[rank] = made("tw_folder_join", folder.encode(), rank, RANKS, ctypes.c_double(60))
+                comms[rank] = made("tw_folder_join", folder.encode(), rank, RANKS, ctypes.c_double(60),
+                                   binding.types["tw_folder_stopped"](), None)
             together(join)
             on_ranks(lambda rank, comm: ok("tw_comm_barrier", comm), comms)
 

@@ -21,5 +21,5 @@ static void group_open(int size)
 
 static tw_status group_join(int rank, int size, tw_comm **comm)
 {
-    return tw_folder_join(test_folder, rank, size, 60, comm);
+    return tw_folder_join(test_folder, rank, size, 60, NULL, NULL, comm);
 }

@@ -30,7 +30,7 @@ typedef struct player {
 static void *join(void *argument)
 {
     player *me = argument;
-    me->status = tw_folder_join(test_folder, me->rank, me->size, me->seconds, &me->comm);
+    me->status = tw_folder_join(test_folder, me->rank, me->size, me->seconds, NULL, NULL, &me->comm);
     if (me->status != TW_OK) snprintf(me->text, sizeof me->text, "%s", tw_last_error());
     return NULL;
 }
@@ -191,7 +191,8 @@ TEST_IN_FOLDER(who_never_says_the_same_twice_has_not_come)
     store real;
     assert_int_equal(store_open(test_folder, &real), TW_OK);
     store at = {&ops, &real, test_folder, real.shortest_nap, real.longest_nap};
-    assert_fails(folder_meet(&at, 1, 2, 0.05, &session), TW_ERROR_PEER, "rank 0 of 2 did not come");
+    assert_fails(folder_meet(&at, 1, 2, &(folder_limits){.seconds = 0.05}, &session), TW_ERROR_PEER,
+                 "rank 0 of 2 did not come");
     store_close(&real);
 }
 
@@ -218,7 +219,7 @@ TEST_IN_FOLDER(a_group_is_complete_when_this_rank_has_answered)
     store real;
     assert_int_equal(store_open(test_folder, &real), TW_OK);
     store at = {&ops, &real, test_folder, real.shortest_nap, real.longest_nap};
-    assert_int_equal(folder_meet(&at, 0, 2, 60, &session), TW_OK);
+    assert_int_equal(folder_meet(&at, 0, 2, &(folder_limits){.seconds = 60}, &session), TW_OK);
     read_numbers(&real, "hello-0", told);
     assert_int_equal(told[0], session);
     assert_int_equal(told[1], 7);
@@ -299,10 +300,31 @@ TEST_IN_FOLDER(what_cannot_be_is_refused)
     tw_comm *comm = NULL;
     const int wrong[][2] = {{-1, 2}, {2, 2}, {0, 0}, {0, 65}};
     for (int i = 0; i < 4; i++)
-        assert_int_equal(tw_folder_join(test_folder, wrong[i][0], wrong[i][1], 1, &comm), TW_ERROR_ARGUMENT);
-    assert_int_equal(tw_folder_join(test_folder, 0, 1, 0, &comm), TW_ERROR_ARGUMENT);
-    assert_fails(tw_folder_join(in_folder("nothing"), 0, 1, 1, &comm), TW_ERROR_IO,
+        assert_int_equal(tw_folder_join(test_folder, wrong[i][0], wrong[i][1], 1, NULL, NULL, &comm),
+                         TW_ERROR_ARGUMENT);
+    assert_int_equal(tw_folder_join(test_folder, 0, 1, 0, NULL, NULL, &comm), TW_ERROR_ARGUMENT);
+    assert_fails(tw_folder_join(in_folder("nothing"), 0, 1, 1, NULL, NULL, &comm), TW_ERROR_IO,
                  "want a folder that all machines share");
+    assert_null(comm);
+}
+
+static int stops_at_third(void *count)
+{
+    return ++*(int *)count == 3;
+}
+
+/* It is not asked before there is somebody to wait for. */
+TEST_IN_FOLDER(a_wait_for_the_others_may_be_stopped)
+{
+    tw_comm *comm = NULL;
+    int asked = 0;
+    assert_fails(tw_folder_join(in_folder("nothing"), 0, 2, 1, stops_at_third, &asked, &comm), TW_ERROR_IO,
+                 "want a folder");
+    assert_fails(tw_folder_join(test_folder, 2, 2, 1, stops_at_third, &asked, &comm), TW_ERROR_ARGUMENT, "rank 2 of 2");
+    assert_int_equal(asked, 0);
+    assert_fails(tw_folder_join(test_folder, 0, 2, 60, stops_at_third, &asked, &comm), TW_ERROR_PEER,
+                 "stopped by this process's own program");
+    assert_int_equal(asked, 3);
     assert_null(comm);
 }
 
@@ -313,7 +335,7 @@ TEST(a_store_without_keys_is_refused)
     tw_comm *comm = NULL;
     for (int i = 0; i < 4; i++) unsetenv(keys[i]);
     for (int i = 0; i < 3; i++) {
-        assert_true(tw_status_is_error(tw_folder_join("s3+https://127.0.0.1:1/x", 0, 2, 1, &comm)));
+        assert_true(tw_status_is_error(tw_folder_join("s3+https://127.0.0.1:1/x", 0, 2, 1, NULL, NULL, &comm)));
         setenv(keys[i], "x", 1);
     }
     assert_null(comm);

@@ -2163,6 +2163,14 @@ TEST(test_what_is_shared_is_read_once_there_is_any)
     read[0] = 0;
     assert_ok(tw_outer_read(second, shared));
     assert_true(read[0] == 3);
+    own[0] = NAN;
+    assert_fails(tw_outer_begin(first, weights), TW_ERROR_ARGUMENT, "NaN");
+    assert_fails(tw_outer_read(first, shared), TW_ERROR_ORDER, "tw_outer_begin");
+    tw_comm_leave(comm);
+    assert_int_equal(tw_outer_begin(second, weights), TW_ERROR_PEER);
+    read[0] = 0;
+    assert_ok(tw_outer_read(second, shared));
+    assert_true(read[0] == 3);
     tw_state_destroy(saved);
     tw_outer_destroy(second);
     tw_outer_destroy(first);

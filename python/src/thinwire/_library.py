@@ -255,7 +255,7 @@ TCP_FUNCTIONS = {  # of libthinwire_tcp
 }
 
 FOLDER_FUNCTIONS: Dict[str, Tuple[Any, ...]] = {  # of libthinwire_folder
-    "tw_folder_join": (Status, c_char_p, c_int, c_int, c_double, POINTER(c_void_p)),
+    "tw_folder_join": (Status, c_char_p, c_int, c_int, c_double, Stopped, c_void_p, POINTER(c_void_p)),
 }
 
 SIM_FUNCTIONS: Dict[str, Tuple[Any, ...]] = {  # of libthinwire_sim

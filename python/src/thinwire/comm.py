@@ -1,12 +1,13 @@
 """Who takes part: a group of ranks."""
 
 import _thread
+import contextlib
 import ctypes
 import functools
 import os
 from typing import Any, Callable, ContextManager, Dict, List, Optional, TypeVar, Union
 
-from ._library import FOLDER_FUNCTIONS, Traffic, library, load_part
+from ._library import FOLDER_FUNCTIONS, Stopped, Traffic, library, load_part
 from ._owned import Owned
 from ._told import News
 from .errors import Error
@@ -24,8 +25,10 @@ def refuse_no_numbers(**numbers: Any) -> None:
 
 
 def bytes_of_path(path: "Union[str, os.PathLike[str]]") -> bytes:
-    """C would end it at a zero byte."""
-    found = os.fsencode(path) if isinstance(path, (str, bytes, os.PathLike)) else b""
+    """C would end it at a zero byte; and a name has what os.fsdecode() gives for bytes that are no UTF-8, but no other surrogates."""
+    found = b""
+    with contextlib.suppress(UnicodeEncodeError):
+        found = os.fsencode(path) if isinstance(path, (str, bytes, os.PathLike)) else b""
     if not found or b"\0" in found:
         raise Error(f"{path!r} is no path: want that of a folder")
     return found
@@ -78,6 +81,27 @@ def on_thread(call: Callable[[], Result], end: Optional[Callable[[], None]] = No
     return results[0]
 
 
+class Interrupt:
+    """Ctrl-C while a call waits that asks now and then whether it is to stop. It first asks when it begins to wait, and then
+    `waits` is called. The answer takes no signal: one that comes up in there would be lost, since C has nowhere to put it."""
+
+    def __init__(self, waits: Callable[[], object] = lambda: None) -> None:
+        self._ends, self._untold = False, [waits]
+        self.stopped = Stopped(self._answer)
+
+    def _answer(self, context: object) -> bool:
+        while self._untold:
+            self._untold.pop()()
+        return self._ends
+
+    def heed(self, call: Callable[[], object]) -> None:
+        self._ends = False
+        on_thread(call, self.end)
+
+    def end(self) -> None:
+        self._ends = True
+
+
 @functools.cache
 def folder_library() -> ctypes.CDLL:
     return load_part("libthinwire_folder", FOLDER_FUNCTIONS, "no group can be formed in a folder")
@@ -108,17 +132,20 @@ class Comm(Owned):
         return cls(handle)
 
     @classmethod
-    def folder(cls, path: "Union[str, os.PathLike[str]]", workers: int, rank: int, seconds: float = 600.0) -> "Comm":
+    def folder(cls, path: "Union[str, os.PathLike[str]]", workers: int, rank: int, seconds: float = 600.0,
+               waits: Callable[[], object] = lambda: None) -> "Comm":
         """A collective of `workers` processes that see one folder and need not reach each other. It is that of a file
         server, one that a program keeps alike on several machines, or a URL ("https://host/run") of a server that takes
         PUT and DELETE, or of one that wants them signed as Amazon's S3 does ("s3+https://host/bucket/run"). Each has a
-        number of its own, from 0. PeerError: the others did not come within `seconds`. Whoever may write there may take
-        part, and read all, unless it is sealed."""
+        number of its own, from 0. `waits` is called once, when nothing of the call itself is left to refuse and this process
+        waits for the others. PeerError: they did not come within `seconds`. Whoever may write there may take part, and read
+        all, unless it is sealed."""
         refuse_no_numbers(workers=workers, rank=rank)
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= 1e9:
             raise Error(f"seconds={seconds!r}: want a number above 0, at most 1e9")
-        where, handle = bytes_of_path(path), ctypes.c_void_p()
-        on_thread(lambda: folder_library().tw_folder_join(where, rank, workers, seconds, ctypes.byref(handle)))
+        where, handle, interrupt = bytes_of_path(path), ctypes.c_void_p(), Interrupt(waits)
+        interrupt.heed(lambda: folder_library().tw_folder_join(where, rank, workers, seconds, interrupt.stopped, None,
+                                                               ctypes.byref(handle)))
         return cls(handle)
 
     @property

@@ -6,10 +6,10 @@ from typing import Callable, NamedTuple, Optional
 
 from ._library import Generation, MembersOptions
 from ._owned import Owned
-from .comm import Comm, refuse_no_numbers
+from .comm import Comm, Interrupt, refuse_no_numbers
 from .errors import Error
 from .seal import sealed
-from .tcp import Interrupt, Tcp, options_of, tcp_library, tells_once
+from .tcp import Tcp, options_of, refuse_no_place, tcp_library, tells_once
 
 
 class Wish(enum.IntEnum):
@@ -48,6 +48,7 @@ class Members(Owned):
     def __init__(self, meeting: str, subject: str, tcp: Tcp, quorum: int = 0, grace: float = 60.0, patience: float = 1800.0):
         if tcp.seal and not tcp.key:
             raise Error("seal=True wants key=..., where nobody but the key tells the members from others")
+        refuse_no_place(meeting)
         refuse_no_numbers(quorum=quorum)
         self._tcp, self._interrupt, self.quorum = tcp, Interrupt(), quorum
         handle = ctypes.c_void_p()

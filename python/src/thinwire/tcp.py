@@ -6,10 +6,10 @@ import logging
 from dataclasses import dataclass, field
 from typing import Callable, Optional, Sequence, Set, Tuple
 
-from ._library import TCP_FUNCTIONS, Stopped, TcpOptions, Told, load_part
+from ._library import TCP_FUNCTIONS, TcpOptions, Told, load_part
 from ._owned import Owned
 from ._told import say
-from .comm import Comm, on_thread, refuse_no_numbers
+from .comm import Comm, Interrupt, refuse_no_numbers
 from .errors import Error, printable
 from .seal import sealed
 
@@ -52,8 +52,7 @@ class Tcp:
         HOST brings them together there. `rank` -1: any. With `seal` a key is needed, and without a key anybody who
         reaches the port may take part. `waits` is called once, when nothing of the call itself is left to refuse and this
         process waits for the others. PeerError: they did not come within `seconds`, or this process may not take part."""
-        if not isinstance(meeting, str):
-            raise Error(f'{meeting!r} is no place to meet: want a text, "HOST:PORT"')
+        refuse_no_place(meeting)
         if self.seal and not self.key:
             raise Error("seal=True wants key=..., where nobody but the key tells the members from others")
         refuse_no_numbers(workers=workers, rank=rank)
@@ -66,25 +65,10 @@ class Tcp:
         return sealed(comm, self.key) if self.seal else comm
 
 
-class Interrupt:
-    """Ctrl-C while a call waits that asks now and then whether it is to stop. It first asks when it begins to wait, and then
-    `waits` is called. The answer takes no signal: one that comes up in there would be lost, since C has nowhere to put it."""
-
-    def __init__(self, waits: Callable[[], object] = lambda: None) -> None:
-        self._ends, self._untold = False, [waits]
-        self.stopped = Stopped(self._answer)
-
-    def _answer(self, context: object) -> bool:
-        while self._untold:
-            self._untold.pop()()
-        return self._ends
-
-    def heed(self, call: Callable[[], object]) -> None:
-        self._ends = False
-        on_thread(call, self.end)
-
-    def end(self) -> None:
-        self._ends = True
+def refuse_no_place(meeting: str) -> None:
+    """Nor what C would end at a zero byte, or has no bytes in UTF-8."""
+    if not isinstance(meeting, str) or not meeting.isprintable():
+        raise Error(f'{meeting!r} is no place to meet: want a text, "HOST:PORT"')
 
 
 def tells_once() -> Callable[[object, bytes], None]:

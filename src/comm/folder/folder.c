@@ -401,15 +401,17 @@ static tw_status check_group(int rank, int size, double seconds)
     return TW_OK;
 }
 
-tw_status tw_folder_join(const char *path, int rank, int size, double seconds, tw_comm **comm)
+tw_status tw_folder_join(const char *path, int rank, int size, double seconds, tw_folder_stopped stopped, void *context,
+                         tw_comm **comm)
 {
+    const folder_limits limits = {seconds, stopped, context};
     store at;
     uint64_t session;
     TRY(tw_given(path, "path"));
     TRY(tw_given(comm, "comm"));
     TRY(check_group(rank, size, seconds));
     TRY(store_open(path, &at));
-    tw_status status = folder_meet(&at, rank, size, seconds, &session);
+    tw_status status = folder_meet(&at, rank, size, &limits, &session);
     transport *made = status == TW_OK ? calloc(1, sizeof *made) : NULL;
     if (!made) {
         store_close(&at);

@@ -78,19 +78,26 @@ static tw_status give_up(const meeting *me, int missing, double seconds)
                    me->at->path, seconds, reason);
 }
 
-tw_status folder_meet(const store *at, int rank, int size, double seconds, uint64_t *session)
+static tw_status check_stopped(const folder_limits *limits)
+{
+    if (!limits->stopped || !limits->stopped(limits->context)) return TW_OK;
+    return tw_fail(TW_ERROR_PEER, "joining was stopped by this process's own program");
+}
+
+tw_status folder_meet(const store *at, int rank, int size, const folder_limits *limits, uint64_t *session)
 {
     meeting me = {.at = at, .rank = rank, .size = size};
-    double end = tw_clock() + seconds, nap = 0;
+    double end = tw_clock() + limits->seconds, nap = 0;
     int missing = 0;
     while (!me.seen[rank])
         if (getrandom(&me.seen[rank], sizeof(uint64_t), 0) != sizeof(uint64_t))
             return tw_fail(TW_ERROR_SYSTEM, "this system has no random numbers");
-    tw_status status = say_hello(&me, seconds);
-    while (status == TW_OK && (status = read_all(&me, end, &missing)) == TW_OK) {
+    tw_status status = say_hello(&me, limits->seconds);
+    while (status == TW_OK && (status = check_stopped(limits)) == TW_OK &&
+           (status = read_all(&me, end, &missing)) == TW_OK) {
         if (missing < 0) break;
         if (tw_clock() >= end)
-            status = give_up(&me, missing, seconds);
+            status = give_up(&me, missing, limits->seconds);
         else if (memcmp(me.seen, me.written, sizeof me.seen) != 0)
             status = say_hello(&me, end - tw_clock());
         else

@@ -17,5 +17,5 @@ tw_status tw_transport_open(tw_comm **comm)
     TRY(tw_given(comm, "comm"));
     if (!path) return tw_fail(TW_ERROR_ARGUMENT, "transport \"folder\" needs a shared folder: set THINWIRE_FOLDER");
     TRY(tw_environment_group("folder", &rank, &size, &seconds));
-    return tw_folder_join(path, rank, size, seconds, comm);
+    return tw_folder_join(path, rank, size, seconds, NULL, NULL, comm);
 }

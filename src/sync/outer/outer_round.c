@@ -451,6 +451,7 @@ static tw_status agree_on_start(tw_outer *outer, float *const *weights)
     TW_TRY(tw_outer_check_moments(outer));
     TW_TRY(check_loaded(outer));
     if (outer->loaded) return TW_OK;
+    outer->is_shared = 0; /* as long as theta is on its way */
     TW_TRY(spread_start(outer, weights));
     tw_outer_digest(outer);
     return TW_OK;
@@ -533,7 +534,8 @@ tw_status tw_outer_step(tw_outer *outer, float *const *weights, tw_outer_event *
 
 tw_status tw_outer_read(tw_outer *outer, float *const *shared)
 {
-    TW_TRY(outer_round_check_call(outer, shared, "shared"));
+    TW_TRY(tw_outer_need(outer)); /* and not the others, who may be lost */
+    TW_TRY(tw_outer_check_arrays(outer, shared, "shared"));
     TW_TRY(tw_outer_need_shared(outer));
     copy_out(outer, outer->theta, shared);
     return TW_OK;

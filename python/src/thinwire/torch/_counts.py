@@ -12,9 +12,13 @@ def with_ratios(counts: Dict[str, float]) -> Dict[str, float]:
     return {**counts, "ratio": counts["message_fp32"] / packet if packet else traffic, "ratio_traffic": traffic}
 
 
+def counted(steps: float) -> str:
+    return f"{steps} step{'s' * (steps != 1)}"
+
+
 def steps_of(counts: Dict[str, float]) -> str:
     skipped = f" ({counts['steps_skipped']} skipped)" if counts["steps_skipped"] else ""
-    return f"{counts['steps']} steps{skipped}"
+    return counted(counts["steps"]) + skipped
 
 
 def amount(count: float) -> str:

@@ -44,7 +44,8 @@ def heeding_sigterm(can_leave: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ended_by_signals(seconds: float) -> Iterator[None]:
-    """A KeyboardInterrupt comes with the next signal, or when the time is over. In the main thread."""
+    """A KeyboardInterrupt comes with the next signal, or when the time is over. In the main thread. Of a handler that is not
+    Python's, getsignal() gives None, and nobody here could put it back."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     timer = threading.Timer(seconds, _thread.interrupt_main)
     timer.daemon = True
@@ -56,7 +57,8 @@ def ended_by_signals(seconds: float) -> Iterator[None]:
     finally:
         timer.cancel()
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if handler is not None:
+                signal.signal(number, handler)
 
 
 def hand_over(leave: Callable[[], None]) -> None:

@@ -141,20 +141,26 @@ def refuse_newly_stepped(optimiser: torch.optim.Optimizer, module: nn.Module, kn
         known |= others
 
 
+def looked_by_all(group: Any, look: Callable[[], Made], tell: Callable[[], Any] = str) -> Made:
+    """What look() gives here, where it refuses nothing on any rank, and all tell the same."""
+    found: List[Made] = []
+
+    def told() -> Any:
+        found.append(look())
+        return tell()
+
+    refuse_unlike(_transport.gathered_by_all(group, told))
+    return found[0]
+
+
 def start_alike(module: nn.Module, group: Any, look: Callable[[], Made]) -> Made:
     """Gives all ranks the parameters and buffers of rank 0, where all have the same ones and look() refuses nothing on any. Gives
     what it gave here."""
-    found: List[Made] = []
-
-    def described() -> List[str]:
-        found.append(look())
-        return [f"the tensor {name} of {tuple(one.shape)} in {one.dtype}" for name, one in named]
-
     named = [(name, one) for name, one in [*module.named_parameters(), *module.named_buffers()] if one.numel()]
-    refuse_unlike(_transport.gathered_by_all(group, described))
+    found = looked_by_all(group, look, lambda: [f"the tensor {name} of {tuple(one.shape)} in {one.dtype}" for name, one in named])
     for _, tensor in named:
         _transport.spread(tensor, group)
-    return found[0]
+    return found
 
 
 def refuse_unlike(lists: List[List[str]]) -> None:

@@ -4,6 +4,7 @@ import os
 import sys
 
 from .._warned import place_outside, warn
+from ._counts import counted
 
 
 class Unshared:
@@ -24,7 +25,3 @@ class Unshared:
         if self.steps and not fails and self.is_here:
             warn(f"the {counted(self.steps)} behind the last round went to nobody, so that the workers' weights differ: call finish() of "
                  "this OuterLoop at the end, on all of them", self._place)
-
-
-def counted(steps: int) -> str:
-    return f"{steps} step{'s' * (steps != 1)}"

@@ -3,7 +3,7 @@
 import os
 import warnings
 import weakref
-from typing import Any, Iterable, List, Optional, Set, Union
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple, Union
 
 import torch
 import torch.distributed as dist
@@ -174,8 +174,14 @@ def attach(ddp: DistributedDataParallel, spec: str, *, optimizer: Optional[torch
     The spec "allreduce" leaves the exchange to torch. A second attach to the same module takes the place of the first."""
     ddp = _unless_refused(getattr(ddp, "_orig_mod", ddp))  # of torch.compile
     group = ddp.process_group
-    rows, left_out = _parameters.table_of(ddp.module, ddp.parameters_to_ignore)
-    _claims.refuse_beside((_claims.EXCHANGE, _claims.GOSSIP), rows)
+
+    def look() -> Tuple[List[_parameters.Row], Dict[str, str]]:
+        _refuse_no_buckets(ddp)
+        rows, left_out = _parameters.table_of(ddp.module, ddp.parameters_to_ignore)
+        _claims.refuse_beside((_claims.EXCHANGE, _claims.GOSSIP), rows)
+        return rows, left_out
+
+    rows, left_out = _parameters.looked_by_all(group, look)
     limits = _transport.Limits(timeout, patience)
     asked = spec
     settled = _auto.settled(spec, ddp.module, lambda: rows, optimizer, GRADIENTS, group=group, transport=transport, limits=limits,
@@ -294,7 +300,10 @@ def _refuse_devices(rows: List[_parameters.Row]) -> None:
 def _unless_refused(ddp: Any) -> DistributedDataParallel:
     if not isinstance(ddp, DistributedDataParallel):
         raise Error(f"attach() takes a DistributedDataParallel, and {type(ddp).__name__} is none; wrap the module first")
+    return ddp
+
+
+def _refuse_no_buckets(ddp: DistributedDataParallel) -> None:
     if getattr(ddp, "_use_python_reducer", False):
         raise Error("DDP's Python reducer gives its hooks no buckets; set torch._dynamo.config.optimize_ddp to True, or "
                     "to \"ddp_optimizer\"")
-    return ddp

@@ -20,6 +20,9 @@ from ._steps import Stepping, nonfinite_of
 from .compressor import RATIO_IS_KNOWN, Compressor, announce, dtype_of, refuse_options
 
 
+COUNTED = ("steps", "steps_warmup", "message_fp32", "message_packet")
+
+
 class Shard(NamedTuple):
     """What this rank has of a sharded module's gradients: a buffer with a piece of each parameter, one behind the other.
 
@@ -62,6 +65,7 @@ class ShardCompressor(Stepping):
         self._shards, self._comm, self._owns_comm = shards, comm, owns_comm
         self._group, self._inside, self._expect_ratio = group, inside, expect_ratio
         self._pass, self._good = -1, True
+        self._failed: Optional[BaseException] = None  # in the pass under way, on this rank
         self._memory = Pinned()
         self._given = _optimiser.innermost(optimizer)
         self._passes = self._passes_skipped = 0
@@ -81,16 +85,20 @@ class ShardCompressor(Stepping):
     # Steps
 
     def _exchange(self, name: str, values: torch.Tensor) -> None:
-        """FSDP's hook: `values` are what this rank has of the module's gradients, reduced inside the site."""
+        """FSDP's hook: `values` are what this rank has of the module's gradients, reduced inside the site. What fails is raised at
+        the end of the pass, until when this site's other ranks want this one for FSDP's own exchanges."""
+        if self._pass != this_pass():
+            self._pass, self._good, self._failed = this_pass(), True, None
+            at_the_end(self._finish)
+        if self._failed is not None:
+            return
         try:
             self._refuse(name, values)
-            if self._pass != this_pass():
-                self._pass, self._good = this_pass(), True
-                at_the_end(self._finish)
             good = self._exchanged(name, values)
         except BaseException as error:
             self._break_off(error)
-            raise
+            self._failed = error
+            return
         if not good:
             values.zero_()
         self._good = self._good and good
@@ -119,19 +127,35 @@ class ShardCompressor(Stepping):
 
     def _finish(self) -> None:
         """The end of the pass. The ranks of a site have other shards, and decide together."""
-        counts = self._sums()
+        counts = dict.fromkeys(COUNTED, 0.0) if self._failed is not None else self._sums()
         known = counts["steps"] - counts["steps_warmup"] >= RATIO_IS_KNOWN
-        told = torch.tensor([not self._good, known, counts["message_fp32"], counts["message_packet"]], dtype=torch.float64,
-                            device=_transport.device_of(self._inside) if self._inside is not None else "cpu")
+        told = torch.tensor([self._failed is not None, not self._good, known, counts["message_fp32"], counts["message_packet"]],
+                            dtype=torch.float64, device=_transport.device_of(self._inside) if self._inside is not None else "cpu")
         if self._inside is not None:
             dist.all_reduce(told, group=self._inside)
-        bad, known, fp32, packet = told.tolist()
+        failed, bad, known, fp32, packet = told.tolist()
+        if failed:
+            self._raise_failure()
         self.count(not bad)
         self._passes, self._passes_skipped = self._passes + 1, self._passes_skipped + self.skipped
         if known and packet:
             self._refuse_ratio(fp32 / packet)
         if self.skipped:
             self._skip()
+
+    def _raise_failure(self) -> None:
+        """Of this rank, or of another one of this site."""
+        own, self._failed = self._failed, None
+
+        def tell() -> None:
+            if own is not None:
+                raise own if isinstance(own, Exception) else Error(f"a step was broken off: {own!r}")
+
+        try:
+            tell() if self._inside is None else _transport.gathered_by_all(self._inside, tell)
+        except Exception as error:
+            self._break_off(error)
+            raise error if own is None or isinstance(own, Error) else own
 
     def _skip(self) -> None:
         for row in self._rows():
@@ -166,7 +190,7 @@ class ShardCompressor(Stepping):
 
     def _sums(self) -> Dict[str, float]:
         """Of the modules. All of them take every step, but for one that a pass does not use."""
-        total: Dict[str, float] = dict.fromkeys(("steps", "steps_warmup", "message_fp32", "message_packet"), 0)
+        total: Dict[str, float] = dict.fromkeys(COUNTED, 0)
         for compressor in self._compressors.values():
             for name, value in compressor._live().stats().items():
                 total[name] = max(total[name], value) if name.startswith("steps") and name in total else total.get(name, 0) + value

@@ -26,7 +26,7 @@ from ..spec import settings_of
 from ..tcp import Tcp
 from . import _interrupted, _optimiser, _transport
 from ._alike import checksum
-from ._unshared import counted
+from ._counts import counted
 from .outer import OuterLoop, joined_group, refuse_half_joined, refuse_other_specs
 
 USAGE, PEER_LOST, INTERRUPTED, TERMINATED = 2, 3, 130, 143  # exit codes, as the program thinwire has them

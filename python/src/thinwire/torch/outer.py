@@ -19,7 +19,7 @@ from .._owned import Closes
 from .._warned import warn
 from ..changing import ChangingLoop, refuse_unfit
 from ..comm import Comm, refuse_no_numbers
-from ..errors import Error, NonFinite, SpecError
+from ..errors import Error, NonFinite, PeerError, SpecError
 from ..members import Members
 from ..seal import sealed
 from ..planning import DOORS, UPDATES, WEIGHTS, bytes_sent, can_switch
@@ -27,14 +27,14 @@ from ..spec import adapts, name_of, number, number_of, options_of, settings_of
 from ..table import Entry
 from ..tcp import Tcp
 from . import _alike, _auto, _buffers, _claims, _interrupted, _optimiser, _parameters, _passes, _state, _transport
-from ._counts import Pace, amount, at_rate, milliseconds, with_ratios
+from ._counts import Pace, amount, at_rate, counted, milliseconds, with_ratios
 from ._interface import reached_by
 from ._members import Part, Place
 from ._moments import Moments, forget_unfinite
 from ._parameters import is_shard, laid, local
 from ._replan import ROUNDS, Replanner
 from ._strays import Strays
-from ._unshared import Unshared, counted
+from ._unshared import Unshared
 from ._working import Working, rows_of
 from .compressor import dtype_of
 from .exchange import _exchanges
@@ -171,7 +171,7 @@ class OuterLoop(Closes):
         else:
             fixed = self._loop = _transport.with_comm(transport, group, limits, made)
             fixed.show_moments(*self._moments.addresses())
-        self._begun = self._inside = self._finished = self._told_late = False
+        self._begun = self._inside = self._finished = self._told_late = self._closed = False
         self._replanner: Optional[Replanner] = None  # of "auto"
         self._follows = False  # whether a state may be of another spec, which "auto" went on by
         self._past: Dict[str, float] = {}  # what was counted by specs before
@@ -303,6 +303,10 @@ class OuterLoop(Closes):
             self._working.give()
             _buffers.spread(self._module, self._group)
 
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise Error("this OuterLoop was closed", 12, "TW_ERROR_ORDER")
+
     def step(self) -> bool:
         """After each optimizer.step(), where no hook counts these. True: a round has changed the weights."""
         if self._hooks:
@@ -330,6 +334,7 @@ class OuterLoop(Closes):
             raise Error("the optimizer has stepped inside averaged(), where the model has the shared weights; train "
                         "outside of it")
         if not self._begun:
+            self._refuse_closed()
             raise Error("the optimizer has stepped before the first forward pass of the model that the OuterLoop was "
                         "made with; call begin() on all ranks before the first step")
         self._compare_gradients()
@@ -366,10 +371,12 @@ class OuterLoop(Closes):
         is then."""
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             if isinstance(self._loop, ChangingLoop) and self._loop.has_shared:
                 self._unshared.steps = 0
             self._working.give()  # whatever the library has
+            if isinstance(error, PeerError) and self._owns_comm and not self._changes:
+                raise error.saying(f"{error}; averaged(buffers=False) still has the shared weights of the last round, to save them") from None
             raise
 
     def _members(self) -> Tuple[int, int]:
@@ -534,7 +541,7 @@ class OuterLoop(Closes):
         """The model with the shared weights in it, to evaluate and to save; afterwards each rank has its own again.
 
         A collective if the model has floating-point buffers, of which it has the mean: no rank may be in finish() then.
-        With ``buffers=False`` they stay this rank's, and one rank may do it alone."""
+        With ``buffers=False`` they stay this rank's, and one rank may do it alone, also where it has lost the others."""
         if self._finished:
             yield self._module
             return
@@ -705,7 +712,7 @@ class OuterLoop(Closes):
         counts = self.stats()
         rounds, all_of_them = int(counts["rounds_given"]), given_in(counts)
         among = f" of the group's {all_of_them}" if all_of_them != rounds else ""
-        return (f"thinwire {self._loop.spec}: {counts['steps']} steps, {rounds} round{'s' * (rounds != 1)}{among}, "
+        return (f"thinwire {self._loop.spec}: {counted(counts['steps'])}, {rounds} round{'s' * (rounds != 1)}{among}, "
                 f"{amount(counts['bytes_sent'])} sent instead of {amount(counts['bytes_dense'])}, waited "
                 f"{milliseconds(counts['seconds_wait'] / max(1, rounds))} a round{f', with weights {self.hash}' if self._finished else ''}")
 
@@ -760,6 +767,7 @@ class OuterLoop(Closes):
     def close(self) -> None:
         """Leaves the others. Before finish() they get a PeerError. Any thread may call it, and a log handler: a round that waits on
         another thread then ends with an Error, unless the comm is the program's own, which close() of that one ends."""
+        self._closed = True
         self._at_the_end.detach()
         for end in self._ends:
             end()
@@ -809,7 +817,7 @@ def joined_members(join: str, subject: str, transport: Union[str, Tcp, Comm], qu
 
 def joined_group(join: str, workers: int, rank: Optional[int], transport: Union[str, Tcp, Comm],
                  limits: _transport.Limits, banner: bool = True) -> Comm:
-    """`banner`: a line tells of the wait, when the call was looked at; of a folder it is the meeting that finds out whether it is there."""
+    """`banner`: a line tells of the wait, when the call was looked at."""
     def waits() -> None:
         if banner:
             tell(f"meeting {workers} worker{'s' * (workers != 1)} at {without_secrets(join)}, for up to {limits.patience:g} seconds")
@@ -845,8 +853,7 @@ def joined_in_folder(join: str, workers: int, rank: Optional[int], tcp: Tcp, lim
         raise lacks_numbers(join)
     if tcp.seal != bool(tcp.key):
         raise Error("a folder lets everybody in who may write there: what keeps others out is Tcp(key=..., seal=True)")
-    waits()
-    comm = Comm.folder(join[len(FOLDER):] if join.startswith(FOLDER) else join, workers, rank, limits.patience)
+    comm = Comm.folder(join[len(FOLDER):] if join.startswith(FOLDER) else join, workers, rank, limits.patience, waits)
     return sealed(comm, tcp.key) if tcp.seal else comm
 
 
