@@ -197,12 +197,26 @@ class InputTest(PretrainingTest):
         self.assertLess(max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss), 50000 + before)
 
     def test_a_size_that_the_memory_has_no_room_for_is_said_before_the_data_are_read(self):
-        """16 bytes a parameter: the weight, its gradient and two moments."""
+        """20 bytes a parameter: the weight, its gradient, the exchange's copy of it and two moments. Beside them is what
+        a step keeps. All workers of the process have them, and so has each rank that mpirun has started here."""
         def limit():
             resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 
-        self.refuse(2, ["8.8 GiB", "there", "--size"], "train", "w2v-bert", "--data", "nowhere", "--size", "xl",
-                    preexec_fn=limit)
+        def needed(size):
+            return [size, "4.00 GiB are there", "--size or --width"]
+
+        small = ("--size", "xl", "--width", 512, "--batch", 1)  # 3.0 GiB
+        ranks = {"OMPI_COMM_WORLD_LOCAL_SIZE": "16000"}
+        for culprits, environment, *options in (
+                (needed("13.60 GiB"), {}, "--size", "xl"),
+                (["nowhere"], {}, *small),
+                (needed("2 workers of this size take 6.01 GiB"), {}, *small, "--workers", 2),
+                (needed("--batch 16"), {}, *small, "--batch", 16),
+                (["nowhere"], {}, *small, "--workers", 2, "--memory-budget", "1GB"),
+                (["16000 workers", "--size or --width"], ranks, *small)):
+            with self.subTest(options=options):
+                self.refuse(2, culprits, "train", "w2v-bert", "--data", "nowhere", *options, env=environment,
+                            preexec_fn=limit)
 
     def test_what_cannot_be_is_refused(self):
         for culprits, *options in (

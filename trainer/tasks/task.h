@@ -168,6 +168,13 @@ typedef struct task_suit {
 /* The value that a list, which ends with zeros, has for an option; NULL: it has none. */
 const char *task_suit_of(const task_suit *suits, const char *option);
 
+/* What a worker holds in memory at least, in floats. */
+typedef struct task_sizes {
+    double parameters;
+    double activations;  /* what the forward pass of a step leaves for the backward pass */
+    const char *smaller; /* what makes them fewer: "--width" */
+} task_sizes;
+
 struct task_ops {
     const char *name;       /* "image" */
     const char *summary;    /* one line */
@@ -189,6 +196,9 @@ struct task_ops {
      * checkpoint whose weights the run begins with; its text TASK_FILE is where it was read. TW_ERROR_ARGUMENT and
      * TW_ERROR_STATE say what does not go with it. NULL: options alone shape the network. */
     tw_status (*take_sizes)(options *set, const void *settings, const tw_state *state);
+
+    /* What a worker with such a batch holds, known before the data are read. NULL: nobody looks whether it is there. */
+    tw_status (*sizes)(const void *settings, size_t batch, task_sizes *sizes);
 
     /* Reads the data. Files are not trusted: what is wrong with them is TW_ERROR_IO or TW_ERROR_FORMAT, with a sentence
      * that names the file. `settings` stay where they are. */
