@@ -92,6 +92,16 @@ class LearningTest(PretrainingTest):
         self.assertEqual(len(list(cache.iterdir())), 2)  # training and test
         self.assertNotEqual(self.train(*options, "--seed", 2)["weights_crc32c"], whole["weights_crc32c"])
 
+    def test_a_resumed_run_finds_the_features_of_its_first_half(self):
+        """The file of its configuration has absolute paths."""
+        here = self.shared / "corpus"
+        self.succeed("train", "w2v-bert", "--data", ".", *SMALL, "--feature-cache", self.folder / "cache", "--steps", 2,
+                     "--out", self.folder / "run", "--quiet", cwd=here)
+        made = {path: path.stat().st_mtime_ns for path in (self.folder / "cache").iterdir()}
+        self.assertEqual(len(made), 2)
+        self.succeed("train", "--resume", self.folder / "run", "--steps", 3, "--quiet")
+        self.assertEqual({path: path.stat().st_mtime_ns for path in (self.folder / "cache").iterdir()}, made)
+
     def test_inside_of_a_round_of_local_updates_it_goes_on_as_it_was_begun(self):
         options = ("--workers", 2, "--batch", 3, "--steps", 9, "--checkpoint-every", 6, "--sync", "streaming:every=4,fragments=2,delay=1")
         for out in "whole", "resumed":
