@@ -243,7 +243,7 @@ class InputTest(PretrainingTest):
                 (["distractor"], "--distractors", 0),
                 (["--warmup"], "--schedule", "isqrt", "--warmup", 0),
                 (["contrastive blocks"], "--targets", "random", "--contrastive-blocks", 1),
-                (["none of 3 speakers has a whole crop of 4 s", "--crop"], "--crop", 4),
+                (["none of 3 training speakers has a whole crop of 4 s", "--crop"], "--crop", 4),
                 (["--batch 100", "crops"], "--batch", 100),
                 (["thinwire/nowhere"], "--data", "/thinwire/nowhere")):
             with self.subTest(options=options):
