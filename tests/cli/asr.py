@@ -309,6 +309,12 @@ class WrongSpeechTest(SpeechTest):
             done = self.refuse_training(2, [f"none of 2 {part} utterances", "2 with unusable audio"], option, none)
             self.assertNotIn("drawn", done.stderr)
 
+    def test_of_too_few_it_is_told_what_was_left_out(self):
+        """In one line, also where several parts lack some."""
+        some = write_manifest(self.speech.parent / "some.json", [("0.wav", "ab"), *3 * [("nowhere.wav", "ab")]])
+        self.refuse_training(2, ["but there are only 1; training: 3 utterances skipped: 3 with unusable audio",
+                                 "; test: 3 utterances skipped"], "--data", some, "--test", some, "--batch", 4)
+
     def test_of_parts_that_were_drawn_the_option_that_names_others_is_told(self):
         """Of digits, the first five that each speaker says are the test part."""
         folder = self.folder / "digits"

@@ -52,6 +52,7 @@ double task_metric_value(const task_metric *metric, const task_score *score);
 enum { TASK_METRIC_TEXT = 64 };
 const char *task_metric_text(const task_metric *metric, const task_score *score, char text[TASK_METRIC_TEXT]);
 
+enum { TASK_NOTE = 1024 };
 /* A workload's data, in memory, and its settings. All workers of a process share it and nobody changes it. */
 typedef struct task {
     const task_ops *ops;
@@ -61,7 +62,7 @@ typedef struct task {
     char identity[128];         /* of the training data: what a checkpoint and the run that resumes it must share */
     char content[32];           /* what tells data apart whose identity is the same; "" where it says all */
     uint32_t held_out;          /* checksum of the validation data; 0: there are none */
-    char note[1024];            /* what a person should know of it before a run, such as what was left out; mostly "" */
+    char note[TASK_NOTE];       /* what a person should know of it before a run, such as what was left out; mostly "" */
     const task_metric *metrics; /* ends with one without a name */
     /* What a person should see beside the first of them, in a line. NULL: nothing. */
     void (*tell)(const task_score *score, char *text, size_t room);
