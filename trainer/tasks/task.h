@@ -63,6 +63,7 @@ typedef struct task {
     char content[32];           /* what tells data apart whose identity is the same; "" where it says all */
     uint32_t held_out;          /* checksum of the validation data; 0: there are none */
     char note[TASK_NOTE];       /* what a person should know of it before a run, such as what was left out; mostly "" */
+    uint64_t held_steps;        /* in the first so many of a run its last layer alone learns; mostly 0 */
     const task_metric *metrics; /* ends with one without a name */
     /* What a person should see beside the first of them, in a line. NULL: nothing. */
     void (*tell)(const task_score *score, char *text, size_t room);
