@@ -210,17 +210,17 @@ class InputTest(PretrainingTest):
         """20 bytes a parameter: the weight, its gradient, the exchange's copy of it and two moments. Beside them is what
         a step keeps. All workers of the process have them, and so has each rank that mpirun has started here."""
         def limit():
-            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 
         def needed(size):
-            return [size, "4.00 GiB are there", "--size or --width"]
+            return [size, "1.00 GiB are there", "--size or --width"]
 
-        small = ("--size", "xl", "--width", 512, "--batch", 1)  # 3.0 GiB
+        small = ("--size", "xl", "--width", 256, "--batch", 1)  # 0.88 GiB
         ranks = {"OMPI_COMM_WORLD_LOCAL_SIZE": "16000"}
         for culprits, environment, *options in (
                 (needed("13.60 GiB"), {}, "--size", "xl"),
                 (["nowhere"], {}, *small),
-                (needed("2 workers of this size take 6.01 GiB"), {}, *small, "--workers", 2),
+                (needed("2 workers of this size take 1.76 GiB"), {}, *small, "--workers", 2),
                 (needed("--batch 16"), {}, *small, "--batch", 16),
                 (["nowhere"], {}, *small, "--workers", 2, "--memory-budget", "1GB"),
                 (["16000 workers", "--size or --width"], ranks, *small)):

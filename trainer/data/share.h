@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* The ranks that a launcher (Open MPI's or MPICH's mpirun, srun) has started on this machine, this one among them; 1 for
- * a process that was started by itself. */
+/* The ranks that a launcher (Open MPI's or MPICH's mpirun, srun) has started on this machine, with this one; 1 for a
+ * process that was started by itself. */
 long share_ranks(void);
 
 /* The bytes of --memory that this process may use: the ranks of this machine divide them. */
