@@ -51,7 +51,7 @@ MAY_SEE = {
     "trainer/tasks/speech": ["trainer"],
     "trainer/tasks": ["trainer/models", "trainer/nn", "trainer/paging", "trainer/data", "trainer/data/image", "trainer/data/speech", "trainer/data/text", "trainer/tasks/speech", "trainer/options", "trainer/words", "trainer"],
     "trainer/optimiser": ["trainer/files", "trainer/nn", "trainer/paging", "trainer"],
-    "trainer/train": ["trainer/optimiser", "trainer/files", *TASKS],
+    "trainer/train": ["trainer/optimiser", "trainer/files", "trainer/data", *TASKS],
     "trainer/simulation": ["trainer/train", "trainer/optimiser", "trainer/files", *TASKS],
     "trainer/lines": ["trainer"],
     "trainer/plan": ["trainer/simulation", "trainer/lines", "trainer/train", "trainer/optimiser", "trainer/files", *TASKS],

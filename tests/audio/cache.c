@@ -174,6 +174,24 @@ TEST_BETWEEN(makes_a_damaged_file_anew, set_up, tear_down)
     free(good);
 }
 
+/* As from the folder above, with a detour, or through a link. */
+TEST_BETWEEN(is_the_same_however_the_sounds_are_spelled, set_up, tear_down)
+{
+    char name[NAME];
+    speech_utterance *one = &corpus.train.items[0];
+    char *const spelled = one->path;
+    assert_true(loads(&cached, &expected));
+    assert_int_equal(symlink("a.wav", in_folder("link.wav")), 0);
+    static const char *const others[] = {"./a.wav", "cache/../a.wav", "link.wav"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        one->path = strdup(in_folder(others[i]));
+        assert_true(loads(&cached, &expected));
+        assert_int_equal(count_files(name), 1);
+        free(one->path);
+    }
+    one->path = spelled;
+}
+
 /* Processes that begin at once, beside what one left that died. */
 TEST_BETWEEN(many_make_one, set_up, tear_down)
 {

@@ -10,7 +10,7 @@ static const size_t lengths[ITEMS] = {12, 3, 4, 9, 8, 17, 25};
 static float numbers[ITEMS][MOST * WIDTH]; /* item, and frame of it */
 static speech_utterance spoken[ITEMS];
 static speech_item items[ITEMS];
-static const speech_list list = {spoken, ITEMS, ITEMS};
+static const speech_list list = {spoken, ITEMS, ITEMS, "training", NULL};
 static const speech_set set = {.features = {.hop_ms = 10, .stride = 1}, .width = WIDTH, .count = ITEMS, .items = items};
 static speech_crops crops;
 static crop_order order;
@@ -97,7 +97,7 @@ TEST(no_whole_crop_is_refused)
 {
     speech_crops long_ones;
     assert_fails(speech_crops_find(&set, &list, 34, "--crop", &long_ones), TW_ERROR_ARGUMENT,
-                 "none of 4 speakers has a whole crop of 0.34 s: the longest has 0.33 s");
+                 "none of 4 training speakers has a whole crop of 0.34 s: the longest has 0.33 s");
     assert_ok(speech_crops_find(&set, &list, 33, "--crop", &long_ones));
     assert_int_equal(long_ones.count, 1);
     speech_crops_release(&long_ones);

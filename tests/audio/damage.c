@@ -159,4 +159,27 @@ TEST_BETWEEN(notices_that_a_flac_is_cut_off, set_up, remove_folder)
     refused("cut.flac", &whole, TW_ERROR_FORMAT, "");
 }
 
+/* Of a WAV libsndfile tells as many samples as are there, so its header is asked what there should be. */
+TEST_BETWEEN(notices_that_a_wav_is_cut_off, set_up, remove_folder)
+{
+    static const int wavs[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16, SF_FORMAT_WAV | SF_FORMAT_FLOAT,
+                               SF_FORMAT_WAV | SF_FORMAT_ULAW, SF_FORMAT_WAVEX | SF_FORMAT_PCM_16};
+    sound_request piece = whole;
+    piece.duration = 0.05;
+    for (size_t f = 0; f < sizeof wavs / sizeof *wavs; f++) {
+        size_t size, count;
+        float *samples;
+        write_sound("whole", wavs[f], 1, RATE, noise, COUNT);
+        uint8_t *bytes = read_whole("whole", &size);
+        write_bytes("cut.wav", bytes, size / 2);
+        refused("cut.wav", &whole, TW_ERROR_FORMAT, "not for 0.25 s");
+        write_bytes("cut.wav", bytes, size - 4);
+        refused("cut.wav", &whole, TW_ERROR_FORMAT, "damaged or cut off");
+        write_bytes("cut.wav", bytes, size / 2);
+        free(bytes);
+        assert_int_equal(sound_read(in_folder("cut.wav"), &piece, &samples, &count), TW_OK); /* which is all there */
+        free(samples);
+    }
+}
+
 RUN_TESTS(NULL, NULL)

@@ -115,8 +115,8 @@ TEST_BETWEEN(refuses_wrong_alignments, set_up, tear_down)
     refuses("u0 1 2 x\n", "line 1: \"x\" is not a class");
     refuses("v 1\nu0 1 -2\n", "line 2: \"-2\" is not a class");
     refuses("u0 1 99999999999999999999\n", "is not a class");
-    refuses("other 1 2 3\n", "none of 4 utterances can be used");
-    refuses("u0\n", "none of 4 utterances can be used");
+    refuses("other 1 2 3\n", "none of 4 training utterances can be used");
+    refuses("u0\n", "none of 4 training utterances can be used");
     refuses("", "empty");
     strided.features.stack = strided.features.stride = 3;
     assert_int_equal(frame_load(&corpus.train, in_folder("ali"), &strided, LENGTH, 0, &set), TW_ERROR_ARGUMENT);

@@ -149,7 +149,7 @@ TEST_BETWEEN(needs_something_left, set_up, remove_folder)
     write_text("text.wav", "not a sound");
     list_corpus("{\"audio_filepath\": \"text.wav\", \"text\": \"ab\"}\n{\"audio_filepath\": \"b.wav\"}\n");
     assert_int_equal(speech_load(&corpus.train, &letters, &request, &set), TW_ERROR_FORMAT);
-    assert_said("none of 2 utterances can be used", "1 without a transcript (b.wav)", "text.wav: not a sound");
+    assert_said("none of 2 training utterances can be used", "1 without a transcript (b.wav)", "text.wav: not a sound");
     assert_null(set.items);
     forget();
 }

@@ -119,18 +119,43 @@ TEST_BETWEEN(resamples, set_up, remove_folder)
     }
 }
 
-/* What writes to a pipe leaves the lengths in a WAV's header at their largest. */
+/* Who writes to a pipe does not know the lengths in a WAV's header, and leaves about the most that is possible. */
 TEST_BETWEEN(reads_what_was_written_to_a_pipe, set_up, remove_folder)
 {
+    static const uint32_t lengths[] = {0xffffffff, 0x7fffffff, 0x7ffff000, 0x80000000, 0xffffffdb};
     size_t size;
     write_sound("piped.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, wave, PIPE_COUNT);
     uint8_t *bytes = read_whole("piped.wav", &size);
     assert_int_equal(size, 44 + 2 * PIPE_COUNT);
-    memset(bytes + 4, 0xff, 4);
-    memset(bytes + 40, 0xff, 4);
-    write_bytes("piped.wav", bytes, size);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        for (int at = 0; at < 4; at++) bytes[4 + at] = bytes[40 + at] = (uint8_t)(lengths[i] >> 8 * at);
+        write_bytes("piped.wav", bytes, size);
+        free(read_good(in_folder("piped.wav"), &whole, PIPE_COUNT));
+    }
     free(bytes);
-    free(read_good(in_folder("piped.wav"), &whole, PIPE_COUNT));
+}
+
+/* Chunks before the samples and behind them; one of odd length has a byte more. */
+TEST_BETWEEN(reads_a_wav_with_other_chunks, set_up, remove_folder)
+{
+    static const uint8_t odd[] = {'n', 'o', 't', 'e', 3, 0, 0, 0, 'a', 'b', 'c', 0};
+    enum { FORMAT_END = 36 };
+    size_t size;
+    write_sound("plain.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 1, RATE, wave, PIPE_COUNT);
+    uint8_t *bytes = read_whole("plain.wav", &size), *more = malloc(size + 2 * sizeof odd);
+    assert_non_null(more);
+    memcpy(more, bytes, FORMAT_END);
+    memcpy(more + FORMAT_END, odd, sizeof odd);
+    memcpy(more + FORMAT_END + sizeof odd, bytes + FORMAT_END, size - FORMAT_END);
+    memcpy(more + size + sizeof odd, odd, sizeof odd);
+    write_bytes("more.wav", more, size + 2 * sizeof odd);
+    free(read_good(in_folder("more.wav"), &whole, PIPE_COUNT));
+    write_bytes("cut.wav", more, size); /* without the second, and as many bytes of the samples */
+    float *samples;
+    size_t count;
+    assert_int_equal(sound_read(in_folder("cut.wav"), &whole, &samples, &count), TW_ERROR_FORMAT);
+    free(bytes);
+    free(more);
 }
 
 RUN_TESTS(NULL, NULL)

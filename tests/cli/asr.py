@@ -205,7 +205,7 @@ class FramesTest(SpeechTest):
         path.write_text("\n".join(["u0 1 x 2", *lines[1:]]) + "\n")
         self.refuse_training(2, [path, "line 1", "x"], *options)
         path.write_text("other 1 2 3\n")
-        self.refuse_training(2, ["none of 6 utterances", "alignment"], *options)
+        self.refuse_training(2, ["none of 6 training utterances", "alignment"], *options)
         self.refuse_training(2, ["nowhere"], "--alignment", folder / "nowhere")
 
     def test_wrong_options(self):
@@ -304,8 +304,26 @@ class WrongSpeechTest(SpeechTest):
         self.refuse_list(["line 2", "duration"], good + good.replace(b"{", b'{"duration": "long", '))
         self.refuse_list(["line 2", "UTF-8"], good + good.replace(b"ab", b"a\xff"))
         self.refuse_list(["empty"], b"")
-        self.refuse_training(2, ["none of 2 utterances", "2 with unusable audio"], "--data",
-                             write_manifest(self.folder / "none.json", 2 * [("nowhere.wav", "ab")]))
+        none = write_manifest(self.folder / "none.json", 2 * [("nowhere.wav", "ab")])
+        for option, part in (("--data", "training"), ("--test", "test"), ("--validation-data", "validation")):
+            done = self.refuse_training(2, [f"none of 2 {part} utterances", "2 with unusable audio"], option, none)
+            self.assertNotIn("drawn", done.stderr)
+
+    def test_of_too_few_it_is_told_what_was_left_out(self):
+        """In one line, also where several parts lack some."""
+        some = write_manifest(self.speech.parent / "some.json", [("0.wav", "ab"), *3 * [("nowhere.wav", "ab")]])
+        self.refuse_training(2, ["but there are only 1; training: 3 utterances skipped: 3 with unusable audio",
+                                 "; test: 3 utterances skipped"], "--data", some, "--test", some, "--batch", 4)
+
+    def test_of_parts_that_were_drawn_the_option_that_names_others_is_told(self):
+        """Of digits, the first five that each speaker says are the test part."""
+        folder = self.folder / "digits"
+        folder.mkdir()
+        for index in (1, 7, 8):
+            write_wav(folder / f"0_jo_{index}.wav", speak("abcd"))
+        (folder / "0_jo_1.wav").write_text("no sound")
+        hint = "; they were drawn out of the training part, and --test names others"
+        self.refuse(2, ["none of 1 test utterances", hint], "train", "asr", "--data", folder, "--out", "none")
 
     def test_folders_without_speech(self):
         empty = self.folder / "empty"

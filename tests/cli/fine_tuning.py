@@ -11,6 +11,7 @@ FEATURES = "rate=8000,bins=8,low=60,high=3800,floor=0.01"
 ENCODER = ("feature_extractor.", "feature_projection.", "encoder.")
 UNFELT = "linear_k.bias"  # a key's bias adds as much to all of a row's scores, and softmax does not feel that
 AT_ONCE = ("--freeze-steps", 0)
+NEVER = "the run ends before --freeze-steps does: the encoder does not learn; give more --steps\n"
 CONVOLUTIONS = ("feature_extractor.", "feature_projection.layer_norm")
 
 
@@ -142,6 +143,11 @@ class FreezingTest(FineTuningTest):
             self.train("--init", begin, "--steps", 1, "--out", out)
         told = self.run_program(*self.train_words("--steps", 1)).stdout
         self.assertIn("--freeze-steps 500: before that the last layer alone learns\n", told)
+        self.assertIn(NEVER, told)
+        for steps, never in ((3, True), (4, False)):
+            told = self.run_program(*self.train_words("--steps", steps, "--freeze-steps", 3)).stdout
+            self.assertEqual(NEVER in told, never, steps)
+        self.assertNotIn(NEVER, self.run_program(*self.train_words("--steps", 1, "--freeze", "encoder")).stdout)
         for out, steps in ((first, 500), (again, 0)):
             self.assertIn(f"freeze-steps: {steps}\n", (out / "config.yaml").read_text())
 

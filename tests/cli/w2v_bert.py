@@ -92,6 +92,16 @@ class LearningTest(PretrainingTest):
         self.assertEqual(len(list(cache.iterdir())), 2)  # training and test
         self.assertNotEqual(self.train(*options, "--seed", 2)["weights_crc32c"], whole["weights_crc32c"])
 
+    def test_a_resumed_run_finds_the_features_of_its_first_half(self):
+        """The file of its configuration has absolute paths."""
+        here = self.shared / "corpus"
+        self.succeed("train", "w2v-bert", "--data", ".", *SMALL, "--feature-cache", self.folder / "cache", "--steps", 2,
+                     "--out", self.folder / "run", "--quiet", cwd=here)
+        made = {path: path.stat().st_mtime_ns for path in (self.folder / "cache").iterdir()}
+        self.assertEqual(len(made), 2)
+        self.succeed("train", "--resume", self.folder / "run", "--steps", 3, "--quiet")
+        self.assertEqual({path: path.stat().st_mtime_ns for path in (self.folder / "cache").iterdir()}, made)
+
     def test_inside_of_a_round_of_local_updates_it_goes_on_as_it_was_begun(self):
         options = ("--workers", 2, "--batch", 3, "--steps", 9, "--checkpoint-every", 6, "--sync", "streaming:every=4,fragments=2,delay=1")
         for out in "whole", "resumed":
@@ -197,12 +207,26 @@ class InputTest(PretrainingTest):
         self.assertLess(max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss), 50000 + before)
 
     def test_a_size_that_the_memory_has_no_room_for_is_said_before_the_data_are_read(self):
-        """16 bytes a parameter: the weight, its gradient and two moments."""
+        """20 bytes a parameter: the weight, its gradient, the exchange's copy of it and two moments. Beside them is what
+        a step keeps. All workers of the process have them, and so has each rank that mpirun has started here."""
         def limit():
-            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 
-        self.refuse(2, ["8.8 GiB", "there", "--size"], "train", "w2v-bert", "--data", "nowhere", "--size", "xl",
-                    preexec_fn=limit)
+        def needed(size):
+            return [size, "1.00 GiB are there", "--size or --width"]
+
+        small = ("--size", "xl", "--width", 256, "--batch", 1)  # 0.88 GiB
+        ranks = {"OMPI_COMM_WORLD_LOCAL_SIZE": "16000"}
+        for culprits, environment, *options in (
+                (needed("13.60 GiB"), {}, "--size", "xl"),
+                (["nowhere"], {}, *small),
+                (needed("2 workers of this size take 1.76 GiB"), {}, *small, "--workers", 2),
+                (needed("--batch 16"), {}, *small, "--batch", 16),
+                (["nowhere"], {}, *small, "--workers", 2, "--memory-budget", "1GB"),
+                (["16000 workers", "--size or --width"], ranks, *small)):
+            with self.subTest(options=options):
+                self.refuse(2, culprits, "train", "w2v-bert", "--data", "nowhere", *options, env=environment,
+                            preexec_fn=limit)
 
     def test_what_cannot_be_is_refused(self):
         for culprits, *options in (
@@ -219,7 +243,7 @@ class InputTest(PretrainingTest):
                 (["distractor"], "--distractors", 0),
                 (["--warmup"], "--schedule", "isqrt", "--warmup", 0),
                 (["contrastive blocks"], "--targets", "random", "--contrastive-blocks", 1),
-                (["none of 3 speakers has a whole crop of 4 s", "--crop"], "--crop", 4),
+                (["none of 3 training speakers has a whole crop of 4 s", "--crop"], "--crop", 4),
                 (["--batch 100", "crops"], "--batch", 100),
                 (["thinwire/nowhere"], "--data", "/thinwire/nowhere")):
             with self.subTest(options=options):

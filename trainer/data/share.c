@@ -5,7 +5,7 @@
 /* More of them than that on one machine, nobody has started. */
 enum { RANKS_MOST = 16384 };
 
-static long ranks_here(void)
+long share_ranks(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -18,5 +18,5 @@ static long ranks_here(void)
 
 size_t share_of_memory(long megabytes)
 {
-    return ((size_t)megabytes << 20) / (size_t)ranks_here();
+    return ((size_t)megabytes << 20) / (size_t)share_ranks();
 }

@@ -4,8 +4,11 @@
 
 #include <stddef.h>
 
-/* The bytes of --memory that this process may use: the ranks that a launcher (Open MPI's or MPICH's mpirun, srun) has
- * started on this machine divide them. A process that was started by itself has all. */
+/* The ranks that a launcher (Open MPI's or MPICH's mpirun, srun) has started on this machine, with this one; 1 for a
+ * process that was started by itself. */
+long share_ranks(void);
+
+/* The bytes of --memory that this process may use: the ranks of this machine divide them. */
 size_t share_of_memory(long megabytes);
 
 #endif

@@ -102,6 +102,13 @@ static void print_warmups(FILE *stream, const worker *w)
     fprintf(stream, "; give more --%s, or shorter warm-ups\n", s->steps > 0 ? "steps" : "epochs");
 }
 
+static void print_held(FILE *stream, const worker *w)
+{
+    if (w->task->held_steps == 0 || w->steps > w->task->held_steps) return;
+    fprintf(stream, "the run ends before --freeze-steps does: the encoder does not learn; give more --%s\n",
+            w->settings.steps > 0 ? "steps" : "epochs");
+}
+
 /* Adam divides what comes late by what is usual then. docs/pytorch.md has what that costs. */
 static void print_lateness(FILE *stream, const worker *w)
 {
@@ -186,6 +193,7 @@ void banner_print(FILE *stream, const worker *w)
     if (l->buffer_count > 0 && !l->buffers_stand && l->place.size > 1)
         fprintf(stream, "running statistics are each worker's own; evaluation uses their mean over the workers\n");
     print_warmups(stream, w);
+    print_held(stream, w);
     print_lateness(stream, w);
     fflush(stream);
 }

@@ -8,6 +8,7 @@
 #include "interrupt.h"
 #include "join.h"
 #include "launcher.h"
+#include "memory_check.h"
 #include "mpi_start.h"
 #include "pipeline_plan.h"
 #include "plugins.h"
@@ -125,8 +126,9 @@ static int seat_all(const train_settings *settings, const task *work, int count)
 }
 
 /* That may take minutes, and there is nothing to save meanwhile. */
-static tw_status launch_load(const train_settings *settings, task **work)
+static tw_status launch_load(const train_settings *settings, int workers, task **work)
 {
+    TW_TRY(memory_check(settings, workers));
     interrupt_ends_with(EXIT_INTERRUPTED);
     tw_status status = settings->task->load(settings->own, work);
     interrupt_ends_with(0);
@@ -138,11 +140,11 @@ static int launch_threads(const train_settings *settings)
     task *work = NULL;
     automatic chosen;
     train_settings settled = *settings;
+    const int workers = settings->workers > 0 ? (int)settings->workers : 1;
     if (seal_refuse_threads(settings) != TW_OK || plugins_load(settings->plugin) != TW_OK) return launcher_refuse();
-    if (launch_load(settings, &work) != TW_OK) return launcher_refuse();
-    int code = automatic_settle(&settled, work, NULL, &chosen) == TW_OK
-                   ? seat_all(&settled, work, settings->workers > 0 ? (int)settings->workers : 1)
-                   : launcher_refuse();
+    if (launch_load(settings, workers, &work) != TW_OK) return launcher_refuse();
+    int code = automatic_settle(&settled, work, NULL, &chosen) == TW_OK ? seat_all(&settled, work, workers)
+                                                                        : launcher_refuse();
     settings->task->release(work);
     return code;
 }
@@ -173,7 +175,7 @@ static tw_status run_rank(const train_settings *settings, tw_comm *comm, run_res
     /* Each rank has read the options by itself, out of its own run folder when the run goes on. */
     if (is_joined(comm) || settings->resume) TW_TRY(agree_ranks(comm, join_compare(settings, comm), &result->agreed));
     if (status == TW_OK) status = plugins_load(settings->plugin);
-    if (status == TW_OK) status = launch_load(settings, &work);
+    if (status == TW_OK) status = launch_load(settings, 1, &work);
     status = agree_ranks(comm, status, &result->agreed);
     if (status == TW_OK) status = agree_ranks(comm, agree_data(comm, work), &result->agreed);
     if (status == TW_OK) status = automatic_settle(&settled, work, comm, &chosen);
@@ -260,7 +262,7 @@ static tw_status run_changing(const train_settings *s, task **work, run_result *
     group g;
     TW_TRY(plugins_load(s->plugin));
     TW_TRY(group_check(s));
-    TW_TRY(launch_load(s, work));
+    TW_TRY(launch_load(s, 1, work));
     tw_status status = group_open(s, *work, &g);
     if (status == TW_OK) status = (s->pipeline ? run_lineup : run_member)(s, *work, &g, result);
     group_close(&g);

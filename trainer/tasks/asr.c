@@ -194,9 +194,10 @@ static void note_held(asr_data *d)
 {
     const asr_settings *s = asr_settings_of(&d->base);
     char option[64];
+    if (s->freeze_steps <= 0 || s->freeze == SPEECH_ENCODER_FREEZE_ALL) return;
     snprintf(option, sizeof option, "--freeze-steps %ld", s->freeze_steps);
-    if (s->freeze_steps > 0 && s->freeze != SPEECH_ENCODER_FREEZE_ALL)
-        add_note(d, option, "before that the last layer alone learns");
+    add_note(d, option, "before that the last layer alone learns");
+    d->base.held_steps = (uint64_t)s->freeze_steps;
 }
 
 /* Channels of the convolutions before LSTM layers; a speech encoder has its own. */

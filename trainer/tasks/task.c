@@ -32,12 +32,27 @@ size_t task_slice(const learner *l, uint64_t step)
     return ((size_t)(step % l->steps_per_epoch) * (size_t)p->size + (size_t)p->rank) * p->batch;
 }
 
+/* Each line of the note behind a semicolon: what was left out is why there are few. */
+enum { NOTE_TEXT = 2 * TASK_NOTE };
+static const char *note_text(const task *t, char text[NOTE_TEXT])
+{
+    size_t used = 0;
+    *text = '\0';
+    for (const char *line = t->note; *line; line += *line == '\n') {
+        const size_t length = strcspn(line, "\n");
+        used += (size_t)snprintf(text + used, NOTE_TEXT - used, "; %.*s", (int)length, line);
+        line += length;
+    }
+    return text;
+}
+
 tw_status task_check_batch(const task *t, const learner_place *p, size_t count)
 {
     size_t wanted = p->batch * (size_t)p->size;
+    char note[NOTE_TEXT];
     if (count >= wanted) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT, "--batch %zu on %d worker%s takes %zu %s a step, but there are only %zu",
-                   p->batch, p->size, p->size == 1 ? "" : "s", wanted, t->batch_of, count);
+    return tw_fail(TW_ERROR_ARGUMENT, "--batch %zu on %d worker%s takes %zu %s a step, but there are only %zu%s",
+                   p->batch, p->size, p->size == 1 ? "" : "s", wanted, t->batch_of, count, note_text(t, note));
 }
 
 task_split task_watched(const task *t)

@@ -52,6 +52,7 @@ double task_metric_value(const task_metric *metric, const task_score *score);
 enum { TASK_METRIC_TEXT = 64 };
 const char *task_metric_text(const task_metric *metric, const task_score *score, char text[TASK_METRIC_TEXT]);
 
+enum { TASK_NOTE = 1024 };
 /* A workload's data, in memory, and its settings. All workers of a process share it and nobody changes it. */
 typedef struct task {
     const task_ops *ops;
@@ -61,7 +62,8 @@ typedef struct task {
     char identity[128];         /* of the training data: what a checkpoint and the run that resumes it must share */
     char content[32];           /* what tells data apart whose identity is the same; "" where it says all */
     uint32_t held_out;          /* checksum of the validation data; 0: there are none */
-    char note[1024];            /* what a person should know of it before a run, such as what was left out; mostly "" */
+    char note[TASK_NOTE];       /* what a person should know of it before a run, such as what was left out; mostly "" */
+    uint64_t held_steps;        /* in the first so many of a run its last layer alone learns; mostly 0 */
     const task_metric *metrics; /* ends with one without a name */
     /* What a person should see beside the first of them, in a line. NULL: nothing. */
     void (*tell)(const task_score *score, char *text, size_t room);
@@ -168,6 +170,13 @@ typedef struct task_suit {
 /* The value that a list, which ends with zeros, has for an option; NULL: it has none. */
 const char *task_suit_of(const task_suit *suits, const char *option);
 
+/* What a worker holds in memory at least, in floats. */
+typedef struct task_sizes {
+    double parameters;
+    double activations;  /* what the forward pass of a step leaves for the backward pass */
+    const char *smaller; /* what makes them fewer: "--width" */
+} task_sizes;
+
 struct task_ops {
     const char *name;       /* "image" */
     const char *summary;    /* one line */
@@ -189,6 +198,9 @@ struct task_ops {
      * checkpoint whose weights the run begins with; its text TASK_FILE is where it was read. TW_ERROR_ARGUMENT and
      * TW_ERROR_STATE say what does not go with it. NULL: options alone shape the network. */
     tw_status (*take_sizes)(options *set, const void *settings, const tw_state *state);
+
+    /* What a worker with such a batch holds, known before the data are read. NULL: nobody looks whether it is there. */
+    tw_status (*sizes)(const void *settings, size_t batch, task_sizes *sizes);
 
     /* Reads the data. Files are not trusted: what is wrong with them is TW_ERROR_IO or TW_ERROR_FORMAT, with a sentence
      * that names the file. `settings` stay where they are. */

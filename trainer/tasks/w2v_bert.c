@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #define AT(field) offsetof(pretraining_settings, field)
 #define OF_SIZE .stands_for = "what --size has"
@@ -181,44 +180,9 @@ static tw_status w2v_bert_show(const void *settings, bool *shown)
     for (size_t i = 0; status == TW_OK && i < table.count; i++) print_tensor(&table.tensors[i]);
     if (status == TW_OK)
         printf("%zu tensors, %zu parameters; training takes %.1f GiB for them, and more for what it computes\n",
-               table.count, table.elements, (double)table.elements * 16 / 0x1p30);
+               table.count, table.elements, (double)table.elements * 20 / 0x1p30);
     nn_table_free(&table);
     return status;
-}
-
-/* ---- memory ---- */
-
-static double memory_allowed(void)
-{
-    struct rlimit limit;
-    return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? (double)limit.rlim_cur : INFINITY;
-}
-
-/* What Linux could give without paging; infinite where it does not say. */
-static double memory_there(void)
-{
-    double kibibytes = INFINITY;
-    char line[128];
-    FILE *file = fopen("/proc/meminfo", "r");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %lf kB", &kibibytes) == 1) break;
-    if (file) fclose(file);
-    return fmin(kibibytes * 1024, memory_allowed());
-}
-
-/* Weights, gradients and Adam's two moments; nothing is taken to find that out. */
-static tw_status check_memory(const w2v_bert_config *config)
-{
-    nn_table table = {0};
-    tw_status status = w2v_bert_describe(config, &table);
-    double needed = (double)table.elements * 16, there = memory_there();
-    nn_table_free(&table);
-    if (status != TW_OK || needed <= there) return status;
-    return tw_fail(
-        TW_ERROR_MEMORY,
-        "a worker of this size takes %.1f GiB for weights, gradients and the optimiser alone, and %.1f GiB are "
-        "there; a smaller --size or --width",
-        needed / 0x1p30, there / 0x1p30);
 }
 
 /* ---- data ---- */
@@ -278,6 +242,33 @@ static tw_status count_frames(const pretraining_settings *s, const feature_setti
                    s->crop, rows_of_crop, span);
 }
 
+/* A block keeps for each row 35 times its width: twice four widened ones before and after swish, and 19 others; and the
+ * weights of its attention. */
+static double w2v_bert_activations(const w2v_bert_config *config, double batch, double rows_of_crop)
+{
+    const speech_encoder_config *e = &config->encoder;
+    const double blocks = (double)(config->contrastive_blocks + config->masked_blocks);
+    return batch * rows_of_crop * blocks * (35 * (double)e->width + (double)e->heads * rows_of_crop);
+}
+
+static tw_status w2v_bert_sizes(const void *settings, size_t batch, task_sizes *sizes)
+{
+    const pretraining_settings *s = settings;
+    feature_settings features;
+    w2v_bert_config config;
+    nn_table table = {0};
+    size_t frames;
+    TW_TRY(feature_settings_parse(s->features, &features));
+    TW_TRY(count_frames(s, &features, &frames));
+    TW_TRY(pretraining_config(s, &config));
+    tw_status status = w2v_bert_describe(&config, &table);
+    *sizes =
+        (task_sizes){(double)table.elements,
+                     w2v_bert_activations(&config, (double)batch, (double)front_end_rows(frames)), "--size or --width"};
+    nn_table_free(&table);
+    return status;
+}
+
 static tw_status load_sounds(const pretraining_settings *s, pretraining_data *d)
 {
     speech_request request = {.channel = s->channel < 0 ? SOUND_MONO : (int)s->channel,
@@ -303,7 +294,6 @@ static tw_status fill(const pretraining_settings *s, pretraining_data *d)
                        "--data is missing: a folder of speech, or a manifest; --help lists the kinds");
     TW_TRY(temperature_parse(s->temperature, &d->temperature));
     TW_TRY(pretraining_config(s, &d->config));
-    TW_TRY(check_memory(&d->config));
     TW_TRY(load_sounds(s, d));
     snprintf(d->base.path, sizeof d->base.path, "%s", s->data);
     describe_data(d);
@@ -378,6 +368,7 @@ const task_ops w2v_bert_task = {
     .row_count = sizeof rows / sizeof *rows,
     .fallback = w2v_bert_fallback,
     .show = w2v_bert_show,
+    .sizes = w2v_bert_sizes,
     .load = w2v_bert_load,
     .release = w2v_bert_release,
     .fits = w2v_bert_fits,

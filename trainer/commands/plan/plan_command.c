@@ -7,6 +7,7 @@
 #include "init_from.h"
 #include "json_file.h"
 #include "launcher.h"
+#include "memory_check.h"
 #include "network.h"
 #include "plugins.h"
 
@@ -89,6 +90,7 @@ static tw_status ask_with_data(planning *p)
 {
     task *work = NULL;
     const train_settings *s = &p->settings->train;
+    TW_TRY(memory_check(s, 1));
     TW_TRY(s->task->load(s->own, &work));
     tw_status status = ask_of_task(p, work);
     s->task->release(work);

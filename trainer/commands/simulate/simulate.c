@@ -6,6 +6,7 @@
 #include "folder.h"
 #include "json_file.h"
 #include "launcher.h"
+#include "memory_check.h"
 #include "optimiser.h"
 #include "plugins.h"
 #include "schedule.h"
@@ -283,6 +284,7 @@ static tw_status with_data(simulation *all, const options *set)
 {
     const simulate_settings *s = all->settings;
     task *work = NULL;
+    TW_TRY(memory_check(&s->train, 1));
     TW_TRY(s->train.task->load(s->train.own, &work));
     all->setup.work = work;
     tw_status status = check_rows(all, work);

@@ -27,13 +27,17 @@ typedef struct search {
 
 /* --- whose they are --------------------------------------------------------------------------------------------- */
 
-/* Of a file that is not there the size is -1. */
+/* A file has one name here, however a person spells it: a run that goes on spells it otherwise. Of a file that is not
+ * there the size is -1. */
 static void write_sound_key(FILE *out, const speech_utterance *one)
 {
     struct stat about = {.st_size = -1};
-    if (!one->path || stat(one->path, &about) != 0) about.st_size = -1;
-    fprintf(out, "%s %jd %jd.%09ld %a %a %d\n", one->path ? one->path : "", (intmax_t)about.st_size,
+    const char *spelled = one->path ? one->path : "";
+    char *name = realpath(spelled, NULL);
+    if (!name || stat(name, &about) != 0) about.st_size = -1;
+    fprintf(out, "%s %jd %jd.%09ld %a %a %d\n", name ? name : spelled, (intmax_t)about.st_size,
             (intmax_t)about.st_mtim.tv_sec, about.st_mtim.tv_nsec, one->offset, one->duration, one->channel);
+    free(name);
 }
 
 static tw_status write_key(search *s)

@@ -117,7 +117,7 @@ static tw_status align_all(aligner *a, const speech_list *list)
             speech_item_release(item);
     }
     speech->count = kept;
-    return status == TW_OK ? speech_check_left(speech, list->count) : status;
+    return status == TW_OK ? speech_check_left(speech, list) : status;
 }
 
 static tw_status read_alignment(const char *path, const speech_list *list, size_t known, frame_set *set)

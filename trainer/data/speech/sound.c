@@ -3,6 +3,8 @@
 #include <math.h>
 #include <samplerate.h>
 #include <sndfile.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -133,12 +135,52 @@ static tw_status read_blocks(const source *src, samples *dst)
     return TW_OK;
 }
 
+/* A chunk of a WAV: four letters and the length of what follows them. */
+enum { CHUNK = 8, RIFF_HEADER = 12 };
+
+static uint32_t chunk_length(const uint8_t *chunk)
+{
+    return chunk[4] | (uint32_t)chunk[5] << 8 | (uint32_t)chunk[6] << 16 | (uint32_t)chunk[7] << 24;
+}
+
+/* The length that a WAV's header has for its samples, and how much of it is there; false for other files. */
+static bool find_riff_data(int descriptor, double *promised, double *there)
+{
+    struct stat about;
+    uint8_t head[RIFF_HEADER];
+    off_t at = RIFF_HEADER;
+    if (fstat(descriptor, &about) != 0 || pread(descriptor, head, sizeof head, 0) != sizeof head) return false;
+    if (memcmp(head, "RIFF", 4) != 0 || memcmp(head + CHUNK, "WAVE", 4) != 0) return false;
+    while (pread(descriptor, head, CHUNK, at) == CHUNK) {
+        const uint32_t length = chunk_length(head);
+        at += CHUNK;
+        if (memcmp(head, "data", 4) == 0) {
+            *promised = length;
+            *there = (double)(about.st_size - at);
+            return true;
+        }
+        at += (off_t)length + length % 2;
+    }
+    return false;
+}
+
+/* How many samples there should be. libsndfile tells what there is of a WAV that was cut off, so the WAV is asked. Who
+ * wrote it to a pipe left there about the most that a signed or an unsigned number holds. */
+static sf_count_t promised_frames(const source *src)
+{
+    const double unknown = 0x7f000000;
+    double promised, there;
+    if (src->info.frames == SF_COUNT_MAX) return 0; /* a FLAC whose writer did not know */
+    if (!find_riff_data(src->descriptor, &promised, &there) || promised <= there || there <= 0 || promised >= unknown)
+        return src->info.frames;
+    return (sf_count_t)((double)src->info.frames * (promised / there));
+}
+
 /* Whether all came that the header, or the caller, said would. */
 static tw_status check_length(const source *src, const samples *read)
 {
     double rate = src->info.samplerate;
-    sf_count_t count = (sf_count_t)read->count, promised = src->info.frames - src->first;
-    if (src->info.frames == SF_COUNT_MAX) promised = 0; /* a FLAC whose writer did not know */
+    sf_count_t count = (sf_count_t)read->count, promised = promised_frames(src) - src->first;
     if (count == 0) return tw_fail(TW_ERROR_FORMAT, "%s: a sound of zero length", src->path);
     if (sf_error(src->file) != SF_ERR_NO_ERROR || (count < promised && count < src->wanted))
         return tw_fail(TW_ERROR_FORMAT, "%s: damaged or cut off: can be read for %.2f s, not for %.2f s", src->path,

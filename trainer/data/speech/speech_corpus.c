@@ -120,10 +120,20 @@ uint32_t speech_list_sum_files(const speech_list *list)
     return sum;
 }
 
+const char *speech_list_hint(const speech_list *list, char text[SPEECH_LIST_HINT])
+{
+    *text = '\0';
+    if (list->drawn)
+        snprintf(text, SPEECH_LIST_HINT, "; they were drawn out of the training part, and %s names others",
+                 list->drawn);
+    return text;
+}
+
 tw_status speech_corpus_hold_out(double share, speech_corpus *corpus)
 {
     size_t all = corpus->train.count;
     TW_TRY(speech_corpus_split(&corpus->train, &(choice){.share = share}, &corpus->valid));
+    corpus->valid.drawn = "--validation-data";
     if (corpus->train.count && corpus->valid.count) return TW_OK;
     return tw_fail(TW_ERROR_ARGUMENT,
                    "--validation %g: of the %zu training utterances, %zu would be held out; name a validation set",
@@ -191,13 +201,14 @@ static tw_status load_parts(const corpus_format *const *known, const char *train
     TW_TRY(read_known(known, train, &corpus->train, &format));
     corpus->format = format->name;
     if (test) return read_known(known, test, &corpus->test, &other);
+    corpus->test.drawn = "--test";
     return known == sound_formats ? hold_out_speakers(train, corpus) : split_test(train, format, corpus);
 }
 
 static tw_status load_known(const corpus_format *const *known, const char *train, const char *test,
                             speech_corpus *corpus)
 {
-    *corpus = (speech_corpus){0};
+    *corpus = (speech_corpus){.train.part = "training", .valid.part = "validation", .test.part = "test"};
     tw_status status = load_parts(known, train, test, corpus);
     if (status != TW_OK) speech_corpus_release(corpus);
     return status;

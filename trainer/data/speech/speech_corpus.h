@@ -18,7 +18,13 @@ typedef struct speech_utterance {
 typedef struct speech_list {
     speech_utterance *items;
     size_t count, capacity;
+    const char *part;  /* what it is for, in texts: "training" */
+    const char *drawn; /* NULL; else these were drawn out of the training part, and this option names others */
 } speech_list;
+
+/* "", or for the end of a text how to name others than were drawn. */
+enum { SPEECH_LIST_HINT = 96 };
+const char *speech_list_hint(const speech_list *list, char text[SPEECH_LIST_HINT]);
 
 /* A sum over the sizes of its files, and over what is in them or in a sample of them. */
 uint32_t speech_list_sum_files(const speech_list *list);

@@ -53,6 +53,7 @@ static double seconds_of(const speech_crops *c, size_t frames)
 
 static tw_status find(const speech_list *list, const char *option, speech_crops *c)
 {
+    char hint[SPEECH_LIST_HINT];
     size_t count = c->set->count;
     c->speaker = calloc(count + 1, sizeof *c->speaker);
     c->first_item = calloc(count + 2, sizeof *c->first_item);
@@ -68,10 +69,12 @@ static tw_status find(const speech_list *list, const char *option, speech_crops 
     free(all);
     size_t longest = count_crops(c);
     if (c->count > 0) return TW_OK;
-    return tw_fail(TW_ERROR_ARGUMENT,
-                   "none of %zu speakers has a whole crop of %.3g s: the longest has %.3g s in all; a shorter %s, or "
-                   "more speech",
-                   c->speakers, seconds_of(c, c->frames), seconds_of(c, longest), option);
+    return tw_fail(
+        TW_ERROR_ARGUMENT,
+        "none of %zu %s speakers has a whole crop of %.3g s: the longest has %.3g s in all; a shorter %s, or "
+        "more speech%s",
+        c->speakers, list->part, seconds_of(c, c->frames), seconds_of(c, longest), option,
+        speech_list_hint(list, hint));
 }
 
 tw_status speech_crops_find(const speech_set *set, const speech_list *list, size_t frames, const char *option,

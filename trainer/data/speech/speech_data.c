@@ -157,11 +157,12 @@ static tw_status load_one(loader *l, const speech_list *list, size_t source)
     return status;
 }
 
-tw_status speech_check_left(const speech_set *set, size_t listed)
+tw_status speech_check_left(const speech_set *set, const speech_list *list)
 {
-    char text[SKIPS_TEXT];
+    char text[SKIPS_TEXT], hint[SPEECH_LIST_HINT];
     if (set->count) return TW_OK;
-    return tw_fail(TW_ERROR_FORMAT, "none of %zu utterances can be used: %s", listed, skips_text(&set->skipped, text));
+    return tw_fail(TW_ERROR_FORMAT, "none of %zu %s utterances can be used: %s%s", list->count, list->part,
+                   skips_text(&set->skipped, text), speech_list_hint(list, hint));
 }
 
 static tw_status load_all(loader *l, const speech_list *list)
@@ -170,7 +171,7 @@ static tw_status load_all(loader *l, const speech_list *list)
     if (!l->set->items) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu utterances", list->count);
     if (l->request->cache) TW_TRY(feature_cache_open(list, l->request, &l->set->cache));
     for (size_t i = 0; i < list->count; i++) TW_TRY(load_one(l, list, i));
-    return speech_check_left(l->set, list->count);
+    return speech_check_left(l->set, list);
 }
 
 tw_status speech_load(const speech_list *list, const alphabet *letters, const speech_request *request, speech_set *set)

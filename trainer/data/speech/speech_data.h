@@ -46,7 +46,7 @@ size_t speech_least_frames(const uint32_t *targets, size_t count, size_t a_row);
 
 /* Releases an item; it is to be overwritten or forgotten. */
 void speech_item_release(speech_item *item);
-/* TW_OK unless no item is left. */
-tw_status speech_check_left(const speech_set *set, size_t listed);
+/* TW_OK unless no item is left of the list. */
+tw_status speech_check_left(const speech_set *set, const speech_list *list);
 
 #endif
