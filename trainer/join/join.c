@@ -101,10 +101,10 @@ tw_status join_open(const train_settings *s, tw_comm **comm)
 
 /* --- comparing ----------------------------------------------------------------------------------------------- */
 
-/* Paths may differ from machine to machine, and so may what one of them says aloud. */
+/* Paths may differ from machine to machine, and so may what one of them says aloud, or has of memory and cores. */
 static int has_to_agree(const option_row *row)
 {
-    if (!row->name || row->line_only || strcmp(row->name, "workers") == 0) return 0;
+    if (!row->name || row->line_only || row->may_differ || strcmp(row->name, "workers") == 0) return 0;
     return row->kind != OPTION_TEXT || row->binding || row->alike;
 }
 
