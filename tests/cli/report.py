@@ -110,6 +110,7 @@ class ReportTest(CommandLineTest):
         if page.picture:
             words = [text.words for text in page.picture.texts]
             self.assertEqual([words.count(f"accuracy on {split} data") for split in ("test", "validation")], [1, 1])
+            self.assertEqual(len(page.picture.curves), 2 + 3 * 2)
 
     def test_runs_are_named_by_what_tells_them_apart(self):
         runs = [self.write_run(name, [2.0], []) for name in ("a/run", "b/run", "other")]
