@@ -72,6 +72,11 @@ class JoinTest(Joining):
         self.assert_refused([self.start_joined(*options, workers=2) for options in (("--slow", "0:2"), ())], 2,
                             '"--slow 0:2"', '"--slow (nothing)"')
 
+    def test_other_tasks_are_named(self):
+        none = ("--data", self.data, "--out", "none", "--quiet", "--join", self.meeting, "--workers", 2)
+        self.assert_refused([self.start_program("train", task, *none, "--rank", rank) for rank, task in enumerate(("image", "lm"))],
+                            2, "rank 1 trains task lm where rank 0 trains image")
+
     def test_what_changes_no_bit_may_differ(self):
         self.finish_all([self.start_joined("--steps", 2, "--decoders", count, workers=2) for count in (2, 4)])
         self.meeting = free_place()
@@ -215,7 +220,7 @@ class JoinTest(Joining):
                 (["/nonexistent"], "--join", self.meeting, "--workers", 2, "--key-file", "/nonexistent"),
                 (["/dev/null", "32 random bytes", "20 to 4096 characters"], "--join", self.meeting, "--workers", 2, "--key-file", "/dev/null"),
                 (["3 stages", "these are 4"], "--join", self.meeting, "--workers", 4, "--pipeline", "stages=3", "--timeout", 0.5),
-                (["THINWIRE_JOIN"], "--transport", "tcp")):
+                (["--join HOST:PORT", "THINWIRE_JOIN"], "--transport", "tcp")):
             self.refuse_training(2, culprits, *options)
 
     def test_no_thread_that_computes_handles_signals(self):
