@@ -17,7 +17,7 @@ set(CPACK_COMPONENT_MPI_DESCRIPTION "distributed training over slow networks: it
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "distributed training over slow networks: what compiling against it needs")
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "distributed training over slow networks: the program")
 
-# package(COMPONENT NAME SECTION [DEPENDS])
+# package(COMPONENT NAME SECTION [DEPENDS]); each holds the licence, as Debian wants it, which no other install does.
 function(package component name section)
   string(TOUPPER ${component} upper)
   set(CPACK_DEBIAN_${upper}_PACKAGE_NAME ${name} PARENT_SCOPE)
@@ -25,6 +25,8 @@ function(package component name section)
   list(TRANSFORM ARGN APPEND " (= ${PROJECT_VERSION})")
   string(REPLACE ";" ", " depends "${ARGN}")
   set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "${depends}" PARENT_SCOPE)
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${name} RENAME copyright
+          COMPONENT ${component} EXCLUDE_FROM_ALL)
 endfunction()
 set(CPACK_COMPONENTS_ALL runtime development)
 set(libraries libthinwire0) # to which libthinwire-dev has links

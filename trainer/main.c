@@ -1,5 +1,6 @@
 /* main.c - the program thinwire: finds the subcommand and gives it the rest of the line. */
 #include "commands.h"
+#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 #ifdef __GLIBC__
@@ -67,6 +68,8 @@ static void spare_addresses(void)
 
 int main(int argc, char **argv)
 {
+    /* A file that may not grow is then a write that fails, which is told, instead of a process that dies. */
+    signal(SIGXFSZ, SIG_IGN);
     spare_addresses();
     return command_end(main_run(argc, argv));
 }

@@ -49,6 +49,14 @@ class PackagesTest(unittest.TestCase):
         together = [name for package in self.packages for name in self.files(package) if name.startswith("lib") and ".so" in name]
         self.assertEqual(len(together), len(set(together)), "a file is in two packages")
 
+    def test_each_holds_the_licence(self):
+        licence = (pathlib.Path(__file__).parents[2] / "LICENSE").read_text()
+        for package, path in self.packages.items():
+            place = self.folder / "unpacked" / package
+            place.mkdir(parents=True)
+            run("dpkg-deb", "-x", path, place)
+            self.assertEqual((place / "usr/share/doc" / package / "copyright").read_text(), licence)
+
     def test_each_depends_on_what_it_needs(self):
         version = self.field("libthinwire0", "Version")
         for package in set(self.packages) - {"libthinwire0"}:

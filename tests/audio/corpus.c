@@ -244,6 +244,8 @@ TEST_IN_FOLDER(a_tree_of_sounds_needs_no_transcripts)
     write_text("tree/anna/2.FLAC", "");
     write_text("tree/bert/notes.txt", "");
     write_text("tree/bert/deep/3.ogg", "");
+    write_text("tree/.trash/0.wav", "");
+    write_text("tree/anna/._1.wav", "");
     assert_fails(speech_corpus_load(in_folder("tree"), NULL, &corpus), TW_ERROR_IO, "no speech corpus here");
     assert_ok(speech_corpus_load_sounds(in_folder("tree"), in_folder("tree"), &corpus));
     assert_string_equal(corpus.format, "tree");

@@ -54,6 +54,7 @@ TEST(refuses_what_makes_no_sense)
     refuses("rate=8000,high=4001", "4000 Hz");
     refuses("low=3000,high=2000", "low must be below high");
     refuses("stride=2", "stride=2 leaves out frames");
+    refuses("rate=8000,bins=3,rate=16000", "rate is given twice");
 }
 
 TEST(counts_frames)

@@ -29,7 +29,6 @@ needs_torch = unittest.skipUnless(TORCH, "needs PyTorch")
 
 def fill_disk():
     """A file grows to 5,000 bytes, more than the network takes, and fewer than its loader."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import unittest
 
-from support import CommandLineTest, free_place, has_stepped, listens, run_tests, wait_until, without_notes
+from support import CommandLineTest, free_place, has_stepped, listens, run_tests, wait_until, without_notes, write_letters
 
 DEADLINE = 2  # seconds of silence, in the tests that wait them out
 PATIENT = {"THINWIRE_JOIN_SECONDS": "600"}  # until then, a rank may take as long to start as it likes
@@ -67,9 +67,36 @@ class JoinTest(Joining):
                 self.assertIn(culprit, told[0])
 
     def test_other_options_are_named(self):
-        self.assert_refused([self.start_joined("--lr", rate, workers=2) for rate in ("0.1", "0.2")], 2, "--lr 0.1", "--lr 0.2")
+        self.assert_refused([self.start_joined("--lr", rate, workers=2) for rate in ("0.1", "0.2")], 2,
+                            "thinwire: rank 1 was started with", "--lr 0.1", "--lr 0.2")
         self.assert_refused([self.start_joined(*options, workers=2) for options in (("--slow", "0:2"), ())], 2,
                             '"--slow 0:2"', '"--slow (nothing)"')
+
+    def test_other_tasks_are_named(self):
+        none = ("--data", self.data, "--out", "none", "--quiet", "--join", self.meeting, "--workers", 2)
+        self.assert_refused([self.start_program("train", task, *none, "--rank", rank) for rank, task in enumerate(("image", "lm"))],
+                            2, "rank 1 trains task lm where rank 0 trains image")
+
+    def test_what_changes_no_bit_may_differ(self):
+        self.finish_all([self.start_joined("--steps", 2, "--decoders", count, workers=2) for count in (2, 4)])
+        self.meeting = free_place()
+        text = self.folder / "text"
+        write_letters(text, 3000)
+        words = ("train", "lm", "--data", text, "--unit", "char", "--hidden", 8, "--bptt", 8, "--batch", 2, "--steps", 2,
+                 "--out", "none", "--quiet", "--json", "-", "--join", self.meeting, "--workers", 2)
+        self.finish_all([self.start_program(*words, "--memory", megabytes) for megabytes in (100, 200)])
+
+    def test_whose_data_are_missing_is_told(self):
+        """Each is started in a folder of its own, as on machines of their own, and the second one's is empty."""
+        shutil.copytree(self.data, self.folder / "0" / "images")
+        (self.folder / "1").mkdir()
+        words = self.train_words("--quiet", "--join", self.meeting, "--workers", 2)
+        words[words.index(self.data)] = "images"
+        jobs = [self.start_program(*words, "--rank", rank, cwd=self.folder / str(rank)) for rank in (0, 1)]
+        told = [without_notes(done.stderr) for done in map(self.finish, jobs)]
+        (first,), (second,) = told
+        self.assertRegex(second, "^thinwire: .*images")
+        self.assertEqual(first, second.replace("thinwire: ", "thinwire: rank 1: ", 1))
 
     def test_a_misspelt_scheme_is_told_before_anybody_waits(self):
         self.assert_refused([self.start_joined("--sync", "dilco:every=5", workers=2)], 2, "did you mean diloco?")
@@ -193,7 +220,7 @@ class JoinTest(Joining):
                 (["/nonexistent"], "--join", self.meeting, "--workers", 2, "--key-file", "/nonexistent"),
                 (["/dev/null", "32 random bytes", "20 to 4096 characters"], "--join", self.meeting, "--workers", 2, "--key-file", "/dev/null"),
                 (["3 stages", "these are 4"], "--join", self.meeting, "--workers", 4, "--pipeline", "stages=3", "--timeout", 0.5),
-                (["THINWIRE_JOIN"], "--transport", "tcp")):
+                (["--join HOST:PORT", "THINWIRE_JOIN"], "--transport", "tcp")):
             self.refuse_training(2, culprits, *options)
 
     def test_no_thread_that_computes_handles_signals(self):

@@ -57,6 +57,7 @@ class PeersTest(CommandLineTest):
         self.assertEqual((found["slowest"]["from"], found["slowest"]["to"]), (slowest["from"], slowest["to"]))
         self.assertLess(found["slowest"]["dgc_step_ms"], found["slowest"]["dense_step_ms"])
         self.assertIn(found["summary"], table)
+        self.assertIn(f" {found['slowest']['mbit_per_second']:.1f} Mbit/s", found["summary"])
         self.assertEqual(sum(" -> " in line for line in table.splitlines()), len(pairs))
 
     def test_threads(self):

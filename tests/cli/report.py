@@ -42,12 +42,12 @@ class Page(html.parser.HTMLParser):
 
 
 class ReportTest(CommandLineTest):
-    def write_run(self, name, losses, accuracies, ended=True):
+    def write_run(self, name, losses, accuracies, ended=True, metric="accuracy", data="/data/photographs"):
         """As thinwire train would have left it: ten steps a line, an evaluation every 50 steps."""
         run = self.folder / name
         run.mkdir(parents=True)
-        start = {"kind": "start", "workers": 4, "parameters": 1234, "data": "/data/photographs",
-                 "metric": {"name": "accuracy", "percent": True}, "configuration": {"sync": "dgc"},
+        start = {"kind": "start", "workers": 4, "parameters": 1234, "data": data,
+                 "metric": {"name": metric, "percent": metric != "gain"}, "configuration": {"sync": "dgc"},
                  "tensors": [{"name": "conv.weight", "elements": 1200, "plan": "dgc: a thousandth"},
                              {"name": "<b>bias</b>", "elements": 34, "plan": "dense"}]}
         lines = [start]
@@ -57,7 +57,7 @@ class ReportTest(CommandLineTest):
             lines.append({"kind": "step", **about, "loss": loss, "lr": 0.1})
             if step % 50 == 0:
                 lines.append({"kind": "epoch", **about, "train_loss": loss, "test_loss": 2 * loss,
-                              "accuracy": accuracies[step // 50 - 1]})
+                              metric: accuracies[step // 50 - 1]})
         (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         if ended:
             (run / "summary.json").write_text(json.dumps({
@@ -79,6 +79,49 @@ class ReportTest(CommandLineTest):
         self.assertEqual(page.row("conv.weight"), ["conv.weight", "1200", "dgc: a thousandth"])
         self.assertEqual(page.row("<b>bias</b>"), ["<b>bias</b>", "34", "dense"])
         self.assertIn("/data/photographs", page.text)
+
+    def test_other_figures_of_merit_and_other_data_are_told_apart(self):
+        losses = [2.0, 1.5, 1.0, 0.6, 0.5, 0.4, 0.3, 0.3, 0.2, 0.1]
+        runs = [self.write_run("spoken", losses, [0.3, 0.19], ended=False, metric="wer", data="/data/speech"),
+                self.write_run("seen", losses, [0.4, 0.4583], ended=False),
+                self.write_run("seen again", losses, [0.5, 0.5], ended=False),
+                self.write_run("heard", losses, [-0.1, -0.04], ended=False, metric="gain", data="/data/sounds")]
+        page = self.page(*runs)
+        self.assertIn("metric", page.row("run"))
+        self.assertEqual([page.row(run.name)[5] for run in runs],
+                         ["wer 19.00 %", "accuracy 45.83 %", "accuracy 50.00 %", "gain -0.04"])
+        for run, data in zip(runs, ("speech", "photographs", "photographs", "sounds")):
+            self.assertIn(f"Data of {run.name}: /data/{data}\n", page.text)
+        if page.picture:
+            self.assertEqual(picture.problems(page.picture), [])
+            words = [text.words for text in page.picture.texts]
+            self.assertEqual([words.count(f"{metric} on test data") for metric in ("wer", "accuracy", "gain")], [1, 1, 1])
+            self.assertEqual(len(page.picture.curves), 4 + 3 * 4)
+        page = self.page(*runs[1:3])
+        self.assertIn("accuracy", page.row("run"))
+        self.assertIn("Data: /data/photographs\n", page.text)
+
+    def test_what_was_measured_on_other_data_has_curves_of_its_own(self):
+        runs = [self.write_run(name, 10 * [1.0], [0.4, 0.5], ended=False) for name in ("tested", "validated")]
+        lines = (runs[1] / "metrics.jsonl").read_text()
+        (runs[1] / "metrics.jsonl").write_text(lines.replace("test_loss", "validation_loss"))
+        page = self.page(*runs)
+        self.assertEqual([page.row(run.name)[5] for run in runs], ["50.00 %", "50.00 %"])
+        if page.picture:
+            words = [text.words for text in page.picture.texts]
+            self.assertEqual([words.count(f"accuracy on {split} data") for split in ("test", "validation")], [1, 1])
+            self.assertEqual(len(page.picture.curves), 2 + 3 * 2)
+
+    def test_runs_are_named_by_what_tells_them_apart(self):
+        runs = [self.write_run(name, [2.0], []) for name in ("a/run", "b/run", "other")]
+        link = self.folder / "latest"
+        link.symlink_to("a/run")
+        first = [row[0] for row in self.page(*runs, link, runs[0], f"{runs[2]}/.").rows[1:5]]
+        self.assertEqual(first, ["a/run", "b/run", "other", "latest"])
+        out = self.folder / "page.html"
+        self.complete("report", ".", "../../other/", "--out", out, cwd=runs[1])
+        rows = Page(out.read_text()).rows
+        self.assertEqual([row[0] for row in rows[1:4]], ["run", "other", "run"])  # the third is the head of the times
 
     def test_a_run_is_judged_by_the_weights_it_has_chosen(self):
         run = self.write_run("one", [2.0, 1.5, 1.0, 0.5, 0.25], [0.9182])
@@ -194,6 +237,7 @@ class ReportTest(CommandLineTest):
     def test_what_is_no_run_is_refused(self):
         out = self.folder / "page.html"
         self.refuse(2, ["no folder of a run", self.folder], "report", self.folder, "--out", out)
+        self.refuse(2, ["nothing: No such file or directory"], "report", self.folder / "nothing", "--out", out)
         run = self.write_run("one", [2.0], [])
         with open(run / "metrics.jsonl", "a") as lines:
             lines.write("half a li\n")

@@ -121,6 +121,11 @@ class Lists(unittest.TestCase):
                                ("FILE", ["export", "x"]), ("FILE", ["check-scheme"])):
             self.assertIn(f"thinwire: {missing} is missing; usage: thinwire {words[0]} ", say(*words, code=2))
 
+    def test_a_task_behind_its_options_is_told_to_come_first(self):
+        said = say("train", "--workers", "2", "lm", "--data", "ph", code=2)
+        self.assertIn("thinwire: the task comes first: thinwire train lm ...", said)
+        self.assertIn("thinwire: TASK is missing, ", say("train", "--workers", "2", code=2))
+
     def test_a_task_begins_its_page(self):
         tasks = ("image", "lm", "asr", "w2v-bert")
         for task in tasks:
@@ -147,6 +152,7 @@ class Lists(unittest.TestCase):
                              ("resnet20", ["train", "image", "--model", "resnet21", *none]),
                              ("medium", ["train", "lm", "--data", __file__, "--model", "mediun", *none]),
                              ("dgc", ["train", "image", "--sync", "dcg", *none]), ("dgc", ["schemes", "dcg"]),
+                             ("dgc", ["train", "image", "--sync", "DGC", *none]),
                              ("adpsgd-random", ["train", "image", "--sync", "adpsgd-randon", *none]),
                              ("density", ["train", "image", "--sync", "dgc:densty=0.1", *none]),
                              ("pace", ["train", "image", "--sync", "adpsgd-random:pac=free", *none]),

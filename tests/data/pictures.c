@@ -131,11 +131,15 @@ TEST_IN_FOLDER(other_names_are_left_out_and_counted)
     write_divided();
     write_text("train/cat/Thumbs.db", "x");
     write_text("train/dog/notes.txt", "x");
+    write_text("train/stray.jpg", "x");
+    write_text("train/.stray.jpg", "x");
+    write_text("test/stray.png", "x");
+    write_text("test/README", "x");
     make_folder_in("train/dog/more.png");
     assert_ok(dataset_open(test_folder, &usual, &data));
     assert_int_equal(data.train.count, 10);
-    assert_non_null(strstr(data.note, "3 entries"));
-    assert_non_null(strstr(data.note, "train/cat/Thumbs.db"));
+    assert_non_null(strstr(data.note, "5 entries"));
+    assert_non_null(strstr(data.note, "train/stray.jpg"));
     dataset_release(&data);
 }
 

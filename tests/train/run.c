@@ -106,6 +106,22 @@ TEST(other_data_to_validate_with_are_other_data)
                            "checksum 00000001"));
 }
 
+static tw_status fail_alone(crew_member *self)
+{
+    int agreed = 0;
+    return agree_ranks(self->comm, self->rank == 1 ? tw_fail(TW_ERROR_IO, "the file is gone") : TW_OK, &agreed);
+}
+
+TEST(threads_have_their_files_in_common)
+{
+    crew_member crew[3];
+    crew_run(crew, 3, (crew_member){.play = fail_alone});
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(crew[rank].status, TW_ERROR_IO);
+        assert_string_equal(crew[rank].text, "the file is gone");
+    }
+}
+
 TEST_IN_FOLDER(data_that_are_gone_are_no_divergence)
 {
     show s = {.run.toy.unread = 4};

@@ -126,6 +126,16 @@ static int asks(int argc, char **argv, const char *word)
     return 0;
 }
 
+/* A value may look like a task, too: the advice is still right, for a task is what is missing. */
+static tw_status refuse_without_task(int argc, char **argv)
+{
+    const task_ops *ops;
+    for (int i = 0; i < argc; i++)
+        if (task_find(argv[i], &ops) == TW_OK)
+            return tw_fail(TW_ERROR_ARGUMENT, "the task comes first: thinwire train %s ...", argv[i]);
+    return tw_fail(TW_ERROR_ARGUMENT, "TASK is missing, as in thinwire train image; thinwire train --help lists them");
+}
+
 /* The run that goes on knows its task, and so does the file of a configuration that a run has left. */
 static tw_status infer_task(int argc, char **argv, const task_ops **ops)
 {
@@ -135,9 +145,7 @@ static tw_status infer_task(int argc, char **argv, const task_ops **ops)
     if (!has_name) run = continues ? find_value(argc, argv, "--out") : NULL;
     if (run) return resume_task(run, ops);
     if (config) TW_TRY(options_find_in_file(config, "task", &name));
-    if (!name)
-        return tw_fail(TW_ERROR_ARGUMENT,
-                       "TASK is missing, as in thinwire train image; thinwire train --help lists them");
+    if (!name) return refuse_without_task(argc, argv);
     tw_status status = task_find(name, ops);
     free(name);
     return status;

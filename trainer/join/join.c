@@ -81,6 +81,9 @@ static tw_status open_by_name(const train_settings *s, tw_comm **comm)
 {
     const char *name;
     if (s->join) TW_TRY(join_check(s));
+    if (!*meeting_of(s))
+        return tw_fail(TW_ERROR_ARGUMENT,
+                       "--transport tcp needs --join HOST:PORT, or THINWIRE_JOIN in the environment");
     TW_TRY(seal_choose(s, "tcp", &name));
     join_wish("THINWIRE_JOIN", s->join, 1);
     join_wish("THINWIRE_KEY_FILE", s->key_file, 1);
@@ -101,10 +104,10 @@ tw_status join_open(const train_settings *s, tw_comm **comm)
 
 /* --- comparing ----------------------------------------------------------------------------------------------- */
 
-/* Paths may differ from machine to machine, and so may what one of them says aloud. */
+/* Paths may differ from machine to machine, and so may what one of them says aloud, or has of memory and cores. */
 static int has_to_agree(const option_row *row)
 {
-    if (!row->name || row->line_only || strcmp(row->name, "workers") == 0) return 0;
+    if (!row->name || row->line_only || row->may_differ || strcmp(row->name, "workers") == 0) return 0;
     return row->kind != OPTION_TEXT || row->binding || row->alike;
 }
 
@@ -154,7 +157,9 @@ static tw_status compare(const char *own, const char *first, int rank)
 {
     size_t at = find_difference(own, first);
     if (!at) return TW_OK;
-    if (strncmp(own, first, at) != 0) return tw_fail(TW_ERROR_ARGUMENT, "rank %d and rank 0 train other tasks", rank);
+    if (strncmp(own, first, at) != 0)
+        return tw_fail(TW_ERROR_ARGUMENT, "rank %d trains task %.*s where rank 0 trains %.*s", rank,
+                       (int)strcspn(own, "\n"), own, (int)strcspn(first, "\n"), first);
     return tw_fail(TW_ERROR_ARGUMENT, "rank %d was started with \"%.*s\" where rank 0 has \"%.*s\"", rank,
                    (int)strcspn(own + at, "\n"), own + at, (int)strcspn(first + at, "\n"), first + at);
 }

@@ -57,10 +57,11 @@ typedef struct option_row {
     bool binding;      /* decides a run's bits: whoever goes on with the run must have the same value */
     bool file_only;    /* stands in the file that a run leaves behind, not on the command line, nor in the help */
     bool of_start;     /* where and how a run is started: who goes on with the run does not inherit it */
-    bool alike;     /* TEXT that is no path, whose value all processes of a run must share; of other kinds all must */
-    bool path;      /* TEXT: a file or folder, which a written file names from the root on */
-    bool kept;      /* of a path: each checkpoint of the run has what stands there, too */
-    bool simulated; /* what a simulation of the run is told, too */
+    bool alike;      /* TEXT that is no path, whose value all processes of a run must share; of other kinds all must */
+    bool may_differ; /* changes no bit and no message of a run: its processes need not share the value */
+    bool path;       /* TEXT: a file or folder, which a written file names from the root on */
+    bool kept;       /* of a path: each checkpoint of the run has what stands there, too */
+    bool simulated;  /* what a simulation of the run is told, too */
     /* TEXT: the value with all that it leaves out written out, malloc'd; NULL where that cannot be done. Values that
      * are the same in full mean the same. */
     char *(*in_full)(const char *value);

@@ -131,6 +131,7 @@ static tw_status read_metrics(run_log *log, const char *folder)
     char path[FOLDER_PATH];
     FILE *file;
     snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    if (!path_exists(folder)) return tw_fail(TW_ERROR_IO, "%s: %s", folder, strerror(errno));
     if (regular_file_stream(path, "r", &file) != TW_OK)
         return tw_fail(TW_ERROR_IO, "%s: there is no metrics.jsonl in it, so it is no folder of a run", folder);
     tw_status status = read_lines(log, path, file);
@@ -158,19 +159,9 @@ static void forget_summary_of_a_part(run_log *log)
     log->summary = NULL;
 }
 
-static void name_log(run_log *log, const char *folder)
-{
-    size_t end = strlen(folder);
-    while (end > 1 && folder[end - 1] == '/') end--;
-    size_t begin = end;
-    while (begin > 0 && folder[begin - 1] != '/') begin--;
-    snprintf(log->name, sizeof log->name, "%.*s", (int)(end - begin), folder + begin);
-}
-
 tw_status run_log_read(const char *folder, run_log *log)
 {
     *log = (run_log){{0}};
-    name_log(log, folder);
     tw_status status = read_summary(log, folder);
     if (status == TW_OK) status = read_metrics(log, folder);
     if (status == TW_OK) forget_summary_of_a_part(log);

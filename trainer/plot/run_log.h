@@ -20,7 +20,6 @@ typedef struct run_lines {
 } run_lines;
 
 typedef struct run_log {
-    char name[256];        /* the folder's own */
     cJSON *start;          /* the first line; {} where there is none */
     cJSON *summary;        /* NULL: the run has not ended */
     run_lines steps;       /* losses of training */

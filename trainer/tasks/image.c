@@ -32,7 +32,7 @@ static const option_row rows[] = {
     {"resized-crop", NULL, OPTION_FLAG, AT(resized_crop),
      .help = "Train on random parts of the pictures, of 8 to 100 % of each"},
     {"decoders", "N", OPTION_INTEGER, AT(decoders), "2", 1, 64,
-     .help = "Threads that read pictures while the network computes"},
+     .help = "Threads that read pictures while the network computes", .may_differ = true},
     {"model", "NAME", OPTION_TEXT, AT(model), "cnn", .help = model_help, .binding = true, .word = model_name,
      .word_meaning = model_summary},
     {"crop", "N", OPTION_INTEGER, AT(crop), "0", 0, 64,

@@ -63,7 +63,8 @@ static const option_row rows[] = {
      .stands_for = "those of --init-from, where it is given", .path = true, .kept = true},
     {"memory", "MB", OPTION_INTEGER, AT(memory_mb), "4096", 1, 1e7,
      .help = "Texts of more than a fifth of it stay in their files and are read a little at a time; the run's bits are "
-             "the same. Ranks that mpirun starts on one machine divide it"},
+             "the same. Ranks that mpirun starts on one machine divide it",
+     .may_differ = true},
     {"model", "NAME", OPTION_TEXT, AT(model), "small",
      .help =
          "The network: small, medium and large are LSTMs of Zaremba et al. 2014, dgc is the LSTM of the Deep Gradient "

@@ -79,8 +79,8 @@ static const option_row rows[] = {
      .path = true},
     {"memory", "MB", OPTION_INTEGER, AT(memory_mb), "4096", 1, 1e7,
      .help = "Keep so much of each part's features in memory. The rest is in a temporary file, in TMPDIR or /tmp. "
-             "Ranks that "
-             "mpirun starts on one machine divide it"},
+             "Ranks that mpirun starts on one machine divide it",
+     .may_differ = true},
     {"describe", NULL, OPTION_FLAG, AT(describe),
      .help = "Print the network's tensors and how many values they have, and end. This takes no data and hardly memory",
      .line_only = true},

@@ -37,24 +37,38 @@ static tw_status find_failure(tw_comm *comm, tw_status own, int *failed, tw_stat
     return TW_OK;
 }
 
+static tw_status agree_text_of(tw_comm *comm, int rank, char *text, size_t room)
+{
+    TW_TRY(tw_comm_broadcast(comm, rank, text, room));
+    text[room - 1] = 0;
+    return TW_OK;
+}
+
+/* Its own files, memory and options are what another rank speaks of. Those in one process have them in common, and what
+ * begins with a rank says whose it is. */
+static int speaks_for_itself(const tw_comm *comm, const char *own, const char *text)
+{
+    return strcmp(own, text) == 0 || strncmp(text, "rank ", 5) == 0 || strcmp(tw_comm_transport(comm), "threads") == 0;
+}
+
 tw_status agree_ranks(tw_comm *comm, tw_status own, int *agreed)
 {
     int failed;
     tw_status found;
-    char text[512] = "";
-    if (own != TW_OK) snprintf(text, sizeof text, "%s", tw_last_error());
+    char mine[512] = "", text[512];
+    if (own != TW_OK) snprintf(mine, sizeof mine, "%s", tw_last_error());
     TW_TRY(find_failure(comm, own, &failed, &found));
     if (found == TW_OK) return TW_OK;
-    TW_TRY(tw_comm_broadcast(comm, failed, text, sizeof text));
+    memcpy(text, mine, sizeof text);
+    TW_TRY(agree_text_of(comm, failed, text, sizeof text));
     *agreed = 1;
-    return tw_fail(found, "%.*s", (int)sizeof text - 1, text);
+    if (speaks_for_itself(comm, mine, text)) return tw_fail(found, "%s", text);
+    return tw_fail(found, "rank %d: %s", failed, text);
 }
 
 tw_status agree_text(tw_comm *comm, char *text, size_t room)
 {
-    TW_TRY(tw_comm_broadcast(comm, 0, text, room));
-    text[room - 1] = 0;
-    return TW_OK;
+    return agree_text_of(comm, 0, text, room);
 }
 
 /* Who fails in a group whose members come and go ends alone, and the others notice that it is gone. */

@@ -5,7 +5,7 @@
 #include "worker.h"
 
 /* Every rank brings how it fared; if any failed, all return the lowest failing rank's status and text, and set *agreed:
- * rank 0 alone need tell it. */
+ * rank 0 alone need tell it. Where ranks are processes, the text of another one begins with "rank 1: ". */
 tw_status agree_ranks(tw_comm *comm, tw_status own, int *agreed);
 /* The same, noted in w->agreed. Where workers come and go each has its own failures, and no other hears of them. */
 tw_status agree_status(worker *w, tw_status own);

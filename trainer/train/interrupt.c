@@ -90,8 +90,6 @@ void interrupt_listen(void)
     attend_elsewhere();
     /* A pipe that nobody reads any more is then a write that fails: see progress.c. */
     signal(SIGPIPE, SIG_IGN);
-    /* A file that may not grow is then a write that fails, which is told, instead of a process that dies. */
-    signal(SIGXFSZ, SIG_IGN);
 }
 
 void interrupt_answers(void)

@@ -2,6 +2,7 @@
 
 #include "error.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,11 @@ static size_t least_of(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+static int is_other_letter(char a, char b)
+{
+    return tolower((unsigned char)a) != tolower((unsigned char)b);
+}
+
 /* Letters to insert, delete or replace (Levenshtein), row by row of the table of prefixes. */
 static size_t edit_distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {
@@ -32,7 +38,7 @@ static size_t edit_distance(const char *a, size_t a_length, const char *b, size_
         size_t diagonal = row[0];
         row[0] = i + 1;
         for (size_t j = 0; j < b_length; j++) {
-            size_t replaced = diagonal + (a[i] != b[j]);
+            size_t replaced = diagonal + (size_t)is_other_letter(a[i], b[j]);
             diagonal = row[j + 1];
             row[j + 1] = least_of(replaced, least_of(row[j], diagonal) + 1);
         }

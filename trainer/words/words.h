@@ -8,7 +8,8 @@
 /* Words by index; NULL past the end. */
 typedef const char *(*word_at)(size_t index);
 
-/* The word most like a mistyped one, `length` characters at `given`; NULL when none is near. */
+/* The word most like a mistyped one, `length` characters at `given`; NULL when none is near. Capitals are as good as
+ * small letters. */
 const char *words_nearest(const char *given, size_t length, word_at at);
 
 /* For a list that is no function: *nearest and *least carry the best so far, from NULL and words_far on. */

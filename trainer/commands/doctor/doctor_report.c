@@ -98,7 +98,7 @@ tw_status report_judge(const peers_report *report, report_verdict *verdict)
     TW_TRY(doctor_report_predict(report, verdict));
     snprintf(
         verdict->sentence, sizeof verdict->sentence,
-        "The slowest line is the one from rank %d (%s) to rank %d (%s) with %.4g Mbit/s: if all lines were like it, "
+        "The slowest line is the one from rank %d (%s) to rank %d (%s) with %.1f Mbit/s: if all lines were like it, "
         "exchanging the gradient of 25.6 million parameters (ResNet-50) among these %d would take %s a step in fp32, "
         "and %s with dgc at a thousandth.",
         verdict->from, report->hosts[verdict->from], verdict->to, report->hosts[verdict->to], verdict->rate / MBIT,

@@ -5,12 +5,9 @@
 #include "error.h"
 #include "exit.h"
 #include "launcher.h"
-#include "plot.h"
 #include "whole_file.h"
 
-#include <stdlib.h>
-
-enum { MOST_RUNS = 1000, MOST_DRAWN = 16 };
+enum { MOST_RUNS = 1000 };
 
 typedef struct report_settings {
     char *out;
@@ -27,7 +24,8 @@ static const option_page page = {
         "Writes one HTML page about runs of thinwire train, side by side: the figure of merit against epochs; the "
         "training "
         "loss against epochs, bytes and seconds; the final figures; how long a worker computed, coded and waited; and "
-        "which tensors were compressed. A RUN is the folder that a run is kept in. The page needs no other file and no "
+        "which tensors were compressed. Figures of merit that are not the same have curves of their own. A RUN is the "
+        "folder that a run is kept in. The page needs no other file and no "
         "network. A run that has not ended yet is shown as far as it is. Of more than 16 runs the first 16 have "
         "curves.",
     .examples = "  thinwire report runs/image-1\n"
@@ -37,19 +35,6 @@ static const option_page page = {
     .least_arguments = 1,
     .most_arguments = MOST_RUNS,
 };
-
-static tw_status read_runs(report *r, const options *set)
-{
-    r->runs = calloc(set->argument_count, sizeof *r->runs);
-    if (!r->runs) return tw_fail(TW_ERROR_MEMORY, "no memory for %zu runs", set->argument_count);
-    for (; r->count < set->argument_count; r->count++) {
-        report_run *run = &r->runs[r->count];
-        TW_TRY(run_log_read(set->arguments[r->count], &run->log));
-        snprintf(run->colour, sizeof run->colour, "%s", plot_colour((int)r->count));
-    }
-    r->drawn = r->count < MOST_DRAWN ? r->count : MOST_DRAWN;
-    return TW_OK;
-}
 
 static tw_status write_page(void *of, FILE *file)
 {
@@ -61,7 +46,7 @@ static tw_status write_page(void *of, FILE *file)
 static tw_status make(report *r, const report_settings *s, const options *set)
 {
     TW_TRY(whole_file_may_replace(s->out, REPORT_BEGINS, "page of thinwire report"));
-    TW_TRY(read_runs(r, set));
+    TW_TRY(report_read(r, set->arguments, set->argument_count));
     if (report_draw(r) != TW_OK) {
         snprintf(r->no_picture, sizeof r->no_picture, "%s", tw_last_error());
         fprintf(stderr, "thinwire: the report has no curves: %s\n", r->no_picture);
@@ -74,9 +59,7 @@ static int run(void *settings, options *set)
     report r = {0};
     const report_settings *s = settings;
     tw_status status = make(&r, s, set);
-    for (size_t i = 0; i < r.count; i++) run_log_release(&r.runs[i].log);
-    free(r.runs);
-    free(r.picture);
+    report_release(&r);
     if (status != TW_OK) return launcher_refuse();
     printf("report: %s\n", s->out);
     return EXIT_DONE;

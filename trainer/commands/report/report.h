@@ -5,9 +5,13 @@
 #include "run_log.h"
 #include <stdio.h>
 
+enum { REPORT_MOST_DRAWN = 16 };
+
 typedef struct report_run {
     run_log log;
-    char colour[8]; /* "#rrggbb", of its curves */
+    char *path;       /* its folder, from the root on */
+    const char *name; /* as much of the path's end as no other run has */
+    char colour[8];   /* "#rrggbb", of its curves */
 } report_run;
 
 typedef struct report {
@@ -16,6 +20,10 @@ typedef struct report {
     char *picture;       /* SVG; NULL: there is none, and `no_picture` says why */
     char no_picture[512];
 } report;
+
+/* Reads the runs in so many folders, each once, and names them. */
+tw_status report_read(report *r, char *const *folders, size_t count);
+void report_release(report *r);
 
 /* Draws r's curves into r->picture. */
 tw_status report_draw(report *r);

@@ -55,7 +55,7 @@ static void write_bytes(FILE *file, double value)
 static void write_name(FILE *file, const report_run *run)
 {
     fprintf(file, "<td><span class=mark style=\"background:%s\"></span>", run->colour);
-    write_escaped(file, run->log.name);
+    write_escaped(file, run->name);
     fputs("</td>", file);
 }
 
@@ -75,11 +75,33 @@ static double or_else(double value, double other)
     return isfinite(value) ? value : other;
 }
 
-/* What the run ended with, of its best weights where it has chosen some; or what it has come to. */
-static void write_result(FILE *file, const run_log *log)
+/* That of all runs that have one; "": they have different ones, or none. */
+static const char *common_metric(const report *r)
 {
-    double metric = run_log_number(log->summary, "metric", "value") * (log->percent ? 100 : 1);
-    write_number(file, or_else(metric, last_of(&log->evaluations, RUN_METRIC)), log->percent ? "%.2f %%" : "%.4g");
+    const char *common = "";
+    for (size_t i = 0; i < r->count; i++) {
+        const char *metric = r->runs[i].log.metric;
+        if (*common && *metric && strcmp(metric, common) != 0) return "";
+        if (*metric) common = metric;
+    }
+    return common;
+}
+
+static void write_metric(FILE *file, const run_log *log, bool named)
+{
+    char text[128] = "-";
+    double ended = run_log_number(log->summary, "metric", "value") * (log->percent ? 100 : 1);
+    double value = or_else(ended, last_of(&log->evaluations, RUN_METRIC));
+    if (isfinite(value))
+        snprintf(text, sizeof text, log->percent ? "%s%s%.2f %%" : "%s%s%.4g", named ? log->metric : "",
+                 named ? " " : "", value);
+    write_cell(file, text);
+}
+
+/* What the run ended with, of its best weights where it has chosen some; or what it has come to. */
+static void write_result(FILE *file, const run_log *log, bool named)
+{
+    write_metric(file, log, named);
     write_number(file, or_else(run_log_number(log->summary, NULL, "loss"), last_of(&log->evaluations, RUN_LOSS)),
                  "%.4g");
 }
@@ -90,7 +112,7 @@ static double steps_of(const run_log *log)
     return fmax(run_log_number(log->summary, NULL, "steps"), last_of(&log->steps, RUN_STEP));
 }
 
-static void write_run(FILE *file, const report_run *run)
+static void write_run(FILE *file, const report_run *run, bool named)
 {
     const run_log *log = &run->log;
     fputs("<tr>", file);
@@ -99,7 +121,7 @@ static void write_run(FILE *file, const report_run *run)
     write_number(file, run_log_number(log->start, NULL, "workers"), "%.0f");
     write_number(file, run_log_number(log->start, NULL, "parameters"), "%.0f");
     write_number(file, steps_of(log), "%.0f");
-    write_result(file, log);
+    write_result(file, log, named);
     write_bytes(file, run_log_number(log->summary, "bytes", "sent"));
     write_number(file, run_log_number(log->summary, "ratio", "message"), "%.0f");
     write_number(file, run_log_number(log->summary, "ratio", "traffic"), "%.0f");
@@ -110,11 +132,11 @@ static void write_run(FILE *file, const report_run *run)
 
 static void write_figures(FILE *file, const report *r)
 {
-    const run_log *first = &r->runs[0].log;
+    const char *metric = common_metric(r);
     fputs("<h2>Figures</h2>\n<table>\n<tr><th>run<th>--sync<th>workers<th>parameters<th>steps<th>", file);
-    write_escaped(file, *first->metric ? first->metric : "metric");
+    write_escaped(file, *metric ? metric : "metric");
     fputs("<th>loss<th>sent per worker<th>message ratio<th>traffic ratio<th>seconds<th>samples a second</tr>\n", file);
-    for (size_t i = 0; i < r->count; i++) write_run(file, &r->runs[i]);
+    for (size_t i = 0; i < r->count; i++) write_run(file, &r->runs[i], !*metric);
     fputs(
         "</table>\n<p>The message ratio is the fp32 gradient over what a worker contributes to a step, after the "
         "warm-up. The traffic ratio is what a dense ring would send over what was sent, counted in the transport, "
@@ -176,7 +198,7 @@ static void write_tensors(FILE *file, const report_run *run)
 {
     const cJSON *entry, *all = cJSON_GetObjectItem(run->log.start, "tensors");
     fputs("<details><summary>", file);
-    write_escaped(file, run->log.name);
+    write_escaped(file, run->name);
     fprintf(file, ": %d tensors</summary>\n<table>\n<tr><th>tensor<th>elements<th>how it travels</tr>\n",
             cJSON_GetArraySize(all));
     cJSON_ArrayForEach(entry, all)
@@ -205,9 +227,28 @@ static void write_picture(FILE *file, const report *r)
     fputs(".</p>\n", file);
 }
 
+static const char *data_of(const report *r, size_t run)
+{
+    return run_log_text(r->runs[run].log.start, "data");
+}
+
+/* Once where it is the same. */
+static void write_data(FILE *file, const report *r)
+{
+    size_t same = 0;
+    while (same < r->count && strcmp(data_of(r, same), data_of(r, 0)) == 0) same++;
+    for (size_t i = 0; i < (same < r->count ? r->count : 1); i++) {
+        fputs("<p>Data", file);
+        if (same < r->count) fputs(" of ", file);
+        if (same < r->count) write_escaped(file, r->runs[i].name);
+        fputs(": ", file);
+        write_escaped(file, data_of(r, i));
+        fputs("</p>\n", file);
+    }
+}
+
 void report_write_page(FILE *file, const report *r)
 {
-    const cJSON *start = r->runs[0].log.start;
     fputs(REPORT_BEGINS
           "\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<title>thinwire report</title>\n<style>\n"
           "body{font:15px sans-serif;max-width:1180px;margin:2em auto;padding:0 1em;color:#222}\n"
@@ -216,10 +257,9 @@ void report_write_page(FILE *file, const report *r)
           ".mark{display:inline-block;width:.8em;height:.8em;margin-right:.4em}\n"
           ".bar{width:20em;background:#f2f2f2;white-space:nowrap;font-size:0}\n"
           ".bar span{display:inline-block;height:16px}\n.picture svg{max-width:100%;height:auto}\n"
-          "</style>\n</head>\n<body>\n<h1>thinwire report</h1>\n<p>Data: ",
+          "</style>\n</head>\n<body>\n<h1>thinwire report</h1>\n",
           file);
-    write_escaped(file, run_log_text(start, "data"));
-    fputs("</p>\n", file);
+    write_data(file, r);
     write_figures(file, r);
     fputs("<h2>Curves</h2>\n", file);
     write_picture(file, r);

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PANELS = 4 };
+enum { LOSSES = 3, MOST_PANELS = REPORT_MOST_DRAWN + LOSSES };
 
 /* --- curves --------------------------------------------------------------------------------------------------- */
 
@@ -20,59 +20,91 @@ typedef struct axis {
     double unit;
 } axis;
 
-static tw_status add_curve(const run_log *log, int colour, const run_lines *lines, axis x, run_figure y,
+static const axis epochs = {RUN_EPOCH, 1}, megabytes = {RUN_BYTES, 1e6}, seconds = {RUN_SECONDS, 1};
+
+typedef struct drawing {
+    const report *r;
+    plot_panel panels[MOST_PANELS];
+    char titles[REPORT_MOST_DRAWN][128], labels[REPORT_MOST_DRAWN][80]; /* of the metrics' panels, which come first */
+    size_t count;
+    plot_curve *curves; /* one of each run for each panel */
+} drawing;
+
+static tw_status add_curve(const report_run *run, int colour, const run_lines *lines, axis x, run_figure y,
                            plot_panel *panel, plot_curve *curves)
 {
     plot_curve *curve = &curves[panel->count];
     size_t count;
     plot_point *points = run_curve(lines, x.figure, x.unit, y, &count);
     if (!points) return lines->count ? tw_fail(TW_ERROR_MEMORY, "no memory for the curves") : TW_OK;
-    *curve = (plot_curve){.name = log->name,
-                          .value = y == RUN_METRIC && log->percent ? "%.2f %%" : "%.3g",
+    *curve = (plot_curve){.name = run->name,
+                          .value = y == RUN_METRIC && run->log.percent ? "%.2f %%" : "%.3g",
                           .colour = colour,
                           .points = points,
                           .count = count};
-    panel->curves = curves;
     panel->count++;
     return TW_OK;
 }
 
-static tw_status fill_panels(const report *r, plot_panel panels[PANELS], plot_curve *curves)
+static bool is_comparable(const run_log *one, const run_log *other)
 {
-    static const axis epochs = {RUN_EPOCH, 1}, megabytes = {RUN_BYTES, 1e6}, seconds = {RUN_SECONDS, 1};
-    for (size_t i = 0; i < r->drawn; i++) {
-        const run_log *log = &r->runs[i].log;
-        int colour = (int)i;
-        TW_TRY(add_curve(log, colour, &log->evaluations, epochs, RUN_METRIC, &panels[0], curves));
-        TW_TRY(add_curve(log, colour, &log->steps, epochs, RUN_LOSS, &panels[1], curves + r->drawn));
-        TW_TRY(add_curve(log, colour, &log->steps, megabytes, RUN_LOSS, &panels[2], curves + 2 * r->drawn));
-        TW_TRY(add_curve(log, colour, &log->steps, seconds, RUN_LOSS, &panels[3], curves + 3 * r->drawn));
+    return strcmp(one->metric, other->metric) == 0 && strcmp(one->split, other->split) == 0;
+}
+
+/* `like`: the figure is a metric, and the panel is for runs that have it, too; NULL: it is the training loss. */
+static tw_status add_panel(drawing *d, plot_panel panel, axis x, const run_log *like)
+{
+    plot_curve *curves = d->curves + d->count * d->r->drawn;
+    panel.curves = curves;
+    plot_panel *added = &d->panels[d->count++];
+    *added = panel;
+    for (size_t i = 0; i < d->r->drawn; i++) {
+        const report_run *run = &d->r->runs[i];
+        if (like && !is_comparable(&run->log, like)) continue;
+        TW_TRY(add_curve(run, (int)i, like ? &run->log.evaluations : &run->log.steps, x, like ? RUN_METRIC : RUN_LOSS,
+                         added, curves));
     }
     return TW_OK;
 }
 
+/* What other tasks call good is another scale. */
+static tw_status add_metric(drawing *d, const run_log *log)
+{
+    char *title = d->titles[d->count], *label = d->labels[d->count];
+    snprintf(title, sizeof d->titles[0], "%s on %s data", log->metric, log->split);
+    snprintf(label, sizeof d->labels[0], "%s%s", log->metric, log->percent ? ", per cent" : "");
+    for (size_t i = 0; i < d->count; i++)
+        if (strcmp(d->panels[i].title, title) == 0) return TW_OK;
+    return add_panel(d, (plot_panel){.title = title, .x_label = "epochs", .y_label = label}, epochs, log);
+}
+
+static tw_status fill_panels(drawing *d)
+{
+    for (size_t i = 0; i < d->r->drawn; i++)
+        if (d->r->runs[i].log.evaluations.count) TW_TRY(add_metric(d, &d->r->runs[i].log));
+    TW_TRY(add_panel(d, (plot_panel){.title = "training loss", .x_label = "epochs", .y_label = "loss"}, epochs, NULL));
+    TW_TRY(add_panel(d,
+                     (plot_panel){.title = "training loss against bytes",
+                                  .x_label = "megabytes sent per worker",
+                                  .y_label = "loss",
+                                  .x_logarithmic = true},
+                     megabytes, NULL));
+    return add_panel(d,
+                     (plot_panel){.title = "training loss against time",
+                                  .x_label = "seconds, as they passed here",
+                                  .y_label = "loss"},
+                     seconds, NULL);
+}
+
 static tw_status draw_in(const report *r, const char *folder)
 {
-    char metric[128] = "", label[80] = "";
-    const run_log *first = &r->runs[0].log;
-    plot_curve *curves = calloc(PANELS * r->drawn, sizeof *curves);
-    if (!curves) return tw_fail(TW_ERROR_MEMORY, "no memory for the curves");
-    snprintf(metric, sizeof metric, "%s on %s data", first->metric, first->split);
-    snprintf(label, sizeof label, "%s%s", first->metric, first->percent ? ", per cent" : "");
-    plot_panel panels[PANELS] = {
-        {.title = metric, .x_label = "epochs", .y_label = label},
-        {.title = "training loss", .x_label = "epochs", .y_label = "loss"},
-        {.title = "training loss against bytes",
-         .x_label = "megabytes sent per worker",
-         .y_label = "loss",
-         .x_logarithmic = true},
-        {.title = "training loss against time", .x_label = "seconds, as they passed here", .y_label = "loss"},
-    };
-    tw_status status = fill_panels(r, panels, curves);
-    const plot_picture picture = {.panels = panels, .count = PANELS, .columns = 2};
+    drawing d = {.r = r, .curves = calloc(MOST_PANELS * r->drawn, sizeof *d.curves)};
+    if (!d.curves) return tw_fail(TW_ERROR_MEMORY, "no memory for the curves");
+    tw_status status = fill_panels(&d);
+    const plot_picture picture = {.panels = d.panels, .count = d.count, .columns = 2};
     if (status == TW_OK) status = plot_draw(&picture, folder, "report");
-    for (size_t i = 0; i < PANELS * r->drawn; i++) free((void *)curves[i].points);
-    free(curves);
+    for (size_t i = 0; i < MOST_PANELS * r->drawn; i++) free((void *)d.curves[i].points);
+    free(d.curves);
     return status;
 }
 

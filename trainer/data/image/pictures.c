@@ -139,6 +139,25 @@ static tw_status mix_list(image_set *set)
 
 /* ---- classes ---- */
 
+/* Where the pictures of a folder go: some of them may be held out. */
+typedef struct sorting {
+    image_set *set, *held_out;
+    double share; /* of what is held out; 0: nothing */
+    size_t left_out;
+    char first_left_out[PICTURE_PATH_MOST];
+} sorting;
+
+static void pictures_leave_out(sorting *s, const char *folder, const char *name)
+{
+    if (s->left_out++ == 0) pictures_join(s->first_left_out, folder, name);
+}
+
+/* Beside the folders of the classes it is of none. */
+static void leave_out_picture(sorting *s, const char *root, const struct dirent *entry)
+{
+    if (is_picture(entry)) pictures_leave_out(s, root, entry->d_name);
+}
+
 static tw_status check_class_name(const char *root, const char *name)
 {
     char text[1024];
@@ -150,14 +169,17 @@ static tw_status check_class_name(const char *root, const char *name)
                    (int)(length < 200 ? 4 * length : 800), text);
 }
 
-static tw_status pictures_take_classes(const char *root, const entries *e, dataset *data)
+static tw_status pictures_take_classes(sorting *s, const char *root, const entries *e, dataset *data)
 {
     char path[PICTURE_PATH_MOST];
     data->class_names = calloc((size_t)e->count + 1, sizeof *data->class_names);
     if (!data->class_names) return no_memory();
     for (int i = 0; i < e->count; i++) {
         const char *name = e->all[i]->d_name;
-        if (!path_is_folder(pictures_join(path, root, name))) continue;
+        if (!path_is_folder(pictures_join(path, root, name))) {
+            leave_out_picture(s, root, e->all[i]);
+            continue;
+        }
         TW_TRY(check_class_name(root, name));
         data->class_names[data->train.classes] = strdup(name);
         if (!data->class_names[data->train.classes]) return no_memory();
@@ -166,11 +188,11 @@ static tw_status pictures_take_classes(const char *root, const entries *e, datas
     return TW_OK;
 }
 
-static tw_status find_classes(const char *root, dataset *data)
+static tw_status find_classes(sorting *s, const char *root, dataset *data)
 {
     entries e;
     TW_TRY(list_entries(root, &e));
-    tw_status status = pictures_take_classes(root, &e, data);
+    tw_status status = pictures_take_classes(s, root, &e, data);
     forget_entries(&e);
     TW_TRY(status);
     size_t classes = data->train.classes;
@@ -198,19 +220,6 @@ static size_t find_class(const dataset *data, const char *name)
 }
 
 /* ---- one class's pictures ---- */
-
-/* Where the pictures of a folder go: some of them may be held out. */
-typedef struct sorting {
-    image_set *set, *held_out;
-    double share; /* of what is held out; 0: nothing */
-    size_t left_out;
-    char first_left_out[PICTURE_PATH_MOST];
-} sorting;
-
-static void pictures_leave_out(sorting *s, const char *folder, const char *name)
-{
-    if (s->left_out++ == 0) pictures_join(s->first_left_out, folder, name);
-}
 
 /* Keeps the pictures among the entries, in front. */
 static int sift(sorting *s, const char *folder, entries *e)
@@ -267,7 +276,10 @@ static tw_status read_held_entries(sorting *s, const char *root, const entries *
     char path[PICTURE_PATH_MOST], text[1024];
     for (int i = 0; i < e->count; i++) {
         const char *name = e->all[i]->d_name;
-        if (!path_is_folder(pictures_join(path, root, name))) continue;
+        if (!path_is_folder(pictures_join(path, root, name))) {
+            leave_out_picture(s, root, e->all[i]);
+            continue;
+        }
         size_t label = find_class(data, name);
         if (label == data->train.classes)
             return tw_fail(TW_ERROR_FORMAT, "%s/%s: a class that is not in %s", root, shown(name, text),
@@ -376,7 +388,7 @@ static tw_status read_training_lists(const char *root, double share, sorting *s,
     *s = (sorting){.set = &data->train, .held_out = &data->valid, .share = share};
     TW_TRY(start_list(&data->train, root));
     TW_TRY(start_list(&data->valid, root));
-    TW_TRY(find_classes(root, data));
+    TW_TRY(find_classes(s, root, data));
     TW_TRY(read_training(s, root, data));
     if (share == 0 || data->valid.count > 0) return TW_OK;
     return tw_fail(TW_ERROR_FORMAT, "%s: no class has two pictures, so --validation can hold none out", root);
@@ -417,9 +429,11 @@ static tw_status read_pictures(const char *folder, const dataset_options *option
     image_set *const sets[] = {&data->train, &data->valid, &data->test};
     TW_TRY(read_lists(folder, options->validation, &s, data));
     if (s.left_out > 0)
-        snprintf(data->note, sizeof data->note,
-                 "%zu entr%s of the folders left out, for want of a name in .jpg, .jpeg or .png: %s%.300s", s.left_out,
-                 s.left_out == 1 ? "y" : "ies", s.left_out == 1 ? "" : "the first is ", shown(s.first_left_out, text));
+        snprintf(
+            data->note, sizeof data->note,
+            "%zu entr%s of the folders left out, for want of a class, or of a name in .jpg, .jpeg or .png: %s%.300s",
+            s.left_out, s.left_out == 1 ? "y" : "ies", s.left_out == 1 ? "" : "the first is ",
+            shown(s.first_left_out, text));
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         shape_set(sets[i], options->image_size ? options->image_size : USUAL_SIZE, data->train.classes);
         TW_TRY(mix_list(sets[i]));

@@ -19,10 +19,18 @@ static FTS *open_tree(const char *path)
     return fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, corpus_tree_by_name);
 }
 
+/* The root itself may have any name. */
+static bool is_hidden(const FTSENT *entry)
+{
+    return entry->fts_level > 0 && entry->fts_name[0] == '.';
+}
+
 static const FTSENT *next_file(FTS *tree, const corpus_files *files)
 {
     for (FTSENT *entry; (entry = fts_read(tree));) {
-        if (entry->fts_info == FTS_D && entry->fts_level >= files->deepest) fts_set(tree, entry, FTS_SKIP);
+        const bool hidden = is_hidden(entry);
+        if (entry->fts_info == FTS_D && (hidden || entry->fts_level >= files->deepest)) fts_set(tree, entry, FTS_SKIP);
+        if (hidden) continue;
         if (entry->fts_info == FTS_F && files->wanted(entry)) return entry;
     }
     return NULL;

@@ -129,8 +129,13 @@ static tw_status feature_settings_check(const feature_settings *settings)
 tw_status feature_settings_parse(const char *text, feature_settings *settings)
 {
     feature_settings read = {0};
+    const char *left = text;
     for (const setting_row *row = rows; row < rows + ROWS; row++) set(&read, row, row->fallback);
-    for (pair next; pair_next(&text, &next);) TW_TRY(set_pair(&read, &next));
+    for (pair next; pair_next(&left, &next);) {
+        TW_TRY(set_pair(&read, &next));
+        if (pair_is_again(text, &next))
+            return tw_fail(TW_ERROR_ARGUMENT, "features: %.*s is given twice", (int)next.key_length, next.key);
+    }
     TW_TRY(feature_settings_check(&read));
     *settings = read;
     return TW_OK;
