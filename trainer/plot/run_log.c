@@ -161,7 +161,7 @@ static void forget_summary_of_a_part(run_log *log)
 
 tw_status run_log_read(const char *folder, run_log *log)
 {
-    *log = (run_log){{0}};
+    *log = (run_log){0};
     tw_status status = read_summary(log, folder);
     if (status == TW_OK) status = read_metrics(log, folder);
     if (status == TW_OK) forget_summary_of_a_part(log);
@@ -175,5 +175,5 @@ void run_log_release(run_log *log)
     free(log->evaluations.lines);
     cJSON_Delete(log->start);
     cJSON_Delete(log->summary);
-    *log = (run_log){{0}};
+    *log = (run_log){0};
 }
