@@ -722,7 +722,7 @@ class DdpTest(unittest.TestCase):
         first, second = ranks.on_ranks(2, told)
         self.assertIn("applies momentum=0.9", first[0])
         self.assertEqual(second[0], "")
-        self.assertIn("1 steps", first[1])
+        self.assertIn(": 1 step, ", first[1])
         self.assertEqual(first[2]["thinwire/steps"], (1, 7))
         alone, = ranks.on_ranks(1, told)
         self.assertIn("this is the only process, and so nothing is exchanged", alone[0])

@@ -414,7 +414,7 @@ class FallbackTest(unittest.TestCase):
         self.assertNotIn("one machine", first[5])
         self.assertIn("trainable parameters takes 2,000 ms a step with dgc here, and 1,000 ms with torch's", first[0])
         self.assertEqual(second[0], "")
-        self.assertIn("1 steps by torch's own", first[1])
+        self.assertIn("1 step by torch's own", first[1])
         self.assertEqual(first[2], {"fallback": 1, "measured_scheme": 2.0, "measured_dense": 1.0, "steps": 1,
                                     "steps_skipped": 0})
         self.assertEqual(first[3], {"dense: torch's own all-reduce"})
