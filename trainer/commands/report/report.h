@@ -3,15 +3,16 @@
 #define TRAINER_REPORT_H
 
 #include "run_log.h"
+#include <limits.h>
 #include <stdio.h>
 
 enum { REPORT_MOST_DRAWN = 16 };
 
 typedef struct report_run {
     run_log log;
-    char *path;       /* its folder, from the root on */
-    const char *name; /* as much of the path's end as no other run has */
-    char colour[8];   /* "#rrggbb", of its curves */
+    char path[PATH_MAX]; /* its folder, from the root on */
+    const char *name;    /* as much of the path's end as no other run has */
+    char colour[8];      /* "#rrggbb", of its curves */
 } report_run;
 
 typedef struct report {

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,31 +13,23 @@
 /* --- where they are ------------------------------------------------------------------------------------------- */
 
 /* A folder's own name is kept, which may be a link's; "." and ".." have none. */
-static char *join_path(char *above, const char *name)
+static tw_status find_path(const char *folder, char path[PATH_MAX])
 {
-    char *whole = above ? realpath(above, NULL) : NULL, *path = NULL;
-    if (whole && asprintf(&path, "%s/%s", whole[1] ? whole : "", name) < 0) path = NULL;
-    free(whole);
-    return path;
-}
-
-static char *find_path(const char *folder)
-{
-    char *one = strdup(folder), *other = strdup(folder), *path = NULL;
-    const char *name = one ? basename(one) : "";
-    if (strchr("./", *name))
-        path = realpath(folder, NULL);
-    else if (other)
-        path = join_path(dirname(other), name);
-    free(one);
-    free(other);
-    return path;
+    char one[PATH_MAX], other[PATH_MAX], above[PATH_MAX] = "";
+    snprintf(one, sizeof one, "%s", folder);
+    snprintf(other, sizeof other, "%s", folder);
+    const char *name = basename(one);
+    const bool has_name = !strchr("./", *name);
+    if (!realpath(has_name ? dirname(other) : folder, above))
+        return tw_fail(TW_ERROR_IO, "%s: %s", folder, strerror(errno));
+    const int length = has_name ? snprintf(path, PATH_MAX, "%s/%s", above[1] ? above : "", name)
+                                : snprintf(path, PATH_MAX, "%s", above);
+    return length < PATH_MAX ? TW_OK : tw_fail(TW_ERROR_IO, "%s: %s", folder, strerror(ENAMETOOLONG));
 }
 
 static bool is_there(const report *r, const char *path)
 {
     for (size_t i = 0; i < r->count; i++)
-        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): none is added without a path */
         if (strcmp(r->runs[i].path, path) == 0) return true;
     return false;
 }
@@ -69,24 +62,16 @@ static const char *choose_name(const report *r, size_t run)
 
 /* -------------------------------------------------------------------------------------------------------------- */
 
-static void release_run(report_run *run)
-{
-    run_log_release(&run->log);
-    free(run->path);
-}
-
 static tw_status add_run(report *r, const char *folder)
 {
-    report_run run = {.path = NULL};
-    TW_TRY(run_log_read(folder, &run.log));
-    run.path = find_path(folder);
-    if (!run.path || is_there(r, run.path)) {
-        tw_status status = run.path ? TW_OK : tw_fail(TW_ERROR_IO, "%s: %s", folder, strerror(errno));
-        release_run(&run);
+    report_run *run = &r->runs[r->count];
+    TW_TRY(run_log_read(folder, &run->log));
+    tw_status status = find_path(folder, run->path);
+    if (status != TW_OK || is_there(r, run->path)) {
+        run_log_release(&run->log);
         return status;
     }
-    snprintf(run.colour, sizeof run.colour, "%s", plot_colour((int)r->count));
-    r->runs[r->count++] = run;
+    snprintf(run->colour, sizeof run->colour, "%s", plot_colour((int)r->count++));
     return TW_OK;
 }
 
@@ -102,7 +87,7 @@ tw_status report_read(report *r, char *const *folders, size_t count)
 
 void report_release(report *r)
 {
-    for (size_t i = 0; i < r->count; i++) release_run(&r->runs[i]);
+    for (size_t i = 0; i < r->count; i++) run_log_release(&r->runs[i].log);
     free(r->runs);
     free(r->picture);
 }
