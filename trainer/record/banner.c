@@ -87,6 +87,12 @@ static void print_tensors(FILE *stream, const worker *w)
     print_vectors(stream, w);
 }
 
+/* The option that makes the run longer, as it was told its length. */
+static const char *length_option(const train_settings *s)
+{
+    return s->steps > 0 ? "--steps" : "--epochs";
+}
+
 /* Of a run that ends before it has begun in earnest, what it shows says little. */
 static void print_warmups(FILE *stream, const worker *w)
 {
@@ -99,14 +105,14 @@ static void print_warmups(FILE *stream, const worker *w)
     if (scheme)
         fprintf(stream, "%s %g of %.*s (warmup_steps)", rate ? ", and" : "", falls, (int)strcspn(s->sync, ":"),
                 s->sync);
-    fprintf(stream, "; give more --%s, or shorter warm-ups\n", s->steps > 0 ? "steps" : "epochs");
+    fprintf(stream, "; give more %s, or shorter warm-ups\n", length_option(s));
 }
 
 static void print_held(FILE *stream, const worker *w)
 {
     if (w->task->held_steps == 0 || w->steps > w->task->held_steps) return;
-    fprintf(stream, "the run ends before --freeze-steps does: the encoder does not learn; give more --%s\n",
-            w->settings.steps > 0 ? "steps" : "epochs");
+    fprintf(stream, "the run ends before --freeze-steps does: the encoder does not learn; give more %s\n",
+            length_option(&w->settings));
 }
 
 /* Adam divides what comes late by what is usual then. docs/pytorch.md has what that costs. */
