@@ -555,10 +555,11 @@ DOORS = {"gossip": lambda model: thinwire.torch.GossipDataParallel(model, "dpsgd
 
 
 def of_other_models(rank, size):
-    """What is said where one rank has a larger model, and where one has nothing that is trained."""
+    """What is said where one rank has a larger model, and where one has nothing that is trained, or a layer without a shape."""
     return {(door, case): ranks.refused(lambda: make(model))
             for door, make in DOORS.items()
-            for case, model in (("larger", torch.nn.Linear(8 - rank, 4)), ("frozen", torch.nn.Linear(8, 4).requires_grad_(not rank)))}
+            for case, model in (("larger", torch.nn.Linear(8 - rank, 4)), ("frozen", torch.nn.Linear(8, 4).requires_grad_(not rank)),
+                                ("lazy", torch.nn.LazyLinear(4) if rank else torch.nn.Linear(8, 4)))}
 
 
 def told_of_lost_steps(rank, size):
@@ -1159,10 +1160,10 @@ class ModulesTest(unittest.TestCase):
     def test_ranks_with_other_models_are_told_so(self):
         """Before any of them is sent what it has no room for."""
         larger = "rank 1 has the tensor weight of (4, 7) in torch.float32 where rank 0 has the tensor weight of (4, 8) in torch.float32: "
-        frozen = "the module has no parameter to compress"
-        for texts, wanted in zip(ranks.on_ranks(2, of_other_models), ("rank 1: " + frozen, frozen), strict=True):
+        frozen, lazy = "the module has no parameter to compress", "weight has no shape before the first forward pass"
+        for texts, whose in zip(ranks.on_ranks(2, of_other_models), ("rank 1: ", ""), strict=True):
             for (door, case), text in texts.items():
-                said = {"larger": larger, "frozen": wanted}[case]
+                said = {"larger": larger, "frozen": whose + frozen, "lazy": whose + lazy}[case]
                 self.assertEqual(text[:len(said)], said, door)
 
     @unittest.skipUnless(has_hooks(), "this torch has no hooks after accumulation")

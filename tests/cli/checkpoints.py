@@ -1,4 +1,5 @@
 """Stopping and going on: the same bits as without the stop, and no way to lose what was saved."""
+import contextlib
 import json
 import os
 import resource
@@ -410,6 +411,27 @@ class InterruptTest(LongRunTest):
         wait_until(lambda: has_stepped(self.folder / "run"), "the first step", job)
         job.send_signal(signal.SIGINT)
         wait_until(lambda: ANSWER in (self.folder / "said").read_text(), "an answer", job)
+
+    def test_a_later_signal_is_heard_where_nobody_reads_the_answer(self):
+        """As from a terminal that is halted. The step that the run is in has no end."""
+        reading, writing = os.pipe()
+        job = self.start_program(*self.train_words("--workers", 2, "--steps", 9, "--pause", "0:2:1000000", "--out",
+                                                   self.folder / "run"), stderr=writing)
+        wait_until(lambda: has_stepped(self.folder / "run"), "the first step", job)
+        os.set_blocking(writing, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writing, b"x")
+        os.set_blocking(writing, True)
+
+        def has_ended():
+            job.send_signal(signal.SIGINT)
+            return job.poll() is not None
+
+        wait_until(has_ended, "the end that the second signal brings")
+        self.assertEqual(job.wait(), -signal.SIGINT)
+        os.close(reading)
+        os.close(writing)
 
     @unittest.skipUnless(KILLER, "needs what stops a program from within")
     def test_signals_after_the_end_of_whoever_reads_are_no_second_wish(self):

@@ -118,6 +118,8 @@ class ReportTest(CommandLineTest):
         link.symlink_to("a/run")
         first = [row[0] for row in self.page(*runs, link, runs[0], f"{runs[2]}/.").rows[1:5]]
         self.assertEqual(first, ["a/run", "b/run", "other", "latest"])
+        hidden = link.rename(self.folder / "..latest")
+        self.assertEqual(self.page(hidden).rows[1][0], "..latest")
         out = self.folder / "page.html"
         self.complete("report", ".", "../../other/", "--out", out, cwd=runs[1])
         rows = Page(out.read_text()).rows

@@ -1,5 +1,6 @@
 #include "interrupt.h"
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
@@ -23,14 +24,24 @@ static double seconds_since(const struct timespec *then)
     return (double)(now.tv_sec - then->tv_sec) + (double)(now.tv_nsec - then->tv_nsec) * 1e-9;
 }
 
-/* A step, or a round of local updates, may take long. A handler may write, and use nothing of stdio. */
+static int takes_text(int descriptor)
+{
+    struct pollfd ready = {.fd = descriptor, .events = POLLOUT};
+    return poll(&ready, 1, 0) == 1 && (ready.revents & POLLOUT);
+}
+
+/* A step, or a round of local updates, may take long. A handler may write, and use nothing of stdio. Where nobody
+ * reads, as on a terminal that is halted, it would wait, and no later signal would be heard. */
 static void answer(void)
 {
     static const char text[] =
         "thinwire: the run stops after this step, or round of local updates; a second Ctrl-C, two "
         "seconds from now or later, ends it at once\n";
     const int before = errno;
-    if (answers && write(STDERR_FILENO, text, sizeof text - 1) < 0) errno = before;
+    ssize_t written = 0;
+    if (answers && takes_text(STDERR_FILENO)) written = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)written; /* there is nobody to tell */
+    errno = before;
 }
 
 /* The first signal asks; a later one means it. One that comes at once is the same wish told twice, as by a terminal and

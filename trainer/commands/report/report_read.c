@@ -19,7 +19,7 @@ static tw_status find_path(const char *folder, char path[PATH_MAX])
     snprintf(one, sizeof one, "%s", folder);
     snprintf(other, sizeof other, "%s", folder);
     const char *name = basename(one);
-    const bool has_name = !strchr("./", *name);
+    const bool has_name = *name && strcmp(name, "/") != 0 && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
     if (!realpath(has_name ? dirname(other) : folder, above))
         return tw_fail(TW_ERROR_IO, "%s: %s", folder, strerror(errno));
     const int length = has_name ? snprintf(path, PATH_MAX, "%s/%s", above[1] ? above : "", name)

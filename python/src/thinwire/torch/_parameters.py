@@ -156,9 +156,15 @@ def looked_by_all(group: Any, look: Callable[[], Made], tell: Callable[[], Any] 
 def start_alike(module: nn.Module, group: Any, look: Callable[[], Made]) -> Made:
     """Gives all ranks the parameters and buffers of rank 0, where all have the same ones and look() refuses nothing on any. Gives
     what it gave here."""
-    named = [(name, one) for name, one in [*module.named_parameters(), *module.named_buffers()] if one.numel()]
-    found = looked_by_all(group, look, lambda: [f"the tensor {name} of {tuple(one.shape)} in {one.dtype}" for name, one in named])
-    for _, tensor in named:
+    tensors: List[torch.Tensor] = []
+
+    def tell() -> List[str]:
+        named = [(name, one) for name, one in [*module.named_parameters(), *module.named_buffers()] if one.numel()]
+        tensors.extend(one for _, one in named)
+        return [f"the tensor {name} of {tuple(one.shape)} in {one.dtype}" for name, one in named]
+
+    found = looked_by_all(group, look, tell)
+    for tensor in tensors:
         _transport.spread(tensor, group)
     return found
 
